@@ -1,0 +1,254 @@
+package local
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strings"
+)
+
+// modulePath is the path of the module that pins the control plane, this one.
+const modulePath = "curfew.dev/curfew/test/cluster"
+
+// Versions of what is built, as go.mod pins them.
+type Versions struct {
+	Kubernetes string `json:"kubernetes"`
+	Etcd       string `json:"etcd"`
+	Kwok       string `json:"kwok"`
+}
+
+// Binaries is the place of the built binaries.
+type Binaries struct {
+	Versions
+	// ControlPlane and KwokDir are the absolute folders of the binaries.
+	ControlPlane, KwokDir string
+}
+
+func (b Binaries) path(name string) string {
+	if name == kwok {
+		return filepath.Join(b.KwokDir, kwok)
+	}
+	return filepath.Join(b.ControlPlane, name)
+}
+
+// Kubectl is the path of the kubectl binary.
+func (b Binaries) Kubectl() string { return b.path("kubectl") }
+
+// FindModule returns the folder of this module: from, a parent of it, or test/cluster below one of these.
+func FindModule(from string) (string, error) {
+	for dir := from; ; dir = filepath.Dir(dir) {
+		for _, candidate := range []string{dir, filepath.Join(dir, "test", "cluster")} {
+			data, err := os.ReadFile(filepath.Join(candidate, "go.mod"))
+			if err == nil && strings.Contains(string(data), "module "+modulePath+"\n") {
+				return candidate, nil
+			}
+		}
+		if dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no module %s in or above %s: run this within the repository", modulePath, from)
+		}
+	}
+}
+
+// artifact is one binary and the folder that it is cached in.
+type artifact struct {
+	title, pkg, dir, binary string
+	links                   []string // further names of the binary
+	ldflags                 string
+	key                     string // the content that it was built from
+}
+
+// Build makes sure that the binaries in bin, an absolute folder, are what module pins, and returns their places. What is up
+// to date is left alone, in milliseconds. The first build takes minutes, and reports to out that it lives.
+func Build(ctx context.Context, module, bin string, out io.Writer) (Binaries, error) {
+	versions, key, err := pinned(module)
+	if err != nil {
+		return Binaries{}, err
+	}
+	b := Binaries{
+		Versions:     versions,
+		ControlPlane: filepath.Join(bin, "controlplane-"+versions.Kubernetes),
+		KwokDir:      filepath.Join(bin, "kwok-"+versions.Kwok),
+	}
+	artifacts := []artifact{
+		{
+			title: "control plane " + versions.Kubernetes, pkg: "./controlplane", dir: b.ControlPlane, binary: "controlplane",
+			links:   []string{etcd, apiServer, controllerManager, scheduler, "kubectl"},
+			ldflags: versionFlags(versions.Kubernetes), key: key,
+		},
+		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", key: key},
+	}
+	for _, a := range artifacts {
+		if a.current() {
+			continue
+		}
+		if err := a.build(ctx, module, bin, out); err != nil {
+			return Binaries{}, err
+		}
+	}
+	return b, nil
+}
+
+// pinned reads go.mod for the versions and hashes everything that the binaries are made of.
+func pinned(module string) (Versions, string, error) {
+	hash := sha256.New()
+	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH)
+	var gomod string
+	for _, name := range []string{"go.mod", "go.sum", "controlplane/main.go"} {
+		data, err := os.ReadFile(filepath.Join(module, name))
+		if err != nil {
+			return Versions{}, "", fmt.Errorf("read what the control plane is built from: %w", err)
+		}
+		if name == "go.mod" {
+			gomod = string(data)
+		}
+		fmt.Fprintln(hash, name, len(data))
+		hash.Write(data)
+	}
+	var v Versions
+	for path, version := range map[string]*string{
+		"k8s.io/kubernetes": &v.Kubernetes, "go.etcd.io/etcd/server/v3": &v.Etcd, "sigs.k8s.io/kwok": &v.Kwok,
+	} {
+		match := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(path) + ` (v\S+)`).FindStringSubmatch(gomod)
+		if match == nil {
+			return Versions{}, "", fmt.Errorf("go.mod in %s requires no %s", module, path)
+		}
+		*version = match[1]
+	}
+	return v, hex.EncodeToString(hash.Sum(nil)), nil
+}
+
+// versionFlags tells the binaries their version. Without, `kubectl version` and the defaults of feature gates are those of
+// v0.0.0.
+func versionFlags(version string) string {
+	parts := append(strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3), "", "")
+	const base = " -X k8s.io/component-base/version."
+	return "-s -w" + base + "gitVersion=" + version + base + "gitMajor=" + parts[0] + base + "gitMinor=" + parts[1] +
+		base + "gitTreeState=clean"
+}
+
+const keyFile = "built-from"
+
+// current says whether the folder holds this artifact. The key is only ever seen beside finished binaries, since both
+// arrive by one rename.
+func (a artifact) current() bool {
+	key, err := os.ReadFile(filepath.Join(a.dir, keyFile))
+	if err != nil || string(key) != a.key {
+		return false
+	}
+	for _, name := range append([]string{a.binary}, a.links...) {
+		if _, err := os.Stat(filepath.Join(a.dir, name)); err != nil {
+			return false
+		}
+	}
+	return true
+}
+
+// build compiles into a folder of its own and renames it to its place when it is complete. Only one build a bin folder runs at
+// a time; whoever waited finds the work done. What a build that was cut short left is removed by the next.
+func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) error {
+	unlock, err := lock(bin, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	if a.current() {
+		return nil
+	}
+	stale, err := filepath.Glob(filepath.Join(bin, ".build-*"))
+	if err != nil {
+		return fmt.Errorf("look for unfinished builds: %w", err)
+	}
+	for _, dir := range stale {
+		if err := os.RemoveAll(dir); err != nil {
+			return fmt.Errorf("remove an unfinished build: %w", err)
+		}
+	}
+	work, err := os.MkdirTemp(bin, ".build-")
+	if err != nil {
+		return fmt.Errorf("make a folder for the build: %w", err)
+	}
+	defer os.RemoveAll(work)
+	fresh := filepath.Join(work, "new")
+	if err := os.Mkdir(fresh, 0o755); err != nil {
+		return fmt.Errorf("make a folder for the build: %w", err)
+	}
+
+	if err := a.compile(ctx, module, filepath.Join(fresh, a.binary), out); err != nil {
+		return err
+	}
+	for _, link := range a.links {
+		if err := os.Symlink(a.binary, filepath.Join(fresh, link)); err != nil {
+			return fmt.Errorf("link %s: %w", link, err)
+		}
+	}
+	if err := os.WriteFile(filepath.Join(fresh, keyFile), []byte(a.key), 0o644); err != nil {
+		return fmt.Errorf("note what %s was built from: %w", a.title, err)
+	}
+	// A folder cannot be renamed over one that is not empty. A cluster that runs from the old one does not mind: the kernel
+	// keeps its binaries until it ends.
+	if _, err := os.Stat(a.dir); err == nil {
+		if err := os.Rename(a.dir, filepath.Join(work, "old")); err != nil {
+			return fmt.Errorf("put the old %s aside: %w", a.title, err)
+		}
+	}
+	if err := os.Rename(fresh, a.dir); err != nil {
+		return fmt.Errorf("put %s in its place: %w", a.title, err)
+	}
+	return nil
+}
+
+// compile runs `go build`, with its progress on out.
+func (a artifact) compile(ctx context.Context, module, target string, out io.Writer) error {
+	progress := newProgress(out, a.title)
+	defer progress.stop()
+
+	list := exec.CommandContext(ctx, "go", "list", "-deps", a.pkg)
+	list.Dir, list.Env, list.Stderr = module, buildEnvironment(os.Environ()), progress
+	packages, err := list.Output()
+	if err != nil {
+		return fmt.Errorf("find the packages of %s: %w\n%s", a.title, err, progress.complaint())
+	}
+	progress.expect(strings.Count(string(packages), "\n"))
+
+	build := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags", a.ldflags, "-o", target, a.pkg)
+	build.Dir, build.Env = module, buildEnvironment(os.Environ())
+	build.Stdout, build.Stderr = progress, progress
+	if err := build.Run(); err != nil {
+		return fmt.Errorf("build %s: %w\n%s", a.title, err, progress.complaint())
+	}
+	progress.done()
+	return nil
+}
+
+// buildEnvironment takes out of the environment what is meant for the product's module and would break or change this
+// build: a workspace, and flags about modules, tags and instrumentation.
+func buildEnvironment(environ []string) []string {
+	kept := make([]string, 0, len(environ)+2)
+	flags := ""
+	for _, variable := range environ {
+		name, value, _ := strings.Cut(variable, "=")
+		switch name {
+		case "GOFLAGS":
+			flags = value
+		case "GOWORK", "PWD":
+		default:
+			kept = append(kept, variable)
+		}
+	}
+	var safe []string
+	for _, flag := range strings.Fields(flags) {
+		switch name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "="); name {
+		case "mod", "modfile", "overlay", "tags", "race", "msan", "asan", "cover", "coverpkg", "covermode", "C", "v", "x", "n", "json":
+		default:
+			safe = append(safe, flag)
+		}
+	}
+	return append(kept, "GOWORK=off", "GOFLAGS="+strings.Join(safe, " "))
+}

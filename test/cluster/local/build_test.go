@@ -1,0 +1,142 @@
+package local
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+)
+
+// module writes a module like this one, whose control plane is a few lines of the standard library.
+func module(t *testing.T) string {
+	t.Helper()
+	dir := t.TempDir()
+	write(t, dir, "go.mod", "module "+modulePath+"\n\ngo 1.26.0\n")
+	write(t, dir, "go.sum", "")
+	write(t, dir, "controlplane/main.go", "package main\n\nfunc main() {}\n")
+	return dir
+}
+
+func write(t *testing.T, dir, name, content string) {
+	t.Helper()
+	path := filepath.Join(dir, name)
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestPinned(t *testing.T) {
+	dir := module(t)
+	if _, _, err := pinned(dir); err == nil || !strings.HasPrefix(err.Error(), "go.mod in "+dir+" requires no ") {
+		t.Errorf("error %v", err)
+	}
+	const gomod = "module " + modulePath + "\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tsigs.k8s.io/kwok v0.8.0 // indirect\n)\n"
+	write(t, dir, "go.mod", gomod)
+	versions, key, err := pinned(dir)
+	if err != nil || versions != (Versions{Kubernetes: "v1.36.3", Etcd: "v3.6.8", Kwok: "v0.8.0"}) {
+		t.Fatalf("got %+v, %v", versions, err)
+	}
+	for name, content := range map[string]string{"go.mod": gomod + "\n", "go.sum": "x", "controlplane/main.go": "package main"} {
+		write(t, dir, name, content)
+		_, changed, err := pinned(dir)
+		if err != nil || changed == key {
+			t.Errorf("a change of %s goes unnoticed (%v)", name, err)
+		}
+		key = changed
+	}
+}
+
+// An artifact is built once, again when its key changes, and again when part of it is missing. What a crash left is removed.
+func TestBuild(t *testing.T) {
+	source, bin := module(t), t.TempDir()
+	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy", links: []string{"other"}, key: "one"}
+	write(t, bin, ".build-123/new/toy", "half a binary")
+
+	build := func(wantBuilt bool) {
+		t.Helper()
+		var out bytes.Buffer
+		if !a.current() {
+			if err := a.build(t.Context(), source, bin, &out); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if built := strings.Contains(out.String(), "built toy in "); built != wantBuilt {
+			t.Errorf("built: %v, want %v: %s", built, wantBuilt, out.String())
+		}
+		if !a.current() {
+			t.Error("not current after the build")
+		}
+		if left, _ := filepath.Glob(filepath.Join(bin, ".build-*")); len(left) > 0 {
+			t.Errorf("left behind: %v", left)
+		}
+	}
+	build(true)
+	build(false)
+	a.key = "two"
+	build(true)
+	if err := os.Remove(filepath.Join(a.dir, "other")); err != nil {
+		t.Fatal(err)
+	}
+	build(true)
+}
+
+// A build that fails says why and leaves what was there.
+func TestBuildFails(t *testing.T) {
+	source, bin := module(t), t.TempDir()
+	write(t, source, "controlplane/main.go", "package main\n\nfunc main() { nonsense }\n")
+	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy", key: "two"}
+	write(t, a.dir, "toy", "old")
+	err := a.build(t.Context(), source, bin, t.Output())
+	if err == nil || !strings.Contains(err.Error(), "undefined: nonsense") {
+		t.Errorf("error %v", err)
+	}
+	if old, err := os.ReadFile(filepath.Join(a.dir, "toy")); err != nil || string(old) != "old" {
+		t.Errorf("the old binary is %q, %v", old, err)
+	}
+	if left, _ := filepath.Glob(filepath.Join(bin, ".build-*")); len(left) > 0 {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+func TestBuildEnvironment(t *testing.T) {
+	got := buildEnvironment([]string{"A=b", "GOFLAGS=-mod=vendor -modcacherw --tags=x -p=1", "GOWORK=/w", "PWD=/x"})
+	if want := []string{"A=b", "GOWORK=off", "GOFLAGS=-modcacherw -p=1"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestComponentEnvironment(t *testing.T) {
+	got := componentEnvironment([]string{"A=b", "ETCD_NAME=x", "KUBECONFIG=/k", "https_proxy=http://p", dirMark + "=/c", "PATH=/bin"})
+	if want := []string{"A=b", "PATH=/bin"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestProgress(t *testing.T) {
+	var out bytes.Buffer
+	p := newProgress(&out, "toy")
+	p.stop()
+	at := func(after time.Duration) string { return p.line(p.started.Add(after)) }
+
+	fmt.Fprint(p, "go: downloading k8s.io/api v1\n")
+	if got, want := at(5*time.Second), "  0:05  fetching modules  k8s.io/api v1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	p.expect(30)
+	// Written in pieces, as a pipe delivers it.
+	fmt.Fprint(p, "internal/abi\nk8s.io/a")
+	fmt.Fprint(p, "pi/core/v1\n# k8s.io/api\nfile.go:1:2: oh no\n")
+	if got, want := at(65*time.Second), "  1:05  2 of at most 30 packages  k8s.io/api/core/v1"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+	if got, want := p.complaint(), "# k8s.io/api\nfile.go:1:2: oh no"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
