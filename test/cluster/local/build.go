@@ -242,7 +242,8 @@ func buildEnvironment(environ []string) []string {
 			kept = append(kept, variable)
 		}
 	}
-	var safe []string
+	// Never empty: where it is, what `go env -w` has stored would count again.
+	safe := []string{"-mod=readonly"}
 	for _, flag := range strings.Fields(flags) {
 		switch name, _, _ := strings.Cut(strings.TrimLeft(flag, "-"), "="); name {
 		case "mod", "modfile", "overlay", "tags", "race", "msan", "asan", "cover", "coverpkg", "covermode", "C", "v", "x", "n", "json":
