@@ -1,0 +1,93 @@
+package certs
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"time"
+
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// DefaultSecretName is the Secret, in Curfew's own namespace, that holds the CA and the serving certificate.
+	DefaultSecretName = "curfew-webhook-tls"
+	// DefaultConfiguration is the name of the static webhook configurations in manifests/webhook, of both kinds.
+	DefaultConfiguration = "curfew"
+
+	// DefaultCALifetime is how long a self-made CA is valid. It is replaced after two thirds of it.
+	DefaultCALifetime = 2 * 365 * 24 * time.Hour
+	// DefaultServingLifetime is how long a serving certificate is valid. It is replaced after two thirds of it.
+	DefaultServingLifetime = 90 * 24 * time.Hour
+)
+
+// Options say what NewSelfSigned needs to know. Client, Namespace and at least one of DNSNames and IPs are required.
+type Options struct {
+	// Client must read live, not from a cache: a cached client would need to list the Secrets of the whole cluster.
+	// (A manager's own client does not implement WithWatch; client.NewWithWatch makes one that does.)
+	Client client.WithWatch
+
+	Namespace  string
+	SecretName string // default DefaultSecretName
+
+	// DNSNames and IPs are what the API server dials; see ServiceDNSNames.
+	DNSNames []string
+	IPs      []net.IP
+
+	// Configurations names the MutatingWebhookConfigurations and ValidatingWebhookConfigurations that get the CA bundle;
+	// default DefaultConfiguration. Those that do not exist are waited for, so that a configuration which is created
+	// at run time can be named from the start. They are named and not selected by label, because permission to patch
+	// can be limited to names only.
+	Configurations []string
+
+	CALifetime      time.Duration // default DefaultCALifetime
+	ServingLifetime time.Duration // default DefaultServingLifetime; cut short where the CA ends earlier
+
+	Clock clock.Clock // default the real one
+}
+
+// ServiceDNSNames returns the names under which a Service is reached inside the cluster. The API server uses the last.
+func ServiceDNSNames(service, namespace string) []string {
+	return []string{service, service + "." + namespace, service + "." + namespace + ".svc"}
+}
+
+func (o Options) withDefaults() Options {
+	if o.SecretName == "" {
+		o.SecretName = DefaultSecretName
+	}
+	if len(o.Configurations) == 0 {
+		o.Configurations = []string{DefaultConfiguration}
+	}
+	if o.CALifetime == 0 {
+		o.CALifetime = DefaultCALifetime
+	}
+	if o.ServingLifetime == 0 {
+		o.ServingLifetime = DefaultServingLifetime
+	}
+	if o.Clock == nil {
+		o.Clock = clock.RealClock{}
+	}
+	return o
+}
+
+func (o Options) validate() error {
+	var errs []error
+	if o.Client == nil {
+		errs = append(errs, errors.New("Client is required"))
+	}
+	if o.Namespace == "" {
+		errs = append(errs, errors.New("Namespace is required: set it to the namespace Curfew runs in"))
+	}
+	if len(o.DNSNames) == 0 && len(o.IPs) == 0 {
+		errs = append(errs, errors.New("DNSNames or IPs is required: set what the API server dials, for example ServiceDNSNames"))
+	}
+	// Below this a new CA could not settle before the certificates of the old one end.
+	if least := 3 * (backdate + settle); o.CALifetime < least || o.ServingLifetime < least {
+		errs = append(errs, fmt.Errorf("CALifetime %s and ServingLifetime %s must each be at least %s", o.CALifetime, o.ServingLifetime, least))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return fmt.Errorf("certs options: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,175 @@
+package certs
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+const (
+	// fieldOwner is the field manager of everything this package writes.
+	fieldOwner = "curfew-certs"
+	// resync bounds how long a change goes unnoticed where a watch is refused or lost it.
+	resync = time.Minute
+	// calm is the least time between two passes, so that a fight over a field with someone else stays cheap.
+	calm = time.Second
+	// firstRetry and lastRetry bound the wait after a pass that failed.
+	firstRetry = 250 * time.Millisecond
+	lastRetry  = 30 * time.Second
+)
+
+// SelfSigned is the Provider that needs nothing but a Secret: it is its own CA.
+type SelfSigned struct {
+	options  Options
+	wanted   wanted
+	injector injector
+
+	loaded   atomic.Pointer[loaded]
+	injected atomic.Bool // once is enough: the bundle stays until someone takes it out, and then the API server skips us
+}
+
+// loaded is what handshakes and CABundle see, replaced as one.
+type loaded struct {
+	certificate *tls.Certificate
+	bundle      []byte
+}
+
+// NewSelfSigned validates the options. Nothing is read or written before Start.
+func NewSelfSigned(options Options) (*SelfSigned, error) {
+	options = options.withDefaults()
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	return &SelfSigned{
+		options: options,
+		wanted: wanted{
+			dnsNames:        slices.Clone(options.DNSNames),
+			ips:             slices.Clone(options.IPs),
+			caLifetime:      options.CALifetime,
+			servingLifetime: options.ServingLifetime,
+		},
+		injector: injector{client: options.Client, names: slices.Clone(options.Configurations)},
+	}, nil
+}
+
+// Start runs passes until ctx ends. Errors are logged and retried without end: a certificate that cannot be renewed now
+// is still the one that works.
+func (s *SelfSigned) Start(ctx context.Context) error {
+	changes := make(chan struct{}, 1)
+	watches := s.watchAll(ctx, func() {
+		select {
+		case changes <- struct{}{}:
+		default: // a pass is already due, and it reads live
+		}
+	})
+	defer watches.Wait()
+
+	failures := 0
+	for ctx.Err() == nil {
+		wait, err := s.pass(ctx)
+		switch {
+		case err == nil:
+			failures = 0
+		case ctx.Err() != nil:
+			return nil
+		default:
+			wait = min(firstRetry<<min(failures, 10), lastRetry)
+			failures++
+			s.report(ctx, err, wait)
+		}
+
+		timer := s.options.Clock.NewTimer(wait)
+		if err != nil {
+			select { // a change does not cut the wait after a failure short: it may well be the cause of it
+			case <-ctx.Done():
+			case <-timer.C():
+			}
+		} else {
+			select {
+			case <-ctx.Done():
+			case <-timer.C():
+			case <-changes:
+				s.pause(ctx, calm)
+			}
+		}
+		timer.Stop()
+	}
+	return nil
+}
+
+// pass brings everything in step once and returns how long that should hold. Configurations are read first: see the
+// package documentation for why the order matters.
+func (s *SelfSigned) pass(ctx context.Context) (time.Duration, error) {
+	configurations, readErr := s.injector.read(ctx)
+	out, err := s.ensure(ctx)
+	if err != nil {
+		return 0, errors.Join(readErr, err)
+	}
+	bundle, err := s.load(out)
+	if err != nil {
+		return 0, errors.Join(readErr, err)
+	}
+	if err := errors.Join(readErr, s.injector.inject(ctx, configurations, bundle)); err != nil {
+		return 0, err
+	}
+	s.injected.Store(true)
+	return max(calm, min(resync, out.due.Sub(s.options.Clock.Now()))), nil
+}
+
+func (s *SelfSigned) load(out outcome) ([]byte, error) {
+	bundle, err := encodeAll(out.material.cas)
+	if err != nil {
+		return nil, fmt.Errorf("encoding the CA bundle: %w", err)
+	}
+	s.loaded.Store(&loaded{certificate: out.material.tlsCertificate(), bundle: bundle})
+	return bundle, nil
+}
+
+func (s *SelfSigned) report(ctx context.Context, err error, wait time.Duration) {
+	if apierrors.IsConflict(err) {
+		log.FromContext(ctx).V(1).Info("Another replica wrote first, reading again", "after", wait, "error", err.Error())
+		return
+	}
+	log.FromContext(ctx).Error(err, "Keeping webhook certificates failed, will try again", "after", wait)
+}
+
+func (s *SelfSigned) pause(ctx context.Context, d time.Duration) {
+	select {
+	case <-ctx.Done():
+	case <-s.options.Clock.After(d):
+	}
+}
+
+// NeedLeaderElection is false: every replica serves.
+func (s *SelfSigned) NeedLeaderElection() bool { return false }
+
+// Ready reports whether the serving certificate is valid now and the CA bundle has been injected where configurations exist.
+func (s *SelfSigned) Ready() bool {
+	l := s.loaded.Load()
+	return l != nil && s.injected.Load() && s.options.Clock.Now().Before(l.certificate.Leaf.NotAfter)
+}
+
+// GetCertificate returns the newest serving certificate, for tls.Config.GetCertificate.
+func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	l := s.loaded.Load()
+	if l == nil {
+		return nil, errors.New("the webhook has no serving certificate yet")
+	}
+	return l.certificate, nil
+}
+
+// CABundle returns a copy of the PEM certificates to trust: the CA that signs and its predecessors until they expire.
+func (s *SelfSigned) CABundle() []byte {
+	l := s.loaded.Load()
+	if l == nil {
+		return nil
+	}
+	return slices.Clone(l.bundle)
+}

@@ -1,0 +1,66 @@
+package certs
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+)
+
+// maxAttempts bounds the races one pass fights; the next pass goes on where this one stopped.
+const maxAttempts = 5
+
+// ensure returns what the Secret holds after it has been made right. Replicas that run it at the same time end with the
+// same material: a write goes through only on the state that was judged, and who loses judges the winner's.
+func (s *SelfSigned) ensure(ctx context.Context) (outcome, error) {
+	var lost error
+	for range maxAttempts {
+		secret := &corev1.Secret{}
+		err := s.options.Client.Get(ctx, s.secretKey(), secret)
+		absent := apierrors.IsNotFound(err)
+		if err != nil && !absent {
+			return outcome{}, fmt.Errorf("reading Secret %s: %w", s.secretKey(), err)
+		}
+
+		out, err := s.wanted.plan(secret.Data, s.options.Clock.Now())
+		if err != nil {
+			return outcome{}, fmt.Errorf("planning Secret %s: %w", s.secretKey(), err)
+		}
+		if len(out.reasons) == 0 {
+			return out, nil
+		}
+
+		err = s.write(ctx, secret, absent, out)
+		if err == nil {
+			log.FromContext(ctx).Info("Wrote webhook certificates", "secret", s.secretKey(), "reasons", out.reasons)
+			return out, nil
+		}
+		if !apierrors.IsAlreadyExists(err) && !apierrors.IsConflict(err) && !(apierrors.IsNotFound(err) && !absent) {
+			return outcome{}, fmt.Errorf("writing Secret %s: %w", s.secretKey(), err)
+		}
+		lost = err
+	}
+	return outcome{}, fmt.Errorf("writing Secret %s: another writer was first %d times: %w", s.secretKey(), maxAttempts, lost)
+}
+
+func (s *SelfSigned) write(ctx context.Context, secret *corev1.Secret, create bool, out outcome) error {
+	secret.Data = out.data
+	if !create {
+		return s.options.Client.Update(ctx, secret, client.FieldOwner(fieldOwner)) // carries the resourceVersion that was read
+	}
+	secret.ObjectMeta = metav1.ObjectMeta{
+		Namespace: s.options.Namespace,
+		Name:      s.options.SecretName,
+		Labels:    map[string]string{"app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/managed-by": "curfew"},
+	}
+	secret.Type = corev1.SecretTypeTLS
+	return s.options.Client.Create(ctx, secret, client.FieldOwner(fieldOwner))
+}
+
+func (s *SelfSigned) secretKey() client.ObjectKey {
+	return client.ObjectKey{Namespace: s.options.Namespace, Name: s.options.SecretName}
+}
