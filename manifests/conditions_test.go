@@ -1,0 +1,309 @@
+package manifests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/version"
+	"k8s.io/apiserver/pkg/admission"
+	celplugin "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
+	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+)
+
+// oldest is the first Kubernetes version whose matchConditions are stable. Expressions have to compile there too.
+var oldest = version.MajorMinor(1, 30)
+
+func compile(t *testing.T, w webhook, env *environment.EnvSet) celplugin.ConditionEvaluator {
+	t.Helper()
+	var expressions []celplugin.ExpressionAccessor
+	for _, c := range w.conditions {
+		expressions = append(expressions, (*matchconditions.MatchCondition)(&c))
+	}
+	declared := celplugin.OptionalVariableDeclarations{HasAuthorizer: true}
+	for _, e := range expressions {
+		if result := celplugin.NewCompiler(env).CompileCELExpression(e, declared, environment.NewExpressions); result.Error != nil {
+			t.Fatalf("%s %s: %v", w.config, w.name, result.Error)
+		}
+	}
+	return celplugin.NewConditionCompiler(env).CompileCondition(expressions, declared, environment.NewExpressions)
+}
+
+func TestConditionsCompileOnTheOldestServer(t *testing.T) {
+	env := environment.MustBaseEnvSet(oldest)
+	for _, w := range webhooks(t, build(t, "base")) {
+		compile(t, w, env)
+	}
+}
+
+// request is one row: what the API server would be asked to do.
+type request struct {
+	resource  string // of group batch, apps or core, by name
+	old, new  string // YAML; without old it is a CREATE
+	namespace string // labels of the namespace, "in-use" and "pods-in-use"
+	// wants are the entries that must be called, "<mutating entry> <validating entry>", "-" for none.
+	wants string
+}
+
+var kinds = map[string]schema.GroupVersionKind{
+	"jobs": {Group: "batch", Version: "v1", Kind: "Job"}, "cronjobs": {Group: "batch", Version: "v1", Kind: "CronJob"},
+	"pods": {Version: "v1", Kind: "Pod"}, "namespaces": {Version: "v1", Kind: "Namespace"},
+	"deployments": {Group: "apps", Version: "v1", Kind: "Deployment"}, "statefulsets": {Group: "apps", Version: "v1", Kind: "StatefulSet"},
+	"daemonsets": {Group: "apps", Version: "v1", Kind: "DaemonSet"}, "replicasets": {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+}
+
+const (
+	bareJob     = "{metadata: {name: a}, spec: {template: {spec: {}}}}"
+	bareCronJob = "{metadata: {name: a}, spec: {schedule: '* * * * *', jobTemplate: {spec: {template: {spec: {}}}}}}"
+	barePod     = "{metadata: {name: a}, spec: {}}"
+	none        = "- -"
+	jobUse      = "defaults.curfew.dev validate.curfew.dev"
+	jobMarked   = "defaults-marked.curfew.dev validate-marked.curfew.dev"
+	podUse      = "defaults-pods.curfew.dev validate-pods.curfew.dev"
+	podMarked   = "defaults-marked-pods.curfew.dev validate-marked-pods.curfew.dev"
+)
+
+func metadata(fields string) string {
+	return "{metadata: {name: a, " + fields + "}, spec: {template: {spec: {}}}}"
+}
+
+var (
+	ttlAnnotation = metadata("annotations: {curfew.dev/ttl-after-finished: 1h}")
+	ttlLabel      = metadata("labels: {curfew.dev/ttl: 1h}")
+	podAnnotation = "{metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {}}"
+	podLabel      = "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}, spec: {}}"
+	foreign       = metadata("annotations: {example.com/a: b}, labels: {app: x}")
+)
+
+var requests = map[string]request{
+	// Where nothing uses Curfew.
+	"plain Job":                             {resource: "jobs", new: bareJob, wants: none},
+	"Job without a spec at all":             {resource: "jobs", new: "{metadata: {name: a}}", wants: none},
+	"Job without Pod template":              {resource: "jobs", new: "{metadata: {name: a}, spec: {}}", wants: none},
+	"Job with keys of others":               {resource: "jobs", new: foreign, wants: none},
+	"Job with a look-alike key":             {resource: "jobs", new: metadata("annotations: {notcurfew.dev/ttl: x, curfew.device/a: b}"), wants: none},
+	"Job with TTL annotation":               {resource: "jobs", new: ttlAnnotation, wants: jobMarked},
+	"Job with TTL label":                    {resource: "jobs", new: ttlLabel, wants: jobMarked},
+	"Job with forged source":                {resource: "jobs", new: metadata("annotations: {curfew.dev/ttl-source: namespace/x}"), wants: jobMarked},
+	"Job with native TTL":                   {resource: "jobs", new: "{metadata: {name: a}, spec: {ttlSecondsAfterFinished: 5, template: {spec: {}}}}", wants: "- validate-marked.curfew.dev"},
+	"Job with native TTL 0":                 {resource: "jobs", new: "{metadata: {name: a}, spec: {ttlSecondsAfterFinished: 0, template: {spec: {}}}}", wants: "- validate-marked.curfew.dev"},
+	"Job with deadline only":                {resource: "jobs", new: "{metadata: {name: a}, spec: {activeDeadlineSeconds: 5, template: {spec: {}}}}", wants: none},
+	"Job whose template carries annotation": {resource: "jobs", new: "{metadata: {name: a}, spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {}}}}", wants: "- validate-marked.curfew.dev"},
+	"Job whose template carries label":      {resource: "jobs", new: "{metadata: {name: a}, spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}, spec: {}}}}", wants: "- validate-marked.curfew.dev"},
+	"Job being deleted":                     {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/ttl-after-finished: 1h}"), wants: none},
+	"plain CronJob":                         {resource: "cronjobs", new: bareCronJob, wants: none},
+	"CronJob with key on itself":            {resource: "cronjobs", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}}, spec: {jobTemplate: {spec: {template: {spec: {}}}}}}", wants: "- validate-marked.curfew.dev"},
+	"CronJob with key on Job template":      {resource: "cronjobs", new: "{metadata: {name: a}, spec: {jobTemplate: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {template: {spec: {}}}}}}", wants: "- validate-marked.curfew.dev"},
+	"CronJob with key on Pod template":      {resource: "cronjobs", new: "{metadata: {name: a}, spec: {jobTemplate: {spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}, spec: {}}}}}}", wants: "- validate-marked.curfew.dev"},
+	"CronJob with native TTL":               {resource: "cronjobs", new: "{metadata: {name: a}, spec: {jobTemplate: {spec: {ttlSecondsAfterFinished: 5, template: {spec: {}}}}}}", wants: "- validate-marked.curfew.dev"},
+	"plain Pod":                             {resource: "pods", new: barePod, wants: none},
+	"Pod with TTL annotation":               {resource: "pods", new: podAnnotation, wants: podMarked},
+	"Pod with TTL label":                    {resource: "pods", new: podLabel, wants: podMarked},
+
+	// Where the namespace does.
+	"plain Job, in use":               {resource: "jobs", new: bareJob, namespace: "in-use", wants: jobUse},
+	"Job with TTL annotation, in use": {resource: "jobs", new: ttlAnnotation, namespace: "in-use", wants: jobUse},
+	"Job being deleted, in use":       {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z'"), namespace: "in-use", wants: none},
+	"plain CronJob, in use":           {resource: "cronjobs", new: bareCronJob, namespace: "in-use", wants: "- validate.curfew.dev"},
+	"plain Pod, in use":               {resource: "pods", new: barePod, namespace: "in-use", wants: none},
+	"Pod with annotation, in use":     {resource: "pods", new: podAnnotation, namespace: "in-use", wants: podMarked},
+	"plain Pod, pods in use":          {resource: "pods", new: barePod, namespace: "in-use pods-in-use", wants: podUse},
+	"marked Pod, pods in use":         {resource: "pods", new: podAnnotation, namespace: "in-use pods-in-use", wants: podUse},
+	"plain Job, only pods in use":     {resource: "jobs", new: bareJob, namespace: "pods-in-use", wants: none},
+	"Job in Curfew's own namespace":   {resource: "jobs", new: ttlAnnotation, namespace: "in-use own", wants: none},
+	"Pod in Curfew's own namespace":   {resource: "pods", new: podAnnotation, namespace: "pods-in-use own", wants: none},
+
+	// Updates.
+	"Job untouched":                       {resource: "jobs", old: bareJob, new: bareJob, namespace: "in-use", wants: none},
+	"Job, foreign keys come":              {resource: "jobs", old: bareJob, new: foreign, namespace: "in-use", wants: none},
+	"Job, foreign keys go, Curfew's stay": {resource: "jobs", old: metadata("annotations: {curfew.dev/protect: 'true', a: b}"), new: metadata("annotations: {curfew.dev/protect: 'true'}"), namespace: "in-use", wants: none},
+	"Job, annotation added":               {resource: "jobs", old: bareJob, new: ttlAnnotation, namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, annotation removed":             {resource: "jobs", old: ttlAnnotation, new: bareJob, namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, annotation changed":             {resource: "jobs", old: ttlAnnotation, new: metadata("annotations: {curfew.dev/ttl-after-finished: 2h}"), namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, annotation swapped":             {resource: "jobs", old: ttlAnnotation, new: metadata("annotations: {curfew.dev/ttl-after-failed: 1h}"), namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, label changed":                  {resource: "jobs", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 2h}"), namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, label removed, not in use":      {resource: "jobs", old: ttlLabel, new: bareJob, wants: "- validate-marked.curfew.dev"},
+	"Job, TTL set":                        {resource: "jobs", old: bareJob, new: "{metadata: {name: a}, spec: {ttlSecondsAfterFinished: 5, template: {spec: {}}}}", namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, TTL changed":                    {resource: "jobs", old: "{spec: {ttlSecondsAfterFinished: 6, template: {spec: {}}}}", new: "{spec: {ttlSecondsAfterFinished: 5, template: {spec: {}}}}", wants: "- validate-marked.curfew.dev"},
+	"Job, TTL removed":                    {resource: "jobs", old: "{spec: {ttlSecondsAfterFinished: 6, template: {spec: {}}}}", new: bareJob, namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, TTL stays":                      {resource: "jobs", old: "{spec: {ttlSecondsAfterFinished: 6, suspend: true}}", new: "{spec: {ttlSecondsAfterFinished: 6}}", namespace: "in-use", wants: none},
+	"marked Job, unrelated change":        {resource: "jobs", old: ttlAnnotation, new: metadata("annotations: {curfew.dev/ttl-after-finished: 1h, a: b}"), wants: none},
+	"Job, deadline changed":               {resource: "jobs", old: "{spec: {activeDeadlineSeconds: 6}}", new: "{spec: {activeDeadlineSeconds: 5}}", namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job, template annotation added":      {resource: "jobs", old: bareJob, new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: "- validate-marked.curfew.dev"},
+	"Job being deleted, TTL changed":      {resource: "jobs", old: bareJob, new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/ttl-after-finished: 1h}"), namespace: "in-use", wants: none},
+	"CronJob, schedule changed":           {resource: "cronjobs", old: bareCronJob, new: strings.Replace(bareCronJob, "'*", "'5", 1), namespace: "in-use", wants: none},
+	"CronJob, TTL set":                    {resource: "cronjobs", old: bareCronJob, new: "{spec: {jobTemplate: {spec: {ttlSecondsAfterFinished: 5}}}}", namespace: "in-use", wants: "- validate.curfew.dev"},
+	"CronJob, deadline set":               {resource: "cronjobs", old: bareCronJob, new: "{spec: {jobTemplate: {spec: {activeDeadlineSeconds: 5}}}}", wants: "- validate-marked.curfew.dev"},
+	"CronJob, Job template key changed":   {resource: "cronjobs", old: bareCronJob, new: "{spec: {jobTemplate: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", namespace: "in-use", wants: "- validate.curfew.dev"},
+	"CronJob, Pod template key changed":   {resource: "cronjobs", old: bareCronJob, new: "{spec: {jobTemplate: {spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}}}", namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Pod, finalizer removed":              {resource: "pods", old: "{metadata: {name: a, finalizers: [batch.kubernetes.io/job-tracking]}, spec: {}}", new: barePod, namespace: "in-use pods-in-use", wants: none},
+	"Pod, annotation added":               {resource: "pods", old: barePod, new: podAnnotation, wants: "- validate-marked-pods.curfew.dev"},
+	"Pod, annotation removed, in use":     {resource: "pods", old: podAnnotation, new: barePod, namespace: "in-use pods-in-use", wants: "- validate-pods.curfew.dev"},
+	"Pod, deadline lowered, in use":       {resource: "pods", old: "{spec: {activeDeadlineSeconds: 9}}", new: "{spec: {activeDeadlineSeconds: 8}}", namespace: "in-use pods-in-use", wants: "- validate-pods.curfew.dev"},
+	"Pod, deadline lowered":               {resource: "pods", old: "{spec: {activeDeadlineSeconds: 9}}", new: "{spec: {activeDeadlineSeconds: 8}}", wants: none},
+
+	// Workloads that run forever.
+	"plain Deployment, in use":              {resource: "deployments", new: bareJob, namespace: "in-use pods-in-use", wants: none},
+	"Deployment with TTL label on itself":   {resource: "deployments", new: ttlLabel, wants: none},
+	"Deployment, template annotation":       {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"StatefulSet, template deadline":        {resource: "statefulsets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}", namespace: "in-use", wants: "- templates.curfew.dev"},
+	"DaemonSet, template label":             {resource: "daemonsets", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, template protect only":     {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/protect: 'true'}}}}}", wants: none},
+	"Deployment scaled, template as before": {resource: "deployments", old: "{spec: {replicas: 1, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {replicas: 2, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: none},
+	"Deployment, template label changed":    {resource: "deployments", old: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 2h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, template annotation comes": {resource: "deployments", old: "{spec: {}}", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, template annotation goes":  {resource: "deployments", old: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", new: "{spec: {}}", wants: none},
+	"ReplicaSet of an old Deployment":       {resource: "replicasets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: none},
+
+	// Namespaces. Their own labels are what namespaceSelector sees.
+	"plain Namespace":                   {resource: "namespaces", new: "{metadata: {name: a}}", wants: none},
+	"Namespace with a default":          {resource: "namespaces", new: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Namespace that claims to be used":  {resource: "namespaces", new: "{metadata: {name: a, labels: {curfew.dev/in-use: 'true'}}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Namespace, default added":          {resource: "namespaces", old: "{metadata: {name: a}}", new: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Namespace, last default removed":   {resource: "namespaces", old: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", new: "{metadata: {name: a}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Namespace, in-use label taken":     {resource: "namespaces", old: "{metadata: {name: a, labels: {curfew.dev/in-use: 'true'}}}", new: "{metadata: {name: a}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Namespace in use, other label":     {resource: "namespaces", old: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", new: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}, labels: {x: y}}}", wants: "namespaces.curfew.dev -"},
+	"Namespace not in use, other label": {resource: "namespaces", old: "{metadata: {name: a}}", new: "{metadata: {name: a, labels: {x: y}}}", wants: none},
+	"Namespace being deleted":           {resource: "namespaces", old: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z'}}", wants: none},
+	"Curfew's own Namespace":            {resource: "namespaces", new: "{metadata: {name: curfew-system, annotations: {curfew.dev/default-ttl: 1d}}}", namespace: "own", wants: none},
+}
+
+// TestConditions asks every entry about every request, as the API server does: rules, then namespaceSelector, then
+// matchConditions. At most one entry of a configuration may answer, and no expression may fail: under Ignore that would skip the
+// webhook silently.
+func TestConditions(t *testing.T) {
+	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	entries := webhooks(t, build(t, "base"))
+	evaluators := make([]celplugin.ConditionEvaluator, len(entries))
+	for i, w := range entries {
+		evaluators[i] = compile(t, w, env)
+	}
+	exercised := map[string]bool{}
+	for name, r := range requests {
+		for form, parse := range map[string]func(*testing.T, schema.GroupVersionKind, string) runtime.Object{"typed": parseTyped, "untyped": parseUntyped} {
+			t.Run(name+"/"+form, func(t *testing.T) {
+				attributes := r.attributes(t, parse)
+				called := map[string][]string{}
+				for i, w := range entries {
+					if w.matches(t, attributes, r.namespaceLabels(), evaluators[i]) {
+						called[w.config] = append(called[w.config], w.name)
+						exercised[w.config+" "+w.name] = true
+					}
+				}
+				if got := listed(called["mutating"]) + " " + listed(called["validating"]); got != r.wants {
+					t.Errorf("called %q, want %q", got, r.wants)
+				}
+			})
+		}
+	}
+	for _, w := range entries {
+		if !exercised[w.config+" "+w.name] {
+			t.Errorf("%s %s: no row calls it", w.config, w.name)
+		}
+	}
+}
+
+func listed(names []string) string {
+	if len(names) == 0 {
+		return "-"
+	}
+	return strings.Join(names, ",")
+}
+
+func (r request) namespaceLabels() labels.Set {
+	set := labels.Set{"kubernetes.io/metadata.name": "team"}
+	for _, word := range strings.Fields(r.namespace) {
+		if word == "own" {
+			set["kubernetes.io/metadata.name"] = "curfew-system"
+		} else {
+			set["curfew.dev/"+word] = "true"
+		}
+	}
+	return set
+}
+
+func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVersionKind, string) runtime.Object) *admission.VersionedAttributes {
+	kind := kinds[r.resource]
+	operation, namespace := admission.Create, "team"
+	if r.resource == "namespaces" {
+		namespace = "a" // the API server sets it to the name of the Namespace
+	}
+	object := parse(t, kind, r.new)
+	var old runtime.Object
+	if r.old != "" {
+		operation, old = admission.Update, parse(t, kind, r.old)
+	}
+	return &admission.VersionedAttributes{
+		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, "a", kind.GroupVersion().WithResource(r.resource), "",
+			operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "someone"}),
+		VersionedKind:      kind,
+		VersionedObject:    admission.NewLazyObject(object),
+		VersionedOldObject: admission.NewLazyObject(old),
+	}
+}
+
+func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes, namespace labels.Set, evaluator celplugin.ConditionEvaluator) bool {
+	t.Helper()
+	if !slices.ContainsFunc(w.rules, func(rule admissionv1.RuleWithOperations) bool {
+		return (&rules.Matcher{Rule: rule, Attr: attributes}).Matches()
+	}) {
+		return false
+	}
+	selector, err := metav1.LabelSelectorAsSelector(w.namespaces)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !selector.Matches(namespace) {
+		return false
+	}
+	// Fail, so that an expression which fails is an error here and not, as under Ignore, a webhook that is not called.
+	fail := admissionv1.Fail
+	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", w.config, w.name).Match(t.Context(), attributes, nil, nil)
+	if result.Error != nil {
+		t.Errorf("%s %s: %v", w.config, w.name, result.Error)
+	}
+	return result.Matches
+}
+
+func parseTyped(t *testing.T, kind schema.GroupVersionKind, text string) runtime.Object {
+	t.Helper()
+	return decode(t, "row", []byte("apiVersion: "+kind.GroupVersion().String()+"\nkind: "+kind.Kind+"\n"+block(t, text)))[0]
+}
+
+// parseUntyped leaves absent what is absent, where a typed object may have an empty struct.
+func parseUntyped(t *testing.T, kind schema.GroupVersionKind, text string) runtime.Object {
+	t.Helper()
+	content := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &content); err != nil {
+		t.Fatal(err)
+	}
+	if content["metadata"] == nil {
+		content["metadata"] = map[string]any{"name": "a"}
+	}
+	obj := &unstructured.Unstructured{Object: content}
+	obj.SetGroupVersionKind(kind)
+	return obj
+}
+
+func block(t *testing.T, flow string) string {
+	t.Helper()
+	var content map[string]any
+	if err := yaml.Unmarshal([]byte(flow), &content); err != nil {
+		t.Fatal(err)
+	}
+	out, err := yaml.Marshal(content)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(out)
+}

@@ -1,0 +1,333 @@
+package manifests
+
+import (
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
+	policyv1 "k8s.io/api/policy/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"k8s.io/client-go/kubernetes/scheme"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// decode turns each YAML document into its API type and fails on unknown and duplicate fields.
+func decode(t *testing.T, source string, data []byte) []runtime.Object {
+	t.Helper()
+	var objects []runtime.Object
+	reader := utilyaml.NewYAMLReader(newBuffered(data))
+	for {
+		doc, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return objects
+		}
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		var kind metav1.TypeMeta
+		if err := yaml.Unmarshal(doc, &kind); err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		obj, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		if err != nil {
+			t.Fatalf("%s: %v", source, err)
+		}
+		if err := yaml.UnmarshalStrict(doc, obj); err != nil {
+			t.Errorf("%s: %s: %v", source, kind.Kind, err)
+		}
+		objects = append(objects, obj)
+	}
+}
+
+// build does what kubectl kustomize does.
+func build(t *testing.T, dir string) []runtime.Object {
+	t.Helper()
+	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), dir)
+	if err != nil {
+		t.Fatalf("building %s: %v", dir, err)
+	}
+	data, err := resources.AsYaml()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return decode(t, dir, data)
+}
+
+func only[T runtime.Object](objects []runtime.Object) []T {
+	var found []T
+	for _, obj := range objects {
+		if o, ok := obj.(T); ok {
+			found = append(found, o)
+		}
+	}
+	return found
+}
+
+func TestEveryFileDecodesStrictlyAndIsBuilt(t *testing.T) {
+	built := map[string]int{}
+	for _, dir := range []string{"base", "overlays/local"} {
+		built[dir] = len(build(t, dir))
+	}
+	inFiles := map[string]int{}
+	err := filepath.WalkDir(".", func(path string, entry os.DirEntry, err error) error {
+		if err != nil || entry.IsDir() || filepath.Ext(path) != ".yaml" || entry.Name() == "kustomization.yaml" {
+			return err
+		}
+		top, _, _ := strings.Cut(path, string(filepath.Separator))
+		if top == "overlays" { // patches, not objects: seen where they are applied
+			return nil
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		inFiles[top] += len(decode(t, path, data))
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	local := inFiles["namespace"] + inFiles["rbac"] + inFiles["flowcontrol"] + inFiles["webhook"]
+	if all := local + inFiles["deploy"]; built["base"] != all {
+		t.Errorf("base builds %d objects of %d in the files: a kustomization.yaml misses one", built["base"], all)
+	}
+	if built["overlays/local"] != local {
+		t.Errorf("overlays/local builds %d objects, want %d: all but deploy", built["overlays/local"], local)
+	}
+	if inFiles["samples"] == 0 {
+		t.Error("no samples")
+	}
+}
+
+func TestLocalOverlayReachesEveryWebhookByURL(t *testing.T) {
+	base, local := webhooks(t, build(t, "base")), webhooks(t, build(t, "overlays/local"))
+	if len(local) != len(base) {
+		t.Fatalf("%d webhooks in the overlay, %d in the base: a patch has a name that is gone", len(local), len(base))
+	}
+	for i, w := range local {
+		service := base[i].client.Service
+		if service == nil || service.Path == nil {
+			t.Fatalf("%s: no Service in the base", w.name)
+		}
+		if w.client.Service != nil || w.client.URL == nil || *w.client.URL != "https://127.0.0.1:9443"+*service.Path {
+			t.Errorf("%s %s: not reached at the URL of path %s", w.config, w.name, *service.Path)
+		}
+	}
+}
+
+func TestWebhookSettings(t *testing.T) {
+	objects := build(t, "base")
+	services := only[*corev1.Service](objects)
+	for _, w := range webhooks(t, objects) {
+		if w.configName != "curfew" {
+			t.Errorf("%s configuration is named %q, RBAC and certs know it as curfew", w.config, w.configName)
+		}
+		if w.timeout == nil || *w.timeout > 5 || *w.timeout < 1 {
+			t.Errorf("%s %s: timeoutSeconds %v, want 1 to 5", w.config, w.name, w.timeout)
+		}
+		if w.failure == nil || *w.failure != admissionv1.Ignore {
+			t.Errorf("%s %s: failurePolicy is not Ignore (S8)", w.config, w.name)
+		}
+		if w.sideEffects == nil || *w.sideEffects != admissionv1.SideEffectClassNone {
+			t.Errorf("%s %s: sideEffects is not None: dry-run requests would fail", w.config, w.name)
+		}
+		if len(w.conditions) == 0 || len(w.conditions) > 64 {
+			t.Errorf("%s %s: %d matchConditions, want 1 to 64", w.config, w.name, len(w.conditions))
+		}
+		if len(w.client.CABundle) != 0 {
+			t.Errorf("%s %s: a CA bundle in the manifest would overwrite the injected one", w.config, w.name)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(w.namespaces)
+		if err != nil || selector.Matches(labels.Set{"kubernetes.io/metadata.name": "curfew-system", "curfew.dev/in-use": "true", "curfew.dev/pods-in-use": "true"}) {
+			t.Errorf("%s %s: applies to Curfew's own namespace (%v)", w.config, w.name, err)
+		}
+		if !slices.ContainsFunc(services, func(s *corev1.Service) bool {
+			return s.Name == w.client.Service.Name && s.Namespace == w.client.Service.Namespace &&
+				slices.ContainsFunc(s.Spec.Ports, func(p corev1.ServicePort) bool { return p.Port == *w.client.Service.Port })
+		}) {
+			t.Errorf("%s %s: its Service is not in the base", w.config, w.name)
+		}
+		for _, rule := range w.rules {
+			for _, list := range [][]string{rule.APIGroups, rule.APIVersions, rule.Resources} {
+				if slices.ContainsFunc(list, func(s string) bool { return strings.ContainsAny(s, "*/") }) {
+					t.Errorf("%s %s: wildcard or subresource in %v", w.config, w.name, list)
+				}
+			}
+			if slices.Contains(rule.Operations, admissionv1.Delete) {
+				t.Errorf("%s %s: subscribes to DELETE, where object is null", w.config, w.name)
+			}
+			if w.config == "mutating" && rule.Resources[0] != "namespaces" && !slices.Equal(rule.Operations, []admissionv1.OperationType{admissionv1.Create}) {
+				t.Errorf("%s: objects are mutated on CREATE only", w.name)
+			}
+		}
+	}
+}
+
+func TestRBACHasNothingToSpare(t *testing.T) {
+	objects := build(t, "base")
+	check := func(name string, rules []rbacv1.PolicyRule) {
+		for _, rule := range rules {
+			for _, list := range [][]string{rule.Verbs, rule.APIGroups, rule.Resources, rule.ResourceNames} {
+				if slices.ContainsFunc(list, func(s string) bool { return strings.Contains(s, "*") }) {
+					t.Errorf("%s: wildcard in %v", name, rule)
+				}
+			}
+			for _, verb := range []string{"deletecollection", "escalate", "bind", "impersonate"} {
+				if slices.Contains(rule.Verbs, verb) {
+					t.Errorf("%s: verb %s in %v", name, verb, rule)
+				}
+			}
+			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"}) {
+				t.Errorf("%s: Secrets without a name: %v", name, rule)
+			}
+		}
+	}
+	roles := map[string]bool{}
+	for _, r := range only[*rbacv1.ClusterRole](objects) {
+		check("ClusterRole "+r.Name, r.Rules)
+		roles["ClusterRole/"+r.Name] = true
+		for _, rule := range r.Rules {
+			if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "leases") {
+				t.Errorf("ClusterRole %s: %v belong in a Role of Curfew's namespace", r.Name, rule.Resources)
+			}
+		}
+	}
+	for _, r := range only[*rbacv1.Role](objects) {
+		check("Role "+r.Name, r.Rules)
+		roles["Role/"+r.Name] = true
+		if r.Namespace != "curfew-system" {
+			t.Errorf("Role %s is in namespace %q", r.Name, r.Namespace)
+		}
+	}
+
+	accounts := map[string]bool{}
+	for _, a := range only[*corev1.ServiceAccount](objects) {
+		accounts[a.Namespace+"/"+a.Name] = true
+	}
+	bound := func(name string, ref rbacv1.RoleRef, subjects []rbacv1.Subject) {
+		if !roles[ref.Kind+"/"+ref.Name] {
+			t.Errorf("binding %s: no %s %s", name, ref.Kind, ref.Name)
+		}
+		delete(roles, ref.Kind+"/"+ref.Name)
+		for _, s := range subjects {
+			if s.Kind != "ServiceAccount" || !accounts[s.Namespace+"/"+s.Name] || s.Name != ref.Name {
+				t.Errorf("binding %s: subject %v", name, s)
+			}
+		}
+	}
+	for _, b := range only[*rbacv1.ClusterRoleBinding](objects) {
+		bound(b.Name, b.RoleRef, b.Subjects)
+	}
+	for _, b := range only[*rbacv1.RoleBinding](objects) {
+		bound(b.Name, b.RoleRef, b.Subjects)
+	}
+	if len(roles) != 0 {
+		t.Errorf("bound to nobody: %v", roles)
+	}
+}
+
+func TestDeployments(t *testing.T) {
+	objects := build(t, "base")
+	deployments := only[*appsv1.Deployment](objects)
+	if len(deployments) != 2 {
+		t.Fatalf("%d Deployments, want webhook and controller", len(deployments))
+	}
+	for _, d := range deployments {
+		pod := labels.Set(d.Spec.Template.Labels)
+		if selector, err := metav1.LabelSelectorAsSelector(d.Spec.Selector); err != nil || !selector.Matches(pod) {
+			t.Errorf("%s: selector does not match its own Pods (%v)", d.Name, err)
+		}
+		budgets := 0
+		for _, b := range only[*policyv1.PodDisruptionBudget](objects) {
+			selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if selector.Matches(pod) {
+				budgets++
+				if b.Spec.MaxUnavailable.IntValue() >= int(*d.Spec.Replicas) {
+					t.Errorf("%s: the budget lets every replica go", b.Name)
+				}
+			}
+		}
+		if budgets != 1 {
+			t.Errorf("%s: %d PodDisruptionBudgets match its Pods; eviction wants exactly one", d.Name, budgets)
+		}
+
+		spec := d.Spec.Template.Spec
+		if *d.Spec.Replicas < 2 || len(spec.TopologySpreadConstraints) == 0 || spec.ServiceAccountName != d.Name {
+			t.Errorf("%s: replicas, spread or ServiceAccount", d.Name)
+		}
+		if spec.HostNetwork || spec.HostPID || spec.HostIPC || len(spec.Volumes) != 0 || spec.SecurityContext.RunAsNonRoot == nil ||
+			!*spec.SecurityContext.RunAsNonRoot || spec.SecurityContext.SeccompProfile.Type != corev1.SeccompProfileTypeRuntimeDefault {
+			t.Errorf("%s: Pod is not restricted", d.Name)
+		}
+		c := spec.Containers[0]
+		if sc := c.SecurityContext; *sc.AllowPrivilegeEscalation || !*sc.ReadOnlyRootFilesystem || !slices.Equal(sc.Capabilities.Drop, []corev1.Capability{"ALL"}) {
+			t.Errorf("%s: container is not restricted", d.Name)
+		}
+		if c.Resources.Requests.Cpu().IsZero() || c.Resources.Requests.Memory().IsZero() || c.Resources.Limits.Memory().IsZero() || c.ReadinessProbe == nil || c.LivenessProbe == nil {
+			t.Errorf("%s: resources or probes are missing", d.Name)
+		}
+		if !strings.HasSuffix(d.Name, c.Args[0]) {
+			t.Errorf("%s runs subcommand %q", d.Name, c.Args[0])
+		}
+	}
+	for _, s := range only[*corev1.Service](objects) {
+		if !slices.ContainsFunc(deployments, func(d *appsv1.Deployment) bool {
+			return labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(d.Spec.Template.Labels)) &&
+				slices.ContainsFunc(d.Spec.Template.Spec.Containers[0].Ports, func(p corev1.ContainerPort) bool { return p.Name == s.Spec.Ports[0].TargetPort.StrVal })
+		}) {
+			t.Errorf("Service %s reaches nobody", s.Name)
+		}
+	}
+}
+
+func TestFlowSchemasUseBuiltInLevels(t *testing.T) {
+	for _, f := range only[*flowcontrolv1.FlowSchema](build(t, "base")) {
+		if level := f.Spec.PriorityLevelConfiguration.Name; level != "leader-election" && level != "workload-low" {
+			t.Errorf("%s: priority level %q", f.Name, level)
+		}
+		for _, rule := range f.Spec.Rules {
+			for _, s := range rule.Subjects {
+				if s.ServiceAccount == nil || s.ServiceAccount.Namespace != "curfew-system" || s.ServiceAccount.Name != "curfew-controller" {
+					t.Errorf("%s: catches requests of others: %v", f.Name, s)
+				}
+			}
+		}
+	}
+}
+
+func TestSamplesCarryWhatCurfewReads(t *testing.T) {
+	files, err := filepath.Glob("samples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples (%v)", err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, doc := range bytes.Split(data, []byte("\n---\n")) {
+			if !bytes.HasPrefix(doc, []byte("# ")) {
+				t.Errorf("%s: a document does not begin with what will happen", file)
+			}
+		}
+	}
+}
