@@ -151,7 +151,7 @@ func (s *State) command(bin Binaries, name string) []string {
 			"--manage-all-nodes",
 			// One address family for Nodes and Pods, or kwok refuses to start a Pod. The range has room for a million Pods.
 			"--node-ip=10.0.0.1", "--cidr=10.128.0.1/9",
-			"--node-lease-duration-seconds=40",
+			"--node-lease-duration-seconds=0",
 			"--server-address=127.0.0.1:" + port,
 		}
 	}

@@ -144,7 +144,6 @@ options:
   podPlayStageParallelism: 16
   nodePlayStageParallelism: 4
   nodeLeaseParallelism: 4
-  podsOnNodeSyncParallelism: 16
-  enablePodsOnNodeSyncStreamWatch: true
+  podsOnNodeSyncParallelism: 1
   enableProfilingHandler: false
 `
