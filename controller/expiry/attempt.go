@@ -1,0 +1,232 @@
+package expiry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// codeUnjudged stands for an HTTP status where the fresh look failed for a reason that is not the API server's.
+const codeUnjudged = -1
+
+// maxRounds bounds how often one attempt follows an object that changes under its hands, before others get their turn.
+const maxRounds = 5
+
+// attemptResult is what came of a job.
+type attemptResult struct {
+	result Result
+	err    error
+	code   int // HTTP status of what failed, 0: no answer
+	// lost: a DELETE was sent and got no answer.
+	lost       bool
+	retryAfter time.Duration
+	latency    time.Duration // of the last DELETE, 0: none was sent
+	conflicts  int
+	// sent is the state that was judged last; it is what was deleted.
+	sent Object
+	// postponed: the fresh look found that it is not due yet, or that deletions are held. The index has it already.
+	postponed bool
+	deleting  time.Time // deletionTimestamp, if the fresh look found one
+}
+
+// attempt deletes one object: one DELETE if nothing has changed. It takes the lock only to write down a fresh judgement.
+func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
+	res := attemptResult{sent: j.object}
+	judge := j.kind.Judge
+	if j.direct != nil && j.direct.judge != nil {
+		judge = j.direct.judge
+	}
+	fresh := j.object.Live || j.kind.UIDOnly
+	uidOnly := j.kind.UIDOnly
+	unchanged := 0
+	started := j.started
+	for round := 1; ; round++ {
+		if fresh {
+			jd, err := e.judge(ctx, judge, res.sent)
+			if err != nil {
+				res.fail(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))
+				return res
+			}
+			if round > 1 && jd.Object.ResourceVersion == res.sent.ResourceVersion {
+				unchanged++
+			}
+			var proceed bool
+			if proceed, started = e.follow(j, &res, jd); !proceed {
+				return res
+			}
+			if unchanged >= 2 && !uidOnly {
+				// The API refuses the very resourceVersion that it shows: it does not honour the precondition. What was
+				// just read is judged, so the UID has to do (DESIGN section 4.2).
+				uidOnly = true
+			}
+		}
+		resp := e.send(ctx, j, &res.sent, uidOnly)
+		res.latency = e.read().mono - started
+		res.code, res.retryAfter = resp.Code, resp.RetryAfter
+		again := round < maxRounds
+		switch {
+		case resp.Code >= 200 && resp.Code < 300:
+			res.result = Deleted
+			if j.dry {
+				res.result = DryRun
+			}
+			if uidOnly {
+				e.metrics.fallbacks.WithLabelValues(j.kind.Kind).Inc()
+			}
+			return res
+		case resp.Code == http.StatusNotFound && resp.ObjectMissing:
+			res.result = Other
+			if j.unanswered {
+				res.result = Unconfirmed
+			}
+			return res
+		case resp.Code == http.StatusConflict && again:
+			res.conflicts++
+			fresh = true
+		case resp.Code == http.StatusBadRequest && again && !uidOnly:
+			// Kubernetes itself never calls a precondition malformed; an aggregated API may.
+			fresh, uidOnly = true, true
+		case resp.Code == http.StatusConflict:
+			res.result = Conflict
+			res.err = fmt.Errorf("deleting %s %s: it changes all the time: %s", j.kind.Kind, nameOf(&j.object), resp.Message)
+			return res
+		default:
+			res.lost = resp.Code == 0
+			res.classify(resp.Code, fmt.Errorf("deleting %s %s: %w", j.kind.Kind, nameOf(&j.object), resp.error()))
+			return res
+		}
+	}
+}
+
+func (e *Engine) judge(ctx context.Context, judge Judge, o Object) (Judgement, error) {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
+	defer cancel()
+	return judge(ctx, o)
+}
+
+func (e *Engine) send(ctx context.Context, j *job, o *Object, uidOnly bool) Response {
+	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
+	defer cancel()
+	r := Request{
+		Kind: j.kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
+		Propagation: propagation(j.kind, o), DryRun: j.dry,
+	}
+	if uidOnly {
+		r.ResourceVersion = ""
+	}
+	return e.opts.Deleter.Delete(ctx, r)
+}
+
+// follow does what a fresh judgement says, and tells whether to go on deleting, and since when.
+func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool, started time.Duration) {
+	switch jd.Verdict {
+	case Keep:
+		res.result = Kept
+		return false, 0
+	case Gone:
+		res.result = Other
+		if j.unanswered {
+			res.result = Unconfirmed
+		}
+		return false, 0
+	case BeingDeleted:
+		res.result = Other
+		res.deleting = jd.Since
+		return false, 0
+	case Track:
+	default:
+		res.fail(fmt.Errorf("verdict %d of %s %s is unknown: this is a bug", jd.Verdict, j.kind.Kind, nameOf(&j.object)))
+		return false, 0
+	}
+	r := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	now, ok := e.checkClock(r)
+	if jd.Object.Expiry.IsZero() || !e.valid(&jd.Object) {
+		res.result = Kept
+		return false, 0
+	}
+	if jd.Object.UID != j.object.UID {
+		// Re-created under the same name (S2): the old one is gone, the new one has a life of its own.
+		res.result = Other
+		if j.direct == nil {
+			e.apply(&jd.Object, now, fromJudge)
+		}
+		return false, 0
+	}
+	if j.direct == nil {
+		if slot, still := e.index.lookup(j.object.UID); still && e.index.at(slot).state == stateInFlight {
+			e.write(slot, &jd.Object)
+		} else {
+			// Cancelled or removed meanwhile by a watch that may know more: leave it at that.
+			res.postponed = true
+			return false, 0
+		}
+	}
+	res.sent = jd.Object
+	if !ok || nanos(jd.Object.Expiry) > now {
+		res.postponed = true
+		return false, 0
+	}
+	if dry := jd.Object.DryRun || e.opts.DryRun; dry != j.dry || jd.Object.Backfill != j.object.Backfill {
+		// It was taken up under other rules (rates) than those that hold now: start over.
+		res.postponed = true
+		return false, 0
+	}
+	return true, r.mono
+}
+
+// fail says that the fresh look failed. It classifies errors of the API machinery as the DELETE's own would be.
+func (res *attemptResult) fail(err error) {
+	code := codeUnjudged
+	var status apierrors.APIStatus
+	var network net.Error
+	switch {
+	case errors.As(err, &network):
+		code = 0
+	case errors.As(err, &status):
+		code = int(status.Status().Code)
+		if s, ok := apierrors.SuggestsClientDelay(err); ok {
+			res.retryAfter = time.Duration(s) * time.Second
+		}
+	}
+	res.code = code
+	if code == http.StatusNotFound || code == http.StatusConflict {
+		// The judge answers Gone for an object that is not there; this is about something else.
+		code = http.StatusInternalServerError
+		res.code = code
+	}
+	res.classify(code, err)
+}
+
+func (res *attemptResult) classify(code int, err error) {
+	res.err = err
+	switch {
+	case code == http.StatusTooManyRequests:
+		res.result = Throttled
+	case code >= 400 && code < 500:
+		res.result = Refused
+	default:
+		res.result = Failed
+	}
+}
+
+func (r Response) error() error {
+	if r.Err != nil {
+		return r.Err
+	}
+	reason := r.Reason
+	if reason == "" || reason == metav1.StatusReasonUnknown {
+		reason = metav1.StatusReason(http.StatusText(r.Code))
+	}
+	if r.Message == "" {
+		return fmt.Errorf("%d %s", r.Code, reason)
+	}
+	return fmt.Errorf("%d %s: %s", r.Code, reason, r.Message)
+}

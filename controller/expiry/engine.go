@@ -1,0 +1,201 @@
+package expiry
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Engine tracks objects and deletes them when they are due. All methods are safe for concurrent use; none blocks on the
+// network but Run and DeleteNow.
+type Engine struct {
+	opts    Options
+	metrics *metrics
+	kick    chan struct{}
+	workers sync.WaitGroup
+
+	mu       sync.Mutex
+	notes    []func() // logs and hooks, run after mu is let go
+	index    *index
+	kinds    []*kindState // by Kind; 0 is none
+	guard    guard
+	breakers *breakers
+	conc     *concurrency
+	all      rate
+	backfill rate
+	direct   []*direct
+	running  bool
+	inFlight int
+	pausedTo time.Duration // monotonic: Retry-After
+	sleeping int64         // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
+	late     int           // entries with flagLate
+	stuck    int           // entries with flagStuck
+	summary  summaries
+	ping     pinger
+}
+
+type kindState struct {
+	opts    *KindOptions // never written to once it is here
+	gen     uint8
+	tracked int
+}
+
+// New makes an engine that does nothing until Run.
+func New(o Options) (*Engine, error) {
+	o, err := o.complete()
+	if err != nil {
+		return nil, err
+	}
+	e := &Engine{
+		opts:     o,
+		kick:     make(chan struct{}, 1),
+		index:    newIndex(),
+		kinds:    []*kindState{nil},
+		guard:    guard{skew: o.Skew, maxSkew: o.MaxSkew},
+		breakers: newBreakers(),
+		conc:     newConcurrency(o.MaxConcurrency, o.FavourDrain),
+		all:      rate{limit: o.MaxDeletionsPerMinute},
+		backfill: rate{limit: o.BackfillPerMinute},
+		summary:  summaries{of: map[summaryKey]*Summary{}},
+	}
+	e.metrics = newMetrics(e)
+	if o.Registerer != nil {
+		if err := o.Registerer.Register(e.metrics); err != nil {
+			return nil, fmt.Errorf("expiry: registering metrics: %w", err)
+		}
+	}
+	return e, nil
+}
+
+// RegisterKind makes a kind known and returns its handle. The same Resource again replaces the options and keeps the handle and
+// what is tracked.
+func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
+	if k.Resource.Resource == "" || k.Resource.Version == "" {
+		return 0, fmt.Errorf("expiry: KindOptions.Resource is %q: give version and plural resource", k.Resource)
+	}
+	if k.Kind == "" {
+		return 0, fmt.Errorf("expiry: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
+	}
+	if k.Judge == nil {
+		return 0, fmt.Errorf("expiry: KindOptions.Judge of %s is nil: give a function that reads one object afresh", k.Resource)
+	}
+	e.mu.Lock()
+	defer e.unlock()
+	if i := e.kindOf(k.Resource); i != 0 {
+		e.kinds[i].opts = &k
+		return i, nil
+	}
+	if len(e.kinds) > 65535 {
+		return 0, errors.New("expiry: more than 65535 kinds are registered: restart the controller")
+	}
+	e.kinds = append(e.kinds, &kindState{opts: &k})
+	return Kind(len(e.kinds) - 1), nil
+}
+
+func (e *Engine) kindOf(r schema.GroupVersionResource) Kind {
+	return Kind(max(0, slices.IndexFunc(e.kinds, func(k *kindState) bool { return k != nil && k.opts.Resource == r })))
+}
+
+// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. The handle stays valid.
+func (e *Engine) ForgetKind(k Kind) {
+	e.sweep(k, func(*entry) bool { return true })
+	e.mu.Lock()
+	defer e.unlock()
+	e.breakers.forget(k)
+}
+
+// Upsert tracks an object, or postpones or advances what is tracked under its UID. A state that is older than the tracked
+// one changes nothing. An object that was just deleted stays out for Options.KeepOut, unless its resourceVersion is newer.
+// Do not call it for objects that carry a deletionTimestamp: that is Terminating.
+func (e *Engine) Upsert(o Object) { e.upsert(o, fromWatch) }
+
+func (e *Engine) upsert(o Object, from origin) {
+	if o.Expiry.IsZero() {
+		// What has no expiry is kept (S6).
+		e.Cancel(o.Kind, o.UID, o.ResourceVersion)
+		return
+	}
+	r := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	if e.valid(&o) {
+		e.apply(&o, r.wall, from)
+	}
+}
+
+// Remove drops what is tracked under the UID: the watch says that the object is gone.
+func (e *Engine) Remove(k Kind, uid types.UID) {
+	e.mu.Lock()
+	defer e.unlock()
+	if slot, ok := e.index.lookup(uid); ok && e.index.at(slot).kind == k {
+		e.release(slot)
+	}
+}
+
+// Cancel drops what is tracked under the UID, because in the state of the given resourceVersion the object exists and has
+// no expiry. It changes nothing if a newer state is tracked, or if the object is being deleted.
+func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
+	e.mu.Lock()
+	defer e.unlock()
+	slot, ok := e.index.lookup(uid)
+	if !ok {
+		return
+	}
+	en := e.index.at(slot)
+	if en.kind != k {
+		return
+	}
+	en.gen = e.kinds[k].gen
+	switch en.state {
+	case stateTombstone, stateTerminating:
+	default:
+		if compareVersion(en, resourceVersion) != older {
+			e.release(slot)
+		}
+	}
+}
+
+// Terminating says that an object carries a deletionTimestamp (since), whoever deleted it. It is not deleted again, and
+// it is reported once it has been there for Options.StuckAfter, until Remove. Object.Expiry may be zero.
+func (e *Engine) Terminating(o Object, since time.Time) {
+	e.mu.Lock()
+	defer e.unlock()
+	if e.valid(&o) {
+		e.terminating(&o, since)
+	}
+}
+
+func (e *Engine) valid(o *Object) bool {
+	if int(o.Kind) < len(e.kinds) && o.Kind != 0 && o.UID != "" && o.Name != "" {
+		return true
+	}
+	e.note(func() {
+		e.opts.Log.Error(errors.New("kind, UID or name is missing"), "not tracked: this is a bug", "object", nameOf(o), "uid", o.UID, "kind", o.Kind)
+	})
+	return false
+}
+
+// note leaves something to be done once the lock is let go.
+func (e *Engine) note(f func()) { e.notes = append(e.notes, f) }
+
+func (e *Engine) unlock() {
+	notes := e.notes
+	e.notes = nil
+	e.mu.Unlock()
+	for _, f := range notes {
+		f()
+	}
+}
+
+// nameOf is the object's name as it stands in logs.
+func nameOf(o *Object) string {
+	if o.Namespace == "" {
+		return o.Name
+	}
+	return o.Namespace + "/" + o.Name
+}

@@ -1,0 +1,199 @@
+package expiry
+
+import (
+	"net/http"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// backoffFirst and backoffMost bound how long an entry waits before it is tried again. There is no last attempt.
+	backoffFirst = retryLeast
+	backoffMost  = 5 * time.Minute
+	// backoffTrouble bounds it where the fault is not the object's: no answer, or an error of the 500s.
+	backoffTrouble = 30 * time.Second
+	// pauseMost bounds for how long one Retry-After pauses everything.
+	pauseMost = 30 * time.Second
+)
+
+// backoff is the wait after the nth failure in a row, n from 1: doubling, at least a second, up to 30% longer by chance so that
+// what failed together does not come back together.
+func backoff(n int, most time.Duration, chance float64) time.Duration {
+	d := most
+	if n < 16 {
+		d = min(most, backoffFirst<<(n-1))
+	}
+	return d + time.Duration(chance*0.3*float64(d))
+}
+
+// settle writes down what came of a job. The lock is held. stopped: the engine is stopping, so a failure says nothing.
+func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
+	e.inFlight--
+	now, _ := e.checkClock(r)
+	if res.latency > 0 || res.code > 0 {
+		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled(&res)})
+	}
+	if res.result != Deleted && !j.dry {
+		e.all.giveBack(j.slices[0], r.mono)
+		if j.object.Backfill {
+			e.backfill.giveBack(j.slices[1], r.mono)
+		}
+	}
+	if res.result == Throttled {
+		e.pausedTo = max(e.pausedTo, r.mono+min(pauseMost, res.retryAfter))
+	}
+	out := Outcome{Object: res.sent, Result: res.result, At: time.Unix(0, now).UTC(), Err: res.err}
+	if res.result == Deleted {
+		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
+	}
+	e.judgeScopes(j, &res, r)
+	if j.direct != nil {
+		if res.postponed {
+			out.Result = Kept
+		}
+		if out.Result == Deleted || out.Result == Other && res.deleting.IsZero() || out.Result == Unconfirmed {
+			e.deletedElsewhere(j.object.UID, now)
+		}
+		j.direct.done <- out
+	} else {
+		e.settleEntry(j, &res, now, r)
+	}
+	if stopped && !out.Result.Final() || res.postponed && out.Result == "" {
+		return
+	}
+	e.record(j, &res, out, r)
+}
+
+// troubled tells whether an answer is a reason to ask for less at a time.
+func troubled(res *attemptResult) bool {
+	return res.result == Throttled || res.result == Failed && res.code != codeUnjudged
+}
+
+// judgeScopes lets the breakers know.
+func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
+	b, o := e.breakers, &j.object
+	fresh := j.attempt == 0
+	closed, opened := make([]scopeKey, 0, 3), scopeKey{}
+	var reason string
+	success := func(k scopeKey) {
+		if b.succeed(k) {
+			closed = append(closed, k)
+		}
+	}
+	fail := func(k scopeKey, why string) {
+		if b.fail(k, why, fresh, r.mono) {
+			opened, reason = k, why
+		}
+	}
+	switch {
+	case res.postponed && res.result == "":
+		return
+	case res.result == Throttled:
+		success(scopeAll())
+	case res.result == Failed && res.code == 0:
+		fail(scopeAll(), ReasonUnreachable)
+	case res.code == http.StatusUnauthorized:
+		fail(scopeAll(), ReasonRefused)
+	case res.code == codeUnjudged:
+		fail(scopeSource(o), ReasonUnjudged)
+	case res.result == Failed:
+		success(scopeAll())
+		fail(scopeKind(o.Kind), ReasonServerErrors)
+	case res.result == Refused:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		fail(scopeSource(o), ReasonRefused)
+	case res.result == Conflict:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+	default:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		success(scopeSource(o))
+	}
+	kind := j.kind.Kind
+	if opened.class != "" {
+		e.tell(opened.event(true, reason, kind, r.at))
+	}
+	if len(closed) > 0 {
+		for _, k := range closed {
+			e.tell(k.event(false, "", kind, r.at))
+		}
+		// What was parked, or backed off for the same trouble, goes at once.
+		now, _ := e.guard.now(r)
+		e.rewake(now, func(en *entry) bool { return en.state == stateArmed && en.flags&flagParked != 0 })
+	}
+}
+
+// settleEntry brings the entry into the state that follows.
+func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
+	slot, ok := e.index.lookup(j.object.UID)
+	if !ok {
+		return // removed meanwhile
+	}
+	en := e.index.at(slot)
+	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == Other || res.result == Unconfirmed)
+	if en.state != stateInFlight {
+		// Removed and tracked anew meanwhile, or terminating. That the object is gone is news all the same.
+		if gone && en.state == stateArmed {
+			e.bury(slot, now)
+		}
+		return
+	}
+	moved := en.expiry != nanos(res.sent.Expiry) || compareVersion(en, res.sent.ResourceVersion) == newer
+	switch {
+	case en.flags&flagTerminating != 0:
+		en.flags &^= flagTerminating
+		e.enter(slot, stateTerminating, en.wake)
+	case gone:
+		e.bury(slot, now)
+	case !res.deleting.IsZero():
+		e.enter(slot, stateTerminating, nanos(res.deleting.Add(e.opts.StuckAfter)))
+	case res.postponed:
+		en.attempts = 0
+		e.again(slot, now, now+int64(retryLeast))
+	case res.result == DryRun && !moved:
+		en.attempts = 0
+		e.rest(slot, stateReported)
+	case res.result == Kept && !moved:
+		e.release(slot)
+	case res.result == DryRun, res.result == Kept:
+		e.again(slot, now, now+int64(retryLeast))
+	default:
+		if en.attempts < 255 {
+			en.attempts++
+		}
+		if res.lost {
+			en.flags |= flagUnanswered
+		}
+		most := backoffMost
+		if res.result == Failed || res.result == Conflict || res.result == Throttled {
+			most = backoffTrouble
+		}
+		wait := max(backoff(int(en.attempts), most, e.opts.jitter()), min(res.retryAfter, backoffMost))
+		if res.result == Failed || res.result == Refused {
+			en.flags |= flagParked // if a breaker is open it is woken when that closes
+		}
+		e.again(slot, now, now+int64(wait))
+	}
+}
+
+// again arms an entry for its expiry, or, where that is past, for another instant, which lies in the future.
+func (e *Engine) again(slot uint32, now, retry int64) {
+	en := e.index.at(slot)
+	if en.expiry > now {
+		e.punctual(slot)
+		en.flags &^= flagParked
+		e.arm(slot, en.expiry)
+		return
+	}
+	e.arm(slot, retry)
+}
+
+// deletedElsewhere buries what is tracked of an object that DeleteNow found gone.
+func (e *Engine) deletedElsewhere(uid types.UID, now int64) {
+	if slot, ok := e.index.lookup(uid); ok && e.index.at(slot).state != stateTombstone {
+		e.bury(slot, now)
+	}
+}
