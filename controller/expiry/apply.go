@@ -61,10 +61,16 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		}
 		e.revive(slot, o)
 	case stateTerminating:
-		if from != fromJudge && cmp != newer {
+		// A deletionTimestamp never goes away, so this is old news, unless etcd was restored. A whole list is reason
+		// enough to look at it afresh.
+		if from == fromWatch && cmp != newer {
 			return
 		}
 		e.revive(slot, o)
+		if from == fromRelist && cmp != newer {
+			en.flags |= flagLive
+			e.arm(slot, max(en.expiry, now+int64(e.opts.KeepOut)))
+		}
 	case stateInFlight:
 		if from == fromJudge || cmp != older {
 			e.write(slot, o) // the worker goes by it when it is done

@@ -1,0 +1,208 @@
+package expiry
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+)
+
+// TestMain keeps an ordinary run short; -rapid.checks asks for more.
+func TestMain(m *testing.M) {
+	flag.Parse()
+	asked := false
+	flag.Visit(func(f *flag.Flag) { asked = asked || f.Name == "rapid.checks" })
+	if !asked {
+		if err := flag.Set("rapid.checks", "300"); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(2)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// Whatever happens to objects, watch, API server, clock and process: nothing goes before its expiry as judged on the
+// resourceVersion that is deleted (S1), nothing that was re-created under the same name goes with its predecessor (S2), and
+// once the trouble is over everything that is due goes (S3). S1 and S2 are held in world.Delete.
+func TestSafety(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		w := newWorld(t.Fatalf)
+		lost := false
+		names := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"})
+		all := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
+		ttls := rapid.SampledFrom([]time.Duration{-1, 0, time.Second, 10 * time.Second, time.Minute, time.Hour, 100 * time.Hour})
+		pick := func(t *rapid.T) *thing { return w.things[names.Draw(t, "name")] }
+		change := func(t *rapid.T) {
+			if x := pick(t); x != nil && x.deleting.IsZero() {
+				x.ttl = ttls.Draw(t, "ttl")
+				w.changed(x)
+			}
+		}
+		recreate := func(t *rapid.T) {
+			if x := pick(t); x != nil {
+				w.erase(x)
+				w.create(x.name, ttls.Draw(t, "ttl"), false)
+			}
+		}
+		t.Repeat(map[string]func(*rapid.T){
+			"create": func(t *rapid.T) {
+				if name := names.Draw(t, "name"); w.things[name] == nil {
+					x := w.create(name, ttls.Draw(t, "ttl"), rapid.IntRange(0, 3).Draw(t, "finalizer") == 0)
+					if rapid.Bool().Draw(t, "finished") {
+						w.finish(x)
+					}
+				}
+			},
+			"a crowd finishes": func(t *rapid.T) {
+				ttl := ttls.Draw(t, "ttl")
+				for _, name := range all {
+					if w.things[name] == nil {
+						w.finish(w.create(name, ttl, false))
+					}
+				}
+			},
+			"watch keeps up": func(*rapid.T) {
+				for len(w.events) > 0 && w.listing == nil {
+					w.deliver()
+				}
+			},
+			"finish": func(t *rapid.T) {
+				if x := pick(t); x != nil && x.finished.IsZero() && x.deleting.IsZero() {
+					w.finish(x)
+				}
+			},
+			"change ttl": change,
+			"change default": func(t *rapid.T) {
+				w.defaultTTL = rapid.SampledFrom([]time.Duration{5 * time.Second, time.Minute, time.Hour}).Draw(t, "default")
+			},
+			"deleted by somebody": func(t *rapid.T) {
+				if x := pick(t); x != nil {
+					w.erase(x)
+				}
+			},
+			"finalizer goes": func(t *rapid.T) {
+				if x := pick(t); x != nil && !x.deleting.IsZero() {
+					w.erase(x)
+				}
+			},
+			"recreate": recreate,
+			"deliver": func(t *rapid.T) {
+				for range rapid.IntRange(1, 6).Draw(t, "events") {
+					w.deliver()
+				}
+			},
+			"watch drops":   func(*rapid.T) { w.events, w.broken = nil, true },
+			"list answered": func(*rapid.T) { w.answerList() },
+			"list handed":   func(*rapid.T) { w.handOverList() },
+			"time passes": func(t *rapid.T) {
+				w.advance(rapid.SampledFrom([]time.Duration{time.Millisecond, 999 * time.Millisecond, time.Second, 9 * time.Second, time.Minute, time.Hour}).Draw(t, "time"))
+			},
+			"engine works":  func(*rapid.T) { w.pump() },
+			"and some more": func(*rapid.T) { w.pump() },
+			"clock jumps": func(t *rapid.T) {
+				w.jump(time.Duration(rapid.IntRange(-20_000, 20_000).Draw(t, "ms")) * time.Millisecond)
+			},
+			"clock is right": func(*rapid.T) { w.jump(0) },
+			"restart": func(*rapid.T) {
+				w.start()
+			},
+			"race": func(t *rapid.T) {
+				if rapid.Bool().Draw(t, "recreate") {
+					w.racing = func() { recreate(t) }
+				} else {
+					w.racing = func() { change(t) }
+				}
+			},
+			"outage": func(t *rapid.T) {
+				code := rapid.SampledFrom([]int{0, 403, 429, 500}).Draw(t, "code")
+				for range rapid.IntRange(5, 40).Draw(t, "count") {
+					w.faults = append(w.faults, fault{code: code})
+				}
+			},
+			"outage ends": func(*rapid.T) { w.faults = nil },
+			"a DELETE is accepted and lost": func(*rapid.T) {
+				w.faults = append(w.faults, fault{code: 200})
+				lost = true
+			},
+			"etcd is backed up": func(*rapid.T) { w.backUp() },
+			"etcd is restored": func(*rapid.T) {
+				w.restore()
+				lost = true
+			},
+			"faults": func(t *rapid.T) {
+				for range rapid.IntRange(1, 8).Draw(t, "count") {
+					f := fault{code: rapid.SampledFrom([]int{0, 0, 403, 429, 500, 503, 401, 404, 422}).Draw(t, "code")}
+					f.carriedOut = f.code == 0 && rapid.Bool().Draw(t, "carried out")
+					if f.code == 429 {
+						f.retryAfter = time.Duration(rapid.IntRange(0, 5).Draw(t, "retry after")) * time.Second
+					}
+					w.faults = append(w.faults, f)
+				}
+			},
+			"judge fails": func(t *rapid.T) { w.judgeErr = rapid.IntRange(1, 3).Draw(t, "times") },
+			"": func(t *rapid.T) {
+				checkBooks(t, w.engine)
+			},
+		})
+
+		// The trouble ends. The clock is right, the watch is up, the API server answers.
+		w.faults, w.racing, w.judgeErr = nil, nil, 0
+		w.jump(0)
+		w.advance(time.Second)
+		w.date()
+		w.answerList()
+		w.handOverList()
+		for i := range 400 {
+			if i == 10 && lost {
+				// What the API server accepted and lost is brought back by a later list, and by nothing else.
+				w.answerList()
+				w.handOverList()
+			}
+			w.pump()
+			for len(w.events) > 0 {
+				w.deliver()
+			}
+			w.advance(time.Hour)
+		}
+		for _, x := range w.things {
+			if at, due := w.expiry(x); due && x.deleting.IsZero() && at.Before(w.server.Add(-time.Hour)) {
+				st, ok := w.engine.Lookup(x.uid)
+				t.Fatalf("S3: %s was due at %s and is still there at %s; the engine knows it: %v %+v", x.name, at, w.server, ok, st)
+			}
+		}
+		checkBooks(t, w.engine)
+	})
+}
+
+// checkBooks compares what the engine counts as it goes with a count of what it holds.
+func checkBooks(t *rapid.T, e *Engine) {
+	var trackedNow, late, stuck, inHeap, size int
+	for c := 0; e.index.each(c, func(slot uint32, en *entry) {
+		size++
+		if tracked(en.state) {
+			trackedNow++
+		}
+		if en.flags&flagLate != 0 {
+			late++
+		}
+		if en.flags&flagStuck != 0 {
+			stuck++
+		}
+		if en.pos >= 0 {
+			inHeap++
+		} else if en.state == stateArmed || en.state == stateTombstone || en.state == stateInFlight {
+			t.Fatalf("entry %q in state %d is in no heap", en.name, en.state)
+		}
+	}); c++ {
+	}
+	if got := e.Tracked(); got != trackedNow {
+		t.Fatalf("Tracked() = %d, the index holds %d", got, trackedNow)
+	}
+	if e.late != late || e.stuck != stuck || e.index.size != size || len(e.index.due.slots)+len(e.index.backfill.slots) != inHeap || e.inFlight != 0 {
+		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.size, size,
+			len(e.index.due.slots)+len(e.index.backfill.slots), inHeap, e.inFlight)
+	}
+}
