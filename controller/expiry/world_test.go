@@ -49,10 +49,13 @@ type world struct {
 	broken  bool    // the watch is down: nothing is sent
 	listing []thing // a list that was answered and is not handed over yet
 	listRV  uint64
+	side    []thing // a list that a cache answered beside the watch
+	sideRV  uint64
 
-	faults   []fault
-	racing   func() // runs once, inside the next DELETE, before it is looked at
-	judgeErr int    // so many fresh looks fail
+	faults      []fault
+	racing      func(*thing) // runs once on the object of the next DELETE, before that is looked at
+	racingJudge func(*thing) // the same, after the next fresh look
+	judgeErr    int          // so many fresh looks fail
 
 	backup map[string]thing
 
@@ -250,28 +253,41 @@ func (w *world) restore() {
 		delete(w.accepted, t.uid)
 	}
 	w.rv++
-	w.events, w.listing, w.broken = nil, nil, true
+	w.events, w.listing, w.side, w.broken = nil, nil, nil, true
+}
+
+// list is what is there, as a list shows it.
+func (w *world) list() []thing {
+	list := make([]thing, 0, len(w.things))
+	for _, t := range w.things {
+		list = append(list, *t)
+	}
+	slices.SortFunc(list, func(a, b thing) int { return int(a.rv) - int(b.rv) })
+	return list
 }
 
 // answerList has the API server answer a list; the watch goes on from there.
 func (w *world) answerList() {
-	w.listing = make([]thing, 0, len(w.things))
-	for _, t := range w.things {
-		w.listing = append(w.listing, *t)
-	}
-	slices.SortFunc(w.listing, func(a, b thing) int { return int(a.rv) - int(b.rv) })
-	w.listRV = w.rv
+	w.listing, w.listRV = w.list(), w.rv
 	w.events = nil
 	w.broken = false
 }
 
-// handOverList gives the list, by now perhaps old, to the engine.
+// handOverList gives that list, by now perhaps old, to the engine.
 func (w *world) handOverList() {
-	if w.listing == nil {
+	if w.listing != nil {
+		w.relist(w.listing, w.listRV)
+		w.listing = nil
+	}
+}
+
+// relist runs a list into the engine. The watch may be further than the list.
+func (w *world) relist(list []thing, rv uint64) {
+	if list == nil {
 		return
 	}
 	rl := w.engine.BeginRelist(w.kind)
-	for _, t := range w.listing {
+	for _, t := range list {
 		_, due := w.expiry(&t)
 		switch {
 		case !t.deleting.IsZero():
@@ -282,8 +298,7 @@ func (w *world) handOverList() {
 			rl.Cancel(t.uid, strconv.FormatUint(t.rv, 10))
 		}
 	}
-	rl.End(strconv.FormatUint(w.listRV, 10))
-	w.listing = nil
+	rl.End(strconv.FormatUint(rv, 10))
 }
 
 // judge is the feed's fresh look.
@@ -291,6 +306,10 @@ func (w *world) judge(_ context.Context, o Object) (Judgement, error) {
 	if w.judgeErr > 0 {
 		w.judgeErr--
 		return Judgement{}, errors.New("the namespace cannot be read")
+	}
+	if f := w.racingJudge; f != nil {
+		w.racingJudge = nil
+		defer f(w.things[o.Name])
 	}
 	t := w.things[o.Name]
 	if t == nil {
@@ -312,9 +331,9 @@ func (w *world) judge(_ context.Context, o Object) (Judgement, error) {
 // Delete is the API server's. It enforces the preconditions it is given, and holds whatever it accepts to S1 and S2.
 func (w *world) Delete(_ context.Context, r Request) Response {
 	w.deletes++
-	if f := w.racing; f != nil {
+	if f, t := w.racing, w.things[r.Name]; f != nil && t != nil {
 		w.racing = nil
-		f()
+		f(t)
 	}
 	var f *fault
 	if len(w.faults) > 0 {
