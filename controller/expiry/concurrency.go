@@ -12,8 +12,8 @@ import (
 //
 // Few queued: grow. Many queued: shrink. That settles where the API server is busy all the time and its queue short,
 // whatever the machine, and gives way as soon as other clients make it slower. Refusals (429, timeouts, errors of the
-// 500s) halve it. The base is the least mean latency of late; it is sought again every few seconds at half the
-// concurrency, so that a queue of our own making is never taken for it.
+// 500s) halve it, and it comes back to where that happened slowly. The base is the least mean latency of late; it is sought
+// again every few seconds with very few requests at a time, so that a queue of our own making is never taken for it.
 //
 // It is fed with samples and holds no clock and no lock; the engine's lock guards it.
 type concurrency struct {
@@ -28,13 +28,15 @@ type concurrency struct {
 	count   int
 	sum     time.Duration
 	peak    int
-	quietTo time.Duration // no second halving before that: the same crowd is still being answered
+	quietTo time.Duration // no second halving and no growth before that: the same crowd is still being answered
+	ceiling float64       // where it was refused last; near it growth is slow. 0: nowhere
 
 	base     time.Duration // least mean of this epoch and the one before
 	baseNew  time.Duration
 	epochEnd time.Duration
 	probing  bool
-	resume   float64
+	leftover int     // answers to requests from before the probe, still to come
+	resume   float64 // the limit after it
 }
 
 const (
@@ -67,12 +69,20 @@ type sample struct {
 
 func (c *concurrency) observe(s sample) {
 	if s.refused {
-		c.starting, c.probing = false, false
+		c.starting = false
+		if c.probing {
+			c.probing, c.limit = false, c.resume
+		}
 		if s.at >= c.quietTo {
+			c.ceiling = c.limit
 			c.limit = max(1, c.limit/2)
 			c.quietTo = s.at + max(s.latency, 100*time.Millisecond)
 			c.reset()
 		}
+		return
+	}
+	if c.probing && c.leftover > 0 {
+		c.leftover--
 		return
 	}
 	c.count++
@@ -106,14 +116,22 @@ func (c *concurrency) close(at time.Duration) {
 		c.epochEnd = at + concurrencyEpoch
 		if !first {
 			c.base, c.baseNew = c.baseNew, 0
-			c.resume, c.limit, c.probing = c.limit, max(1, c.limit/2), true
+			c.resume, c.limit, c.probing = c.limit, max(1, min(concurrencyStart, c.limit/2)), true
+			c.leftover = int(c.resume)
 			return
 		}
 	}
 	queued := c.limit * (1 - float64(c.base)/float64(mean))
 	// Larger limits fluctuate more.
 	scale := max(1, math.Log10(c.limit))
-	used := float64(peak) >= c.limit*0.75
+	used := float64(peak) >= c.limit*0.75 && at >= c.quietTo
+	step := scale
+	switch {
+	case c.limit > c.ceiling:
+		c.ceiling = 0
+	case c.limit > c.ceiling*0.75:
+		step = scale / 8
+	}
 	switch {
 	case queued > c.beta*scale:
 		c.starting = false
@@ -121,7 +139,7 @@ func (c *concurrency) close(at time.Duration) {
 	case queued < c.alpha*scale && used && c.starting:
 		c.limit *= 2
 	case queued < c.alpha*scale && used:
-		c.limit += scale
+		c.limit += step
 	case queued > c.alpha*scale:
 		c.starting = false
 	}
