@@ -39,7 +39,7 @@ type direct struct {
 // Run deletes what is due until ctx ends, then waits for the DELETEs under way. It runs once.
 func (e *Engine) Run(ctx context.Context) error {
 	e.mu.Lock()
-	if e.running {
+	if e.running || e.stopped {
 		e.unlock()
 		return errors.New("expiry: Run was called twice: make a new Engine")
 	}
@@ -62,7 +62,7 @@ func (e *Engine) Run(ctx context.Context) error {
 // stop ends all: nothing is taken up any more, who waits gets an answer, and what was deleted is told.
 func (e *Engine) stop() {
 	e.mu.Lock()
-	e.running = false
+	e.running, e.stopped = false, true
 	for _, d := range e.direct {
 		d.done <- Outcome{Object: d.object, Result: Held, Err: errors.New("the engine has stopped")}
 	}
@@ -300,16 +300,17 @@ func (e *Engine) reportStuck(slot uint32) {
 }
 
 // DeleteNow deletes one object that need not be tracked, under the same preconditions, limits, rates and breakers, and
-// waits for what comes of one attempt; conflicts within it are judged by judge (nil: the kind's) and tried again at once. Object.Expiry must
-// not lie in the future. An error in ctx gives Held although the DELETE may still be sent.
+// waits for what comes of one attempt, before Run for Run to begin. Conflicts within it are judged by judge (nil: the
+// kind's) and tried again at once. What Object.Expiry says is not due is Kept. An error in ctx gives Held although the
+// DELETE may still be sent.
 func (e *Engine) DeleteNow(ctx context.Context, o Object, judge Judge) Outcome {
 	d := &direct{object: o, judge: judge, done: make(chan Outcome, 1)}
 	e.mu.Lock()
 	switch {
 	case !e.valid(&o):
 		d.done <- Outcome{Object: o, Result: Held, Err: errors.New("kind, UID or name is missing")}
-	case !e.running:
-		d.done <- Outcome{Object: o, Result: Held, Err: errors.New("the engine is not running")}
+	case e.stopped:
+		d.done <- Outcome{Object: o, Result: Held, Err: errors.New("the engine has stopped")}
 	default:
 		e.direct = append(e.direct, d)
 		e.wakeUp()

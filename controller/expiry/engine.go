@@ -30,6 +30,7 @@ type Engine struct {
 	backfill rate
 	direct   []*direct
 	running  bool
+	stopped  bool
 	inFlight int
 	pausedTo time.Duration // monotonic: Retry-After
 	sleeping int64         // until which instant the dispatcher sleeps, to know whether an earlier one must wake it

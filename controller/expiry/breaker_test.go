@@ -1,0 +1,130 @@
+package expiry
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// Forbidden in one namespace: a few refusals, then probes; others go on; all go once it is allowed.
+func TestBreakerRefused(t *testing.T) {
+	w, outcomes, events := ready(t, nil)
+	forbidden, refused := true, 0
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if forbidden && strings.HasPrefix(r.Name, "bad") {
+			refused++
+			return Response{Code: http.StatusForbidden, Message: "no"}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(200, "bad", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
+	w.dueSoon(50, "good", nil)
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 50 || refused != breakerThreshold {
+		t.Fatalf("%v, %d refused", n, refused)
+	}
+	ev := (*events)[0]
+	if len(*events) != 1 || !ev.Open || ev.Class != "namespace" || ev.Source != "namespace/ci" || ev.Namespace != "ci" || ev.Reason != ReasonRefused || ev.Kind != "Job" {
+		t.Fatalf("%+v", *events)
+	}
+	if got := metricValue(t, w.engine, `curfew_breaker_open{class="namespace"}`); got != 1 {
+		t.Errorf("curfew_breaker_open %v", got)
+	}
+	for range 600 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	t.Logf("%d refused in ten minutes", refused)
+	if refused > 60 || refused < 10 {
+		t.Errorf("%d refused in ten minutes: want a few probes", refused)
+	}
+	if got := metricValue(t, w.engine, "curfew_overdue_objects"); got != 200 {
+		t.Errorf("curfew_overdue_objects %v, want 200", got)
+	}
+	if got := metricValue(t, w.engine, "curfew_oldest_overdue_seconds"); got < 599 || got > 602 {
+		t.Errorf("curfew_oldest_overdue_seconds %v, want 600", got)
+	}
+	forbidden = false
+	for range 61 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Deleted] != 250 {
+		t.Errorf("%v a minute after it was allowed", n)
+	}
+	if ev := (*events)[len(*events)-1]; ev.Open || len(*events) != 2 {
+		t.Errorf("%+v", *events)
+	}
+}
+
+// Among many that can never be deleted, one that can be gets its turn (S3).
+func TestBreakerStarvesNobody(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if r.Name != "j30" {
+			return Response{Code: http.StatusForbidden, Message: "no"}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(31, "j", nil)
+	w.advance(time.Second)
+	for range 60 {
+		w.pump()
+		w.advance(time.Minute)
+		if w.things["j30"] == nil {
+			return
+		}
+	}
+	t.Error("an hour, and the one that can be deleted was not")
+}
+
+// The API server is away: few requests, however many objects are due; and all go soon after it is back.
+func TestBreakerUnreachable(t *testing.T) {
+	w, _, events := ready(t, nil)
+	away, tries := true, 0
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if away {
+			tries++
+			return Response{Err: context.DeadlineExceeded}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(1000, "j", nil)
+	w.advance(time.Second)
+	for range 600 {
+		w.pump()
+		w.advance(time.Second)
+	}
+	t.Logf("%d requests in ten minutes", tries)
+	if tries > 100 {
+		t.Errorf("%d requests in ten minutes", tries)
+	}
+	if ev := (*events)[0]; ev.Class != "apiserver" || ev.Reason != ReasonUnreachable || !ev.Open {
+		t.Errorf("%+v", ev)
+	}
+	away = false
+	for range 11 {
+		w.pump()
+		w.advance(time.Second)
+	}
+	if len(w.things) > 0 {
+		t.Errorf("%d are left 11s after it is back", len(w.things))
+	}
+}
+
+// One object that fails for ever opens nothing.
+func TestBreakerOneObject(t *testing.T) {
+	w, _, events := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: 403} })
+	w.dueSoon(1, "j", nil)
+	for range 1000 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if len(*events) != 0 {
+		t.Errorf("%+v", *events)
+	}
+}
