@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -301,8 +302,8 @@ func (e *Engine) reportStuck(slot uint32) {
 
 // DeleteNow deletes one object that need not be tracked, under the same preconditions, limits, rates and breakers, and
 // waits for what comes of one attempt, before Run for Run to begin. Conflicts within it are judged by judge (nil: the
-// kind's) and tried again at once. What Object.Expiry says is not due is Kept. An error in ctx gives Held although the
-// DELETE may still be sent.
+// kind's) and tried again at once. What Object.Expiry says is not due is Kept. When ctx ends it answers Held, and a DELETE that
+// is under way already may still be accepted.
 func (e *Engine) DeleteNow(ctx context.Context, o Object, judge Judge) Outcome {
 	d := &direct{object: o, judge: judge, done: make(chan Outcome, 1)}
 	e.mu.Lock()
@@ -320,6 +321,9 @@ func (e *Engine) DeleteNow(ctx context.Context, o Object, judge Judge) Outcome {
 	case out := <-d.done:
 		return out
 	case <-ctx.Done():
+		e.mu.Lock()
+		e.direct = slices.DeleteFunc(e.direct, func(q *direct) bool { return q == d })
+		e.unlock()
 		return Outcome{Object: o, Result: Held, At: e.read().at, Err: ctx.Err()}
 	}
 }
