@@ -1,0 +1,79 @@
+package policy
+
+import (
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// The profiles of the kinds that are part of Kubernetes (KINDS.md, read off k8s.io/api).
+var (
+	JobProfile = &Profile{
+		Name:            "job",
+		Kind:            batchv1.SchemeGroupVersion.WithKind("Job"),
+		Resource:        "jobs",
+		TTL:             MustFieldPath("spec.ttlSecondsAfterFinished"),
+		Deadline:        MustFieldPath("spec.activeDeadlineSeconds"),
+		DefaultDeadline: true,
+		ManagedBy:       MustFieldPath("spec.managedBy"),
+		DefaultManager:  JobController,
+		PodTemplates:    []FieldPath{MustFieldPath("spec.template")},
+		State:           jobStateOfObject,
+	}
+	PodProfile = &Profile{
+		Name:     "pod",
+		Kind:     corev1.SchemeGroupVersion.WithKind("Pod"),
+		Resource: "pods",
+		Deadline: MustFieldPath("spec.activeDeadlineSeconds"),
+		State:    podStateOfObject,
+	}
+	CronJobProfile = &Profile{
+		Name:         "cronjob",
+		Kind:         batchv1.SchemeGroupVersion.WithKind("CronJob"),
+		Resource:     "cronjobs",
+		PodTemplates: []FieldPath{MustFieldPath("spec.jobTemplate.spec.template")},
+		Templates:    []Template{{Path: MustFieldPath("spec.jobTemplate"), Profile: JobProfile}},
+	}
+	DeploymentProfile  = workload("deployment", "Deployment", "deployments")
+	StatefulSetProfile = workload("statefulset", "StatefulSet", "statefulsets")
+	DaemonSetProfile   = workload("daemonset", "DaemonSet", "daemonsets")
+	ReplicaSetProfile  = workload("replicaset", "ReplicaSet", "replicasets")
+)
+
+func workload(name, kind, resource string) *Profile {
+	return &Profile{
+		Name:         name,
+		Kind:         appsv1.SchemeGroupVersion.WithKind(kind),
+		Resource:     resource,
+		PodTemplates: []FieldPath{MustFieldPath("spec.template")},
+	}
+}
+
+// BuiltinProfiles are the profiles that need no KindProfile object in the cluster.
+func BuiltinProfiles() []*Profile {
+	return []*Profile{
+		JobProfile, PodProfile, CronJobProfile,
+		DeploymentProfile, StatefulSetProfile, DaemonSetProfile, ReplicaSetProfile,
+	}
+}
+
+// Profiles finds the profile of a kind.
+type Profiles map[schema.GroupKind]*Profile
+
+// NewProfiles indexes profiles by kind; where two speak of one kind, the later one holds.
+func NewProfiles(profiles ...*Profile) Profiles {
+	index := make(Profiles, len(profiles))
+	for _, profile := range profiles {
+		index[profile.Kind.GroupKind()] = profile
+	}
+	return index
+}
+
+// For returns the profile of a kind. Kinds without one get a bare profile, on which only labels and protection speak.
+func (p Profiles) For(kind schema.GroupVersionKind) *Profile {
+	if profile, ok := p[kind.GroupKind()]; ok {
+		return profile
+	}
+	return &Profile{Name: kind.Kind, Kind: kind}
+}

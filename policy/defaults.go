@@ -1,0 +1,193 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Assignment is one field that admission sets, or removes where Value is nil.
+type Assignment struct {
+	Path FieldPath
+	// Value is an int64, a string, or nil to remove the field.
+	Value any
+}
+
+// Defaults says what admission fills in on CREATE: the TTL (native field where the profile has one and one constant says
+// it all, else annotations), the deadline, and where they came from. It is idempotent, and empty in dry-run.
+func Defaults(facts *Facts, effective *Effective, scope *Scope) []Assignment {
+	if scope.Mode() == ModeDryRun {
+		return nil
+	}
+	var out []Assignment
+	out = append(out, ttlAssignments(facts, effective, scope)...)
+	out = append(out, deadlineAssignments(facts, effective)...)
+	return out
+}
+
+func ttlAssignments(facts *Facts, effective *Effective, scope *Scope) []Assignment {
+	var out []Assignment
+	succeeded, failed := effective.Succeeded, effective.Failed
+	// Pods of a Job are resolved live: stamping them would touch what their owner makes.
+	owned := facts.IsPod() && facts.Owner != nil
+	if !owned && (succeeded.fillIn() || failed.fillIn()) {
+		out = append(out, fillTTL(facts, succeeded, failed, scope)...)
+	}
+	return append(out, stamp(facts, AnnotationTTLSource, ttlSource(facts, succeeded, failed, owned))...)
+}
+
+func (v Value) fillIn() bool { return v.Default && v.Err == nil }
+
+func fillTTL(facts *Facts, succeeded, failed Value, scope *Scope) []Assignment {
+	same := succeeded.fillIn() && failed.fillIn() && succeeded.TTL == failed.TTL
+	switch {
+	case same && facts.Profile.TTL != nil && !scope.AnnotationsOnly && !succeeded.TTL.Never:
+		return []Assignment{{Path: facts.Profile.TTL, Value: succeeded.TTL.Seconds()}}
+	case same:
+		return []Assignment{annotate(AnnotationTTL, succeeded.TTL.String())}
+	}
+	var out []Assignment
+	if succeeded.fillIn() {
+		out = append(out, annotate(AnnotationTTLSucceeded, succeeded.TTL.String()))
+	}
+	if failed.fillIn() {
+		out = append(out, annotate(AnnotationTTLFailed, failed.TTL.String()))
+	}
+	return out
+}
+
+func ttlSource(facts *Facts, succeeded, failed Value, owned bool) string {
+	for _, value := range []Value{succeeded, failed} {
+		if value.Set && value.Err == nil && !(owned && value.Default) {
+			return value.Source.String()
+		}
+	}
+	return ""
+}
+
+func deadlineAssignments(facts *Facts, effective *Effective) []Assignment {
+	value := effective.Deadline
+	if !value.fillIn() {
+		return stamp(facts, AnnotationDeadlineSource, "")
+	}
+	var fill Assignment
+	if facts.Profile.Deadline != nil {
+		fill = Assignment{Path: facts.Profile.Deadline, Value: value.TTL.Seconds()}
+	} else {
+		fill = annotate(AnnotationActiveDeadline, value.TTL.String())
+	}
+	return append([]Assignment{fill}, stamp(facts, AnnotationDeadlineSource, value.Source.String())...)
+}
+
+// stamp keeps one of Curfew's own annotations at a value, whatever the author put there.
+func stamp(facts *Facts, key, want string) []Assignment {
+	have, ok := facts.Annotations[key]
+	switch {
+	case want == "" && ok:
+		return []Assignment{{Path: FieldPath{"metadata", "annotations", key}}}
+	case want != "" && have != want:
+		return []Assignment{annotate(key, want)}
+	}
+	return nil
+}
+
+func annotate(key, value string) Assignment {
+	return Assignment{Path: FieldPath{"metadata", "annotations", key}, Value: value}
+}
+
+// Default is a value that an object was given, or would be given, for people to read.
+type Default struct {
+	// Field is the name of the field or the key of the annotation.
+	Field string
+	// Value as people read it: "86400 (1d)" for native fields, "1d" for annotations.
+	Value  string
+	Source Source
+	// DryRun means that it would be given, and was not.
+	DryRun bool
+}
+
+// String is the announcement: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci".
+func (d Default) String() string {
+	verb := "defaulted"
+	if d.DryRun {
+		verb = "would be defaulted (dry-run)"
+	}
+	return fmt.Sprintf("%s %s to %s from %s", d.Field, verb, d.Value, d.Source.Phrase())
+}
+
+// Defaulted reads off an object which defaults admission gave it; in dry-run, which it would have given.
+func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
+	if scope.Mode() == ModeDryRun {
+		return wouldDefault(facts, effective, scope)
+	}
+	var out []Default
+	if source, ok := defaultSource(facts.Annotations[AnnotationTTLSource]); ok {
+		set := facts.TTLs()
+		for _, setting := range set.Settings() {
+			if setting.Err == nil {
+				out = append(out, defaultOf(setting, setting == set.Native, source))
+			}
+		}
+	}
+	if source, ok := defaultSource(facts.Annotations[AnnotationDeadlineSource]); ok {
+		if setting := facts.Deadline(); setting != nil && setting.Err == nil {
+			out = append(out, defaultOf(setting, facts.NativeDeadline.Set, source))
+		}
+	}
+	return out
+}
+
+func defaultSource(text string) (Source, bool) {
+	source := ParseSource(text)
+	return source, source.Level == LevelNamespace || source.Level == LevelPolicy
+}
+
+func defaultOf(setting *Setting, native bool, source Source) Default {
+	value := setting.TTL.String()
+	if native {
+		value = FormatSeconds(setting.TTL.After)
+	}
+	return Default{Field: fieldName(setting.Path), Value: value, Source: source}
+}
+
+// fieldName is what people call a field: the annotation's key, or the last name of the path.
+func fieldName(path string) string {
+	if open := strings.IndexByte(path, '['); open >= 0 && strings.HasSuffix(path, "]") {
+		return path[open+1 : len(path)-1]
+	}
+	return path[strings.LastIndexByte(path, '.')+1:]
+}
+
+func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
+	enforced, namespace := *scope, *scope.Namespace
+	namespace.Mode = ModeEnforce
+	enforced.Namespace = &namespace
+	var out []Default
+	for _, assignment := range Defaults(facts, effective, &enforced) {
+		name := assignment.Path[len(assignment.Path)-1]
+		source := effective.Succeeded.Source
+		switch {
+		case name == AnnotationTTLSource || name == AnnotationDeadlineSource:
+			continue
+		case name == AnnotationTTLFailed:
+			source = effective.Failed.Source
+		case name == AnnotationActiveDeadline || slices.Equal(assignment.Path, facts.Profile.Deadline):
+			source = effective.Deadline.Source
+		}
+		value := fmt.Sprint(assignment.Value)
+		if seconds, ok := assignment.Value.(int64); ok {
+			value = FormatSeconds(time.Duration(seconds) * time.Second)
+		}
+		out = append(out, Default{Field: name, Value: value, Source: source, DryRun: true})
+	}
+	return out
+}
+
+// Phrase is the source as a sentence names it: namespace "ci".
+func (s Source) Phrase() string {
+	if s.Name == "" {
+		return "the " + string(s.Level)
+	}
+	return fmt.Sprintf("%s %q", s.Level, s.Name)
+}

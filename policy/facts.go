@@ -1,0 +1,179 @@
+package policy
+
+import (
+	"fmt"
+	"strconv"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Facts is what Curfew knows of one object, whatever its kind. It is read once and shared; nothing in it is changed.
+type Facts struct {
+	Profile *Profile
+
+	Namespace, Name string
+	UID             types.UID
+	ResourceVersion string
+	Labels          map[string]string
+	Annotations     map[string]string
+	Finalizers      []string
+	// Created is zero at admission of a CREATE, where the API server has not filled it in.
+	Created time.Time
+	// Deleting means that metadata.deletionTimestamp is set.
+	Deleting bool
+	// Owner is the owner reference with controller: true, if there is one.
+	Owner *metav1.OwnerReference
+	// ManagedBy is the value of the profile's managedBy field.
+	ManagedBy string
+	// RestartPolicy of a Pod, as written; "" means Always.
+	RestartPolicy string
+
+	// NativeTTL and NativeDeadline are the profile's native fields.
+	NativeTTL, NativeDeadline NativeField
+
+	State
+	// StateError says why the state cannot be told; such an object is kept.
+	StateError error
+}
+
+// NativeField is an integer field of an object, in seconds.
+type NativeField struct {
+	Set     bool
+	Seconds int64
+	// Err says why the field cannot be read; Set is then true.
+	Err error
+}
+
+// Native makes a [NativeField] of an optional integer of a typed object.
+func Native[T int32 | int64](value *T) NativeField {
+	if value == nil {
+		return NativeField{}
+	}
+	return NativeField{Set: true, Seconds: int64(*value)}
+}
+
+// Protected reports whether the object's author put it out of Curfew's reach. A value other than "true" and "false"
+// protects too: an unreadable value means keep (S6).
+func (f *Facts) Protected() bool {
+	value, ok := f.Annotations[AnnotationProtect]
+	return ok && value != "false"
+}
+
+// ForeignManager names the controller outside this cluster or kind that answers for the object, or is empty.
+func (f *Facts) ForeignManager() string {
+	if f.ManagedBy != "" && f.ManagedBy != f.Profile.DefaultManager {
+		return f.ManagedBy
+	}
+	if _, ok := f.Labels[LabelMultiKueueOrigin]; ok {
+		return "MultiKueue"
+	}
+	return ""
+}
+
+// OwnedByCronJob reports whether a CronJob controls the object.
+func (f *Facts) OwnedByCronJob() bool { return f.OwnedBy("batch", "CronJob") }
+
+// OwnedByJob reports whether a Job controls the object.
+func (f *Facts) OwnedByJob() bool { return f.OwnedBy("batch", "Job") }
+
+// OwnedBy reports whether an object of the group and kind controls this one.
+func (f *Facts) OwnedBy(group, kind string) bool {
+	return f.Owner != nil && f.Owner.Kind == kind && groupOf(f.Owner.APIVersion) == group
+}
+
+// IsPod reports whether the object is a core Pod, which has rules of its own.
+func (f *Facts) IsPod() bool { return f.Profile.Kind.Group == "" && f.Profile.Kind.Kind == "Pod" }
+
+// TTLs are the TTLs that the object itself states, the native field and the annotations.
+func (f *Facts) TTLs() TTLSet {
+	set := ttlSet("metadata.annotations", f.Annotations, AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed)
+	if f.NativeTTL.Set {
+		set.Native = f.nativeTTL()
+	}
+	return set
+}
+
+func (f *Facts) nativeTTL() *Setting {
+	setting := &Setting{Path: f.Profile.TTL.String(), Text: strconv.FormatInt(f.NativeTTL.Seconds, 10)}
+	after, err := secondsOf(f.NativeTTL)
+	setting.TTL.After, setting.Err = after, err
+	return setting
+}
+
+// Deadline is the active deadline that the object itself states: the native field, else the annotation where the profile
+// lets Curfew enforce one. Nil means that it states none.
+func (f *Facts) Deadline() *Setting {
+	if f.NativeDeadline.Set {
+		setting := &Setting{Path: f.Profile.Deadline.String(), Text: strconv.FormatInt(f.NativeDeadline.Seconds, 10)}
+		setting.TTL.After, setting.Err = secondsOf(f.NativeDeadline)
+		return setting
+	}
+	text, ok := f.Annotations[AnnotationActiveDeadline]
+	if !ok {
+		return nil
+	}
+	return deadlineSetting(AnnotationPath(AnnotationActiveDeadline), text)
+}
+
+func secondsOf(field NativeField) (time.Duration, error) {
+	if field.Err != nil {
+		return 0, field.Err
+	}
+	return ParseDuration(strconv.FormatInt(field.Seconds, 10))
+}
+
+// AnnotationPath is the field path of an annotation, as messages and field errors write it.
+func AnnotationPath(key string) string { return fmt.Sprintf("metadata.annotations[%s]", key) }
+
+// LabelPath is the field path of a label.
+func LabelPath(key string) string { return fmt.Sprintf("metadata.labels[%s]", key) }
+
+func controllerOf(owners []metav1.OwnerReference) *metav1.OwnerReference {
+	for i := range owners {
+		if owners[i].Controller != nil && *owners[i].Controller {
+			return &owners[i]
+		}
+	}
+	return nil
+}
+
+func groupOf(apiVersion string) string {
+	for i := range apiVersion {
+		if apiVersion[i] == '/' {
+			return apiVersion[:i]
+		}
+	}
+	return ""
+}
+
+// FactsOfMeta reads what every object says of itself.
+func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
+	return Facts{
+		Profile:         profile,
+		Namespace:       meta.Namespace,
+		Name:            meta.Name,
+		UID:             meta.UID,
+		ResourceVersion: meta.ResourceVersion,
+		Labels:          meta.Labels,
+		Annotations:     meta.Annotations,
+		Finalizers:      meta.Finalizers,
+		Created:         meta.CreationTimestamp.Time,
+		Deleting:        meta.DeletionTimestamp != nil,
+		Owner:           controllerOf(meta.OwnerReferences),
+	}
+}
+
+// finishedAt is the finish time that Curfew itself wrote down, where the object has none of its own.
+func finishedAt(annotations map[string]string) time.Time {
+	text, ok := annotations[AnnotationFinishedAt]
+	if !ok {
+		return time.Time{}
+	}
+	at, err := time.Parse(time.RFC3339, text)
+	if err != nil {
+		return time.Time{}
+	}
+	return at
+}

@@ -1,0 +1,50 @@
+package policy
+
+import (
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+)
+
+// FactsOfJob reads a Job as the controller's feed holds it.
+func FactsOfJob(job *batchv1.Job) *Facts {
+	facts := FactsOfMeta(JobProfile, &job.ObjectMeta)
+	facts.NativeTTL = Native(job.Spec.TTLSecondsAfterFinished)
+	facts.NativeDeadline = Native(job.Spec.ActiveDeadlineSeconds)
+	if job.Spec.ManagedBy != nil {
+		facts.ManagedBy = *job.Spec.ManagedBy
+	}
+	facts.State = stateOfJob(job)
+	return &facts
+}
+
+// stateOfJob follows jobutil.FinishedCondition of kubernetes: Complete or Failed is True. SuccessCriteriaMet and
+// FailureTarget announce an end that has not come yet, so they do not count (S4). completionTime is no finish time: a
+// failed Job has none.
+func stateOfJob(job *batchv1.Job) State {
+	var state State
+	if job.Spec.Suspend != nil && *job.Spec.Suspend {
+		state.Suspended = true
+	} else if job.Status.StartTime != nil {
+		state.Started = job.Status.StartTime.Time
+	}
+	for i := range job.Status.Conditions {
+		condition := &job.Status.Conditions[i]
+		if condition.Status != corev1.ConditionTrue {
+			continue
+		}
+		switch condition.Type {
+		case batchv1.JobComplete:
+			return state.finished(Succeeded, condition.LastTransitionTime.Time)
+		case batchv1.JobFailed:
+			return state.finished(Failed, condition.LastTransitionTime.Time)
+		}
+	}
+	return state
+}
+
+func (s State) finished(outcome Outcome, at time.Time) State {
+	s.Finished, s.Outcome, s.FinishTime = true, outcome, at
+	return s
+}

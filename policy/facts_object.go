@@ -1,0 +1,127 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// FactsOfObject reads an object of any kind from its JSON form, along the paths of its profile. It is what admission, the
+// command line and the feeds of custom kinds use; the feeds of Jobs and Pods have typed readers that answer the same.
+//
+// Numbers may be int64, float64 or json.Number. A field of a wrong shape is kept as an error in the field, so that the
+// object is kept and the error can be reported.
+func FactsOfObject(profile *Profile, object map[string]any) *Facts {
+	u := unstructured.Unstructured{Object: object}
+	facts := Facts{
+		Profile:         profile,
+		Namespace:       u.GetNamespace(),
+		Name:            u.GetName(),
+		UID:             u.GetUID(),
+		ResourceVersion: u.GetResourceVersion(),
+		Labels:          stringMap(object, "labels"),
+		Annotations:     stringMap(object, "annotations"),
+		Finalizers:      u.GetFinalizers(),
+		Created:         u.GetCreationTimestamp().Time,
+		Deleting:        u.GetDeletionTimestamp() != nil,
+		Owner:           controllerOf(u.GetOwnerReferences()),
+	}
+	facts.NativeTTL = nativeField(object, profile.TTL)
+	facts.NativeDeadline = nativeField(object, profile.Deadline)
+	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
+		facts.ManagedBy, _ = value.(string)
+	}
+	if facts.IsPod() {
+		value, _ := restartPolicyPath.Get(object)
+		facts.RestartPolicy, _ = value.(string)
+	}
+	if profile.State != nil {
+		facts.State, facts.StateError = profile.State(object)
+	}
+	if facts.Finished && facts.FinishTime.IsZero() {
+		facts.FinishTime = finishedAt(facts.Annotations)
+	}
+	return &facts
+}
+
+var restartPolicyPath = FieldPath{"spec", "restartPolicy"}
+
+// stringMap reads metadata.labels or metadata.annotations and passes over values that are no strings: the API server
+// refuses those, and one bad neighbour must not hide the rest.
+func stringMap(object map[string]any, name string) map[string]string {
+	metadata, _ := object["metadata"].(map[string]any)
+	fields, _ := metadata[name].(map[string]any)
+	if len(fields) == 0 {
+		return nil
+	}
+	out := make(map[string]string, len(fields))
+	for key, value := range fields {
+		if text, ok := value.(string); ok {
+			out[key] = text
+		}
+	}
+	return out
+}
+
+func nativeField(object map[string]any, path FieldPath) NativeField {
+	if path == nil {
+		return NativeField{}
+	}
+	value, ok := path.Get(object)
+	if !ok {
+		return NativeField{}
+	}
+	switch number := value.(type) {
+	case int64:
+		return NativeField{Set: true, Seconds: number}
+	case int:
+		return NativeField{Set: true, Seconds: int64(number)}
+	case float64:
+		if number == float64(int64(number)) {
+			return NativeField{Set: true, Seconds: int64(number)}
+		}
+	case json.Number:
+		if seconds, err := number.Int64(); err == nil {
+			return NativeField{Set: true, Seconds: seconds}
+		}
+	}
+	return NativeField{Set: true, Err: fmt.Errorf("%v is not a whole number of seconds", value)}
+}
+
+// jobStateOfObject and podStateOfObject read the few fields they need and leave the rest of the object alone, so that
+// admission does not pay for pod templates.
+func jobStateOfObject(object map[string]any) (State, error) {
+	var job batchv1.Job
+	if err := decodeField(object, "status", &job.Status); err != nil {
+		return State{}, err
+	}
+	if suspend, ok := (FieldPath{"spec", "suspend"}).Get(object); ok {
+		suspended, _ := suspend.(bool)
+		job.Spec.Suspend = &suspended
+	}
+	return stateOfJob(&job), nil
+}
+
+func podStateOfObject(object map[string]any) (State, error) {
+	var pod corev1.Pod
+	if err := decodeField(object, "status", &pod.Status); err != nil {
+		return State{}, err
+	}
+	pod.Annotations = stringMap(object, "annotations")
+	return stateOfPod(&pod), nil
+}
+
+func decodeField(object map[string]any, name string, into any) error {
+	value, ok := object[name].(map[string]any)
+	if !ok || len(value) == 0 {
+		return nil
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(value, into); err != nil {
+		return fmt.Errorf("reading %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// FieldPath is the way to a field of an object, from its root: names of map keys, and "*" for every item of a list.
+type FieldPath []string
+
+// ParseFieldPath reads a path as users write it: spec.template, spec.replicatedJobs[*].template. A leading dot is allowed.
+func ParseFieldPath(text string) (FieldPath, error) {
+	trimmed := strings.TrimPrefix(text, ".")
+	if trimmed == "" {
+		return nil, fmt.Errorf("%q is no field path: write names joined by dots, such as spec.template", text)
+	}
+	var path FieldPath
+	for _, part := range strings.Split(trimmed, ".") {
+		name, list := strings.CutSuffix(part, "[*]")
+		if name == "" || strings.ContainsAny(name, "[]* ") {
+			return nil, fmt.Errorf("%q is no field path: %q is neither a name nor a name followed by [*]", text, part)
+		}
+		path = append(path, name)
+		if list {
+			path = append(path, "*")
+		}
+	}
+	return path, nil
+}
+
+// MustFieldPath is [ParseFieldPath] for the constants of built-in profiles; a path that cannot be read yields nil, which
+// a test of the built-in profiles refuses.
+func MustFieldPath(text string) FieldPath {
+	path, err := ParseFieldPath(text)
+	if err != nil {
+		return nil
+	}
+	return path
+}
+
+// String writes the path as [ParseFieldPath] reads it.
+func (p FieldPath) String() string {
+	var out strings.Builder
+	for i, part := range p {
+		switch {
+		case part == "*":
+			out.WriteString("[*]")
+		case i == 0:
+			out.WriteString(part)
+		default:
+			out.WriteString("." + part)
+		}
+	}
+	return out.String()
+}
+
+// Pointer is the path as a JSON Pointer (RFC 6901). A path with a list in it has none and yields "".
+func (p FieldPath) Pointer() string {
+	if slices.Contains(p, "*") {
+		return ""
+	}
+	var out strings.Builder
+	for _, part := range p {
+		out.WriteString("/" + EscapePointer(part))
+	}
+	return out.String()
+}
+
+// EscapePointer escapes one key for use in a JSON Pointer (RFC 6901, section 3).
+func EscapePointer(key string) string {
+	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
+}
+
+// Child is the path of a field below this one; the receiver is not changed.
+func (p FieldPath) Child(names ...string) FieldPath {
+	return append(slices.Clone(p), names...)
+}
+
+// Get follows the path to one value. It reports false where a part is absent or of another shape, or where the path goes
+// through a list.
+func (p FieldPath) Get(object map[string]any) (any, bool) {
+	var at any = object
+	for _, part := range p {
+		next, ok := at.(map[string]any)
+		if !ok || part == "*" {
+			return nil, false
+		}
+		if at, ok = next[part]; !ok {
+			return nil, false
+		}
+	}
+	return at, at != nil
+}
+
+// Walk calls visit for every value that the path leads to, with the concrete path (spec.replicatedJobs[0].template).
+func (p FieldPath) Walk(object map[string]any, visit func(path string, value any)) {
+	walk(object, p, "", visit)
+}
+
+func walk(at any, rest FieldPath, path string, visit func(string, any)) {
+	if len(rest) == 0 {
+		visit(path, at)
+		return
+	}
+	if rest[0] == "*" {
+		items, _ := at.([]any)
+		for i, item := range items {
+			walk(item, rest[1:], path+"["+strconv.Itoa(i)+"]", visit)
+		}
+		return
+	}
+	fields, _ := at.(map[string]any)
+	value, ok := fields[rest[0]]
+	if !ok || value == nil {
+		return
+	}
+	if path != "" {
+		path += "."
+	}
+	walk(value, rest[1:], path+rest[0], visit)
+}

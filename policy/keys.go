@@ -1,0 +1,69 @@
+package policy
+
+// Group is the API group of Curfew's own kinds and the prefix of all of its annotations and labels.
+const Group = "curfew.dev"
+
+// Prefix begins every annotation and label key that belongs to Curfew.
+const Prefix = Group + "/"
+
+// Annotations on any finishable object, or on a training runtime.
+const (
+	AnnotationTTL            = Prefix + "ttl-after-finished"
+	AnnotationTTLSucceeded   = Prefix + "ttl-after-succeeded"
+	AnnotationTTLFailed      = Prefix + "ttl-after-failed"
+	AnnotationActiveDeadline = Prefix + "active-deadline"
+	AnnotationProtect        = Prefix + "protect"
+)
+
+// Annotations that Curfew itself writes on objects.
+const (
+	// AnnotationTTLSource names the level an effective TTL came from ("namespace/ci"). A user's own value is overwritten.
+	AnnotationTTLSource = Prefix + "ttl-source"
+	// AnnotationDeadlineSource does the same for an active deadline.
+	AnnotationDeadlineSource = Prefix + "deadline-source"
+	// AnnotationFinishedAt keeps a finish time (RFC 3339) that only Curfew saw.
+	AnnotationFinishedAt = Prefix + "finished-at"
+)
+
+// Annotations on a Namespace.
+const (
+	AnnotationDefaultTTL          = Prefix + "default-ttl"
+	AnnotationDefaultTTLSucceeded = Prefix + "default-ttl-succeeded"
+	AnnotationDefaultTTLFailed    = Prefix + "default-ttl-failed"
+	AnnotationDefaultPodTTL       = Prefix + "default-pod-ttl"
+	AnnotationDefaultDeadline     = Prefix + "default-deadline"
+	AnnotationMinTTL              = Prefix + "min-ttl"
+	AnnotationMaxTTL              = Prefix + "max-ttl"
+	AnnotationMinDeadline         = Prefix + "min-deadline"
+	AnnotationMaxDeadline         = Prefix + "max-deadline"
+	AnnotationMode                = Prefix + "mode"
+	AnnotationBackfill            = Prefix + "backfill"
+	// AnnotationDefaultSince is "<RFC 3339 time>/<hash of the defaults>": since when the defaults beside it hold.
+	AnnotationDefaultSince = Prefix + "default-since"
+)
+
+// Labels.
+const (
+	// LabelTTL limits the life of any object, counted from its creation, or names the date it goes.
+	LabelTTL = Prefix + "ttl"
+	// LabelKyvernoTTL is Kyverno's label of the same grammar.
+	LabelKyvernoTTL = "cleanup.kyverno.io/ttl"
+	// LabelInUse is kept on namespaces whose objects admission must see: namespaceSelector can select no annotations.
+	LabelInUse = Prefix + "in-use"
+	// LabelPodsInUse is the same for Pods, of which there are many more.
+	LabelPodsInUse = Prefix + "pods-in-use"
+)
+
+// Names that belong to others.
+const (
+	// FinalizerJobTracking is on every Pod that the Job controller has not accounted for yet (KEP-2307).
+	FinalizerJobTracking = "batch.kubernetes.io/job-tracking"
+	// JobController is the value of spec.managedBy that means Kubernetes' own Job controller.
+	JobController = "kubernetes.io/job-controller"
+	// LabelMultiKueueOrigin marks what MultiKueue copied to a worker cluster. A TTL there would make the manager
+	// dispatch it again.
+	LabelMultiKueueOrigin = "kueue.x-k8s.io/multikueue-origin"
+)
+
+// TTLAnnotations are the annotations that give an object a TTL after finished, the plain one first.
+var TTLAnnotations = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed}

@@ -1,0 +1,202 @@
+package policy
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+)
+
+// Mode says how far Curfew goes in a namespace.
+type Mode string
+
+// The modes. Enforce is what an absent annotation means.
+const (
+	// ModeEnforce fills in, refuses, warns and deletes.
+	ModeEnforce Mode = "enforce"
+	// ModeWarn fills in and deletes, and warns of what it would refuse.
+	ModeWarn Mode = "warn"
+	// ModeDryRun changes, refuses and deletes nothing, and says what it would.
+	ModeDryRun Mode = "dry-run"
+)
+
+// NamespacePolicy is what the annotations of a namespace say.
+type NamespacePolicy struct {
+	Name   string
+	Labels map[string]string
+
+	TTL              TTLSet
+	PodTTL, Deadline *Setting
+	Bounds           Bounds
+	Mode             Mode
+	Backfill         bool
+
+	// Since is the instant from which the defaults hold for what admission missed; zero where it is not known, or where
+	// it was noted for other defaults than these.
+	Since time.Time
+	// Hash of the defaults, as default-since holds it.
+	Hash string
+	// Errors are what cannot be read, each with its field.
+	Errors field.ErrorList
+}
+
+// hashed are the annotations that decide what a default comes to, bounds included because they clamp it.
+var hashed = []string{
+	AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed, AnnotationDefaultPodTTL,
+	AnnotationDefaultDeadline, AnnotationMinTTL, AnnotationMaxTTL, AnnotationMinDeadline, AnnotationMaxDeadline,
+}
+
+// ParseNamespace reads the annotations of a namespace. The policy is usable whatever is wrong with it: what cannot be
+// read means keep (S6), and is listed in Errors.
+func ParseNamespace(name string, annotations, labels map[string]string) *NamespacePolicy {
+	policy := &NamespacePolicy{Name: name, Labels: labels, Mode: ModeEnforce, Hash: DefaultsHash(annotations)}
+	policy.TTL = ttlSet("metadata.annotations", annotations,
+		AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed)
+	policy.PodTTL = ttlSetting("metadata.annotations", annotations, AnnotationDefaultPodTTL)
+	if text, ok := annotations[AnnotationDefaultDeadline]; ok {
+		policy.Deadline = deadlineSetting(AnnotationPath(AnnotationDefaultDeadline), text)
+	}
+	policy.Bounds = namespaceBounds(annotations)
+	for _, setting := range policy.settings() {
+		if setting.Err != nil {
+			policy.Errors = append(policy.Errors, fieldError(setting.Path, setting.Text, setting.Err))
+		}
+	}
+	policy.parseMode(annotations)
+	policy.parseBackfill(annotations)
+	if at, hash, ok := ParseSince(annotations[AnnotationDefaultSince]); ok && hash == policy.Hash {
+		policy.Since = at
+	}
+	return policy
+}
+
+func namespaceBounds(annotations map[string]string) Bounds {
+	get := func(key string, parse func(path, text string) *Setting) *Setting {
+		text, ok := annotations[key]
+		if !ok {
+			return nil
+		}
+		return parse(AnnotationPath(key), text)
+	}
+	return Bounds{
+		MinTTL:      get(AnnotationMinTTL, durationSetting),
+		MaxTTL:      get(AnnotationMaxTTL, durationSetting),
+		MinDeadline: get(AnnotationMinDeadline, deadlineSetting),
+		MaxDeadline: get(AnnotationMaxDeadline, deadlineSetting),
+	}
+}
+
+func (n *NamespacePolicy) settings() []*Setting {
+	out := n.TTL.Settings()
+	for _, setting := range []*Setting{
+		n.PodTTL, n.Deadline, n.Bounds.MinTTL, n.Bounds.MaxTTL, n.Bounds.MinDeadline, n.Bounds.MaxDeadline,
+	} {
+		if setting != nil {
+			out = append(out, setting)
+		}
+	}
+	return out
+}
+
+func (n *NamespacePolicy) parseMode(annotations map[string]string) {
+	text, ok := annotations[AnnotationMode]
+	if !ok {
+		return
+	}
+	switch mode := Mode(text); mode {
+	case ModeEnforce, ModeWarn, ModeDryRun:
+		n.Mode = mode
+	default:
+		// Unreadable means keep, and only dry-run keeps everything (S6).
+		n.Mode = ModeDryRun
+		n.Errors = append(n.Errors, field.NotSupported(
+			field.NewPath(AnnotationPath(AnnotationMode)), text, []Mode{ModeEnforce, ModeWarn, ModeDryRun}))
+	}
+}
+
+func (n *NamespacePolicy) parseBackfill(annotations map[string]string) {
+	text, ok := annotations[AnnotationBackfill]
+	switch {
+	case !ok || text == "false":
+	case text == "true":
+		n.Backfill = true
+	default:
+		n.Errors = append(n.Errors, field.NotSupported(
+			field.NewPath(AnnotationPath(AnnotationBackfill)), text, []string{"true", "false"}))
+	}
+}
+
+func fieldError(path, text string, err error) *field.Error {
+	return field.Invalid(field.NewPath(path), text, err.Error())
+}
+
+// HasDefaults reports whether anything created in the namespace may be given a default.
+func (n *NamespacePolicy) HasDefaults() bool {
+	return !n.TTL.Empty() || n.PodTTL != nil || n.Deadline != nil
+}
+
+// InUse reports whether admission must see what is created in the namespace.
+func (n *NamespacePolicy) InUse() bool { return n.HasDefaults() || n.Bounds != (Bounds{}) }
+
+// PodsInUse reports whether admission must see the Pods that are created in the namespace.
+func (n *NamespacePolicy) PodsInUse() bool { return !n.TTL.Empty() || n.PodTTL != nil }
+
+// DefaultsHash is a short hash of all annotations that decide what the namespace's defaults come to; "" without any.
+func DefaultsHash(annotations map[string]string) string {
+	var text strings.Builder
+	for _, key := range hashed {
+		if value, ok := annotations[key]; ok {
+			fmt.Fprintf(&text, "%s=%q\n", key, value)
+		}
+	}
+	if text.Len() == 0 {
+		return ""
+	}
+	sum := sha256.Sum256([]byte(text.String()))
+	return hex.EncodeToString(sum[:6])
+}
+
+// FormatSince writes the value of curfew.dev/default-since.
+func FormatSince(at time.Time, hash string) string {
+	return at.UTC().Format(time.RFC3339) + "/" + hash
+}
+
+// ParseSince reads the value of curfew.dev/default-since; ok is false where it is absent or not of that form.
+func ParseSince(text string) (at time.Time, hash string, ok bool) {
+	stamp, hash, found := strings.Cut(text, "/")
+	at, err := time.Parse(time.RFC3339, stamp)
+	if !found || err != nil {
+		return time.Time{}, "", false
+	}
+	return at, hash, true
+}
+
+// NamespaceStamp is what Curfew keeps on a namespace beside what its author wrote: the in-use labels and default-since.
+// An empty value means that the key must not be there.
+type NamespaceStamp struct {
+	InUse, PodsInUse, Since string
+}
+
+// StampNamespace says what Curfew's own keys on a namespace have to be now. A default-since whose hash fits is left as
+// it is; one that does not is set to now, so that a new default never reaches what is older (S6).
+func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp {
+	policy := ParseNamespace("", annotations, nil)
+	var stamp NamespaceStamp
+	if policy.InUse() {
+		stamp.InUse = "true"
+	}
+	if policy.PodsInUse() {
+		stamp.PodsInUse = "true"
+	}
+	if policy.HasDefaults() {
+		stamp.Since = annotations[AnnotationDefaultSince]
+		// A time in the future is somebody's mistake, and nothing would ever be younger than it.
+		if policy.Since.IsZero() || policy.Since.After(now) {
+			stamp.Since = FormatSince(now, policy.Hash)
+		}
+	}
+	return stamp
+}

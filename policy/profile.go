@@ -1,0 +1,91 @@
+package policy
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Profile is how one kind expresses what Curfew wants to know: when it is finished, where its native fields are, which
+// pod templates it holds. Built-in profiles are in builtin.go; KindProfile objects add to them.
+type Profile struct {
+	// Name of the profile, for people.
+	Name string
+	// Kind and Resource it speaks of; Resource is the plural in URLs.
+	Kind     schema.GroupVersionKind
+	Resource string
+	// ClusterScoped kinds have no namespace, so no namespace's annotations reach them.
+	ClusterScoped bool
+
+	// TTL is the native field that holds a TTL after finished in seconds; nil where the annotation has to do.
+	TTL FieldPath
+	// Deadline is the native field that holds an active deadline in seconds.
+	Deadline FieldPath
+	// AnnotatedDeadline says that Curfew enforces the annotation curfew.dev/active-deadline on this kind.
+	AnnotatedDeadline bool
+	// DefaultDeadline says that namespaces and policies may give this kind a default deadline; never for Pods.
+	DefaultDeadline bool
+	// ManagedBy is the field that hands an object to another controller; DefaultManager its value for the kind's own.
+	ManagedBy      FieldPath
+	DefaultManager string
+
+	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL in there is refused.
+	PodTemplates []FieldPath
+	// Templates lead to templates of other objects, such as a CronJob's Job template.
+	Templates []Template
+
+	// State reads started, suspended and finished from the object; nil for kinds that never finish.
+	State StateFunc
+}
+
+// Template is a template of objects of another kind inside an object.
+type Template struct {
+	Path    FieldPath
+	Profile *Profile
+}
+
+// Finishable reports whether objects of this kind can have a TTL after finished.
+func (p *Profile) Finishable() bool { return p.State != nil }
+
+// HasDeadline reports whether objects of this kind can have a deadline, native or as an annotation.
+func (p *Profile) HasDeadline() bool { return p.Deadline != nil || p.AnnotatedDeadline }
+
+// Outcome is how an execution ended.
+type Outcome uint8
+
+// The outcomes. An object that is not finished has none.
+const (
+	NoOutcome Outcome = iota
+	Succeeded
+	Failed
+)
+
+// String is the outcome as messages write it.
+func (o Outcome) String() string {
+	switch o {
+	case Succeeded:
+		return "succeeded"
+	case Failed:
+		return "failed"
+	default:
+		return "unfinished"
+	}
+}
+
+// State is where an object stands in its life.
+type State struct {
+	// Started is when it became active; zero before that and while it is suspended.
+	Started time.Time
+	// Suspended objects are not active and their deadline does not run.
+	Suspended bool
+	// Finished means that execution ended for good.
+	Finished bool
+	// Outcome is set where Finished is.
+	Outcome Outcome
+	// FinishTime is when it finished. It is zero where the object is finished and does not say since when.
+	FinishTime time.Time
+}
+
+// StateFunc reads the state of an object in its JSON form. An error means that the state cannot be told; the object is
+// then kept (S6).
+type StateFunc func(object map[string]any) (State, error)

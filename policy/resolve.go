@@ -1,0 +1,316 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Level is a rung of precedence; the first that says something decides.
+type Level string
+
+// The levels, in their order.
+const (
+	LevelRuntime   Level = "runtime"
+	LevelObject    Level = "object"
+	LevelNamespace Level = "namespace"
+	LevelPolicy    Level = "policy"
+)
+
+// Source names where a value came from: the level, and the name of what speaks there.
+type Source struct {
+	Level Level
+	Name  string
+}
+
+// String is the source as annotations, logs and metrics hold it: "object", "namespace/ci", "policy/platform".
+func (s Source) String() string {
+	if s.Name == "" {
+		return string(s.Level)
+	}
+	return string(s.Level) + "/" + s.Name
+}
+
+// Scope is what surrounds an object when it is judged.
+type Scope struct {
+	// Namespace is nil for cluster-scoped objects.
+	Namespace *NamespacePolicy
+	// Runtime is what the object's training runtime says; nil without one.
+	Runtime *RuntimePolicy
+	// Policies are the platform policies that match the object, the one that speaks first at the front.
+	Policies []*PlatformPolicy
+	// Creating is true while admission judges a CREATE: the object is as new as can be, and a ttl-source that it carries
+	// is its author's, who has no say in it.
+	Creating bool
+	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and Curfew alone deletes.
+	AnnotationsOnly bool
+}
+
+// Mode is the namespace's mode; enforce for cluster-scoped objects.
+func (s *Scope) Mode() Mode {
+	if s.Namespace == nil {
+		return ModeEnforce
+	}
+	return s.Namespace.Mode
+}
+
+// Bounds that hold for the object: those of policies are outer, the namespace's may only narrow them.
+func (s *Scope) Bounds() Bounds {
+	var bounds Bounds
+	for _, policy := range s.Policies {
+		bounds = bounds.Narrow(policy.Bounds)
+	}
+	if s.Namespace != nil {
+		bounds = bounds.Narrow(s.Namespace.Bounds)
+	}
+	return bounds
+}
+
+// RuntimePolicy is what a training runtime says for the objects that use it.
+type RuntimePolicy struct {
+	// Name as sources write it.
+	Name string
+	TTL  TTLSet
+	// Missing means that the object names a runtime that does not exist: keep, and report.
+	Missing bool
+}
+
+// PlatformPolicy is what a LifecyclePolicy says for one object that it matches: its expressions are evaluated already.
+type PlatformPolicy struct {
+	Name     string
+	TTL      TTLSet
+	Deadline *Setting
+	Bounds   Bounds
+	// Since is the instant from which its defaults hold for what admission missed; zero means not at all.
+	Since    time.Time
+	Backfill bool
+}
+
+// Value is an effective TTL or deadline.
+type Value struct {
+	// Set is false where no level said anything. Such an object stays.
+	Set bool
+	// TTL holds the value; a deadline uses After alone.
+	TTL    TTL
+	Source Source
+	// Path and Text are what was written where.
+	Path, Text string
+	// Default means that the value comes from a namespace or policy and is not in the object yet.
+	Default bool
+	// Live means that the value can change without the object changing, so that it is read again before a deletion.
+	Live bool
+	// Backfill means that it reaches an object older than itself, at a capped rate.
+	Backfill bool
+	// Err says why the level that decides cannot be used: keep, and report (S6).
+	Err error
+}
+
+// Effective is what holds for one object.
+type Effective struct {
+	Succeeded, Failed Value
+	Deadline          Value
+	// DryRun means that what is due is reported and not deleted.
+	DryRun bool
+}
+
+// TTL is the value for an outcome.
+func (e *Effective) TTL(outcome Outcome) Value {
+	if outcome == Failed {
+		return e.Failed
+	}
+	return e.Succeeded
+}
+
+// Resolve walks the levels of precedence: the level decides first, the outcome within it.
+func Resolve(facts *Facts, scope *Scope) Effective {
+	return Effective{
+		Succeeded: resolveTTL(facts, scope, Succeeded),
+		Failed:    resolveTTL(facts, scope, Failed),
+		Deadline:  resolveDeadline(facts, scope),
+		DryRun:    scope.Mode() == ModeDryRun,
+	}
+}
+
+func resolveTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
+	if !facts.Profile.Finishable() {
+		return Value{}
+	}
+	if scope.Runtime != nil && (scope.Runtime.Missing || !scope.Runtime.TTL.Empty()) {
+		return runtimeTTL(scope.Runtime, outcome)
+	}
+	own := facts.TTLs()
+	if setting := own.For(outcome); setting != nil {
+		return objectTTL(facts, scope, setting)
+	}
+	if !own.Empty() || stamped(facts, scope) {
+		// The object level has spoken, for the other outcome or by having its value taken away.
+		return Value{}
+	}
+	if NoDefault(facts) != "" {
+		return Value{}
+	}
+	return defaultTTL(facts, scope, outcome)
+}
+
+func runtimeTTL(runtime *RuntimePolicy, outcome Outcome) Value {
+	source := Source{LevelRuntime, runtime.Name}
+	if runtime.Missing {
+		return Value{Set: true, Source: source, Live: true,
+			Err: fmt.Errorf("the runtime %s does not exist: create it, or set the TTL on the object", runtime.Name)}
+	}
+	setting := runtime.TTL.For(outcome)
+	if setting == nil {
+		return Value{}
+	}
+	return Value{Set: true, TTL: setting.TTL, Source: source, Path: setting.Path, Text: setting.Text, Live: true, Err: setting.Err}
+}
+
+func stamped(facts *Facts, scope *Scope) bool {
+	_, ok := facts.Annotations[AnnotationTTLSource]
+	return ok && !scope.Creating
+}
+
+func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
+	value := Value{Set: true, TTL: setting.TTL, Source: Source{Level: LevelObject}, Path: setting.Path, Text: setting.Text, Err: setting.Err}
+	if stamped(facts, scope) {
+		// A default that admission filled in was clamped then; later bounds do not reach back (S6).
+		if source := ParseSource(facts.Annotations[AnnotationTTLSource]); source.Level == LevelNamespace || source.Level == LevelPolicy {
+			value.Source = source
+			return value
+		}
+	}
+	if value.Err == nil {
+		value.Err = scope.Bounds().CheckTTL(value.TTL)
+	}
+	return value
+}
+
+// ParseSource reads what [Source.String] wrote. An unknown text is a source of level object: it gives no rights.
+func ParseSource(text string) Source {
+	for i := range text {
+		if text[i] != '/' {
+			continue
+		}
+		switch level := Level(text[:i]); level {
+		case LevelRuntime, LevelNamespace, LevelPolicy:
+			return Source{level, text[i+1:]}
+		}
+		break
+	}
+	return Source{Level: LevelObject}
+}
+
+// NoDefault says why no default may be given to the object, or returns "" (S5). A child that goes away alone breaks its
+// JobSet, TrainJob or Workflow.
+func NoDefault(facts *Facts) string {
+	if manager := facts.ForeignManager(); manager != "" {
+		return "managed by " + manager
+	}
+	if facts.IsPod() {
+		if facts.AlwaysRestarts() {
+			return "restartPolicy is Always"
+		}
+		if facts.OwnedByJob() {
+			return ""
+		}
+	}
+	if facts.Owner != nil && !facts.isCronJobsJob() {
+		return fmt.Sprintf("owned by %s %s", facts.Owner.Kind, facts.Owner.Name)
+	}
+	return ""
+}
+
+func (f *Facts) isCronJobsJob() bool {
+	return f.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() && f.OwnedByCronJob()
+}
+
+// minCronJobTTL lets the CronJob controller see its Job finished, else it reports MissingJob and loses
+// status.lastSuccessfulTime.
+const minCronJobTTL = time.Minute
+
+func defaultTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
+	if namespace := scope.Namespace; namespace != nil {
+		if set := namespace.ttlFor(facts); !set.Empty() {
+			value := Value{Source: Source{LevelNamespace, namespace.Name}}
+			return value.defaulted(facts, scope, set.For(outcome), namespace.Since, namespace.Backfill)
+		}
+	}
+	if facts.IsPod() && facts.OwnedByJob() {
+		return Value{}
+	}
+	for _, policy := range scope.Policies {
+		if !policy.TTL.Empty() {
+			value := Value{Source: Source{LevelPolicy, policy.Name}}
+			return value.defaulted(facts, scope, policy.TTL.For(outcome), policy.Since, policy.Backfill)
+		}
+	}
+	return Value{}
+}
+
+// ttlFor is what the namespace says for one object: default-pod-ttl speaks for Pods before the others and, for Pods of a
+// Job, alone.
+func (n *NamespacePolicy) ttlFor(facts *Facts) TTLSet {
+	if facts.IsPod() && (n.PodTTL != nil || facts.OwnedByJob()) {
+		return TTLSet{All: n.PodTTL}
+	}
+	return n.TTL
+}
+
+func (v Value) defaulted(facts *Facts, scope *Scope, setting *Setting, since time.Time, backfill bool) Value {
+	if setting == nil || !v.reaches(facts, scope, setting, since, backfill) || v.Err != nil {
+		return v
+	}
+	bounds := scope.Bounds()
+	v.TTL = bounds.ClampTTL(v.TTL)
+	if facts.isCronJobsJob() && !v.TTL.Never && v.TTL.After < minCronJobTTL {
+		v.TTL.After = minCronJobTTL
+		return v
+	}
+	v.Err = bounds.CheckTTL(v.TTL)
+	return v
+}
+
+func resolveDeadline(facts *Facts, scope *Scope) Value {
+	if !facts.Profile.HasDeadline() {
+		return Value{}
+	}
+	if own := facts.Deadline(); own != nil {
+		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
+		if value.Err == nil {
+			value.Err = scope.Bounds().CheckDeadline(own.TTL.After)
+		}
+		return value
+	}
+	if !facts.Profile.DefaultDeadline || NoDefault(facts) != "" {
+		return Value{}
+	}
+	if namespace := scope.Namespace; namespace != nil && namespace.Deadline != nil {
+		value := Value{Source: Source{LevelNamespace, namespace.Name}}
+		return value.defaultedDeadline(facts, scope, namespace.Deadline, namespace.Since, namespace.Backfill)
+	}
+	for _, policy := range scope.Policies {
+		if policy.Deadline != nil {
+			value := Value{Source: Source{LevelPolicy, policy.Name}}
+			return value.defaultedDeadline(facts, scope, policy.Deadline, policy.Since, policy.Backfill)
+		}
+	}
+	return Value{}
+}
+
+func (v Value) defaultedDeadline(facts *Facts, scope *Scope, setting *Setting, since time.Time, backfill bool) Value {
+	if v.reaches(facts, scope, setting, since, backfill) && v.Err == nil {
+		v.TTL.After = scope.Bounds().ClampDeadline(v.TTL.After)
+	}
+	return v
+}
+
+// reaches fills in the value where the default holds for the object: what is being created, what is younger than the
+// default, and with backfill what is older. Equal times count as older, since they are whole seconds (S6).
+func (v *Value) reaches(facts *Facts, scope *Scope, setting *Setting, since time.Time, backfill bool) bool {
+	young := scope.Creating || (!since.IsZero() && facts.Created.After(since))
+	if !young && !backfill {
+		return false
+	}
+	v.Set, v.Default, v.Live, v.Backfill = true, true, true, !young
+	v.TTL, v.Path, v.Text, v.Err = setting.TTL, setting.Path, setting.Text, setting.Err
+	return true
+}

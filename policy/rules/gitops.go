@@ -1,0 +1,47 @@
+package rules
+
+import (
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// gitOps warns of a short TTL on an object that a GitOps tool keeps in step with a repository: the tool sees it missing
+// and creates, and so runs, it again.
+//
+// Fields: the TTL beside tracking metadata of Argo CD or Flux. Warned below: one hour, and at 0.
+var gitOps = Rule{
+	Name: "gitops-loop",
+	Check: func(s *Subject) []policy.Finding {
+		tool := gitOpsTool(s.Facts)
+		if tool == "" || s.IsTemplate() {
+			return nil
+		}
+		for _, setting := range s.TTLs().Settings() {
+			if setting.Err == nil && !setting.TTL.Never && setting.TTL.After < gitOpsShort {
+				return []policy.Finding{s.warn(setting.Path, setting.Text,
+					tool+" tracks this object and will create and run it again once it is gone; use a longer TTL or a hook")}
+			}
+		}
+		return nil
+	},
+}
+
+const gitOpsShort = time.Hour
+
+func gitOpsTool(facts *policy.Facts) string {
+	for _, mark := range []struct {
+		in        map[string]string
+		key, tool string
+	}{
+		{facts.Annotations, "argocd.argoproj.io/tracking-id", "Argo CD"},
+		{facts.Labels, "argocd.argoproj.io/instance", "Argo CD"},
+		{facts.Labels, "kustomize.toolkit.fluxcd.io/name", "Flux"},
+		{facts.Labels, "helm.toolkit.fluxcd.io/name", "Flux"},
+	} {
+		if _, ok := mark.in[mark.key]; ok {
+			return mark.tool
+		}
+	}
+	return ""
+}

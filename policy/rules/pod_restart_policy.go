@@ -1,0 +1,24 @@
+package rules
+
+import (
+	"curfew.dev/curfew/policy"
+)
+
+// podRestartPolicy refuses a TTL after finished on a Pod that never finishes.
+//
+// Restricted fields: spec.restartPolicy of a Pod with metadata.annotations[curfew.dev/ttl-after-*].
+// Allowed values: OnFailure, Never. Absent means Always.
+var podRestartPolicy = Rule{
+	Name: "pod-restart-policy",
+	Check: func(s *Subject) []policy.Finding {
+		if !s.IsPod() || !s.AlwaysRestarts() {
+			return nil
+		}
+		for _, setting := range s.TTLs().Settings() {
+			// One finding is enough, whichever of the annotations is there.
+			return []policy.Finding{s.deny("spec.restartPolicy", s.RestartPolicy+" "+setting.Text,
+				"a Pod with a TTL after finished cannot have restartPolicy Always (absent means Always): use OnFailure or Never")}
+		}
+		return nil
+	},
+}

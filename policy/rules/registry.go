@@ -1,0 +1,94 @@
+package rules
+
+import (
+	"slices"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Rule is one thing that admission looks at. Check says what is wrong with a subject as it stands; Transition, for the
+// few rules that are about a change, what is wrong with an UPDATE. Either may be nil.
+type Rule struct {
+	Name       string
+	Check      func(*Subject) []policy.Finding
+	Transition func(*Request) []policy.Finding
+}
+
+// All lists the rules in the order in which their findings are told.
+func All() []Rule {
+	return []Rule{
+		namespaceValues,
+		podTemplateTTL,
+		podRestartPolicy,
+		readableValue,
+		bounds,
+		nativeActsFirst,
+		removedDefault,
+		shortTTL,
+		hookJob,
+		gitOps,
+		unusableDefault,
+	}
+}
+
+// Review runs all rules on a request and returns the decision, softened where the namespace does not enforce.
+func Review(request *Request) *policy.Decision {
+	decision := &policy.Decision{}
+	if request.Facts.Deleting {
+		return decision
+	}
+	rules := All()
+	decision.Findings = checkAll(rules, subjects(request.Facts, request.Object, request.Scope, request.Options))
+	if request.Operation == Update && request.OldFacts != nil {
+		stood := checkAll(rules, subjects(request.OldFacts, request.Old, request.Scope, request.Options))
+		decision.Findings = slices.DeleteFunc(decision.Findings, func(finding policy.Finding) bool {
+			return slices.ContainsFunc(stood, func(old policy.Finding) bool { return same(finding, old) })
+		})
+		for _, rule := range rules {
+			if rule.Transition != nil {
+				decision.Findings = append(decision.Findings, named(rule, rule.Transition(request))...)
+			}
+		}
+	}
+	if request.Effective != nil {
+		if value := request.Effective.Succeeded; value.Set {
+			decision.Source = value.Source.String()
+		}
+		if request.Operation == Create {
+			decision.Defaults = policy.Defaulted(request.Facts, request.Effective, request.Scope)
+		}
+	}
+	if !isNamespace(request.Facts) {
+		decision.Soften(request.Scope.Mode())
+	}
+	return decision
+}
+
+func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
+	var out []policy.Finding
+	for _, rule := range rules {
+		if rule.Check == nil {
+			continue
+		}
+		for _, subject := range subjects {
+			out = append(out, named(rule, rule.Check(subject))...)
+		}
+	}
+	return out
+}
+
+func named(rule Rule, findings []policy.Finding) []policy.Finding {
+	for i := range findings {
+		findings[i].Rule = rule.Name
+	}
+	return findings
+}
+
+// same leaves the message out: it may quote what surrounds the object, which the request does not change.
+func same(a, b policy.Finding) bool {
+	return a.Rule == b.Rule && a.Field == b.Field && a.Value == b.Value && a.Severity == b.Severity
+}
+
+func isNamespace(facts *policy.Facts) bool {
+	return facts.Profile.Kind.Group == "" && facts.Profile.Kind.Kind == "Namespace"
+}

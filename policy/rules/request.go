@@ -1,0 +1,99 @@
+package rules
+
+import (
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Operation is what the request does.
+type Operation string
+
+// The operations that admission reviews.
+const (
+	Create Operation = "CREATE"
+	Update Operation = "UPDATE"
+)
+
+// User is who makes the request.
+type User struct {
+	Name string
+}
+
+// IsPerson reports whether the user is a person as far as names tell: neither a service account nor a node or other part
+// of the system.
+func (u User) IsPerson() bool { return !strings.HasPrefix(u.Name, "system:") || u.Name == "system:admin" }
+
+// Options are the settings of the rules.
+type Options struct {
+	// WarnBelow is the TTL under which authors are warned; zero means DefaultWarnBelow.
+	WarnBelow time.Duration
+}
+
+// DefaultWarnBelow is the TTL under which authors are warned that logs and status will be gone before they look.
+const DefaultWarnBelow = time.Minute
+
+func (o Options) warnBelow() time.Duration {
+	if o.WarnBelow == 0 {
+		return DefaultWarnBelow
+	}
+	return o.WarnBelow
+}
+
+// Request is one change to one object, with what surrounds it. Old is nil on CREATE.
+type Request struct {
+	Operation   Operation
+	User        User
+	Object, Old map[string]any
+	Facts       *policy.Facts
+	OldFacts    *policy.Facts
+	Scope       *policy.Scope
+	Effective   *policy.Effective
+	Options     Options
+}
+
+// Subject is what a rule looks at: an object, or a template of one inside another object.
+type Subject struct {
+	*policy.Facts
+	Object map[string]any
+	// Prefix leads from the root of the object to the template; empty for the object itself.
+	Prefix  string
+	Scope   *policy.Scope
+	Options Options
+}
+
+// IsTemplate reports whether the subject is a template inside another object.
+func (s *Subject) IsTemplate() bool { return s.Prefix != "" }
+
+func (s *Subject) path(field string) string {
+	if s.Prefix == "" {
+		return field
+	}
+	return s.Prefix + "." + field
+}
+
+// deny and warn make findings about a field of the subject.
+func (s *Subject) deny(field, value, message string) policy.Finding {
+	return policy.Finding{Field: s.path(field), Value: value, Severity: policy.Deny, Message: message}
+}
+
+func (s *Subject) warn(field, value, message string) policy.Finding {
+	return policy.Finding{Field: s.path(field), Value: value, Severity: policy.Warn, Message: message}
+}
+
+func subjects(facts *policy.Facts, object map[string]any, scope *policy.Scope, options Options) []*Subject {
+	out := []*Subject{{Facts: facts, Object: object, Scope: scope, Options: options}}
+	for _, template := range facts.Profile.Templates {
+		template.Path.Walk(object, func(path string, value any) {
+			inner, ok := value.(map[string]any)
+			if !ok {
+				return
+			}
+			templated := policy.FactsOfObject(template.Profile, inner)
+			templated.Namespace = facts.Namespace
+			out = append(out, &Subject{Facts: templated, Object: inner, Prefix: path, Scope: scope, Options: options})
+		})
+	}
+	return out
+}

@@ -1,0 +1,35 @@
+package rules
+
+import (
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// shortTTL warns of a TTL under which nobody gets to read logs or status.
+//
+// Fields: the native TTL and metadata.annotations[curfew.dev/ttl-after-*]. Warned below: warnBelow (60s).
+var shortTTL = Rule{
+	Name: "short-ttl",
+	Check: func(s *Subject) []policy.Finding {
+		// What a default filled in was warned about where it was written.
+		if source := policy.ParseSource(s.Annotations[policy.AnnotationTTLSource]); source.Level != policy.LevelObject {
+			return nil
+		}
+		var out []policy.Finding
+		for _, setting := range s.TTLs().Settings() {
+			out = append(out, short(s, setting, "the "+s.Profile.Kind.Kind)...)
+		}
+		return out
+	},
+}
+
+func short(s *Subject, setting *policy.Setting, what string) []policy.Finding {
+	limit := s.Options.warnBelow()
+	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
+		return nil
+	}
+	return []policy.Finding{s.warn(setting.Path, setting.Text, fmt.Sprintf(
+		"%s is short (under %ds): %s may be gone before anyone reads logs or status", setting.TTL, int(limit/time.Second), what))}
+}

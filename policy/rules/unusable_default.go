@@ -1,0 +1,27 @@
+package rules
+
+import (
+	"curfew.dev/curfew/policy"
+)
+
+// unusableDefault warns that the default which would hold cannot be used, so that the object has none.
+//
+// Fields: those of the namespace or policy; the object stays.
+var unusableDefault = Rule{
+	Name: "unusable-default",
+	Check: func(s *Subject) []policy.Finding {
+		if s.IsTemplate() || isNamespace(s.Facts) {
+			return nil
+		}
+		creating := *s.Scope
+		creating.Creating = true
+		effective := policy.Resolve(s.Facts, &creating)
+		for _, value := range []policy.Value{effective.Succeeded, effective.Failed, effective.Deadline} {
+			if value.Default && value.Err != nil {
+				return []policy.Finding{{Severity: policy.Warn, Value: value.Text,
+					Message: "no default: " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()}}
+			}
+		}
+		return nil
+	},
+}

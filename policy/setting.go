@@ -1,0 +1,90 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Setting is one value as its author wrote it, with the place where it stands and what is wrong with it, if anything.
+type Setting struct {
+	// Path of the field, such as metadata.annotations[curfew.dev/default-ttl].
+	Path string
+	// Text is what stands there.
+	Text string
+	// TTL is the value. Deadlines and bounds use After alone.
+	TTL TTL
+	// Err says why the text cannot be used; the value then means keep (S6).
+	Err error
+}
+
+// TTLSet is what one level of precedence says about the TTL. Outcome-specific settings win over the plain one, and an
+// annotation over the native field beside it.
+type TTLSet struct {
+	All, Succeeded, Failed *Setting
+	// Native is the kind's own field, which has a second reader: the kind's own controller.
+	Native *Setting
+}
+
+// For is what the level says for an outcome, or nil where it says nothing.
+func (s TTLSet) For(outcome Outcome) *Setting {
+	switch {
+	case outcome == Succeeded && s.Succeeded != nil:
+		return s.Succeeded
+	case outcome == Failed && s.Failed != nil:
+		return s.Failed
+	case s.All != nil:
+		return s.All
+	default:
+		return s.Native
+	}
+}
+
+// Settings are those that the level has, in a fixed order.
+func (s TTLSet) Settings() []*Setting {
+	var out []*Setting
+	for _, setting := range []*Setting{s.Native, s.All, s.Succeeded, s.Failed} {
+		if setting != nil {
+			out = append(out, setting)
+		}
+	}
+	return out
+}
+
+// Empty reports whether the level says nothing at all.
+func (s TTLSet) Empty() bool { return s == TTLSet{} }
+
+func ttlSet(where string, fields map[string]string, all, succeeded, failed string) TTLSet {
+	return TTLSet{
+		All:       ttlSetting(where, fields, all),
+		Succeeded: ttlSetting(where, fields, succeeded),
+		Failed:    ttlSetting(where, fields, failed),
+	}
+}
+
+func ttlSetting(where string, fields map[string]string, key string) *Setting {
+	text, ok := fields[key]
+	if !ok {
+		return nil
+	}
+	setting := &Setting{Path: fmt.Sprintf("%s[%s]", where, key), Text: text}
+	setting.TTL, setting.Err = ParseTTL(text)
+	return setting
+}
+
+// minDeadline: a deadline of zero would fail an object before it began, and the native fields refuse it as well.
+const minDeadline = time.Second
+
+func deadlineSetting(path, text string) *Setting {
+	setting := &Setting{Path: path, Text: text}
+	setting.TTL.After, setting.Err = ParseDuration(text)
+	if setting.Err == nil && setting.TTL.After < minDeadline {
+		setting.Err = fmt.Errorf("%q is below 1: a deadline is 1s or more", text)
+	}
+	return setting
+}
+
+func durationSetting(path, text string) *Setting {
+	setting := &Setting{Path: path, Text: text}
+	setting.TTL.After, setting.Err = ParseDuration(text)
+	return setting
+}
