@@ -26,8 +26,7 @@ func (b Bounds) Empty() error {
 	for _, pair := range [][2]*Setting{{b.MinTTL, b.MaxTTL}, {b.MinDeadline, b.MaxDeadline}} {
 		low, high := pair[0], pair[1]
 		if low != nil && high != nil && low.Err == nil && high.Err == nil && low.TTL.After > high.TTL.After {
-			return fmt.Errorf("%s %s is above %s %s: no value fits both; raise one or lower the other",
-				low.Path, low.TTL, high.Path, high.TTL)
+			return fmt.Errorf("%s is above %s: lower the first or raise the second", low.bound(), high.bound())
 		}
 	}
 	return nil
@@ -66,16 +65,41 @@ func (b Bounds) ClampDeadline(deadline time.Duration) time.Duration {
 func check(ttl TTL, low, high *Setting) error {
 	for _, bound := range []*Setting{low, high} {
 		if bound != nil && bound.Err != nil {
-			return fmt.Errorf("the bound %s cannot be read: %w", bound.Path, bound.Err)
+			return &UnreadableBoundError{Bound: bound}
 		}
 	}
 	if low != nil && !ttl.Never && ttl.After < low.TTL.After {
-		return fmt.Errorf("%s is below %s %s: use %s or more", ttl, low.Path, low.Text, low.TTL)
+		return fmt.Errorf("%s is below %s: use %s or more", ttl, low.bound(), low.TTL)
 	}
 	if high != nil && (ttl.Never || ttl.After > high.TTL.After) {
-		return fmt.Errorf("%s is above %s %s: use %s or less", ttl, high.Path, high.Text, high.TTL)
+		return fmt.Errorf("%s is above %s: use %s or less", ttl, high.bound(), high.TTL)
 	}
 	return nil
+}
+
+// UnreadableBoundError says that a value cannot be compared with a bound. What the bound would have bounded is kept (S6),
+// and nobody is refused for it: the fault is not in the value.
+type UnreadableBoundError struct {
+	Bound *Setting
+}
+
+// Error names the bound, where it stands and what is wrong with it.
+func (e *UnreadableBoundError) Error() string {
+	return fmt.Sprintf("%s cannot be read: %v", e.Bound.named(), e.Bound.Err)
+}
+
+// bound is a bound as messages name it: curfew.dev/max-ttl 1d of namespace "ci".
+func (s *Setting) bound() string {
+	return fmt.Sprintf("%s %s%s", fieldName(s.Path), s.TTL, s.of())
+}
+
+func (s *Setting) named() string { return fieldName(s.Path) + s.of() }
+
+func (s *Setting) of() string {
+	if s.Source == (Source{}) || s.Source.Name == "" {
+		return ""
+	}
+	return " of " + s.Source.Phrase()
 }
 
 func clamp(ttl TTL, low, high *Setting) TTL {

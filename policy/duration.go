@@ -76,7 +76,7 @@ func parsePart(number, unit string) (time.Duration, error) {
 		times, goUnit = day/time.Hour, "h"
 	case "w":
 		times, goUnit = week/time.Hour, "h"
-	case "s", "m", "h", "ms", "us", "µs", "ns":
+	case "s", "m", "h", "ms", "us", "µs", "μs", "ns": // Both signs for micro, as Go reads them.
 	default:
 		return 0, fmt.Errorf("unit %q is unknown", unit)
 	}
@@ -135,7 +135,7 @@ func (t TTL) String() string {
 // FormatDuration is the shortest text that [ParseDuration] reads back to the same duration: 1d, 1h30m, 90s as 1m30s.
 // Weeks are written in days, because "14d" is read without counting.
 func FormatDuration(d time.Duration) string {
-	if d <= 0 {
+	if d < time.Second {
 		return "0s"
 	}
 	var out strings.Builder

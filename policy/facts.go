@@ -21,8 +21,9 @@ type Facts struct {
 	Finalizers      []string
 	// Created is zero at admission of a CREATE, where the API server has not filled it in.
 	Created time.Time
-	// Deleting means that metadata.deletionTimestamp is set.
-	Deleting bool
+	// Deleting means that metadata.deletionTimestamp is set, to DeletingSince.
+	Deleting      bool
+	DeletingSince time.Time
 	// Owner is the owner reference with controller: true, if there is one.
 	Owner *metav1.OwnerReference
 	// ManagedBy is the value of the profile's managedBy field.
@@ -44,6 +45,8 @@ type NativeField struct {
 	Seconds int64
 	// Err says why the field cannot be read; Set is then true.
 	Err error
+	// Text is what stands there, where Err is set.
+	Text string
 }
 
 // Native makes a [NativeField] of an optional integer of a typed object.
@@ -96,32 +99,26 @@ func (f *Facts) TTLs() TTLSet {
 }
 
 func (f *Facts) nativeTTL() *Setting {
-	setting := &Setting{Path: f.Profile.TTL.String(), Text: strconv.FormatInt(f.NativeTTL.Seconds, 10)}
-	after, err := secondsOf(f.NativeTTL)
-	setting.TTL.After, setting.Err = after, err
-	return setting
+	if f.NativeTTL.Err != nil {
+		return &Setting{Path: f.Profile.TTL.String(), Text: f.NativeTTL.Text, Err: f.NativeTTL.Err}
+	}
+	return durationSetting(f.Profile.TTL.String(), strconv.FormatInt(f.NativeTTL.Seconds, 10))
 }
 
 // Deadline is the active deadline that the object itself states: the native field, else the annotation where the profile
 // lets Curfew enforce one. Nil means that it states none.
 func (f *Facts) Deadline() *Setting {
 	if f.NativeDeadline.Set {
-		setting := &Setting{Path: f.Profile.Deadline.String(), Text: strconv.FormatInt(f.NativeDeadline.Seconds, 10)}
-		setting.TTL.After, setting.Err = secondsOf(f.NativeDeadline)
-		return setting
+		if f.NativeDeadline.Err != nil {
+			return &Setting{Path: f.Profile.Deadline.String(), Text: f.NativeDeadline.Text, Err: f.NativeDeadline.Err}
+		}
+		return deadlineSetting(f.Profile.Deadline.String(), strconv.FormatInt(f.NativeDeadline.Seconds, 10))
 	}
 	text, ok := f.Annotations[AnnotationActiveDeadline]
-	if !ok {
+	if !ok || !f.Profile.AnnotatedDeadline {
 		return nil
 	}
 	return deadlineSetting(AnnotationPath(AnnotationActiveDeadline), text)
-}
-
-func secondsOf(field NativeField) (time.Duration, error) {
-	if field.Err != nil {
-		return 0, field.Err
-	}
-	return ParseDuration(strconv.FormatInt(field.Seconds, 10))
 }
 
 // AnnotationPath is the field path of an annotation, as messages and field errors write it.
@@ -150,7 +147,7 @@ func groupOf(apiVersion string) string {
 
 // FactsOfMeta reads what every object says of itself.
 func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
-	return Facts{
+	facts := Facts{
 		Profile:         profile,
 		Namespace:       meta.Namespace,
 		Name:            meta.Name,
@@ -163,6 +160,10 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 		Deleting:        meta.DeletionTimestamp != nil,
 		Owner:           controllerOf(meta.OwnerReferences),
 	}
+	if facts.Deleting {
+		facts.DeletingSince = meta.DeletionTimestamp.Time
+	}
+	return facts
 }
 
 // finishedAt is the finish time that Curfew itself wrote down, where the object has none of its own.

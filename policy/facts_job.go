@@ -16,6 +16,9 @@ func FactsOfJob(job *batchv1.Job) *Facts {
 		facts.ManagedBy = *job.Spec.ManagedBy
 	}
 	facts.State = stateOfJob(job)
+	if facts.Finished && facts.FinishTime.IsZero() {
+		facts.FinishTime = finishedAt(facts.Annotations)
+	}
 	return &facts
 }
 

@@ -30,10 +30,14 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 		Deleting:        u.GetDeletionTimestamp() != nil,
 		Owner:           controllerOf(u.GetOwnerReferences()),
 	}
+	if since := u.GetDeletionTimestamp(); since != nil {
+		facts.DeletingSince = since.Time
+	}
 	facts.NativeTTL = nativeField(object, profile.TTL)
 	facts.NativeDeadline = nativeField(object, profile.Deadline)
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
-		facts.ManagedBy, _ = value.(string)
+		// A value of a wrong shape is somebody else's too: it must not open the door to a default (S6).
+		facts.ManagedBy = fmt.Sprint(value)
 	}
 	if facts.IsPod() {
 		value, _ := restartPolicyPath.Get(object)
@@ -89,7 +93,7 @@ func nativeField(object map[string]any, path FieldPath) NativeField {
 			return NativeField{Set: true, Seconds: seconds}
 		}
 	}
-	return NativeField{Set: true, Err: fmt.Errorf("%v is not a whole number of seconds", value)}
+	return NativeField{Set: true, Text: fmt.Sprint(value), Err: fmt.Errorf("%v is not a whole number of seconds: use one, such as 3600", value)}
 }
 
 // jobStateOfObject and podStateOfObject read the few fields they need and leave the rest of the object alone, so that
@@ -100,7 +104,10 @@ func jobStateOfObject(object map[string]any) (State, error) {
 		return State{}, err
 	}
 	if suspend, ok := (FieldPath{"spec", "suspend"}).Get(object); ok {
-		suspended, _ := suspend.(bool)
+		suspended, ok := suspend.(bool)
+		if !ok {
+			return State{}, fmt.Errorf("spec.suspend: %v is neither true nor false", suspend)
+		}
 		job.Spec.Suspend = &suspended
 	}
 	return stateOfJob(&job), nil

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	corev1 "k8s.io/api/core/v1"
 )
 
 // Action is what the controller is to do with an object.
@@ -82,7 +84,7 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	case !value.Set:
 		return keep("has no TTL")
 	case value.Err != nil:
-		return Verdict{Action: Keep, Reason: "its TTL cannot be used", Source: value.Source, Err: fmt.Errorf("%s: %w", value.Path, value.Err)}
+		return Verdict{Action: Keep, Reason: "its TTL cannot be used", Source: value.Source, Err: value.problem()}
 	case value.TTL.Never:
 		return Verdict{Action: Keep, Reason: "its TTL is never", Source: value.Source}
 	case facts.IsPod() && facts.AlwaysRestarts():
@@ -91,7 +93,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	case facts.Uncounted():
 		return keep("its Job has not accounted for it yet")
 	case facts.FinishTime.IsZero():
-		return Verdict{Action: RecordFinish, Trigger: TriggerTTL, Source: value.Source, Reason: "does not say when it finished"}
+		return Verdict{Action: RecordFinish, Trigger: TriggerTTL, Source: value.Source,
+			Reason: "does not say when it finished", DryRun: effective.DryRun}
 	}
 	verdict := Verdict{
 		Action: Wait, Expiry: facts.FinishTime.Add(value.TTL.After), Trigger: TriggerTTL, Source: value.Source,
@@ -104,6 +107,14 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	return verdict
 }
 
+// problem is the value's error with its field, where there is one.
+func (v Value) problem() error {
+	if v.Path == "" {
+		return v.Err
+	}
+	return fmt.Errorf("%s: %w", v.Path, v.Err)
+}
+
 // Uncounted reports whether the Job controller has yet to account for the Pod (KEP-2307).
 func (f *Facts) Uncounted() bool {
 	for _, finalizer := range f.Finalizers {
@@ -114,5 +125,8 @@ func (f *Facts) Uncounted() bool {
 	return false
 }
 
-// AlwaysRestarts reports whether a Pod has restartPolicy Always; absent means Always.
-func (f *Facts) AlwaysRestarts() bool { return f.RestartPolicy == "" || f.RestartPolicy == "Always" }
+// AlwaysRestarts reports whether a Pod has restartPolicy Always; absent means Always, and so does what is none of the three
+// (S6).
+func (f *Facts) AlwaysRestarts() bool {
+	return f.RestartPolicy != string(corev1.RestartPolicyOnFailure) && f.RestartPolicy != string(corev1.RestartPolicyNever)
+}

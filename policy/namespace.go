@@ -61,6 +61,7 @@ func ParseNamespace(name string, annotations, labels map[string]string) *Namespa
 	}
 	policy.Bounds = namespaceBounds(annotations)
 	for _, setting := range policy.settings() {
+		setting.Source = Source{LevelNamespace, name}
 		if setting.Err != nil {
 			policy.Errors = append(policy.Errors, fieldError(setting.Path, setting.Text, setting.Err))
 		}
@@ -112,8 +113,8 @@ func (n *NamespacePolicy) parseMode(annotations map[string]string) {
 	default:
 		// Unreadable means keep, and only dry-run keeps everything (S6).
 		n.Mode = ModeDryRun
-		n.Errors = append(n.Errors, field.NotSupported(
-			field.NewPath(AnnotationPath(AnnotationMode)), text, []Mode{ModeEnforce, ModeWarn, ModeDryRun}))
+		n.Errors = append(n.Errors, fieldError(AnnotationPath(AnnotationMode), text,
+			fmt.Errorf("%q is no mode: use %s, %s or %s", text, ModeEnforce, ModeWarn, ModeDryRun)))
 	}
 }
 
@@ -124,11 +125,12 @@ func (n *NamespacePolicy) parseBackfill(annotations map[string]string) {
 	case text == "true":
 		n.Backfill = true
 	default:
-		n.Errors = append(n.Errors, field.NotSupported(
-			field.NewPath(AnnotationPath(AnnotationBackfill)), text, []string{"true", "false"}))
+		n.Errors = append(n.Errors, fieldError(AnnotationPath(AnnotationBackfill), text,
+			fmt.Errorf(`%q is neither "true" nor "false": use one of them`, text)))
 	}
 }
 
+// fieldError has a Detail that names the value and the fix, so that it can stand alone.
 func fieldError(path, text string, err error) *field.Error {
 	return field.Invalid(field.NewPath(path), text, err.Error())
 }

@@ -53,7 +53,7 @@ func (s *Scope) Mode() Mode {
 	return s.Namespace.Mode
 }
 
-// Bounds that hold for the object: those of policies are outer, the namespace's may only narrow them.
+// Bounds that hold for what surrounds the object: those of policies are outer, the namespace's may only narrow them.
 func (s *Scope) Bounds() Bounds {
 	var bounds Bounds
 	for _, policy := range s.Policies {
@@ -61,6 +61,18 @@ func (s *Scope) Bounds() Bounds {
 	}
 	if s.Namespace != nil {
 		bounds = bounds.Narrow(s.Namespace.Bounds)
+	}
+	return bounds
+}
+
+// BoundsFor are the bounds that hold for one object. A max-ttl under a minute does not bind a CronJob's Job, which has to
+// stay that long.
+func (s *Scope) BoundsFor(facts *Facts) Bounds {
+	bounds := s.Bounds()
+	if high := bounds.MaxTTL; facts.isCronJobsJob() && high != nil && high.Err == nil && high.TTL.After < minCronJobTTL {
+		raised := *high
+		raised.TTL.After = minCronJobTTL
+		bounds.MaxTTL = &raised
 	}
 	return bounds
 }
@@ -134,7 +146,8 @@ func resolveTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
 	if !facts.Profile.Finishable() {
 		return Value{}
 	}
-	if scope.Runtime != nil && (scope.Runtime.Missing || !scope.Runtime.TTL.Empty()) {
+	// What another cluster's manager answers for is left alone: a TTL there makes it dispatch the object again (S5).
+	if scope.Runtime != nil && facts.ForeignManager() == "" && (scope.Runtime.Missing || !scope.Runtime.TTL.Empty()) {
 		return runtimeTTL(scope.Runtime, outcome)
 	}
 	own := facts.TTLs()
@@ -155,7 +168,7 @@ func runtimeTTL(runtime *RuntimePolicy, outcome Outcome) Value {
 	source := Source{LevelRuntime, runtime.Name}
 	if runtime.Missing {
 		return Value{Set: true, Source: source, Live: true,
-			Err: fmt.Errorf("the runtime %s does not exist: create it, or set the TTL on the object", runtime.Name)}
+			Err: fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", runtime.Name)}
 	}
 	setting := runtime.TTL.For(outcome)
 	if setting == nil {
@@ -179,7 +192,7 @@ func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 		}
 	}
 	if value.Err == nil {
-		value.Err = scope.Bounds().CheckTTL(value.TTL)
+		value.Err = scope.BoundsFor(facts).CheckTTL(value.TTL)
 	}
 	return value
 }
@@ -259,11 +272,10 @@ func (v Value) defaulted(facts *Facts, scope *Scope, setting *Setting, since tim
 	if setting == nil || !v.reaches(facts, scope, setting, since, backfill) || v.Err != nil {
 		return v
 	}
-	bounds := scope.Bounds()
+	bounds := scope.BoundsFor(facts)
 	v.TTL = bounds.ClampTTL(v.TTL)
 	if facts.isCronJobsJob() && !v.TTL.Never && v.TTL.After < minCronJobTTL {
 		v.TTL.After = minCronJobTTL
-		return v
 	}
 	v.Err = bounds.CheckTTL(v.TTL)
 	return v
@@ -298,7 +310,9 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 
 func (v Value) defaultedDeadline(facts *Facts, scope *Scope, setting *Setting, since time.Time, backfill bool) Value {
 	if v.reaches(facts, scope, setting, since, backfill) && v.Err == nil {
-		v.TTL.After = scope.Bounds().ClampDeadline(v.TTL.After)
+		bounds := scope.Bounds()
+		v.TTL.After = bounds.ClampDeadline(v.TTL.After)
+		v.Err = bounds.CheckDeadline(v.TTL.After)
 	}
 	return v
 }

@@ -9,6 +9,8 @@ import (
 type Setting struct {
 	// Path of the field, such as metadata.annotations[curfew.dev/default-ttl].
 	Path string
+	// Source is the level and the name of what the setting stands in, where that is not the object itself.
+	Source Source
 	// Text is what stands there.
 	Text string
 	// TTL is the value. Deadlines and bounds use After alone.

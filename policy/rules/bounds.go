@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"errors"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -11,21 +13,29 @@ import (
 var bounds = Rule{
 	Name: "bounds",
 	Check: func(s *Subject) []policy.Finding {
-		limits := s.Scope.Bounds()
+		limits := s.Scope.BoundsFor(s.Facts)
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err != nil {
 				continue
 			}
 			if err := limits.CheckTTL(setting.TTL); err != nil {
-				out = append(out, s.deny(setting.Path, setting.Text, err.Error()))
+				out = append(out, outside(s, setting, err))
 			}
 		}
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
 			if err := limits.CheckDeadline(deadline.TTL.After); err != nil {
-				out = append(out, s.deny(deadline.Path, deadline.Text, err.Error()))
+				out = append(out, outside(s, deadline, err))
 			}
 		}
 		return out
 	},
+}
+
+// outside refuses a value for being outside, and only warns where the bound is at fault: the author cannot mend that.
+func outside(s *Subject, setting *policy.Setting, err error) policy.Finding {
+	if unreadable := (*policy.UnreadableBoundError)(nil); errors.As(err, &unreadable) {
+		return s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+err.Error())
+	}
+	return s.deny(setting.Path, setting.Text, err.Error())
 }

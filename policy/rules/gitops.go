@@ -14,13 +14,13 @@ var gitOps = Rule{
 	Name: "gitops-loop",
 	Check: func(s *Subject) []policy.Finding {
 		tool := gitOpsTool(s.Facts)
-		if tool == "" || s.IsTemplate() {
+		if tool == "" || s.IsTemplate() || isHook(s.Facts) {
 			return nil
 		}
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && !setting.TTL.Never && setting.TTL.After < gitOpsShort {
 				return []policy.Finding{s.warn(setting.Path, setting.Text,
-					tool+" tracks this object and will create and run it again once it is gone; use a longer TTL or a hook")}
+					tool+" tracks this object and will create and run it again once gone: use a longer TTL or a hook")}
 			}
 		}
 		return nil

@@ -10,18 +10,33 @@ import (
 var hookJob = Rule{
 	Name: "hook-job",
 	Check: func(s *Subject) []policy.Finding {
-		settings := s.TTLs().Settings()
-		if len(settings) == 0 || s.IsTemplate() {
+		if s.IsTemplate() {
 			return nil
 		}
-		for _, hook := range []struct{ key, fix string }{
-			{"argocd.argoproj.io/hook", "Argo CD may sync again when it vanishes; use argocd.argoproj.io/hook-delete-policy"},
-			{"helm.sh/hook", "helm may fail when it vanishes mid-release; use helm.sh/hook-delete-policy"},
-		} {
-			if _, ok := s.Annotations[hook.key]; ok {
-				return []policy.Finding{s.warn(settings[0].Path, settings[0].Text, "on a hook ("+hook.key+"): "+hook.fix)}
+		for _, setting := range s.TTLs().Settings() {
+			if setting.Err != nil || setting.TTL.Never {
+				continue
+			}
+			for _, hook := range hooks {
+				if _, ok := s.Annotations[hook.key]; ok {
+					return []policy.Finding{s.warn(setting.Path, setting.Text, hook.trouble)}
+				}
 			}
 		}
 		return nil
 	},
+}
+
+var hooks = []struct{ key, trouble string }{
+	{"argocd.argoproj.io/hook", "Argo CD may sync again when its hook vanishes: use argocd.argoproj.io/hook-delete-policy"},
+	{"helm.sh/hook", "helm may fail when its hook vanishes in a release: use helm.sh/hook-delete-policy"},
+}
+
+func isHook(facts *policy.Facts) bool {
+	for _, hook := range hooks {
+		if _, ok := facts.Annotations[hook.key]; ok {
+			return true
+		}
+	}
+	return false
 }

@@ -20,9 +20,11 @@ var namespaceValues = Rule{
 		namespace := policy.ParseNamespace(s.Name, s.Annotations, s.Labels)
 		var out []policy.Finding
 		for _, err := range namespace.Errors {
-			out = append(out, s.deny(err.Field, fmt.Sprint(err.BadValue), err.ErrorBody()))
+			out = append(out, s.deny(err.Field, fmt.Sprint(err.BadValue), err.Detail))
 		}
-		if err := namespace.Bounds.Empty(); err != nil {
+		// The platform's bounds are outer ones: with them, too, some value has to be left.
+		outer := policy.Scope{Policies: s.Scope.Policies}
+		if err := outer.Bounds().Narrow(namespace.Bounds).Empty(); err != nil {
 			out = append(out, s.deny("metadata.annotations", err.Error(), err.Error()))
 		}
 		for _, setting := range append(namespace.TTL.Settings(), namespace.PodTTL) {

@@ -25,7 +25,7 @@ var nativeActsFirst = Rule{
 			}
 			if setting.TTL.Never || setting.TTL.After > native.TTL.After {
 				out = append(out, s.deny(setting.Path, setting.Text+" "+native.Text, fmt.Sprintf(
-					"%s is longer than %s: %s, which the %s's own controller acts on first; remove one of the two",
+					"%s is longer than %s %s, which the %s's own controller acts on first: remove one",
 					setting.TTL, s.path(native.Path), native.Text, s.Profile.Kind.Kind)))
 			}
 		}

@@ -17,7 +17,7 @@ var podRestartPolicy = Rule{
 		for _, setting := range s.TTLs().Settings() {
 			// One finding is enough, whichever of the annotations is there.
 			return []policy.Finding{s.deny("spec.restartPolicy", s.RestartPolicy+" "+setting.Text,
-				"a Pod with a TTL after finished cannot have restartPolicy Always (absent means Always): use OnFailure or Never")}
+				"a Pod with a TTL cannot have Always (absent means Always), as it never finishes: use OnFailure or Never")}
 		}
 		return nil
 	},

@@ -24,6 +24,7 @@ func All() []Rule {
 		bounds,
 		nativeActsFirst,
 		removedDefault,
+		noEffect,
 		shortTTL,
 		hookJob,
 		gitOps,
@@ -38,9 +39,9 @@ func Review(request *Request) *policy.Decision {
 		return decision
 	}
 	rules := All()
-	decision.Findings = checkAll(rules, subjects(request.Facts, request.Object, request.Scope, request.Options))
+	decision.Findings = checkAll(rules, request.subjects(request.Facts, request.Object))
 	if request.Operation == Update && request.OldFacts != nil {
-		stood := checkAll(rules, subjects(request.OldFacts, request.Old, request.Scope, request.Options))
+		stood := checkAll(rules, request.subjects(request.OldFacts, request.Old))
 		decision.Findings = slices.DeleteFunc(decision.Findings, func(finding policy.Finding) bool {
 			return slices.ContainsFunc(stood, func(old policy.Finding) bool { return same(finding, old) })
 		})
@@ -51,9 +52,7 @@ func Review(request *Request) *policy.Decision {
 		}
 	}
 	if request.Effective != nil {
-		if value := request.Effective.Succeeded; value.Set {
-			decision.Source = value.Source.String()
-		}
+		decision.Source = source(request)
 		if request.Operation == Create {
 			decision.Defaults = policy.Defaulted(request.Facts, request.Effective, request.Scope)
 		}
@@ -64,6 +63,21 @@ func Review(request *Request) *policy.Decision {
 	return decision
 }
 
+// source is where the effective TTL came from. On CREATE the validator sees what the mutating webhook filled in, and the
+// stamp beside it tells.
+func source(request *Request) string {
+	for _, value := range []policy.Value{request.Effective.Succeeded, request.Effective.Failed} {
+		switch {
+		case !value.Set:
+		case value.Source.Level == policy.LevelObject && request.Operation == Create:
+			return policy.ParseSource(request.Facts.Annotations[policy.AnnotationTTLSource]).String()
+		default:
+			return value.Source.String()
+		}
+	}
+	return ""
+}
+
 func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
 	var out []policy.Finding
 	for _, rule := range rules {
@@ -71,7 +85,12 @@ func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
 			continue
 		}
 		for _, subject := range subjects {
-			out = append(out, named(rule, rule.Check(subject))...)
+			for _, finding := range named(rule, rule.Check(subject)) {
+				// A field can be reached from the object and from a template inside it; it is told once.
+				if !slices.ContainsFunc(out, func(told policy.Finding) bool { return same(finding, told) }) {
+					out = append(out, finding)
+				}
+			}
 		}
 	}
 	return out

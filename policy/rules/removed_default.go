@@ -14,11 +14,16 @@ var removedDefault = Rule{
 	Name: "removed-default",
 	Transition: func(r *Request) []policy.Finding {
 		limit := r.Scope.Bounds().MaxTTL
-		if limit == nil || !r.Facts.TTLs().Empty() || r.OldFacts.TTLs().Empty() {
+		if limit == nil || limit.Err != nil {
 			return nil
 		}
-		removed := r.OldFacts.TTLs().Settings()[0]
-		return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: policy.Deny,
-			Message: fmt.Sprintf("cannot be removed while %s is %s: set it to %s or less", limit.Path, limit.Text, limit.TTL)}}
+		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
+		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
+				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: policy.Deny,
+					Message: fmt.Sprintf("cannot be removed while a max-ttl holds: set it to %s or less", limit.TTL)}}
+			}
+		}
+		return nil
 	},
 }

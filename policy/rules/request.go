@@ -23,7 +23,9 @@ type User struct {
 
 // IsPerson reports whether the user is a person as far as names tell: neither a service account nor a node or other part
 // of the system.
-func (u User) IsPerson() bool { return !strings.HasPrefix(u.Name, "system:") || u.Name == "system:admin" }
+func (u User) IsPerson() bool {
+	return !strings.HasPrefix(u.Name, "system:") || u.Name == "system:admin"
+}
 
 // Options are the settings of the rules.
 type Options struct {
@@ -58,9 +60,11 @@ type Subject struct {
 	*policy.Facts
 	Object map[string]any
 	// Prefix leads from the root of the object to the template; empty for the object itself.
-	Prefix  string
-	Scope   *policy.Scope
-	Options Options
+	Prefix string
+	// Operation of the request that the subject is part of.
+	Operation Operation
+	Scope     *policy.Scope
+	Options   Options
 }
 
 // IsTemplate reports whether the subject is a template inside another object.
@@ -82,8 +86,10 @@ func (s *Subject) warn(field, value, message string) policy.Finding {
 	return policy.Finding{Field: s.path(field), Value: value, Severity: policy.Warn, Message: message}
 }
 
-func subjects(facts *policy.Facts, object map[string]any, scope *policy.Scope, options Options) []*Subject {
-	out := []*Subject{{Facts: facts, Object: object, Scope: scope, Options: options}}
+// subjects are the object of a request, old or new, and the templates inside it.
+func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subject {
+	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, Scope: r.Scope, Options: r.Options}
+	out := []*Subject{&subject}
 	for _, template := range facts.Profile.Templates {
 		template.Path.Walk(object, func(path string, value any) {
 			inner, ok := value.(map[string]any)
@@ -92,7 +98,9 @@ func subjects(facts *policy.Facts, object map[string]any, scope *policy.Scope, o
 			}
 			templated := policy.FactsOfObject(template.Profile, inner)
 			templated.Namespace = facts.Namespace
-			out = append(out, &Subject{Facts: templated, Object: inner, Prefix: path, Scope: scope, Options: options})
+			nested := subject
+			nested.Facts, nested.Object, nested.Prefix = templated, inner, path
+			out = append(out, &nested)
 		})
 	}
 	return out

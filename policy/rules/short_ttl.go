@@ -14,7 +14,8 @@ var shortTTL = Rule{
 	Name: "short-ttl",
 	Check: func(s *Subject) []policy.Finding {
 		// What a default filled in was warned about where it was written.
-		if source := policy.ParseSource(s.Annotations[policy.AnnotationTTLSource]); source.Level != policy.LevelObject {
+		source := policy.ParseSource(s.Annotations[policy.AnnotationTTLSource])
+		if s.Operation == Create && source.Level != policy.LevelObject {
 			return nil
 		}
 		var out []policy.Finding
@@ -31,5 +32,5 @@ func short(s *Subject, setting *policy.Setting, what string) []policy.Finding {
 		return nil
 	}
 	return []policy.Finding{s.warn(setting.Path, setting.Text, fmt.Sprintf(
-		"%s is short (under %ds): %s may be gone before anyone reads logs or status", setting.TTL, int(limit/time.Second), what))}
+		"%s is under %ds: %s may be gone before anyone reads its logs; use %[2]ds or more", setting.TTL, int(limit/time.Second), what))}
 }

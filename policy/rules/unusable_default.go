@@ -18,8 +18,8 @@ var unusableDefault = Rule{
 		effective := policy.Resolve(s.Facts, &creating)
 		for _, value := range []policy.Value{effective.Succeeded, effective.Failed, effective.Deadline} {
 			if value.Default && value.Err != nil {
-				return []policy.Finding{{Severity: policy.Warn, Value: value.Text,
-					Message: "no default: " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()}}
+				return []policy.Finding{{Severity: policy.Warn, Value: value.Path + value.Text,
+					Message: "no default from " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()}}
 			}
 		}
 		return nil

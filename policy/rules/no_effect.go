@@ -1,0 +1,32 @@
+package rules
+
+import (
+	"curfew.dev/curfew/policy"
+)
+
+// noEffect warns of an annotation that Curfew does not act on for this kind: the author believes that it does.
+//
+// Fields: metadata.annotations[curfew.dev/ttl-after-*] on kinds that never finish, metadata.annotations
+// [curfew.dev/active-deadline] on kinds whose profile has a native field or no way to enforce one.
+var noEffect = Rule{
+	Name: "no-effect",
+	Check: func(s *Subject) []policy.Finding {
+		var out []policy.Finding
+		kind := s.Profile.Kind.Kind
+		for _, key := range policy.TTLAnnotations {
+			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() {
+				out = append(out, s.warn(policy.AnnotationPath(key), text,
+					"has no effect on a "+kind+", which never finishes: use label "+policy.LabelTTL))
+			}
+		}
+		if text, ok := s.Annotations[policy.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline {
+			fix := "remove it"
+			if s.Profile.Deadline != nil {
+				fix = "set " + s.path(s.Profile.Deadline.String())
+			}
+			out = append(out, s.warn(policy.AnnotationPath(policy.AnnotationActiveDeadline), text,
+				"has no effect on a "+kind+": "+fix))
+		}
+		return out
+	},
+}
