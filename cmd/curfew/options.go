@@ -1,0 +1,110 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/policy"
+)
+
+// options are the flags, each documented where it is added.
+type options struct {
+	kubeconfig, namespace      string
+	healthAddr, metricsAddr    string
+	verbosity                  int
+	nativeTTL                  string
+	host                       string
+	port                       int
+	warnBelow                  string
+	leaderElect                bool
+	protect                    []string
+	dryRun, favourDrain        bool
+	maxDeletionsPerMinute      int
+	relistEvery, stuckAfter    time.Duration
+	leaseDuration, gracePeriod time.Duration
+	pprof                      string
+}
+
+func defaultOptions() *options {
+	return &options{
+		namespace: "curfew-system", healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
+		leaderElect: true, protect: []string{"kube-system", "kube-public", "kube-node-lease"},
+		relistEvery: feed.DefaultRelistEvery, leaseDuration: 15 * time.Second, gracePeriod: 20 * time.Second,
+	}
+}
+
+func (o *options) addCommon(flags *pflag.FlagSet) {
+	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "kubeconfig file; empty means in-cluster, else the usual places")
+	flags.StringVar(&o.namespace, "namespace", o.namespace, "namespace that Curfew itself runs in")
+	flags.StringVar(&o.healthAddr, "health-addr", o.healthAddr, "address that serves /healthz and /readyz")
+	flags.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address that serves /metrics")
+	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
+	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
+	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
+}
+
+func (o *options) addWebhook(flags *pflag.FlagSet) {
+	flags.StringVar(&o.host, "host", o.host, "address that the webhooks listen on; empty means all")
+	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
+	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
+}
+
+func (o *options) addController(flags *pflag.FlagSet) {
+	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "wait for the lease before deleting, so that one replica works at a time")
+	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
+	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
+	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing")
+	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
+	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute; 0 means none")
+	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
+	flags.DurationVar(&o.stuckAfter, "stuck-after", 15*time.Minute, "report what is still terminating after this long")
+}
+
+// validate names every flag that cannot be used, with its value and the fix.
+func (o *options) validate() error {
+	var errs []error
+	bad := func(flag string, value any, fix string) {
+		errs = append(errs, fmt.Errorf("--%s=%v: %s", flag, value, fix))
+	}
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		bad("namespace", o.namespace, strings.Join(problems, "; "))
+	}
+	for flag, address := range map[string]string{"health-addr": o.healthAddr, "metrics-addr": o.metricsAddr, "pprof-addr": o.pprof} {
+		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+			bad(flag, address, "give host:port, or :port for all addresses")
+		}
+	}
+	if o.nativeTTL != "on" && o.nativeTTL != "off" {
+		bad("native-ttl", o.nativeTTL, "give on or off")
+	}
+	if o.port < 1 || o.port > 65535 {
+		bad("port", o.port, "give a port from 1 to 65535")
+	}
+	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
+		bad("warn-below", o.warnBelow, err.Error())
+	}
+	for _, name := range o.protect {
+		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+			bad("protect", name, strings.Join(problems, "; "))
+		}
+	}
+	if o.maxDeletionsPerMinute < 0 {
+		bad("max-deletions-per-minute", o.maxDeletionsPerMinute, "give 0 for no bound, or more")
+	}
+	if o.relistEvery < time.Minute {
+		bad("relist-every", o.relistEvery, "give 1m or more: the watch brings changes at once, the relist is its safety net")
+	}
+	if o.leaseDuration < 3*time.Second {
+		bad("lease-duration", o.leaseDuration, "give 3s or more")
+	}
+	return errors.Join(errs...)
+}
+
+func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }

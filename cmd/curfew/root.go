@@ -1,0 +1,55 @@
+package main
+
+import (
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// root is the command line. Each subcommand is options → validate → run.
+func root() *cobra.Command {
+	command := &cobra.Command{
+		Use:           "curfew",
+		Short:         "Lifecycle admission and timed cleanup for Kubernetes",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+	}
+	command.AddCommand(
+		serve("webhook", "Serve the admission webhooks", parts{webhook: true}),
+		serve("controller", "Delete what is due", parts{controller: true}),
+		serve("all", "Serve the webhooks and run the controller in one process", parts{webhook: true, controller: true}),
+		&cobra.Command{
+			Use:   "version",
+			Short: "Print the version",
+			Args:  cobra.NoArgs,
+			Run:   func(cmd *cobra.Command, _ []string) { fmt.Fprintln(cmd.OutOrStdout(), "curfew", version) },
+		},
+	)
+	return command
+}
+
+// parts are what one process runs.
+type parts struct{ webhook, controller bool }
+
+func serve(use, short string, parts parts) *cobra.Command {
+	options := defaultOptions()
+	command := &cobra.Command{
+		Use:   use,
+		Short: short,
+		Args:  cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := options.validate(); err != nil {
+				return err
+			}
+			return run(cmd.Context(), options, parts)
+		},
+	}
+	options.addCommon(command.Flags())
+	if parts.webhook {
+		options.addWebhook(command.Flags())
+	}
+	if parts.controller {
+		options.addController(command.Flags())
+	}
+	return command
+}

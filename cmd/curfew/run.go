@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/go-logr/logr"
+	uberzap "go.uber.org/zap"
+	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	"k8s.io/utils/clock"
+	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/healthz"
+	"sigs.k8s.io/controller-runtime/pkg/log/zap"
+	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/feed"
+)
+
+// run builds what the process consists of and runs it until ctx is done: the whole wiring on one screen.
+func run(ctx context.Context, options *options, parts parts) error {
+	log := newLogger(options.verbosity)
+	ctrl.SetLogger(log)
+	klog.SetLogger(log)
+	config, err := restConfig(options.kubeconfig)
+	if err != nil {
+		return err
+	}
+	skew := expiry.NewSkew(clock.RealClock{})
+	config.Wrap(skew.Wrap)
+	mgr, err := newManager(config, options, parts)
+	if err != nil {
+		return err
+	}
+	if parts.webhook {
+		if err := addWebhook(mgr, config, options, log); err != nil {
+			return fmt.Errorf("setting up the webhooks: %w", err)
+		}
+	}
+	if parts.controller {
+		if err := addController(ctx, mgr, config, skew, options, log); err != nil {
+			return fmt.Errorf("setting up the controller: %w", err)
+		}
+	}
+	log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
+	return mgr.Start(ctx)
+}
+
+func newLogger(verbosity int) logr.Logger {
+	return zap.New(zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))), zap.StacktraceLevel(zapcore.PanicLevel),
+		func(o *zap.Options) { o.TimeEncoder = zapcore.RFC3339NanoTimeEncoder })
+}
+
+func restConfig(kubeconfig string) (*rest.Config, error) {
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.ExplicitPath = kubeconfig
+	config, err := clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, nil).ClientConfig()
+	if err != nil {
+		return nil, fmt.Errorf("--kubeconfig=%s: %w", kubeconfig, err)
+	}
+	config.UserAgent = "curfew/" + version
+	// No client-side throttle: the API server's priority and fairness, and the engine's own concurrency, set the pace.
+	config.QPS = -1
+	return config, nil
+}
+
+// leaseName is the one Lease that the controller's Role allows.
+const leaseName = "curfew-controller"
+
+func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
+	grace := options.gracePeriod
+	renew := options.leaseDuration * 2 / 3
+	retry := options.leaseDuration / 7
+	health := options.healthAddr
+	if parts.webhook {
+		health = "0" // chi serves it, see webhook/api
+	}
+	mgr, err := ctrl.NewManager(config, ctrl.Options{
+		Cache: cache.Options{
+			ByObject:         map[client.Object]cache.ByObject{feed.NamespaceMeta(): {Transform: feed.StripNamespace}},
+			DefaultTransform: cache.TransformStripManagedFields(),
+		},
+		Metrics:                       server.Options{BindAddress: options.metricsAddr},
+		HealthProbeBindAddress:        health,
+		PprofBindAddress:              options.pprof,
+		LeaderElection:                parts.controller && options.leaderElect,
+		LeaderElectionID:              leaseName,
+		LeaderElectionNamespace:       options.namespace,
+		LeaderElectionReleaseOnCancel: true,
+		LeaseDuration:                 &options.leaseDuration,
+		RenewDeadline:                 &renew,
+		RetryPeriod:                   &retry,
+		GracefulShutdownTimeout:       &grace,
+		WebhookServer:                 newWebhookServer(options),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("connecting to the API server: %w", err)
+	}
+	if !parts.webhook {
+		for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
+			if err := add("ping", healthz.Ping); err != nil {
+				return nil, err
+			}
+		}
+	}
+	return mgr, nil
+}
+
+// leaderRunnable runs on the leader alone.
+type leaderRunnable func(context.Context) error
+
+func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
+func (leaderRunnable) NeedLeaderElection() bool          { return true }
+

@@ -1,0 +1,160 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+)
+
+// Options are what all feeds share.
+type Options struct {
+	Engine     *expiry.Engine
+	Namespaces *Namespaces
+	Reports    *Reports
+	Clock      clock.Clock
+	Log        logr.Logger
+	// Protect lists namespaces in which nothing is ever deleted.
+	Protect []string
+	// AnnotationsOnly is --native-ttl=off.
+	AnnotationsOnly bool
+	// RelistEvery is how often everything is listed anew, for what a watch lost (S3).
+	RelistEvery time.Duration
+}
+
+// DefaultRelistEvery is how often a feed lists everything anew.
+const DefaultRelistEvery = 30 * time.Minute
+
+// Feed streams one kind into the engine. It keeps no object.
+type Feed struct {
+	kind       Kind
+	handle     expiry.Kind
+	options    Options
+	namespaces *Namespaces
+	log        logr.Logger
+	rejudge    *pending
+	finishes   *recorder
+	synced     atomic.Bool
+}
+
+// New registers the kind with the engine and makes its feed.
+func New(kind Kind, options Options) (*Feed, error) {
+	if options.RelistEvery == 0 {
+		options.RelistEvery = DefaultRelistEvery
+	}
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	feed := &Feed{
+		kind: kind, options: options, namespaces: options.Namespaces,
+		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
+		rejudge: newPending(),
+	}
+	feed.finishes = newRecorder(feed)
+	handle, err := options.Engine.RegisterKind(expiry.KindOptions{
+		Resource:   kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource),
+		Kind:       kind.Profile.Kind.Kind,
+		Namespaced: !kind.Profile.ClusterScoped,
+		Protobuf:   kind.Protobuf,
+		Judge:      feed.Judge,
+	})
+	if err != nil {
+		return nil, err
+	}
+	feed.handle = handle
+	return feed, nil
+}
+
+// Synced reports whether the kind has been listed whole since the start.
+func (f *Feed) Synced() bool { return f.synced.Load() }
+
+// RejudgeNamespace asks for all objects of a namespace to be judged again, because what the namespace says has changed.
+func (f *Feed) RejudgeNamespace(name string) { f.rejudge.add(name) }
+
+// Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
+func (f *Feed) Run(ctx context.Context) error {
+	go f.rejudgeLoop(ctx)
+	go f.finishes.run(ctx)
+	delay := newDelay()
+	for ctx.Err() == nil {
+		err := f.stream(ctx, delay)
+		if ctx.Err() != nil {
+			break
+		}
+		if err != nil {
+			f.log.Info("list and watch failed, trying again", "reason", err.Error())
+			f.pause(ctx, delay.Step())
+		}
+	}
+	return nil
+}
+
+// newDelay grows to ten seconds and stays there: after an outage of the API server, what fell due should not wait longer
+// than the outage itself.
+func newDelay() *wait.Backoff {
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 1 << 30, Cap: 10 * time.Second}
+}
+
+func (f *Feed) pause(ctx context.Context, d time.Duration) {
+	timer := f.options.Clock.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C():
+	}
+}
+
+// stream brings everything into the engine and then follows the changes until it is time to list anew.
+func (f *Feed) stream(ctx context.Context, delay *wait.Backoff) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	at, events, err := f.listAll(ctx)
+	if err != nil {
+		return err
+	}
+	*delay = *newDelay()
+	f.synced.Store(true)
+	relist := f.options.Clock.NewTimer(f.options.RelistEvery)
+	defer relist.Stop()
+	err = f.follow(ctx, at, events, relist.C())
+	if errors.Is(err, errListAgain) {
+		return nil
+	}
+	return err
+}
+
+// rejudgeLoop lists the namespaces whose word has changed.
+func (f *Feed) rejudgeLoop(ctx context.Context) {
+	delay := newDelay()
+	for {
+		name, ok := f.rejudge.next(ctx)
+		if !ok {
+			return
+		}
+		if err := f.rejudgeNamespace(ctx, name); err != nil && ctx.Err() == nil {
+			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
+			f.rejudge.add(name)
+			f.pause(ctx, delay.Step())
+			continue
+		}
+		delay = newDelay()
+	}
+}
+
+func (f *Feed) rejudgeNamespace(ctx context.Context, name string) error {
+	_, err := f.pages(ctx, name, func(facts *policy.Facts) error {
+		return f.tell(ctx, facts, watched{f.options.Engine, f.handle})
+	})
+	if err != nil {
+		return fmt.Errorf("listing namespace %s: %w", name, err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package feed
+
+import (
+	"context"
+	"encoding/json"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+)
+
+// recorder writes curfew.dev/finished-at on objects that are finished and do not say since when, so that a restart does
+// not begin their TTL anew (contract, section 4).
+type recorder struct {
+	feed    *Feed
+	pending *pending
+	mu      sync.Mutex
+	of      map[string]finish
+}
+
+type finish struct {
+	namespace, name string
+	uid             types.UID
+	resourceVersion string
+	at              time.Time
+}
+
+func newRecorder(feed *Feed) *recorder {
+	return &recorder{feed: feed, pending: newPending(), of: map[string]finish{}}
+}
+
+func (f *Feed) recordFinish(facts *policy.Facts) {
+	f.finishes.add(finish{facts.Namespace, facts.Name, facts.UID, facts.ResourceVersion, f.options.Clock.Now()})
+}
+
+// add keeps the first instant at which an object was seen finished, and the newest state that can be patched.
+func (r *recorder) add(new finish) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	key := string(new.uid)
+	if old, ok := r.of[key]; ok {
+		new.at = old.at
+	}
+	r.of[key] = new
+	r.pending.add(key)
+}
+
+func (r *recorder) run(ctx context.Context) {
+	delay := newDelay()
+	for {
+		key, ok := r.pending.next(ctx)
+		if !ok {
+			return
+		}
+		r.mu.Lock()
+		job, known := r.of[key]
+		r.mu.Unlock()
+		if !known {
+			continue
+		}
+		err := r.write(ctx, job)
+		// A conflict means that the object moved: its next event brings it back, with the instant that is kept here.
+		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
+			if ctx.Err() != nil {
+				return
+			}
+			r.feed.log.Info("could not write down a finish time, trying again", "namespace", job.namespace, "name", job.name, "reason", err.Error())
+			r.pending.add(key)
+			r.feed.pause(ctx, delay.Step())
+			continue
+		}
+		delay = newDelay()
+		if err == nil || apierrors.IsNotFound(err) {
+			r.mu.Lock()
+			delete(r.of, key)
+			r.mu.Unlock()
+		}
+	}
+}
+
+func (r *recorder) write(ctx context.Context, job finish) error {
+	if r.feed.kind.Patch == nil {
+		return nil
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		// The UID keeps a re-created object from getting the old one's finish time (S2).
+		"uid":             job.uid,
+		"resourceVersion": job.resourceVersion,
+		"annotations":     map[string]string{policy.AnnotationFinishedAt: roundUp(job.at).Format(time.RFC3339)},
+	}})
+	if err != nil {
+		return err
+	}
+	return r.feed.kind.Patch(ctx, job.namespace, job.name, types.MergePatchType, patch)
+}
+
+// roundUp goes to the next whole second, which is all that the annotation holds: rounding down would shorten a life (S6).
+func roundUp(at time.Time) time.Time {
+	return at.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)
+}

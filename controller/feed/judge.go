@@ -1,0 +1,116 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+)
+
+// sink is the part of the engine, or of one of its relists, that a judged object is told to.
+type sink interface {
+	Upsert(expiry.Object)
+	Terminating(expiry.Object, time.Time)
+	Cancel(uid types.UID, resourceVersion string)
+}
+
+// watched is the sink of single events.
+type watched struct {
+	*expiry.Engine
+	kind expiry.Kind
+}
+
+func (w watched) Cancel(uid types.UID, resourceVersion string) {
+	w.Engine.Cancel(w.kind, uid, resourceVersion)
+}
+
+// verdict judges one state of an object. One reading of the clock a call.
+func (f *Feed) verdict(facts *policy.Facts, namespace *policy.NamespacePolicy) policy.Verdict {
+	if slices.Contains(f.options.Protect, facts.Namespace) {
+		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}
+	}
+	scope := &policy.Scope{Namespace: namespace, AnnotationsOnly: f.options.AnnotationsOnly}
+	effective := policy.Resolve(facts, scope)
+	return policy.Judge(facts, &effective, f.options.Clock.Now())
+}
+
+// tell hands one state of an object on to the engine.
+func (f *Feed) tell(ctx context.Context, facts *policy.Facts, to sink) error {
+	if facts.Deleting {
+		to.Terminating(f.object(facts, policy.Verdict{}), facts.DeletingSince)
+		return nil
+	}
+	if !facts.Finished && facts.StateError == nil {
+		// The common case costs no look at the namespace.
+		to.Cancel(facts.UID, facts.ResourceVersion)
+		return nil
+	}
+	namespace, err := f.namespaces.Get(ctx, facts.Namespace)
+	if err != nil {
+		return err
+	}
+	verdict := f.verdict(facts, namespace)
+	f.report(facts, verdict)
+	switch verdict.Action {
+	case policy.Wait, policy.Delete:
+		to.Upsert(f.object(facts, verdict))
+	case policy.RecordFinish:
+		f.recordFinish(facts)
+		to.Cancel(facts.UID, facts.ResourceVersion)
+	case policy.Keep:
+		to.Cancel(facts.UID, facts.ResourceVersion)
+	default:
+		return fmt.Errorf("verdict %q of %s %s/%s is not known: this is a bug", verdict.Action, f.kind.Profile.Name, facts.Namespace, facts.Name)
+	}
+	return nil
+}
+
+func (f *Feed) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object {
+	return expiry.Object{
+		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
+		Expiry: verdict.Expiry, Trigger: string(verdict.Trigger), Source: verdict.Source.String(),
+		Live: verdict.Live, Backfill: verdict.Backfill, DryRun: verdict.DryRun,
+	}
+}
+
+// Judge reads one object and its namespace afresh and judges what is there now. The engine asks on conflict and for what
+// hangs on something outside of the object (S1).
+func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
+	object, err := f.kind.Get(ctx, tracked.Namespace, tracked.Name)
+	if apierrors.IsNotFound(err) {
+		return expiry.Judgement{Verdict: expiry.Gone}, nil
+	}
+	if err != nil {
+		return expiry.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
+	}
+	facts, err := f.kind.Facts(object)
+	if err != nil {
+		return expiry.Judgement{}, err
+	}
+	if facts.Deleting {
+		return expiry.Judgement{Verdict: expiry.BeingDeleted, Since: facts.DeletingSince}, nil
+	}
+	namespace, err := f.namespaces.Read(ctx, facts.Namespace)
+	if err != nil {
+		return expiry.Judgement{}, err
+	}
+	verdict := f.verdict(facts, namespace)
+	f.report(facts, verdict)
+	switch verdict.Action {
+	case policy.Wait, policy.Delete:
+		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
+		return expiry.Judgement{Verdict: expiry.Track, Object: f.object(facts, verdict)}, nil
+	case policy.RecordFinish:
+		f.recordFinish(facts)
+	}
+	if facts.UID != tracked.UID {
+		return expiry.Judgement{Verdict: expiry.Gone}, nil
+	}
+	return expiry.Judgement{Verdict: expiry.Keep}, nil
+}

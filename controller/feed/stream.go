@@ -1,0 +1,227 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/ptr"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+)
+
+// pageSize bounds what one answer of a paged list costs in memory, here and in the API server.
+const pageSize = 500
+
+// errListAgain ends a watch whose time has come, or which the API server can no longer go on with.
+var errListAgain = errors.New("time to list again")
+
+// listed is the sink of one relist.
+type listed struct{ *expiry.Relist }
+
+func (l listed) Cancel(uid types.UID, resourceVersion string) { l.Relist.Cancel(uid, resourceVersion) }
+
+// listAll brings every object into the engine and drops what is gone. It streams where the API server can (KEP-3157), so
+// that neither side holds the list, and reads pages where not. It answers with the resourceVersion to watch from, and with
+// the watch itself where there is one already.
+func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
+	relist := f.options.Engine.BeginRelist(f.handle)
+	events, err := f.kind.Watch(ctx, metav1.ListOptions{
+		FieldSelector:        f.kind.FieldSelector,
+		SendInitialEvents:    ptr.To(true),
+		AllowWatchBookmarks:  true,
+		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
+	})
+	switch {
+	case err == nil:
+		at, err := f.initialEvents(ctx, events, relist)
+		if err == nil {
+			return at, events, nil
+		}
+		events.Stop()
+		return "", nil, err
+	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+		return "", nil, fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
+	}
+	at, err := f.pages(ctx, metav1.NamespaceAll, func(facts *policy.Facts) error { return f.tell(ctx, facts, listed{relist}) })
+	if err != nil {
+		return "", nil, fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
+	}
+	relist.End(at)
+	return at, nil, nil
+}
+
+func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist *expiry.Relist) (string, error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return "", ctx.Err()
+		case event, ok := <-events.ResultChan():
+			if !ok {
+				return "", fmt.Errorf("streaming %s: the watch ended before all of it was there", f.kind.Profile.Resource)
+			}
+			if event.Type == watch.Bookmark {
+				at, last, err := bookmark(event.Object)
+				if err != nil {
+					return "", err
+				}
+				if last {
+					relist.End(at)
+					return at, nil
+				}
+				continue
+			}
+			if err := f.event(ctx, event, listed{relist}); err != nil {
+				return "", err
+			}
+		}
+	}
+}
+
+func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return "", false, fmt.Errorf("reading a bookmark: %w", err)
+	}
+	return accessor.GetResourceVersion(), accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true", nil
+}
+
+// pages lists in pages and visits each object. It answers with the list's resourceVersion.
+func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.Facts) error) (string, error) {
+	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, Limit: pageSize}
+	first := ""
+	for {
+		list, err := f.kind.List(ctx, namespace, options)
+		if err != nil {
+			return "", err
+		}
+		accessor, err := meta.ListAccessor(list)
+		if err != nil {
+			return "", err
+		}
+		if first == "" {
+			first = accessor.GetResourceVersion()
+		}
+		err = meta.EachListItem(list, func(object runtime.Object) error {
+			facts, err := f.kind.Facts(object)
+			if err != nil {
+				return err
+			}
+			return visit(facts)
+		})
+		if err != nil {
+			return "", err
+		}
+		if options.Continue = accessor.GetContinue(); options.Continue == "" {
+			return first, nil
+		}
+	}
+}
+
+// follow handles events from a resourceVersion on. A watch that ends is taken up where it ended; only when that is no longer
+// possible, or the relist is due, does it answer errListAgain.
+func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
+	delay := newDelay()
+	for {
+		if events == nil {
+			var err error
+			events, err = f.kind.Watch(ctx, metav1.ListOptions{
+				FieldSelector: f.kind.FieldSelector, ResourceVersion: at, AllowWatchBookmarks: true,
+			})
+			if gone(err) {
+				return errListAgain
+			}
+			if err != nil {
+				events = nil
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				f.log.V(1).Info("watch failed, trying again", "reason", err.Error())
+				f.pause(ctx, delay.Step())
+				continue
+			}
+		}
+		next, err := f.drain(ctx, at, events, relist)
+		events.Stop()
+		events = nil
+		if err != nil {
+			if gone(err) {
+				return errListAgain
+			}
+			return err
+		}
+		if next == at {
+			// A watch that ends without a word would otherwise be opened again in a tight loop.
+			f.pause(ctx, delay.Step())
+		} else {
+			delay = newDelay()
+		}
+		at = next
+	}
+}
+
+func gone(err error) bool {
+	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))
+}
+
+// drain handles the events of one watch until it ends, and answers with the last resourceVersion that it saw.
+func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) (string, error) {
+	to := watched{f.options.Engine, f.handle}
+	for {
+		select {
+		case <-ctx.Done():
+			return at, ctx.Err()
+		case <-relist:
+			return at, errListAgain
+		case event, ok := <-events.ResultChan():
+			if !ok {
+				return at, nil
+			}
+			if event.Type == watch.Bookmark {
+				seen, _, err := bookmark(event.Object)
+				if err != nil {
+					return at, err
+				}
+				at = seen
+				continue
+			}
+			if err := f.event(ctx, event, to); err != nil {
+				return at, err
+			}
+			if accessor, err := meta.Accessor(event.Object); err == nil {
+				at = accessor.GetResourceVersion()
+			}
+		}
+	}
+}
+
+// event hands one event on.
+func (f *Feed) event(ctx context.Context, event watch.Event, to sink) error {
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		facts, err := f.kind.Facts(event.Object)
+		if err != nil {
+			return err
+		}
+		return f.tell(ctx, facts, to)
+	case watch.Deleted:
+		accessor, err := meta.Accessor(event.Object)
+		if err != nil {
+			return fmt.Errorf("reading a deleted object: %w", err)
+		}
+		f.options.Engine.Remove(f.handle, accessor.GetUID())
+		return nil
+	case watch.Error:
+		return apierrors.FromObject(event.Object)
+	default:
+		return fmt.Errorf("watch event %q is not known", event.Type)
+	}
+}
