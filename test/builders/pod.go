@@ -1,0 +1,103 @@
+package builders
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PodWrapper builds a Pod.
+type PodWrapper struct {
+	meta[*PodWrapper]
+	pod *corev1.Pod
+}
+
+// MakePod starts a Pod with one container and restartPolicy Never.
+func MakePod(namespace, name string) *PodWrapper {
+	pod := &corev1.Pod{
+		TypeMeta:   metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"},
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
+		Spec:       podTemplate().Spec,
+	}
+	w := &PodWrapper{pod: pod}
+	w.meta = meta[*PodWrapper]{object: pod, self: w}
+	return w
+}
+
+// RestartPolicy sets spec.restartPolicy; "" leaves it out.
+func (w *PodWrapper) RestartPolicy(policy corev1.RestartPolicy) *PodWrapper {
+	w.pod.Spec.RestartPolicy = policy
+	return w
+}
+
+// Deadline sets spec.activeDeadlineSeconds.
+func (w *PodWrapper) Deadline(seconds int64) *PodWrapper {
+	w.pod.Spec.ActiveDeadlineSeconds = &seconds
+	return w
+}
+
+// Phase sets status.phase.
+func (w *PodWrapper) Phase(phase corev1.PodPhase) *PodWrapper {
+	w.pod.Status.Phase = phase
+	return w
+}
+
+// Reason sets status.reason, such as Evicted or NodeLost.
+func (w *PodWrapper) Reason(reason string) *PodWrapper {
+	w.pod.Status.Reason = reason
+	return w
+}
+
+// Started sets status.startTime.
+func (w *PodWrapper) Started(at time.Time) *PodWrapper {
+	stamp := metav1.NewTime(at)
+	w.pod.Status.StartTime = &stamp
+	return w
+}
+
+// Terminated adds a container that ended.
+func (w *PodWrapper) Terminated(at time.Time) *PodWrapper { return w.Container(ended(at)) }
+
+// InitTerminated adds an init container, or a sidecar, that ended.
+func (w *PodWrapper) InitTerminated(at time.Time) *PodWrapper {
+	w.pod.Status.InitContainerStatuses = append(w.pod.Status.InitContainerStatuses, ended(at))
+	return w
+}
+
+// EphemeralTerminated adds an ephemeral container that ended.
+func (w *PodWrapper) EphemeralTerminated(at time.Time) *PodWrapper {
+	w.pod.Status.EphemeralContainerStatuses = append(w.pod.Status.EphemeralContainerStatuses, ended(at))
+	return w
+}
+
+// Container adds the status of a container.
+func (w *PodWrapper) Container(status corev1.ContainerStatus) *PodWrapper {
+	w.pod.Status.ContainerStatuses = append(w.pod.Status.ContainerStatuses, status)
+	return w
+}
+
+// LastTerminated adds a container that waits, and whose earlier attempt ended.
+func (w *PodWrapper) LastTerminated(at time.Time) *PodWrapper {
+	return w.Container(corev1.ContainerStatus{Name: "main",
+		State:                corev1.ContainerState{Waiting: &corev1.ContainerStateWaiting{Reason: "CrashLoopBackOff"}},
+		LastTerminationState: ended(at).State})
+}
+
+// Condition adds a condition with status True.
+func (w *PodWrapper) Condition(kind corev1.PodConditionType, at time.Time) *PodWrapper {
+	w.pod.Status.Conditions = append(w.pod.Status.Conditions,
+		corev1.PodCondition{Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(at)})
+	return w
+}
+
+func ended(at time.Time) corev1.ContainerStatus {
+	return corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{
+		Terminated: &corev1.ContainerStateTerminated{Reason: "Completed", FinishedAt: metav1.NewTime(at)}}}
+}
+
+// Obj is the Pod.
+func (w *PodWrapper) Obj() *corev1.Pod { return w.pod.DeepCopy() }
+
+// Map is the Pod in its JSON form.
+func (w *PodWrapper) Map() map[string]any { return Map(w.pod) }
