@@ -14,13 +14,13 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/healthz"
 	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/webhook/api"
 )
 
 // run builds what the process consists of and runs it until ctx is done: the whole wiring on one screen.
@@ -38,8 +38,9 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err != nil {
 		return err
 	}
+	var ready []api.Check
 	if parts.webhook {
-		if err := addWebhook(mgr, config, options, log); err != nil {
+		if ready, err = addWebhook(mgr, config, options, log); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
 		}
 	}
@@ -47,6 +48,9 @@ func run(ctx context.Context, options *options, parts parts) error {
 		if err := addController(ctx, mgr, config, skew, options, log); err != nil {
 			return fmt.Errorf("setting up the controller: %w", err)
 		}
+	}
+	if err := addHealth(ctx, mgr, options, ready, log); err != nil {
+		return fmt.Errorf("setting up health checks: %w", err)
 	}
 	log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
 	return mgr.Start(ctx)
@@ -77,17 +81,13 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 	grace := options.gracePeriod
 	renew := options.leaseDuration * 2 / 3
 	retry := options.leaseDuration / 7
-	health := options.healthAddr
-	if parts.webhook {
-		health = "0" // chi serves it, see webhook/api
-	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Cache: cache.Options{
 			ByObject:         map[client.Object]cache.ByObject{feed.NamespaceMeta(): {Transform: feed.StripNamespace}},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Metrics:                       server.Options{BindAddress: options.metricsAddr},
-		HealthProbeBindAddress:        health,
+		HealthProbeBindAddress:        "0", // addHealth serves it
 		PprofBindAddress:              options.pprof,
 		LeaderElection:                parts.controller && options.leaderElect,
 		LeaderElectionID:              leaseName,
@@ -97,19 +97,24 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
 		GracefulShutdownTimeout:       &grace,
-		WebhookServer:                 newWebhookServer(options),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)
 	}
-	if !parts.webhook {
-		for _, add := range []func(string, healthz.Checker) error{mgr.AddHealthzCheck, mgr.AddReadyzCheck} {
-			if err := add("ping", healthz.Ping); err != nil {
-				return nil, err
-			}
-		}
-	}
 	return mgr, nil
+}
+
+// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready: it does what it should.
+func addHealth(ctx context.Context, mgr manager.Manager, options *options, ready []api.Check, log logr.Logger) error {
+	router, err := api.New(api.Options{Ready: ready, Logger: log.WithName("http")})
+	if err != nil {
+		return err
+	}
+	server, err := api.Listen(ctx, options.healthAddr, router)
+	if err != nil {
+		return err
+	}
+	return mgr.Add(server)
 }
 
 // leaderRunnable runs on the leader alone.

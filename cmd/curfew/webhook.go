@@ -1,18 +1,93 @@
 package main
 
 import (
+	"context"
+	"crypto/tls"
 	"errors"
+	"fmt"
+	"net"
 
 	"github.com/go-logr/logr"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
-	"sigs.k8s.io/controller-runtime/pkg/webhook"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
+
+	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/webhook"
+	"curfew.dev/curfew/webhook/api"
 )
 
-func newWebhookServer(options *options) webhook.Server {
-	return webhook.NewServer(webhook.Options{Host: options.host, Port: options.port})
+// serviceName is the Service in front of the webhooks, as manifests/deploy names it.
+const serviceName = "curfew-webhook"
+
+// addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
+func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log logr.Logger) ([]api.Check, error) {
+	provider, err := newCertificates(config, options)
+	if err != nil {
+		return nil, err
+	}
+	warnBelow, err := policy.ParseDuration(options.warnBelow)
+	if err != nil {
+		return nil, err
+	}
+	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: options.host, Port: options.port,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion = tls.VersionTLS12
+			c.GetCertificate = provider.GetCertificate
+		}},
+	})
+	handlers, err := webhook.New(webhook.Options{
+		Profiles:        policy.NewProfiles(policy.BuiltinProfiles()...),
+		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
+		Clock:           clock.RealClock{},
+		Registerer:      metrics.Registry,
+		WarnBelow:       warnBelow,
+		AnnotationsOnly: options.annotationsOnly(),
+		Logger:          log.WithName("webhook"),
+	})
+	if err != nil {
+		return nil, err
+	}
+	handlers.Register(server)
+	for _, runnable := range []manager.Runnable{provider, server} {
+		if err := mgr.Add(runnable); err != nil {
+			return nil, err
+		}
+	}
+	return []api.Check{
+		{Name: "certificate", Probe: func(context.Context) error {
+			if !provider.Ready() {
+				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
+			}
+			return nil
+		}},
+		{Name: "namespaces", Probe: func(ctx context.Context) error {
+			informer, err := mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata())
+			if err != nil {
+				return err
+			}
+			if !informer.HasSynced() {
+				return errors.New("not all namespaces are known yet")
+			}
+			return nil
+		}},
+	}, nil
 }
 
-func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log logr.Logger) error {
-	return errors.New("not wired yet")
+func newCertificates(config *rest.Config, options *options) (certs.Provider, error) {
+	// A live client: a cached one would have to list the Secrets of the whole cluster.
+	live, err := client.NewWithWatch(config, client.Options{})
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	dns := append(certs.ServiceDNSNames(serviceName, options.namespace), "localhost")
+	return certs.NewSelfSigned(certs.Options{
+		Client: live, Namespace: options.namespace,
+		DNSNames: dns, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+	})
 }
