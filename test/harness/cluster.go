@@ -1,0 +1,138 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+)
+
+// Cluster is a running control plane.
+type Cluster struct {
+	// Dir holds its data and logs, and those of Curfew's processes.
+	Dir string
+	// Kubeconfig is the path of the administrator's.
+	Kubeconfig string
+	// Config and Client are the administrator's, without a limit on requests.
+	Config *rest.Config
+	Client kubernetes.Interface
+
+	root, kubectl string
+}
+
+// ClusterOptions say how a control plane is to run.
+type ClusterOptions struct {
+	// Dir is its folder.
+	Dir string
+	// InTreeTTL runs the in-tree TTL-after-finished controller beside Curfew.
+	InTreeTTL bool
+	// AuditLog makes the API server write logs/audit.log, see [Cluster.Forbidden].
+	AuditLog bool
+	// Out is told how far a first, long build is.
+	Out io.Writer
+}
+
+// StartCluster starts a control plane and returns when it is ready. One that runs with the same options is taken as it is.
+func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	dir, err := filepath.Abs(options.Dir)
+	if err != nil {
+		return nil, fmt.Errorf("make %q absolute: %w", options.Dir, err)
+	}
+	cluster := &Cluster{Dir: dir, root: root}
+	args := []string{"start", fmt.Sprintf("--in-tree-ttl=%t", options.InTreeTTL), fmt.Sprintf("--audit-log=%t", options.AuditLog)}
+	if err := cluster.command(ctx, options.Out, args...); err != nil {
+		return nil, err
+	}
+	return cluster, cluster.load()
+}
+
+// OpenCluster is the control plane that runs in a folder already.
+func OpenCluster(dir string) (*Cluster, error) {
+	root, err := Root()
+	if err != nil {
+		return nil, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return nil, fmt.Errorf("make %q absolute: %w", dir, err)
+	}
+	cluster := &Cluster{Dir: dir, root: root}
+	return cluster, cluster.load()
+}
+
+// load reads what the cluster command left for others.
+func (c *Cluster) load() error {
+	path := filepath.Join(c.Dir, "cluster.json")
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return fmt.Errorf("read the cluster's state: %w", err)
+	}
+	var state struct{ Kubeconfig, Kubectl string }
+	if err := json.Unmarshal(data, &state); err != nil {
+		return fmt.Errorf("parse %s: %w", path, err)
+	}
+	c.Kubeconfig, c.kubectl = state.Kubeconfig, state.Kubectl
+	if c.Config, err = clientcmd.BuildConfigFromFlags("", c.Kubeconfig); err != nil {
+		return fmt.Errorf("read %s: %w", c.Kubeconfig, err)
+	}
+	c.Config.QPS = -1
+	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	return nil
+}
+
+// Stop ends the control plane and removes its data; the logs stay.
+func (c *Cluster) Stop(ctx context.Context) error { return c.command(ctx, nil, "stop") }
+
+// StopCluster ends whatever control plane runs in a folder, one that a crash left behind included.
+func StopCluster(ctx context.Context, dir string) error {
+	root, err := Root()
+	if err != nil {
+		return err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return fmt.Errorf("make %q absolute: %w", dir, err)
+	}
+	return (&Cluster{Dir: dir, root: root}).Stop(ctx)
+}
+
+// Restart ends one component of the control plane and starts it again, with changed options if flags are given.
+func (c *Cluster) Restart(ctx context.Context, component string, flags ...string) error {
+	return c.command(ctx, nil, append([]string{"restart", "--component", component}, flags...)...)
+}
+
+// Kill sends SIGKILL to one component.
+func (c *Cluster) Kill(ctx context.Context, component string) error {
+	return c.command(ctx, nil, "kill", "--component", component)
+}
+
+func (c *Cluster) command(ctx context.Context, out io.Writer, args ...string) error {
+	program, err := binary(c.root, "cluster")
+	if err != nil {
+		return err
+	}
+	args = append(args, "--dir", c.Dir, "--bin", filepath.Join(c.root, "bin"))
+	cmd := exec.CommandContext(ctx, program, args...)
+	cmd.Dir = c.root // it finds its module from where it runs
+	var kept bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &kept, &kept
+	if out != nil {
+		cmd.Stdout, cmd.Stderr = out, io.MultiWriter(out, &kept)
+	}
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("cluster %s: %w\n%s", args[0], err, &kept)
+	}
+	return nil
+}

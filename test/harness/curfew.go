@@ -1,0 +1,143 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"path/filepath"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+// Curfew is a process of bin/curfew: a webhook or a controller.
+type Curfew struct {
+	*Process
+	// WebhookPort is where a webhook serves; 0 for a controller.
+	WebhookPort int
+	// Health and Metrics are its addresses, host and port.
+	Health, Metrics string
+}
+
+// CurfewOptions say how a process of Curfew is to run.
+type CurfewOptions struct {
+	// Proxy stands between it and the API server; nil means none.
+	Proxy *Proxy
+	// Port of a webhook; 0 takes a free one.
+	Port int
+	// Args are further arguments.
+	Args []string
+	// Detached lets it outlive this process.
+	Detached bool
+	// Env are further variables of its environment, as NAME=value.
+	Env []string
+}
+
+// StartWebhook starts `curfew webhook` and returns when it says that it is ready. The manifests have to be installed for
+// its port; see [Cluster.WaitForWebhook] for when the API server asks it.
+func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Curfew, error) {
+	port := options.Port
+	if port == 0 {
+		free, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		port = free
+	}
+	if err := c.Install(ctx, port); err != nil {
+		return nil, err
+	}
+	options.Args = append([]string{"--host", "127.0.0.1", "--port", fmt.Sprint(port)}, options.Args...)
+	webhook, err := c.startCurfew(ctx, "webhook", options)
+	if err != nil {
+		return nil, err
+	}
+	webhook.WebhookPort = port
+	return webhook, nil
+}
+
+// StartController starts `curfew controller` and returns when it says that it is ready. The manifests have to be installed.
+func (c *Cluster) StartController(ctx context.Context, options CurfewOptions) (*Curfew, error) {
+	return c.startCurfew(ctx, "controller", options)
+}
+
+func (c *Cluster) startCurfew(ctx context.Context, command string, options CurfewOptions) (*Curfew, error) {
+	program, err := binary(c.root, "curfew")
+	if err != nil {
+		return nil, err
+	}
+	var server string
+	var authority []byte
+	if options.Proxy != nil {
+		server, authority = options.Proxy.URL(), options.Proxy.Authority()
+	}
+	kubeconfig, err := c.serviceAccountKubeconfig(ctx, "curfew-"+command, server, authority)
+	if err != nil {
+		return nil, err
+	}
+	curfew := &Curfew{}
+	for _, address := range []*string{&curfew.Health, &curfew.Metrics} {
+		port, err := freePort()
+		if err != nil {
+			return nil, err
+		}
+		*address = fmt.Sprintf("127.0.0.1:%d", port)
+	}
+	args := append([]string{command, "--kubeconfig", kubeconfig, "--namespace", Namespace,
+		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics}, options.Args...)
+	log := filepath.Join(c.Dir, "logs", "curfew-"+command+".log")
+	curfew.Process, err = startProcess("curfew "+command, log, options.Detached, options.Env, program, args...)
+	if err != nil {
+		return nil, err
+	}
+	if err := curfew.WaitReady(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, Tail(log, 20))
+	}
+	return curfew, nil
+}
+
+// WaitReady returns when /readyz answers 200. A process that ended meanwhile is an error at once.
+func (p *Curfew) WaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	var last error
+	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		select {
+		case <-p.Ended():
+			return false, fmt.Errorf("it ended: %w", p.Err())
+		default:
+		}
+		_, last = get(ctx, "http://"+p.Health+"/readyz")
+		return last == nil, nil
+	})
+	if err != nil {
+		return fmt.Errorf("wait for %s to be ready: %w (last: %v)", p.Name, err, last)
+	}
+	return nil
+}
+
+// Scrape returns what /metrics says.
+func (p *Curfew) Scrape(ctx context.Context) (string, error) {
+	return get(ctx, "http://"+p.Metrics+"/metrics")
+}
+
+func get(ctx context.Context, url string) (string, error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return "", fmt.Errorf("ask %s: %w", url, err)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return "", fmt.Errorf("ask %s: %w", url, err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		return "", fmt.Errorf("read the answer of %s: %w", url, err)
+	}
+	if response.StatusCode != http.StatusOK {
+		return string(body), fmt.Errorf("%s answered %s: %s", url, response.Status, body)
+	}
+	return string(body), nil
+}

@@ -1,0 +1,36 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+)
+
+// Kubectl runs the kubectl binary as the administrator. The error is that of a command that failed; what it has to say is
+// in stderr, as a person would read it.
+func (c *Cluster) Kubectl(ctx context.Context, args ...string) (stdout, stderr string, err error) {
+	return c.KubectlInput(ctx, "", args...)
+}
+
+// KubectlInput is Kubectl with a standard input, for `-f -`.
+func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string) (stdout, stderr string, err error) {
+	cmd := exec.CommandContext(ctx, c.kubectl, args...)
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	cmd.Stdin = strings.NewReader(input)
+	var out, errOut bytes.Buffer
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	err = cmd.Run()
+	return out.String(), errOut.String(), err
+}
+
+// kubectl is for the harness's own use, where a failure is nobody's reading.
+func (c *Cluster) mustKubectl(ctx context.Context, input string, args ...string) (string, error) {
+	stdout, stderr, err := c.KubectlInput(ctx, input, args...)
+	if err != nil {
+		return "", fmt.Errorf("kubectl %s: %w\n%s", strings.Join(args, " "), err, stderr)
+	}
+	return stdout, nil
+}

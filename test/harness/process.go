@@ -1,0 +1,101 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"runtime"
+	"syscall"
+)
+
+// Process is a program that runs beside the control plane.
+type Process struct {
+	// Name says what it is, Log where its output goes.
+	Name, Log string
+	PID       int
+
+	done chan struct{}
+	err  error
+}
+
+// startProcess starts a program and appends its output to a log. A detached one outlives this process, in a session of its
+// own; any other is ended by the kernel when this process ends, however it does.
+func startProcess(name, log string, detached bool, env []string, program string, args ...string) (*Process, error) {
+	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the log of %s: %w", name, err)
+	}
+	cmd := exec.Command(program, args...)
+	cmd.Stdout, cmd.Stderr = file, file
+	cmd.Env = append(os.Environ(), env...)
+	// Ctrl-C goes to the whole foreground group; who started the process ends it, in order.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	if !detached {
+		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	}
+	process := &Process{Name: name, Log: log, done: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		// The kernel sends Pdeathsig when the thread ends that started the child, so that thread has to stay.
+		runtime.LockOSThread()
+		defer file.Close()
+		err := cmd.Start()
+		if err == nil {
+			process.PID = cmd.Process.Pid
+		}
+		started <- err
+		if err == nil {
+			process.err = cmd.Wait()
+			close(process.done)
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", name, err)
+	}
+	return process, nil
+}
+
+// Ended is closed when the process is gone.
+func (p *Process) Ended() <-chan struct{} { return p.done }
+
+// Err is how it ended, once Ended is closed; nil means with code 0.
+func (p *Process) Err() error {
+	<-p.done
+	return p.err
+}
+
+// Kill ends it with SIGKILL, as a crash would, and waits until it is gone.
+func (p *Process) Kill() error {
+	if err := p.signal(syscall.SIGKILL); err != nil {
+		return err
+	}
+	<-p.done
+	return nil
+}
+
+// Stop ends it with SIGTERM, and with SIGKILL if it has not ended when the context does; that is an error.
+func (p *Process) Stop(ctx context.Context) error {
+	if err := p.signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-ctx.Done():
+		return errors.Join(fmt.Errorf("%s did not end on SIGTERM: %w", p.Name, ctx.Err()), p.Kill())
+	}
+}
+
+func (p *Process) signal(signal syscall.Signal) error {
+	select {
+	case <-p.done:
+		return nil
+	default:
+	}
+	if err := syscall.Kill(p.PID, signal); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("send %s to %s: %w", signal, p.Name, err)
+	}
+	return nil
+}

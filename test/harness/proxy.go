@@ -1,0 +1,161 @@
+package harness
+
+import (
+	"bytes"
+	"crypto/tls"
+	"encoding/pem"
+	"fmt"
+	"io"
+	"log"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+
+	"k8s.io/client-go/rest"
+)
+
+// Proxy stands between a process and the API server. It passes requests on with the credentials that they came with.
+type Proxy struct {
+	server *httptest.Server
+
+	mu      sync.Mutex
+	hooks   []*hook
+	deletes []*Delete
+	changed chan struct{} // closed and replaced when deletes changes
+	conns   map[net.Conn]struct{}
+}
+
+type hook struct{ handle Handler }
+
+// Handler sees a request before it is passed on. One that answers returns true, and nothing is passed on. It may take its
+// time, and change the world meanwhile.
+type Handler func(w http.ResponseWriter, r *http.Request) (answered bool)
+
+// NewProxy starts a proxy on loopback in front of an API server.
+func NewProxy(config *rest.Config) (*Proxy, error) {
+	target, err := url.Parse(config.Host)
+	if err != nil {
+		return nil, fmt.Errorf("parse the API server's address: %w", err)
+	}
+	anonymous := rest.AnonymousClientConfig(config)
+	transport, err := rest.TransportFor(anonymous)
+	if err != nil {
+		return nil, fmt.Errorf("make a transport to the API server: %w", err)
+	}
+	p := &Proxy{changed: make(chan struct{}), conns: map[net.Conn]struct{}{}}
+	forward := &httputil.ReverseProxy{
+		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(target) },
+		Transport:     transport,
+		FlushInterval: -1, // watches are streams
+		// A client that goes away mid-stream is no news.
+		ErrorLog: log.New(io.Discard, "", 0),
+	}
+	p.server = httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { p.serve(forward, w, r) }))
+	p.server.EnableHTTP2 = true // as API servers do
+	p.server.Config.ErrorLog = log.New(io.Discard, "", 0)
+	p.server.Config.ConnState = p.track
+	p.server.TLS = &tls.Config{MinVersion: tls.VersionTLS12}
+	p.server.StartTLS()
+	return p, nil
+}
+
+// URL is the proxy's address.
+func (p *Proxy) URL() string { return p.server.URL }
+
+// Authority is the certificate that clients have to trust, as PEM.
+func (p *Proxy) Authority() []byte {
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: p.server.Certificate().Raw})
+}
+
+// Close ends the proxy and what goes through it.
+func (p *Proxy) Close() {
+	p.Cut()
+	p.server.Close()
+}
+
+// Cut breaks all connections that clients hold, watches included. They may connect anew at once.
+func (p *Proxy) Cut() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for conn := range p.conns {
+		conn.Close()
+	}
+}
+
+func (p *Proxy) track(conn net.Conn, state http.ConnState) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	switch state {
+	case http.StateClosed, http.StateHijacked:
+		delete(p.conns, conn)
+	default:
+		p.conns[conn] = struct{}{}
+	}
+}
+
+// Handle lets a handler see every request until it is removed; the one that came last is asked first.
+func (p *Proxy) Handle(handle Handler) (remove func()) {
+	added := &hook{handle}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.hooks = append([]*hook{added}, p.hooks...)
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.hooks = slices.DeleteFunc(slices.Clone(p.hooks), func(h *hook) bool { return h == added })
+	}
+}
+
+func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Request) {
+	var record *Delete
+	if r.Method == http.MethodDelete {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			http.Error(w, err.Error(), http.StatusBadRequest)
+			return
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		record = p.arrived(r.URL.Path, r.URL.Query().Has("dryRun"), body)
+		status := &statusRecorder{ResponseWriter: w}
+		w = status
+		defer func() { p.answered(record, status.code) }()
+	}
+	p.mu.Lock()
+	hooks := p.hooks
+	p.mu.Unlock()
+	for _, hook := range hooks {
+		if hook.handle(w, r) {
+			return
+		}
+	}
+	forward.ServeHTTP(w, r)
+}
+
+// statusRecorder remembers how a request was answered.
+type statusRecorder struct {
+	http.ResponseWriter
+	code int
+}
+
+func (s *statusRecorder) WriteHeader(code int) {
+	s.code = code
+	s.ResponseWriter.WriteHeader(code)
+}
+
+// Unwrap lets http.ResponseController reach what is beneath, to flush.
+func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
+
+// Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x or /apis/batch/v1/namespaces/ci/jobs/x.
+func Target(path string) (resource, namespace, name string) {
+	parts := strings.Split(strings.Trim(path, "/"), "/")
+	at := slices.Index(parts, "namespaces")
+	if at < 0 || len(parts) < at+4 {
+		return "", "", ""
+	}
+	return parts[at+2], parts[at+1], parts[at+3]
+}
