@@ -15,10 +15,19 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
+// NamespaceReader tells what a namespace says; [Namespaces] is the one that a controller uses. Nil means that it says
+// nothing.
+type NamespaceReader interface {
+	// Get may answer from a cache.
+	Get(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	// Read asks the API server. A namespace that cannot be read is an error.
+	Read(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+}
+
 // Options are what all feeds share.
 type Options struct {
 	Engine     *expiry.Engine
-	Namespaces *Namespaces
+	Namespaces NamespaceReader
 	Reports    *Reports
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -38,7 +47,7 @@ type Feed struct {
 	kind       Kind
 	handle     expiry.Kind
 	options    Options
-	namespaces *Namespaces
+	namespaces NamespaceReader
 	log        logr.Logger
 	rejudge    *pending
 	finishes   *recorder

@@ -1,0 +1,280 @@
+package feed
+
+import (
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+)
+
+func none() *namespaces { return &namespaces{of: map[string]map[string]string{}} }
+
+// at lets time pass inside a bubble: nothing sleeps for real.
+func at(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func expect(t *testing.T, w *world, name string, there bool) {
+	t.Helper()
+	if w.has("ci", name) != there {
+		t.Errorf("at %s: Job %s exists: %v, want %v", time.Now().Format("15:04:05.000"), name, !there, there)
+	}
+}
+
+func TestFeedDeletesAtItsSecond(t *testing.T) {
+	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.streams = streams
+				for _, name := range []string{"a", "b", "c", "d", "e"} {
+					w.put(finished("ci", name, "uid-"+name, 10))
+				}
+				w.put(finished("ci", "keep", "uid-keep", -1))
+				feed, engine := start(t, w, none(), nil)
+				at(time.Second)
+				if !feed.Synced() || engine.Tracked() != 5 {
+					t.Fatalf("synced %v, tracked %d; want all 5 with a TTL tracked, the pages' ends included", feed.Synced(), engine.Tracked())
+				}
+				w.put(finished("ci", "new", "uid-new", 5)) // through the watch, at 1s: due at 6s
+				at(4900 * time.Millisecond)
+				expect(t, w, "new", true)
+				at(200 * time.Millisecond)
+				expect(t, w, "new", false)
+				expect(t, w, "e", true)
+				at(4 * time.Second)
+				for _, name := range []string{"a", "b", "c", "d", "e"} {
+					expect(t, w, name, false)
+				}
+				expect(t, w, "keep", true)
+			})
+		})
+	}
+}
+
+// S1: the TTL is raised in the object while the event about it is lost, so that only the precondition can tell.
+func TestTTLRaisedBehindTheWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		job := finished("ci", "a", "uid-a", 10)
+		w.put(job)
+		_, engine := start(t, w, none(), nil)
+		at(time.Second)
+		w.cut() // the feed is deaf now, for as long as its next watch takes
+		raised := job.DeepCopy()
+		*raised.Spec.TTLSecondsAfterFinished = 100
+		w.mu.Lock()
+		w.stale = false
+		w.version++
+		raised.ResourceVersion = "999"
+		w.jobs["ci/a"] = raised
+		w.mu.Unlock()
+		at(20 * time.Second)
+		expect(t, w, "a", true)
+		if engine.Tracked() != 1 {
+			t.Errorf("tracked %d, want the object judged again and tracked", engine.Tracked())
+		}
+		at(80 * time.Second)
+		expect(t, w, "a", false)
+	})
+}
+
+// S2: the name belongs to another object by the time the old one is due.
+func TestRecreatedUnderTheSameName(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "a", "uid-old", 10))
+		start(t, w, none(), nil)
+		at(time.Second)
+		w.cut()
+		fresh := finished("ci", "a", "uid-new", 60)
+		fresh.ResourceVersion = "998"
+		w.mu.Lock()
+		w.jobs["ci/a"] = fresh
+		w.mu.Unlock()
+		at(30 * time.Second)
+		expect(t, w, "a", true)
+		at(40 * time.Second)
+		expect(t, w, "a", false)
+	})
+}
+
+// S3: the watch cannot go on where it ended; what happened meanwhile is found by listing again.
+func TestWatchTooOldListsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "gone", "uid-gone", 60))
+		_, engine := start(t, w, none(), nil)
+		at(time.Second)
+		w.mu.Lock()
+		w.stale = true
+		w.mu.Unlock()
+		w.lose("ci", "gone")
+		w.cut()
+		missed := finished("ci", "missed", "uid-missed", 5)
+		w.put(missed)
+		at(4 * time.Second)
+		if _, ok := engine.Lookup("uid-gone"); ok {
+			t.Error("an object that is gone is still tracked after the relist")
+		}
+		at(3 * time.Second)
+		expect(t, w, "missed", false)
+	})
+}
+
+// S3: an event that never comes is made up for by the periodic relist.
+func TestPeriodicRelist(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
+		at(time.Second)
+		silent := finished("ci", "silent", "uid-silent", 5)
+		silent.ResourceVersion = "150"
+		w.mu.Lock()
+		w.jobs["ci/silent"] = silent
+		w.mu.Unlock()
+		at(4 * time.Minute)
+		expect(t, w, "silent", true)
+		at(2 * time.Minute)
+		expect(t, w, "silent", false)
+	})
+}
+
+func TestNamespaceThatChangesItsMind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, n := newWorld(), none()
+		since := policy.FormatSince(time.Now().Add(-time.Hour), policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "30s"}))
+		w.put(finished("ci", "a", "uid-a", -1))
+		feed, engine := start(t, w, n, nil)
+		at(time.Second)
+		if engine.Tracked() != 0 {
+			t.Fatal("an object without a TTL is tracked")
+		}
+		n.set("ci", map[string]string{policy.AnnotationDefaultTTL: "30s", policy.AnnotationDefaultSince: since})
+		feed.RejudgeNamespace("ci")
+		at(time.Second)
+		if engine.Tracked() != 1 || !slices.Equal(w.lists, []string{"ci"}) {
+			t.Fatalf("tracked %d after lists of %q; want 1 after listing namespace ci alone", engine.Tracked(), w.lists)
+		}
+		// The default is taken back, and nobody tells the feed: a default is read live before it deletes.
+		n.set("ci", nil)
+		at(time.Minute)
+		expect(t, w, "a", true)
+	})
+}
+
+func TestNamespaceThatCannotBeRead(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, n := newWorld(), none()
+		n.fail = true
+		w.put(finished("ci", "a", "uid-a", 5))
+		start(t, w, n, nil)
+		at(time.Minute)
+		expect(t, w, "a", true) // it may be in dry-run for all that is known
+		n.mu.Lock()
+		n.fail = false
+		n.mu.Unlock()
+		at(30 * time.Second)
+		expect(t, w, "a", false) // S3
+	})
+}
+
+func TestProtectedNamespace(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "a", "uid-a", 1))
+		start(t, w, none(), func(o *Options) { o.Protect = []string{"ci"} })
+		at(time.Minute)
+		expect(t, w, "a", true)
+	})
+}
+
+// S4, and no look at the namespace for what cannot be due.
+func TestUnfinishedIsNeverTracked(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, n := newWorld(), none()
+		job := finished("ci", "a", "uid-a", 0)
+		job.Status.Conditions = nil
+		w.put(job)
+		_, engine := start(t, w, n, nil)
+		at(time.Minute)
+		expect(t, w, "a", true)
+		if engine.Tracked() != 0 || n.gets != 0 {
+			t.Errorf("tracked %d with %d looks at the namespace, want none", engine.Tracked(), n.gets)
+		}
+	})
+}
+
+func TestJudge(t *testing.T) {
+	now := time.Now()
+	deleting := finished("ci", "a", "uid-a", 5)
+	deleting.DeletionTimestamp = &metav1.Time{Time: now}
+	deleting.Finalizers = []string{"example.com/hold"}
+	for name, test := range map[string]struct {
+		there  func(*world)
+		broken bool
+		want   expiry.Verdict
+		uid    string
+	}{
+		"gone":          {there: func(*world) {}, want: expiry.Gone},
+		"due":           {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, want: expiry.Track, uid: "uid-a"},
+		"TTL gone":      {there: func(w *world) { w.put(finished("ci", "a", "uid-a", -1)) }, want: expiry.Keep},
+		"re-created":    {there: func(w *world) { w.put(finished("ci", "a", "uid-b", 5)) }, want: expiry.Track, uid: "uid-b"},
+		"other, no TTL": {there: func(w *world) { w.put(finished("ci", "a", "uid-b", -1)) }, want: expiry.Gone},
+		"terminating":   {there: func(w *world) { w.put(deleting) }, want: expiry.BeingDeleted},
+		"no namespace":  {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, broken: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, n := newWorld(), none()
+				feed, _ := start(t, w, n, nil)
+				synctest.Wait()
+				test.there(w)
+				n.mu.Lock()
+				n.fail = test.broken
+				n.mu.Unlock()
+				got, err := feed.Judge(t.Context(), expiry.Object{Kind: feed.handle, Namespace: "ci", Name: "a", UID: "uid-a"})
+				if (err != nil) != test.broken {
+					t.Fatalf("error %v, want one: %v", err, test.broken)
+				}
+				if err == nil && (got.Verdict != test.want || string(got.Object.UID) != test.uid) {
+					t.Errorf("verdict %v of UID %q, want %v of %q", got.Verdict, got.Object.UID, test.want, test.uid)
+				}
+			})
+		})
+	}
+}
+
+// A finish time that only Curfew saw is written down once, and a conflict does not move it.
+func TestFinishTimeIsWrittenDown(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.conflict = 1
+		job := finished("ci", "a", "uid-a", 5)
+		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		at(300 * time.Millisecond)
+		seen := time.Now().UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)
+		w.put(job)
+		start(t, w, none(), nil)
+		synctest.Wait()
+		at(10 * time.Second)
+		job.Labels = map[string]string{"touched": "yes"}
+		w.put(job)
+		synctest.Wait()
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		want := []string{
+			`{"metadata":{"annotations":{"curfew.dev/finished-at":"` + seen + `"},"resourceVersion":"101","uid":"uid-a"}}`,
+			`{"metadata":{"annotations":{"curfew.dev/finished-at":"` + seen + `"},"resourceVersion":"102","uid":"uid-a"}}`,
+		}
+		if !slices.Equal(w.patches, want) {
+			t.Errorf("patches\n%q\nwant\n%q", w.patches, want)
+		}
+	})
+}

@@ -1,0 +1,273 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+)
+
+// world is what a feed sees of an API server in these tests: the Kind functions over a map, at the same level at which the
+// feed speaks to the real one. The real one is in test/e2e.
+type world struct {
+	mu      sync.Mutex
+	jobs    map[string]*batchv1.Job
+	version int
+
+	// streams says whether a watch can begin with the list (KEP-3157).
+	streams bool
+	// page is how many objects a page holds.
+	page int
+	// stale makes the next watch from a resourceVersion fail as too old.
+	stale bool
+
+	watchers []*watch.RaceFreeFakeWatcher
+	lists    []string // namespaces that were listed, "" for all
+	watches  []string // resourceVersions that were watched from
+	patches  []string
+	conflict int // patches that are to fail
+}
+
+func newWorld() *world {
+	return &world{jobs: map[string]*batchv1.Job{}, streams: true, page: 2, version: 100}
+}
+
+func (w *world) kind() Kind {
+	return Kind{
+		Profile: policy.JobProfile,
+		List:    w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
+		Facts: func(object runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(object.(*batchv1.Job)), nil },
+	}
+}
+
+// put writes a Job and tells those who watch. The Job gets the next resourceVersion.
+func (w *world) put(job *batchv1.Job) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.version++
+	job = job.DeepCopy()
+	job.ResourceVersion = strconv.Itoa(w.version)
+	key := job.Namespace + "/" + job.Name
+	_, known := w.jobs[key]
+	w.jobs[key] = job
+	for _, watcher := range w.watchers {
+		if known {
+			watcher.Modify(job.DeepCopy())
+		} else {
+			watcher.Add(job.DeepCopy())
+		}
+	}
+}
+
+// lose removes a Job without a word to those who watch.
+func (w *world) lose(namespace, name string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.version++
+	delete(w.jobs, namespace+"/"+name)
+}
+
+// cut ends all watches.
+func (w *world) cut() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, watcher := range w.watchers {
+		watcher.Stop()
+	}
+	w.watchers = nil
+}
+
+func (w *world) sorted(namespace string) []batchv1.Job {
+	var keys []string
+	for key := range w.jobs {
+		keys = append(keys, key)
+	}
+	slices.Sort(keys)
+	var out []batchv1.Job
+	for _, key := range keys {
+		if job := w.jobs[key]; namespace == "" || job.Namespace == namespace {
+			out = append(out, *job.DeepCopy())
+		}
+	}
+	return out
+}
+
+func (w *world) list(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	all := w.sorted(namespace)
+	from := 0
+	if options.Continue == "" {
+		w.lists = append(w.lists, namespace)
+	} else {
+		from, _ = strconv.Atoi(options.Continue)
+	}
+	to := min(from+w.page, len(all))
+	list := &batchv1.JobList{Items: all[from:to]}
+	list.ResourceVersion = strconv.Itoa(w.version)
+	if to < len(all) {
+		list.Continue = strconv.Itoa(to)
+	}
+	return list, nil
+}
+
+func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
+	if initial && !w.streams {
+		return nil, apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
+	}
+	w.watches = append(w.watches, options.ResourceVersion)
+	if !initial && w.stale {
+		w.stale = false
+		return nil, apierrors.NewResourceExpired("too old")
+	}
+	watcher := watch.NewRaceFreeFake()
+	w.watchers = append(w.watchers, watcher)
+	if initial {
+		for _, job := range w.sorted("") {
+			watcher.Add(job.DeepCopy())
+		}
+		end := &batchv1.Job{}
+		end.ResourceVersion = strconv.Itoa(w.version)
+		end.Annotations = map[string]string{metav1.InitialEventsAnnotationKey: "true"}
+		watcher.Action(watch.Bookmark, end)
+	}
+	return watcher, nil
+}
+
+func (w *world) get(_ context.Context, namespace, name string) (runtime.Object, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	job, ok := w.jobs[namespace+"/"+name]
+	if !ok {
+		return nil, apierrors.NewNotFound(batchv1.Resource("jobs"), name)
+	}
+	return job.DeepCopy(), nil
+}
+
+func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchType, patch []byte) error {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.patches = append(w.patches, string(patch))
+	if w.conflict > 0 {
+		w.conflict--
+		return apierrors.NewConflict(batchv1.Resource("jobs"), name, fmt.Errorf("changed"))
+	}
+	return nil
+}
+
+// Delete implements expiry.Deleter with the preconditions of the API server.
+func (w *world) Delete(_ context.Context, r expiry.Request) expiry.Response {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	key := r.Namespace + "/" + r.Name
+	job, ok := w.jobs[key]
+	switch {
+	case !ok:
+		return expiry.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
+	case job.UID != r.UID || job.ResourceVersion != r.ResourceVersion:
+		return expiry.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+	}
+	delete(w.jobs, key)
+	w.version++
+	for _, watcher := range w.watchers {
+		watcher.Delete(job.DeepCopy())
+	}
+	return expiry.Response{Code: http.StatusOK}
+}
+
+func (w *world) has(namespace, name string) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	_, ok := w.jobs[namespace+"/"+name]
+	return ok
+}
+
+// namespaces is a NamespaceReader over a map.
+type namespaces struct {
+	mu   sync.Mutex
+	of   map[string]map[string]string
+	fail bool
+	gets int
+}
+
+func (n *namespaces) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gets++
+	if n.fail {
+		return nil, fmt.Errorf("namespace %s cannot be read", name)
+	}
+	return policy.ParseNamespace(name, n.of[name], nil), nil
+}
+
+func (n *namespaces) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return n.Get(ctx, name)
+}
+
+func (n *namespaces) set(name string, annotations map[string]string) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.of[name] = annotations
+}
+
+// start runs a feed and its engine until the test ends. Call it inside a synctest bubble, whose clock is the real one.
+func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *expiry.Engine) {
+	t.Helper()
+	engine, err := expiry.New(expiry.Options{Deleter: w, Clock: clock.RealClock{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{Engine: engine, Namespaces: n, Clock: clock.RealClock{}, Log: logr.Discard()}
+	if change != nil {
+		change(&options)
+	}
+	feed, err := New(w.kind(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{}, 2)
+	go func() { _ = engine.Run(ctx); done <- struct{}{} }()
+	go func() { _ = feed.Run(ctx); done <- struct{}{} }()
+	t.Cleanup(func() {
+		cancel()
+		w.cut()
+		<-done
+		<-done
+	})
+	return feed, engine
+}
+
+// finished is a Job that finished just now, with a TTL in seconds; negative means none.
+func finished(namespace, name, uid string, ttl int32) *batchv1.Job {
+	job := &batchv1.Job{}
+	job.Namespace, job.Name, job.UID = namespace, name, types.UID(uid)
+	job.CreationTimestamp = metav1.Now()
+	if ttl >= 0 {
+		job.Spec.TTLSecondsAfterFinished = &ttl
+	}
+	job.Status.Conditions = []batchv1.JobCondition{
+		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))},
+	}
+	return job
+}
