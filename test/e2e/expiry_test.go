@@ -1,0 +1,278 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// ways are how a Job can have a TTL such that Curfew is the one that deletes it.
+func ways() map[string]func(time.Duration) func(*batchv1.Job) {
+	all := map[string]func(time.Duration) func(*batchv1.Job){"annotation": ttl, "field": native}
+	if suite.inTreeTTL {
+		delete(all, "field")
+	}
+	return all
+}
+
+// A Job and its Pods go at finish + TTL, whoever of the two controllers is faster.
+func TestJobVanishesAtItsSecond(t *testing.T) {
+	t.Parallel()
+	for name, way := range map[string]func(time.Duration) func(*batchv1.Job){"annotation": ttl, "field": native} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			created := s.newJob(job("quick", way(3*second)))
+			finish := s.awaitJobFinish(created)
+			child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil })
+			s.onTime(s.awaitDeletion(created), finish.Add(3*second))
+			s.awaitGone(created)
+			s.awaitGone(child)
+		})
+	}
+}
+
+// The one DELETE carries the UID and resourceVersion of what was judged, and deletes in the background.
+func TestDeleteIsSentOnceWithPreconditions(t *testing.T) {
+	t.Parallel()
+	for name, way := range ways() {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			due := s.finishJob("due", now(), way(2*second))
+			s.awaitGone(due)
+			sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1)
+			if len(sent) != 1 {
+				t.Fatalf("%d DELETEs were sent, want 1: %+v", len(sent), sent)
+			}
+			options := sent[0].Options
+			if got := options.Preconditions; got == nil || got.UID == nil || *got.UID != due.UID ||
+				got.ResourceVersion == nil || *got.ResourceVersion != due.ResourceVersion {
+				t.Errorf("its preconditions are %v, want UID %s and resourceVersion %s", got, due.UID, due.ResourceVersion)
+			}
+			if options.PropagationPolicy == nil || *options.PropagationPolicy != metav1.DeletePropagationBackground {
+				t.Errorf("its propagation is %v, want Background", options.PropagationPolicy)
+			}
+			if len(logLines(suite.controller.Log, s.name+"/due")) == 0 {
+				t.Error("the deletion is not in the log")
+			}
+		})
+	}
+}
+
+func TestPodVanishesAtItsSecond(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	created := s.newPod(pod("quick", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
+	finish := s.awaitPodFinish(created)
+	s.onTime(s.awaitDeletion(created), finish.Add(3*second))
+	s.awaitGone(created)
+}
+
+// A namespace's default deletes what says nothing itself, a Pod too.
+func TestDefaultsAreCarriedOut(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "4s", policy.AnnotationDefaultPodTTL, "3s")
+	batch := s.newJob(job("batch", inTemplate(hold, "")))
+	single := s.newPod(pod("single", corev1.RestartPolicyNever))
+	s.onTime(s.awaitDeletion(single), s.awaitPodFinish(single).Add(3*second))
+	s.onTime(s.awaitDeletion(batch), s.awaitJobFinish(batch).Add(4*second))
+}
+
+// What failed stays to be looked at, what succeeded goes.
+func TestTTLByOutcome(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTLSucceeded, "2s", policy.AnnotationDefaultTTLFailed, "1h")
+	bad := s.newJob(job("bad", inTemplate(fail, "true")))
+	finish := s.awaitJobFinish(bad)
+	good := s.newJob(job("good"))
+	s.onTime(s.awaitDeletion(good), s.awaitJobFinish(good).Add(2*second))
+	s.outlast(finish.Add(2 * second))
+	s.stillThere(bad)
+}
+
+// Protect beats every trigger, and never means never.
+func TestProtectAndNever(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1s")
+	protected := s.finishJob("protected", now(), ttl(0), annotated(policy.AnnotationProtect, "true"))
+	never := s.newJob(job("never", annotated(policy.AnnotationTTL, policy.NeverText)))
+	finish := s.awaitJobFinish(never)
+	s.outlast(finish.Add(second))
+	s.stillThere(protected)
+	s.stillThere(never)
+	// Taking the protection away lets it go: it has long been due.
+	s.passes(s.kubectl("annotate", "job", "protected", policy.AnnotationProtect+"-"))
+	s.awaitGone(protected)
+}
+
+// S4: a TTL after finished says nothing about what has not finished. SuccessCriteriaMet is not the end.
+func TestUnfinishedIsKept(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	running := s.newJob(job("running", ttl(0), inTemplate(hold, "true")))
+	child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodRunning })
+	longPod := s.newPod(pod("long", corev1.RestartPolicyNever, policy.AnnotationTTL, "0", hold, "true"))
+	ending := s.newJob(job("ending", byTest, ttl(0)))
+	ending.Status.StartTime = instant(now())
+	ending.Status.Conditions = []batchv1.JobCondition{{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue,
+		LastTransitionTime: *instant(now()), Reason: batchv1.JobReasonCompletionsReached}}
+	_, err := suite.cluster.Client.BatchV1().Jobs(s.name).UpdateStatus(s.ctx, ending, metav1.UpdateOptions{})
+	s.ok(err)
+
+	s.outlast(now().Add(second))
+	s.stillThere(running)
+	s.stillThere(longPod)
+	s.stillThere(ending)
+
+	s.patchPod(child.GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
+	s.patchPod("long", `{"metadata":{"annotations":{"`+hold+`":null}}}`)
+	s.onTime(s.awaitDeletion(running), s.awaitJobFinish(running))
+	s.awaitGone(longPod)
+}
+
+// A finish time in the future, from a node whose clock is ahead, defers. It never hastens, and it is not forgotten.
+func TestFinishTimeInTheFuture(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	finish := now().Add(4 * second)
+	due := s.finishJob("ahead", finish, ttl(2*second))
+	s.onTime(s.awaitDeletion(due), finish.Add(2*second))
+}
+
+// A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent again and again, and once
+// the finalizer goes, the Job and its Pods go.
+func TestForeignFinalizer(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	held := s.newJob(job("held", ttl(2*second), finalized))
+	finish := s.awaitJobFinish(held)
+	child := s.await("its Pod", func(e harness.Event) bool { return e.Pod() != nil })
+	terminating := s.awaitDeletion(held)
+	s.onTime(terminating, finish.Add(2*second))
+	if at := terminating.GetDeletionTimestamp(); at == nil || at.Time.Before(finish.Add(2*second)) {
+		t.Fatalf("deletionTimestamp is %v, finish + TTL %s", at, finish.Add(2*second))
+	}
+	s.outlast(now())
+	s.outlast(now())
+	if sent := suite.proxy.Deletes(s.name, "held"); len(sent) != 1 {
+		t.Errorf("%d DELETEs were sent, want 1: %+v", len(sent), sent)
+	}
+	if got := s.getJob("held").Finalizers; len(got) != 1 || got[0] != foreignFinalizer {
+		t.Errorf("its finalizers became %v", got)
+	}
+	s.patchJob("held", `{"metadata":{"finalizers":null}}`)
+	s.awaitGone(held)
+	s.awaitGone(child)
+}
+
+// S6: a default that is younger than an object does not reach it, until backfill says so.
+func TestDefaultDoesNotReachWhatIsOlder(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	old := s.newJob(job("old"))
+	finish := s.awaitJobFinish(old)
+	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=2s"))
+	young := s.newJob(job("young"))
+	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
+	s.outlast(finish.Add(2 * second))
+	s.stillThere(old)
+	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationBackfill+"=true"))
+	s.awaitGone(old)
+}
+
+// A TTL that is put on, lowered or taken away after the Job has finished counts as it stands.
+func TestTTLOfAFinishedJobMayChange(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	late := s.finishJob("late", now())
+	lowered := s.finishJob("lowered", now(), ttl(hour))
+	taken := s.finishJob("taken", now(), ttl(5*second))
+	s.passes(s.kubectl("annotate", "job", "taken", policy.AnnotationTTL+"-"))
+	s.passes(s.kubectl("annotate", "job", "late", policy.AnnotationTTL+"=1"))
+	s.passes(s.kubectl("annotate", "--overwrite", "job", "lowered", policy.AnnotationTTL+"=1"))
+	s.awaitGone(late)
+	s.awaitGone(lowered)
+	s.outlast(now().Add(5 * second))
+	s.stillThere(taken)
+}
+
+// S5: finished Pods of a running Job go on the namespace's default-pod-ttl once the Job has accounted for them, and its
+// counts stay exact.
+func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultPodTTL, "1s")
+	three := int32(3)
+	created := s.newJob(job("three", inTemplate(hold, "true"), func(j *batchv1.Job) {
+		j.Spec.Completions, j.Spec.Parallelism = &three, &three
+	}))
+	var children []metav1.Object
+	known := map[string]bool{}
+	for len(children) < int(three) {
+		child := s.await("its Pods", func(e harness.Event) bool {
+			return e.Pod() != nil && e.Pod().Status.Phase == corev1.PodRunning && !known[e.GetName()]
+		})
+		known[child.GetName()] = true
+		children = append(children, child)
+	}
+	for _, child := range children[:2] {
+		s.patchPod(child.GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
+	}
+	for _, child := range children[:2] {
+		s.awaitGone(child)
+		// The last state that the watch told before the deletion has no tracking finalizer any more.
+		for _, event := range s.observer.History(child.GetUID()) {
+			if (event.Type == watch.Deleted || event.GetDeletionTimestamp() != nil) && tracked(event.Pod()) {
+				t.Errorf("Pod %s was deleted before its Job had accounted for it", child.GetName())
+			}
+		}
+		if got := child.(harness.Event).Pod().Annotations[policy.AnnotationTTL]; got != "" {
+			t.Errorf("Pod %s of a Job was stamped with a TTL of %s", child.GetName(), got)
+		}
+	}
+	if got := s.getJob("three").Status; got.Succeeded != 2 || got.Active != 1 || got.Failed != 0 {
+		t.Errorf("its counts became succeeded %d, active %d, failed %d, want 2, 1, 0", got.Succeeded, got.Active, got.Failed)
+	}
+	s.patchPod(children[2].GetName(), `{"metadata":{"annotations":{"`+hold+`":null}}}`)
+	s.awaitJobFinish(created)
+	s.awaitGone(children[2])
+	if got := s.getJob("three").Status; got.Succeeded != 3 || got.Failed != 0 || got.UncountedTerminatedPods != nil && len(got.UncountedTerminatedPods.Succeeded) > 0 {
+		t.Errorf("its counts became %+v, want 3 succeeded", got)
+	}
+	s.stillThere(created)
+}
+
+func tracked(pod *corev1.Pod) bool {
+	for _, finalizer := range pod.Finalizers {
+		if finalizer == policy.FinalizerJobTracking {
+			return true
+		}
+	}
+	return false
+}
+
+// S5 again, with a Job controller that never gets round to it: the Pod waits for it, however long it is due.
+func TestUncountedPodIsKept(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultPodTTL, "1s")
+	owner := s.newJob(job("owner", byTest))
+	child := pod("child", corev1.RestartPolicyNever)
+	child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobKind)}
+	child.Finalizers = []string{policy.FinalizerJobTracking}
+	created := s.newPod(child)
+	finish := s.awaitPodFinish(created)
+	s.outlast(finish.Add(second))
+	s.stillThere(created)
+	if !tracked(s.getPod("child")) {
+		t.Fatal("somebody took the tracking finalizer away")
+	}
+	s.patchPod("child", `{"metadata":{"finalizers":null}}`)
+	s.awaitGone(created)
+}

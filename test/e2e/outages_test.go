@@ -1,0 +1,137 @@
+package e2e
+
+import (
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// The tests of this file stop processes that all share, so they do not run in parallel: Go finishes them before it lets the
+// parallel ones go on.
+
+// S8: with the webhook down, creation works, and nothing is lost: what slipped past admission is resolved live by the
+// controller. What admission would have refused is kept and reported, never guessed at (S6).
+func TestWebhookDown(t *testing.T) {
+	for name, end := range map[string]func(*space){
+		"stopped": func(s *space) { s.ok(suite.webhook.Stop(s.ctx)) },
+		"killed":  func(s *space) { s.ok(suite.webhook.Kill()) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			// The namespace has had its default for an hour.
+			defaults := map[string]string{policy.AnnotationDefaultTTL: "2s"}
+			s := newSpace(t, policy.AnnotationDefaultTTL, "2s", policy.AnnotationDefaultSince,
+				policy.FormatSince(time.Now().Add(-hour), policy.DefaultsHash(defaults)))
+			end(s)
+			defer func() { s.ok(startWebhook(s.ctx, suite.webhook.WebhookPort)) }()
+
+			s.says(s.create(job("slipped")))
+			slipped := s.getJob("slipped")
+			if slipped.Spec.TTLSecondsAfterFinished != nil || len(slipped.Annotations) > 0 {
+				t.Fatalf("somebody changed it: %v", slipped.Annotations)
+			}
+			s.says(s.create(job("unreadable", annotated(policy.AnnotationTTL, "soon"))))
+			unreadable := s.getJob("unreadable")
+			s.says(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1s")))
+			s.says(s.create(job("stays", ttl(hour))))
+
+			s.onTime(s.awaitDeletion(slipped), s.awaitJobFinish(slipped).Add(2*second))
+			finish := s.awaitJobFinish(unreadable)
+			s.awaitLog(suite.controller.Log, s.name+"/unreadable", policy.AnnotationTTL, "soon")
+			s.outlast(finish.Add(2 * second))
+			s.stillThere(unreadable)
+			s.stillThere(s.getPod("always"))
+			s.stillThere(s.getJob("stays"))
+			if events := s.kubectl("get", "events", "--field-selector", "involvedObject.name=unreadable").stdout; !strings.Contains(events, "soon") {
+				t.Errorf("no Event tells of the unreadable value:\n%s", events)
+			}
+		})
+	}
+}
+
+// S3: the controller is killed the moment that its DELETE has left, and the API server never sees it.
+func TestControllerKilledAtExpiry(t *testing.T) {
+	s := newSpace(t)
+	defer restartController(s)()
+	killed := make(chan struct{})
+	remove := suite.proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
+		_, namespace, _ := harness.Target(r.URL.Path)
+		if r.Method != http.MethodDelete || namespace != s.name {
+			return false
+		}
+		select {
+		case <-killed:
+			return false
+		default:
+			close(killed)
+		}
+		if err := suite.controller.Kill(); err != nil {
+			t.Error(err)
+		}
+		return true
+	})
+	defer remove()
+	due := s.finishJob("due", now(), ttl(second))
+	later := s.finishJob("later", now(), ttl(8*second))
+	select {
+	case <-killed:
+	case <-s.ctx.Done():
+		t.Fatal("no DELETE was sent")
+	}
+	// These fall due while nobody is there; one of them finished an hour ago.
+	missed := s.finishJob("missed", now().Add(-hour), ttl(second))
+	single := s.newPod(pod("single", corev1.RestartPolicyNever, policy.AnnotationTTL, "0"))
+	s.awaitPodFinish(single)
+	s.stillThere(missed)
+	s.ok(startController(s.ctx))
+
+	s.awaitGone(due)
+	s.awaitGone(missed)
+	s.awaitGone(single)
+	finish, _ := harness.JobFinish(later)
+	s.onTime(s.awaitDeletion(later), finish.Add(8*second))
+}
+
+// restartController starts a controller if a test has left none behind.
+func restartController(s *space) func() {
+	return func() {
+		select {
+		case <-suite.controller.Ended():
+			s.ok(startController(s.ctx))
+		default:
+		}
+	}
+}
+
+// The connection to the API server breaks, watches included, and what happens meanwhile is not missed.
+func TestConnectionsBreak(t *testing.T) {
+	s := newSpace(t)
+	refuse := suite.proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
+		w.WriteHeader(http.StatusServiceUnavailable)
+		return true
+	})
+	suite.proxy.Cut()
+	missed := s.finishJob("missed", now(), ttl(2*second))
+	s.passes(s.kubectl("delete", "job", s.finishJob("deleted", now(), ttl(second)).Name))
+	refuse()
+	s.awaitGone(missed)
+}
+
+// SIGTERM ends a controller in order and at once; a successor takes over.
+func TestGracefulShutdown(t *testing.T) {
+	s := newSpace(t)
+	defer restartController(s)()
+	due := s.finishJob("due", now(), ttl(4*second))
+	s.ok(suite.controller.Stop(s.ctx))
+	if err := suite.controller.Err(); err != nil {
+		t.Errorf("it ended with %v, want code 0", err)
+	}
+	s.ok(startController(s.ctx))
+	finish, _ := harness.JobFinish(due)
+	s.onTime(s.awaitDeletion(due), finish.Add(4*second))
+}

@@ -1,0 +1,125 @@
+package e2e
+
+import (
+	"net/http"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// S1: the TTL is raised while the DELETE is under way. Whoever deletes by name or by UID alone deletes it now.
+func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
+	t.Parallel()
+	for name, raise := range map[string]string{
+		"annotation": `{"metadata":{"annotations":{"` + policy.AnnotationTTL + `":"1h"}}}`,
+		"field":      `{"spec":{"ttlSecondsAfterFinished":3600}}`,
+		"protect":    `{"metadata":{"annotations":{"` + policy.AnnotationProtect + `":"true"}}}`,
+	} {
+		way := ttl
+		if name == "field" {
+			if suite.inTreeTTL {
+				continue // the in-tree controller loses this very race
+			}
+			way = native
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			finish := now()
+			defer suite.proxy.BeforeDelete(s.name, "raised", func() { s.patchJob("raised", raise) })()
+			raised := s.finishJob("raised", finish, way(3*second))
+			s.outlast(finish.Add(3 * second))
+			s.stillThere(raised)
+			sent := suite.proxy.Deletes(s.name, "raised")
+			if len(sent) != 1 || sent[0].Status != http.StatusConflict {
+				t.Errorf("DELETEs sent: %+v, want one, which met a conflict", sent)
+			}
+		})
+	}
+}
+
+// The same for a Pod.
+func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	defer suite.proxy.BeforeDelete(s.name, "raised", func() {
+		s.patchPod("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`)
+	})()
+	raised := s.newPod(pod("raised", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
+	s.outlast(s.awaitPodFinish(raised).Add(3 * second))
+	s.stillThere(raised)
+	if sent := suite.proxy.Deletes(s.name, "raised"); len(sent) != 1 || sent[0].Status != http.StatusConflict {
+		t.Errorf("DELETEs sent: %+v, want one, which met a conflict", sent)
+	}
+}
+
+// An unrelated change meets a conflict as well, and delays nothing: judged again, it is as due as before.
+func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	finish := now()
+	defer suite.proxy.BeforeDelete(s.name, "touched", func() { s.patchJob("touched", `{"metadata":{"labels":{"team":"blue"}}}`) })()
+	touched := s.finishJob("touched", finish, ttl(2*second))
+	s.onTime(s.awaitDeletion(touched), finish.Add(2*second))
+}
+
+// S2: the object goes, and another comes in its name, while the DELETE is under way. The new one has finished too, so that
+// nothing but its identity keeps it.
+func TestRecreatedUnderTheSameName(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	finish := now()
+	var successor atomic.Pointer[metav1.ObjectMeta]
+	defer suite.proxy.BeforeDelete(s.name, "twin", func() {
+		s.ok(suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, "twin", metav1.DeleteOptions{}))
+		successor.Store(&s.finishJob("twin", finish, ttl(hour)).ObjectMeta)
+	})()
+	first := s.finishJob("twin", finish, ttl(2*second))
+	s.awaitGone(first)
+	s.outlast(finish.Add(2 * second))
+	twin := successor.Load()
+	if twin == nil {
+		t.Fatal("no DELETE was sent")
+	}
+	s.stillThere(twin)
+	if twin.UID == first.UID {
+		t.Fatal("it is the same object")
+	}
+	if sent := suite.proxy.Deletes(s.name, "twin"); sent[0].Status != http.StatusConflict {
+		t.Errorf("the DELETE of the first was answered %d, want a conflict", sent[0].Status)
+	}
+}
+
+// Nothing is dropped that the API server refuses for a while, whatever it says.
+func TestRefusedDeletionsAreRetried(t *testing.T) {
+	t.Parallel()
+	for name, code := range map[string]int{
+		"429": http.StatusTooManyRequests, "500": http.StatusInternalServerError, "503": http.StatusServiceUnavailable,
+		"404": http.StatusNotFound, "409": http.StatusConflict,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			header := http.Header{}
+			if code == http.StatusTooManyRequests {
+				header.Set("Retry-After", "1")
+			}
+			defer suite.proxy.Refuse(s.name, "stubborn", code, 2, header)()
+			s.awaitGone(s.finishJob("stubborn", now(), ttl(second)))
+		})
+	}
+}
+
+// The answer to a DELETE is lost: the connection breaks after the API server has accepted it. Nobody else may suffer.
+func TestAnswerIsLost(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	defer suite.proxy.BeforeDelete(s.name, "lost", func() { panic(http.ErrAbortHandler) })()
+	s.awaitGone(s.finishJob("lost", now(), ttl(second)))
+	s.outlast(time.Now())
+}

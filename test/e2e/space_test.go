@@ -1,0 +1,264 @@
+package e2e
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// patience is how long a test waits for what must come. It is no measure of speed: tests say themselves what is too late.
+const patience = 90 * time.Second
+
+// space is a test's own namespace.
+type space struct {
+	*testing.T
+	ctx      context.Context
+	name     string
+	observer *harness.Observer
+}
+
+var spaces atomic.Int64
+
+// newSpace makes a namespace with annotations, given as key, value, key, value.
+func newSpace(t *testing.T, annotations ...string) *space {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
+	s := &space{T: t, ctx: ctx, name: fmt.Sprintf("e2e-%d", spaces.Add(1))}
+	s.ok(suite.cluster.NewNamespace(ctx, s.name, pairs(annotations)))
+	var err error
+	s.observer, err = suite.cluster.Observe(ctx, s.name)
+	s.ok(err)
+	t.Cleanup(func() {
+		cancel()
+		if t.Failed() {
+			t.Logf("namespace %s; the controller's log on it:\n%s", s.name, strings.Join(logLines(suite.controller.Log, s.name), "\n"))
+		}
+	})
+	return s
+}
+
+func pairs(list []string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i+1 < len(list); i += 2 {
+		out[list[i]] = list[i+1]
+	}
+	return out
+}
+
+func (s *space) ok(err error) {
+	s.Helper()
+	if err != nil {
+		s.Fatal(err)
+	}
+}
+
+// output is what one call of kubectl printed.
+type output struct {
+	stdout, stderr string
+	failed         bool
+}
+
+// kubectl runs kubectl in the namespace.
+func (s *space) kubectl(args ...string) output {
+	return s.kubectlInput("", args...)
+}
+
+func (s *space) kubectlInput(input string, args ...string) output {
+	stdout, stderr, err := suite.cluster.KubectlInput(s.ctx, input, append([]string{"--namespace", s.name}, args...)...)
+	return output{stdout, stderr, err != nil}
+}
+
+// create creates objects with `kubectl create -f -`.
+func (s *space) create(objects ...any) output {
+	s.Helper()
+	return s.kubectlInput(s.manifest(objects...), "create", "-f", "-")
+}
+
+// manifest is objects as kubectl reads them. The creation timestamps that Go writes as null do no harm.
+func (s *space) manifest(objects ...any) string {
+	s.Helper()
+	var text []string
+	for _, object := range objects {
+		data, err := json.Marshal(object)
+		s.ok(err)
+		text = append(text, string(data))
+	}
+	return strings.Join(text, "\n---\n")
+}
+
+// passes fails the test unless a command succeeded.
+func (s *space) passes(out output) output {
+	s.Helper()
+	if out.failed {
+		s.Fatalf("refused: %s", out.stderr)
+	}
+	return out
+}
+
+// says fails the test unless a command succeeded and its stderr is exactly these lines.
+func (s *space) says(out output, lines ...string) {
+	s.Helper()
+	s.passes(out)
+	if want := joined(lines); out.stderr != want {
+		s.Fatalf("kubectl said:\n%s\nwant:\n%s", out.stderr, want)
+	}
+}
+
+// refuses fails the test unless a command failed and its stderr is exactly these lines.
+func (s *space) refuses(out output, lines ...string) {
+	s.Helper()
+	if !out.failed {
+		s.Fatalf("it was not refused: %s%s", out.stdout, out.stderr)
+	}
+	if want := joined(lines); out.stderr != want {
+		s.Fatalf("kubectl said:\n%s\nwant:\n%s", out.stderr, want)
+	}
+}
+
+func joined(lines []string) string {
+	if len(lines) == 0 {
+		return ""
+	}
+	return strings.Join(lines, "\n") + "\n"
+}
+
+// denied is how kubectl tells of a denial of one of Curfew's webhooks to one who creates from standard input.
+func denied(webhook, reason string) string {
+	return `Error from server (Forbidden): error when creating "STDIN": admission webhook "` + webhook + `" denied the request: ` + reason
+}
+
+// newJob and newPod create through the API and return what the API server made of it.
+func (s *space) newJob(job *batchv1.Job) *batchv1.Job {
+	s.Helper()
+	created, err := suite.cluster.Client.BatchV1().Jobs(s.name).Create(s.ctx, job, metav1.CreateOptions{})
+	s.ok(err)
+	return created
+}
+
+func (s *space) newPod(pod *corev1.Pod) *corev1.Pod {
+	s.Helper()
+	created, err := suite.cluster.Client.CoreV1().Pods(s.name).Create(s.ctx, pod, metav1.CreateOptions{})
+	s.ok(err)
+	return created
+}
+
+// getJob reads a Job, or returns nil if there is none.
+func (s *space) getJob(name string) *batchv1.Job {
+	s.Helper()
+	job, err := suite.cluster.Client.BatchV1().Jobs(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	s.ok(err)
+	return job
+}
+
+func (s *space) getPod(name string) *corev1.Pod {
+	s.Helper()
+	pod, err := suite.cluster.Client.CoreV1().Pods(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	s.ok(err)
+	return pod
+}
+
+// patchJob and patchPod apply a JSON merge patch.
+func (s *space) patchJob(name, patch string) {
+	s.Helper()
+	_, err := suite.cluster.Client.BatchV1().Jobs(s.name).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	s.ok(err)
+}
+
+func (s *space) patchPod(name, patch string) {
+	s.Helper()
+	_, err := suite.cluster.Client.CoreV1().Pods(s.name).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	s.ok(err)
+}
+
+// await waits for an event of the namespace.
+func (s *space) await(what string, condition func(harness.Event) bool) harness.Event {
+	s.Helper()
+	event, err := s.observer.Await(s.ctx, condition)
+	if err != nil {
+		s.Fatalf("waited in vain for %s: %v", what, err)
+	}
+	return event
+}
+
+// awaitGone waits until an object is no more.
+func (s *space) awaitGone(object metav1.Object) harness.Event {
+	s.Helper()
+	return s.await(object.GetName()+" to be gone", func(e harness.Event) bool {
+		return e.Type == watch.Deleted && e.GetUID() == object.GetUID()
+	})
+}
+
+// awaitDeletion waits for the first sign that somebody deleted an object: it is gone, or terminating.
+func (s *space) awaitDeletion(object metav1.Object) harness.Event {
+	s.Helper()
+	return s.await(object.GetName()+" to be deleted", func(e harness.Event) bool {
+		return e.GetUID() == object.GetUID() && (e.Type == watch.Deleted || e.GetDeletionTimestamp() != nil)
+	})
+}
+
+// awaitJobFinish waits until a Job has finished, and returns when that was.
+func (s *space) awaitJobFinish(job metav1.Object) time.Time {
+	s.Helper()
+	event := s.await(job.GetName()+" to finish", func(e harness.Event) bool {
+		if e.GetUID() != job.GetUID() || e.Job() == nil {
+			return false
+		}
+		_, finished := harness.JobFinish(e.Job())
+		return finished
+	})
+	at, _ := harness.JobFinish(event.Job())
+	return at
+}
+
+func (s *space) awaitPodFinish(pod metav1.Object) time.Time {
+	s.Helper()
+	event := s.await(pod.GetName()+" to finish", func(e harness.Event) bool {
+		if e.GetUID() != pod.GetUID() || e.Pod() == nil {
+			return false
+		}
+		_, finished := harness.PodFinish(e.Pod())
+		return finished
+	})
+	at, _ := harness.PodFinish(event.Pod())
+	return at
+}
+
+// stillThere fails the test if an object has been deleted, or is being deleted, by now.
+func (s *space) stillThere(object metav1.Object) {
+	s.Helper()
+	for _, event := range s.observer.History(object.GetUID()) {
+		if event.Type == watch.Deleted || event.GetDeletionTimestamp() != nil {
+			s.Fatalf("%s %s was deleted at %s", event.Kind, object.GetName(), event.At.Format(time.TimeOnly+".000"))
+		}
+	}
+}
+
+// onTime fails the test unless a deletion came at an expiry: never before it, and soon after.
+func (s *space) onTime(deletion harness.Event, expiry time.Time) {
+	s.Helper()
+	if lateness := deletion.At.Sub(expiry); lateness < 0 || lateness > tooLate {
+		s.Fatalf("%s was deleted %s after its expiry, want between 0s and %s", deletion.GetName(), lateness, tooLate)
+	}
+}
+
+// tooLate is generous, because two cores run everything at once. Benchmarks measure lateness.
+const tooLate = 3 * time.Second

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// suite is what all tests share.
+var suite struct {
+	cluster    *harness.Cluster
+	proxy      *harness.Proxy // between the controller and the API server
+	webhook    *harness.Curfew
+	controller *harness.Curfew
+	inTreeTTL  bool
+}
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	defer cancel()
+	suite.inTreeTTL = os.Getenv("IN_TREE_TTL") == "1"
+	root, err := harness.Root()
+	if err != nil {
+		return 0, err
+	}
+	dir := filepath.Join(root, ".e2e")
+	// What an earlier run left behind, if it was killed.
+	if err := harness.StopCluster(ctx, dir); err != nil {
+		return 0, err
+	}
+	defer func() {
+		if stopErr := harness.StopCluster(context.Background(), dir); err == nil {
+			err = stopErr
+		}
+	}()
+	suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{
+		Dir: dir, InTreeTTL: suite.inTreeTTL, AuditLog: true, Out: os.Stderr})
+	if err != nil {
+		return 0, err
+	}
+	for _, log := range []string{"curfew-webhook.log", "curfew-controller.log"} {
+		if err := os.RemoveAll(filepath.Join(dir, "logs", log)); err != nil {
+			return 0, fmt.Errorf("remove an earlier run's log: %w", err)
+		}
+	}
+	if suite.proxy, err = harness.NewProxy(suite.cluster.Config); err != nil {
+		return 0, err
+	}
+	defer suite.proxy.Close()
+	if err := startWebhook(ctx, 0); err != nil {
+		return 0, err
+	}
+	defer func() { err = stopped(suite.webhook, err) }()
+	if err := startController(ctx); err != nil {
+		return 0, err
+	}
+	defer func() { err = stopped(suite.controller, err) }()
+
+	code = m.Run()
+
+	return code, nothingForbidden()
+}
+
+// nothingForbidden: whatever the tests made Curfew do, its permissions were enough. It comes last, when all has been done.
+func nothingForbidden() error {
+	refused, err := suite.cluster.Forbidden()
+	if err != nil {
+		return err
+	}
+	if len(refused) > 0 {
+		return fmt.Errorf("RBAC refused requests of Curfew, manifests/rbac lacks a rule:\n%s", strings.Join(refused, "\n"))
+	}
+	return nil
+}
+
+func stopped(process *harness.Curfew, earlier error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	if err := process.Stop(ctx); earlier == nil && err != nil {
+		return err
+	}
+	return earlier
+}
+
+// startWebhook starts the webhook, on a port that it had before if there is one.
+func startWebhook(ctx context.Context, port int) (err error) {
+	if suite.webhook, err = suite.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: port}); err != nil {
+		return err
+	}
+	return suite.cluster.WaitForWebhook(ctx)
+}
+
+func startController(ctx context.Context, args ...string) (err error) {
+	// Without leader election a successor need not wait for the lease of one that was killed; failover_test.go has both.
+	suite.controller, err = suite.cluster.StartController(ctx, harness.CurfewOptions{
+		Proxy: suite.proxy, Args: append([]string{"--leader-elect=false"}, args...)})
+	return err
+}

@@ -1,0 +1,144 @@
+package e2e
+
+import (
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// A TTL in a pod template would take single Pods out from under their owner.
+func TestTTLInPodTemplateIsRefused(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	where := "spec.template.metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: "
+	marked := corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}, Annotations: map[string]string{policy.AnnotationTTL: "1h"}},
+		Spec:       podSpec(corev1.RestartPolicyAlways),
+	}
+	selector := &metav1.LabelSelector{MatchLabels: marked.Labels}
+	meta := metav1.ObjectMeta{Name: "x"}
+	cron := cronJob("x")
+	cron.Spec.JobTemplate.Spec.Template.Annotations = marked.Annotations
+	for name, test := range map[string]struct {
+		object          any
+		webhook, reason string
+	}{
+		"Job": {job("x", inTemplate(policy.AnnotationTTL, "1h")), "validate-marked.curfew.dev",
+			where + "set spec.ttlSecondsAfterFinished"},
+		"CronJob": {cron, "validate-marked.curfew.dev",
+			"spec.jobTemplate." + where + "set spec.jobTemplate.spec.ttlSecondsAfterFinished"},
+		"Deployment": {&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: meta,
+			Spec: appsv1.DeploymentSpec{Selector: selector, Template: marked}}, "templates.curfew.dev",
+			where + "remove it; what a Deployment runs does not finish"},
+		"StatefulSet": {&appsv1.StatefulSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "StatefulSet"}, ObjectMeta: meta,
+			Spec: appsv1.StatefulSetSpec{Selector: selector, Template: marked}}, "templates.curfew.dev",
+			where + "remove it; what a StatefulSet runs does not finish"},
+		"DaemonSet": {&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: meta,
+			Spec: appsv1.DaemonSetSpec{Selector: selector, Template: marked}}, "templates.curfew.dev",
+			where + "remove it; what a DaemonSet runs does not finish"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			inner := *s
+			inner.T = t
+			inner.refuses(inner.create(test.object), denied(test.webhook, test.reason))
+		})
+	}
+}
+
+func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	reason := "spec.restartPolicy: a Pod with a TTL after finished cannot have restartPolicy Always (absent means Always): use OnFailure or Never"
+	s.refuses(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
+	s.refuses(s.create(pod("absent", "", policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
+	s.says(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "1h")))
+	// The same Pod without a TTL is nobody's business, where a default is in force too.
+	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultPodTTL+"=1h"))
+	s.says(s.create(pod("server", corev1.RestartPolicyAlways)))
+	if got := s.getPod("server").Annotations; got[policy.AnnotationTTL] != "" {
+		t.Errorf("it got a default: %v", got)
+	}
+}
+
+// On UPDATE a rule refuses only what the request changes: whoever touches something else is not made to clean up.
+func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.newJob(job("old", ttl(100*hour), inTemplate(hold, "true")))
+	s.newJob(job("leaving", ttl(100*hour), inTemplate(hold, "true"), finalized))
+	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMaxTTL+"=1h"))
+
+	s.says(s.kubectl("label", "job", "old", "team=blue"))
+	s.says(s.kubectl("annotate", "job", "old", "example.com/note=x"))
+	s.says(s.kubectl("annotate", "job", "old", "curfew.dev/protect=true"))
+	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: ` +
+		`metadata.annotations[curfew.dev/ttl-after-finished]: 8d is above metadata.annotations[curfew.dev/max-ttl] 1h: use 1h or less`
+	s.refuses(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
+	s.refuses(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
+		`Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `+
+			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while metadata.annotations[curfew.dev/max-ttl] is 1h: set it to 1h or less`)
+	s.says(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
+
+	// What is being deleted always passes, or it could not be let go of.
+	leaving := s.getJob("leaving")
+	s.passes(s.kubectl("delete", "job", "leaving", "--wait=false"))
+	s.awaitDeletion(leaving)
+	s.says(s.kubectl("annotate", "--overwrite", "job", "leaving", policy.AnnotationTTL+"=8d"))
+	s.patchJob("leaving", `{"metadata":{"finalizers":null}}`)
+	s.awaitGone(leaving)
+}
+
+// In mode warn defaults are filled in, and what would be refused is warned about.
+func TestModeWarn(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s.says(s.create(job("default")),
+		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
+	s.says(s.create(job("long", ttl(8*24*hour))),
+		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode warn): `+
+			`8d is above metadata.annotations[curfew.dev/max-ttl] 7d: use 7d or less`)
+}
+
+// In mode dry-run nothing is changed, refused or deleted. Admission and the controller say what they would do.
+func TestModeDryRun(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMode, "dry-run", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s.says(s.create(job("default")),
+		`Warning: curfew: ttlSecondsAfterFinished would be defaulted (dry-run) to 86400 (1d) from namespace "`+s.name+`"`)
+	if created := s.getJob("default"); created.Spec.TTLSecondsAfterFinished != nil {
+		t.Errorf("it was changed: %d", *created.Spec.TTLSecondsAfterFinished)
+	}
+	s.says(s.create(job("long", ttl(8*24*hour))),
+		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode dry-run): `+
+			`8d is above metadata.annotations[curfew.dev/max-ttl] 7d: use 7d or less`)
+
+	due := s.finishJob("due", now(), ttl(1*second))
+	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
+	s.outlast(now())
+	s.stillThere(due)
+	for _, sent := range suite.proxy.Deletes(s.name, "due") {
+		if len(sent.Options.DryRun) == 0 {
+			t.Errorf("a DELETE was sent that is no dry run")
+		}
+	}
+}
+
+// A dry run of kubectl is answered like the real thing and changes nothing.
+func TestServerSideDryRun(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	out := s.kubectlInput(s.manifest(job("trial")), "create", "-f", "-", "--dry-run=server", "-o", "jsonpath={.spec.ttlSecondsAfterFinished}")
+	s.says(out, `Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
+	if out.stdout != "86400" {
+		t.Errorf("the dry run shows %q, want 86400", out.stdout)
+	}
+	var none *batchv1.Job
+	if got := s.getJob("trial"); got != none {
+		t.Error("the dry run created it")
+	}
+}
