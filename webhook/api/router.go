@@ -1,0 +1,135 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"runtime/debug"
+	"time"
+
+	"github.com/go-chi/chi/v5"
+	"github.com/go-logr/logr"
+)
+
+// Check is one thing that has to hold for the process to be alive or ready. It must not block for longer than its context.
+type Check struct {
+	// Name as answers have it, such as "certificate".
+	Name string
+	// Probe says what does not hold, for operators.
+	Probe func(context.Context) error
+}
+
+// Options of the router.
+type Options struct {
+	// Live checks fail where only a restart helps; usually there are none.
+	Live []Check
+	// Ready checks fail where requests should go elsewhere for now: no serving certificate yet, caches not in step.
+	Ready []Check
+	// MaxBody bounds request bodies, in bytes; zero means [DefaultMaxBody].
+	MaxBody int64
+	// Timeout ends the context of a request; zero means [DefaultTimeout].
+	Timeout time.Duration
+	// Logger is used for panics.
+	Logger logr.Logger
+}
+
+// The defaults: an object may be 3 MB, and a probe waits a second or ten.
+const (
+	DefaultMaxBody = 8 << 20
+	DefaultTimeout = 10 * time.Second
+)
+
+// New returns a router with /healthz and /readyz, to which other routes may be added.
+func New(options Options) (chi.Router, error) {
+	for _, check := range append(append([]Check(nil), options.Live...), options.Ready...) {
+		if check.Name == "" || check.Probe == nil {
+			return nil, fmt.Errorf("api: check %q has no name or no Probe: set both", check.Name)
+		}
+	}
+	if options.MaxBody < 0 || options.Timeout < 0 {
+		return nil, errors.New("api: MaxBody or Timeout is negative: use 0 for the default")
+	}
+	if options.MaxBody == 0 {
+		options.MaxBody = DefaultMaxBody
+	}
+	if options.Timeout == 0 {
+		options.Timeout = DefaultTimeout
+	}
+	router := chi.NewRouter()
+	router.Use(recovered(options.Logger), limited(options.MaxBody), timed(options.Timeout))
+	router.NotFound(func(w http.ResponseWriter, r *http.Request) {
+		WriteProblem(w, r, http.StatusNotFound, "there is nothing at "+r.URL.Path)
+	})
+	router.MethodNotAllowed(func(w http.ResponseWriter, r *http.Request) {
+		WriteProblem(w, r, http.StatusMethodNotAllowed, r.Method+" is not understood at "+r.URL.Path)
+	})
+	for path, checks := range map[string][]Check{"/healthz": options.Live, "/readyz": options.Ready} {
+		router.Get(path, probe(checks))
+		router.Head(path, probe(checks))
+	}
+	return router, nil
+}
+
+// probe answers "ok", or 503 with every check that does not hold.
+func probe(checks []Check) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var failures []string
+		for _, check := range checks {
+			if err := check.Probe(r.Context()); err != nil {
+				failures = append(failures, check.Name+": "+err.Error())
+			}
+		}
+		if len(failures) > 0 {
+			WriteProblem(w, r, http.StatusServiceUnavailable, fmt.Sprintf("%d of %d checks do not hold", len(failures), len(checks)), failures...)
+			return
+		}
+		w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+		_, _ = w.Write([]byte("ok\n"))
+	}
+}
+
+// recovered turns a panic into a problem that tells nothing of the inside.
+func recovered(log logr.Logger) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			defer func() {
+				reason := recover()
+				if reason == nil {
+					return
+				}
+				if err, ok := reason.(error); ok && errors.Is(err, http.ErrAbortHandler) {
+					panic(reason) // net/http's own way to cut a connection
+				}
+				log.Error(fmt.Errorf("panic: %v\n%s", reason, debug.Stack()), "request failed", "method", r.Method, "path", r.URL.Path)
+				WriteProblem(w, r, http.StatusInternalServerError, "the request failed inside Curfew")
+			}()
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+// limited refuses bodies that say they are too long, and cuts off those that do not say so.
+func limited(limit int64) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.ContentLength > limit {
+				WriteProblem(w, r, http.StatusRequestEntityTooLarge,
+					fmt.Sprintf("the body has %d bytes: send %d or less", r.ContentLength, limit))
+				return
+			}
+			r.Body = http.MaxBytesReader(w, r.Body, limit)
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
+func timed(timeout time.Duration) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			ctx, cancel := context.WithTimeout(r.Context(), timeout)
+			defer cancel()
+			next.ServeHTTP(w, r.WithContext(ctx))
+		})
+	}
+}

@@ -1,0 +1,45 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// mutate fills in what the author of a new object left out.
+func (w *Webhooks) mutate(ctx context.Context, request *request, _ time.Time) answer {
+	if !request.creating() || request.facts.Deleting {
+		return untouched()
+	}
+	scope, err := w.scopes.ScopeOf(ctx, request.facts, bare(request.facts))
+	if err != nil {
+		return unreadable(request.facts, err)
+	}
+	scope.Creating = true
+	facts := policy.Unfilled(request.facts, scope)
+	effective := policy.Resolve(facts, scope)
+	source := ""
+	if effective.Succeeded.Set {
+		source = effective.Succeeded.Source.String()
+	}
+	return w.assigned(request, policy.Defaults(facts, &effective, scope), source)
+}
+
+// assigned answers with the patch for some assignments. One that cannot be made, or does not apply, is not sent: the API
+// server would turn it into a 500 whatever the failure policy says.
+func (w *Webhooks) assigned(request *request, assignments []policy.Assignment, source string) answer {
+	patch, err := patchFor(request.raw, request.object, assignments)
+	if err != nil {
+		w.metrics.dropped.Inc()
+		out := untouched()
+		out.err = fmt.Errorf("patch dropped: %w", err)
+		return out
+	}
+	return patched(patch, source)
+}
+
+func unreadable(facts *policy.Facts, err error) answer {
+	return failed(fmt.Sprintf("curfew could not read namespace %q", facts.Namespace), err)
+}

@@ -1,0 +1,92 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"curfew.dev/curfew/policy"
+)
+
+// liveReadTimeout leaves time for an answer within the five seconds that the API server waits.
+const liveReadTimeout = 2 * time.Second
+
+// Namespaces reads namespaces from a cache of their metadata, and from the API server where that does not know them.
+type Namespaces struct {
+	cache, live client.Reader
+}
+
+// NewNamespaces returns a getter over a cache, which should hold [NamespaceMetadata] objects shrunk by
+// [TransformNamespace], and over a reader that asks the API server.
+func NewNamespaces(cache, live client.Reader) *Namespaces {
+	return &Namespaces{cache: cache, live: live}
+}
+
+// NamespaceMetadata is an empty Namespace of which only metadata is read; caches and informers are keyed by it.
+func NamespaceMetadata() *metav1.PartialObjectMetadata {
+	object := &metav1.PartialObjectMetadata{}
+	object.SetGroupVersionKind(namespaceKind)
+	return object
+}
+
+// TransformNamespace keeps of a cached Namespace what admission reads: its name and Curfew's keys. It is a
+// toolscache.TransformFunc.
+func TransformNamespace(object any) (any, error) {
+	namespace, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		// What is not known is passed on as it is; a tombstone is one.
+		return object, nil
+	}
+	return &metav1.PartialObjectMetadata{
+		TypeMeta: namespace.TypeMeta,
+		ObjectMeta: metav1.ObjectMeta{
+			Name:            namespace.Name,
+			UID:             namespace.UID,
+			ResourceVersion: namespace.ResourceVersion,
+			Labels:          curfewKeys(namespace.Labels),
+			Annotations:     curfewKeys(namespace.Annotations),
+		},
+	}, nil
+}
+
+func curfewKeys(all map[string]string) map[string]string {
+	var out map[string]string
+	for key, value := range all {
+		if strings.HasPrefix(key, policy.Prefix) {
+			if out == nil {
+				out = map[string]string{}
+			}
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// Namespace implements [NamespaceGetter]: the cache first, the API server where the cache does not know the namespace.
+func (n *Namespaces) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	object := NamespaceMetadata()
+	err := n.cache.Get(ctx, client.ObjectKey{Name: name}, object)
+	if apierrors.IsNotFound(err) {
+		return n.LiveNamespace(ctx, name)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("from the cache: %w", err)
+	}
+	return policy.ParseNamespace(name, object.Annotations, object.Labels), nil
+}
+
+// LiveNamespace implements [NamespaceGetter].
+func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
+	object := NamespaceMetadata()
+	if err := n.live.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
+		return nil, fmt.Errorf("from the API server: %w", err)
+	}
+	return policy.ParseNamespace(name, object.Annotations, object.Labels), nil
+}

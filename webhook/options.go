@@ -1,0 +1,124 @@
+package webhook
+
+import (
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	logf "sigs.k8s.io/controller-runtime/pkg/log"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+)
+
+// The paths that the webhook configurations name.
+const (
+	PathMutate            = "/mutate"
+	PathValidate          = "/validate"
+	PathMutateNamespace   = "/mutate-namespace"
+	PathValidateNamespace = "/validate-namespace"
+)
+
+// Clock tells the time. One request reads it once to decide, and once more for its latency.
+type Clock interface {
+	Now() time.Time
+}
+
+// Options are what the webhooks need from their surroundings.
+type Options struct {
+	// Profiles of the kinds that are reviewed; kinds without one get a bare profile.
+	Profiles policy.Profiles
+	// Namespaces reads what the namespaces say.
+	Namespaces NamespaceGetter
+	// Clock tells the time.
+	Clock Clock
+	// Registerer takes the metrics.
+	Registerer prometheus.Registerer
+	// WarnBelow is the TTL under which authors are warned; zero means [rules.DefaultWarnBelow].
+	WarnBelow time.Duration
+	// AnnotationsOnly is --native-ttl=off: defaults are filled in as annotations, so that Curfew alone deletes.
+	AnnotationsOnly bool
+	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
+	Logger logr.Logger
+}
+
+func (o *Options) validate() error {
+	var errs []error
+	if o.Profiles == nil {
+		errs = append(errs, errors.New("webhook: Profiles is nil: use policy.NewProfiles(policy.BuiltinProfiles()...)"))
+	}
+	if o.Namespaces == nil {
+		errs = append(errs, errors.New("webhook: Namespaces is nil: use NewNamespaces"))
+	}
+	if o.Clock == nil {
+		errs = append(errs, errors.New("webhook: Clock is nil: use clock.RealClock{} of k8s.io/utils"))
+	}
+	if o.Registerer == nil {
+		errs = append(errs, errors.New("webhook: Registerer is nil: use a prometheus.Registry"))
+	}
+	if o.WarnBelow < 0 {
+		errs = append(errs, errors.New("webhook: WarnBelow is "+o.WarnBelow.String()+": use 0 or more"))
+	}
+	return errors.Join(errs...)
+}
+
+// Webhooks are the four admission endpoints.
+type Webhooks struct {
+	profiles policy.Profiles
+	scopes   Scopes
+	clock    Clock
+	metrics  *metrics
+	log      logr.Logger
+	options  rules.Options
+}
+
+// New checks the options, registers the metrics and returns the webhooks.
+func New(options Options) (*Webhooks, error) {
+	if err := options.validate(); err != nil {
+		return nil, err
+	}
+	metrics, err := newMetrics(options.Registerer)
+	if err != nil {
+		return nil, err
+	}
+	log := options.Logger
+	if log.GetSink() == nil {
+		log = logf.Log.WithName("webhook")
+	}
+	return &Webhooks{
+		profiles: options.Profiles,
+		scopes:   &namespaceScopes{namespaces: options.Namespaces, annotationsOnly: options.AnnotationsOnly},
+		clock:    options.Clock,
+		metrics:  metrics,
+		log:      log,
+		options:  rules.Options{WarnBelow: options.WarnBelow},
+	}, nil
+}
+
+// Registrar takes handlers by path, as controller-runtime's webhook server does.
+type Registrar interface {
+	Register(path string, hook http.Handler)
+}
+
+// Register hands the four endpoints to a server. A server takes each path once.
+func (w *Webhooks) Register(server Registrar) {
+	for path, review := range w.reviews() {
+		server.Register(path, serve(w.handler(path, review)))
+	}
+}
+
+func (w *Webhooks) reviews() map[string]reviewFunc {
+	return map[string]reviewFunc{
+		PathMutate:            w.mutate,
+		PathValidate:          w.validate,
+		PathMutateNamespace:   w.mutateNamespace,
+		PathValidateNamespace: w.validateNamespace,
+	}
+}
+
+func (w *Webhooks) handler(path string, review reviewFunc) admission.Handler {
+	return &handler{webhooks: w, name: path[1:], review: review}
+}

@@ -1,0 +1,151 @@
+package webhook
+
+import (
+	"net/http"
+	"slices"
+	"strings"
+	"unicode"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"curfew.dev/curfew/policy"
+)
+
+// outcome is what came of a request, as metrics and the audit log write it.
+type outcome string
+
+const (
+	outcomeAllowed   outcome = "allowed"
+	outcomeDefaulted outcome = "defaulted"
+	outcomeDenied    outcome = "denied"
+	// outcomeInvalid and outcomeError are no decisions: nothing was reviewed.
+	outcomeInvalid outcome = "invalid"
+	outcomeError   outcome = "error"
+)
+
+// Keys of audit annotations. The API server puts the webhook's name and a slash before them and drops those that have a
+// slash of their own.
+const (
+	auditDecision = "decision"
+	auditRules    = "rules"
+	auditSource   = "source"
+)
+
+// answer is a response with what the frame around the review has to know of it. Only the constructors below make one.
+type answer struct {
+	response admission.Response
+	outcome  outcome
+	// status is the HTTP status; anything but 200 leaves the request to the failure policy.
+	status int
+	// err is for the log alone.
+	err error
+}
+
+// untouched lets a request pass that is none of Curfew's business.
+func untouched() answer {
+	return answer{response: admission.Allowed(""), outcome: outcomeAllowed, status: http.StatusOK}
+}
+
+// patched lets a request pass, with a change where there is one. The mutating side sends no warnings: the API server would
+// pass them on even where validation then denies.
+func patched(patch []byte, source string) answer {
+	out := untouched()
+	if len(patch) > 0 {
+		out.outcome = outcomeDefaulted
+		out.response.Patch = patch
+		out.response.PatchType = new(admissionv1.PatchType)
+		*out.response.PatchType = admissionv1.PatchTypeJSONPatch
+	}
+	out.response.AuditAnnotations = audit(out.outcome, nil, source)
+	return out
+}
+
+// decided turns a decision into allowed with warnings, or denied with reasons.
+func decided(decision *policy.Decision, toPerson bool) answer {
+	out := untouched()
+	if denials := decision.Denials(); len(denials) > 0 {
+		out.outcome = outcomeDenied
+		out.response = admission.Denied(oneLine(decision.Reason(), maxReason))
+		out.response.Result.Details = &metav1.StatusDetails{Causes: causes(denials)}
+	} else if len(decision.Defaults) > 0 && !decision.Defaults[0].DryRun {
+		out.outcome = outcomeDefaulted
+	}
+	for _, warning := range decision.Warnings(toPerson) {
+		out.response.Warnings = append(out.response.Warnings, oneLine(warning, maxWarning))
+	}
+	out.response.AuditAnnotations = audit(out.outcome, decision.Findings, decision.Source)
+	return out
+}
+
+// failed is an error inside Curfew: the failure policy decides. The message is for users, the error for the log.
+func failed(message string, err error) answer {
+	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: message,
+	}}}
+	return answer{response: response, outcome: outcomeError, status: http.StatusInternalServerError, err: err}
+}
+
+// invalid is a request that is no proper AdmissionReview; the API server sends none such.
+func invalid(err error) answer {
+	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
+		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error(),
+	}}}
+	return answer{response: response, outcome: outcomeInvalid, status: http.StatusBadRequest, err: err}
+}
+
+func causes(denials []policy.Finding) []metav1.StatusCause {
+	out := make([]metav1.StatusCause, 0, len(denials))
+	for _, finding := range denials {
+		out = append(out, metav1.StatusCause{
+			Type:    metav1.CauseTypeFieldValueInvalid,
+			Message: oneLine(finding.Message, maxReason),
+			Field:   finding.Field,
+		})
+	}
+	return out
+}
+
+func audit(outcome outcome, findings []policy.Finding, source string) map[string]string {
+	out := map[string]string{auditDecision: string(outcome)}
+	var names []string
+	for _, finding := range findings {
+		if !slices.Contains(names, finding.Rule) {
+			names = append(names, finding.Rule)
+		}
+	}
+	if len(names) > 0 {
+		out[auditRules] = strings.Join(names, ",")
+	}
+	if source != "" {
+		out[auditSource] = source
+	}
+	return out
+}
+
+// maxWarning is what the API server leaves of a warning once all of them together are long; maxReason keeps an
+// annotation's 256 kB out of an error message.
+const (
+	maxWarning = 256
+	maxReason  = 2048
+)
+
+// oneLine makes a text fit for a Warning header: the API server drops one that has control characters, silently.
+func oneLine(text string, limit int) string {
+	text = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {
+			return ' '
+		}
+		return r
+	}, text)
+	if len(text) <= limit {
+		return text
+	}
+	const rest = "..."
+	cut := limit - len(rest)
+	for cut > 0 && text[cut]&0xC0 == 0x80 {
+		cut--
+	}
+	return text[:cut] + rest
+}
