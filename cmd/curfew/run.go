@@ -122,4 +122,3 @@ type leaderRunnable func(context.Context) error
 
 func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
 func (leaderRunnable) NeedLeaderElection() bool          { return true }
-
