@@ -1,0 +1,136 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+func boundsOf(name string, pairs ...string) policy.Bounds {
+	return policy.ParseNamespace(name, annotated(pairs...), nil).Bounds
+}
+
+func TestCheckTTL(t *testing.T) {
+	const unreadable = `curfew.dev/max-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + fix
+	for name, test := range map[string]struct {
+		bounds policy.Bounds
+		ttl    string
+		want   string
+	}{
+		"no bounds":           {ttl: "0"},
+		"no bounds, never":    {ttl: "never"},
+		"at the minimum":      {boundsOf("ci", "min-ttl", "1h"), "1h", ""},
+		"below the minimum":   {boundsOf("ci", "min-ttl", "1h"), "59m59s", `59m59s is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`},
+		"never and a minimum": {boundsOf("ci", "min-ttl", "1h"), "never", ""},
+		"at the maximum":      {boundsOf("ci", "max-ttl", "1h"), "1h", ""},
+		"above the maximum":   {boundsOf("ci", "max-ttl", "1h"), "1h1s", `1h1s is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`},
+		"never and a maximum": {boundsOf("ci", "max-ttl", "1h"), "never", `never is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`},
+		"unreadable":          {boundsOf("ci", "max-ttl", "?"), "1h", unreadable},
+		"unreadable beside":   {boundsOf("ci", "max-ttl", "?", "min-ttl", "1h"), "2h", unreadable},
+		"deadline's bound":    {boundsOf("ci", "max-deadline", "1h"), "2h", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ttl, err := policy.ParseTTL(test.ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := errText(test.bounds.CheckTTL(ttl)); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestCheckDeadline(t *testing.T) {
+	bounds := boundsOf("ci", "min-deadline", "1m", "max-deadline", "1h", "max-ttl", "1s")
+	for seconds, want := range map[int]string{
+		59:   `59s is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`,
+		60:   "",
+		3600: "",
+		3601: `1h1s is above curfew.dev/max-deadline 1h of namespace "ci": use 1h or less`,
+	} {
+		if got := errText(bounds.CheckDeadline(time.Duration(seconds) * time.Second)); got != want {
+			t.Errorf("%d: got %q, want %q", seconds, got, want)
+		}
+	}
+}
+
+func TestClampTTL(t *testing.T) {
+	for name, test := range map[string]struct {
+		bounds policy.Bounds
+		ttl    string
+		want   string
+	}{
+		"no bounds":                        {policy.Bounds{}, "5m", "5m"},
+		"below":                            {boundsOf("ci", "min-ttl", "1h"), "5m", "1h"},
+		"above":                            {boundsOf("ci", "max-ttl", "1h"), "5h", "1h"},
+		"never under a maximum":            {boundsOf("ci", "max-ttl", "1h"), "never", "1h"},
+		"never over a minimum":             {boundsOf("ci", "min-ttl", "1h"), "never", "never"},
+		"contradiction: longer is safer":   {boundsOf("ci", "min-ttl", "2h", "max-ttl", "1h"), "5m", "2h"},
+		"unreadable minimum moves nothing": {boundsOf("ci", "min-ttl", "?"), "5m", "5m"},
+		"unreadable maximum moves nothing": {boundsOf("ci", "max-ttl", "?"), "never", "never"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ttl, err := policy.ParseTTL(test.ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got := test.bounds.ClampTTL(ttl).String(); got != test.want {
+				t.Errorf("got %s, want %s", got, test.want)
+			}
+		})
+	}
+	if got := boundsOf("ci", "min-deadline", "1h").ClampDeadline(time.Second); got != time.Hour {
+		t.Errorf("deadline clamped to %v, want 1h", got)
+	}
+}
+
+// The inner bounds may narrow the outer ones and never widen them; an unreadable one of either keeps.
+func TestNarrow(t *testing.T) {
+	for name, test := range map[string]struct {
+		outer, inner []string
+		ttl, want    string
+	}{
+		"outer alone":                 {outer: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
+		"inner alone":                 {inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"inner narrows the maximum":   {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"inner widens no maximum":     {outer: []string{"max-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
+		"inner narrows the minimum":   {outer: []string{"min-ttl", "1m"}, inner: []string{"min-ttl", "1h"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "inner": use 1h or more`},
+		"inner widens no minimum":     {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "1m"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "outer": use 1h or more`},
+		"unreadable outer":            {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable inner":            {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "?"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
+		"one of each, and both right": {outer: []string{"min-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ttl, err := policy.ParseTTL(test.ttl)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := errText(boundsOf("outer", test.outer...).Narrow(boundsOf("inner", test.inner...)).CheckTTL(ttl))
+			if got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}
+
+func TestEmptyBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		bounds policy.Bounds
+		want   string
+	}{
+		"none":       {},
+		"one value":  {bounds: boundsOf("ci", "min-ttl", "1h", "max-ttl", "1h")},
+		"ttl":        {boundsOf("ci", "min-ttl", "2h", "max-ttl", "1h"), `curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "ci": lower the first or raise the second`},
+		"deadline":   {boundsOf("ci", "min-deadline", "2h", "max-deadline", "1h"), `curfew.dev/min-deadline 2h of namespace "ci" is above curfew.dev/max-deadline 1h of namespace "ci": lower the first or raise the second`},
+		"unreadable": {bounds: boundsOf("ci", "min-ttl", "2h", "max-ttl", "?")},
+		"across":     {boundsOf("platform", "max-ttl", "1h").Narrow(boundsOf("ci", "min-ttl", "2h")), `curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "platform": lower the first or raise the second`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := errText(test.bounds.Empty()); got != test.want {
+				t.Errorf("got  %s\nwant %s", got, test.want)
+			}
+		})
+	}
+}

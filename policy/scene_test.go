@@ -1,0 +1,57 @@
+package policy_test
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// noon is the instant the tests judge at.
+var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+
+// annotated makes annotations of pairs; keys without a slash are Curfew's.
+func annotated(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		out[policy.Prefix+pairs[i]] = pairs[i+1]
+	}
+	return out
+}
+
+// namespaceSince is a namespace whose defaults hold since an instant.
+func namespaceSince(since time.Time, pairs ...string) *policy.NamespacePolicy {
+	annotations := annotated(pairs...)
+	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(annotations))
+	return policy.ParseNamespace("ci", annotations, nil)
+}
+
+// namespaceOf is a namespace whose defaults hold since long ago.
+func namespaceOf(pairs ...string) *policy.NamespacePolicy {
+	return namespaceSince(noon.Add(-1000*time.Hour), pairs...)
+}
+
+// ttls are what one level says, in the keys of object annotations.
+func ttls(pairs ...string) policy.TTLSet {
+	return (&policy.Facts{Profile: policy.JobProfile, Annotations: annotated(pairs...)}).TTLs()
+}
+
+func platform(name string, pairs ...string) *policy.PlatformPolicy {
+	return &policy.PlatformPolicy{Name: name, TTL: ttls(pairs...), Since: noon.Add(-1000 * time.Hour)}
+}
+
+func equal(t *testing.T, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got:\n%s\nwant:\n%s", lines(got), lines(want))
+	}
+}
+
+func lines(all []string) string {
+	out := ""
+	for _, line := range all {
+		out += "  " + line + "\n"
+	}
+	return out
+}
