@@ -1,0 +1,144 @@
+package feed
+
+import (
+	"context"
+	"maps"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/fake"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"curfew.dev/curfew/policy"
+)
+
+var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
+
+func follow(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWatch) {
+	t.Helper()
+	api := fake.NewClientBuilder().WithObjects(objects...).Build()
+	return &Namespaces{
+		client: api, reader: api, clock: clocktesting.NewFakeClock(noon), log: logr.Discard(), stamps: newPending(),
+		policies: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+	}, api
+}
+
+func namespace(annotations, labels map[string]string) *corev1.Namespace {
+	return &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ci", Annotations: annotations, Labels: labels}}
+}
+
+func seen(t *testing.T, api client.Client) *metav1.PartialObjectMetadata {
+	t.Helper()
+	meta := NamespaceMeta()
+	if err := api.Get(t.Context(), client.ObjectKey{Name: "ci"}, meta); err != nil {
+		t.Fatal(err)
+	}
+	return meta
+}
+
+func TestStampNamespacesPastAdmission(t *testing.T) {
+	fits := policy.FormatSince(noon.Add(-time.Hour), policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
+	now := policy.FormatSince(noon, policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
+	both := map[string]string{policy.LabelInUse: "true", policy.LabelPodsInUse: "true"}
+	for name, test := range map[string]struct {
+		annotations, labels map[string]string
+		since               string
+		want                map[string]string
+	}{
+		"set while the webhook was down": {annotations: map[string]string{policy.AnnotationDefaultTTL: "1d"}, since: now, want: both},
+		"in step": {
+			annotations: map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: fits}, labels: both, since: fits, want: both,
+		},
+		"hash of other defaults": {
+			annotations: map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"},
+			labels:      both, since: now, want: both,
+		},
+		"default taken back": {annotations: map[string]string{policy.AnnotationDefaultSince: fits}, labels: both, want: map[string]string{}},
+		"says nothing":       {want: map[string]string{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			n, api := follow(t, namespace(test.annotations, test.labels))
+			n.observe(seen(t, api))
+			before := seen(t, api).ResourceVersion
+			if err := n.stamp(t.Context(), "ci"); err != nil {
+				t.Fatal(err)
+			}
+			got := seen(t, api)
+			if !maps.Equal(got.Labels, test.want) || got.Annotations[policy.AnnotationDefaultSince] != test.since {
+				t.Errorf("labels %v, since %q; want %v, %q", got.Labels, got.Annotations[policy.AnnotationDefaultSince], test.want, test.since)
+			}
+			if name == "in step" && got.ResourceVersion != before {
+				t.Error("written although nothing was to change")
+			}
+			n.observe(got)
+			if err := n.stamp(t.Context(), "ci"); err != nil || seen(t, api).ResourceVersion != got.ResourceVersion {
+				t.Errorf("a second time wrote again, or failed: %v", err)
+			}
+		})
+	}
+}
+
+// A stamp that was worked out from an old state must not overwrite what its author wrote since.
+func TestStampFromAnOldStateConflicts(t *testing.T) {
+	n, api := follow(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d"}, nil))
+	n.observe(seen(t, api))
+	newer := seen(t, api)
+	newer.Annotations[policy.AnnotationDefaultTTL] = "30d"
+	if err := api.Update(t.Context(), newer); err != nil {
+		t.Fatal(err)
+	}
+	if err := n.stamp(t.Context(), "ci"); !apierrors.IsConflict(err) {
+		t.Errorf("error %v, want a conflict", err)
+	}
+}
+
+func TestNamespaceLookups(t *testing.T) {
+	n, api := follow(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+	var changed []string
+	n.OnChange(func(name string) { changed = append(changed, name) })
+	reads := 0
+	n.reader = interceptor.NewClient(api, interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			reads++
+			return c.Get(ctx, key, o, opts...)
+		},
+	})
+	for range 2 {
+		// Not known yet: read live, so that dry-run is not missed.
+		if got, err := n.Get(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun {
+			t.Fatalf("%v, %v; want mode dry-run", got, err)
+		}
+	}
+	n.observe(seen(t, api))
+	if got, err := n.Get(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun || reads != 2 {
+		t.Fatalf("%v, %v after %d reads; want the cache to answer", got, err, reads)
+	}
+	if got, err := n.Get(t.Context(), "gone"); got != nil || err != nil {
+		t.Errorf("%v, %v for a namespace that is gone; want neither", got, err)
+	}
+	if _, err := n.Read(t.Context(), "gone"); !apierrors.IsNotFound(err) {
+		t.Errorf("live read of a namespace that is gone: %v, want not found", err)
+	}
+	relabelled := seen(t, api)
+	relabelled.Labels = map[string]string{"team": "a"}
+	n.observe(relabelled)
+	if len(changed) != 0 {
+		t.Errorf("%q were judged again for a label", changed)
+	}
+	enforced := seen(t, api)
+	enforced.Annotations = nil
+	n.observe(enforced)
+	if len(changed) != 1 {
+		t.Errorf("changed %q, want ci once its mode was taken back", changed)
+	}
+	n.forget(enforced)
+	if len(n.policies)+len(n.metas) != 0 {
+		t.Error("a deleted namespace is kept in memory")
+	}
+}
