@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -115,11 +114,20 @@ func TestRefusedDeletionsAreRetried(t *testing.T) {
 	}
 }
 
-// The answer to a DELETE is lost: the connection breaks after the API server has accepted it. Nobody else may suffer.
-func TestAnswerIsLost(t *testing.T) {
+// The connection breaks under a DELETE: before the API server has seen it, or after it has carried it out.
+func TestConnectionBreaksUnderDelete(t *testing.T) {
 	t.Parallel()
-	s := newSpace(t)
-	defer suite.proxy.BeforeDelete(s.name, "lost", func() { panic(http.ErrAbortHandler) })()
-	s.awaitGone(s.finishJob("lost", now(), ttl(second)))
-	s.outlast(time.Now())
+	for name, accepted := range map[string]bool{"request lost": false, "answer lost": true} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			defer suite.proxy.BeforeDelete(s.name, "lost", func() {
+				if accepted {
+					s.ok(suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, "lost", metav1.DeleteOptions{}))
+				}
+				panic(http.ErrAbortHandler)
+			})()
+			s.awaitGone(s.finishJob("lost", now(), ttl(second)))
+		})
+	}
 }

@@ -1,0 +1,128 @@
+# Curfew's targets. `make help` lists them; all that is needed is Go, git and make, and Linux for the local control plane.
+
+.DEFAULT_GOAL := help
+SHELL := /usr/bin/env bash
+.SHELLFLAGS := -euo pipefail -c
+MAKEFLAGS += --no-print-directory
+
+VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo unknown)
+LDFLAGS := -X main.version=$(VERSION)
+
+# Tests of the product; those in test/e2e start a control plane and have a target of their own.
+UNIT = $(shell go list ./... | grep -v /test/e2e)
+# How many end-to-end tests run at once. They wait far more than they compute.
+E2E_PARALLEL ?= 24
+# Packages whose tests run at once. Two cores is what there is.
+P ?= 2
+
+STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
+CLUSTER := bin/cluster
+
+# A first build takes minutes; say how far it is. Go prints a line a package with -v.
+PROGRESS := awk '/^go: downloading/ { next } /^[a-z0-9.\/_-]+$$/ { if (++n % 150 == 0) { print "  " n " packages compiled"; fflush() } next } { print; fflush() }' >&2
+
+##@ See it
+
+.PHONY: demo
+demo: build ## a tour of Curfew on a local control plane, with real kubectl output; takes all down afterwards
+	@bin/demo tour
+
+.PHONY: run
+run: build ## the same control plane with Curfew, to play with; Ctrl-C ends it
+	@bin/demo run
+
+##@ Local control plane (state, logs and kubeconfig in .cluster/)
+
+.PHONY: cluster
+cluster: $(CLUSTER) ## start a control plane in the background, return when it is ready (IN_TREE_TTL=1: with the in-tree TTL controller)
+	@$(CLUSTER) start
+
+.PHONY: cluster-stop
+cluster-stop: down ## stop it and remove its data
+
+.PHONY: up
+up: build ## make cluster, and Curfew installed and running against it
+	@bin/demo up
+
+.PHONY: down
+down: $(CLUSTER) build-demo ## stop Curfew and the control plane; harmless when nothing runs
+	@bin/demo down
+
+##@ Test
+
+.PHONY: test
+test: test-unit test-e2e ## everything a change must pass: unit and end-to-end tests
+
+.PHONY: test-unit
+test-unit: ## tests that need no control plane
+	go test -p $(P) $(UNIT)
+	go -C test/cluster test -p $(P) ./local ./cmd/...
+
+.PHONY: test-e2e
+test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and then on
+	IN_TREE_TTL=0 go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
+	IN_TREE_TTL=1 go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
+
+.PHONY: test-soak
+test-soak: build ## longer than a change can wait for: the race detector, and the end-to-end tests again and again (ROUNDS=5)
+	go test -race -count=1 -p $(P) $(UNIT)
+	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e; done
+
+.PHONY: bench
+bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controller and the API server's limit; writes .bench/results.json
+	@go run ./test/bench
+
+##@ Develop
+
+.PHONY: build
+build: $(CLUSTER) build-demo ## bin/curfew, and what the targets above run
+	@$(call build,bin/curfew,./cmd/curfew)
+
+.PHONY: lint
+lint: ## gofmt, go vet, staticcheck and the house rules (test/house)
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt these: $$unformatted" >&2; exit 1; }
+	go vet ./...
+	go -C test/cluster vet ./...
+	go run $(STATICCHECK) ./...
+	go test -count=1 ./test/house
+
+.PHONY: generate
+generate: ## bring what is generated up to date: formatting, go.mod
+	gofmt -w $$(git ls-files '*.go')
+	go mod tidy
+	go -C test/cluster mod tidy
+
+.PHONY: verify
+verify: $(CLUSTER) ## fail where generate would change something or a kustomization does not build
+	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run make generate, gofmt differs: $$unformatted" >&2; exit 1; }
+	go mod tidy -diff
+	go mod verify
+	go -C test/cluster mod tidy -diff
+	go test -count=1 ./manifests/...
+
+.PHONY: clean
+clean: down ## stop everything and remove what was built
+	rm -rf bin .cluster .e2e .demo .bench
+
+.PHONY: help
+help: ## this
+	@awk 'BEGIN { FS = ":.*## "; print "make <target>\n" } \
+		/^##@ / { print "\n" substr($$0, 5) } \
+		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
+		END { print "\nmake test is what a change must pass. make test-soak takes longer and is run before a release." }' $(MAKEFILE_LIST)
+
+# Not for people.
+
+.PHONY: build-demo
+build-demo:
+	@$(call build,bin/demo,./test/demo)
+
+.PHONY: $(CLUSTER)
+$(CLUSTER):
+	@GOFLAGS=-mod=readonly GOWORK=off go -C test/cluster build -o ../../$@ ./cmd/cluster
+
+# $(call build,<file>,<package>)
+define build
+[ -x $(1) ] || echo "building $(1), the first time takes a minute or two on 2 cores" >&2; \
+go build -v -p $(P) -ldflags '$(LDFLAGS)' -o $(1) $(2) 2> >($(PROGRESS))
+endef
