@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -54,4 +56,8 @@ func lines(all []string) string {
 		out += "  " + line + "\n"
 	}
 	return out
+}
+
+func controlledBy(controller bool) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: "example.com/v1", Kind: "Thing", Name: "thing", Controller: &controller}
 }

@@ -1,0 +1,258 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// No default for the child of a live controller, nor for what another manager answers for (S5).
+func TestNoDefault(t *testing.T) {
+	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
+	pod := func() *builders.PodWrapper { return builders.MakePod("ci", "a").Created(noon) }
+	scope := &policy.Scope{
+		Namespace: namespaceOf("default-ttl", "1h"),
+		Policies:  []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")},
+	}
+	for name, test := range map[string]struct {
+		facts *policy.Facts
+		why   string
+		// want is the TTL: "" where no default is given.
+		want string
+	}{
+		"a Job":                  {policy.FactsOfJob(job().Obj()), "", "1h namespace/ci"},
+		"a JobSet's Job":         {policy.FactsOfJob(job().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set").Obj()), "owned by JobSet set", ""},
+		"a CronJob's Job":        {policy.FactsOfJob(job().ControlledBy("batch/v1", "CronJob", "nightly").Obj()), "", "1h namespace/ci"},
+		"some other CronJob's":   {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "owned by CronJob nightly", ""},
+		"an owner, no control":   {policy.FactsOfJob(job().Owner(controlledBy(false)).Obj()), "", "1h namespace/ci"},
+		"managed elsewhere":      {policy.FactsOfJob(job().ManagedBy("kueue.x-k8s.io/multikueue").Obj()), "managed by kueue.x-k8s.io/multikueue", ""},
+		"managed by its own":     {policy.FactsOfJob(job().ManagedBy(policy.JobController).Obj()), "", "1h namespace/ci"},
+		"managedBy is empty":     {policy.FactsOfJob(job().ManagedBy("").Obj()), "", "1h namespace/ci"},
+		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "east").Obj()), "managed by MultiKueue", ""},
+		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "managed by MultiKueue", ""},
+		"a Pod":                  {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
+		"a Pod OnFailure":        {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
+		"a Pod Always":           {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "restartPolicy is Always", ""},
+		"a Pod that is silent":   {policy.FactsOfPod(pod().RestartPolicy("").Obj()), "restartPolicy is Always", ""},
+		"a Pod that is odd":      {policy.FactsOfPod(pod().RestartPolicy("Sometimes").Obj()), "restartPolicy is Always", ""},
+		"a ReplicaSet's Pod":     {policy.FactsOfPod(pod().ControlledBy("apps/v1", "ReplicaSet", "web").Obj()), "owned by ReplicaSet web", ""},
+		"a Workflow's Pod":       {policy.FactsOfPod(pod().ControlledBy("argoproj.io/v1alpha1", "Workflow", "wf").Obj()), "owned by Workflow wf", ""},
+		"a CronJob's Pod":        {policy.FactsOfPod(pod().ControlledBy("batch/v1", "CronJob", "x").Obj()), "owned by CronJob x", ""},
+		"a Job's Pod":            {policy.FactsOfPod(pod().ControlledBy("batch/v1", "Job", "build").Obj()), "", ""},
+		"a Volcano Job's Pod":    {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "owned by Job build", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := policy.NoDefault(test.facts); got != test.why {
+				t.Errorf("NoDefault = %q, want %q", got, test.why)
+			}
+			effective := policy.Resolve(test.facts, scope)
+			if got := valueText(effective.Succeeded); got != test.want {
+				t.Errorf("TTL %q, want %q", got, test.want)
+			}
+			creating := *scope
+			creating.Creating = true
+			effective = policy.Resolve(test.facts, &creating)
+			if got := policy.Defaults(test.facts, &effective, &creating); (len(got) > 0) != (test.want != "") {
+				t.Errorf("filled in: %v", got)
+			}
+		})
+	}
+}
+
+// A managedBy of a wrong shape is somebody else's: it opens no door to a default (S6).
+func TestManagedByOfAWrongShape(t *testing.T) {
+	object := builders.MakeJob("ci", "a").ManagedBy("x").Map()
+	object["spec"].(map[string]any)["managedBy"] = int64(7)
+	if got := policy.NoDefault(policy.FactsOfObject(policy.JobProfile, object)); got != "managed by 7" {
+		t.Errorf("NoDefault = %q", got)
+	}
+}
+
+// default-pod-ttl reaches Pods of a Job, live; it is never stamped on them.
+func TestPodsOfJobs(t *testing.T) {
+	pod := builders.MakePod("ci", "a").Created(noon).ControlledBy("batch/v1", "Job", "build")
+	scope := &policy.Scope{Namespace: namespaceOf("default-ttl", "9h", "default-pod-ttl", "1h"), Creating: true}
+	facts := policy.FactsOfPod(pod.Obj())
+	effective := policy.Resolve(facts, scope)
+	if got := valueText(effective.Succeeded); got != "1h namespace/ci" || !effective.Succeeded.Live {
+		t.Errorf("got %q, live %t", got, effective.Succeeded.Live)
+	}
+	if got := policy.Defaults(facts, &effective, scope); got != nil {
+		t.Errorf("stamped: %v", got)
+	}
+	free := policy.FactsOfPod(builders.MakePod("ci", "b").Created(noon).Obj())
+	effective = policy.Resolve(free, scope)
+	if got := policy.Defaults(free, &effective, scope); len(got) == 0 {
+		t.Error("a Pod without an owner was not stamped")
+	}
+}
+
+// A CronJob's Job stays a minute, so that its controller has seen it finish; neither a short default nor a short max-ttl
+// changes that, and what is unreadable keeps.
+func TestCronJobsJobStaysAMinute(t *testing.T) {
+	for name, test := range map[string]struct {
+		namespace []string
+		want      string
+	}{
+		"short":              {[]string{"default-ttl", "5"}, "1m namespace/ci"},
+		"zero":               {[]string{"default-ttl", "0"}, "1m namespace/ci"},
+		"a minute":           {[]string{"default-ttl", "60"}, "1m namespace/ci"},
+		"longer":             {[]string{"default-ttl", "61"}, "1m1s namespace/ci"},
+		"never":              {[]string{"default-ttl", "never"}, "never namespace/ci"},
+		"short maximum":      {[]string{"default-ttl", "1h", "max-ttl", "30"}, "1m namespace/ci"},
+		"unreadable":         {[]string{"default-ttl", "?"}, "unusable namespace/ci"},
+		"unreadable minimum": {[]string{"default-ttl", "5", "min-ttl", "?"}, "unusable namespace/ci"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := builders.MakeJob("ci", "a").ControlledBy("batch/v1", "CronJob", "nightly").Obj()
+			got := policy.Resolve(policy.FactsOfJob(job), &policy.Scope{Namespace: namespaceOf(test.namespace...), Creating: true})
+			if text := valueText(got.Succeeded); text != test.want {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+		})
+	}
+	// What is filled in must not be kept by the judge for being above the maximum.
+	job := builders.MakeJob("ci", "a").ControlledBy("batch/v1", "CronJob", "nightly").TTL(60).Obj()
+	if got := policy.Resolve(policy.FactsOfJob(job), &policy.Scope{Namespace: namespaceOf("max-ttl", "30")}); got.Succeeded.Err != nil {
+		t.Errorf("60s on a CronJob's Job: %v", got.Succeeded.Err)
+	}
+}
+
+// What admission missed gets a default only if it is younger than that; equal whole seconds count as older.
+func TestYoungerAndOlderThanTheDefault(t *testing.T) {
+	for name, test := range map[string]struct {
+		created  time.Duration
+		backfill string
+		want     string
+		flag     bool
+	}{
+		"younger":              {created: time.Second, want: "1h namespace/ci"},
+		"younger, backfill":    {created: time.Second, backfill: "true", want: "1h namespace/ci"},
+		"the same second":      {created: 0},
+		"the same, backfill":   {created: 0, backfill: "true", want: "1h namespace/ci", flag: true},
+		"older":                {created: -time.Second},
+		"older, no backfill":   {created: -time.Second, backfill: "false"},
+		"older, backfill":      {created: -time.Second, backfill: "true", want: "1h namespace/ci", flag: true},
+		"older, unreadable":    {created: -time.Second, backfill: "yes"},
+		"no creation time yet": {created: -1000000 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pairs := []string{"default-ttl", "1h"}
+			if test.backfill != "" {
+				pairs = append(pairs, "backfill", test.backfill)
+			}
+			facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(test.created)).Obj())
+			scope := &policy.Scope{Namespace: namespaceSince(noon, pairs...)}
+			got := policy.Resolve(facts, scope).Succeeded
+			if valueText(got) != test.want || got.Backfill != test.flag {
+				t.Errorf("got %q, backfill %t; want %q, %t", valueText(got), got.Backfill, test.want, test.flag)
+			}
+			platform := platform("a", "ttl-after-finished", "1h")
+			platform.Since, platform.Backfill = noon, test.backfill == "true"
+			fromPolicy := policy.Resolve(facts, &policy.Scope{Policies: []*policy.PlatformPolicy{platform}}).Succeeded
+			if fromPolicy.Set != got.Set || fromPolicy.Backfill != got.Backfill {
+				t.Errorf("a policy's default: %+v, a namespace's: %+v", fromPolicy, got)
+			}
+		})
+	}
+	// A default that says nothing of since when it holds reaches nobody.
+	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).Obj())
+	unstamped := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("default-ttl", "1h"), nil)}
+	if got := policy.Resolve(facts, unstamped).Succeeded; got.Set {
+		t.Errorf("a default without default-since reaches %+v", got)
+	}
+	unstamped.Creating = true
+	if got := policy.Resolve(facts, unstamped).Succeeded; !got.Set {
+		t.Error("a default without default-since does not reach what is being created")
+	}
+}
+
+// On a stamped object, taking the value away means that it has none.
+func TestStampedObject(t *testing.T) {
+	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
+	for name, test := range map[string]struct {
+		job      *builders.JobWrapper
+		creating bool
+		want     string
+	}{
+		"not stamped":               {job: job(), want: "30m namespace/ci"},
+		"stamped":                   {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "2h namespace/ci"},
+		"stamped by a policy":       {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/a"), want: "2h policy/a"},
+		"value taken away":          {job: job().Annotation(policy.AnnotationTTLSource, "namespace/ci")},
+		"own value taken away":      {job: job().Annotation(policy.AnnotationTTLSource, "object")},
+		"stamp is garbage":          {job: job().Annotation(policy.AnnotationTTLSource, "?")},
+		"garbage beside a value":    {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "?/?"), want: "unusable object"},
+		"creating, with a stamp":    {job: job().Annotation(policy.AnnotationTTLSource, "policy/mine"), creating: true, want: "30m namespace/ci"},
+		"creating, stamp and value": {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/mine"), creating: true, want: "unusable object"},
+		"stamped, now unreadable":   {job: job().Annotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "unusable namespace/ci"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := &policy.Scope{Namespace: namespaceOf("default-ttl", "1h", "max-ttl", "30m"), Creating: test.creating}
+			got := policy.Resolve(policy.FactsOfJob(test.job.Obj()), scope).Succeeded
+			if valueText(got) != test.want {
+				t.Errorf("got %q (%v), want %q", valueText(got), got.Err, test.want)
+			}
+		})
+	}
+}
+
+func TestParseSource(t *testing.T) {
+	for text, want := range map[string]string{
+		"object": "object", "namespace/ci": "namespace/ci", "policy/a": "policy/a", "runtime/ns/a": "runtime/ns/a",
+		"": "object", "root/a": "object", "namespace": "object", "object/x": "object", "/": "object",
+	} {
+		if got := policy.ParseSource(text).String(); got != want {
+			t.Errorf("ParseSource(%q) = %q, want %q", text, got, want)
+		}
+	}
+}
+
+func TestDefaults(t *testing.T) {
+	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a") }
+	for name, test := range map[string]struct {
+		job             *builders.JobWrapper
+		namespace       []string
+		annotationsOnly bool
+		want            []string
+	}{
+		"nothing":  {job: job()},
+		"native":   {job: job(), namespace: []string{"default-ttl", "1d"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
+		"no field": {job: job(), namespace: []string{"default-ttl", "1d"}, annotationsOnly: true, want: []string{at("ttl-after-finished") + "=1d", at("ttl-source") + "=namespace/ci"}},
+		"never":    {job: job(), namespace: []string{"default-ttl", "never"}, want: []string{at("ttl-after-finished") + "=never", at("ttl-source") + "=namespace/ci"}},
+		"by outcome": {
+			job: job(), namespace: []string{"default-ttl", "1d", "default-ttl-failed", "7d"},
+			want: []string{at("ttl-after-succeeded") + "=1d", at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"},
+		},
+		"one outcome":        {job: job(), namespace: []string{"default-ttl-failed", "7d"}, want: []string{at("ttl-after-failed") + "=7d", at("ttl-source") + "=namespace/ci"}},
+		"the same, twice":    {job: job(), namespace: []string{"default-ttl-succeeded", "1d", "default-ttl-failed", "24h"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
+		"unreadable":         {job: job(), namespace: []string{"default-ttl", "?"}},
+		"own value":          {job: job().TTL(5), namespace: []string{"default-ttl", "1d"}, want: []string{at("ttl-source") + "=object"}},
+		"own, false stamp":   {job: job().TTL(5).Annotation(policy.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=object"}},
+		"a stamp alone":      {job: job().Annotation(policy.AnnotationTTLSource, "policy/x"), want: []string{at("ttl-source") + "=<nil>"}},
+		"warn fills in":      {job: job(), namespace: []string{"default-ttl", "1d", "mode", "warn"}, want: []string{"spec.ttlSecondsAfterFinished=86400", at("ttl-source") + "=namespace/ci"}},
+		"dry-run does not":   {job: job(), namespace: []string{"default-ttl", "1d", "mode", "dry-run"}},
+		"deadline":           {job: job(), namespace: []string{"default-deadline", "1h"}, want: []string{"spec.activeDeadlineSeconds=3600", at("deadline-source") + "=namespace/ci"}},
+		"own deadline":       {job: job().Deadline(60).Annotation(policy.AnnotationDeadlineSource, "x"), namespace: []string{"default-deadline", "1h"}, want: []string{at("deadline-source") + "=<nil>"}},
+		"deadline of no use": {job: job(), namespace: []string{"default-deadline", "0"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated(test.namespace...), nil), Creating: true, AnnotationsOnly: test.annotationsOnly}
+			facts := policy.FactsOfJob(test.job.Obj())
+			effective := policy.Resolve(facts, scope)
+			var got []string
+			for _, one := range policy.Defaults(facts, &effective, scope) {
+				path := one.Path.String()
+				if one.Path[0] == "metadata" {
+					path = policy.AnnotationPath(one.Path[2])
+				}
+				got = append(got, fmt.Sprintf("%s=%v", path, one.Value))
+			}
+			equal(t, got, test.want)
+		})
+	}
+}
