@@ -1,0 +1,65 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// The finish time of a Pod in every form it comes in (KINDS.md), read by both readers.
+func TestPodFinishTime(t *testing.T) {
+	second := func(n int) time.Time { return noon.Add(time.Duration(n) * time.Second) }
+	failed := func() *builders.PodWrapper { return builders.MakePod("ci", "a").Phase(corev1.PodFailed) }
+	running := corev1.ContainerStatus{Name: "main", State: corev1.ContainerState{Running: &corev1.ContainerStateRunning{}}}
+	for name, test := range map[string]struct {
+		pod  *builders.PodWrapper
+		want time.Time
+	}{
+		"one container":                    {failed().Terminated(second(1)), second(1)},
+		"latest of several":                {failed().Terminated(second(1)).Terminated(second(3)).Terminated(second(2)), second(3)},
+		"init container failed":            {failed().InitTerminated(second(2)), second(2)},
+		"init before main":                 {failed().InitTerminated(second(1)).Terminated(second(2)), second(2)},
+		"sidecar ends last":                {failed().Terminated(second(1)).InitTerminated(second(5)), second(5)},
+		"ephemeral ends last":              {failed().Terminated(second(1)).EphemeralTerminated(second(5)), second(5)},
+		"the conditions come later":        {failed().Terminated(second(1)).Condition(corev1.PodReady, second(9)), second(1)},
+		"lastState does not count":         {failed().LastTerminated(second(1)).Condition(corev1.PodReady, second(9)), second(9)},
+		"lastState beside an end":          {failed().LastTerminated(second(7)).Terminated(second(3)), second(3)},
+		"evicted":                          {failed().Reason("Evicted").Condition(corev1.PodScheduled, second(1)).Condition(corev1.DisruptionTarget, second(4)), second(4)},
+		"lost node, container still runs":  {failed().Reason("NodeLost").Container(running).Condition(corev1.PodReady, second(6)), second(6)},
+		"nothing but the annotation":       {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8)},
+		"the annotation in another zone":   {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T14:00:08+02:00"), second(8)},
+		"the annotation comes last":        {failed().Condition(corev1.PodReady, second(6)).Annotation(policy.AnnotationFinishedAt, "2020-01-01T00:00:00Z"), second(6)},
+		"unreadable annotation":            {failed().Annotation(policy.AnnotationFinishedAt, "1735041600"), time.Time{}},
+		"nothing at all":                   {failed(), time.Time{}},
+		"no end is told":                   {failed().Terminated(time.Time{}).Condition(corev1.PodReady, second(6)), second(6)},
+		"the epoch is no end":              {failed().Terminated(time.Unix(0, 0)).Condition(corev1.PodReady, second(6)), second(6)},
+		"the epoch is no transition":       {failed().Condition(corev1.PodReady, time.Unix(0, 0)), time.Time{}},
+		"succeeded, read in the same way":  {failed().Phase(corev1.PodSucceeded).Terminated(second(1)), second(1)},
+		"unfinished has none, whatever is": {failed().Phase(corev1.PodRunning).Terminated(second(1)), time.Time{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if got := policy.FactsOfPod(test.pod.Obj()).FinishTime; !got.Equal(test.want) {
+				t.Errorf("typed: %v, want %v", got, test.want)
+			}
+			if got := policy.FactsOfObject(policy.PodProfile, test.pod.Map()).FinishTime; !got.Equal(test.want) {
+				t.Errorf("generic: %v, want %v", got, test.want)
+			}
+		})
+	}
+}
+
+func TestPodOutcome(t *testing.T) {
+	for phase, want := range map[corev1.PodPhase]policy.Outcome{
+		corev1.PodSucceeded: policy.Succeeded, corev1.PodFailed: policy.Failed,
+		corev1.PodRunning: policy.NoOutcome, corev1.PodPending: policy.NoOutcome, corev1.PodUnknown: policy.NoOutcome,
+	} {
+		facts := policy.FactsOfPod(builders.MakePod("ci", "a").Phase(phase).Terminated(noon).Obj())
+		if facts.Outcome != want || facts.Finished != (want != policy.NoOutcome) {
+			t.Errorf("%s: %s, finished %t", phase, facts.Outcome, facts.Finished)
+		}
+	}
+}

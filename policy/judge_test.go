@@ -1,0 +1,147 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// The time arithmetic that the in-tree TTL controller's and JobSet's own tests expect, and what the contract adds.
+func TestJudge(t *testing.T) {
+	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)) }
+	ago := func(seconds int) time.Time { return noon.Add(-time.Duration(seconds) * time.Second) }
+	for name, test := range map[string]struct {
+		job    *builders.JobWrapper
+		action policy.Action
+		in     time.Duration
+		reason string
+		err    string
+	}{
+		"unfinished, TTL 100":               {job: job().TTL(100), reason: "is not finished"},
+		"finished, no TTL":                  {job: job().Complete(noon), reason: "has no TTL"},
+		"finished now, TTL 0":               {job: job().TTL(0).Complete(noon), action: policy.Delete},
+		"finished now, TTL 10":              {job: job().TTL(10).Complete(noon), action: policy.Wait, in: 10 * time.Second},
+		"finished 10s ago, TTL 15":          {job: job().TTL(15).Complete(ago(10)), action: policy.Wait, in: 5 * time.Second},
+		"finished 10s ago, TTL 5":           {job: job().TTL(5).Complete(ago(10)), action: policy.Delete, in: -5 * time.Second},
+		"finished 2s ago, TTL 5":            {job: job().TTL(5).Complete(ago(2)), action: policy.Wait, in: 3 * time.Second},
+		"due in this very second":           {job: job().TTL(5).Complete(ago(5)), action: policy.Delete},
+		"failed 10s ago, TTL 5":             {job: job().TTL(5).Failed(ago(10)), action: policy.Delete, in: -5 * time.Second},
+		"suspended, unfinished":             {job: job().TTL(0).Suspend(true), reason: "is not finished"},
+		"suspended, finished":               {job: job().TTL(5).Suspend(true).Complete(ago(10)), action: policy.Delete, in: -5 * time.Second},
+		"finish time in the future, TTL 0":  {job: job().TTL(0).Complete(ago(-30)), action: policy.Wait, in: 30 * time.Second},
+		"finish time in the future, TTL 10": {job: job().TTL(10).Complete(ago(-30)), action: policy.Wait, in: 40 * time.Second},
+		"longest TTL":                       {job: job().TTL(2147483647).Complete(noon), action: policy.Wait, in: policy.MaxDuration},
+		"SuccessCriteriaMet is no end":      {job: job().TTL(0).Condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, ago(60)), reason: "is not finished"},
+		"FailureTarget is no end":           {job: job().TTL(0).Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, ago(60)), reason: "is not finished"},
+		"FailureTarget, then Failed": {
+			job:    job().TTL(10).Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, ago(60)).Failed(ago(4)),
+			action: policy.Wait, in: 6 * time.Second,
+		},
+		"Complete is False":   {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionFalse, ago(60)), reason: "is not finished"},
+		"Complete is Unknown": {job: job().TTL(0).Condition(batchv1.JobComplete, corev1.ConditionUnknown, ago(60)), reason: "is not finished"},
+		"being deleted":       {job: job().TTL(0).Complete(ago(60)).Deleting(noon), reason: "is being deleted already"},
+		"protected":           {job: job().TTL(0).Complete(ago(60)).Annotation(policy.AnnotationProtect, "true"), reason: "is protected by annotation curfew.dev/protect"},
+		"protected, somehow":  {job: job().TTL(0).Complete(ago(60)).Annotation(policy.AnnotationProtect, ""), reason: "is protected by annotation curfew.dev/protect"},
+		"not protected":       {job: job().TTL(60).Complete(ago(60)).Annotation(policy.AnnotationProtect, "false"), action: policy.Delete},
+		"never":               {job: job().Annotation(policy.AnnotationTTL, "never").TTL(0).Complete(ago(60)), reason: "its TTL is never"},
+		"by outcome":          {job: job().TTL(0).Annotation(policy.AnnotationTTLFailed, "70").Failed(ago(60)), action: policy.Wait, in: 10 * time.Second},
+		"the other outcome":   {job: job().TTL(60).Annotation(policy.AnnotationTTLFailed, "70").Complete(ago(60)), action: policy.Delete},
+		"unreadable": {
+			job: job().TTL(0).Annotation(policy.AnnotationTTL, "soon").Complete(ago(60)), reason: "its TTL cannot be used",
+			err: at("ttl-after-finished") + `: "soon" is not a duration: ` + fix + ", or never",
+		},
+		"negative":                  {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
+		"no transition time":        {job: job().TTL(5).Complete(time.Time{}), action: policy.RecordFinish, reason: "does not say when it finished"},
+		"finish time written down":  {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), action: policy.Wait, in: 2 * time.Second},
+		"written down, and its own": {job: job().TTL(5).Complete(noon).Annotation(policy.AnnotationFinishedAt, "2020-12-24T11:59:57Z"), action: policy.Wait, in: 5 * time.Second},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := policy.FactsOfJob(test.job.Obj())
+			effective := policy.Resolve(facts, &policy.Scope{})
+			got := policy.Judge(facts, &effective, noon)
+			if got.Action != test.action || got.Reason != test.reason || errText(got.Err) != test.err {
+				t.Errorf("%s, %q, %v; want %s, %q, %q", got.Action, got.Reason, got.Err, test.action, test.reason, test.err)
+			}
+			if timed := got.Action == policy.Wait || got.Action == policy.Delete; timed {
+				if in := got.Expiry.Sub(noon); in != test.in || got.Trigger != policy.TriggerTTL || got.Source.String() != "object" {
+					t.Errorf("due in %v by %s of %s, want in %v", in, got.Trigger, got.Source, test.in)
+				}
+			} else if !got.Expiry.IsZero() {
+				t.Errorf("expiry %v beside %s", got.Expiry, got.Action)
+			}
+		})
+	}
+}
+
+func TestJudgeOfPods(t *testing.T) {
+	pod := func() *builders.PodWrapper {
+		return builders.MakePod("ci", "a").Annotation(policy.AnnotationTTL, "10").Phase(corev1.PodSucceeded)
+	}
+	for name, test := range map[string]struct {
+		pod    *builders.PodWrapper
+		action policy.Action
+		reason string
+	}{
+		"running":                    {pod().Phase(corev1.PodRunning).Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
+		"unknown phase":              {pod().Phase(corev1.PodUnknown).Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
+		"no phase":                   {pod().Phase("").Terminated(noon.Add(-time.Hour)), policy.Keep, "is not finished"},
+		"due":                        {pod().Terminated(noon.Add(-time.Hour)), policy.Delete, ""},
+		"not accounted for":          {pod().Terminated(noon.Add(-time.Hour)).Finalizer(policy.FinalizerJobTracking), policy.Keep, "its Job has not accounted for it yet"},
+		"not accounted for, no time": {pod().Finalizer(policy.FinalizerJobTracking), policy.Keep, "its Job has not accounted for it yet"},
+		"a foreign finalizer":        {pod().Terminated(noon.Add(-time.Hour)).Finalizer("example.com/wait"), policy.Delete, ""},
+		"restarts always":            {pod().Terminated(noon.Add(-time.Hour)).RestartPolicy(corev1.RestartPolicyAlways), policy.Keep, "restartPolicy is Always"},
+		"restart policy absent":      {pod().Terminated(noon.Add(-time.Hour)).RestartPolicy(""), policy.Keep, "restartPolicy is Always"},
+		"no time":                    {pod(), policy.RecordFinish, "does not say when it finished"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := policy.FactsOfPod(test.pod.Obj())
+			effective := policy.Resolve(facts, &policy.Scope{})
+			if got := policy.Judge(facts, &effective, noon); got.Action != test.action || got.Reason != test.reason {
+				t.Errorf("%s, %q; want %s, %q", got.Action, got.Reason, test.action, test.reason)
+			}
+		})
+	}
+}
+
+// What the controller needs to know beyond the instant travels in the verdict.
+func TestVerdictCarriesItsMarks(t *testing.T) {
+	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Complete(noon.Add(-time.Minute)).Obj())
+	scope := &policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "5", "backfill", "true", "mode", "dry-run")}
+	effective := policy.Resolve(facts, scope)
+	got := policy.Judge(facts, &effective, noon)
+	if got.Action != policy.Delete || !got.Live || !got.Backfill || !got.DryRun || got.Source.String() != "namespace/ci" {
+		t.Errorf("got %+v, want a live, backfilled, dry-run deletion from namespace/ci", got)
+	}
+	untimed := policy.FactsOfJob(builders.MakeJob("ci", "a").TTL(0).Complete(time.Time{}).Obj())
+	effective = policy.Resolve(untimed, scope)
+	if got := policy.Judge(untimed, &effective, noon); got.Action != policy.RecordFinish || !got.DryRun {
+		t.Errorf("got %+v, want record-finish that knows of dry-run", got)
+	}
+}
+
+// An object whose state cannot be read is kept (S6).
+func TestJudgeOfUnreadableState(t *testing.T) {
+	object := builders.MakeJob("ci", "a").TTL(0).Complete(noon.Add(-time.Hour)).Map()
+	object["status"].(map[string]any)["conditions"].([]any)[0].(map[string]any)["lastTransitionTime"] = "yesterday"
+	facts := policy.FactsOfObject(policy.JobProfile, object)
+	effective := policy.Resolve(facts, &policy.Scope{})
+	got := policy.Judge(facts, &effective, noon)
+	if got.Action != policy.Keep || got.Reason != "its state cannot be read" || got.Err == nil {
+		t.Errorf("got %+v, want keep with an error", got)
+	}
+}
+
+func TestActionString(t *testing.T) {
+	for action, want := range map[policy.Action]string{
+		policy.Keep: "keep", policy.Wait: "wait", policy.Delete: "delete", policy.RecordFinish: "record-finish", policy.Action(99): "unknown",
+	} {
+		if got := action.String(); got != want {
+			t.Errorf("Action(%d) = %q, want %q", action, got, want)
+		}
+	}
+}

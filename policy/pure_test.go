@@ -1,0 +1,55 @@
+package policy_test
+
+import (
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+// Policy decides and does nothing else: no client, no clock, no logger, neither here nor in the rules.
+func TestPolicyIsPure(t *testing.T) {
+	forbidden := []string{
+		"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/klog", "k8s.io/utils/clock", "github.com/go-logr",
+		"go.uber.org/zap", "github.com/prometheus", "log", "os", "net", "io/fs", "os/exec", "math/rand", "syscall",
+	}
+	clock := map[string]bool{"Now": true, "Since": true, "Until": true, "Sleep": true, "After": true, "AfterFunc": true,
+		"Tick": true, "NewTimer": true, "NewTicker": true}
+	files := token.NewFileSet()
+	for _, folder := range []string{".", "rules"} {
+		names, err := filepath.Glob(filepath.Join(folder, "*.go"))
+		if err != nil || len(names) == 0 {
+			t.Fatalf("%s: %v, %v", folder, names, err)
+		}
+		for _, name := range names {
+			if strings.HasSuffix(name, "_test.go") {
+				continue
+			}
+			file, err := parser.ParseFile(files, name, nil, 0)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, spec := range file.Imports {
+				path, _ := strconv.Unquote(spec.Path.Value)
+				for _, bad := range forbidden {
+					if path == bad || strings.HasPrefix(path, bad+"/") {
+						t.Errorf("%s imports %s", name, path)
+					}
+				}
+			}
+			ast.Inspect(file, func(node ast.Node) bool {
+				call, ok := node.(*ast.SelectorExpr)
+				if !ok || !clock[call.Sel.Name] {
+					return true
+				}
+				if of, ok := call.X.(*ast.Ident); ok && (of.Name == "time" || of.Name == "metav1") {
+					t.Errorf("%s reads the clock: %s.%s", files.Position(call.Pos()), of.Name, call.Sel.Name)
+				}
+				return true
+			})
+		}
+	}
+}
