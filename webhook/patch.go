@@ -91,7 +91,9 @@ func (d *draft) assign(object map[string]any, assignment policy.Assignment) erro
 		return nil
 	case assignment.Value == nil:
 		delete(parent, name)
-		d.operations = append(d.operations, operation{Op: "remove", Path: at})
+		if !inCreated {
+			d.operations = append(d.operations, operation{Op: "remove", Path: at})
+		}
 		return nil
 	}
 	parent[name] = assignment.Value

@@ -90,7 +90,8 @@ func failed(message string, err error) answer {
 // invalid is a request that is no proper AdmissionReview; the API server sends none such.
 func invalid(err error) answer {
 	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest, Message: err.Error(),
+		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
+		Message: oneLine(err.Error(), maxReason),
 	}}}
 	return answer{response: response, outcome: outcomeInvalid, status: http.StatusBadRequest, err: err}
 }

@@ -1,0 +1,115 @@
+package webhook
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// hash1d and hash2d are those of the defaults in the table; since is a stamp from long ago.
+var (
+	hash1d = policy.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "1d"})
+	hash2d = policy.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "2d"})
+	since  = func(hash string) string { return policy.FormatSince(t0.Add(-48*time.Hour), hash) }
+	now    = func(hash string) string { return policy.FormatSince(t0, hash) }
+)
+
+func TestMutateNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		object, old string
+		patch       string
+	}{
+		"nothing": {object: namespace("", "")},
+		"default, created": {object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}}",
+			patch: `[{"op":"add","path":"/metadata/labels","value":{"curfew.dev/in-use":"true","curfew.dev/pods-in-use":"true"}},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
+		"default, added": {old: namespace("x: y", ""), object: namespace("x: y", "curfew.dev/default-ttl: 1d"),
+			patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"},{"op":"add","path":"/metadata/labels/curfew.dev~1pods-in-use","value":"true"},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
+		"default, changed": {old: stamped("1d", since(hash1d)), object: stamped("2d", since(hash1d)),
+			patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash2d) + `"}]`},
+		"default, unchanged": {old: stamped("1d", since(hash1d)), object: stamped("1d", since(hash1d))},
+		"default, removed": {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-since: "+since(hash1d)),
+			patch: `[{"op":"remove","path":"/metadata/labels/curfew.dev~1in-use"},{"op":"remove","path":"/metadata/labels/curfew.dev~1pods-in-use"},{"op":"remove","path":"/metadata/annotations/curfew.dev~1default-since"}]`},
+		"deadline only": {object: namespace("curfew.dev/pods-in-use: 'true'", "curfew.dev/default-deadline: 1d"),
+			patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"},{"op":"remove","path":"/metadata/labels/curfew.dev~1pods-in-use"},{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` +
+				now(policy.DefaultsHash(map[string]string{"curfew.dev/default-deadline": "1d"})) + `"}]`},
+		"bounds only":              {object: namespace("curfew.dev/in-use: 'true'", "curfew.dev/max-ttl: 1d")},
+		"in-use label taken":       {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d, curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"}]`},
+		"in-use label falsified":   {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'false', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d, curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"replace","path":"/metadata/labels/curfew.dev~1in-use","value":"true"}]`},
+		"in-use label claimed":     {object: namespace("curfew.dev/in-use: 'true'", ""), patch: `[{"op":"remove","path":"/metadata/labels/curfew.dev~1in-use"}]`},
+		"since of other defaults":  {object: stamped("1d", since(hash2d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
+		"since unreadable":         {object: stamped("1d", "yesterday"), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
+		"since in the future":      {object: stamped("1d", policy.FormatSince(t0.Add(time.Hour), hash1d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash1d) + `"}]`},
+		"since without a default":  {object: namespace("", "curfew.dev/default-since: "+since(hash1d)), patch: `[{"op":"remove","path":"/metadata/annotations/curfew.dev~1default-since"}]`},
+		"since brought along":      {object: stamped("1d", since(hash1d))},
+		"since moved back":         {old: stamped("1d", since(hash1d)), object: stamped("1d", "2001-01-01T00:00:00Z/"+hash1d), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + since(hash1d) + `"}]`},
+		"since foreseen":           {old: stamped("1d", since(hash1d)), object: stamped("2d", since(hash2d)), patch: `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(hash2d) + `"}]`},
+		"since taken":              {old: stamped("1d", since(hash1d)), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: 1d"), patch: `[{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + since(hash1d) + `"}]`},
+		"unreadable default":       {old: namespace("", ""), object: namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: soon"), patch: `[{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + now(policy.DefaultsHash(map[string]string{"curfew.dev/default-ttl": "soon"})) + `"}]`},
+		"being deleted":            {old: stamped("1d", since(hash1d)), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/default-ttl: 2d}}}"},
+		"annotations all removed":  {old: stamped("1d", since(hash1d)), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci}}"},
+		"since taken with the map": {old: namespace("", "curfew.dev/default-since: "+since(hash1d)), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			response := w.ask(t, ask{path: PathMutateNamespace, namespace: "ci", object: test.object, old: test.old})
+			if !response.Allowed || string(response.Patch) != test.patch || len(response.Warnings) > 0 {
+				t.Errorf("allowed %v, warnings %q, patch\n%s\nwant\n%s", response.Allowed, response.Warnings, response.Patch, test.patch)
+			}
+			// Once more, a second later, over what became of it: nothing is restamped.
+			became := patchedObject(t, test.object, response)
+			again := w.ask(t, ask{path: PathMutateNamespace, namespace: "ci", object: became, old: became})
+			if len(again.Patch) > 0 {
+				t.Errorf("not idempotent: %s", again.Patch)
+			}
+			if w.namespaces.liveReads != 0 || w.count(t, "curfew_admission_patch_dropped_total") != 0 {
+				t.Error("a namespace was read, or a patch dropped")
+			}
+		})
+	}
+}
+
+func namespace(labels, annotations string) string {
+	return "{apiVersion: v1, kind: Namespace, metadata: {name: ci, labels: {" + labels + "}, annotations: {" + annotations + "}}}"
+}
+
+func stamped(ttl, since string) string {
+	return namespace("curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", "curfew.dev/default-ttl: "+ttl+", curfew.dev/default-since: '"+since+"'")
+}
+
+func TestValidateNamespace(t *testing.T) {
+	for name, test := range map[string]struct {
+		object, old string
+		denied      string
+		warnings    []string
+	}{
+		"nothing": {object: namespace("", "")},
+		"fine":    {object: namespace("", "curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d, curfew.dev/mode: warn, curfew.dev/backfill: 'true'")},
+		"unreadable": {object: namespace("", "curfew.dev/default-ttl: soon"),
+			denied: `metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
+		"unreadable, in a namespace that does not enforce": {object: namespace("", "curfew.dev/default-ttl: soon, curfew.dev/mode: dry-run"),
+			denied: `metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
+		"bounds that contradict each other": {object: namespace("", "curfew.dev/min-ttl: 2d, curfew.dev/max-ttl: 1d"),
+			denied: `metadata.annotations: curfew.dev/min-ttl 2d of namespace "ci" is above curfew.dev/max-ttl 1d of namespace "ci": lower the first or raise the second`},
+		"short": {object: namespace("", "curfew.dev/default-ttl: '5'"),
+			warnings: []string{"curfew: metadata.annotations[curfew.dev/default-ttl]: 5s is under 60s: objects of this namespace may be gone before anyone reads its logs; use 60s or more"}},
+		"UPDATE, bad as before":      {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("x: y", "curfew.dev/default-ttl: soon")},
+		"UPDATE, bad in new ways":    {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("", "curfew.dev/default-ttl: later"), denied: `metadata.annotations[curfew.dev/default-ttl]: "later" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
+		"UPDATE while being deleted": {old: namespace("", ""), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/default-ttl: soon}}}"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t)
+			response := w.ask(t, ask{path: PathValidateNamespace, namespace: "ci", object: test.object, old: test.old})
+			if response.Allowed != (test.denied == "") || response.Result.Message != test.denied {
+				t.Errorf("allowed %v\n%s\nwant\n%s", response.Allowed, response.Result.Message, test.denied)
+			}
+			if !slices.Equal(response.Warnings, test.warnings) {
+				t.Errorf("warnings\n%q\nwant\n%q", response.Warnings, test.warnings)
+			}
+			if w.namespaces.liveReads != 0 {
+				t.Error("a namespace was read")
+			}
+		})
+	}
+}

@@ -1,0 +1,111 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"curfew.dev/curfew/policy"
+)
+
+// reader holds annotations of namespaces by name, and fails with err where it is set.
+type reader struct {
+	client.Reader
+	annotations map[string]map[string]string
+	err         error
+	reads       int
+	deadline    bool
+}
+
+func (r *reader) Get(ctx context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	r.reads++
+	_, r.deadline = ctx.Deadline()
+	if r.err != nil {
+		return r.err
+	}
+	annotations, ok := r.annotations[key.Name]
+	if !ok || key.Namespace != "" || object.GetObjectKind().GroupVersionKind() != namespaceKind {
+		return apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, key.Name)
+	}
+	object.SetAnnotations(annotations)
+	return nil
+}
+
+func TestNamespaces(t *testing.T) {
+	oneDay := map[string]map[string]string{"ci": {policy.AnnotationDefaultTTL: "1d"}}
+	twoDays := map[string]map[string]string{"ci": {policy.AnnotationDefaultTTL: "2d"}}
+	broken := errors.New("broken")
+	for name, test := range map[string]struct {
+		cache, live *reader
+		askLive     bool
+		want        time.Duration
+		reads       int
+		fails       error
+	}{
+		"cached":              {cache: &reader{annotations: oneDay}, live: &reader{annotations: twoDays}, want: 24 * time.Hour},
+		"not cached":          {cache: &reader{}, live: &reader{annotations: twoDays}, want: 48 * time.Hour, reads: 1},
+		"live":                {cache: &reader{annotations: oneDay}, live: &reader{annotations: twoDays}, askLive: true, want: 48 * time.Hour, reads: 1},
+		"cache fails":         {cache: &reader{err: broken}, live: &reader{annotations: twoDays}, fails: broken},
+		"API server fails":    {cache: &reader{}, live: &reader{err: broken}, reads: 1, fails: broken},
+		"is nowhere":          {cache: &reader{}, live: &reader{}, reads: 1, fails: &apierrors.StatusError{}},
+		"live, and it is not": {cache: &reader{annotations: oneDay}, live: &reader{}, askLive: true, reads: 1, fails: &apierrors.StatusError{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			getter := NewNamespaces(test.cache, test.live)
+			get := getter.Namespace
+			if test.askLive {
+				get = getter.LiveNamespace
+			}
+			got, err := get(t.Context(), "ci")
+			if test.live.reads != test.reads || test.reads > 0 && !test.live.deadline {
+				t.Errorf("%d live reads, want %d; with a deadline: %v", test.live.reads, test.reads, test.live.deadline)
+			}
+			if test.fails != nil {
+				var status *apierrors.StatusError
+				if !errors.Is(err, test.fails) && !errors.As(err, &status) {
+					t.Errorf("error %v, want %v", err, test.fails)
+				}
+				return
+			}
+			if err != nil || got.Name != "ci" || got.TTL.All.TTL.After != test.want {
+				t.Errorf("%+v, %v; want a TTL of %v", got, err, test.want)
+			}
+		})
+	}
+}
+
+func TestTransformNamespace(t *testing.T) {
+	full := NamespaceMetadata()
+	full.Name, full.UID, full.ResourceVersion = "ci", "u", "7"
+	full.Labels = map[string]string{"kubernetes.io/metadata.name": "ci", policy.LabelInUse: "true"}
+	full.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", policy.AnnotationDefaultTTL: "1d"}
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	out, err := TransformNamespace(full)
+	slim, ok := out.(*metav1.PartialObjectMetadata)
+	if err != nil || !ok {
+		t.Fatalf("%T, %v", out, err)
+	}
+	if slim.Name != "ci" || slim.UID != "u" || slim.ResourceVersion != "7" || slim.GroupVersionKind() != namespaceKind || slim.ManagedFields != nil {
+		t.Errorf("%+v", slim)
+	}
+	if !maps.Equal(slim.Labels, map[string]string{policy.LabelInUse: "true"}) ||
+		!maps.Equal(slim.Annotations, map[string]string{policy.AnnotationDefaultTTL: "1d"}) {
+		t.Errorf("labels %v, annotations %v", slim.Labels, slim.Annotations)
+	}
+	if len(full.Labels) != 2 || len(full.Annotations) != 2 {
+		t.Error("what was passed in was changed")
+	}
+	if again, err := TransformNamespace(slim); err != nil || again.(*metav1.PartialObjectMetadata).Annotations[policy.AnnotationDefaultTTL] != "1d" {
+		t.Errorf("not idempotent: %v, %v", again, err)
+	}
+	if other, err := TransformNamespace("tombstone"); err != nil || other != "tombstone" {
+		t.Errorf("%v, %v", other, err)
+	}
+}

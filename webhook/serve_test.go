@@ -1,0 +1,163 @@
+package webhook
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"curfew.dev/curfew/policy"
+)
+
+// TestErrorsAreNoDenials: an AdmissionReview with allowed=false under a 200 is a rejection to the API server, so that an
+// error has to be one of HTTP for the failure policy to decide.
+func TestErrorsAreNoDenials(t *testing.T) {
+	for name, change := range map[string]func(*namespaces){
+		"namespace cannot be read": func(n *namespaces) { n.err = errors.New("dial tcp 10.0.0.1:443: connection refused") },
+		"panic":                    func(n *namespaces) { n.panics = true },
+	} {
+		for _, path := range []string{PathMutate, PathValidate} {
+			t.Run(name+path, func(t *testing.T) {
+				w := newWorld(t)
+				change(w.namespaces)
+				body, err := json.Marshal(ask{path: path, namespace: "ci", object: job}.review(t))
+				if err != nil {
+					t.Fatal(err)
+				}
+				status, review := w.post(t, path, body)
+				result := review.Response.Result
+				if status != http.StatusInternalServerError || result.Code != http.StatusInternalServerError || result.Reason == "Forbidden" {
+					t.Errorf("HTTP %d, result %d %s", status, result.Code, result.Reason)
+				}
+				if review.Response.UID == "" || review.Response.Allowed || len(review.Response.Patch) > 0 {
+					t.Errorf("response %+v", review.Response)
+				}
+				for _, detail := range []string{"10.0.0.1", "a bug", "goroutine", ".go:"} {
+					if strings.Contains(result.Message, detail) {
+						t.Errorf("message tells of the inside: %s", result.Message)
+					}
+				}
+				if got := w.reviews(t, path[1:], "CREATE", "Job", "error"); got != 1 {
+					t.Errorf("%v errors counted, want 1", got)
+				}
+				if status, _ := w.post(t, PathValidateNamespace, mustReview(t)); status != http.StatusOK {
+					t.Errorf("the server does not go on: %d", status)
+				}
+			})
+		}
+	}
+}
+
+func mustReview(t *testing.T) []byte {
+	t.Helper()
+	body, err := json.Marshal(ask{path: PathValidateNamespace, namespace: "ci", object: namespace("", "")}.review(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return body
+}
+
+func TestMalformedReviews(t *testing.T) {
+	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"`
+	for name, test := range map[string]struct {
+		body    string
+		status  int
+		message string
+	}{
+		"empty":             {"", 400, "request body is empty"},
+		"no JSON":           {"hello", 400, ""},
+		"a list":            {"[]", 400, ""},
+		"another kind":      {`{"apiVersion":"v1","kind":"Pod"}`, 400, ""},
+		"no request":        {head + `}`, 400, "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"},
+		"null request":      {head + `,"request":null}`, 400, "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"},
+		"no object":         {head + `,"request":{"uid":"u","operation":"CREATE"}}`, 400, "request.object is absent: a CREATE carries one"},
+		"null object":       {head + `,"request":{"uid":"u","operation":"CREATE","object":null}}`, 400, ""},
+		"object is a list":  {head + `,"request":{"uid":"u","operation":"CREATE","object":[]}}`, 400, ""},
+		"no old object":     {head + `,"request":{"uid":"u","operation":"UPDATE","object":{}}}`, 400, "request.oldObject is absent: a UPDATE carries one"},
+		"nothing we review": {head + `,"request":{"uid":"u","operation":"DELETE"}}`, 200, ""},
+		"a subresource":     {head + `,"request":{"uid":"u","operation":"UPDATE","subResource":"status"}}`, 200, ""},
+		"too large":         {head + `,"x":"` + strings.Repeat("x", 8<<20) + `"}`, 413, "request entity is too large; limit is 7340032 bytes"},
+	} {
+		for _, path := range []string{PathMutate, PathValidate, PathMutateNamespace, PathValidateNamespace} {
+			t.Run(name+path, func(t *testing.T) {
+				w := newWorld(t)
+				status, review := w.post(t, path, []byte(test.body))
+				if status != test.status || int(review.Response.Result.Code) != test.status || review.Response.Allowed != (status == 200) {
+					t.Errorf("HTTP %d, result %+v, allowed %v; want %d", status, review.Response.Result, review.Response.Allowed, test.status)
+				}
+				if status >= 400 && (review.Response.Result.Message == "" || test.message != "" && review.Response.Result.Message != test.message) {
+					t.Errorf("message %q, want %q", review.Response.Result.Message, test.message)
+				}
+			})
+		}
+	}
+}
+
+func TestContentType(t *testing.T) {
+	w := newWorld(t)
+	response, err := w.server.Client().Post(w.server.URL+PathValidate, "text/plain", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode != http.StatusBadRequest {
+		t.Errorf("HTTP %d, want 400", response.StatusCode)
+	}
+}
+
+// TestMetricsAreBounded: neither kinds that somebody makes up nor namespaces make new series.
+func TestMetricsAreBounded(t *testing.T) {
+	w := newWorld(t)
+	for _, kind := range []string{"A", "B", "C"} {
+		w.ask(t, ask{path: PathValidate, object: "{apiVersion: example.org/v1, kind: " + kind + "}"})
+	}
+	if got := w.reviews(t, "validate", "CREATE", "other", "allowed"); got != 3 {
+		t.Errorf("%v reviews of other kinds, want 3", got)
+	}
+	w.ask(t, ask{path: PathValidate, operation: string(admissionv1.Delete), object: job, namespace: "ci"})
+	if got := w.reviews(t, "validate", "DELETE", "Job", "allowed"); got != 1 {
+		t.Errorf("%v DELETEs, want 1", got)
+	}
+	families, err := w.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			for _, label := range metric.GetLabel() {
+				if name := label.GetName(); name == "namespace" || name == "name" {
+					t.Errorf("%s has label %s", family.GetName(), name)
+				}
+			}
+			// Each request reads the clock twice, and the clock steps by a second.
+			if histogram := metric.GetHistogram(); histogram != nil && histogram.GetSampleSum() != float64(histogram.GetSampleCount()) {
+				t.Errorf("%s: %v s over %d requests", family.GetName(), histogram.GetSampleSum(), histogram.GetSampleCount())
+			}
+		}
+	}
+}
+
+func TestOptions(t *testing.T) {
+	_, err := New(Options{WarnBelow: -1})
+	if err == nil {
+		t.Fatal("empty options are taken")
+	}
+	for _, name := range []string{"Profiles", "Namespaces", "Clock", "Registerer", "WarnBelow"} {
+		if !strings.Contains(err.Error(), "webhook: "+name+" is ") {
+			t.Errorf("%s is not complained of: %v", name, err)
+		}
+	}
+	registry := prometheus.NewRegistry()
+	options := Options{Profiles: policy.NewProfiles(), Namespaces: &namespaces{}, Clock: &steppingClock{}, Registerer: registry}
+	if _, err := New(options); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := New(options); err == nil {
+		t.Error("metrics are registered twice")
+	}
+}
