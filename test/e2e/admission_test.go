@@ -152,12 +152,15 @@ func TestBounds(t *testing.T) {
 	s := newSpace(t, policy.AnnotationDefaultTTL, "30d", policy.AnnotationMinTTL, "10m", policy.AnnotationMaxTTL, "7d")
 	s.says(s.create(job("default")),
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 604800 (7d) from namespace "`+s.name+`"`)
+	bound := func(which, value string) string {
+		return "curfew.dev/" + which + "-ttl " + value + ` of namespace "` + s.name + `"`
+	}
 	s.refuses(s.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev",
-		"spec.ttlSecondsAfterFinished: 8d is above metadata.annotations[curfew.dev/max-ttl] 7d: use 7d or less"))
+		"spec.ttlSecondsAfterFinished: 8d is above "+bound("max", "7d")+": use 7d or less"))
 	s.refuses(s.create(job("short", native(5*time.Minute))), denied("validate.curfew.dev",
-		"spec.ttlSecondsAfterFinished: 5m is below metadata.annotations[curfew.dev/min-ttl] 10m: use 10m or more"))
+		"spec.ttlSecondsAfterFinished: 5m is below "+bound("min", "10m")+": use 10m or more"))
 	s.refuses(s.create(job("never", annotated(policy.AnnotationTTL, "never"))), denied("validate.curfew.dev",
-		"metadata.annotations[curfew.dev/ttl-after-finished]: never is above metadata.annotations[curfew.dev/max-ttl] 7d: use 7d or less"))
+		"metadata.annotations[curfew.dev/ttl-after-finished]: never is above "+bound("max", "7d")+": use 7d or less"))
 	s.says(s.create(job("fits", native(10*time.Minute))))
 }
 
@@ -174,7 +177,7 @@ func TestUnreadableValuesAreRefused(t *testing.T) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 	out = s.kubectl("annotate", "namespace", s.name, policy.AnnotationMinTTL+"=2h", policy.AnnotationMaxTTL+"=1h")
-	if want := "no value fits both"; !out.failed || !strings.Contains(out.stderr, want) {
+	if want := "lower the first or raise the second"; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 	out = s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=off")
@@ -187,10 +190,10 @@ func TestShortTTLIsWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.says(s.create(job("quick", native(5*time.Second))),
-		"Warning: curfew: spec.ttlSecondsAfterFinished: 5s is short (under 60s): the Job may be gone before anyone reads logs or status")
+		"Warning: curfew: spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more")
 	s.says(s.create(job("calm", native(time.Minute))))
 	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
-		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is short (under 60s): objects of this namespace may be gone before anyone reads logs or status")
+		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: objects of this namespace may be gone before anyone reads its logs; use 60s or more")
 }
 
 // A native field that is shorter than the annotation would be acted on first by the in-tree controller.

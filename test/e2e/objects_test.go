@@ -92,16 +92,24 @@ func instant(t time.Time) *metav1.Time { at := metav1.NewTime(t); return &at }
 // finishJob creates a Job that finished at an instant, past or future, whole seconds.
 func (s *space) finishJob(name string, at time.Time, changes ...func(*batchv1.Job)) *batchv1.Job {
 	s.Helper()
-	created := s.newJob(job(name, append(changes, byTest)...))
+	finished, err := s.tryFinishJob(name, at, changes...)
+	s.ok(err)
+	return finished
+}
+
+func (s *space) tryFinishJob(name string, at time.Time, changes ...func(*batchv1.Job)) (*batchv1.Job, error) {
+	jobs := suite.cluster.Client.BatchV1().Jobs(s.name)
+	created, err := jobs.Create(s.ctx, job(name, append(changes, byTest)...), metav1.CreateOptions{})
+	if err != nil {
+		return created, err
+	}
 	created.Status = batchv1.JobStatus{StartTime: instant(at), CompletionTime: instant(at), Succeeded: 1}
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
 		created.Status.Conditions = append(created.Status.Conditions, batchv1.JobCondition{
 			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: *instant(at), LastProbeTime: *instant(at),
 			Reason: batchv1.JobReasonCompletionsReached})
 	}
-	updated, err := suite.cluster.Client.BatchV1().Jobs(s.name).UpdateStatus(s.ctx, created, metav1.UpdateOptions{})
-	s.ok(err)
-	return updated
+	return jobs.UpdateStatus(s.ctx, created, metav1.UpdateOptions{})
 }
 
 // outlast returns when Curfew has deleted a canary that was due two seconds after an instant: whatever was due at that
@@ -110,8 +118,18 @@ func (s *space) finishJob(name string, at time.Time, changes ...func(*batchv1.Jo
 func (s *space) outlast(at time.Time) {
 	s.Helper()
 	canaries := newSpace(s.T)
+	if present := time.Now(); present.After(at) {
+		at = present
+	}
 	at = at.Truncate(time.Second).Add(time.Second)
 	canaries.awaitGone(canaries.finishJob("canary", at, ttl(2*time.Second)))
+}
+
+// longStanding adds that a namespace has had its defaults for an hour. Else what is created in the same second as the
+// namespace counts as older than they are, and only admission can give it one.
+func longStanding(annotations ...string) []string {
+	since := policy.FormatSince(time.Now().Add(-hour), policy.DefaultsHash(pairs(annotations)))
+	return append(annotations, policy.AnnotationDefaultSince, since)
 }
 
 // now is the present in whole seconds, as the API server writes times.

@@ -4,7 +4,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -23,10 +22,7 @@ func TestWebhookDown(t *testing.T) {
 		"killed":  func(s *space) { s.ok(suite.webhook.Kill()) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			// The namespace has had its default for an hour.
-			defaults := map[string]string{policy.AnnotationDefaultTTL: "2s"}
-			s := newSpace(t, policy.AnnotationDefaultTTL, "2s", policy.AnnotationDefaultSince,
-				policy.FormatSince(time.Now().Add(-hour), policy.DefaultsHash(defaults)))
+			s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
 			end(s)
 			defer func() { s.ok(startWebhook(s.ctx, suite.webhook.WebhookPort)) }()
 

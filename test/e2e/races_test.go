@@ -30,7 +30,7 @@ func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 			t.Parallel()
 			s := newSpace(t)
 			finish := now()
-			defer suite.proxy.BeforeDelete(s.name, "raised", func() { s.patchJob("raised", raise) })()
+			defer suite.proxy.BeforeDelete(s.name, "raised", func() { s.inHook(s.tryPatchJob("raised", raise)) })()
 			raised := s.finishJob("raised", finish, way(3*second))
 			s.outlast(finish.Add(3 * second))
 			s.stillThere(raised)
@@ -47,7 +47,7 @@ func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	defer suite.proxy.BeforeDelete(s.name, "raised", func() {
-		s.patchPod("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`)
+		s.inHook(s.tryPatchPod("raised", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":"1h"}}}`))
 	})()
 	raised := s.newPod(pod("raised", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s"))
 	s.outlast(s.awaitPodFinish(raised).Add(3 * second))
@@ -62,7 +62,9 @@ func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	finish := now()
-	defer suite.proxy.BeforeDelete(s.name, "touched", func() { s.patchJob("touched", `{"metadata":{"labels":{"team":"blue"}}}`) })()
+	defer suite.proxy.BeforeDelete(s.name, "touched", func() {
+		s.inHook(s.tryPatchJob("touched", `{"metadata":{"labels":{"team":"blue"}}}`))
+	})()
 	touched := s.finishJob("touched", finish, ttl(2*second))
 	s.onTime(s.awaitDeletion(touched), finish.Add(2*second))
 }
@@ -75,8 +77,10 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	finish := now()
 	var successor atomic.Pointer[metav1.ObjectMeta]
 	defer suite.proxy.BeforeDelete(s.name, "twin", func() {
-		s.ok(suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, "twin", metav1.DeleteOptions{}))
-		successor.Store(&s.finishJob("twin", finish, ttl(hour)).ObjectMeta)
+		s.inHook(s.tryDeleteJob("twin"))
+		job, err := s.tryFinishJob("twin", finish, ttl(hour))
+		s.inHook(err)
+		successor.Store(&job.ObjectMeta)
 	})()
 	first := s.finishJob("twin", finish, ttl(2*second))
 	s.awaitGone(first)
@@ -123,7 +127,7 @@ func TestConnectionBreaksUnderDelete(t *testing.T) {
 			s := newSpace(t)
 			defer suite.proxy.BeforeDelete(s.name, "lost", func() {
 				if accepted {
-					s.ok(suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, "lost", metav1.DeleteOptions{}))
+					s.inHook(s.tryDeleteJob("lost"))
 				}
 				panic(http.ErrAbortHandler)
 			})()

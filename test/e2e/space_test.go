@@ -179,14 +179,35 @@ func (s *space) getPod(name string) *corev1.Pod {
 // patchJob and patchPod apply a JSON merge patch.
 func (s *space) patchJob(name, patch string) {
 	s.Helper()
-	_, err := suite.cluster.Client.BatchV1().Jobs(s.name).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.ok(err)
+	s.ok(s.tryPatchJob(name, patch))
 }
 
 func (s *space) patchPod(name, patch string) {
 	s.Helper()
+	s.ok(s.tryPatchPod(name, patch))
+}
+
+func (s *space) tryPatchJob(name, patch string) error {
+	_, err := suite.cluster.Client.BatchV1().Jobs(s.name).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+func (s *space) tryPatchPod(name, patch string) error {
 	_, err := suite.cluster.Client.CoreV1().Pods(s.name).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
-	s.ok(err)
+	return err
+}
+
+// tryDeleteJob deletes in the background, which needs no finalizer: without Pods the Job is gone at once.
+func (s *space) tryDeleteJob(name string) error {
+	background := metav1.DeletePropagationBackground
+	return suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
+}
+
+// inHook is ok for what runs in the proxy's handlers, where a test cannot be ended.
+func (s *space) inHook(err error) {
+	if err != nil {
+		s.Error(err)
+	}
 }
 
 // await waits for an event of the namespace.

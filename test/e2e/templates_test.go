@@ -53,7 +53,7 @@ func TestTTLInPodTemplateIsRefused(t *testing.T) {
 func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	reason := "spec.restartPolicy: a Pod with a TTL after finished cannot have restartPolicy Always (absent means Always): use OnFailure or Never"
+	reason := "spec.restartPolicy: a Pod with a TTL cannot have Always (absent means Always), as it never finishes: use OnFailure or Never"
 	s.refuses(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
 	s.refuses(s.create(pod("absent", "", policy.AnnotationTTL, "1h")), denied("validate-marked-pods.curfew.dev", reason))
 	s.says(s.create(pod("on-failure", corev1.RestartPolicyOnFailure, policy.AnnotationTTL, "1h")))
@@ -77,11 +77,11 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	s.says(s.kubectl("annotate", "job", "old", "example.com/note=x"))
 	s.says(s.kubectl("annotate", "job", "old", "curfew.dev/protect=true"))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: ` +
-		`metadata.annotations[curfew.dev/ttl-after-finished]: 8d is above metadata.annotations[curfew.dev/max-ttl] 1h: use 1h or less`
+		`metadata.annotations[curfew.dev/ttl-after-finished]: 8d is above curfew.dev/max-ttl 1h of namespace "` + s.name + `": use 1h or less`
 	s.refuses(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
 	s.refuses(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
 		`Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `+
-			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while metadata.annotations[curfew.dev/max-ttl] is 1h: set it to 1h or less`)
+			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while a max-ttl holds: set it to 1h or less`)
 	s.says(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
 
 	// What is being deleted always passes, or it could not be let go of.
@@ -101,7 +101,7 @@ func TestModeWarn(t *testing.T) {
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	s.says(s.create(job("long", ttl(8*24*hour))),
 		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode warn): `+
-			`8d is above metadata.annotations[curfew.dev/max-ttl] 7d: use 7d or less`)
+			`8d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 }
 
 // In mode dry-run nothing is changed, refused or deleted. Admission and the controller say what they would do.
@@ -115,7 +115,7 @@ func TestModeDryRun(t *testing.T) {
 	}
 	s.says(s.create(job("long", ttl(8*24*hour))),
 		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode dry-run): `+
-			`8d is above metadata.annotations[curfew.dev/max-ttl] 7d: use 7d or less`)
+			`8d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 
 	due := s.finishJob("due", now(), ttl(1*second))
 	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")

@@ -87,6 +87,7 @@ func (c *Cluster) load() error {
 		return fmt.Errorf("read %s: %w", c.Kubeconfig, err)
 	}
 	c.Config.QPS = -1
+	c.Config.WarningHandler = rest.NoWarnings{} // kubectl's output is where warnings are tested
 	if c.Client, err = kubernetes.NewForConfig(c.Config); err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
