@@ -1,0 +1,103 @@
+package v1alpha1
+
+// DeadlineRules say whether objects of a kind may have a deadline, who enforces it, and how an object is stopped for good.
+type DeadlineRules struct {
+	// default lets namespaces and policies give the kind a default deadline.
+	// +optional
+	Default bool `json:"default,omitempty"`
+	// immutable refuses to add, change or remove a deadline after creation, field and annotation alike.
+	// +optional
+	Immutable bool `json:"immutable,omitempty"`
+	// enforcement is how it is done. Kinds change from version to version, so that there can be several: the first whose ifServed
+	// is in the installed CustomResourceDefinition holds, or the first without ifServed.
+	// +required
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=4
+	Enforcement []Enforcement `json:"enforcement"`
+}
+
+// Enforcement is one way in which a deadline is enforced.
+//
+// +kubebuilder:validation:XValidation:rule="self.by != 'Curfew' || has(self.stop)",message="stop is required where Curfew enforces the deadline"
+type Enforcement struct {
+	// ifServed limits this way to versions of the kind whose schema has the field.
+	// +optional
+	IfServed *FieldPath `json:"ifServed,omitempty"`
+	// by says who enforces: Controller means the kind's own controller, with Curfew as the backstop graceSeconds later where stop
+	// says how; Curfew means Curfew alone, by the annotation curfew.dev/active-deadline.
+	// +required
+	// +kubebuilder:validation:Enum=Controller;Curfew
+	By Enforcer `json:"by"`
+	// graceSeconds is how long after the deadline Curfew leaves the kind's own controller to itself.
+	// +optional
+	// +kubebuilder:default=30
+	// +kubebuilder:validation:Minimum=0
+	// +kubebuilder:validation:Maximum=3600
+	GraceSeconds int32 `json:"graceSeconds,omitempty"`
+	// stop are the steps that stop an object, in their order. Each is repeated until it holds.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=8
+	Stop []StopStep `json:"stop,omitempty"`
+}
+
+// Enforcer is who enforces a deadline.
+type Enforcer string
+
+// The enforcers.
+const (
+	EnforcedByController Enforcer = "Controller"
+	EnforcedByCurfew     Enforcer = "Curfew"
+)
+
+// StopStep is one step that stops an object.
+//
+// +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.child)",message="Delete needs child: Curfew deletes no object for its deadline, only what it runs"
+// +kubebuilder:validation:XValidation:rule="self.action != 'Suspend' || !has(self.child)",message="Suspend acts on the object itself: leave child out"
+type StopStep struct {
+	// action: MarkFailed sets the condition Failed with reason DeadlineExceeded in the status, and sets it again if it is taken
+	// away. Delete deletes a child. DeletePods deletes the running Pods. Suspend sets the field fields.suspend.
+	// +required
+	// +kubebuilder:validation:Enum=MarkFailed;Delete;DeletePods;Suspend
+	Action StopAction `json:"action"`
+	// child that the step acts on; absent means the object itself.
+	// +optional
+	Child *Child `json:"child,omitempty"`
+	// conditionType is the condition that MarkFailed sets.
+	// +optional
+	// +kubebuilder:default=Failed
+	// +kubebuilder:validation:MaxLength=316
+	ConditionType string `json:"conditionType,omitempty"`
+}
+
+// StopAction is what a step does.
+type StopAction string
+
+// The actions.
+const (
+	StopMarkFailed StopAction = "MarkFailed"
+	StopDelete     StopAction = "Delete"
+	StopDeletePods StopAction = "DeletePods"
+	StopSuspend    StopAction = "Suspend"
+)
+
+// Child is what an object runs: an object that it controls.
+type Child struct {
+	ProfiledKind `json:",inline"`
+	// named says how the child is found. Same: it has the name of the object. Owned: it has the object as its controller.
+	// Either way it is touched only if the object is its controller.
+	// +optional
+	// +kubebuilder:default=Owned
+	// +kubebuilder:validation:Enum=Same;Owned
+	Named ChildName `json:"named,omitempty"`
+}
+
+// ChildName is how a child is found.
+type ChildName string
+
+// The ways.
+const (
+	ChildNamedSame ChildName = "Same"
+	ChildOwned     ChildName = "Owned"
+)

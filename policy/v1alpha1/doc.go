@@ -1,0 +1,13 @@
+// Package v1alpha1 holds the types of the API group curfew.dev/v1alpha1, as the API server stores them.
+//
+// A [LifecyclePolicy] is what a platform lays down for many namespaces at once; a [KindProfile] teaches Curfew a kind. Both
+// are plain data: policy/expression compiles what they say into what package policy understands, and reports what it cannot
+// use in the condition Ready. Schemas and deep copies are generated from the types:
+//
+//	go generate ./policy/v1alpha1
+//
+// +kubebuilder:object:generate=true
+// +groupName=curfew.dev
+package v1alpha1
+
+//go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object paths=. crd:maxDescLen=1000 output:crd:artifacts:config=../../manifests/crd

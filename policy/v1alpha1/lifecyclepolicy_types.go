@@ -1,0 +1,223 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// LifecyclePolicy lays down how long things may stay once they have finished, and how long they may run, for many namespaces
+// at once.
+//
+// Its defaults reach an object where neither the object, nor the runtime it uses, nor its namespace says anything. Of all
+// policies that match an object, the one of highest priority that says something decides; equals go by name. Bounds of all
+// matching policies hold together.
+//
+// +kubebuilder:object:root=true
+// +kubebuilder:subresource:status
+// +kubebuilder:resource:scope=Cluster,shortName=lcp,categories=curfew
+// +kubebuilder:printcolumn:name="Priority",type=integer,JSONPath=`.spec.priority`
+// +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.defaults.ttl.value`,description="Default TTL after finished, where it is a constant"
+// +kubebuilder:printcolumn:name="Deadline",type=string,JSONPath=`.spec.defaults.deadline.value`
+// +kubebuilder:printcolumn:name="Max TTL",type=string,JSONPath=`.spec.bounds.maxTTL`
+// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.action`
+// +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
+// +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
+// +kubebuilder:printcolumn:name="Since",type=string,JSONPath=`.status.defaultSince`,priority=1
+// +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
+type LifecyclePolicy struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata,omitempty"`
+
+	// spec is what the policy lays down.
+	// +required
+	Spec LifecyclePolicySpec `json:"spec"`
+	// status is written by Curfew.
+	// +optional
+	Status LifecyclePolicyStatus `json:"status,omitempty"`
+}
+
+// LifecyclePolicyList is a list of LifecyclePolicies.
+//
+// +kubebuilder:object:root=true
+type LifecyclePolicyList struct {
+	metav1.TypeMeta `json:",inline"`
+	metav1.ListMeta `json:"metadata,omitempty"`
+	Items           []LifecyclePolicy `json:"items"`
+}
+
+// LifecyclePolicySpec is what a policy lays down.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.bounds) || has(self.warnBelow)",message="the policy says nothing: set defaults, bounds or warnBelow"
+type LifecyclePolicySpec struct {
+	// match selects the objects that the policy speaks of. What is left out selects everything.
+	// +optional
+	Match Match `json:"match,omitempty"`
+	// defaults are given to objects about which nothing closer to them says anything.
+	// +optional
+	Defaults *Defaults `json:"defaults,omitempty"`
+	// bounds limit what authors may set. An explicit value outside is refused (see action), a default is moved inside.
+	// Namespaces may narrow them and not widen them.
+	// +optional
+	Bounds *Bounds `json:"bounds,omitempty"`
+	// warnBelow is the TTL under which authors are warned that logs and status will be gone before they look. Absent means 60s.
+	// +optional
+	WarnBelow *Duration `json:"warnBelow,omitempty"`
+	// action is what becomes of an object that breaks the bounds: Deny refuses it, Warn lets it pass with a warning.
+	// +optional
+	// +kubebuilder:default=Deny
+	Action Action `json:"action,omitempty"`
+	// priority decides between policies that match the same object: the highest that says something holds.
+	// +optional
+	// +kubebuilder:default=0
+	// +kubebuilder:validation:Minimum=-1000000
+	// +kubebuilder:validation:Maximum=1000000
+	Priority int32 `json:"priority,omitempty"`
+	// backfill lets the defaults reach objects that are older than the defaults, at a capped rate. Without it a new default
+	// never shortens the life of what exists already.
+	// +optional
+	Backfill bool `json:"backfill,omitempty"`
+}
+
+// Action is what becomes of an object that breaks a rule.
+//
+// +kubebuilder:validation:Enum=Deny;Warn
+type Action string
+
+// The actions.
+const (
+	ActionDeny Action = "Deny"
+	ActionWarn Action = "Warn"
+)
+
+// Match selects objects. All parts have to fit.
+type Match struct {
+	// kinds that the policy speaks of. Empty means every kind with a profile.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=64
+	Kinds []GroupKind `json:"kinds,omitempty"`
+	// namespaceSelector selects by the labels of the object's namespace. A selector with any requirement matches no
+	// cluster-scoped object.
+	// +optional
+	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
+	// objectSelector selects by the labels of the object.
+	// +optional
+	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
+	// matchConditions are CEL expressions that all have to be true. They know the variables object, namespaceObject (null for
+	// cluster-scoped objects) and runtime (null where the object uses none). An object on which one of them fails is left as it
+	// is: it gets no default, is not refused and does not go, and the condition Ready says so.
+	// +optional
+	// +listType=map
+	// +listMapKey=name
+	// +kubebuilder:validation:MaxItems=64
+	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
+}
+
+// MatchCondition is one CEL expression that has to be true.
+type MatchCondition struct {
+	// name of the condition, for messages.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Name string `json:"name"`
+	// expression has to evaluate to true or false.
+	// +required
+	Expression Expression `json:"expression"`
+}
+
+// Defaults of a policy. An expression that evaluates to null says nothing, so that the next policy is asked.
+//
+// +kubebuilder:validation:MinProperties=1
+type Defaults struct {
+	// ttl is how long a finished object may stay.
+	// +optional
+	TTL *TTLValue `json:"ttl,omitempty"`
+	// ttlSucceeded is the same for objects that succeeded, and wins over ttl.
+	// +optional
+	TTLSucceeded *TTLValue `json:"ttlSucceeded,omitempty"`
+	// ttlFailed is the same for objects that failed, and wins over ttl.
+	// +optional
+	TTLFailed *TTLValue `json:"ttlFailed,omitempty"`
+	// deadline is how long an unfinished object may be active before it is failed, for kinds whose profile has a default
+	// deadline; never for Pods.
+	// +optional
+	Deadline *DurationValue `json:"deadline,omitempty"`
+	// ttlLabel is given as label curfew.dev/ttl to objects that carry none, and limits their life from creation, finished or not.
+	// +optional
+	TTLLabel *LabelValue `json:"ttlLabel,omitempty"`
+}
+
+// TTLValue is a constant or a CEL expression.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
+type TTLValue struct {
+	// value is a constant: a duration such as 1d, or never.
+	// +optional
+	Value *TTL `json:"value,omitempty"`
+	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "1d" or "never",
+	// whole seconds, or null for nothing. An object on which it fails is kept, and reported.
+	// +optional
+	Expression *Expression `json:"expression,omitempty"`
+}
+
+// DurationValue is a constant or a CEL expression.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
+type DurationValue struct {
+	// value is a constant, such as 12h. At least 1s.
+	// +optional
+	Value *Duration `json:"value,omitempty"`
+	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "12h", whole
+	// seconds, or null for nothing.
+	// +optional
+	Expression *Expression `json:"expression,omitempty"`
+}
+
+// LabelValue is a constant or a CEL expression.
+//
+// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
+type LabelValue struct {
+	// value is a constant, such as 7d or 2026-12-24.
+	// +optional
+	Value *LabelTTL `json:"value,omitempty"`
+	// expression computes the value over object, namespaceObject and runtime: a string in the label's form, a CEL duration of whole
+	// minutes, a CEL timestamp, or null for nothing.
+	// +optional
+	Expression *Expression `json:"expression,omitempty"`
+}
+
+// Bounds of a policy. Absent means no bound.
+//
+// +kubebuilder:validation:MinProperties=1
+type Bounds struct {
+	// minTTL is the shortest TTL after finished, and the shortest life that a TTL label may give.
+	// +optional
+	MinTTL *Duration `json:"minTTL,omitempty"`
+	// maxTTL is the longest TTL after finished, and the longest life that a TTL label may give. It also refuses never.
+	// +optional
+	MaxTTL *Duration `json:"maxTTL,omitempty"`
+	// minDeadline is the shortest deadline.
+	// +optional
+	MinDeadline *Duration `json:"minDeadline,omitempty"`
+	// maxDeadline is the longest deadline.
+	// +optional
+	MaxDeadline *Duration `json:"maxDeadline,omitempty"`
+	// latestDate is the last day (UTC) that a TTL label may name, such as 2026-12-31.
+	// +optional
+	// +kubebuilder:validation:Format=date
+	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`
+	LatestDate *string `json:"latestDate,omitempty"`
+}
+
+// LifecyclePolicyStatus is what Curfew says about a policy.
+type LifecyclePolicyStatus struct {
+	// observedGeneration is the generation of the spec that the rest of the status speaks of.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// defaultSince is "<time>/<hash of what decides the defaults>": objects that admission missed get the defaults if they are
+	// younger than that time. Where the hash does not fit the spec, the defaults have changed and the time is not theirs.
+	// +optional
+	DefaultSince string `json:"defaultSince,omitempty"`
+	// conditions: Ready says whether every expression and field can be used, and which fails where.
+	// +optional
+	Conditions Conditions `json:"conditions,omitempty"`
+}
