@@ -29,7 +29,7 @@ var namespaceValues = Rule{
 		}
 		for _, setting := range append(namespace.TTL.Settings(), namespace.PodTTL) {
 			if setting != nil {
-				out = append(out, short(s, setting, "objects of this namespace")...)
+				out = append(out, short(s, setting, "a Job or Pod")...)
 			}
 		}
 		return out

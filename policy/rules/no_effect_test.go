@@ -1,0 +1,23 @@
+package rules
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+func TestNoEffect(t *testing.T) {
+	run(t, noEffect, map[string]row{
+		"TTL on a Job": {object: job().Annotation(policy.AnnotationTTL, "1h").Map()},
+		"TTL on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map(),
+			want: []string{"warning " + at("ttl-after-finished") + ": has no effect on a CronJob, which never finishes: use label curfew.dev/ttl"}},
+		"deadline on a Job": {object: job().Annotation(policy.AnnotationActiveDeadline, "1h").Map(),
+			want: []string{"warning " + at("active-deadline") + ": has no effect on a Job: set spec.activeDeadlineSeconds"}},
+		"deadline in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationActiveDeadline, "1h").Map(),
+			want: []string{"warning spec.jobTemplate." + at("active-deadline") + ": has no effect on a Job: set spec.jobTemplate.spec.activeDeadlineSeconds"}},
+		"deadline on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationActiveDeadline, "1h").Map(),
+			want: []string{"warning " + at("active-deadline") + ": has no effect on a CronJob: remove it"}},
+		"unchanged": {old: job().Annotation(policy.AnnotationActiveDeadline, "1h").Map(), object: job().TTL(90).Annotation(policy.AnnotationActiveDeadline, "1h").Map()},
+	})
+}

@@ -1,0 +1,87 @@
+package rules
+
+import (
+	"slices"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+const durations = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
+
+var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+
+// row is one request and what a rule says to it. Without old it is a CREATE.
+type row struct {
+	old, object map[string]any
+	namespace   map[string]string
+	policies    []*policy.PlatformPolicy
+	options     Options
+	want        []string
+}
+
+func annotated(pairs ...string) map[string]string {
+	out := map[string]string{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		out[policy.Prefix+pairs[i]] = pairs[i+1]
+	}
+	return out
+}
+
+func at(key string) string { return "metadata.annotations[curfew.dev/" + key + "]" }
+
+func job() *builders.JobWrapper { return builders.MakeJob("ci", "a") }
+func pod() *builders.PodWrapper { return builders.MakePod("ci", "a") }
+
+func profileOf(object map[string]any) *policy.Profile {
+	kind, _ := object["kind"].(string)
+	for _, profile := range policy.BuiltinProfiles() {
+		if profile.Kind.Kind == kind {
+			return profile
+		}
+	}
+	profile := &policy.Profile{Name: kind}
+	profile.Kind.Kind, profile.Kind.Version = kind, "v1"
+	return profile
+}
+
+func review(r row) *policy.Decision {
+	request := &Request{Operation: Create, Object: r.object, Options: r.options,
+		Scope: &policy.Scope{Policies: r.policies, Creating: r.old == nil}}
+	request.Facts = policy.FactsOfObject(profileOf(r.object), r.object)
+	if request.Facts.Namespace != "" {
+		request.Scope.Namespace = policy.ParseNamespace("ci", r.namespace, nil)
+	}
+	if r.old != nil {
+		request.Operation, request.Old = Update, r.old
+		request.OldFacts = policy.FactsOfObject(profileOf(r.old), r.old)
+	}
+	effective := policy.Resolve(request.Facts, request.Scope)
+	request.Effective = &effective
+	return Review(request)
+}
+
+// run holds each row against the findings of one rule, as "severity field: message".
+func run(t *testing.T, rule Rule, rows map[string]row) {
+	t.Helper()
+	for name, r := range rows {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, finding := range review(r).Findings {
+				if finding.Rule == rule.Name {
+					got = append(got, string(finding.Severity)+" "+finding.String())
+				}
+			}
+			equal(t, got, r.want)
+		})
+	}
+}
+
+func equal(t *testing.T, got, want []string) {
+	t.Helper()
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+}
