@@ -100,6 +100,8 @@ func TestNarrow(t *testing.T) {
 		"inner widens no minimum":     {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "1m"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "outer": use 1h or more`},
 		"unreadable outer":            {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
 		"unreadable inner":            {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "?"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable outer minimum":    {outer: []string{"min-ttl", "?"}, inner: []string{"min-ttl", "1h"}, ttl: "2h", want: `curfew.dev/min-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable inner minimum":    {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "?"}, ttl: "2h", want: `curfew.dev/min-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
 		"one of each, and both right": {outer: []string{"min-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -109,11 +109,11 @@ type Default struct {
 
 // String is the announcement: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci".
 func (d Default) String() string {
-	verb := "defaulted"
+	verb, mode := "defaulted", ""
 	if d.DryRun {
-		verb = "would be defaulted (dry-run)"
+		verb, mode = "would be defaulted", " (dry-run)"
 	}
-	return fmt.Sprintf("%s %s to %s from %s", d.Field, verb, d.Value, d.Source.Phrase())
+	return fmt.Sprintf("%s %s to %s from %s%s", d.Field, verb, d.Value, d.Source.Phrase(), mode)
 }
 
 // Defaulted reads off an object which defaults admission gave it; in dry-run, which it would have given.

@@ -1,0 +1,162 @@
+package rules
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// What people read in kubectl when a default was filled in, or in dry-run would have been.
+func TestAnnouncements(t *testing.T) {
+	for name, test := range map[string]struct {
+		row
+		want []string
+	}{
+		"native field": {
+			row:  row{object: job().TTL(86400).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d")},
+			want: []string{`curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`},
+		},
+		"annotation": {
+			row:  row{object: pod().Annotation(policy.AnnotationTTL, "1d").Annotation(policy.AnnotationTTLSource, "policy/platform").Map()},
+			want: []string{`curfew: curfew.dev/ttl-after-finished defaulted to 1d from policy "platform"`},
+		},
+		"by outcome": {
+			row: row{object: job().Annotation(policy.AnnotationTTLSucceeded, "1d").Annotation(policy.AnnotationTTLFailed, "7d").
+				Annotation(policy.AnnotationTTLSource, "namespace/ci").Map()},
+			want: []string{
+				`curfew: curfew.dev/ttl-after-succeeded defaulted to 1d from namespace "ci"`,
+				`curfew: curfew.dev/ttl-after-failed defaulted to 7d from namespace "ci"`,
+			},
+		},
+		"deadline": {
+			row:  row{object: job().Deadline(3600).Annotation(policy.AnnotationDeadlineSource, "namespace/ci").Map()},
+			want: []string{`curfew: activeDeadlineSeconds defaulted to 3600 (1h) from namespace "ci"`},
+		},
+		"own value": {row: row{object: job().TTL(86400).Annotation(policy.AnnotationTTLSource, "object").Map(), namespace: annotated("default-ttl", "1h")}},
+		"update":    {row: row{old: job().Map(), object: job().TTL(86400).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map()}},
+		"dry-run": {
+			row: row{object: job().Map(), namespace: annotated("default-ttl", "1d", "default-ttl-failed", "7d", "default-deadline", "1h", "mode", "dry-run")},
+			want: []string{
+				`curfew: curfew.dev/ttl-after-succeeded would be defaulted to 1d from namespace "ci" (dry-run)`,
+				`curfew: curfew.dev/ttl-after-failed would be defaulted to 7d from namespace "ci" (dry-run)`,
+				`curfew: activeDeadlineSeconds would be defaulted to 3600 (1h) from namespace "ci" (dry-run)`,
+			},
+		},
+		"dry-run, native field": {
+			row:  row{object: job().Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")},
+			want: []string{`curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "ci" (dry-run)`},
+		},
+		"dry-run, own value": {row: row{object: job().TTL(600).Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decision := review(test.row)
+			equal(t, decision.Warnings(true), test.want)
+			if got := decision.Warnings(false); len(got) != 0 {
+				t.Errorf("announced to a service account: %q", got)
+			}
+		})
+	}
+}
+
+// Modes that do not enforce turn denials into warnings that say so; a Namespace's own mode does not protect it.
+func TestSoften(t *testing.T) {
+	tooLong := job().TTL(7200).Map()
+	const field = "spec.ttlSecondsAfterFinished: "
+	const message = `2h is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`
+	for mode, want := range map[string]string{
+		"warn":    "curfew: " + field + "would be refused (mode warn): " + message,
+		"dry-run": "curfew: " + field + "would be refused (mode dry-run): " + message,
+	} {
+		decision := review(row{object: tooLong, namespace: annotated("max-ttl", "1h", "mode", mode)})
+		if !decision.Allowed() || decision.Reason() != "" {
+			t.Errorf("mode %s refuses: %s", mode, decision.Reason())
+		}
+		equal(t, decision.Warnings(false), []string{want})
+	}
+	decision := review(row{object: tooLong, namespace: annotated("max-ttl", "1h")})
+	if decision.Allowed() || decision.Reason() != field+message {
+		t.Errorf("enforce: allowed %t, %q", decision.Allowed(), decision.Reason())
+	}
+	equal(t, decision.Warnings(true), nil)
+	namespace := builders.MakeNamespace("ci").Annotation(policy.AnnotationMode, "dry-run").Annotation(policy.AnnotationDefaultTTL, "?").Map()
+	if review(row{object: namespace}).Allowed() {
+		t.Error("a namespace in dry-run was let in with an unreadable default")
+	}
+}
+
+// All denials stand in one reason, each with its field.
+func TestReason(t *testing.T) {
+	decision := review(row{object: job().TTL(-1).Deadline(0).Map()})
+	const want = `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more; ` +
+		`spec.activeDeadlineSeconds: "0" is below 1: a deadline is 1s or more`
+	if got := decision.Reason(); got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
+	}
+}
+
+// An object that is being deleted passes whatever is wrong with it, or its finalizers could never be taken away.
+func TestDeletingPasses(t *testing.T) {
+	bad := job().TTL(-1).Deadline(0).TemplateAnnotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationProtect, "?").Deleting(noon).Map()
+	for name, r := range map[string]row{"create": {object: bad}, "update": {old: job().Map(), object: bad}} {
+		if decision := review(r); len(decision.Findings) != 0 {
+			t.Errorf("%s: %v", name, decision.Findings)
+		}
+	}
+}
+
+// An UPDATE is refused for what it brings, not for what stood there: wrong in four ways, and a label passes.
+func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
+	bad := func() *builders.JobWrapper {
+		return job().TTL(7200).Deadline(0).TemplateAnnotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationProtect, "?")
+	}
+	limit := annotated("max-ttl", "1h")
+	if decision := review(row{old: bad().Map(), object: bad().Label("a", "b").Map(), namespace: limit}); len(decision.Findings) != 0 {
+		t.Errorf("an unrelated update: %v", decision.Findings)
+	}
+	decision := review(row{old: bad().Map(), object: bad().TTL(7201).Map(), namespace: limit})
+	if got := len(decision.Denials()); got != 1 {
+		t.Errorf("one change, %d denials: %s", got, decision.Reason())
+	}
+}
+
+func TestDecisionSource(t *testing.T) {
+	for name, test := range map[string]struct {
+		row
+		want string
+	}{
+		"none":         {row: row{object: job().Map()}},
+		"object":       {row: row{object: job().TTL(5).Map()}, want: "object"},
+		"filled in":    {row: row{object: job().TTL(5).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map()}, want: "namespace/ci"},
+		"one outcome":  {row: row{object: job().Annotation(policy.AnnotationTTLFailed, "5").Map()}, want: "object"},
+		"not filled":   {row: row{object: job().Map(), namespace: annotated("default-ttl", "1d", "mode", "dry-run")}, want: "namespace/ci"},
+		"stamp, empty": {row: row{object: job().Annotation(policy.AnnotationTTLSource, "policy/x").Map()}},
+		"on update":    {row: row{old: job().Map(), object: job().TTL(5).Annotation(policy.AnnotationTTLSource, "policy/x").Map()}, want: "policy/x"},
+	} {
+		if got := review(test.row).Source; got != test.want {
+			t.Errorf("%s: %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+func TestIsPerson(t *testing.T) {
+	for name, want := range map[string]bool{
+		"jane": true, "system:admin": true, "kubernetes-admin": true, "system:serviceaccount:ci:builder": false,
+		"system:node:node-0": false, "system:kube-controller-manager": false,
+	} {
+		if got := (User{Name: name}).IsPerson(); got != want {
+			t.Errorf("%s: %t", name, got)
+		}
+	}
+}
+
+// Every rule has a name of its own and something to check.
+func TestRegistry(t *testing.T) {
+	seen := map[string]bool{}
+	for _, rule := range All() {
+		if rule.Name == "" || seen[rule.Name] || (rule.Check == nil) == (rule.Transition == nil) {
+			t.Errorf("rule %q: no name, twice, or neither or both of Check and Transition", rule.Name)
+		}
+		seen[rule.Name] = true
+	}
+}
