@@ -26,7 +26,7 @@ func TestValidate(t *testing.T) {
 		"default deadline": {namespace: "dead", object: "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {curfew.dev/deadline-source: namespace/dead}}, spec: {activeDeadlineSeconds: 7200}}",
 			warnings: []string{`curfew: activeDeadlineSeconds defaulted to 7200 (2h) from namespace "dead"`}, decision: "defaulted"},
 		"default in dry-run": {namespace: "dry", object: job,
-			warnings: []string{`curfew: ttlSecondsAfterFinished would be defaulted (dry-run) to 86400 (1d) from namespace "dry"`},
+			warnings: []string{`curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "dry" (dry-run)`},
 			decision: "allowed", source: "namespace/dry"},
 		"own TTL": {namespace: "ci", object: own("3600"), decision: "allowed", source: "object"},
 		"no TTL":  {namespace: "bounded", user: robot, object: own("null"), decision: "allowed", source: "namespace/bounded"},
