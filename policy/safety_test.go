@@ -17,36 +17,79 @@ var garbage = []string{"", "?", "soon", "-1", "1h30", "5 minutes", "999999999999
 // the object go sooner, and never makes what happens to it more destructive.
 func TestGarbageNeverShortensALife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		object := drawJob(t).Complete(drawTime(t, "finished")).Map()
-		profile := policy.JobProfile
-		if rapid.Bool().Draw(t, "is a Pod") {
-			object, profile = drawPod(t).Map(), policy.PodProfile
-		}
+		object, profile := drawFinished(t)
 		namespace := map[string]string{}
-		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(namespaceKeys), 0, 6, rapid.ID).Draw(t, "namespace") {
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(namespaceKeys), 0, 5, rapid.ID).Draw(t, "namespace") {
 			namespace[key] = drawReadable(t, key)
 		}
-		since := noon.Add(time.Duration(rapid.IntRange(-6000, 6000).Draw(t, "since")) * time.Second)
+		since := noon.Add(time.Duration(rapid.SampledFrom([]int{-6000, -500, 0}).Draw(t, "since")) * time.Second)
 		before := verdictOf(profile, object, namespace, since)
-
-		if annotations := annotationsOf(object); len(annotations) > 0 && rapid.Bool().Draw(t, "in the object") {
-			key := rapid.SampledFrom(keysOf(annotations)).Draw(t, "key")
-			annotations[key] = rapid.SampledFrom(garbage).Draw(t, "garbage")
-		} else if native := nativeIn(object, profile); native != "" && rapid.Bool().Draw(t, "in a field") {
-			object["spec"].(map[string]any)[native] = rapid.SampledFrom([]any{"soon", true, int64(-5), 1.5, []any{}, map[string]any{}}).Draw(t, "garbage")
-		} else if len(namespace) > 0 {
-			key := rapid.SampledFrom(keysOf(namespace)).Draw(t, "key")
-			namespace[key] = rapid.SampledFrom(garbage).Draw(t, "garbage")
+		annotations := annotationsOf(object)
+		for _, bad := range garbage {
+			for _, key := range keysOf(annotations) {
+				good := annotations[key]
+				annotations[key] = bad
+				noWorse(t, key, before, verdictOf(profile, object, namespace, since))
+				annotations[key] = good
+			}
+			for _, key := range keysOf(namespace) {
+				good := namespace[key]
+				namespace[key] = bad
+				noWorse(t, key, before, verdictOf(profile, object, namespace, since))
+				namespace[key] = good
+			}
 		}
-		after := verdictOf(profile, object, namespace, since)
-
-		if destructive(after) > destructive(before) {
-			t.Fatalf("from %+v to %+v", before, after)
-		}
-		if !before.Expiry.IsZero() && !after.Expiry.IsZero() && after.Expiry.Before(before.Expiry) {
-			t.Fatalf("due %v instead of %v", after.Expiry, before.Expiry)
+		spec := object["spec"].(map[string]any)
+		for _, key := range []string{"ttlSecondsAfterFinished", "managedBy", "suspend", "restartPolicy"} {
+			good, ok := spec[key]
+			for _, bad := range []any{"soon", true, int64(-5), 1.5, []any{}, map[string]any{}} {
+				if _, text := bad.(string); ok && !(text && key == "managedBy") {
+					spec[key] = bad
+					noWorse(t, key, before, verdictOf(profile, object, namespace, since))
+					spec[key] = good
+				}
+			}
 		}
 	})
+}
+
+// drawFinished is a Job or Pod that is finished and to which most defaults apply, so that there is a life to shorten.
+func drawFinished(t *rapid.T) (map[string]any, *policy.Profile) {
+	finished := noon.Add(-time.Duration(rapid.SampledFrom([]int{0, 10, 4000, 100000}).Draw(t, "finished ago")) * time.Second)
+	readable := map[string]string{}
+	for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(annotationKeys), 0, 3, rapid.ID).Draw(t, "annotations") {
+		readable[key] = drawReadable(t, key)
+	}
+	if rapid.Bool().Draw(t, "is a Pod") {
+		pod := builders.MakePod("ci", "a").Created(noon.Add(-500 * time.Second)).Phase("Succeeded").Terminated(finished)
+		for key, value := range readable {
+			pod.Annotation(key, value)
+		}
+		if rapid.Bool().Draw(t, "always restarts") {
+			pod.RestartPolicy("Always")
+		}
+		return pod.Map(), policy.PodProfile
+	}
+	job := builders.MakeJob("ci", "a").Created(noon.Add(-500 * time.Second)).Complete(finished)
+	for key, value := range readable {
+		job.Annotation(key, value)
+	}
+	if rapid.Bool().Draw(t, "has TTL") {
+		job.TTL(int32(rapid.SampledFrom([]int{0, 5, 3600, 86400}).Draw(t, "TTL")))
+	}
+	if rapid.Bool().Draw(t, "is managed") {
+		job.ManagedBy(rapid.SampledFrom([]string{policy.JobController, "example.com/x"}).Draw(t, "managedBy"))
+	}
+	return job.Map(), policy.JobProfile
+}
+
+func noWorse(t *rapid.T, key string, before, after policy.Verdict) {
+	if destructive(after) > destructive(before) {
+		t.Fatalf("garbage in %s: from %+v to %+v", key, before, after)
+	}
+	if !before.Expiry.IsZero() && !after.Expiry.IsZero() && after.Expiry.Before(before.Expiry) {
+		t.Fatalf("garbage in %s: due %v instead of %v", key, after.Expiry, before.Expiry)
+	}
 }
 
 // destructive orders verdicts by what they do to the object.
@@ -73,6 +116,12 @@ func drawReadable(t *rapid.T, key string) string {
 	switch key {
 	case policy.AnnotationMode:
 		values = []string{"enforce", "warn", "dry-run"}
+	case policy.AnnotationProtect:
+		values = []string{"true", "false"}
+	case policy.AnnotationTTLSource:
+		values = []string{"object", "namespace/ci", "policy/a"}
+	case policy.AnnotationFinishedAt:
+		values = []string{"2026-12-24T11:00:00Z"}
 	case policy.AnnotationBackfill:
 		values = []string{"true", "false"}
 	}
@@ -91,14 +140,6 @@ func verdictOf(profile *policy.Profile, object map[string]any, annotations map[s
 func annotationsOf(object map[string]any) map[string]any {
 	annotations, _ := object["metadata"].(map[string]any)["annotations"].(map[string]any)
 	return annotations
-}
-
-func nativeIn(object map[string]any, profile *policy.Profile) string {
-	spec, _ := object["spec"].(map[string]any)
-	if _, ok := spec["ttlSecondsAfterFinished"]; ok && profile == policy.JobProfile {
-		return "ttlSecondsAfterFinished"
-	}
-	return ""
 }
 
 func keysOf[V any](fields map[string]V) []string {

@@ -54,6 +54,9 @@ func review(r row) *policy.Decision {
 	if request.Facts.Namespace != "" {
 		request.Scope.Namespace = policy.ParseNamespace("ci", r.namespace, nil)
 	}
+	if isNamespace(request.Facts) {
+		request.Scope.Namespace = policy.ParseNamespace(request.Facts.Name, request.Facts.Annotations, nil)
+	}
 	if r.old != nil {
 		request.Operation, request.Old = Update, r.old
 		request.OldFacts = policy.FactsOfObject(profileOf(r.old), r.old)
