@@ -193,7 +193,7 @@ func TestShortTTLIsWarned(t *testing.T) {
 		"Warning: curfew: spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more")
 	s.says(s.create(job("calm", native(time.Minute))))
 	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
-		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: objects of this namespace may be gone before anyone reads its logs; use 60s or more")
+		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more")
 }
 
 // A native field that is shorter than the annotation would be acted on first by the in-tree controller.

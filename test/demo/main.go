@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	err := run(ctx, os.Args[1:], newScreen(os.Stdout))
+	stop()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "demo:", err)
+		os.Exit(1)
+	}
+}
+
+func run(ctx context.Context, args []string, screen *screen) error {
+	if len(args) != 1 {
+		return errors.New("usage: demo tour | run | up | down")
+	}
+	root, err := harness.Root()
+	if err != nil {
+		return err
+	}
+	background := filepath.Join(root, ".cluster")
+	switch args[0] {
+	case "tour":
+		return withCurfew(ctx, filepath.Join(root, ".demo", "tour"), screen, func(stage *stage) error {
+			return tour(ctx, stage, filepath.Join(root, "test", "demo", "manifests"))
+		})
+	case "run":
+		return withCurfew(ctx, filepath.Join(root, ".demo", "run"), screen, func(stage *stage) error {
+			return play(ctx, stage)
+		})
+	case "up":
+		return up(ctx, background, screen)
+	case "down":
+		return errors.Join(harness.StopDetached(ctx, background), harness.StopCluster(ctx, background))
+	default:
+		return fmt.Errorf("unknown command %q: take tour, run, up or down", args[0])
+	}
+}
+
+// stage is what a tour plays on.
+type stage struct {
+	*screen
+	cluster             *harness.Cluster
+	webhook, controller *harness.Curfew
+}
+
+// withCurfew brings a control plane and Curfew up, lets do work with them, and takes all down, whatever happened. A second
+// Ctrl-C does not cut the taking down short; it takes a few seconds.
+func withCurfew(ctx context.Context, dir string, screen *screen, do func(*stage) error) (err error) {
+	// What an earlier one left behind, if it was killed.
+	if err := harness.StopCluster(ctx, dir); err != nil {
+		return err
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 30*time.Second)
+		defer cancel()
+		err = errors.Join(err, harness.StopCluster(last, dir))
+	}()
+	screen.note("starting a control plane: etcd, kube-apiserver, controllers, and a node that is played by kwok")
+	stage := &stage{screen: screen}
+	if stage.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Out: screen.quiet()}); err != nil {
+		return err
+	}
+	defer func() {
+		last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 20*time.Second)
+		defer cancel()
+		for _, process := range []*harness.Curfew{stage.controller, stage.webhook} {
+			if process != nil {
+				err = errors.Join(err, process.Stop(last))
+			}
+		}
+	}()
+	screen.note("installing manifests/overlays/local, starting `curfew webhook` and `curfew controller`")
+	if stage.webhook, err = stage.cluster.StartWebhook(ctx, harness.CurfewOptions{}); err != nil {
+		return err
+	}
+	if stage.controller, err = stage.cluster.StartController(ctx, harness.CurfewOptions{}); err != nil {
+		return err
+	}
+	if err := stage.cluster.WaitForWebhook(ctx); err != nil {
+		return err
+	}
+	return do(stage)
+}
+
+func up(ctx context.Context, dir string, screen *screen) error {
+	cluster, err := harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: os.Getenv("IN_TREE_TTL") == "1", Out: screen.quiet()})
+	if err != nil {
+		return err
+	}
+	if err := cluster.StartDetached(ctx); err != nil {
+		return err
+	}
+	screen.line("Curfew runs against the control plane of " + dir + "; logs are in " + filepath.Join(dir, "logs"))
+	screen.line("  export KUBECONFIG=" + cluster.Kubeconfig)
+	screen.line("  export PATH=" + filepath.Dir(cluster.KubectlPath()) + ":$PATH   # for kubectl")
+	return nil
+}

@@ -1,0 +1,46 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"path/filepath"
+)
+
+// play tells what can be tried, and waits for Ctrl-C.
+func play(ctx context.Context, stage *stage) error {
+	stage.heading("Curfew is up. In another terminal:")
+	stage.line("")
+	for _, line := range []string{
+		"export KUBECONFIG=" + stage.cluster.Kubeconfig,
+		"export PATH=" + filepath.Dir(stage.cluster.KubectlPath()) + ":$PATH   # kubectl",
+		"",
+		"kubectl create namespace ci",
+		"kubectl annotate namespace ci curfew.dev/default-ttl=30s",
+		"kubectl -n ci create job build --image=busybox:1.37     # gets a TTL of 30s, and says so",
+		"kubectl -n ci get jobs,pods --watch                     # runs, finishes, goes 30s later",
+		"kubectl -n ci run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=20s",
+		"kubectl -n ci annotate job build curfew.dev/protect=true   # stays after all",
+		"kubectl apply -f manifests/samples                      # more to look at",
+		"",
+		"curl http://" + stage.controller.Metrics + "/metrics | grep ^curfew_",
+		"tail -f " + stage.cluster.Log("curfew-controller"),
+	} {
+		if line != "" {
+			line = "  " + line
+		}
+		stage.line(line)
+	}
+	stage.line("")
+	stage.note("Pods do not run containers here: a node that is played lets them succeed at once (test/cluster/README.md tells how to steer them)")
+	stage.note("Ctrl-C ends it and takes everything down")
+	select {
+	case <-ctx.Done():
+		stage.line("")
+		stage.note("taking everything down")
+		return nil
+	case <-stage.webhook.Ended():
+		return errors.Join(errors.New("the webhook ended, see "+stage.webhook.Log), stage.webhook.Err())
+	case <-stage.controller.Ended():
+		return errors.Join(errors.New("the controller ended, see "+stage.controller.Log), stage.controller.Err())
+	}
+}

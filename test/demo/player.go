@@ -1,0 +1,200 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"text/tabwriter"
+	"time"
+
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// player plays a tour. After the first thing that is not as told it plays no more, and err says what that was.
+type player struct {
+	*stage
+	ctx      context.Context
+	dir      string
+	observer *harness.Observer
+	err      error
+}
+
+// result is what a command came to.
+type result struct {
+	player *player
+	text   string
+	failed bool
+}
+
+// kubectl shows a command, runs it, and shows what it prints, warnings and errors in their places.
+func (p *player) kubectl(line string) result {
+	if p.err != nil {
+		return result{player: p}
+	}
+	args := strings.Fields(line)
+	shown := make([]string, 0, len(args))
+	for _, arg := range args {
+		if strings.ContainsAny(arg, `{}"*`) {
+			arg = "'" + arg + "'"
+		}
+		shown = append(shown, arg)
+	}
+	p.command("kubectl " + strings.Join(shown, " "))
+	cmd := exec.CommandContext(p.ctx, p.cluster.KubectlPath(), args...)
+	cmd.Dir = p.dir
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.cluster.Kubeconfig)
+	out, err := cmd.CombinedOutput()
+	p.output(string(out))
+	var exit *exec.ExitError
+	if err != nil && !errors.As(err, &exit) || p.ctx.Err() != nil {
+		p.fail(fmt.Errorf("kubectl: %w", errors.Join(p.ctx.Err(), err)))
+	}
+	return result{p, string(out), err != nil}
+}
+
+// fail ends the tour.
+func (p *player) fail(err error) {
+	if p.err == nil {
+		p.err = err
+		if p.ctx.Err() == nil {
+			p.bad(err.Error())
+		}
+	}
+}
+
+// prints checks that the command succeeded and printed all of the texts.
+func (r result) prints(texts ...string) result {
+	if r.player.err == nil && r.failed {
+		r.player.fail(errors.New("this was to succeed"))
+	}
+	return r.has(texts...)
+}
+
+// fails checks that the command failed and printed all of the texts.
+func (r result) fails(texts ...string) {
+	if r.player.err == nil && !r.failed {
+		r.player.fail(errors.New("this was to be refused"))
+	}
+	r.has(texts...)
+}
+
+func (r result) has(texts ...string) result {
+	for _, text := range texts {
+		if r.player.err == nil && !strings.Contains(r.text, text) {
+			r.player.fail(fmt.Errorf("this was to say %q", text))
+		}
+	}
+	return r
+}
+
+// lacks checks that the command printed none of the texts.
+func (r result) lacks(texts ...string) {
+	for _, text := range texts {
+		if r.player.err == nil && strings.Contains(r.text, text) {
+			r.player.fail(fmt.Errorf("this was not to say %q", text))
+		}
+	}
+}
+
+// show is cat.
+func (p *player) show(file string) {
+	if p.err != nil {
+		return
+	}
+	data, err := os.ReadFile(filepath.Join(p.dir, file))
+	if err != nil {
+		p.fail(fmt.Errorf("read a manifest: %w", err))
+		return
+	}
+	p.command("cat " + file)
+	p.output(string(data))
+}
+
+// observe watches a namespace from here on.
+func (p *player) observe(namespace string) {
+	if p.err != nil {
+		return
+	}
+	if err := p.cluster.WaitForServiceAccount(p.ctx, namespace); err != nil {
+		p.fail(err)
+		return
+	}
+	observer, err := p.cluster.Observe(p.ctx, namespace)
+	if err != nil {
+		p.fail(err)
+		return
+	}
+	p.observer = observer
+}
+
+const (
+	// ttl is what the tour's manifests say.
+	ttl = 5 * time.Second
+	// tooLate is what a person would call not at its second.
+	tooLate = time.Second
+	// patience bounds the wait for what must come.
+	patience = 30 * time.Second
+)
+
+// vanish waits until objects ("Kind/name") are gone, and tells when they finished, were due and went, as the API server's
+// watch told it.
+func (p *player) vanish(objects ...string) {
+	if p.err != nil {
+		return
+	}
+	p.note("watching the API server")
+	ctx, cancel := context.WithTimeout(p.ctx, patience)
+	defer cancel()
+	table := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
+	fmt.Fprintln(table, "OBJECT\tFINISHED\tTTL\tEXPIRY\tDELETED\tLATE BY")
+	var complaints []error
+	for _, object := range objects {
+		finish, gone, err := p.follow(ctx, object)
+		if err != nil {
+			p.fail(fmt.Errorf("wait for %s: %w", object, err))
+			return
+		}
+		expiry := finish.Add(ttl)
+		late := gone.Sub(expiry)
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", strings.ToLower(object), finish.Local().Format(time.TimeOnly), ttl,
+			expiry.Local().Format(time.TimeOnly), gone.Local().Format(time.TimeOnly+".000"), late.Round(time.Millisecond))
+		if late < 0 || late > tooLate {
+			complaints = append(complaints, fmt.Errorf("%s was to go at its expiry, at most %s late, and went %s after it", object, tooLate, late))
+		}
+	}
+	if err := table.Flush(); err != nil {
+		p.fail(fmt.Errorf("write the table: %w", err))
+	}
+	for _, complaint := range complaints {
+		p.fail(complaint)
+	}
+}
+
+// follow waits for an object to finish and to be gone.
+func (p *player) follow(ctx context.Context, object string) (finish, gone time.Time, err error) {
+	kind, name, _ := strings.Cut(object, "/")
+	_, err = p.observer.Await(ctx, func(e harness.Event) bool {
+		if e.Kind != kind || e.GetName() != name {
+			return false
+		}
+		if at, finished := finishTime(e); finished {
+			finish = at
+		}
+		gone = e.At
+		return e.Type == watch.Deleted
+	})
+	return finish, gone, err
+}
+
+func finishTime(e harness.Event) (time.Time, bool) {
+	if job := e.Job(); job != nil {
+		return harness.JobFinish(job)
+	}
+	return harness.PodFinish(e.Pod())
+}

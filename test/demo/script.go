@@ -1,0 +1,60 @@
+package main
+
+import (
+	"context"
+	"time"
+)
+
+// tour is the script: what is told, what is typed, and what kubectl has to say to it.
+func tour(ctx context.Context, stage *stage, manifests string) error {
+	began := time.Now()
+	t := &player{stage: stage, ctx: ctx, dir: manifests}
+
+	t.heading("A namespace says how long what finishes in it may stay")
+	t.kubectl("create namespace ci").prints("namespace/ci created")
+	t.kubectl("annotate namespace ci curfew.dev/default-ttl=1d").prints("namespace/ci annotated")
+	t.kubectl("annotate namespace ci --overwrite curfew.dev/default-ttl=soon").
+		fails(`denied the request: metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration`)
+	t.observe("ci")
+
+	t.heading("A Job without a TTL gets one, and its author is told")
+	t.kubectl("-n ci create job build --image=busybox:1.37").
+		prints(`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`, "job.batch/build created")
+	t.kubectl("-n ci get job build -o jsonpath={.spec.ttlSecondsAfterFinished}").prints("86400")
+
+	t.heading("A TTL that leaves no time to look is warned about")
+	t.show("quick.yaml")
+	t.kubectl("-n ci create -f quick.yaml").prints("Warning: curfew: spec.ttlSecondsAfterFinished: 5s is under 60s", "job.batch/quick created")
+
+	t.heading("A TTL in a pod template is refused: it would take single Pods out from under their Job")
+	t.show("misplaced.yaml")
+	t.kubectl("-n ci create -f misplaced.yaml").
+		fails("spec.template.metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: set spec.ttlSecondsAfterFinished")
+
+	t.heading("A Pod that never finishes cannot have a TTL after finished; one that does can")
+	t.kubectl("-n ci run server --image=nginx --annotations=curfew.dev/ttl-after-finished=1h").
+		fails("spec.restartPolicy: a Pod with a TTL cannot have Always")
+	t.kubectl("-n ci run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=5s").
+		prints("pod/task created")
+
+	t.heading("Job and Pod run, finish, and vanish at their second")
+	t.vanish("Job/quick", "Pod/task")
+	t.kubectl("-n ci get jobs,pods").prints("job.batch/build").lacks("quick", "task")
+
+	t.heading("A TTL that is raised in time keeps the Job")
+	t.kubectl("-n ci create -f report.yaml").prints("job.batch/report created")
+	t.kubectl("-n ci wait --for=condition=complete job/report").prints("job.batch/report condition met")
+	t.kubectl(`-n ci patch job report --type=merge -p {"spec":{"ttlSecondsAfterFinished":3600}}`).prints("job.batch/report patched")
+	t.note("this Pod finishes later and has the TTL that the Job had: when it is gone, the Job's old second is over")
+	t.kubectl("-n ci run later --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=5s").
+		prints("pod/later created")
+	t.vanish("Pod/later")
+	t.kubectl("-n ci get job report").prints("report   Complete")
+
+	if t.err != nil {
+		return t.err
+	}
+	t.line("")
+	t.good("all of it as told, in " + time.Since(began).Round(time.Second).String() + "; taking everything down")
+	return nil
+}
