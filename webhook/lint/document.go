@@ -1,0 +1,95 @@
+package lint
+
+import (
+	"fmt"
+
+	"go.yaml.in/yaml/v3"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Source is a text with manifests in it.
+type Source struct {
+	// Name is the file's name, as findings repeat it; empty for standard input and request bodies.
+	Name string
+	Data []byte
+	// JSON allows nothing but JSON.
+	JSON bool
+}
+
+// Document is one object of a source. Lists are taken apart: each item is a document of its own, with the index of the list.
+type Document struct {
+	// File is the name of the source.
+	File string
+	// Index counts the documents of a source from 1.
+	Index int
+	// Line is where the object begins, counted from 1.
+	Line int
+	// Object is the manifest in its JSON form, with int64 and float64 for numbers.
+	Object map[string]any
+
+	// text is the document as written; empty for items of a list and for JSON.
+	text []byte
+	// node is the same object as YAML nodes, with comments and lines; nil where there is none.
+	node *yaml.Node
+	// root holds the comments around node, where the object is the whole document.
+	root *yaml.Node
+	// offset is what has to be added to the lines of nodes.
+	offset int
+}
+
+// Kind is the group, version and kind that the document claims.
+func (d *Document) Kind() schema.GroupVersionKind {
+	return (&unstructured.Unstructured{Object: d.Object}).GroupVersionKind()
+}
+
+// DocumentError says why a document could not be read.
+type DocumentError struct {
+	File        string
+	Index, Line int
+	Err         error
+}
+
+// Error names the document by file, index and line.
+func (e *DocumentError) Error() string {
+	where := fmt.Sprintf("document %d (line %d)", e.Index, e.Line)
+	if e.File != "" {
+		where = e.File + ": " + where
+	}
+	return fmt.Sprintf("%s: %v", where, e.Err)
+}
+
+// Unwrap returns the cause.
+func (e *DocumentError) Unwrap() error { return e.Err }
+
+// Ref names an object in reports.
+type Ref struct {
+	// Document counts from 1 within its source.
+	Document   int    `json:"document"`
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	// Name may be empty; where the API server is to make one it is the prefix and an asterisk.
+	Name string `json:"name,omitempty"`
+}
+
+// String is the object as people name it: Job ci/build.
+func (r Ref) String() string {
+	name := r.Name
+	if name == "" {
+		name = fmt.Sprintf("(document %d)", r.Document)
+	}
+	if r.Namespace != "" {
+		name = r.Namespace + "/" + name
+	}
+	return r.Kind + " " + name
+}
+
+func (d *Document) ref(namespace string) Ref {
+	u := unstructured.Unstructured{Object: d.Object}
+	name := u.GetName()
+	if name == "" && u.GetGenerateName() != "" {
+		name = u.GetGenerateName() + "*"
+	}
+	return Ref{Document: d.Index, APIVersion: u.GetAPIVersion(), Kind: u.GetKind(), Namespace: namespace, Name: name}
+}

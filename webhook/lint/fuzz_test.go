@@ -1,0 +1,70 @@
+package lint
+
+import (
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func mustJSON(t *testing.T, value any) []byte {
+	t.Helper()
+	out, err := json.Marshal(value)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// FuzzLint holds that whatever is read can be judged and written, that what is written reads as the manifest, and that a
+// manifest with its defaults takes no further ones.
+func FuzzLint(f *testing.F) {
+	files, err := filepath.Glob("../../manifests/samples/*.yaml")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		f.Add(data)
+	}
+	f.Add([]byte(namespaceCI + `{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"ci"}}`))
+	f.Add([]byte(`[{"apiVersion":"v1","kind":"PodList","items":[{"spec":{"restartPolicy":1e300}}]}]`))
+	f.Add([]byte("kind: Job\napiVersion: batch/v1\nmetadata: &a\n  ownerReferences: [{controller: true}]\n  labels: *a\n"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		namespaces, _ := Read(Source{Data: []byte(defaulting)}, Limits{})
+		documents, _ := Read(Source{Data: data}, Limits{Bytes: 1 << 16})
+		results, err := Lint(t.Context(), append(namespaces, documents...), offline())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range results {
+			text, err := result.YAML()
+			if err != nil {
+				t.Fatalf("writing: %v", err)
+			}
+			if !reads(text, result.Manifest) {
+				t.Fatalf("reads differently:\n%s\nwant\n%s", text, mustJSON(t, result.Manifest))
+			}
+		}
+		again, err := Lint(t.Context(), manifests(results), offline())
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, result := range again {
+			if string(mustJSON(t, result.Manifest)) != string(mustJSON(t, results[i].Manifest)) {
+				t.Fatalf("the second time it becomes\n%s\nafter\n%s", mustJSON(t, result.Manifest), mustJSON(t, results[i].Manifest))
+			}
+		}
+	})
+}
+
+func manifests(results []*Result) []*Document {
+	var out []*Document
+	for _, result := range results {
+		out = append(out, &Document{Index: len(out) + 1, Line: 1, Object: result.Manifest})
+	}
+	return out
+}

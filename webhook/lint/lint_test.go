@@ -1,0 +1,208 @@
+package lint
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+)
+
+const namespaceCI = `apiVersion: v1
+kind: Namespace
+metadata:
+  name: ci
+  annotations:
+    curfew.dev/default-ttl: 1d
+    curfew.dev/max-ttl: 7d
+---
+`
+
+func offline() Options {
+	return Options{Profiles: policy.NewProfiles(policy.BuiltinProfiles()...)}
+}
+
+func lintText(t *testing.T, text string, options Options) []*Result {
+	t.Helper()
+	documents, errs := Read(Source{Name: "f.yaml", Data: []byte(text)}, Limits{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	results, err := Lint(t.Context(), documents, options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return results
+}
+
+// lines are findings as a test compares them.
+func lines(results []*Result) []string {
+	var out []string
+	for _, finding := range NewReport(results).Findings {
+		out = append(out, fmt.Sprintf("%s:%d %s %s %s %s", finding.File, finding.Line, finding.Severity, finding.Object, finding.Rule, finding.Finding))
+	}
+	return out
+}
+
+func TestLint(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"nothing to say": {
+			text: namespaceCI + "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\n",
+		},
+		"a raw TTL in a pod template, which only is found here": {
+			text: "apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: a}\nspec:\n  template:\n    spec:\n      ttlSecondsAfterFinished: 5\n",
+			want: []string{"f.yaml:7 error Deployment default/a pod-template-ttl spec.template.spec.ttlSecondsAfterFinished: " +
+				"a pod template cannot have a TTL: remove it; what a Deployment runs does not finish"},
+		},
+		"a raw TTL in the pod template of a CronJob": {
+			text: "apiVersion: batch/v1\nkind: CronJob\nmetadata: {name: a}\nspec:\n  jobTemplate:\n    spec:\n      template:\n        spec:\n          ttlSecondsAfterFinished: 5\n",
+			want: []string{"f.yaml:9 error CronJob default/a pod-template-ttl spec.jobTemplate.spec.template.spec.ttlSecondsAfterFinished: " +
+				"a pod template cannot have a TTL: set spec.jobTemplate.spec.ttlSecondsAfterFinished"},
+		},
+		"a bound of a Namespace among the documents, wherever it stands": {
+			text: "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: a-, namespace: ci}\nspec:\n  ttlSecondsAfterFinished: 864000\n---\n" + namespaceCI,
+			want: []string{`f.yaml:5 error Job ci/a-* bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`},
+		},
+		"a Namespace with an unreadable value": {
+			text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: ci\n  annotations:\n    curfew.dev/mode: strict\n",
+			want: []string{`f.yaml:6 error Namespace ci namespace-values metadata.annotations[curfew.dev/mode]: "strict" is no mode: use enforce, warn or dry-run`},
+		},
+		"mode warn refuses nothing": {
+			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/mode: warn, curfew.dev/max-ttl: 1d}}\n---\n" +
+				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: {ttlSecondsAfterFinished: 864000}\n",
+			want: []string{`f.yaml:8 warning Job ci/a bounds spec.ttlSecondsAfterFinished: would be refused (mode warn): 10d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`},
+		},
+		"the default namespace": {
+			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, annotations: {curfew.dev/max-ttl: 1d}}\n---\n" +
+				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n",
+			want: []string{`f.yaml:8 error Job default/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 1d of namespace "default": use 1d or less`},
+		},
+		"a default that finds no place": {
+			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}\n---\n" +
+				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: 5\n",
+			want: []string{"f.yaml:8 warning Job ci/a fillable spec: takes no default: spec is 5 and not an object, so that spec.ttlSecondsAfterFinished cannot be set"},
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if have := lines(lintText(t, test.text, offline())); !slices.Equal(have, test.want) {
+				t.Errorf("have\n\t%s\nwant\n\t%s", strings.Join(have, "\n\t"), strings.Join(test.want, "\n\t"))
+			}
+		})
+	}
+}
+
+func TestSamplesAreClean(t *testing.T) {
+	files, err := filepath.Glob("../../manifests/samples/*.yaml")
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no samples: %v", err)
+	}
+	var documents []*Document
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		read, errs := Read(Source{Name: file, Data: data}, Limits{})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		documents = append(documents, read...)
+	}
+	results, err := Lint(t.Context(), documents, offline())
+	if err != nil {
+		t.Fatal(err)
+	}
+	report := NewReport(results)
+	if !report.Allowed {
+		t.Errorf("errors in the samples: %v", lines(results))
+	}
+	if len(report.Defaults) == 0 {
+		t.Error("no default was filled in: the Namespaces among the samples were not heeded")
+	}
+}
+
+// cluster is a world with the namespaces that it names.
+type cluster struct {
+	namespaces map[string]*policy.NamespacePolicy
+	err        error
+}
+
+func (c *cluster) ScopeOf(_ context.Context, facts *policy.Facts, _ bool) (*policy.Scope, error) {
+	if c.err != nil {
+		return nil, c.err
+	}
+	if facts.Namespace == "" {
+		return &policy.Scope{}, nil
+	}
+	namespace, ok := c.namespaces[facts.Namespace]
+	if !ok {
+		return nil, fmt.Errorf("reading: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, facts.Namespace))
+	}
+	return &policy.Scope{Namespace: namespace}, nil
+}
+
+func TestOnline(t *testing.T) {
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"
+	world := &cluster{namespaces: map[string]*policy.NamespacePolicy{
+		"ci": policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "2d"}, nil),
+	}}
+	for name, test := range map[string]struct {
+		text, namespace string
+		want            []string
+	}{
+		"the cluster's namespace": {job, "ci", []string{
+			`f.yaml:4 error Job ci/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 2d of namespace "ci": use 2d or less`}},
+		"a posted namespace over the cluster's": {namespaceCI + job, "ci", []string{
+			`f.yaml:12 error Job ci/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`}},
+		"a namespace that nobody has": {job, "new", []string{
+			`f.yaml:3 warning Job new/a known-namespace metadata.namespace: namespace "new" does not exist yet: its defaults and bounds are not known; send it along`}},
+		"a namespace that only the documents have": {strings.ReplaceAll(namespaceCI, "name: ci", "name: new") + job, "new", []string{
+			`f.yaml:12 error Job new/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "new": use 7d or less`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := offline()
+			options.Scopes, options.Namespace = world, test.namespace
+			if have := lines(lintText(t, test.text, options)); !slices.Equal(have, test.want) {
+				t.Errorf("have %q, want %q", have, test.want)
+			}
+		})
+	}
+	options := offline()
+	options.Scopes = &cluster{err: errors.New("no route")}
+	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
+	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
+		t.Errorf("a cluster that cannot be asked: %v", err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Lint(ended, documents, offline()); !errors.Is(err, context.Canceled) {
+		t.Errorf("after the end of the context: %v", err)
+	}
+	if _, err := Lint(t.Context(), documents, Options{}); err == nil {
+		t.Error("no profiles were accepted")
+	}
+}
+
+func TestOptionsReachTheRules(t *testing.T) {
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 600}\n"
+	options := offline()
+	options.Rules = rules.Options{WarnBelow: time.Hour}
+	want := []string{"f.yaml:4 warning Job default/a short-ttl spec.ttlSecondsAfterFinished: " +
+		"10m is under 3600s: the Job may be gone before anyone reads its logs; use 3600s or more"}
+	if have := lines(lintText(t, job, options)); !slices.Equal(have, want) {
+		t.Errorf("have %q, want %q", have, want)
+	}
+}

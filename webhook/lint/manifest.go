@@ -1,0 +1,136 @@
+package lint
+
+import (
+	"bytes"
+	"reflect"
+
+	"go.yaml.in/yaml/v3"
+	sigsyaml "sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy"
+)
+
+// YAML writes the manifest. Where the source was YAML, the author's order and comments stay; where nothing was filled in, every
+// byte does. What cannot be edited that way (a default that would land behind an alias) is written anew with sorted keys. Results
+// of one source share nodes: they are not to be written by several goroutines at once.
+func (r *Result) YAML() ([]byte, error) {
+	document := r.Document
+	if len(r.assigned) == 0 && len(document.text) > 0 {
+		text := bytes.TrimLeft(bytes.TrimRight(document.text, " \t\r\n"), "\r\n")
+		return append(bytes.Clone(text), '\n'), nil
+	}
+	if document.node != nil && document.node.Style&yaml.FlowStyle == 0 {
+		if text, ok := document.edited(r.assigned); ok && reads(text, r.Manifest) {
+			return text, nil
+		}
+	}
+	return sigsyaml.Marshal(r.Manifest)
+}
+
+// edited writes the nodes with the assignments made.
+func (d *Document) edited(assignments []policy.Assignment) ([]byte, bool) {
+	for _, assignment := range assignments {
+		if !assignNode(d.node, assignment) {
+			return nil, false
+		}
+	}
+	whole := d.root
+	if whole == nil {
+		whole = d.node
+	}
+	var out bytes.Buffer
+	encoder := yaml.NewEncoder(&out)
+	encoder.SetIndent(2)
+	if compactSequences(d.node) {
+		encoder.CompactSeqIndent()
+	}
+	if err := encoder.Encode(whole); err != nil {
+		return nil, false
+	}
+	if err := encoder.Close(); err != nil {
+		return nil, false
+	}
+	return out.Bytes(), true
+}
+
+// assignNode reports false where the way leads over an alias, whose other users must not change.
+func assignNode(node *yaml.Node, assignment policy.Assignment) bool {
+	last := len(assignment.Path) - 1
+	for _, name := range assignment.Path[:last] {
+		if node.Kind != yaml.MappingNode {
+			return false
+		}
+		_, next := entry(node, name)
+		switch {
+		case next == nil && assignment.Value == nil:
+			return true
+		case next == nil:
+			next = &yaml.Node{Kind: yaml.MappingNode}
+			node.Content = append(node.Content, scalar(name), next)
+		case next.Kind == yaml.ScalarNode && next.Tag == "!!null":
+			// "annotations:" with nothing behind it
+			*next = yaml.Node{Kind: yaml.MappingNode, HeadComment: next.HeadComment, LineComment: next.LineComment, FootComment: next.FootComment}
+		}
+		node = next
+	}
+	if node.Kind != yaml.MappingNode {
+		return false
+	}
+	return setNode(node, assignment.Path[last], assignment.Value)
+}
+
+func setNode(mapping *yaml.Node, name string, value any) bool {
+	for i := 0; i+1 < len(mapping.Content); i += 2 {
+		if mapping.Content[i].Value != name {
+			continue
+		}
+		if value == nil {
+			mapping.Content = append(mapping.Content[:i:i], mapping.Content[i+2:]...)
+			return true
+		}
+		have := mapping.Content[i+1]
+		if have.Kind != yaml.ScalarNode || have.Anchor != "" {
+			return false
+		}
+		fresh := scalar(value)
+		have.Value, have.Tag, have.Style = fresh.Value, fresh.Tag, fresh.Style
+		return true
+	}
+	if value != nil {
+		mapping.Content = append(mapping.Content, scalar(name), scalar(value))
+	}
+	return true
+}
+
+// scalar is a value as a node; the library chooses the quotes that keep a string a string.
+func scalar(value any) *yaml.Node {
+	var node yaml.Node
+	if err := node.Encode(value); err != nil {
+		// Strings and integers can always be encoded.
+		return &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null"}
+	}
+	return &node
+}
+
+// compactSequences tells whether the author writes the items of a list at the column of their key.
+func compactSequences(node *yaml.Node) bool {
+	for i, inner := range node.Content {
+		if node.Kind == yaml.MappingNode && i%2 == 1 && inner.Kind == yaml.SequenceNode && inner.Style&yaml.FlowStyle == 0 && inner.Column > 0 {
+			return inner.Column == node.Content[i-1].Column
+		}
+		if compactSequences(inner) {
+			return true
+		}
+	}
+	return false
+}
+
+// reads reports whether a text is read as exactly this object.
+func reads(text []byte, want map[string]any) bool {
+	asJSON, err := sigsyaml.YAMLToJSONStrict(text)
+	if err != nil {
+		return false
+	}
+	have, err := parse(asJSON)
+	return err == nil && reflect.DeepEqual(have, any(want))
+}

@@ -1,0 +1,159 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+	kjson "sigs.k8s.io/json"
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// readYAML parses each document twice: by the library that kubectl uses, whose idea of a value holds, and into nodes, which
+// know lines and comments.
+func (r *reader) readYAML(data []byte) {
+	for _, chunk := range split(data) {
+		r.index++
+		document := Document{File: r.file, Index: r.index, Line: chunk.line, text: chunk.text, offset: chunk.line - 1}
+		var root yaml.Node
+		if err := yaml.Unmarshal(chunk.text, &root); err != nil {
+			r.failYAML(document, err)
+			continue
+		}
+		if err := boundAliases(&root, len(chunk.text)); err != nil {
+			r.fail(chunk.line, err)
+			continue
+		}
+		if len(root.Content) == 1 {
+			document.node, document.root = root.Content[0], &root
+			document.Line = document.node.Line + document.offset
+		}
+		text, err := sigsyaml.YAMLToJSONStrict(chunk.text)
+		if err != nil {
+			r.failYAML(document, err)
+			continue
+		}
+		value, err := parse(text)
+		if err != nil {
+			r.fail(document.Line, err)
+			continue
+		}
+		r.add(value, document)
+	}
+}
+
+var yamlLine = regexp.MustCompile(`line (\d+): `)
+
+// failYAML puts the line of the file in place of the one that the parser counted from the document's beginning.
+func (r *reader) failYAML(document Document, err error) {
+	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
+	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n")
+	line := document.Line
+	if at := yamlLine.FindStringSubmatchIndex(text); at != nil {
+		if n, err := strconv.Atoi(text[at[2]:at[3]]); err == nil {
+			line = n + document.offset
+		}
+		text = text[:at[0]] + text[at[1]:]
+	}
+	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
+	r.fail(line, fmt.Errorf("not readable as YAML: %s", first))
+}
+
+// boundAliases refuses a document whose aliases, written out, would come to far more than the document itself.
+func boundAliases(root *yaml.Node, length int) error {
+	limit := 2*length + 1<<20
+	sizes := map[*yaml.Node]int{}
+	size, ok := written(root, sizes, limit)
+	if !ok {
+		return errors.New("an alias refers to what contains it: write the value out")
+	}
+	if size > limit {
+		return fmt.Errorf("its aliases come to more than %d bytes: write the values out", limit)
+	}
+	return nil
+}
+
+// written is about the size of a node with its aliases written out, once above the limit no longer exact; ok is false for one
+// that contains itself.
+func written(node *yaml.Node, sizes map[*yaml.Node]int, limit int) (size int, ok bool) {
+	if node.Kind == yaml.AliasNode {
+		if node.Alias == nil {
+			return 1, true
+		}
+		return written(node.Alias, sizes, limit)
+	}
+	const open = -1
+	if size, seen := sizes[node]; seen {
+		return size, size != open
+	}
+	sizes[node] = open
+	size = len(node.Value) + 1
+	for _, inner := range node.Content {
+		n, ok := written(inner, sizes, limit)
+		if !ok {
+			return 0, false
+		}
+		size = min(size+n, limit+1)
+	}
+	sizes[node] = size
+	return size, true
+}
+
+// jsonSyntaxError tells a text that is no JSON from JSON that is refused.
+type jsonSyntaxError struct{ err error }
+
+func (e *jsonSyntaxError) Error() string { return "not readable as JSON: " + e.err.Error() }
+
+// readJSON reads JSON texts one after the other, as kubectl allows. After a syntax error nothing more can be told apart.
+func (r *reader) readJSON(data []byte) {
+	data = bytes.TrimPrefix(data, []byte("\ufeff"))
+	decoder := json.NewDecoder(bytes.NewReader(data))
+	for {
+		var raw json.RawMessage
+		err := decoder.Decode(&raw)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		r.index++
+		end := int(decoder.InputOffset())
+		if err != nil {
+			if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
+				end = min(int(syntax.Offset), len(data))
+			}
+			r.fail(1+bytes.Count(data[:end], []byte("\n")), &jsonSyntaxError{err})
+			return
+		}
+		line := 1 + bytes.Count(data[:end-len(raw)], []byte("\n"))
+		value, err := parse(raw)
+		if err != nil {
+			r.fail(line, err)
+			continue
+		}
+		document := Document{File: r.file, Index: r.index, Line: line, offset: line - 1}
+		var root yaml.Node
+		// JSON is YAML but for rarities; those have no lines.
+		if err := yaml.Unmarshal(raw, &root); err == nil && len(root.Content) == 1 {
+			document.node = root.Content[0]
+		}
+		r.add(value, document)
+	}
+}
+
+// parse reads one JSON text and refuses what kubectl would pass on ambiguous: a key that is there twice.
+func parse(text []byte) (any, error) {
+	var value any
+	strict, err := kjson.UnmarshalStrict(text, &value)
+	if err != nil {
+		return nil, err
+	}
+	if len(strict) > 0 {
+		return nil, fmt.Errorf("%w: keep one of them", strict[0])
+	}
+	return value, nil
+}

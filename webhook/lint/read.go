@@ -1,0 +1,219 @@
+package lint
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// Limits bound what is read. Zero means the default.
+type Limits struct {
+	// Bytes of one source.
+	Bytes int
+	// Documents of one source, items of lists included.
+	Documents int
+	// Nodes of one source, by the punctuation that makes them: a parser takes a few hundred bytes for each.
+	Nodes int
+}
+
+// The defaults, generous enough for the files of a repository. An object in a cluster has 1.5 MB at most.
+const (
+	DefaultMaxBytes     = 16 << 20
+	DefaultMaxDocuments = 10000
+	DefaultMaxNodes     = 2000000
+)
+
+func (l Limits) withDefaults() Limits {
+	if l.Bytes == 0 {
+		l.Bytes = DefaultMaxBytes
+	}
+	if l.Documents == 0 {
+		l.Documents = DefaultMaxDocuments
+	}
+	if l.Nodes == 0 {
+		l.Nodes = DefaultMaxNodes
+	}
+	return l
+}
+
+// LimitError says which limit a source exceeds. Nothing of such a source is read.
+type LimitError struct {
+	File string
+	// What is counted, how much of it there is, and how much is allowed.
+	What      string
+	Have, Max int
+}
+
+// Error names the limit and the fix.
+func (e *LimitError) Error() string {
+	where := ""
+	if e.File != "" {
+		where = e.File + ": "
+	}
+	return fmt.Sprintf("%s%d %s are too many: split it, %d is the most", where, e.Have, e.What, e.Max)
+}
+
+// Read returns the objects of a source in their order, and an error for each document that cannot be read. A single
+// [*LimitError] takes the place of everything else.
+func Read(source Source, limits Limits) ([]*Document, []error) {
+	limits = limits.withDefaults()
+	if err := limits.check(source); err != nil {
+		return nil, []error{err}
+	}
+	r := reader{file: source.Name, limits: limits}
+	switch {
+	case source.JSON:
+		r.readJSON(source.Data)
+	case !looksLikeJSON(source.Data) || !r.tryJSON(source.Data):
+		r.readYAML(source.Data)
+	}
+	if r.full {
+		return nil, []error{&LimitError{File: source.Name, What: "documents", Have: limits.Documents + 1, Max: limits.Documents}}
+	}
+	return r.documents, r.errs
+}
+
+func (l Limits) check(source Source) error {
+	if have := len(source.Data); have > l.Bytes {
+		return &LimitError{File: source.Name, What: "bytes", Have: have, Max: l.Bytes}
+	}
+	nodes := 0
+	for _, b := range source.Data {
+		switch b {
+		case '\n', ',', ':', '-', '[', '{', '?':
+			nodes++
+		}
+	}
+	if nodes > l.Nodes {
+		return &LimitError{File: source.Name, What: "nodes", Have: nodes, Max: l.Nodes}
+	}
+	return nil
+}
+
+// reader gathers the documents of one source.
+type reader struct {
+	file      string
+	limits    Limits
+	index     int
+	documents []*Document
+	errs      []error
+	full      bool
+}
+
+func (r *reader) fail(line int, err error) {
+	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err})
+}
+
+// add takes a parsed value for what it is: an object, a list of objects, or an error.
+func (r *reader) add(value any, document Document) {
+	if r.full {
+		return
+	}
+	switch value := value.(type) {
+	case []any:
+		document.text, document.root = nil, nil
+		for i, item := range value {
+			r.addItem(item, document, sequence(document.node), i)
+		}
+	case map[string]any:
+		items, ok := value["items"].([]any)
+		kind, _ := value["kind"].(string)
+		if !ok || !strings.HasSuffix(kind, "List") {
+			document.Object = value
+			r.addObject(document)
+			return
+		}
+		document.text, document.root = nil, nil
+		nodes := sequence(child(document.node, "items"))
+		for i, item := range items {
+			r.addItem(typed(item, value["apiVersion"], strings.TrimSuffix(kind, "List")), document, nodes, i)
+		}
+	default:
+		r.fail(document.Line, fmt.Errorf("%s is no object: write apiVersion, kind and metadata", describe(value)))
+	}
+}
+
+func (r *reader) addItem(item any, list Document, nodes []*yaml.Node, i int) {
+	list.node = nil
+	if i < len(nodes) {
+		list.node = nodes[i]
+		list.Line = nodes[i].Line + list.offset
+	}
+	r.add(item, list)
+}
+
+// typed gives an item of a typed list, such as a JobList, the kind that the list says for all of them.
+func typed(item, apiVersion any, kind string) any {
+	object, ok := item.(map[string]any)
+	if !ok || kind == "" {
+		return item
+	}
+	if _, ok := object["kind"]; !ok {
+		object["kind"] = kind
+		if _, ok := object["apiVersion"]; !ok {
+			object["apiVersion"] = apiVersion
+		}
+	}
+	return item
+}
+
+func (r *reader) addObject(document Document) {
+	for _, field := range []string{"apiVersion", "kind"} {
+		if text, ok := document.Object[field].(string); !ok || text == "" {
+			r.fail(document.Line, fmt.Errorf("%s is %s: give one, such as %s", field, describe(document.Object[field]), examples[field]))
+			return
+		}
+	}
+	if metadata, ok := document.Object["metadata"]; ok && metadata != nil {
+		if _, ok := metadata.(map[string]any); !ok {
+			r.fail(document.Line, fmt.Errorf("metadata is %s: write an object with a name", describe(metadata)))
+			return
+		}
+	}
+	if len(r.documents) >= r.limits.Documents {
+		r.full = true
+		return
+	}
+	r.documents = append(r.documents, &document)
+}
+
+var examples = map[string]string{"apiVersion": "batch/v1", "kind": "Job"}
+
+func describe(value any) string {
+	switch value := value.(type) {
+	case nil:
+		return "absent"
+	case []any:
+		return "a list"
+	case map[string]any:
+		return "an object"
+	case string:
+		if len(value) > 40 {
+			return "a text"
+		}
+		return fmt.Sprintf("%q", value)
+	default:
+		return fmt.Sprint(value)
+	}
+}
+
+func looksLikeJSON(data []byte) bool {
+	trimmed := bytes.TrimLeft(data, " \t\r\n\ufeff")
+	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
+}
+
+// tryJSON reads a text that may as well be YAML in flow style, and reports false where that is the better guess.
+func (r *reader) tryJSON(data []byte) bool {
+	attempt := reader{file: r.file, limits: r.limits}
+	attempt.readJSON(data)
+	for _, err := range attempt.errs {
+		if syntax := (*jsonSyntaxError)(nil); errors.As(err, &syntax) {
+			return false
+		}
+	}
+	*r = attempt
+	return true
+}

@@ -1,0 +1,83 @@
+package lint
+
+import (
+	"errors"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Finding is a finding about one object, with the place where it was written.
+type Finding struct {
+	Object Ref `json:"object"`
+	policy.Finding
+	// File is the name of the source; empty for standard input and request bodies.
+	File string `json:"file,omitempty"`
+	// Line is that of the field, or of the nearest parent that is there.
+	Line int `json:"line,omitempty"`
+}
+
+// Default is a value that an object was given.
+type Default struct {
+	Object Ref `json:"object"`
+	// Field is the name of the field or the key of the annotation.
+	Field string `json:"field"`
+	// Value as people read it: "86400 (1d)" for native fields, "1d" for annotations.
+	Value string `json:"value"`
+	// Source is where it came from, such as namespace/ci.
+	Source string `json:"source"`
+	// DryRun means that the namespace is in dry-run, so that it is not filled in.
+	DryRun bool `json:"dryRun,omitempty"`
+}
+
+// Report is all that is to be said about some documents, as the command line and the HTTP endpoints show it.
+type Report struct {
+	// Allowed means that nothing would be refused.
+	Allowed bool `json:"allowed"`
+	// Objects is how many were judged.
+	Objects  int       `json:"objects"`
+	Defaults []Default `json:"defaults"`
+	Findings []Finding `json:"findings"`
+}
+
+// NewReport gathers results, and the errors of documents that could not be read, as findings. The latter come first.
+func NewReport(results []*Result, unreadable ...error) *Report {
+	report := &Report{Objects: len(results), Defaults: []Default{}, Findings: []Finding{}}
+	for _, err := range unreadable {
+		report.Findings = append(report.Findings, unreadableFinding(err))
+	}
+	for _, result := range results {
+		report.Findings = append(report.Findings, result.Findings...)
+		for _, filled := range result.Defaults {
+			report.Defaults = append(report.Defaults, Default{
+				Object: result.Object, Field: filled.Field, Value: filled.Value, Source: filled.Source.String(), DryRun: filled.DryRun,
+			})
+		}
+	}
+	report.Allowed = report.Count(policy.Deny) == 0
+	return report
+}
+
+// Count is how many findings have a severity.
+func (r *Report) Count(severity policy.Severity) int {
+	count := 0
+	for i := range r.Findings {
+		if r.Findings[i].Severity == severity {
+			count++
+		}
+	}
+	return count
+}
+
+func unreadableFinding(err error) Finding {
+	finding := Finding{Finding: policy.Finding{Rule: RuleReadable, Severity: policy.Deny, Message: err.Error()}}
+	if document := (*DocumentError)(nil); errors.As(err, &document) {
+		finding.Object.Document = document.Index
+		finding.File, finding.Line, finding.Message = document.File, document.Line, document.Err.Error()
+	}
+	if limit := (*LimitError)(nil); errors.As(err, &limit) {
+		without := *limit
+		without.File = ""
+		finding.File, finding.Message = limit.File, without.Error()
+	}
+	return finding
+}
