@@ -1,0 +1,218 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/binary"
+	"encoding/json"
+	"errors"
+	"reflect"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+func TestStatistics(t *testing.T) {
+	for name, c := range map[string]struct{ got, want float64 }{
+		"median of none":            {median(nil), 0},
+		"median of odd":             {median([]float64{9, 1, 5}), 5},
+		"median of even":            {median([]float64{4, 1, 2, 9}), 3},
+		"p99 of one":                {percentile([]float64{7}, 0.99), 7},
+		"p99 of none":               {percentile(nil, 0.99), 0},
+		"p50 is a value that stood": {percentile([]float64{4, 1, 2, 9}, 0.5), 2},
+		"p100":                      {percentile([]float64{4, 1, 2, 9}, 1), 9},
+	} {
+		if c.got != c.want {
+			t.Errorf("%s: got %v, want %v", name, c.got, c.want)
+		}
+	}
+}
+
+// The ratio is taken pair by pair: when the machine halves its speed between rounds, the ratio of medians would tell of the
+// machine and not of the contestants.
+func TestCompareByPairs(t *testing.T) {
+	got := compare("n", "u", []float64{100, 40, 300}, "b", []float64{200, 100, 400})
+	want := result{Name: "n", Unit: "u", Value: 100, Baseline: "b", BaselineValue: 200, Ratio: 0.5, low: 0.4, high: 0.75}
+	if got != want {
+		t.Errorf("got %+v, want %+v", got, want)
+	}
+}
+
+func TestSummarize(t *testing.T) {
+	all := []measurement{
+		{Contestant: theLimit, PerSecond: 1000, DrainP99: 50}, {Contestant: theCurfew, PerSecond: 900, DrainP99: 10},
+		{Contestant: theUnbound, PerSecond: 300, DrainP99: 20}, {Contestant: theDefault, PerSecond: 10, DrainP99: 5},
+	}
+	got := map[string]float64{}
+	for _, r := range summarize(all, 10000) {
+		got[r.Name] = r.Ratio
+	}
+	want := map[string]float64{
+		"drain.jobs.10k.vs_limit": 0.9, "drain.jobs.10k.vs_intree_unthrottled": 3, "drain.jobs.10k.vs_intree_default": 90,
+		"drain.jobs.10k.limit": 1, "drain.jobs.10k.intree_unthrottled": 0.3, "drain.jobs.10k.intree_default": 0.01,
+		"drain.bystander_p99.vs_intree": 0.5, "drain.bystander_p99.limit.vs_intree": 2.5,
+	}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v\nwant %v", got, want)
+	}
+}
+
+func TestSizeName(t *testing.T) {
+	for n, want := range map[int]string{10000: "10k", 50000: "50k", 1500: "1500", 1000000: "1m", 250: "250"} {
+		if got := sizeName(n); got != want {
+			t.Errorf("%d: got %s, want %s", n, got, want)
+		}
+	}
+}
+
+func TestResultsFile(t *testing.T) {
+	data, err := json.Marshal(result{Name: "a.b", Unit: "ms", Value: 1, Baseline: "c", BaselineValue: 2, Ratio: 0.5, low: 1, high: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := `{"name":"a.b","unit":"ms","value":1,"baseline":"c","baselineValue":2,"ratio":0.5}`; string(data) != want {
+		t.Errorf("got  %s\nwant %s", data, want)
+	}
+}
+
+func TestCount(t *testing.T) {
+	due := time.Unix(1000, 0)
+	at := func(ms ...int) (times []time.Time) {
+		for _, m := range ms {
+			times = append(times, due.Add(time.Duration(m)*time.Millisecond))
+		}
+		return times
+	}
+	var m measurement
+	if err := m.count(at(500, 1000, 2500), due, 0); err != nil || m.PerSecond != 1 || m.FirstAfter != 0.5 {
+		t.Errorf("got %+v, %v: two deletions came in the 2 s after the first", m, err)
+	}
+	if err := m.count(at(500, 1000, 2500), due, 30*time.Second); err != nil || m.PerSecond != 0.1 {
+		t.Errorf("got %+v, %v: three deletions in a window of 30 s", m, err)
+	}
+	for name, c := range map[string]struct {
+		times []time.Time
+		want  string
+	}{
+		"nothing was deleted":  {nil, "0 Jobs were deleted: no rate can be told"},
+		"early (S1)":           {at(-1, 5), "a Job was deleted 1ms before it was due"},
+		"all at the same time": {at(3, 3), "all deletions were seen at one instant: no rate can be told, let there be more Jobs"},
+	} {
+		if err := m.count(c.times, due, 0); err == nil || err.Error() != c.want {
+			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+func TestReplaceFlags(t *testing.T) {
+	got := replaceFlags([]string{"kcm", "--controllers=*", "--v=2", "--controllers=more", "--controllers-x=1"},
+		map[string]string{"--controllers": "ttl", "--a": "b"})
+	if want := []string{"kcm", "--v=2", "--controllers-x=1", "--a=b", "--controllers=ttl"}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+func TestChoose(t *testing.T) {
+	if all, err := choose(""); err != nil || len(all) != len(benches) {
+		t.Errorf("got %d of %d, %v", len(all), len(benches), err)
+	}
+	if _, err := choose("drain,nap"); err == nil || err.Error() != `-only "drain,nap": there is no bench "nap", take some of drain` {
+		t.Errorf("got %v", err)
+	}
+	field, err := chooseContestants("curfew,limit")
+	if err != nil || len(field) != 2 || field[0].name != theCurfew || field[1].name != theLimit {
+		t.Errorf("got %+v, %v", field, err)
+	}
+	if _, err := chooseContestants("nobody"); err == nil || !strings.Contains(err.Error(), `there is no "nobody", take some of limit,curfew,`) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestEach(t *testing.T) {
+	var mu sync.Mutex
+	seen := map[string]int{}
+	set := jobSet{prefix: "h1", count: 100}
+	if err := set.each(t.Context(), 7, func(_ context.Context, name string) error {
+		mu.Lock()
+		defer mu.Unlock()
+		seen[name]++
+		return nil
+	}); err != nil {
+		t.Fatal(err)
+	}
+	if len(seen) != 100 || seen["h1-000000"] != 1 || seen["h1-000099"] != 1 {
+		t.Errorf("%d names of 100: %v", len(seen), seen)
+	}
+	bad := errors.New("no")
+	if err := set.each(t.Context(), 3, func(context.Context, string) error { return bad }); !errors.Is(err, bad) {
+		t.Errorf("got %v: the error is lost, and a contest with half its Jobs would count", err)
+	}
+}
+
+// frame is an event as the API server writes it into a protobuf watch.
+func frame(t *testing.T, event string, job *batchv1.Job) []byte {
+	t.Helper()
+	wrap := func(kind string, raw []byte) []byte {
+		data, err := (&runtime.Unknown{TypeMeta: runtime.TypeMeta{Kind: kind}, Raw: raw}).Marshal()
+		if err != nil {
+			t.Fatal(err)
+		}
+		return append([]byte("k8s\x00"), data...)
+	}
+	object, err := job.Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	data, err := (&metav1.WatchEvent{Type: event, Object: runtime.RawExtension{Raw: wrap("Job", object)}}).Marshal()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return append(binary.BigEndian.AppendUint32(nil, uint32(len(data))), data...)
+}
+
+func TestObserver(t *testing.T) {
+	job := func(name string, deleting bool) *batchv1.Job {
+		j := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID("uid-" + name)}}
+		if deleting {
+			j.DeletionTimestamp = &metav1.Time{Time: time.Unix(1, 0)}
+		}
+		return j
+	}
+	var stream bytes.Buffer
+	for _, event := range []struct {
+		kind string
+		job  *batchv1.Job
+	}{
+		{"MODIFIED", job("h7-000000", false)}, // finished: no deletion
+		{"DELETED", job("h7-000000", false)},  // in the background
+		{"MODIFIED", job("h7-000001", true)},  // in the foreground: accepted now,
+		{"DELETED", job("h7-000001", true)},   // gone later, and counted once
+		{"DELETED", job("h70-000000", true)},  // another heat's
+	} {
+		stream.Write(frame(t, event.kind, event.job))
+	}
+	o := &observer{stream: nil, prefix: "h7-", want: 2, seen: map[types.UID]time.Time{}, full: make(chan struct{}), done: make(chan struct{})}
+	o.stream = nopCloser{&stream}
+	o.read()
+	select {
+	case <-o.full:
+	default:
+		t.Error("it has not noticed that all are deleted")
+	}
+	if n := len(o.times()); n != 2 {
+		t.Errorf("%d deletions were counted, want 2: %v", n, o.seen)
+	}
+	if o.failure() == nil {
+		t.Error("the stream ended, and it does not say so")
+	}
+}
+
+type nopCloser struct{ *bytes.Buffer }
+
+func (nopCloser) Close() error { return nil }

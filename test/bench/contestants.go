@@ -1,0 +1,152 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// contestant is somebody who deletes Jobs that are due.
+type contestant struct {
+	name string
+	// about is how the table calls it.
+	about string
+	// window ends the measurement after that time; 0: when all Jobs are deleted.
+	window time.Duration
+	// needs is a flag of `curfew controller` without which it cannot take part.
+	needs string
+	// start returns when the process will notice Jobs that finish from now on. They will all be due at one instant.
+	start func(ctx context.Context, e *environment, h heat) (*process, error)
+}
+
+// heat is one run of one contestant.
+type heat struct {
+	set      jobSet
+	due      time.Time
+	parallel int    // of the bare loop
+	log      string // where the contestant's output goes
+}
+
+// Names of contestants that results are computed from.
+const (
+	theLimit      = "limit"
+	theCurfew     = "curfew"
+	theDrainer    = "curfew_favour_drain"
+	theForeground = "curfew_foreground"
+	theUnbound    = "intree_unthrottled"
+	theDefault    = "intree_default"
+)
+
+// contestants lists all, in the order of the first round.
+var contestants = []contestant{
+	{name: theLimit, about: "bare loop of parallel DELETE calls", start: startLoop},
+	{name: theCurfew, about: "Curfew", start: startCurfew()},
+	{name: theUnbound, about: "in-tree TTL controller, unthrottled", start: startInTree(100000, 100000)},
+	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
+	{name: theForeground, about: "Curfew, Foreground", needs: "--propagation", start: startCurfew("--propagation=Foreground")},
+	// The defaults of --kube-api-qps and --kube-api-burst. All 10,000 would take a quarter of an hour.
+	{name: theDefault, about: "in-tree TTL controller, defaults", start: startInTree(20, 30), window: 30 * time.Second},
+}
+
+func startLoop(ctx context.Context, e *environment, h heat) (*process, error) {
+	return startLoopTo(ctx, e, h, nil)
+}
+
+// startLoopTo also gives what the loop reports to out, if that is not nil.
+func startLoopTo(ctx context.Context, e *environment, h heat, out io.Writer) (*process, error) {
+	self, err := os.Executable()
+	if err != nil {
+		return nil, fmt.Errorf("find this program: %w", err)
+	}
+	return launch(ctx, h.log, out, self, loopCommand, "--kubeconfig", e.state.Kubeconfig, "--prefix", h.set.prefix,
+		"--jobs", strconv.Itoa(h.set.count), "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
+}
+
+// startCurfew starts the controller as an installation would, with a token of its ServiceAccount.
+func startCurfew(flags ...string) func(context.Context, *environment, heat) (*process, error) {
+	return func(ctx context.Context, e *environment, h heat) (*process, error) {
+		health, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		metrics, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		p, err := launch(ctx, h.log, nil, e.curfew, append([]string{"controller", "--kubeconfig", e.curfewConfig, "--namespace", "curfew-system",
+			"--health-addr", health, "--metrics-addr", metrics, "--leader-elect=false"}, flags...)...)
+		if err != nil {
+			return nil, err
+		}
+		if err := p.awaitHealthy(ctx, http.DefaultClient, "http://"+health+"/readyz"); err != nil {
+			p.stop()
+			return nil, fmt.Errorf("start Curfew: %w; its log is %s", err, h.log)
+		}
+		return p, nil
+	}
+}
+
+// startInTree starts a second controller manager with the TTL controller alone. Its five workers are the default.
+func startInTree(qps, burst int) func(context.Context, *environment, heat) (*process, error) {
+	return func(ctx context.Context, e *environment, h heat) (*process, error) {
+		address, err := freeAddress()
+		if err != nil {
+			return nil, err
+		}
+		port := address[strings.LastIndexByte(address, ':')+1:]
+		args := replaceFlags(e.state.Components["kube-controller-manager"].Command, map[string]string{
+			"--controllers": "ttl-after-finished-controller", "--secure-port": port,
+			"--kube-api-qps": strconv.Itoa(qps), "--kube-api-burst": strconv.Itoa(burst),
+		})
+		p, err := launch(ctx, h.log, nil, args[0], args[1:]...)
+		if err != nil {
+			return nil, err
+		}
+		client, err := e.trusting()
+		if err == nil {
+			err = p.awaitHealthy(ctx, client, "https://"+address+"/healthz")
+		}
+		if err != nil {
+			p.stop()
+			return nil, fmt.Errorf("start the in-tree controller: %w; its log is %s", err, h.log)
+		}
+		return p, nil
+	}
+}
+
+// replaceFlags returns a command line with other values for some of its flags. Giving them a second time is not enough:
+// --controllers adds up, and a second garbage collector would work against the contestant.
+func replaceFlags(command []string, values map[string]string) []string {
+	var out []string
+	for _, argument := range command {
+		name, _, _ := strings.Cut(argument, "=")
+		if _, other := values[name]; !other {
+			out = append(out, argument)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(values)) {
+		out = append(out, name+"="+values[name])
+	}
+	return out
+}
+
+// has tells whether the controller under test knows a flag.
+func (e *environment) has(ctx context.Context, flag string) (bool, error) {
+	help, err := exec.CommandContext(ctx, e.curfew, "controller", "--help").CombinedOutput()
+	if err != nil {
+		return false, fmt.Errorf("ask %s for its flags: %w", e.curfew, err)
+	}
+	return strings.Contains(string(help), flag+" "), nil
+}
+
+// logPath is where the output of a heat goes.
+func (e *environment) logPath(name string) string { return filepath.Join(e.dir, "logs", name+".log") }

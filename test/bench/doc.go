@@ -1,0 +1,18 @@
+// Command bench measures Curfew against a control plane of its own, and prints a table.
+//
+//	go run ./test/bench                          # all benches; what `make bench` runs
+//	go run ./test/bench -jobs 1000 -rounds 1     # a quick look
+//	go run ./test/bench -only drain -contestants limit,curfew
+//
+// main.go reads the flags, starts the control plane through the command in test/cluster (cluster.go), builds bin/curfew and
+// runs the benches of the registry (registry.go) one after the other. Each returns results; report.go prints them and
+// writes .bench/results.json. A bench is one file that adds itself to the registry.
+//
+// The drain (drain.go) is a contest: contestants.go lists who takes part, and round.go lets one of them delete a few
+// thousand finished Jobs that all fall due in the same second (load.go). What counts is seen by one neutral watch
+// (observer.go), while another client makes small requests and notes how long they take (bystander.go). The rounds are
+// interleaved and only values of the same round are divided by each other, because a machine's speed drifts by more than
+// what is to be measured.
+//
+// loop.go is a contestant: the bare loop of DELETE calls, in a process of its own like all others.
+package main

@@ -1,0 +1,216 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/client-go/kubernetes"
+)
+
+// drain lets all contestants delete the same number of Jobs that fall due at once.
+var drain = bench{name: "drain", about: "finished Jobs that fall due in the same second", run: runDrain}
+
+// contest is the drain's state.
+type contest struct {
+	env       *environment
+	load      load
+	bystander kubernetes.Interface
+	parallel  int // of the bare loop
+	heats     int
+}
+
+func runDrain(ctx context.Context, e *environment) ([]result, error) {
+	field, err := chooseContestants(e.contestants)
+	if err != nil {
+		return nil, err
+	}
+	if field, err = able(ctx, e, field); err != nil {
+		return nil, err
+	}
+	client, err := kubernetes.NewForConfig(connect(e.config))
+	if err != nil {
+		return nil, fmt.Errorf("make a client: %w", err)
+	}
+	d := &contest{env: e, load: load{client}}
+	if err := d.load.namespace(ctx); err != nil {
+		return nil, err
+	}
+	if d.bystander, err = newBystander(ctx, e, client); err != nil {
+		return nil, err
+	}
+	if slices.ContainsFunc(field, func(c contestant) bool { return c.name == theLimit }) {
+		if err := d.probe(ctx); err != nil {
+			return nil, err
+		}
+	}
+	var all []measurement
+	for n := 1; n <= e.rounds; n++ {
+		fmt.Fprintf(e.out, "round %d of %d\n", n, e.rounds)
+		for i := range field {
+			// Each round begins with another, so that nobody always follows the same.
+			c := field[(i+n-1)%len(field)]
+			m, err := d.run(ctx, c, n)
+			if err != nil {
+				return nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
+			}
+			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   CPU %.1f s\n",
+				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds)
+			all = append(all, m)
+		}
+	}
+	if err := writeJSON(filepath.Join(e.dir, "runs.json"), all); err != nil {
+		return nil, err
+	}
+	return summarize(all, e.jobs), nil
+}
+
+func chooseContestants(only string) ([]contestant, error) {
+	if only == "" {
+		return contestants, nil
+	}
+	var field []contestant
+	for name := range strings.SplitSeq(only, ",") {
+		i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })
+		if i < 0 {
+			var names []string
+			for _, c := range contestants {
+				names = append(names, c.name)
+			}
+			return nil, fmt.Errorf("-contestants %q: there is no %q, take some of %s", only, name, strings.Join(names, ","))
+		}
+		field = append(field, contestants[i])
+	}
+	return field, nil
+}
+
+// able leaves out, and says so, who needs a flag that the binary under test does not have.
+func able(ctx context.Context, e *environment, field []contestant) ([]contestant, error) {
+	var out []contestant
+	for _, c := range field {
+		if c.needs != "" {
+			ok, err := e.has(ctx, c.needs)
+			if err != nil {
+				return nil, err
+			}
+			if !ok {
+				fmt.Fprintf(e.out, "%s does not take part: %s has no flag %s\n", c.name, filepath.Base(e.curfew), c.needs)
+				continue
+			}
+		}
+		out = append(out, c)
+	}
+	return out, nil
+}
+
+const (
+	probeJobs   = 1500
+	probePasses = 2
+)
+
+// probe finds the number of parallel calls that serves the bare loop best on this machine.
+func (d *contest) probe(ctx context.Context) error {
+	rates := map[int][]float64{}
+	candidates := []int{8, 16, 32, 64, 128}
+	for range probePasses {
+		for _, parallel := range candidates {
+			d.heats++
+			h := heat{set: jobSet{prefix: fmt.Sprintf("h%d", d.heats), count: probeJobs}, parallel: parallel, due: time.Now(), log: d.env.logPath("probe")}
+			if err := d.load.create(ctx, h.set); err != nil {
+				return fmt.Errorf("create Jobs for the probe: %w", err)
+			}
+			rate, err := d.bareRate(ctx, h)
+			if err != nil {
+				return fmt.Errorf("probe the bare loop: %w", err)
+			}
+			rates[parallel] = append(rates[parallel], rate)
+		}
+	}
+	fmt.Fprint(d.env.out, "bare loop, deletes/s by parallel calls:")
+	best := 0.0
+	for _, parallel := range candidates {
+		rate := median(rates[parallel])
+		fmt.Fprintf(d.env.out, "  %d: %.0f", parallel, rate)
+		if rate > best {
+			best, d.parallel = rate, parallel
+		}
+	}
+	fmt.Fprintf(d.env.out, "  -> %d\n", d.parallel)
+	return nil
+}
+
+// bareRate lets the loop run at once and takes its own word for the rate.
+func (d *contest) bareRate(ctx context.Context, h heat) (float64, error) {
+	var out bytes.Buffer
+	p, err := startLoopTo(ctx, d.env, h, &out)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		p.stop()
+		return 0, ctx.Err()
+	}
+	if p.err != nil {
+		return 0, fmt.Errorf("%w; its log is %s", p.err, h.log)
+	}
+	var report loopReport
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		return 0, fmt.Errorf("read what the loop reports: %w", err)
+	}
+	return float64(report.Deletes) / report.Seconds, nil
+}
+
+// summarize makes results of the measurements, as far as those who are compared took part.
+func summarize(all []measurement, jobs int) []result {
+	rates, p99 := map[string][]float64{}, map[string][]float64{}
+	for _, m := range all {
+		rates[m.Contestant] = append(rates[m.Contestant], m.PerSecond)
+		p99[m.Contestant] = append(p99[m.Contestant], m.DrainP99)
+	}
+	about := map[string]string{}
+	for _, c := range contestants {
+		about[c.name] = c.about
+	}
+	var results []result
+	against := func(name, unit string, values map[string][]float64, who, baseline string) {
+		if len(values[who]) > 0 && len(values[baseline]) > 0 {
+			results = append(results, compare(name, unit, values[who], about[baseline], values[baseline]))
+		}
+	}
+	prefix := "drain.jobs." + sizeName(jobs) + "."
+	variants := []struct{ infix, who string }{{"", theCurfew}, {"favour_drain.", theDrainer}, {"foreground.", theForeground}}
+	for _, v := range variants {
+		against(prefix+v.infix+"vs_limit", "deletes/s", rates, v.who, theLimit)
+		against(prefix+v.infix+"vs_intree_unthrottled", "deletes/s", rates, v.who, theUnbound)
+		against(prefix+v.infix+"vs_intree_default", "deletes/s", rates, v.who, theDefault)
+	}
+	// For the record: how fast everybody was, all beside the limit.
+	for _, who := range []string{theLimit, theUnbound, theDefault} {
+		against(prefix+who, "deletes/s", rates, who, theLimit)
+	}
+	for _, v := range variants {
+		against("drain.bystander_p99."+v.infix+"vs_intree", "ms", p99, v.who, theUnbound)
+	}
+	against("drain.bystander_p99.limit.vs_intree", "ms", p99, theLimit, theUnbound)
+	return results
+}
+
+// sizeName is how a number stands in a result's name: 10k for 10,000.
+func sizeName(n int) string {
+	switch {
+	case n%1_000_000 == 0:
+		return strconv.Itoa(n/1_000_000) + "m"
+	case n%1000 == 0:
+		return strconv.Itoa(n/1000) + "k"
+	default:
+		return strconv.Itoa(n)
+	}
+}

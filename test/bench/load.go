@@ -1,0 +1,106 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/utils/ptr"
+)
+
+const (
+	benchNamespace = "bench"
+	// loaders is how many requests prepare Jobs at a time.
+	loaders = 32
+	// ttl of all Jobs. Their finish time is written so that they fall due when the contest wants it.
+	ttl = time.Hour
+)
+
+// load makes Jobs and lets them be finished.
+type load struct{ client kubernetes.Interface }
+
+func (l load) namespace(ctx context.Context) error {
+	_, err := l.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}, metav1.CreateOptions{})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return fmt.Errorf("create namespace %s: %w", benchNamespace, err)
+	}
+	return nil
+}
+
+// create makes unfinished Jobs with a TTL. spec.managedBy keeps the Job controller away from them: no Pods, no finalizer, and
+// nobody but us writes their status.
+func (l load) create(ctx context.Context, set jobSet) error {
+	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
+		_, err := l.client.BatchV1().Jobs(benchNamespace).Create(ctx, &batchv1.Job{
+			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "bench"}},
+			Spec: batchv1.JobSpec{
+				ManagedBy:               ptr.To("bench.curfew.dev/none"),
+				TTLSecondsAfterFinished: ptr.To(int32(ttl.Seconds())),
+				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
+					RestartPolicy: corev1.RestartPolicyNever,
+					Containers:    []corev1.Container{{Name: "work", Image: "registry.example/work:1", Command: []string{"work", "--once"}}},
+				}},
+			},
+		}, metav1.CreateOptions{})
+		return err
+	})
+}
+
+// finish writes into the status what the Job controller would have written, with the finish time that makes the Jobs due at
+// the given second.
+func (l load) finish(ctx context.Context, set jobSet, due time.Time) error {
+	end := metav1.NewTime(due.Add(-ttl))
+	start := metav1.NewTime(end.Add(-time.Minute))
+	status := batchv1.JobStatus{
+		StartTime: &start, CompletionTime: &end, Succeeded: 1,
+		Conditions: []batchv1.JobCondition{
+			// The API server wants to see the one before or with the other.
+			{Type: batchv1.JobSuccessCriteriaMet, Status: corev1.ConditionTrue, LastProbeTime: end, LastTransitionTime: end, Reason: "CompletionsReached"},
+			{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastProbeTime: end, LastTransitionTime: end, Reason: "CompletionsReached"},
+		},
+	}
+	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
+		// Without resourceVersion: nobody else writes. The update of a status takes nothing else from the object, but
+		// wants a valid one.
+		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: benchNamespace}, Status: status}
+		_, err := l.client.BatchV1().Jobs(benchNamespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
+		return err
+	})
+}
+
+// clear deletes what is left of a set, and waits until the last object is gone: one that is deleted in the foreground waits for
+// the garbage collector, which must not work into the next contestant's time.
+func (l load) clear(ctx context.Context, set jobSet) error {
+	policy := metav1.DeletePropagationBackground
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	for first := true; ; first = false {
+		list, err := l.client.BatchV1().Jobs(benchNamespace).List(ctx, metav1.ListOptions{ResourceVersion: "0"})
+		if err != nil {
+			return fmt.Errorf("list the Jobs that are left: %w", err)
+		}
+		if len(list.Items) == 0 {
+			return nil
+		}
+		if first {
+			err := set.each(ctx, loaders, func(ctx context.Context, name string) error {
+				err := l.client.BatchV1().Jobs(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+				if apierrors.IsNotFound(err) {
+					return nil
+				}
+				return err
+			})
+			if err != nil {
+				return fmt.Errorf("delete the Jobs that are left: %w", err)
+			}
+		}
+		if err := pause(ctx, 100*time.Millisecond); err != nil {
+			return fmt.Errorf("%d Jobs do not go away: %w", len(list.Items), err)
+		}
+	}
+}

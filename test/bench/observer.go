@@ -1,0 +1,174 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
+)
+
+// observer watches Jobs and notes when each was first seen to be deleted: gone, or with a deletionTimestamp. It is the same for
+// every contestant and knows nothing of them. It reads the stream by hand, so that an event's time is that of its arrival.
+type observer struct {
+	stream io.ReadCloser
+	prefix string
+
+	mu   sync.Mutex
+	seen map[types.UID]time.Time
+	want int
+	full chan struct{} // closed when want are seen
+	err  error
+	done chan struct{} // closed when the stream has ended
+}
+
+// observe begins to watch the Jobs of a set, from now on.
+func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
+	client, err := kubernetes.NewForConfig(connect(config))
+	if err != nil {
+		return nil, fmt.Errorf("make the observer's client: %w", err)
+	}
+	list, err := client.BatchV1().Jobs(benchNamespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return nil, fmt.Errorf("list Jobs for the observer: %w", err)
+	}
+	stream, err := client.BatchV1().RESTClient().Get().Namespace(benchNamespace).Resource("jobs").
+		Param("watch", "true").Param("resourceVersion", list.ResourceVersion).
+		// Whole Jobs in protobuf, as the contestants' own watches: the API server then encodes each event once for all.
+		SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch Jobs for the observer: %w", err)
+	}
+	o := &observer{
+		stream: stream, prefix: set.prefix + "-", want: set.count,
+		seen: make(map[types.UID]time.Time, set.count), full: make(chan struct{}), done: make(chan struct{}),
+	}
+	go o.read()
+	return o, nil
+}
+
+func (o *observer) read() {
+	defer close(o.done)
+	in := bufio.NewReaderSize(o.stream, 1<<16)
+	for {
+		frame, err := readFrame(in)
+		at := time.Now()
+		if err == nil {
+			err = o.note(frame, at)
+		}
+		if err != nil {
+			o.mu.Lock()
+			o.err = fmt.Errorf("the observer's watch: %w", err)
+			o.mu.Unlock()
+			return
+		}
+	}
+}
+
+// frameMost bounds a frame: more is no event of ours but a misread length.
+const frameMost = 16 << 20
+
+// readFrame reads one event of a protobuf watch: its length in four bytes, then the event.
+func readFrame(in io.Reader) ([]byte, error) {
+	var head [4]byte
+	if _, err := io.ReadFull(in, head[:]); err != nil {
+		return nil, err
+	}
+	n := binary.BigEndian.Uint32(head[:])
+	if n > frameMost {
+		return nil, fmt.Errorf("a frame of %d bytes", n)
+	}
+	frame := make([]byte, n)
+	_, err := io.ReadFull(in, frame)
+	return frame, err
+}
+
+func (o *observer) note(frame []byte, at time.Time) error {
+	event, job, err := decodeEvent(frame)
+	if err != nil {
+		return err
+	}
+	if !strings.HasPrefix(job.Name, o.prefix) || event != watch.Deleted && job.DeletionTimestamp == nil {
+		return nil
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if _, again := o.seen[job.UID]; again {
+		return nil
+	}
+	o.seen[job.UID] = at
+	if len(o.seen) == o.want {
+		close(o.full)
+	}
+	return nil
+}
+
+func decodeEvent(frame []byte) (watch.EventType, *batchv1.Job, error) {
+	event, job := metav1.WatchEvent{}, &batchv1.Job{}
+	raw, err := unwrap(frame)
+	if err != nil {
+		return "", nil, err
+	}
+	if err := event.Unmarshal(raw); err != nil {
+		return "", nil, fmt.Errorf("decode an event: %w", err)
+	}
+	if watch.EventType(event.Type) == watch.Error {
+		return "", nil, errors.New("the API server ended the watch with an error")
+	}
+	if raw, err = unwrap(event.Object.Raw); err != nil {
+		return "", nil, err
+	}
+	if err := job.Unmarshal(raw); err != nil {
+		return "", nil, fmt.Errorf("decode a Job: %w", err)
+	}
+	return watch.EventType(event.Type), job, nil
+}
+
+// unwrap takes off the envelope that Kubernetes puts around each protobuf message. The event itself comes without the four
+// bytes of magic in front.
+func unwrap(data []byte) ([]byte, error) {
+	inner, ok := strings.CutPrefix(string(data), "k8s\x00")
+	if !ok {
+		return data, nil
+	}
+	var u runtime.Unknown
+	if err := u.Unmarshal([]byte(inner)); err != nil {
+		return nil, fmt.Errorf("decode an envelope: %w", err)
+	}
+	return u.Raw, nil
+}
+
+// times returns when deletions were seen so far, in no order.
+func (o *observer) times() []time.Time {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	times := make([]time.Time, 0, len(o.seen))
+	for _, at := range o.seen {
+		times = append(times, at)
+	}
+	return times
+}
+
+// failure is why the stream ended before it was closed, nil while it runs.
+func (o *observer) failure() error {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.err
+}
+
+func (o *observer) close() {
+	_ = o.stream.Close()
+	<-o.done
+}

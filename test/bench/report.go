@@ -1,0 +1,74 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"text/tabwriter"
+)
+
+// result is one line of the table and one object in results.json.
+type result struct {
+	// Name is a dotted path that stays the same from release to release.
+	Name string `json:"name"`
+	Unit string `json:"unit"`
+	// Value and BaselineValue are medians over the rounds.
+	Value         float64 `json:"value"`
+	Baseline      string  `json:"baseline"`
+	BaselineValue float64 `json:"baselineValue"`
+	// Ratio is the median of the rounds' own ratios, which is not the ratio of the medians.
+	Ratio float64 `json:"ratio"`
+
+	// low and high are the least and the greatest ratio of a round.
+	low, high float64
+}
+
+// compare makes the result of two series that were measured in the same rounds.
+func compare(name, unit string, values []float64, baseline string, baselineValues []float64) result {
+	ratios := make([]float64, len(values))
+	for i := range values {
+		ratios[i] = values[i] / baselineValues[i]
+	}
+	low, high := bounds(ratios)
+	return result{
+		Name: name, Unit: unit, Value: round(median(values)), Baseline: baseline, BaselineValue: round(median(baselineValues)),
+		Ratio: round(median(ratios)), low: round(low), high: round(high),
+	}
+}
+
+func printTable(out io.Writer, results []result) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "NAME\tVALUE\tUNIT\tBASELINE\tBASELINE VALUE\tRATIO\tRANGE")
+	for _, r := range results {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s - %s\n", r.Name, show(r.Value), r.Unit, r.Baseline, show(r.BaselineValue),
+			show(r.Ratio), show(r.low), show(r.high))
+	}
+	if err := w.Flush(); err != nil {
+		return fmt.Errorf("print the table: %w", err)
+	}
+	return nil
+}
+
+// show writes a number with three digits that mean something.
+func show(v float64) string {
+	switch {
+	case v >= 100:
+		return fmt.Sprintf("%.0f", v)
+	case v >= 10:
+		return fmt.Sprintf("%.1f", v)
+	default:
+		return fmt.Sprintf("%.2f", v)
+	}
+}
+
+func writeJSON(path string, v any) error {
+	data, err := json.MarshalIndent(v, "", "  ")
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", path, err)
+	}
+	if err := os.WriteFile(path, append(data, '\n'), 0o644); err != nil {
+		return fmt.Errorf("write the results: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,154 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+)
+
+// measurement is what one heat came to. It is written to .bench/runs.json.
+type measurement struct {
+	Round      int    `json:"round"`
+	Contestant string `json:"contestant"`
+	// Deleted is how many Jobs were seen deleted, in Seconds from the first to the last.
+	Deleted int     `json:"deleted"`
+	Seconds float64 `json:"seconds"`
+	// PerSecond is the rate of accepted DELETEs.
+	PerSecond float64 `json:"perSecond"`
+	// FirstAfter is the time from the due second to the first deletion, in seconds.
+	FirstAfter float64 `json:"firstAfter"`
+	// CPUSeconds is the processor time of the contestant's process, start and preparation included.
+	CPUSeconds float64 `json:"cpuSeconds"`
+	// Latencies of the bystander, in milliseconds: before anything was due, and while it was deleted.
+	IdleP99  float64 `json:"idleP99"`
+	DrainP50 float64 `json:"drainP50"`
+	DrainP99 float64 `json:"drainP99"`
+}
+
+const (
+	// quiet is the least time between the end of the preparation and the due second.
+	quiet = 3 * time.Second
+	// settled is what is left out at the beginning of it for the bystander's idle latency.
+	settled = time.Second
+	// patience is how long a contestant without a window may take.
+	patience = 3 * time.Minute
+)
+
+// errLate says that the preparation went on beyond the instant that was set for it.
+var errLate = errors.New("the Jobs were not finished in time for the due second")
+
+// run lets one contestant delete one set of Jobs. The process and its caches are up before the first Job finishes; the
+// Jobs finish one by one, as they do, and all fall due in the same second.
+func (d *contest) run(ctx context.Context, c contestant, n int) (measurement, error) {
+	m := measurement{Round: n, Contestant: c.name}
+	for margin := 1.5; ; margin *= 2 {
+		err := d.heat(ctx, c, &m, margin)
+		if !errors.Is(err, errLate) || margin > 10 {
+			return m, err
+		}
+		fmt.Fprintf(d.env.out, "  %v, once more with more time\n", err)
+	}
+}
+
+func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin float64) (err error) {
+	d.heats++
+	set := jobSet{prefix: fmt.Sprintf("h%d", d.heats), count: d.env.jobs}
+	defer func() {
+		if ctx.Err() == nil {
+			err = errors.Join(err, d.load.clear(ctx, set))
+		}
+	}()
+	began := time.Now()
+	if err := d.load.create(ctx, set); err != nil {
+		return fmt.Errorf("create the Jobs: %w", err)
+	}
+	// Finishing them takes about as long as creating did. A whole second, as the API knows no finer times.
+	due := time.Now().Add(time.Duration(margin*float64(time.Since(began))) + quiet + 3*time.Second).Truncate(time.Second)
+	watching, err := observe(ctx, d.env.config, set)
+	if err != nil {
+		return err
+	}
+	defer watching.close()
+	p, err := c.start(ctx, d.env, heat{set: set, due: due, parallel: d.parallel, log: d.env.logPath(fmt.Sprintf("%s-%d", c.name, m.Round))})
+	if err != nil {
+		return err
+	}
+	defer func() { m.CPUSeconds = round(p.stop().Seconds()) }()
+	if err := d.load.finish(ctx, set, due); err != nil {
+		return fmt.Errorf("finish the Jobs: %w", err)
+	}
+	finished := time.Now()
+	if due.Sub(finished) < quiet {
+		return errLate
+	}
+	other := stand(ctx, d.bystander)
+	waited := d.await(ctx, c, p, watching, due)
+	if err := errors.Join(waited, other.leave()); err != nil {
+		return err
+	}
+	times := watching.times()
+	slices.SortFunc(times, time.Time.Compare)
+	if err := m.count(times, due, c.window); err != nil {
+		return err
+	}
+	drain := other.between(due, times[len(times)-1])
+	m.IdleP99 = round(percentile(other.between(finished.Add(settled), due), 0.99))
+	m.DrainP50, m.DrainP99 = round(percentile(drain, 0.5)), round(percentile(drain, 0.99))
+	return nil
+}
+
+// count makes a rate of the instants, which are sorted, at which deletions were seen.
+func (m *measurement) count(times []time.Time, due time.Time, window time.Duration) error {
+	if len(times) < 2 {
+		return fmt.Errorf("%d Jobs were deleted: no rate can be told", len(times))
+	}
+	first, last := times[0], times[len(times)-1]
+	if first.Before(due) {
+		return fmt.Errorf("a Job was deleted %s before it was due", due.Sub(first))
+	}
+	m.Deleted, m.Seconds, m.FirstAfter = len(times), round(last.Sub(first).Seconds()), round(first.Sub(due).Seconds())
+	m.PerSecond = float64(len(times)-1) / last.Sub(first).Seconds()
+	if window > 0 {
+		// Who is slow is given the whole window, or its last, lucky deletion would end it.
+		m.PerSecond = float64(len(times)) / window.Seconds()
+	}
+	if math.IsInf(m.PerSecond, 0) {
+		return errors.New("all deletions were seen at one instant: no rate can be told, let there be more Jobs")
+	}
+	m.PerSecond = round(m.PerSecond)
+	return nil
+}
+
+// await returns when the contestant is through.
+func (d *contest) await(ctx context.Context, c contestant, p *process, o *observer, due time.Time) error {
+	end, windowed := due.Add(patience), c.window > 0
+	if windowed {
+		end = due.Add(c.window)
+	}
+	timer := time.NewTimer(time.Until(end))
+	defer timer.Stop()
+	ended := p.ended
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-o.full:
+			return nil
+		case <-o.done:
+			return o.failure()
+		case <-ended:
+			if p.err != nil {
+				return fmt.Errorf("%s ended: %w; its log is in %s", c.name, p.err, d.env.dir)
+			}
+			ended = nil // the bare loop is through; its last events may be under way
+		case <-timer.C:
+			if windowed {
+				return nil
+			}
+			return fmt.Errorf("%s has deleted %d of %d Jobs in %s", c.name, len(o.times()), o.want, patience)
+		}
+	}
+}
