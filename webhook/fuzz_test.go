@@ -40,7 +40,7 @@ func FuzzReview(f *testing.F) {
 		if update {
 			req.Operation, req.OldObject.Raw = admissionv1.Update, old
 		}
-		handler := &handler{webhooks: w.webhooks, name: at[1:], review: w.webhooks.reviews()[at]}
+		handler := &handler{webhooks: w.webhooks, name: at[1:], review: w.webhooks.endpoints()[at]}
 		answer := handler.answer(t.Context(), &req, t0)
 		if answer.status == http.StatusInternalServerError {
 			t.Fatalf("error: %v", answer.err)

@@ -3,7 +3,6 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -21,8 +20,8 @@ type Namespaces struct {
 	cache, live client.Reader
 }
 
-// NewNamespaces returns a getter over a cache, which should hold [NamespaceMetadata] objects shrunk by
-// [TransformNamespace], and over a reader that asks the API server.
+// NewNamespaces returns a getter over a cache, which holds [NamespaceMetadata] objects, and over a reader that asks the API
+// server.
 func NewNamespaces(cache, live client.Reader) *Namespaces {
 	return &Namespaces{cache: cache, live: live}
 }
@@ -32,39 +31,6 @@ func NamespaceMetadata() *metav1.PartialObjectMetadata {
 	object := &metav1.PartialObjectMetadata{}
 	object.SetGroupVersionKind(namespaceKind)
 	return object
-}
-
-// TransformNamespace keeps of a cached Namespace what admission reads: its name and Curfew's keys. It is a
-// toolscache.TransformFunc.
-func TransformNamespace(object any) (any, error) {
-	namespace, ok := object.(*metav1.PartialObjectMetadata)
-	if !ok {
-		// What is not known is passed on as it is; a tombstone is one.
-		return object, nil
-	}
-	return &metav1.PartialObjectMetadata{
-		TypeMeta: namespace.TypeMeta,
-		ObjectMeta: metav1.ObjectMeta{
-			Name:            namespace.Name,
-			UID:             namespace.UID,
-			ResourceVersion: namespace.ResourceVersion,
-			Labels:          curfewKeys(namespace.Labels),
-			Annotations:     curfewKeys(namespace.Annotations),
-		},
-	}, nil
-}
-
-func curfewKeys(all map[string]string) map[string]string {
-	var out map[string]string
-	for key, value := range all {
-		if strings.HasPrefix(key, policy.Prefix) {
-			if out == nil {
-				out = map[string]string{}
-			}
-			out[key] = value
-		}
-	}
-	return out
 }
 
 // Namespace implements [NamespaceGetter]: the cache first, the API server where the cache does not know the namespace.

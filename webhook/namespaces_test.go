@@ -80,32 +80,3 @@ func TestNamespaces(t *testing.T) {
 		})
 	}
 }
-
-func TestTransformNamespace(t *testing.T) {
-	full := NamespaceMetadata()
-	full.Name, full.UID, full.ResourceVersion = "ci", "u", "7"
-	full.Labels = map[string]string{"kubernetes.io/metadata.name": "ci", policy.LabelInUse: "true"}
-	full.Annotations = map[string]string{"kubectl.kubernetes.io/last-applied-configuration": "{}", policy.AnnotationDefaultTTL: "1d"}
-	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
-	out, err := TransformNamespace(full)
-	slim, ok := out.(*metav1.PartialObjectMetadata)
-	if err != nil || !ok {
-		t.Fatalf("%T, %v", out, err)
-	}
-	if slim.Name != "ci" || slim.UID != "u" || slim.ResourceVersion != "7" || slim.GroupVersionKind() != namespaceKind || slim.ManagedFields != nil {
-		t.Errorf("%+v", slim)
-	}
-	if !maps.Equal(slim.Labels, map[string]string{policy.LabelInUse: "true"}) ||
-		!maps.Equal(slim.Annotations, map[string]string{policy.AnnotationDefaultTTL: "1d"}) {
-		t.Errorf("labels %v, annotations %v", slim.Labels, slim.Annotations)
-	}
-	if len(full.Labels) != 2 || len(full.Annotations) != 2 {
-		t.Error("what was passed in was changed")
-	}
-	if again, err := TransformNamespace(slim); err != nil || again.(*metav1.PartialObjectMetadata).Annotations[policy.AnnotationDefaultTTL] != "1d" {
-		t.Errorf("not idempotent: %v, %v", again, err)
-	}
-	if other, err := TransformNamespace("tombstone"); err != nil || other != "tombstone" {
-		t.Errorf("%v, %v", other, err)
-	}
-}

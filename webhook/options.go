@@ -41,6 +41,13 @@ type Options struct {
 	WarnBelow time.Duration
 	// AnnotationsOnly is --native-ttl=off: defaults are filled in as annotations, so that Curfew alone deletes.
 	AnnotationsOnly bool
+	// Access answers whether whoever sets a TTL may delete the object, and whether the controller may; nil means that nobody
+	// is asked.
+	Access AccessReviewer
+	// ControllerUser is the controller's user name, such as system:serviceaccount:curfew-system:curfew-controller.
+	ControllerUser string
+	// RequireDelete is --require-delete: a TTL may only be set by those who may delete the object themselves.
+	RequireDelete bool
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger
 }
@@ -59,6 +66,9 @@ func (o *Options) validate() error {
 	if o.Registerer == nil {
 		errs = append(errs, errors.New("webhook: Registerer is nil: use a prometheus.Registry"))
 	}
+	if o.RequireDelete && o.Access == nil {
+		errs = append(errs, errors.New("webhook: RequireDelete is set and Access is nil: use NewCachedReviews"))
+	}
 	if o.WarnBelow < 0 {
 		errs = append(errs, errors.New("webhook: WarnBelow is "+o.WarnBelow.String()+": use 0 or more"))
 	}
@@ -73,6 +83,9 @@ type Webhooks struct {
 	metrics  *metrics
 	log      logr.Logger
 	options  rules.Options
+
+	reviews        AccessReviewer
+	controllerUser string
 }
 
 // New checks the options, registers the metrics and returns the webhooks.
@@ -94,7 +107,10 @@ func New(options Options) (*Webhooks, error) {
 		clock:    options.Clock,
 		metrics:  metrics,
 		log:      log,
-		options:  rules.Options{WarnBelow: options.WarnBelow},
+		options:  rules.Options{WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete},
+
+		reviews:        options.Access,
+		controllerUser: options.ControllerUser,
 	}, nil
 }
 
@@ -105,12 +121,12 @@ type Registrar interface {
 
 // Register hands the four endpoints to a server. A server takes each path once.
 func (w *Webhooks) Register(server Registrar) {
-	for path, review := range w.reviews() {
+	for path, review := range w.endpoints() {
 		server.Register(path, serve(w.handler(path, review)))
 	}
 }
 
-func (w *Webhooks) reviews() map[string]reviewFunc {
+func (w *Webhooks) endpoints() map[string]reviewFunc {
 	return map[string]reviewFunc{
 		PathMutate:            w.mutate,
 		PathValidate:          w.validate,

@@ -5,7 +5,9 @@ import (
 	"fmt"
 
 	admissionv1 "k8s.io/api/admission/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/json"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
@@ -21,6 +23,8 @@ type request struct {
 	operation   admissionv1.Operation
 	subresource string
 	user        rules.User
+	userInfo    authenticationv1.UserInfo
+	resource    metav1.GroupVersionResource
 	// raw is the object as the API server sent it, to which a patch has to apply.
 	raw []byte
 	// object and old are its JSON form; old is nil unless the operation is UPDATE.
@@ -41,6 +45,8 @@ func (w *Webhooks) decode(req *admission.Request) (*request, error) {
 		operation:   req.Operation,
 		subresource: req.SubResource,
 		user:        rules.User{Name: req.UserInfo.Username},
+		userInfo:    req.UserInfo,
+		resource:    req.Resource,
 		raw:         req.Object.Raw,
 	}
 	if !out.reviewed() {

@@ -19,23 +19,23 @@ func (w *Webhooks) validate(ctx context.Context, request *request, _ time.Time) 
 	}
 	scope.Creating = request.creating()
 	effective := policy.Resolve(request.facts, scope)
-	return w.decide(request, scope, &effective)
+	return w.decide(ctx, request, scope, &effective)
 }
 
 // validateNamespace asks the rules about the annotations of a namespace. It is in nobody's scope but its own.
-func (w *Webhooks) validateNamespace(_ context.Context, request *request, _ time.Time) answer {
+func (w *Webhooks) validateNamespace(ctx context.Context, request *request, _ time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
-	return w.decide(request, &policy.Scope{}, nil)
+	return w.decide(ctx, request, &policy.Scope{}, nil)
 }
 
-func (w *Webhooks) decide(request *request, scope *policy.Scope, effective *policy.Effective) answer {
+func (w *Webhooks) decide(ctx context.Context, request *request, scope *policy.Scope, effective *policy.Effective) answer {
 	operation := rules.Update
 	if request.creating() {
 		operation = rules.Create
 	}
-	decision := rules.Review(&rules.Request{
+	review := &rules.Request{
 		Operation: operation,
 		User:      request.user,
 		Object:    request.object,
@@ -45,6 +45,12 @@ func (w *Webhooks) decide(request *request, scope *policy.Scope, effective *poli
 		Scope:     scope,
 		Effective: effective,
 		Options:   w.options,
-	})
+	}
+	access, err := w.access(ctx, request, review)
+	if err != nil {
+		return failed("curfew could not find out whether you may delete this", err)
+	}
+	review.Access = access
+	decision := rules.Review(review)
 	return decided(decision, request.user.IsPerson())
 }

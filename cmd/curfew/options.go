@@ -23,6 +23,7 @@ type options struct {
 	host                       string
 	port                       int
 	warnBelow                  string
+	requireDelete              bool
 	leaderElect                bool
 	protect                    []string
 	dryRun, favourDrain        bool
@@ -54,6 +55,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.StringVar(&o.host, "host", o.host, "address that the webhooks listen on; empty means all")
 	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
+	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "refuse a TTL from those who may not delete the object themselves, instead of warning")
 }
 
 func (o *options) addController(flags *pflag.FlagSet) {

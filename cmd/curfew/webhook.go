@@ -8,8 +8,10 @@ import (
 	"net"
 
 	"github.com/go-logr/logr"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -23,6 +25,9 @@ import (
 
 // serviceName is the Service in front of the webhooks, as manifests/deploy names it.
 const serviceName = "curfew-webhook"
+
+// controllerAccount is the ServiceAccount that the controller runs as, as manifests/rbac names it.
+const controllerAccount = "curfew-controller"
 
 // addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
 func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log logr.Logger) ([]api.Check, error) {
@@ -41,6 +46,10 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 			c.GetCertificate = provider.GetCertificate
 		}},
 	})
+	authorization, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
 	handlers, err := webhook.New(webhook.Options{
 		Profiles:        policy.NewProfiles(policy.BuiltinProfiles()...),
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
@@ -48,6 +57,9 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
 		AnnotationsOnly: options.annotationsOnly(),
+		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()}, clock.RealClock{}),
+		ControllerUser:  "system:serviceaccount:" + options.namespace + ":" + controllerAccount,
+		RequireDelete:   options.requireDelete,
 		Logger:          log.WithName("webhook"),
 	})
 	if err != nil {
@@ -67,7 +79,7 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 			return nil
 		}},
 		{Name: "namespaces", Probe: func(ctx context.Context) error {
-			informer, err := mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata())
+			informer, err := mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata(), cache.BlockUntilSynced(false))
 			if err != nil {
 				return err
 			}

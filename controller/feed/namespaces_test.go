@@ -142,3 +142,25 @@ func TestNamespaceLookups(t *testing.T) {
 		t.Error("a deleted namespace is kept in memory")
 	}
 }
+
+func TestStripNamespace(t *testing.T) {
+	full := NamespaceMeta()
+	full.Name, full.ResourceVersion = "ci", "7"
+	full.Labels = map[string]string{"team": "a", policy.LabelInUse: "true"}
+	full.Annotations = map[string]string{policy.AnnotationDefaultTTL: "1d", "kubectl.kubernetes.io/last-applied-configuration": "{…}"}
+	full.ManagedFields = []metav1.ManagedFieldsEntry{{Manager: "kubectl"}}
+	out, err := StripNamespace(full)
+	slim, ok := out.(*metav1.PartialObjectMetadata)
+	if err != nil || !ok {
+		t.Fatalf("%T, %v", out, err)
+	}
+	if len(slim.ManagedFields) != 0 || len(slim.Annotations) != 1 || slim.Annotations[policy.AnnotationDefaultTTL] != "1d" {
+		t.Errorf("annotations %v, %d managed fields; want Curfew's alone", slim.Annotations, len(slim.ManagedFields))
+	}
+	if len(slim.Labels) != 2 || slim.Name != "ci" || slim.ResourceVersion != "7" {
+		t.Errorf("%+v: labels, name and resourceVersion have to stay", slim.ObjectMeta)
+	}
+	if other, err := StripNamespace("tombstone"); err != nil || other != "tombstone" {
+		t.Errorf("%v, %v; want what is not known passed on", other, err)
+	}
+}

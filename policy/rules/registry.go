@@ -7,11 +7,13 @@ import (
 )
 
 // Rule is one thing that admission looks at. Check says what is wrong with a subject as it stands; Transition, for the
-// few rules that are about a change, what is wrong with an UPDATE. Either may be nil.
+// few rules that are about a change, what is wrong with an UPDATE; Review, for those that are about who asks, what is wrong
+// with the request. Those that a rule does not need are nil.
 type Rule struct {
 	Name       string
 	Check      func(*Subject) []policy.Finding
 	Transition func(*Request) []policy.Finding
+	Review     func(*Request) []policy.Finding
 }
 
 // All lists the rules in the order in which their findings are told.
@@ -29,6 +31,8 @@ func All() []Rule {
 		hookJob,
 		gitOps,
 		unusableDefault,
+		userMayDelete,
+		controllerMayDelete,
 	}
 }
 
@@ -49,6 +53,11 @@ func Review(request *Request) *policy.Decision {
 			if rule.Transition != nil {
 				decision.Findings = append(decision.Findings, named(rule, rule.Transition(request))...)
 			}
+		}
+	}
+	for _, rule := range rules {
+		if rule.Review != nil {
+			decision.Findings = append(decision.Findings, named(rule, rule.Review(request))...)
 		}
 	}
 	if request.Effective != nil {

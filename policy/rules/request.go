@@ -31,6 +31,8 @@ func (u User) IsPerson() bool {
 type Options struct {
 	// WarnBelow is the TTL under which authors are warned; zero means DefaultWarnBelow.
 	WarnBelow time.Duration
+	// RequireDelete is --require-delete: a TTL may only be set by those who may delete the object themselves.
+	RequireDelete bool
 }
 
 // DefaultWarnBelow is the TTL under which authors are warned that logs and status will be gone before they look.
@@ -52,6 +54,7 @@ type Request struct {
 	OldFacts    *policy.Facts
 	Scope       *policy.Scope
 	Effective   *policy.Effective
+	Access      Access
 	Options     Options
 }
 

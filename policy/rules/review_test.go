@@ -154,8 +154,14 @@ func TestIsPerson(t *testing.T) {
 func TestRegistry(t *testing.T) {
 	seen := map[string]bool{}
 	for _, rule := range All() {
-		if rule.Name == "" || seen[rule.Name] || (rule.Check == nil) == (rule.Transition == nil) {
-			t.Errorf("rule %q: no name, twice, or neither or both of Check and Transition", rule.Name)
+		checks := 0
+		for _, has := range []bool{rule.Check != nil, rule.Transition != nil, rule.Review != nil} {
+			if has {
+				checks++
+			}
+		}
+		if rule.Name == "" || seen[rule.Name] || checks != 1 {
+			t.Errorf("rule %q: no name, twice, or not exactly one of Check, Transition and Review", rule.Name)
 		}
 		seen[rule.Name] = true
 	}

@@ -1,0 +1,43 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew.
+func Objects(client dynamic.Interface, profile *policy.Profile) Kind {
+	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
+	return Kind{
+		Profile: profile,
+		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			return resource.Namespace(namespace).List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return resource.Watch(ctx, options)
+		},
+		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Facts: func(object runtime.Object) (*policy.Facts, error) {
+			read, ok := object.(*unstructured.Unstructured)
+			if !ok {
+				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
+			}
+			return policy.FactsOfObject(profile, read.Object), nil
+		},
+		Patch: func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error {
+			_, err := resource.Namespace(namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{})
+			return err
+		},
+	}
+}

@@ -1,0 +1,62 @@
+package rules
+
+import (
+	"curfew.dev/curfew/policy"
+)
+
+// Answer is what an access review came to.
+type Answer uint8
+
+// The answers. Unknown is the zero value: nobody asked, or there was no answer.
+const (
+	Unknown Answer = iota
+	Yes
+	No
+)
+
+// Access is what access reviews said about deleting the object. Rules know no client: the edge asks, where [SetsLifetime]
+// says that it matters.
+type Access struct {
+	// User is whether the one who makes the request may delete the object.
+	User Answer
+	// Controller is whether Curfew's controller may.
+	Controller Answer
+}
+
+// SetsLifetime is the first setting by which the request itself gives the object a TTL, new or changed, or nil. What a
+// default filled in was set by whoever wrote the default.
+func SetsLifetime(request *Request) *policy.Setting {
+	facts := request.Facts
+	if facts.Deleting || isNamespace(facts) {
+		return nil
+	}
+	var before []*policy.Setting
+	if request.Operation == Update && request.OldFacts != nil {
+		before = lifetimes(request.OldFacts)
+	} else if source := policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource]); source.Level != policy.LevelObject {
+		return nil
+	}
+	for _, setting := range lifetimes(facts) {
+		if setting.Err == nil && !setting.TTL.Never && !contains(before, setting) {
+			return setting
+		}
+	}
+	return nil
+}
+
+func lifetimes(facts *policy.Facts) []*policy.Setting {
+	out := facts.TTLs().Settings()
+	if text, ok := facts.Labels[policy.LabelTTL]; ok {
+		out = append(out, &policy.Setting{Path: policy.LabelPath(policy.LabelTTL), Text: text})
+	}
+	return out
+}
+
+func contains(settings []*policy.Setting, one *policy.Setting) bool {
+	for _, setting := range settings {
+		if setting.Path == one.Path && setting.Text == one.Text {
+			return true
+		}
+	}
+	return false
+}

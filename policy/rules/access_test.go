@@ -1,0 +1,57 @@
+package rules_test
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/test/builders"
+)
+
+func TestAccessRules(t *testing.T) {
+	mine := builders.MakeJob("ci", "a").TTL(3600)
+	stamped := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci")
+	plain := builders.MakeJob("ci", "a")
+	user := "spec.ttlSecondsAfterFinished: sets when this Job is deleted, which you may not do yourself: ask for the verb delete"
+	controller := "spec.ttlSecondsAfterFinished: Curfew's controller may not delete a Job here: it will stay until an admin grants that"
+	for name, test := range map[string]struct {
+		object, old map[string]any
+		access      rules.Access
+		require     bool
+		denied      string
+		warnings    []string
+	}{
+		"both may":             {object: mine.Map(), access: rules.Access{User: rules.Yes, Controller: rules.Yes}},
+		"nobody asked":         {object: mine.Map()},
+		"user may not":         {object: mine.Map(), access: rules.Access{User: rules.No}, warnings: []string{"curfew: " + user}},
+		"user may not, strict": {object: mine.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
+		"controller may not":   {object: mine.Map(), access: rules.Access{Controller: rules.No}, warnings: []string{"curfew: " + controller}},
+		"a default filled in":  {object: stamped.Map(), access: rules.Access{User: rules.No, Controller: rules.No}},
+		"no TTL":               {object: plain.Map(), access: rules.Access{User: rules.No, Controller: rules.No}},
+		"unchanged":            {object: mine.Map(), old: mine.Map(), access: rules.Access{User: rules.No}, require: true},
+		"added":                {object: mine.Map(), old: plain.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
+		"label": {object: builders.MakeJob("ci", "a").Label(policy.LabelTTL, "1h").Map(), access: rules.Access{User: rules.No},
+			warnings: []string{"curfew: metadata.labels[curfew.dev/ttl]: sets when this Job is deleted, which you may not do yourself: ask for the verb delete"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := &rules.Request{Operation: rules.Create, Object: test.object, Facts: policy.FactsOfObject(policy.JobProfile, test.object),
+				Scope: &policy.Scope{}, Access: test.access, Options: rules.Options{RequireDelete: test.require}}
+			if test.old != nil {
+				request.Operation, request.Old, request.OldFacts = rules.Update, test.old, policy.FactsOfObject(policy.JobProfile, test.old)
+			}
+			decision := rules.Review(request)
+			if got := decision.Reason(); got != test.denied {
+				t.Errorf("denied %q, want %q", got, test.denied)
+			}
+			warnings := decision.Warnings(false)
+			if len(warnings) != len(test.warnings) {
+				t.Fatalf("warnings %q, want %q", warnings, test.warnings)
+			}
+			for i := range warnings {
+				if warnings[i] != test.warnings[i] {
+					t.Errorf("warning %q, want %q", warnings[i], test.warnings[i])
+				}
+			}
+		})
+	}
+}

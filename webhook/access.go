@@ -1,0 +1,154 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+
+	"curfew.dev/curfew/policy/rules"
+)
+
+// AccessReviewer says whether somebody may delete something.
+type AccessReviewer interface {
+	MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
+}
+
+// SubjectAccessReviews asks the API server's own authorizer.
+type SubjectAccessReviews struct {
+	Client authorizationclient.SubjectAccessReviewInterface
+}
+
+// MayDelete implements [AccessReviewer].
+func (s SubjectAccessReviews) MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	what.Verb = "delete"
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: &what, User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
+	}}
+	answer, err := s.Client.Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking whether %s may delete %s in %q: %w", user.Username, what.Resource, what.Namespace, err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+func extra(in map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {
+	if len(in) == 0 {
+		return nil
+	}
+	out := make(map[string]authorizationv1.ExtraValue, len(in))
+	for key, value := range in {
+		out[key] = authorizationv1.ExtraValue(value)
+	}
+	return out
+}
+
+// CachedReviews remembers answers for a while. Users are asked about without the object's name, so that a loop that creates a
+// thousand Jobs asks once; a permission for single names is therefore not seen, and the rule only warns by default.
+type CachedReviews struct {
+	reviewer AccessReviewer
+	clock    Clock
+	keep     time.Duration
+
+	mu      sync.Mutex
+	answers map[string]cachedAnswer
+}
+
+type cachedAnswer struct {
+	allowed bool
+	until   time.Time
+}
+
+const (
+	// keepAnswers is how long an answer holds: a role that was just granted should be noticed by the next try.
+	keepAnswers = 10 * time.Second
+	// maxAnswers bounds the memory; beyond it everything is forgotten at once, which costs a few questions.
+	maxAnswers = 4096
+)
+
+// NewCachedReviews remembers what reviewer answers for ten seconds.
+func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
+	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[string]cachedAnswer{}}
+}
+
+// MayDelete implements [AccessReviewer]. Errors are not remembered.
+func (c *CachedReviews) MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	what.Name = ""
+	key := strings.Join([]string{
+		user.Username, user.UID, strings.Join(user.Groups, "\x01"), fmt.Sprint(user.Extra),
+		what.Group, what.Resource, what.Namespace,
+	}, "\x00")
+	now := c.clock.Now()
+	c.mu.Lock()
+	known, ok := c.answers[key]
+	c.mu.Unlock()
+	if ok && now.Before(known.until) {
+		return known.allowed, nil
+	}
+	allowed, err := c.reviewer.MayDelete(ctx, user, what)
+	if err != nil {
+		return false, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.answers) >= maxAnswers {
+		clear(c.answers)
+	}
+	c.answers[key] = cachedAnswer{allowed, now.Add(c.keep)}
+	return allowed, nil
+}
+
+// accessTimeout leaves time for an answer within the five seconds that the API server waits.
+const accessTimeout = 2 * time.Second
+
+// access asks about the user and the controller where the request sets a TTL. An answer that does not come is no answer: the
+// rules that need one then say nothing, except with --require-delete, where it is an error and the failure policy decides.
+func (w *Webhooks) access(ctx context.Context, request *request, review *rules.Request) (rules.Access, error) {
+	if w.reviews == nil || rules.SetsLifetime(review) == nil {
+		return rules.Access{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+	defer cancel()
+	what := authorizationv1.ResourceAttributes{
+		Namespace: request.facts.Namespace, Group: request.resource.Group, Version: request.resource.Version,
+		Resource: request.resource.Resource, Name: request.facts.Name,
+	}
+	var access rules.Access
+	var err error
+	if access.User, err = w.ask(ctx, request.userInfo, what); err != nil && w.options.RequireDelete {
+		return access, err
+	}
+	if w.controllerUser != "" {
+		controller := authenticationv1.UserInfo{Username: w.controllerUser, Groups: serviceAccountGroups(w.controllerUser)}
+		access.Controller, _ = w.ask(ctx, controller, what)
+	}
+	return access, nil
+}
+
+func (w *Webhooks) ask(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (rules.Answer, error) {
+	allowed, err := w.reviews.MayDelete(ctx, user, what)
+	switch {
+	case err != nil:
+		w.log.V(1).Info("no answer to an access review", "user", user.Username, "reason", err.Error())
+		return rules.Unknown, err
+	case allowed:
+		return rules.Yes, nil
+	default:
+		return rules.No, nil
+	}
+}
+
+// serviceAccountGroups are the groups that a token of a ServiceAccount gives its bearer.
+func serviceAccountGroups(username string) []string {
+	parts := strings.Split(username, ":")
+	if len(parts) != 4 {
+		return nil
+	}
+	return []string{"system:serviceaccounts", "system:serviceaccounts:" + parts[2], "system:authenticated"}
+}

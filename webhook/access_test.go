@@ -1,0 +1,71 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"time"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	clocktesting "k8s.io/utils/clock/testing"
+)
+
+// answers is an AccessReviewer over a table of user names, which counts.
+type answers struct {
+	of    map[string]bool
+	err   error
+	asked []string
+	last  authorizationv1.ResourceAttributes
+}
+
+func (a *answers) MayDelete(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	a.asked = append(a.asked, user.Username)
+	a.last = what
+	return a.of[user.Username], a.err
+}
+
+func TestCachedReviews(t *testing.T) {
+	behind := &answers{of: map[string]bool{"ann": true}}
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	cached := NewCachedReviews(behind, clock)
+	may := func(user authenticationv1.UserInfo, namespace, name string, want bool) {
+		t.Helper()
+		got, err := cached.MayDelete(t.Context(), user, authorizationv1.ResourceAttributes{
+			Namespace: namespace, Group: "batch", Resource: "jobs", Name: name,
+		})
+		if err != nil || got != want {
+			t.Errorf("%v, %v; want %v", got, err, want)
+		}
+	}
+	ann, bob := authenticationv1.UserInfo{Username: "ann"}, authenticationv1.UserInfo{Username: "bob"}
+	may(ann, "ci", "a", true)
+	may(ann, "ci", "b", true) // a loop that creates Jobs asks once
+	if len(behind.asked) != 1 || behind.last.Name != "" {
+		t.Fatalf("asked %q about name %q, want once and about all names", behind.asked, behind.last.Name)
+	}
+	may(bob, "ci", "a", false)
+	may(ann, "prod", "a", true)
+	may(authenticationv1.UserInfo{Username: "bob", Groups: []string{"admins"}}, "ci", "a", false)
+	if len(behind.asked) != 4 {
+		t.Errorf("asked %q, want anew for another user, namespace and set of groups", behind.asked)
+	}
+	behind.of["bob"] = true
+	may(bob, "ci", "a", false)
+	clock.Step(keepAnswers)
+	may(bob, "ci", "a", true) // a role that was granted meanwhile
+	behind.err = errors.New("no answer")
+	clock.Step(keepAnswers)
+	for range 2 {
+		if _, err := cached.MayDelete(t.Context(), ann, authorizationv1.ResourceAttributes{}); err == nil {
+			t.Error("an error was remembered as an answer, or lost")
+		}
+	}
+	behind.err = nil
+	for i := range 2 * maxAnswers {
+		_, _ = cached.MayDelete(t.Context(), ann, authorizationv1.ResourceAttributes{Namespace: string(rune('a' + i))})
+	}
+	if len(cached.answers) > maxAnswers {
+		t.Errorf("%d answers are remembered, want at most %d", len(cached.answers), maxAnswers)
+	}
+}
