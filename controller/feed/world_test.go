@@ -53,7 +53,9 @@ func (w *world) kind() Kind {
 	return Kind{
 		Profile: policy.JobProfile,
 		List:    w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
-		Facts: func(object runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(object.(*batchv1.Job)), nil },
+		Facts: func(object runtime.Object) (*policy.Facts, error) {
+			return policy.FactsOfJob(object.(*batchv1.Job)), nil
+		},
 	}
 }
 
