@@ -34,13 +34,11 @@ func run(ctx context.Context, args []string, screen *screen) error {
 	background := filepath.Join(root, ".cluster")
 	switch args[0] {
 	case "tour":
-		return withCurfew(ctx, filepath.Join(root, ".demo", "tour"), screen, func(stage *stage) error {
+		return withCurfew(ctx, filepath.Join(root, ".demo", "tour"), screen, func(ctx context.Context, stage *stage) error {
 			return tour(ctx, stage, filepath.Join(root, "test", "demo", "manifests"))
 		})
 	case "run":
-		return withCurfew(ctx, filepath.Join(root, ".demo", "run"), screen, func(stage *stage) error {
-			return play(ctx, stage)
-		})
+		return withCurfew(ctx, filepath.Join(root, ".demo", "run"), screen, play)
 	case "up":
 		return up(ctx, background, screen)
 	case "down":
@@ -59,7 +57,7 @@ type stage struct {
 
 // withCurfew brings a control plane and Curfew up, lets do work with them, and takes all down, whatever happened. A second
 // Ctrl-C does not cut the taking down short; it takes a few seconds.
-func withCurfew(ctx context.Context, dir string, screen *screen, do func(*stage) error) (err error) {
+func withCurfew(ctx context.Context, dir string, screen *screen, do func(context.Context, *stage) error) (err error) {
 	// What an earlier one left behind, if it was killed.
 	if err := harness.StopCluster(ctx, dir); err != nil {
 		return err
@@ -93,7 +91,10 @@ func withCurfew(ctx context.Context, dir string, screen *screen, do func(*stage)
 	if err := stage.cluster.WaitForWebhook(ctx); err != nil {
 		return err
 	}
-	return do(stage)
+	// An API server that is told to end waits for the watches of its clients, so ours end first.
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	return do(ctx, stage)
 }
 
 func up(ctx context.Context, dir string, screen *screen) error {
