@@ -116,6 +116,19 @@ func (p *player) show(file string) {
 	p.output(string(data))
 }
 
+// heading and note fall silent with the rest once something was not as told.
+func (p *player) heading(text string) {
+	if p.err == nil {
+		p.stage.heading(text)
+	}
+}
+
+func (p *player) note(text string) {
+	if p.err == nil {
+		p.stage.note(text)
+	}
+}
+
 // observe watches a namespace from here on.
 func (p *player) observe(namespace string) {
 	if p.err != nil {

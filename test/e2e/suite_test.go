@@ -98,8 +98,8 @@ func stopped(process *harness.Curfew, earlier error) error {
 }
 
 // startWebhook starts the webhook, on a port that it had before if there is one.
-func startWebhook(ctx context.Context, port int) (err error) {
-	if suite.webhook, err = suite.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: port}); err != nil {
+func startWebhook(ctx context.Context, port int, args ...string) (err error) {
+	if suite.webhook, err = suite.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: port, Args: args}); err != nil {
 		return err
 	}
 	return suite.cluster.WaitForWebhook(ctx)

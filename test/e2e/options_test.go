@@ -1,0 +1,109 @@
+package e2e
+
+import (
+	"net/http"
+	"strconv"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// The tests of this file start processes of Curfew with other options, so they do not run in parallel.
+
+// A leader that is killed is followed by the other replica, which finds what fell due meanwhile (S3). Until then the other
+// deletes nothing.
+func TestLeaderIsKilled(t *testing.T) {
+	s := newSpace(t)
+	s.ok(suite.controller.Stop(s.ctx))
+	defer restartController(s)()
+	start := func() *harness.Curfew {
+		controller, err := suite.cluster.StartController(s.ctx, harness.CurfewOptions{
+			Proxy: suite.proxy, Args: []string{"--leader-elect=true", "--lease-duration=4s"}})
+		s.ok(err)
+		return controller
+	}
+	leader := start()
+	defer func() { s.ok(leader.Kill()) }()
+	s.awaitGone(s.finishJob("first", now(), ttl(second)))
+	other := start()
+	defer func() { s.ok(other.Stop(s.ctx)) }()
+	s.awaitGone(s.finishJob("second", now(), ttl(second)))
+	if sent := suite.proxy.Deletes(s.name, "second"); len(sent) != 1 {
+		t.Errorf("%d DELETEs were sent, want 1: the replica that waits must not delete", len(sent))
+	}
+
+	due := s.finishJob("due", now(), ttl(2*second))
+	s.ok(leader.Kill())
+	s.awaitGone(due)
+	if sent := suite.proxy.Deletes(s.name, "due"); len(sent) != 1 || sent[0].Status != http.StatusOK {
+		t.Errorf("DELETEs sent: %+v, want one", sent)
+	}
+}
+
+// With --native-ttl=off defaults are annotations, which no other controller reads.
+func TestNativeTTLOff(t *testing.T) {
+	s := newSpace(t, policy.AnnotationDefaultTTL, "3s")
+	port := suite.webhook.WebhookPort
+	s.ok(suite.webhook.Stop(s.ctx))
+	s.ok(startWebhook(s.ctx, port, "--native-ttl=off"))
+	defer func() {
+		s.ok(suite.webhook.Stop(s.ctx))
+		s.ok(startWebhook(s.ctx, port))
+	}()
+	s.says(s.create(job("build")), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3s from namespace "`+s.name+`"`)
+	created := s.getJob("build")
+	if created.Spec.TTLSecondsAfterFinished != nil {
+		t.Errorf("the native field became %d", *created.Spec.TTLSecondsAfterFinished)
+	}
+	s.onTime(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
+}
+
+// With --dry-run nothing is deleted, and each deletion that would be is told once.
+func TestControllerDryRun(t *testing.T) {
+	s := newSpace(t)
+	s.ok(suite.controller.Stop(s.ctx))
+	s.ok(startController(s.ctx, "--dry-run"))
+	due := s.finishJob("due", now(), ttl(second))
+	later := s.finishJob("later", now(), ttl(3*second))
+	s.awaitLog(suite.controller.Log, s.name+"/later", "dry")
+	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
+	s.stillThere(due)
+	s.stillThere(later)
+	s.ok(suite.controller.Stop(s.ctx))
+	s.ok(startController(s.ctx))
+	s.awaitGone(due)
+	s.awaitGone(later)
+}
+
+// Nothing is deleted in the namespaces that --protect names.
+func TestProtectedNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	system := *s
+	system.name = metav1.NamespaceSystem
+	var err error
+	system.observer, err = suite.cluster.Observe(s.ctx, system.name)
+	s.ok(err)
+	due := system.finishJob("e2e-protected", now(), ttl(second))
+	s.outlast(now().Add(second))
+	system.stillThere(due)
+	s.ok(system.tryDeleteJob("e2e-protected"))
+}
+
+// The metrics tell what was done, and how late.
+func TestMetrics(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.awaitGone(s.finishJob("due", now(), ttl(second)))
+	s.awaitLog(suite.controller.Log, s.name+"/due", "deleted") // which comes after the counters
+	for _, series := range []string{
+		`curfew_deletions_total{kind="Job",result="deleted",trigger="ttl"}`, "curfew_deletion_lateness_seconds_count",
+	} {
+		if value, err := strconv.ParseFloat(metric(t, s.ctx, series), 64); err != nil || value < 1 {
+			t.Errorf("%s is %v (%v), want at least 1", series, value, err)
+		}
+	}
+}

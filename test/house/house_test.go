@@ -1,0 +1,220 @@
+package house
+
+import (
+	"bytes"
+	"go/ast"
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "curfew.dev/curfew"
+
+// source is one Go file of the product's module.
+type source struct {
+	path  string // from the top folder, with slashes
+	lines int
+	file  *ast.File
+	set   *token.FileSet
+}
+
+func sources(t *testing.T) []source {
+	t.Helper()
+	root := filepath.Join("..", "..")
+	var all []source
+	err := filepath.WalkDir(root, func(at string, entry fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		relative, err := filepath.Rel(root, at)
+		if err != nil {
+			return err
+		}
+		relative = filepath.ToSlash(relative)
+		if entry.IsDir() {
+			if at != root && (strings.HasPrefix(entry.Name(), ".") || relative == "bin" || entry.Name() == "testdata") {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(relative, ".go") {
+			return nil
+		}
+		data, err := os.ReadFile(at)
+		if err != nil {
+			return err
+		}
+		set := token.NewFileSet()
+		file, err := parser.ParseFile(set, relative, data, parser.ParseComments|parser.SkipObjectResolution)
+		if err != nil {
+			return err
+		}
+		all = append(all, source{relative, bytes.Count(data, []byte("\n")), file, set})
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(all) == 0 {
+		t.Fatal("found no source")
+	}
+	return all
+}
+
+// layers, outer to inner: a package may import those further right, never those further left.
+var layers = []string{"cmd", "webhook", "controller", "certs", "policy"}
+
+// Imports run one way: cmd → webhook | controller | certs → policy. The three in the middle do not know each other.
+func TestImportsRunOneWay(t *testing.T) {
+	allowed := map[string][]string{
+		"cmd":        {"cmd", "webhook", "controller", "certs", "policy", "manifests"},
+		"webhook":    {"webhook", "policy"},
+		"controller": {"controller", "policy"},
+		"certs":      {"certs", "policy"},
+		"policy":     {"policy"},
+	}
+	for _, s := range sources(t) {
+		layer, _, _ := strings.Cut(s.path, "/")
+		if !slices.Contains(layers, layer) {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			inner, ours := strings.CutPrefix(imported, module+"/")
+			if !ours {
+				continue
+			}
+			top, _, _ := strings.Cut(inner, "/")
+			if top == "test" && strings.HasSuffix(s.path, "_test.go") {
+				continue // test builders
+			}
+			if !slices.Contains(allowed[layer], top) {
+				t.Errorf("%s imports %s: %s may import %v", s.set.Position(spec.Pos()), imported, layer, allowed[layer])
+			}
+		}
+	}
+}
+
+// policy is pure: no client, no clock, no logger, so that webhook, controller, CLI and HTTP API may all ask it.
+func TestPolicyIsPure(t *testing.T) {
+	forbidden := []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/klog", "k8s.io/utils/clock",
+		"github.com/go-logr", "log", "log/slog", "net", "net/http", "os"}
+	for _, s := range sources(t) {
+		if !strings.HasPrefix(s.path, "policy/") || strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		for _, spec := range s.file.Imports {
+			imported, err := strconv.Unquote(spec.Path.Value)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, prefix := range forbidden {
+				if imported == prefix || strings.HasPrefix(imported, prefix+"/") {
+					t.Errorf("%s imports %s: policy is pure", s.set.Position(spec.Pos()), imported)
+				}
+			}
+		}
+		eachCall(s, func(pkg, name string, at token.Position) {
+			if pkg == "time" && slices.Contains([]string{"Now", "Since", "Until", "Sleep", "After"}, name) {
+				t.Errorf("%s calls time.%s: in policy time is an argument", at, name)
+			}
+		})
+	}
+}
+
+// A test that sleeps is slow when it passes and wrong when the machine is busy.
+func TestTestsDoNotSleep(t *testing.T) {
+	for _, s := range sources(t) {
+		if !strings.HasSuffix(s.path, "_test.go") && !strings.HasPrefix(s.path, "test/") || strings.HasPrefix(s.path, "test/cluster/") {
+			continue
+		}
+		eachCall(s, func(pkg, name string, at token.Position) {
+			if pkg == "time" && name == "Sleep" && !bubbled(s) {
+				t.Errorf("%s sleeps: wait for what is to come, or use testing/synctest", at)
+			}
+		})
+	}
+}
+
+// bubbled says whether a file tests in synthetic time, where sleeping takes none.
+func bubbled(s source) bool {
+	return slices.ContainsFunc(s.file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"testing/synctest"` })
+}
+
+// Only main ends a process, and nothing panics on purpose. What recovers may pass on a panic that is not its own.
+func TestOnlyMainExits(t *testing.T) {
+	for _, s := range sources(t) {
+		if s.file.Name.Name == "main" || strings.HasSuffix(s.path, "_test.go") {
+			continue
+		}
+		recovers := false
+		eachCall(s, func(pkg, name string, _ token.Position) { recovers = recovers || pkg == "" && name == "recover" })
+		eachCall(s, func(pkg, name string, at token.Position) {
+			if name == "panic" && recovers {
+				return
+			}
+			if pkg == "os" && name == "Exit" || pkg == "log" && strings.HasPrefix(name, "Fatal") || pkg == "" && name == "panic" {
+				t.Errorf("%s calls %s: return an error", at, strings.TrimPrefix(pkg+"."+name, "."))
+			}
+		})
+	}
+}
+
+// Every package says in its doc.go what happens in it; names that say nothing are no names.
+func TestPackagesAreDocumentedAndNamed(t *testing.T) {
+	documented := map[string]bool{}
+	for _, s := range sources(t) {
+		dir := path.Dir(s.path)
+		if strings.HasSuffix(s.file.Name.Name, "_test") {
+			continue
+		}
+		documented[dir] = documented[dir] || s.file.Doc != nil && len(strings.TrimSpace(s.file.Doc.Text())) > 0
+		if slices.Contains([]string{"util", "utils", "common", "helper", "helpers", "manager", "misc"}, s.file.Name.Name) {
+			t.Errorf("%s: package %s: name it after what it does", s.path, s.file.Name.Name)
+		}
+	}
+	for dir, ok := range documented {
+		if !ok {
+			t.Errorf("%s: no file has a package comment", dir)
+		}
+	}
+}
+
+// A file holds one thought.
+func TestFilesAreShort(t *testing.T) {
+	const limit = 450
+	for _, s := range sources(t) {
+		if s.lines > limit && !ast.IsGenerated(s.file) {
+			t.Errorf("%s has %d lines, at most %d hold one thought: split it", s.path, s.lines, limit)
+		}
+	}
+}
+
+// eachCall tells of each call of a package's function by its name, or of a plain function with pkg "".
+func eachCall(s source, tell func(pkg, name string, at token.Position)) {
+	ast.Inspect(s.file, func(node ast.Node) bool {
+		call, ok := node.(*ast.CallExpr)
+		if !ok {
+			return true
+		}
+		switch called := call.Fun.(type) {
+		case *ast.Ident:
+			tell("", called.Name, s.set.Position(call.Pos()))
+		case *ast.SelectorExpr:
+			if pkg, ok := called.X.(*ast.Ident); ok {
+				tell(pkg.Name, called.Sel.Name, s.set.Position(call.Pos()))
+			}
+		}
+		return true
+	})
+}
