@@ -16,16 +16,29 @@ import (
 	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy/v1alpha1"
 )
+
+// known has every type that stands in a manifest.
+var known = func() *runtime.Scheme {
+	out := runtime.NewScheme()
+	for _, add := range []func(*runtime.Scheme) error{scheme.AddToScheme, apiextensionsv1.AddToScheme, v1alpha1.AddToScheme} {
+		utilruntime.Must(add(out))
+	}
+	return out
+}()
 
 // decode turns each YAML document into its API type and fails on unknown and duplicate fields.
 func decode(t *testing.T, source string, data []byte) []runtime.Object {
@@ -44,7 +57,7 @@ func decode(t *testing.T, source string, data []byte) []runtime.Object {
 		if err := yaml.Unmarshal(doc, &kind); err != nil {
 			t.Fatalf("%s: %v", source, err)
 		}
-		obj, err := scheme.Scheme.New(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
+		obj, err := known.New(schema.FromAPIVersionAndKind(kind.APIVersion, kind.Kind))
 		if err != nil {
 			t.Fatalf("%s: %v", source, err)
 		}

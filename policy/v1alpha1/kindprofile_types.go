@@ -138,11 +138,11 @@ type StateExpressions struct {
 	// outcome is "Succeeded" or "Failed". Only asked of finished objects.
 	// +required
 	Outcome Expression `json:"outcome"`
-	// started is when it became active: a timestamp, an RFC 3339 string, or null. Absent, or null, means that the clock of a
-	// deadline starts at creation.
+	// started is when it became active: a timestamp, an RFC 3339 string, or null for not yet. The clock of a deadline starts
+	// then. Without this expression it starts at creation. Only asked of objects that are not suspended.
 	// +optional
 	Started *Expression `json:"started,omitempty"`
-	// suspended is true while the object is not to be active; a deadline does not run then.
+	// suspended is true while the object is not to be active; a deadline does not run then. Absent means never.
 	// +optional
 	Suspended *Expression `json:"suspended,omitempty"`
 }

@@ -1,0 +1,39 @@
+package profiles
+
+import (
+	"embed"
+	"fmt"
+
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+//go:embed *.yaml
+var files embed.FS
+
+const kustomization = "kustomization.yaml"
+
+// All decodes every profile, strictly and in the order of the file names.
+func All() ([]*v1alpha1.KindProfile, error) {
+	entries, err := files.ReadDir(".")
+	if err != nil {
+		return nil, fmt.Errorf("listing built-in profiles: %w", err)
+	}
+	var out []*v1alpha1.KindProfile
+	for _, entry := range entries {
+		if entry.Name() == kustomization {
+			continue
+		}
+		text, err := files.ReadFile(entry.Name())
+		if err != nil {
+			return nil, fmt.Errorf("reading built-in profile %s: %w", entry.Name(), err)
+		}
+		profile := &v1alpha1.KindProfile{}
+		if err := yaml.UnmarshalStrict(text, profile); err != nil {
+			return nil, fmt.Errorf("reading built-in profile %s: %w", entry.Name(), err)
+		}
+		out = append(out, profile)
+	}
+	return out, nil
+}

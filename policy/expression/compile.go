@@ -1,0 +1,86 @@
+package expression
+
+import (
+	"context"
+	"fmt"
+	"strings"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types/ref"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+)
+
+// Program is a compiled expression. It is safe for concurrent use.
+type Program struct {
+	source  string
+	result  Result
+	program cel.Program
+}
+
+// CompileError says where in an expression what is wrong.
+type CompileError struct {
+	// Line and Column begin at 1.
+	Line, Column int
+	Message      string
+}
+
+// Error is one line: line 1, column 12: undeclared reference to 'objekt'.
+func (e *CompileError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
+}
+
+// compile parses, checks and plans an expression. costLimit is the limit of one evaluation.
+func compile(source string, scope Scope, result Result, costLimit uint64) (*Program, error) {
+	env, err := environments[scope]()
+	if err != nil {
+		return nil, err
+	}
+	ast, issues := env.Compile(source)
+	if issues.Err() != nil {
+		return nil, compileError(issues)
+	}
+	if !result.accepts(ast.OutputType()) {
+		return nil, &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf("the result is of type %s, and must be %s", ast.OutputType(), result)}
+	}
+	program, err := env.Program(ast,
+		cel.CostLimit(costLimit),
+		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+	)
+	if err != nil {
+		return nil, &CompileError{Line: 1, Column: 1, Message: err.Error()}
+	}
+	return &Program{source: source, result: result, program: program}, nil
+}
+
+// compileError keeps the first issue: what follows it is mostly a consequence. CEL counts columns from 0.
+func compileError(issues *cel.Issues) *CompileError {
+	if len(issues.Errors()) == 0 {
+		return &CompileError{Line: 1, Column: 1, Message: issues.Err().Error()}
+	}
+	first := issues.Errors()[0]
+	message, _, _ := strings.Cut(first.Message, "\n")
+	return &CompileError{
+		Line:    max(first.Location.Line(), 1),
+		Column:  max(first.Location.Column(), 0) + 1,
+		Message: strings.TrimSuffix(message, " (in container '')"),
+	}
+}
+
+// evaluate runs the program. The context interrupts it; one that can never be done costs nothing.
+func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, error) {
+	var value ref.Val
+	var err error
+	if ctx.Done() == nil {
+		value, _, err = p.program.Eval(activation{variables})
+	} else if err = ctx.Err(); err == nil {
+		value, _, err = p.program.ContextEval(ctx, activation{variables})
+	}
+	if err != nil {
+		return nil, fmt.Errorf("evaluating: %w", err)
+	}
+	return unwrap(value), nil
+}
+
+func (p *Program) wrong(value ref.Val) error {
+	return fmt.Errorf("the result is %s, and must be %s", describe(value), p.result)
+}

@@ -1,0 +1,69 @@
+package expression
+
+import (
+	"fmt"
+	"sync"
+
+	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/util/version"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"k8s.io/apiserver/pkg/cel/environment"
+)
+
+// Scope is the set of variables that an expression knows.
+type Scope uint8
+
+// The scopes.
+const (
+	// ScopeProfile knows object.
+	ScopeProfile Scope = iota
+	// ScopePolicy knows object, namespaceObject and runtime.
+	ScopePolicy
+	// ScopeCleanup knows object, namespaceObject and now.
+	ScopeCleanup
+)
+
+// Names of the variables. An object that is not there is null.
+const (
+	varObject          = "object"
+	varNamespaceObject = "namespaceObject"
+	varRuntime         = "runtime"
+	varNow             = "now"
+)
+
+func (s Scope) variables() []cel.EnvOption {
+	object := cel.Variable(varObject, cel.DynType)
+	namespaceObject := cel.Variable(varNamespaceObject, cel.DynType)
+	switch s {
+	case ScopePolicy:
+		return []cel.EnvOption{object, namespaceObject, cel.Variable(varRuntime, cel.DynType)}
+	case ScopeCleanup:
+		return []cel.EnvOption{object, namespaceObject, cel.Variable(varNow, cel.TimestampType)}
+	default:
+		return []cel.EnvOption{object}
+	}
+}
+
+// CostLimit is what one evaluation of one expression may cost at most, in CEL's units: the API server's limit for an admission
+// expression, roughly a tenth of a second.
+const CostLimit = celconfig.PerCallLimit
+
+// environments are built once a scope, because declaring the libraries takes milliseconds.
+var environments = [...]func() (*cel.Env, error){
+	ScopeProfile: sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(ScopeProfile) }),
+	ScopePolicy:  sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(ScopePolicy) }),
+	ScopeCleanup: sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(ScopeCleanup) }),
+}
+
+// newEnvironment extends the API server's environment by the variables of a scope. It is the environment for stored
+// expressions, the most permissive one: what one version of Curfew accepted has to go on meaning the same in the next.
+func newEnvironment(scope Scope) (*cel.Env, error) {
+	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
+		IntroducedVersion: version.MajorMinor(1, 0),
+		EnvOptions:        append(scope.variables(), cel.CustomTypeAdapter(adapter{})),
+	})
+	if err != nil {
+		return nil, fmt.Errorf("building the CEL environment: %w", err)
+	}
+	return set.StoredExpressionsEnv(), nil
+}

@@ -1,0 +1,121 @@
+package expression
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// match says whether a policy speaks of an object. The cheap parts come first, so that an object that a policy does not concern
+// costs it no evaluation.
+type match struct {
+	kinds              []v1alpha1.GroupKind
+	namespaces, labels labels.Selector
+	conditions         []condition
+	// err is why a part of the match cannot be used; it is then not known which objects the policy speaks of.
+	err error
+}
+
+type condition struct {
+	name    string
+	program *Program
+	err     error
+}
+
+func (c *Compiler) match(path *field.Path, spec *v1alpha1.Match, errs *field.ErrorList) match {
+	out := match{kinds: spec.Kinds}
+	out.namespaces = selector(path.Child("namespaceSelector"), spec.NamespaceSelector, &out, errs)
+	out.labels = selector(path.Child("objectSelector"), spec.ObjectSelector, &out, errs)
+	for i := range spec.MatchConditions {
+		source := string(spec.MatchConditions[i].Expression)
+		at := path.Child("matchConditions").Index(i).Child("expression")
+		compiled := condition{name: spec.MatchConditions[i].Name}
+		if compiled.program, compiled.err = c.Compile(source, ScopePolicy, ResultBool); compiled.err != nil {
+			*errs = append(*errs, invalidExpression(at, source, compiled.err))
+		}
+		out.conditions = append(out.conditions, compiled)
+	}
+	return out
+}
+
+func selector(path *field.Path, spec *metav1.LabelSelector, into *match, errs *field.ErrorList) labels.Selector {
+	out, err := metav1.LabelSelectorAsSelector(spec)
+	if spec == nil {
+		return labels.Everything()
+	}
+	if err != nil {
+		*errs = append(*errs, field.Invalid(path, metav1.FormatLabelSelector(spec), err.Error()))
+		into.err = fmt.Errorf("%s: %w", path, err)
+		return labels.Everything()
+	}
+	return out
+}
+
+// concerns reports whether the policy can speak of a kind at all.
+func (m *match) concerns(kind schema.GroupKind) bool {
+	if len(m.kinds) == 0 {
+		return true
+	}
+	for i := range m.kinds {
+		if is(m.kinds[i].Group, kind.Group) && is(m.kinds[i].Kind, kind.Kind) {
+			return true
+		}
+	}
+	return false
+}
+
+func is(pattern, name string) bool { return pattern == "*" || pattern == name }
+
+// holds reports whether the policy speaks of an object. As in the API server, one condition that is false decides, whatever
+// the others came to; an error is one only where nothing is false.
+func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Variables) (bool, error) {
+	if !m.concerns(facts.Profile.Kind.GroupKind()) || !m.labels.Matches(labels.Set(facts.Labels)) {
+		return false, nil
+	}
+	errs := []error{m.err}
+	if !m.namespaces.Empty() {
+		switch {
+		case facts.Namespace == "":
+			return false, nil
+		case variables.Namespace == nil:
+			errs = append(errs, fmt.Errorf("spec.match.namespaceSelector: namespace %q is not known", facts.Namespace))
+		case !m.namespaces.Matches(labelsOf(variables.Namespace)):
+			return false, nil
+		}
+	}
+	for i := range m.conditions {
+		condition := &m.conditions[i]
+		holds, err := false, condition.err
+		if err == nil {
+			holds, err = condition.program.Bool(ctx, variables)
+		}
+		switch {
+		case err != nil:
+			errs = append(errs, fmt.Errorf("spec.match.matchConditions[%d] (%s): %w", i, condition.name, err))
+		case !holds:
+			return false, nil
+		}
+	}
+	err := errors.Join(errs...)
+	return err == nil, err
+}
+
+func labelsOf(object map[string]any) labels.Set {
+	metadata, _ := object["metadata"].(map[string]any)
+	fields, _ := metadata["labels"].(map[string]any)
+	set := make(labels.Set, len(fields))
+	for key, value := range fields {
+		if text, ok := value.(string); ok {
+			set[key] = text
+		}
+	}
+	return set
+}

@@ -1,0 +1,217 @@
+package expression
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Policy is a compiled LifecyclePolicy. It is safe for concurrent use.
+type Policy struct {
+	Name string
+	// Generation of the object that was compiled.
+	Generation int64
+	Priority   int32
+	// Action is what becomes of an object that breaks the bounds.
+	Action v1alpha1.Action
+	// WarnBelow is the TTL under which authors are warned; zero where the policy does not say.
+	WarnBelow time.Duration
+	// LatestDate is the last instant that a TTL label may name; zero means no bound. It is the end of the day, in UTC.
+	LatestDate time.Time
+	// Hash of what decides the defaults, and the instant Since when they hold for what admission missed; zero where the
+	// status does not say, or says it of other defaults.
+	Hash  string
+	Since time.Time
+	// Backfill lets the defaults reach what is older.
+	Backfill bool
+	// Bounds, each with its source. One that cannot be read has an error.
+	Bounds policy.Bounds
+
+	match                  match
+	ttl, succeeded, failed *value
+	deadline, label        *value
+	source                 policy.Source
+}
+
+// Policy compiles a LifecyclePolicy. The policy is usable whatever the errors say: what cannot be used means keep (S6).
+func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.ErrorList) {
+	var errs field.ErrorList
+	spec, path := &object.Spec, field.NewPath("spec")
+	out := &Policy{
+		Name:       object.Name,
+		Generation: object.Generation,
+		Priority:   spec.Priority,
+		Action:     cmp.Or(spec.Action, v1alpha1.ActionDeny),
+		Backfill:   spec.Backfill,
+		Hash:       DefaultsHash(object),
+		source:     policy.Source{Level: policy.LevelPolicy, Name: object.Name},
+		match:      c.match(path.Child("match"), &spec.Match, &errs),
+	}
+	if at, hash, ok := policy.ParseSince(object.Status.DefaultSince); ok && hash == out.Hash {
+		out.Since = at
+	}
+	if defaults := spec.Defaults; defaults != nil {
+		at := path.Child("defaults")
+		out.ttl = c.ttlValue(at.Child("ttl"), defaults.TTL, &errs)
+		out.succeeded = c.ttlValue(at.Child("ttlSucceeded"), defaults.TTLSucceeded, &errs)
+		out.failed = c.ttlValue(at.Child("ttlFailed"), defaults.TTLFailed, &errs)
+		out.deadline = c.durationValue(at.Child("deadline"), defaults.Deadline, &errs)
+		out.label = c.labelValue(at.Child("ttlLabel"), defaults.TTLLabel, &errs)
+		for _, v := range []*value{out.ttl, out.succeeded, out.failed, out.deadline, out.label} {
+			if v != nil && v.constant != nil {
+				v.constant.Source = out.source
+			}
+		}
+	}
+	out.bounds(path.Child("bounds"), spec.Bounds, &errs)
+	if spec.WarnBelow != nil {
+		var err error
+		if out.WarnBelow, err = policy.ParseDuration(string(*spec.WarnBelow)); err != nil {
+			errs = append(errs, field.Invalid(path.Child("warnBelow"), string(*spec.WarnBelow), err.Error()))
+		}
+	}
+	return out, errs
+}
+
+func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.ErrorList) {
+	if spec == nil {
+		return
+	}
+	bound := func(name string, text *v1alpha1.Duration, result Result) *policy.Setting {
+		if text == nil {
+			return nil
+		}
+		at := path.Child(name)
+		setting := &policy.Setting{Path: at.String(), Source: p.source, Text: string(*text)}
+		setting.TTL, setting.Err = parseTTL(setting.Text, false)
+		if setting.Err == nil && result == ResultDuration {
+			setting.Err = checkDeadline(setting.TTL.After)
+		}
+		if setting.Err != nil {
+			*errs = append(*errs, field.Invalid(at, setting.Text, setting.Err.Error()))
+		}
+		return setting
+	}
+	p.Bounds = policy.Bounds{
+		MinTTL:      bound("minTTL", spec.MinTTL, ResultTTL),
+		MaxTTL:      bound("maxTTL", spec.MaxTTL, ResultTTL),
+		MinDeadline: bound("minDeadline", spec.MinDeadline, ResultDuration),
+		MaxDeadline: bound("maxDeadline", spec.MaxDeadline, ResultDuration),
+	}
+	if err := p.Bounds.Empty(); err != nil {
+		*errs = append(*errs, field.Invalid(path, "", err.Error()))
+	}
+	if spec.LatestDate != nil {
+		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
+		if err != nil {
+			*errs = append(*errs, field.Invalid(path.Child("latestDate"), *spec.LatestDate, "use a date such as 2026-12-31"))
+			return
+		}
+		p.LatestDate = day.Add(24*time.Hour - time.Second)
+	}
+}
+
+// Concerns reports whether the policy can speak of a kind, whatever the object.
+func (p *Policy) Concerns(kind schema.GroupKind) bool { return p.match.concerns(kind) }
+
+// For is what the policy says for one object, and whether it speaks of it at all. Variables hold the object, its namespace
+// (only its metadata is looked at) and its runtime.
+//
+// The errors are those of evaluating, for the condition Ready and for metrics; each stands in the answer as well. Where it
+// cannot be told whether the policy matches, the answer has an error in place of everything that the policy might have said:
+// the object keeps (S6), and nothing refuses it.
+func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
+	matched, err := p.match.holds(ctx, facts, variables)
+	if err != nil {
+		err = fmt.Errorf("policy %q: %w", p.Name, err)
+		return p.unusable(err), true, []error{err}
+	}
+	if !matched {
+		return nil, false, nil
+	}
+	out := &policy.PlatformPolicy{
+		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
+		TTL: policy.TTLSet{
+			All:       p.ttl.setting(ctx, p.source, variables),
+			Succeeded: p.succeeded.setting(ctx, p.source, variables),
+			Failed:    p.failed.setting(ctx, p.source, variables),
+		},
+		Deadline: p.deadline.setting(ctx, p.source, variables),
+	}
+	var errs []error
+	for _, setting := range append(out.TTL.Settings(), out.Deadline) {
+		if setting != nil && setting.Err != nil {
+			errs = append(errs, fmt.Errorf("policy %q: %s: %w", p.Name, setting.Path, setting.Err))
+		}
+	}
+	return out, true, errs
+}
+
+// Label is the TTL label that the policy gives to an object that it matches; nil where it gives none. The setting has Text and,
+// where the label cannot be told, Err.
+func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Setting {
+	if p.label == nil || p.label.constant != nil {
+		if p.label == nil {
+			return nil
+		}
+		return p.label.constant
+	}
+	text, err := p.label.program.Label(ctx, variables)
+	if err == nil && text == "" {
+		return nil
+	}
+	return &policy.Setting{Path: p.label.path, Source: p.source, Text: text, Err: err}
+}
+
+// unusable has err in the place of all that the policy says.
+func (p *Policy) unusable(err error) *policy.PlatformPolicy {
+	in := func(path string) *policy.Setting { return &policy.Setting{Path: path, Source: p.source, Err: err} }
+	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill}
+	if p.ttl != nil || p.succeeded != nil || p.failed != nil {
+		out.TTL.All = in("spec.match")
+	}
+	if p.deadline != nil {
+		out.Deadline = in("spec.match")
+	}
+	for _, bound := range []struct {
+		from *policy.Setting
+		to   **policy.Setting
+	}{
+		{p.Bounds.MinTTL, &out.Bounds.MinTTL}, {p.Bounds.MaxTTL, &out.Bounds.MaxTTL},
+		{p.Bounds.MinDeadline, &out.Bounds.MinDeadline}, {p.Bounds.MaxDeadline, &out.Bounds.MaxDeadline},
+	} {
+		if bound.from != nil {
+			*bound.to = in(bound.from.Path)
+		}
+	}
+	return out
+}
+
+// Sort puts policies in the order in which they are asked: the highest priority first, equals by name.
+func Sort(policies []*Policy) {
+	slices.SortFunc(policies, func(a, b *Policy) int {
+		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
+	})
+}
+
+// Matching is what sorted policies say for one object, as [policy.Scope] takes it.
+func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) ([]*policy.PlatformPolicy, []error) {
+	var out []*policy.PlatformPolicy
+	var errs []error
+	for _, p := range policies {
+		said, matched, failed := p.For(ctx, facts, variables)
+		if matched {
+			out = append(out, said)
+		}
+		errs = append(errs, failed...)
+	}
+	return out, errs
+}

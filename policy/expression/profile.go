@@ -1,0 +1,236 @@
+package expression
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Profile is a compiled KindProfile: the [policy.Profile] that admission and the controller judge by, and beside it what the
+// webhook, the feeds and the deadlines need to know of the kind.
+type Profile struct {
+	*policy.Profile
+	// Generation of the object that was compiled; zero for those that come with Curfew.
+	Generation int64
+	// TTLSucceeded and TTLFailed are native fields in seconds that win over TTL, by outcome.
+	TTLSucceeded, TTLFailed policy.FieldPath
+	// DurationDeadline is a native deadline that is written as a Go duration ("1h0m0s"); Profile.Deadline is then nil.
+	DurationDeadline policy.FieldPath
+	// Suspend is the field that suspends an object; nil where the kind has none.
+	Suspend *Suspend
+	// Forbidden fields must not be set.
+	Forbidden []Forbidden
+	// Runtime is what objects refer to; nil where the kind knows none.
+	Runtime *Runtime
+	// ImmutableDeadline refuses any change of a deadline after creation.
+	ImmutableDeadline bool
+	// Enforcement says who enforces a deadline and how; nil where the kind has none.
+	Enforcement *Enforcement
+	// Propagation of deletions by TTL.
+	Propagation metav1.DeletionPropagation
+
+	spec *v1alpha1.KindProfileSpec
+	// templates are linked to the profiles of their kinds by Link.
+	templates []template
+}
+
+// Suspend is a field and the value that suspends, a bool or a string.
+type Suspend struct {
+	Path  policy.FieldPath
+	Value any
+}
+
+// Forbidden is a field that must not be set, and why.
+type Forbidden struct {
+	Path   policy.FieldPath
+	Reason string
+}
+
+// Enforcement is how a deadline is enforced: the first way of the profile that the installed version of the kind allows.
+type Enforcement struct {
+	// By is who enforces. Curfew is the backstop of a controller only where Stop is not empty.
+	By v1alpha1.Enforcer
+	// Grace is how long after the deadline Curfew leaves the kind's own controller to itself.
+	Grace time.Duration
+	// Stop are the steps, in their order.
+	Stop []v1alpha1.StopStep
+}
+
+type template struct {
+	path policy.FieldPath
+	kind schema.GroupKind
+}
+
+// Profile compiles a KindProfile. The profile is usable whatever the errors say: an object whose state cannot be told is kept,
+// a path that cannot be read is a field that the kind does not have (S6). It assumes that the installed version of the kind
+// has all fields; see [Profile.Served].
+func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorList) {
+	var errs field.ErrorList
+	spec, path := &object.Spec, field.NewPath("spec")
+	out := &Profile{
+		Generation: object.Generation, Propagation: spec.PropagationPolicy, spec: spec,
+		Profile: &policy.Profile{
+			Name:          object.Name,
+			Kind:          gvk(&spec.Kind),
+			Resource:      spec.Kind.Resource,
+			ClusterScoped: spec.Kind.Scope == v1alpha1.ScopeCluster,
+			State:         c.state(path.Child("state"), spec.State, &errs),
+		},
+	}
+	if out.Propagation == "" {
+		out.Propagation = metav1.DeletePropagationBackground
+	}
+	out.fields(path.Child("fields"), spec.Fields, &errs)
+	for i, text := range spec.PodTemplates {
+		if parsed := parsePath(path.Child("podTemplates").Index(i), text, &errs); parsed != nil {
+			out.PodTemplates = append(out.PodTemplates, parsed)
+		}
+	}
+	for i, t := range spec.Templates {
+		if parsed := parsePath(path.Child("templates").Index(i).Child("path"), t.Path, &errs); parsed != nil {
+			out.templates = append(out.templates, template{parsed, schema.GroupKind{Group: t.Kind.Group, Kind: t.Kind.Kind}})
+		}
+	}
+	for i, f := range spec.ForbiddenFields {
+		if parsed := parsePath(path.Child("forbiddenFields").Index(i).Child("path"), f.Path, &errs); parsed != nil {
+			out.Forbidden = append(out.Forbidden, Forbidden{parsed, f.Reason})
+		}
+	}
+	out.Runtime = compileRuntime(path.Child("runtime"), spec.Runtime, &errs)
+	if rules := spec.Deadline; rules != nil {
+		out.DefaultDeadline, out.ImmutableDeadline = rules.Default, rules.Immutable
+		for i := range rules.Enforcement {
+			if served := rules.Enforcement[i].IfServed; served != nil {
+				parsePath(path.Child("deadline", "enforcement").Index(i).Child("ifServed"), *served, &errs)
+			}
+		}
+	}
+	return out.Served(func(policy.FieldPath) bool { return true }), errs
+}
+
+func (p *Profile) fields(path *field.Path, spec *v1alpha1.NativeFields, errs *field.ErrorList) {
+	if spec == nil {
+		return
+	}
+	optional := func(name string, text *v1alpha1.FieldPath) policy.FieldPath {
+		if text == nil {
+			return nil
+		}
+		return parseScalarPath(path.Child(name), *text, errs)
+	}
+	p.TTL = optional("ttl", spec.TTL)
+	p.TTLSucceeded = optional("ttlSucceeded", spec.TTLSucceeded)
+	p.TTLFailed = optional("ttlFailed", spec.TTLFailed)
+	if deadline := optional("deadline", spec.Deadline); spec.DeadlineFormat == v1alpha1.FormatDuration {
+		p.DurationDeadline = deadline
+	} else {
+		p.Profile.Deadline = deadline
+	}
+	if spec.Suspend != nil {
+		if parsed := parseScalarPath(path.Child("suspend", "path"), spec.Suspend.Path, errs); parsed != nil {
+			p.Suspend = &Suspend{parsed, suspendValue(spec.Suspend.Value)}
+		}
+	}
+	if spec.ManagedBy != nil {
+		p.ManagedBy = parseScalarPath(path.Child("managedBy", "path"), spec.ManagedBy.Path, errs)
+		p.DefaultManager = spec.ManagedBy.Default
+	}
+}
+
+func suspendValue(text string) any {
+	switch text {
+	case "", "true":
+		return true
+	case "false":
+		return false
+	default:
+		return text
+	}
+}
+
+func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) policy.FieldPath {
+	parsed, err := policy.ParseFieldPath(string(text))
+	if err != nil {
+		*errs = append(*errs, field.Invalid(at, string(text), err.Error()))
+		return nil
+	}
+	return parsed
+}
+
+// parseScalarPath is for paths that lead to one field, and not to those of every item of a list.
+func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) policy.FieldPath {
+	parsed := parsePath(at, text, errs)
+	for _, part := range parsed {
+		if part == "*" {
+			*errs = append(*errs, field.Invalid(at, string(text), "leads to many fields: leave out [*]"))
+			return nil
+		}
+	}
+	return parsed
+}
+
+func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
+	return schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
+}
+
+// Served is the profile as it holds for the installed version of the kind: native fields that its schema does not have are
+// left out, since a value in them would be dropped, and the deadline is enforced in the first way that fits. The argument
+// reports whether the schema has a field.
+func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
+	out, inner := *p, *p.Profile
+	out.Profile = &inner
+	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &out.TTLSucceeded, &out.TTLFailed, &out.DurationDeadline} {
+		if *path != nil && !has(*path) {
+			*path = nil
+		}
+	}
+	if out.Suspend != nil && !has(out.Suspend.Path) {
+		out.Suspend = nil
+	}
+	out.Enforcement = enforcement(p.spec, has)
+	inner.AnnotatedDeadline = out.Enforcement != nil && out.Enforcement.By == v1alpha1.EnforcedByCurfew
+	return &out
+}
+
+func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool) *Enforcement {
+	if spec.Deadline == nil {
+		return nil
+	}
+	for _, way := range spec.Deadline.Enforcement {
+		if way.IfServed != nil {
+			path, err := policy.ParseFieldPath(string(*way.IfServed))
+			if err != nil || !has(path) {
+				continue
+			}
+		}
+		return &Enforcement{By: way.By, Grace: time.Duration(way.GraceSeconds) * time.Second, Stop: way.Stop}
+	}
+	return nil
+}
+
+// Link connects the templates inside profiles with the profiles of what is made from them, and returns all by kind. Of two that
+// speak of one kind the later holds.
+func Link(profiles ...*Profile) map[schema.GroupKind]*Profile {
+	index := make(map[schema.GroupKind]*Profile, len(profiles))
+	for _, p := range profiles {
+		index[p.Kind.GroupKind()] = p
+	}
+	for _, p := range index {
+		p.Templates = nil
+		for _, t := range p.templates {
+			if inner, ok := index[t.kind]; ok {
+				p.Templates = append(p.Templates, policy.Template{Path: t.path, Profile: inner.Profile})
+			}
+		}
+	}
+	return index
+}
+
+// String names the profile for logs.
+func (p *Profile) String() string { return fmt.Sprintf("%s (%s)", p.Name, p.Kind) }

@@ -1,0 +1,223 @@
+package expression
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Result is what an expression has to come to. It is checked when the expression is compiled as far as types are known, and
+// again when it is evaluated.
+type Result uint8
+
+// The results.
+const (
+	// ResultBool is true or false; null is false.
+	ResultBool Result = iota
+	// ResultTime is a timestamp, an RFC 3339 string, or nothing.
+	ResultTime
+	// ResultOutcome is "Succeeded" or "Failed".
+	ResultOutcome
+	// ResultTTL is a duration, a string as in annotations ("1d", "never"), whole seconds, or nothing.
+	ResultTTL
+	// ResultDuration is the same without "never".
+	ResultDuration
+	// ResultLabel is a value of the label curfew.dev/ttl, a duration of whole minutes, a timestamp, or nothing.
+	ResultLabel
+)
+
+// String is the result as error messages name it.
+func (r Result) String() string {
+	switch r {
+	case ResultBool:
+		return "true or false"
+	case ResultTime:
+		return "a timestamp, an RFC 3339 string or null"
+	case ResultOutcome:
+		return `"Succeeded" or "Failed"`
+	case ResultTTL:
+		return `a duration, a string such as "1d" or "never", whole seconds or null`
+	case ResultDuration:
+		return `a duration, a string such as "1d", whole seconds or null`
+	default:
+		return `a string such as "7d" or "2026-12-24", a duration, a timestamp or null`
+	}
+}
+
+// accepts reports whether an expression of a type can come to the result. What is only known when it runs is accepted.
+func (r Result) accepts(t *cel.Type) bool {
+	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
+		t = t.Parameters()[0]
+	}
+	switch t.Kind() {
+	case types.DynKind, types.AnyKind, types.TypeParamKind, types.NullTypeKind:
+		return true
+	case types.BoolKind:
+		return r == ResultBool
+	case types.StringKind:
+		return r != ResultBool
+	case types.TimestampKind:
+		return r == ResultTime || r == ResultLabel
+	case types.DurationKind:
+		return r == ResultTTL || r == ResultDuration || r == ResultLabel
+	case types.IntKind:
+		return r == ResultTTL || r == ResultDuration
+	default:
+		return false
+	}
+}
+
+// unwrap takes a value out of an optional; an empty optional is null.
+func unwrap(value ref.Val) ref.Val {
+	if optional, ok := value.(*types.Optional); ok {
+		if !optional.HasValue() {
+			return types.NullValue
+		}
+		return unwrap(optional.GetValue())
+	}
+	return value
+}
+
+// describe names a value in a message, short enough for a condition.
+func describe(value ref.Val) string {
+	const most = 64
+	text := fmt.Sprintf("%v", value.Value())
+	if runes := []rune(text); len(runes) > most {
+		text = string(runes[:most]) + "…"
+	}
+	return fmt.Sprintf("%s %q", value.Type().TypeName(), text)
+}
+
+// Bool evaluates an expression of [ResultBool].
+func (p *Program) Bool(ctx context.Context, variables *Variables) (bool, error) {
+	value, err := p.evaluate(ctx, variables)
+	if err != nil {
+		return false, err
+	}
+	switch v := value.(type) {
+	case types.Bool:
+		return bool(v), nil
+	case types.Null:
+		return false, nil
+	default:
+		return false, p.wrong(value)
+	}
+}
+
+// Time evaluates an expression of [ResultTime]; zero means nothing.
+func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, error) {
+	value, err := p.evaluate(ctx, variables)
+	if err != nil {
+		return time.Time{}, err
+	}
+	switch v := value.(type) {
+	case types.Timestamp:
+		return v.Time, nil
+	case types.Null:
+		return time.Time{}, nil
+	case types.String:
+		at, err := time.Parse(time.RFC3339, string(v))
+		if err != nil {
+			return time.Time{}, p.wrong(value)
+		}
+		return at, nil
+	default:
+		return time.Time{}, p.wrong(value)
+	}
+}
+
+// Outcome evaluates an expression of [ResultOutcome].
+func (p *Program) Outcome(ctx context.Context, variables *Variables) (policy.Outcome, error) {
+	value, err := p.evaluate(ctx, variables)
+	if err != nil {
+		return policy.NoOutcome, err
+	}
+	switch value {
+	case types.String("Succeeded"):
+		return policy.Succeeded, nil
+	case types.String("Failed"):
+		return policy.Failed, nil
+	default:
+		return policy.NoOutcome, p.wrong(value)
+	}
+}
+
+// TTL evaluates an expression of [ResultTTL] or [ResultDuration]; nil means nothing. It also returns the result as the author
+// of a constant would have written it.
+func (p *Program) TTL(ctx context.Context, variables *Variables) (*policy.TTL, string, error) {
+	value, err := p.evaluate(ctx, variables)
+	if err != nil {
+		return nil, "", err
+	}
+	var text string
+	switch v := value.(type) {
+	case types.Null:
+		return nil, "", nil
+	case types.Duration:
+		text = v.String()
+		if v.Duration%time.Second != 0 || v.Duration < 0 {
+			return nil, text, fmt.Errorf("the result is %s, and must be a whole number of seconds, 0 or more", text)
+		}
+		text = policy.FormatDuration(v.Duration)
+	case types.Int:
+		text = fmt.Sprint(int64(v))
+	case types.Double:
+		// Objects decoded from JSON by way of float64 have no integers.
+		if real := float64(v); real != math.Trunc(real) || math.Abs(real) > math.MaxInt32 {
+			return nil, "", p.wrong(value)
+		}
+		text = fmt.Sprint(int64(v))
+	case types.String:
+		text = string(v)
+	default:
+		return nil, "", p.wrong(value)
+	}
+	ttl, err := parseTTL(text, p.result == ResultTTL)
+	if err != nil {
+		return nil, text, fmt.Errorf("the result %w", err)
+	}
+	return &ttl, text, nil
+}
+
+func parseTTL(text string, never bool) (policy.TTL, error) {
+	if never {
+		return policy.ParseTTL(text)
+	}
+	after, err := policy.ParseDuration(text)
+	return policy.TTL{After: after}, err
+}
+
+// Label evaluates an expression of [ResultLabel]; "" means nothing.
+func (p *Program) Label(ctx context.Context, variables *Variables) (string, error) {
+	value, err := p.evaluate(ctx, variables)
+	if err != nil {
+		return "", err
+	}
+	switch v := value.(type) {
+	case types.Null:
+		return "", nil
+	case types.String:
+		return string(v), checkLabel(string(v))
+	case types.Duration:
+		if v.Duration < time.Minute || v.Duration%time.Minute != 0 || v.Duration > policy.MaxDuration {
+			return "", fmt.Errorf("the result is %s, and must be whole minutes, 1m or more", v.Duration)
+		}
+		return policy.FormatDuration(v.Duration), nil
+	case types.Timestamp:
+		// Rounded up: a label that goes off earlier than computed would shorten a life (S6).
+		at := v.Time.UTC()
+		if whole := at.Truncate(time.Second); whole.Before(at) {
+			at = whole.Add(time.Second)
+		}
+		return at.Format("2006-01-02T150405Z"), nil
+	default:
+		return "", p.wrong(value)
+	}
+}

@@ -1,0 +1,171 @@
+package expression
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Runtime says which runtime an object uses and what that says.
+type Runtime struct {
+	name, apiGroup, kind, clusterScope policy.FieldPath
+	defaultAPIGroup, defaultKind       string
+	kinds                              []runtimeKind
+}
+
+type runtimeKind struct {
+	kind          schema.GroupVersionKind
+	resource      string
+	clusterScoped bool
+	ttl, deadline []policy.FieldPath
+}
+
+// Reference names the runtime of one object, as the API server finds it.
+type Reference struct {
+	Kind     schema.GroupVersionKind
+	Resource string
+	// Namespace is empty for cluster-scoped runtimes.
+	Namespace, Name string
+
+	from *runtimeKind
+}
+
+// String names the runtime for messages.
+func (r *Reference) String() string {
+	if r.Namespace == "" {
+		return fmt.Sprintf("%s %s", r.Kind.Kind, r.Name)
+	}
+	return fmt.Sprintf("%s %s/%s", r.Kind.Kind, r.Namespace, r.Name)
+}
+
+func compileRuntime(path *field.Path, spec *v1alpha1.Runtime, errs *field.ErrorList) *Runtime {
+	if spec == nil {
+		return nil
+	}
+	at := path.Child("reference")
+	optional := func(name string, text *v1alpha1.FieldPath) policy.FieldPath {
+		if text == nil {
+			return nil
+		}
+		return parseScalarPath(at.Child(name), *text, errs)
+	}
+	out := &Runtime{
+		name:         parseScalarPath(at.Child("name"), spec.Reference.Name, errs),
+		apiGroup:     optional("apiGroup", spec.Reference.APIGroup),
+		kind:         optional("kind", spec.Reference.Kind),
+		clusterScope: optional("clusterScope", spec.Reference.ClusterScope),
+	}
+	if text := spec.Reference.DefaultAPIGroup; text != nil {
+		out.defaultAPIGroup = *text
+	}
+	if text := spec.Reference.DefaultKind; text != nil {
+		out.defaultKind = *text
+	}
+	for i := range spec.Kinds {
+		kind := &spec.Kinds[i]
+		compiled := runtimeKind{kind: gvk(&kind.ProfiledKind), resource: kind.Resource, clusterScoped: kind.Scope == v1alpha1.ScopeCluster}
+		for j, text := range kind.TTL {
+			if parsed := parseScalarPath(path.Child("kinds").Index(i).Child("ttl").Index(j), text, errs); parsed != nil {
+				compiled.ttl = append(compiled.ttl, parsed)
+			}
+		}
+		for j, text := range kind.Deadline {
+			if parsed := parseScalarPath(path.Child("kinds").Index(i).Child("deadline").Index(j), text, errs); parsed != nil {
+				compiled.deadline = append(compiled.deadline, parsed)
+			}
+		}
+		out.kinds = append(out.kinds, compiled)
+	}
+	return out
+}
+
+// Kinds are the kinds that may be referred to, for whoever watches them.
+func (r *Runtime) Kinds() []schema.GroupVersionKind {
+	var out []schema.GroupVersionKind
+	for i := range r.kinds {
+		out = append(out, r.kinds[i].kind)
+	}
+	return out
+}
+
+// Reference says which runtime an object of a namespace uses; nil where it uses none. An error means that it uses one and it
+// cannot be told which: such an object is kept, as if its runtime were gone (S6).
+func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference, error) {
+	value, ok := r.name.Get(object)
+	if !ok || len(r.name) == 0 {
+		return nil, nil
+	}
+	name, ok := value.(string)
+	if !ok {
+		return nil, fmt.Errorf("%s: %v is no name", r.name, value)
+	}
+	if name == "" {
+		return nil, nil
+	}
+	group, kind := textAt(r.apiGroup, object, r.defaultAPIGroup), textAt(r.kind, object, r.defaultKind)
+	wanted, pick := false, r.clusterScope != nil && kind == ""
+	if pick {
+		value, _ := r.clusterScope.Get(object)
+		wanted, _ = value.(bool)
+	}
+	for i := range r.kinds {
+		candidate := &r.kinds[i]
+		switch {
+		case group != "" && candidate.kind.Group != group, kind != "" && candidate.kind.Kind != kind, pick && candidate.clusterScoped != wanted:
+			continue
+		}
+		out := &Reference{Kind: candidate.kind, Resource: candidate.resource, Name: name, from: candidate}
+		if !candidate.clusterScoped {
+			out.Namespace = namespace
+		}
+		return out, nil
+	}
+	return nil, fmt.Errorf("%s: %q of group %q is no kind of runtime that the profile knows", r.name, kind, group)
+}
+
+func textAt(path policy.FieldPath, object map[string]any, otherwise string) string {
+	if path == nil {
+		return otherwise
+	}
+	if value, ok := path.Get(object); ok {
+		if text, ok := value.(string); ok && text != "" {
+			return text
+		}
+	}
+	return otherwise
+}
+
+// Policy is what the runtime says for the objects that use it. A nil runtime is one that does not exist. The deadline is nil
+// where it says nothing of one.
+func (r *Reference) Policy(runtime map[string]any) (said *policy.RuntimePolicy, deadline *policy.Setting) {
+	source := policy.Source{Level: policy.LevelRuntime, Name: r.Name}
+	if runtime == nil {
+		return &policy.RuntimePolicy{Name: r.Name, Missing: true}, nil
+	}
+	facts := policy.FactsOfObject(&policy.Profile{
+		Name: r.Kind.Kind, Kind: r.Kind,
+		TTL: first(r.from.ttl, runtime), Deadline: first(r.from.deadline, runtime), AnnotatedDeadline: true,
+	}, runtime)
+	said = &policy.RuntimePolicy{Name: r.Name, TTL: facts.TTLs()}
+	for _, setting := range said.TTL.Settings() {
+		setting.Source = source
+	}
+	if deadline = facts.Deadline(); deadline != nil {
+		deadline.Source = source
+	}
+	return said, deadline
+}
+
+// first is the first path that leads to something.
+func first(paths []policy.FieldPath, object map[string]any) policy.FieldPath {
+	for _, path := range paths {
+		if _, ok := path.Get(object); ok {
+			return path
+		}
+	}
+	return nil
+}

@@ -1,0 +1,42 @@
+package expression
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// DefaultsHash is a short hash of all that decides which object gets which default: the defaults, the bounds that clamp them,
+// the match that could widen and the priority that could let them speak first. "" where the policy has no defaults.
+func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
+	if object.Spec.Defaults == nil {
+		return ""
+	}
+	decides := v1alpha1.LifecyclePolicySpec{
+		Match: object.Spec.Match, Defaults: object.Spec.Defaults, Bounds: object.Spec.Bounds, Priority: object.Spec.Priority,
+	}
+	text, err := json.Marshal(&decides)
+	if err != nil {
+		// Plain data always marshals. If it ever did not, no hash fits, and the defaults reach nothing older (S6).
+		return ""
+	}
+	sum := sha256.Sum256(text)
+	return hex.EncodeToString(sum[:6])
+}
+
+// StampPolicy says what status.defaultSince of a policy has to be now. One whose hash fits is left as it is; one that does not,
+// or lies in the future, is set to now, so that a new default never reaches what is older (S6).
+func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) string {
+	hash := DefaultsHash(object)
+	if hash == "" {
+		return ""
+	}
+	if at, noted, ok := policy.ParseSince(object.Status.DefaultSince); ok && noted == hash && !at.After(now) {
+		return object.Status.DefaultSince
+	}
+	return policy.FormatSince(now, hash)
+}
