@@ -1,0 +1,195 @@
+package docs_test
+
+import (
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+)
+
+func parse(t *testing.T, set *token.FileSet, path string) *ast.File {
+	t.Helper()
+	file, err := parser.ParseFile(set, path, nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// keys are the constants of policy/keys.go that name annotations and labels, by value. The type checker evaluates them.
+func keys(t *testing.T) map[string]string {
+	t.Helper()
+	set := token.NewFileSet()
+	file := parse(t, set, filepath.Join(root, "policy", "keys.go"))
+	checked, err := (&types.Config{}).Check("keys", set, []*ast.File{file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := map[string]string{}
+	for _, name := range checked.Scope().Names() {
+		value, ok := checked.Scope().Lookup(name).(*types.Const)
+		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label")) {
+			out[constant.StringVal(value.Val())] = name
+		}
+	}
+	if len(out) < 20 {
+		t.Fatalf("only %d keys found", len(out))
+	}
+	return out
+}
+
+func TestEveryKeyIsInTheReference(t *testing.T) {
+	text := reference(t)
+	for key, name := range keys(t) {
+		// What belongs to others is told where it matters.
+		if strings.HasPrefix(key, policy.Prefix) && !strings.Contains(text, "`"+key+"`") && !strings.Contains(text, "`"+key+": ") {
+			t.Errorf("reference.md does not tell of %s (%s)", key, name)
+		}
+	}
+}
+
+var keyInText = regexp.MustCompile(`\bcurfew\.dev/([a-z][a-z-]*[a-z])`)
+
+// TestNoKeyIsMadeUp: a key in a page is one that the code knows.
+func TestNoKeyIsMadeUp(t *testing.T) {
+	known := keys(t)
+	for name, text := range pages(t) {
+		for _, match := range keyInText.FindAllString(text, -1) {
+			if _, ok := known[match]; !ok && match != "curfew.dev/curfew" && !strings.HasPrefix(name, "test/") {
+				t.Errorf("%s names %s, which the code does not know", name, match)
+			}
+		}
+	}
+}
+
+// flags are the names that cmd/curfew gives to its flag set.
+func flags(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	set := token.NewFileSet()
+	for _, path := range sources(t, false, "cmd/curfew") {
+		ast.Inspect(parse(t, set, path), func(node ast.Node) bool {
+			call, ok := node.(*ast.CallExpr)
+			if !ok || len(call.Args) < 2 {
+				return true
+			}
+			method, ok := call.Fun.(*ast.SelectorExpr)
+			if !ok || !(strings.HasSuffix(method.Sel.Name, "Var") || strings.HasSuffix(method.Sel.Name, "VarP")) {
+				return true
+			}
+			if literal, ok := call.Args[1].(*ast.BasicLit); ok && literal.Kind == token.STRING {
+				name, err := strconv.Unquote(literal.Value)
+				if err != nil {
+					t.Fatal(err)
+				}
+				out = append(out, name)
+			}
+			return true
+		})
+	}
+	if len(out) < 15 {
+		t.Fatalf("only %d flags found: %v", len(out), out)
+	}
+	return out
+}
+
+var flagRow = regexp.MustCompile("(?m)^\\| (?:`-\\w`, )?`--([a-z-]+)` \\|")
+
+func TestFlags(t *testing.T) {
+	var rows []string
+	for _, match := range flagRow.FindAllStringSubmatch(reference(t), -1) {
+		rows = append(rows, match[1])
+	}
+	known := flags(t)
+	for _, flag := range known {
+		if !slices.Contains(rows, flag) {
+			t.Errorf("reference.md has no row for --%s", flag)
+		}
+	}
+	for _, row := range rows {
+		if !slices.Contains(known, row) {
+			t.Errorf("reference.md has a row for --%s, which curfew does not have", row)
+		}
+	}
+}
+
+var (
+	metricName = regexp.MustCompile(`^curfew_[a-z0-9_]+$`)
+	metricRow  = regexp.MustCompile("(?m)^\\| `(curfew_[a-z0-9_]+)` \\|")
+)
+
+// metrics are the names in the code: string literals that look like one.
+func metrics(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	set := token.NewFileSet()
+	for _, path := range sources(t, false, "cmd", "policy", "webhook", "controller", "certs") {
+		ast.Inspect(parse(t, set, path), func(node ast.Node) bool {
+			literal, ok := node.(*ast.BasicLit)
+			if !ok || literal.Kind != token.STRING {
+				return true
+			}
+			if name, err := strconv.Unquote(literal.Value); err == nil && metricName.MatchString(name) {
+				out = append(out, name)
+			}
+			return true
+		})
+	}
+	if len(out) < 10 {
+		t.Fatalf("only %d metrics found: %v", len(out), out)
+	}
+	return out
+}
+
+func TestMetrics(t *testing.T) {
+	var rows []string
+	for _, match := range metricRow.FindAllStringSubmatch(reference(t), -1) {
+		rows = append(rows, match[1])
+	}
+	known := metrics(t)
+	for _, metric := range known {
+		if !slices.Contains(rows, metric) {
+			t.Errorf("reference.md has no row for %s", metric)
+		}
+	}
+	for _, row := range rows {
+		if !slices.Contains(known, row) {
+			t.Errorf("reference.md has a row for %s, which nothing registers", row)
+		}
+	}
+}
+
+var ruleRow = regexp.MustCompile("(?m)^\\| `([a-z]+(?:-[a-z]+)*)` \\|")
+
+func TestRules(t *testing.T) {
+	section := reference(t)
+	_, section, _ = strings.Cut(section, "\n## Admission rules and their messages")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var rows, known []string
+	for _, match := range ruleRow.FindAllStringSubmatch(section, -1) {
+		rows = append(rows, match[1])
+	}
+	for _, rule := range rules.All() {
+		known = append(known, rule.Name)
+	}
+	for _, rule := range known {
+		if !slices.Contains(rows, rule) {
+			t.Errorf("reference.md has no row for rule %s", rule)
+		}
+	}
+	for _, row := range rows {
+		if !slices.Contains(known, row) {
+			t.Errorf("reference.md has a row for rule %s, which is not registered", row)
+		}
+	}
+}
