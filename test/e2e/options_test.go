@@ -38,7 +38,7 @@ func TestLeaderIsKilled(t *testing.T) {
 	due := s.finishJob("due", now(), ttl(2*second))
 	s.ok(leader.Kill())
 	s.awaitGone(due)
-	if sent := suite.proxy.Deletes(s.name, "due"); len(sent) != 1 || sent[0].Status != http.StatusOK {
+	if sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1); len(sent) != 1 || sent[0].Status != http.StatusOK {
 		t.Errorf("DELETEs sent: %+v, want one", sent)
 	}
 }

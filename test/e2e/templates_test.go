@@ -109,7 +109,7 @@ func TestModeDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMode, "dry-run", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
 	s.says(s.create(job("default")),
-		`Warning: curfew: ttlSecondsAfterFinished would be defaulted (dry-run) to 86400 (1d) from namespace "`+s.name+`"`)
+		`Warning: curfew: ttlSecondsAfterFinished would be defaulted to 86400 (1d) from namespace "`+s.name+`" (dry-run)`)
 	if created := s.getJob("default"); created.Spec.TTLSecondsAfterFinished != nil {
 		t.Errorf("it was changed: %d", *created.Spec.TTLSecondsAfterFinished)
 	}
