@@ -1,0 +1,75 @@
+package api
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// Authorizer says what a user may do.
+type Authorizer interface {
+	// Authorize tells whether a user may use a verb, such as post, on a path that is no resource.
+	Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error)
+}
+
+// AccessReviews is an [Authorizer] that asks the API server.
+type AccessReviews struct {
+	client authorizationclient.SubjectAccessReviewInterface
+}
+
+// NewAccessReviews needs a client that may create subjectaccessreviews.authorization.k8s.io.
+func NewAccessReviews(client authorizationclient.SubjectAccessReviewInterface) *AccessReviews {
+	return &AccessReviews{client: client}
+}
+
+// Authorize implements [Authorizer].
+func (a *AccessReviews) Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, values := range user.Extra {
+		extra[key] = authorizationv1.ExtraValue(values)
+	}
+	review, err := a.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
+	}}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("creating a SubjectAccessReview for %s on %s: %w", verb, path, err)
+	}
+	return review.Status.Allowed && !review.Status.Denied, nil
+}
+
+// authorized lets a request pass that asks about the cluster only where its user may: the answer tells what namespaces say.
+func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if queryOf(r).offline {
+				next.ServeHTTP(w, r)
+				return
+			}
+			user, _ := r.Context().Value(userKey{}).(authenticationv1.UserInfo)
+			path, verb := r.URL.Path, strings.ToLower(r.Method)
+			allowed, err := authorizer.Authorize(r.Context(), user, path, verb)
+			if err != nil {
+				log.Error(err, "access could not be told", "path", path, "user", user.Username)
+				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked what you may do: try again later")
+				return
+			}
+			if !allowed {
+				WriteProblem(w, r, http.StatusForbidden, fmt.Sprintf(
+					"user %q may not %s %s: have a ClusterRole with nonResourceURLs %[3]s and verbs %[2]s bound to you, or ask with ?offline=true",
+					user.Username, verb, path))
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}

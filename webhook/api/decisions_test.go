@@ -1,0 +1,366 @@
+package api
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/go-chi/chi/v5"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.
+type world struct {
+	err     error
+	reviews int
+}
+
+func (w *world) ScopeOf(_ context.Context, facts *policy.Facts, _ bool) (*policy.Scope, error) {
+	w.reviews++
+	if w.err != nil {
+		return nil, w.err
+	}
+	if facts.Namespace != "ci" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, facts.Namespace)
+	}
+	return &policy.Scope{Namespace: policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationMaxTTL: "7d"}, nil)}, nil
+}
+
+func (w *world) Authenticate(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
+	w.reviews++
+	if token == "broken" {
+		return authenticationv1.UserInfo{}, false, errors.New("no route to 10.0.0.1")
+	}
+	return authenticationv1.UserInfo{Username: token}, token == "ann" || token == "bob" || token == "eve", nil
+}
+
+func (w *world) Authorize(_ context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error) {
+	w.reviews++
+	if user.Username == "eve" {
+		return true, errors.New("no route to 10.0.0.1")
+	}
+	return user.Username == "ann" && verb == "post" && strings.HasPrefix(path, "/v1/"), nil
+}
+
+func newRouter(t testing.TB, w *world) chi.Router {
+	t.Helper()
+	router, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	decisions := Decisions{
+		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Scopes: w, Authenticator: w, Authorizer: w,
+	}
+	if err := decisions.Mount(router); err != nil {
+		t.Fatal(err)
+	}
+	return router
+}
+
+// call is a request as tests write it.
+type call struct {
+	path, body, contentType, accept, token string
+}
+
+func (c call) do(router http.Handler) *httptest.ResponseRecorder {
+	request := httptest.NewRequest(http.MethodPost, c.path, strings.NewReader(c.body))
+	for name, value := range map[string]string{"Content-Type": c.contentType, "Accept": c.accept} {
+		if value != "" {
+			request.Header.Set(name, value)
+		}
+	}
+	if c.token != "" {
+		request.Header.Set("Authorization", "Bearer "+c.token)
+	}
+	recorder := httptest.NewRecorder()
+	router.ServeHTTP(recorder, request)
+	return recorder
+}
+
+const (
+	jobYAML = "# builds\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: build # it\n  namespace: ci\n"
+	jobJSON = `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"build","namespace":"ci"},"spec":{"ttlSecondsAfterFinished":864000}}`
+	nsYAML  = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: ci\n  annotations:\n    curfew.dev/default-ttl: 2d\n---\n"
+)
+
+func TestAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		call        call
+		contentType string
+		want        string
+	}{
+		"validate, YAML in, JSON out": {
+			call: call{path: "/v1/validate", body: jobYAML, contentType: "application/yaml", token: "ann"},
+			want: `{"allowed":true,"objects":1,"defaults":[{"object":{"document":1,"apiVersion":"batch/v1","kind":"Job","namespace":"ci","name":"build"},` +
+				`"field":"ttlSecondsAfterFinished","value":"86400 (1d)","source":"namespace/ci"}],"findings":[]}`,
+		},
+		"validate, JSON in, with a finding": {
+			call: call{path: "/v1/validate", body: jobJSON, contentType: "application/json; charset=utf-8", accept: "*/*", token: "ann"},
+			want: `{"allowed":false,"objects":1,"defaults":[],"findings":[{"object":{"document":1,"apiVersion":"batch/v1","kind":"Job","namespace":"ci","name":"build"},` +
+				`"rule":"bounds","field":"spec.ttlSecondsAfterFinished","severity":"error","message":"10d is above curfew.dev/max-ttl 7d of namespace \"ci\": use 7d or less","line":1}]}`,
+		},
+		"validate, YAML out": {
+			call:        call{path: "/v1/validate?offline=true", body: jobYAML, accept: "text/html;q=0.5, application/yaml"},
+			contentType: "application/yaml",
+			want:        "allowed: true\ndefaults: []\nfindings: []\nobjects: 1",
+		},
+		"default, JSON out": {
+			call: call{path: "/v1/default?offline=true", body: nsYAML + "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\n"},
+			want: `{"allowed":true,"objects":2,"defaults":[{"object":{"document":2,"apiVersion":"batch/v1","kind":"Job","namespace":"ci","name":"a"},` +
+				`"field":"ttlSecondsAfterFinished","value":"172800 (2d)","source":"namespace/ci"}],"findings":[],"manifests":[` +
+				`{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"curfew.dev/default-ttl":"2d"},"name":"ci"}},` +
+				`{"apiVersion":"batch/v1","kind":"Job","metadata":{"annotations":{"curfew.dev/ttl-source":"namespace/ci"},"name":"a","namespace":"ci"},"spec":{"ttlSecondsAfterFinished":172800}}]}`,
+		},
+		"default, YAML out": {
+			call:        call{path: "/v1/default", body: jobYAML + "---\nkind: CronJob\napiVersion: batch/v1\nmetadata:\n  namespace: ci\n  annotations: {curfew.dev/ttl-after-finished: 5m}\n", accept: "application/yaml", token: "ann"},
+			contentType: "application/yaml",
+			want: "---\n# curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace \"ci\"\n# builds\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: build # it\n  namespace: ci\n  annotations:\n    curfew.dev/ttl-source: namespace/ci\nspec:\n  ttlSecondsAfterFinished: 86400\n" +
+				"---\n# curfew: warning: metadata.annotations[curfew.dev/ttl-after-finished]: has no effect on a CronJob, which never finishes: use label curfew.dev/ttl (no-effect)\nkind: CronJob\napiVersion: batch/v1\nmetadata:\n  namespace: ci\n  annotations: {curfew.dev/ttl-after-finished: 5m}",
+		},
+		"an array, and a namespace from the query": {
+			call: call{path: "/v1/validate?namespace=ci", body: `[{"apiVersion":"batch/v1","kind":"Job"},{"apiVersion":"v1","kind":"List","items":[]}]`, contentType: "application/json", token: "ann"},
+			want: `{"allowed":true,"objects":1,"defaults":[{"object":{"document":1,"apiVersion":"batch/v1","kind":"Job","namespace":"ci"},` +
+				`"field":"ttlSecondsAfterFinished","value":"86400 (1d)","source":"namespace/ci"}],"findings":[]}`,
+		},
+		"offline the cluster does not speak": {
+			call: call{path: "/v1/validate?offline=true", body: jobJSON, contentType: "application/json", token: "bob"},
+			want: `{"allowed":true,"objects":1,"defaults":[],"findings":[]}`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := &world{}
+			recorder := test.call.do(newRouter(t, w))
+			if test.contentType == "" {
+				test.contentType = "application/json"
+			}
+			if have := recorder.Header().Get("Content-Type"); recorder.Code != http.StatusOK || have != test.contentType {
+				t.Fatalf("status %d, Content-Type %q: %s", recorder.Code, have, recorder.Body)
+			}
+			if have := strings.TrimSuffix(recorder.Body.String(), "\n"); have != test.want {
+				t.Errorf("have\n%s\nwant\n%s", have, test.want)
+			}
+			if strings.Contains(test.call.path, "offline") && w.reviews > 0 {
+				t.Errorf("the cluster was asked %d times", w.reviews)
+			}
+			if test.contentType == "application/json" {
+				described(t, recorder, strings.SplitN(test.call.path, "?", 2)[0])
+			}
+		})
+	}
+}
+
+func TestProblems(t *testing.T) {
+	for name, test := range map[string]struct {
+		call   call
+		world  world
+		status int
+		detail string
+		errors []string
+		header map[string]string
+	}{
+		"no token": {
+			call: call{path: "/v1/validate", body: jobYAML}, status: 401,
+			detail: "no token: send the header Authorization: Bearer <token>, or ask with ?offline=true",
+			header: map[string]string{"WWW-Authenticate": `Bearer realm="curfew"`},
+		},
+		"a token of nobody": {
+			call: call{path: "/v1/default", body: jobYAML, token: "mallory"}, status: 401,
+			detail: "the cluster does not know the token: send one that is valid, as kubectl create token makes",
+		},
+		"a user who may not": {
+			call: call{path: "/v1/default", body: jobYAML, token: "bob"}, status: 403,
+			detail: `user "bob" may not post /v1/default: have a ClusterRole with nonResourceURLs /v1/default and verbs post bound to you, or ask with ?offline=true`,
+		},
+		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401,
+			detail: "no token: send the header Authorization: Bearer <token>, or ask with ?offline=true"},
+		"users cannot be told": {
+			call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503,
+			detail: "the cluster could not be asked who you are: try again later",
+		},
+		"access cannot be told": {
+			call: call{path: "/v1/default", body: jobYAML, token: "eve"}, status: 503,
+			detail: "the cluster could not be asked what you may do: try again later",
+		},
+		"namespaces cannot be read": {
+			call: call{path: "/v1/default", body: jobYAML, token: "ann"}, world: world{err: errors.New("no route to 10.0.0.1")}, status: 503,
+			detail: "the manifests could not be judged in time, or the cluster could not be asked: send fewer, or try again later",
+		},
+		"parameters": {
+			call: call{path: "/v1/validate?offline=yes&namespace=A&ofline=true&namespace=b", body: jobYAML}, status: 400,
+			detail: "the query cannot be used",
+			errors: []string{`"ofline" is no parameter: use namespace or offline`, "namespace is there 2 times: give it once", `offline="yes": give true or false`},
+		},
+		"a namespace that cannot be one": {
+			call: call{path: "/v1/validate?offline=true&namespace=", body: jobYAML}, status: 400, detail: "the query cannot be used",
+			errors: []string{`namespace="": a lowercase RFC 1123 label must consist of lower case alphanumeric characters or '-', and must start and end with an alphanumeric character (e.g. 'my-name',  or '123-abc', regex used for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?')`},
+		},
+		"a query that is none": {
+			call: call{path: "/v1/validate?offline=%zz", body: jobYAML}, status: 400, detail: "the query cannot be used",
+			errors: []string{`not readable as a query: invalid URL escape "%zz"`},
+		},
+		"a form": {
+			call: call{path: "/v1/validate?offline=true", body: jobYAML, contentType: "application/x-www-form-urlencoded"}, status: 415,
+			detail: `Content-Type "application/x-www-form-urlencoded" is not understood: use application/yaml or application/json`,
+			header: map[string]string{"Accept-Post": "application/json, application/yaml, application/x-yaml, text/yaml, text/x-yaml"},
+		},
+		"another charset": {
+			call: call{path: "/v1/validate?offline=true", body: jobYAML, contentType: "application/yaml; charset=utf-16"}, status: 415,
+			detail: `charset "utf-16" is not understood: send UTF-8`,
+		},
+		"an answer that nobody can write": {
+			call: call{path: "/v1/validate?offline=true", body: jobYAML, accept: "text/html"}, status: 406,
+			detail: `Accept "text/html" is not understood: use application/yaml or application/json`,
+		},
+		"nothing": {
+			call: call{path: "/v1/validate?offline=true", body: "---\n# nothing\n"}, status: 400,
+			detail: "the body has no manifest: send at least one",
+		},
+		"unreadable documents": {
+			call: call{path: "/v1/default?offline=true", body: "kind: Job\n---\n" + jobYAML + "---\n[1]\n"}, status: 400,
+			detail: "2 documents cannot be read",
+			errors: []string{"document 1 (line 1): apiVersion is absent: give one, such as batch/v1", "document 3 (line 10): 1 is no object: write apiVersion, kind and metadata"},
+		},
+		"YAML that calls itself JSON": {
+			call: call{path: "/v1/default?offline=true", body: jobYAML, contentType: "application/json"}, status: 400,
+			detail: "1 document cannot be read",
+			errors: []string{"document 1 (line 1): not readable as JSON: invalid character '#' looking for beginning of value"},
+		},
+		"too many bytes": {
+			call: call{path: "/v1/default?offline=true", body: strings.Repeat(" ", maxManifestBytes+1)}, status: 413,
+			detail: "the body is too long: send 3145728 bytes or less",
+		},
+		"too many objects": {
+			call: call{path: "/v1/default?offline=true", body: strings.Repeat("---\nkind: A\napiVersion: b\n", maxManifests+1)}, status: 413,
+			detail: "2001 documents are too many: split it, 2000 is the most",
+		},
+		"too many nodes": {
+			call: call{path: "/v1/default?offline=true", body: strings.Repeat("[", maxNodes+1)}, status: 413,
+			detail: "150001 nodes are too many: split it, 150000 is the most",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			recorder := test.call.do(newRouter(t, &test.world))
+			var problem Problem
+			if err := json.Unmarshal(recorder.Body.Bytes(), &problem); err != nil {
+				t.Fatalf("%v: %s", err, recorder.Body)
+			}
+			if recorder.Code != test.status || problem.Status != test.status || problem.Detail != test.detail ||
+				recorder.Header().Get("Content-Type") != ProblemContentType || fmt.Sprint(problem.Errors) != fmt.Sprint(test.errors) {
+				t.Errorf("status %d: %s\nwant %d %s %q", recorder.Code, recorder.Body, test.status, test.detail, test.errors)
+			}
+			for name, want := range test.header {
+				if have := recorder.Header().Get(name); have != want {
+					t.Errorf("%s: %q, want %q", name, have, want)
+				}
+			}
+			described(t, recorder, strings.SplitN(test.call.path, "?", 2)[0])
+		})
+	}
+}
+
+func TestMountNeedsAll(t *testing.T) {
+	err := Decisions{}.Mount(chi.NewRouter())
+	for _, name := range []string{"Profiles", "Scopes", "Authenticator", "Authorizer"} {
+		if err == nil || !strings.Contains(err.Error(), "api: "+name+" is nil") {
+			t.Errorf("%s is missed by nobody: %v", name, err)
+		}
+	}
+}
+
+func TestCrowded(t *testing.T) {
+	entered, release := make(chan struct{}), make(chan struct{})
+	handler := queried(crowded(1)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		entered <- struct{}{}
+		<-release
+	})))
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		call{path: "/?offline=true"}.do(handler)
+	}()
+	<-entered
+	if recorder := (call{path: "/?offline=true"}).do(handler); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
+		t.Errorf("a second offline request: status %d", recorder.Code)
+	}
+	online := make(chan int)
+	go func() { online <- call{path: "/"}.do(handler).Code }()
+	<-entered // offline requests do not keep out the others
+	close(release)
+	if code := <-online; code != http.StatusOK {
+		t.Errorf("an online request beside it: status %d", code)
+	}
+	<-done
+	go func() { <-entered }()
+	if recorder := (call{path: "/?offline=true"}).do(handler); recorder.Code != http.StatusOK {
+		t.Errorf("after the first: status %d", recorder.Code)
+	}
+}
+
+func TestNoPlaceToWork(t *testing.T) {
+	work := newWorkshop()
+	for range maxAtWork {
+		if !work.enter(t.Context()) {
+			t.Fatal("no place although there are some")
+		}
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	if work.enter(ended) {
+		t.Error("one place too many")
+	}
+	work.leave()
+	if !work.enter(t.Context()) {
+		t.Error("a place that was left is not free")
+	}
+}
+
+// FuzzValidate holds that both endpoints answer whatever they are sent as they are described: never with an error of their own.
+func FuzzValidate(f *testing.F) {
+	f.Add([]byte(nsYAML+jobYAML), false, false)
+	f.Add([]byte(jobJSON), true, true)
+	f.Add([]byte("[1, {kind: Pod, apiVersion: v1, metadata: {annotations: {curfew.dev/ttl-after-finished: \"\\u2028\"}}}]"), false, true)
+	f.Add([]byte("a: &a [*a]"), false, false)
+	router := newRouter(f, &world{})
+	f.Fuzz(func(t *testing.T, body []byte, asJSON, wantYAML bool) {
+		request := call{body: string(body), contentType: "application/yaml", token: "ann"}
+		if asJSON {
+			request.contentType = "application/json"
+		}
+		if wantYAML {
+			request.accept = "application/yaml"
+		}
+		var statuses []int
+		for _, path := range []string{PathValidate, PathDefault, PathValidate + "?offline=true", PathDefault + "?offline=true"} {
+			request.path = path
+			recorder := request.do(router)
+			statuses = append(statuses, recorder.Code)
+			switch recorder.Code {
+			case http.StatusOK, http.StatusBadRequest, http.StatusRequestEntityTooLarge:
+			default:
+				t.Fatalf("%s: status %d: %s", path, recorder.Code, recorder.Body)
+			}
+			if recorder.Header().Get("Content-Type") != "application/yaml" {
+				described(t, recorder, strings.SplitN(path, "?", 2)[0])
+			} else if strings.HasPrefix(path, PathDefault) {
+				if _, errs := lint.Read(lint.Source{Data: recorder.Body.Bytes()}, lint.Limits{}); len(errs) > 0 {
+					t.Fatalf("%s: the answer cannot be read: %v\n%s", path, errs, recorder.Body)
+				}
+			}
+		}
+		for _, status := range statuses {
+			if status != statuses[0] {
+				t.Fatalf("the endpoints do not agree on what can be read: %v", statuses)
+			}
+		}
+	})
+}

@@ -1,0 +1,106 @@
+package api
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/munnerz/goautoneg"
+)
+
+// format is how manifests and answers are written.
+type format uint8
+
+const (
+	formatJSON format = iota
+	formatYAML
+)
+
+// mediaTypes are those that are understood, the one that answers by default at the front.
+var mediaTypes = []string{"application/json", "application/yaml", "application/x-yaml", "text/yaml", "text/x-yaml"}
+
+// formats of a request and its answer.
+type formats struct{ in, out format }
+
+type formatsKey struct{}
+
+func formatsOf(r *http.Request) formats {
+	formats, _ := r.Context().Value(formatsKey{}).(formats)
+	return formats
+}
+
+// negotiated finds out what the body is written in and what the answer is to be written in.
+func negotiated(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var formats formats
+		var err error
+		if formats.in, err = contentFormat(r.Header); err != nil {
+			w.Header().Set("Accept-Post", strings.Join(mediaTypes, ", "))
+			WriteProblem(w, r, http.StatusUnsupportedMediaType, err.Error())
+			return
+		}
+		if formats.out, err = answerFormat(r.Header); err != nil {
+			WriteProblem(w, r, http.StatusNotAcceptable, err.Error())
+			return
+		}
+		next.ServeHTTP(w, r.WithContext(context.WithValue(r.Context(), formatsKey{}, formats)))
+	})
+}
+
+// contentFormat of the body; without a Content-Type it is YAML, of which JSON is a part.
+func contentFormat(header http.Header) (format, error) {
+	if coding := header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return 0, fmt.Errorf("Content-Encoding %q is not understood: send the body as it is", coding)
+	}
+	text := header.Get("Content-Type")
+	if text == "" {
+		return formatYAML, nil
+	}
+	mediaType, params, err := mime.ParseMediaType(text)
+	if err != nil {
+		return 0, fmt.Errorf("Content-Type %q is not readable: send application/yaml or application/json", text)
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return 0, fmt.Errorf("charset %q is not understood: send UTF-8", charset)
+	}
+	return formatOf(mediaType, "Content-Type", text)
+}
+
+func answerFormat(header http.Header) (format, error) {
+	text := strings.Join(header.Values("Accept"), ",")
+	if text == "" {
+		return formatJSON, nil
+	}
+	return formatOf(goautoneg.Negotiate(text, mediaTypes), "Accept", text)
+}
+
+func formatOf(mediaType, name, text string) (format, error) {
+	for i, known := range mediaTypes {
+		if mediaType != known {
+			continue
+		}
+		if i == 0 {
+			return formatJSON, nil
+		}
+		return formatYAML, nil
+	}
+	return 0, fmt.Errorf("%s %q is not understood: use application/yaml or application/json", name, text)
+}
+
+// readBody reads all of a body, or answers why it cannot.
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, bool) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxManifestBytes))
+	if tooLong := (*http.MaxBytesError)(nil); errors.As(err, &tooLong) {
+		WriteProblem(w, r, http.StatusRequestEntityTooLarge, fmt.Sprintf("the body is too long: send %d bytes or less", tooLong.Limit))
+		return nil, false
+	}
+	if err != nil {
+		WriteProblem(w, r, http.StatusBadRequest, "the body could not be read to its end: send it again")
+		return nil, false
+	}
+	return body, true
+}
