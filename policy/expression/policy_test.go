@@ -1,0 +1,312 @@
+package expression_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+func lifecyclePolicy(t testing.TB, name, spec string) *v1alpha1.LifecyclePolicy {
+	t.Helper()
+	out := &v1alpha1.LifecyclePolicy{}
+	if err := yaml.UnmarshalStrict([]byte(spec), &out.Spec); err != nil {
+		t.Fatal(err)
+	}
+	out.Name = name
+	return out
+}
+
+func compilePolicy(t testing.TB, spec string) *expression.Policy {
+	t.Helper()
+	compiled, errs := expression.NewCompiler(16).Policy(lifecyclePolicy(t, "platform", spec))
+	if len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	return compiled
+}
+
+// scene is a Job labelled team: a in namespace ci labelled env: test.
+func scene() (*policy.Facts, *expression.Variables) {
+	object := map[string]any{
+		"metadata": map[string]any{"name": "x", "namespace": "ci", "labels": map[string]any{"team": "a"}},
+		"spec":     map[string]any{"parallelism": int64(4)},
+	}
+	return policy.FactsOfObject(policy.JobProfile, object), &expression.Variables{
+		Object:    object,
+		Namespace: map[string]any{"metadata": map[string]any{"name": "ci", "labels": map[string]any{"env": "test", "ttl": "2h"}}},
+	}
+}
+
+func TestPolicyMatches(t *testing.T) {
+	for name, c := range map[string]struct {
+		match string
+		want  string
+	}{
+		"everything":          {`{}`, "yes"},
+		"kind":                {`{kinds: [{group: batch, kind: Job}]}`, "yes"},
+		"any kind of group":   {`{kinds: [{group: batch, kind: "*"}]}`, "yes"},
+		"any group":           {`{kinds: [{group: "*", kind: Job}]}`, "yes"},
+		"other kind":          {`{kinds: [{kind: Pod}, {group: batch, kind: CronJob}]}`, "no"},
+		"same kind elsewhere": {`{kinds: [{group: batch.volcano.sh, kind: Job}]}`, "no"},
+		"object label":        {`{objectSelector: {matchLabels: {team: a}}}`, "yes"},
+		"other object label":  {`{objectSelector: {matchLabels: {team: b}}}`, "no"},
+		"namespace label":     {`{namespaceSelector: {matchExpressions: [{key: env, operator: In, values: [test, dev]}]}}`, "yes"},
+		"other namespace":     {`{namespaceSelector: {matchLabels: {env: prod}}}`, "no"},
+		"condition":           {`{matchConditions: [{name: wide, expression: "object.spec.parallelism > 3"}]}`, "yes"},
+		"condition false":     {`{matchConditions: [{name: wide, expression: "object.spec.parallelism > 9"}]}`, "no"},
+		"namespace in CEL":    {`{matchConditions: [{name: env, expression: "namespaceObject.metadata.labels.env == 'test'"}]}`, "yes"},
+		"no runtime":          {`{matchConditions: [{name: rt, expression: "runtime == null"}]}`, "yes"},
+		"fails":               {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}]}`, `error policy "platform": spec.match.matchConditions[0] (bad): evaluating: no such key: nope`},
+		"fails, other false": {`{matchConditions: [{name: bad, expression: "object.spec.nope > 3"}, {name: no, expression: "false"}]}`,
+			"no"},
+		"wrong result": {`{matchConditions: [{name: bad, expression: "object.spec.parallelism"}]}`,
+			`error policy "platform": spec.match.matchConditions[0] (bad): the result is int "4", and must be true or false`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts, variables := scene()
+			compiled := compilePolicy(t, "defaults: {ttl: {value: 1d}}\nmatch: "+c.match)
+			said, matched, errs := compiled.For(context.Background(), facts, variables)
+			got := "no"
+			switch {
+			case len(errs) > 0:
+				got = "error " + errs[0].Error()
+				if !matched || said.TTL.All.Err == nil {
+					t.Errorf("an error let the object go: %+v (S6)", said)
+				}
+			case matched:
+				got = "yes"
+			}
+			if got != c.want {
+				t.Errorf("got %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
+func TestNamespaceSelectorWithoutNamespace(t *testing.T) {
+	compiled := compilePolicy(t, `{defaults: {ttl: {value: 1d}}, match: {namespaceSelector: {matchLabels: {env: test}}}}`)
+	facts, variables := scene()
+	variables.Namespace = nil
+	if said, matched, errs := compiled.For(context.Background(), facts, variables); !matched || len(errs) != 1 || said.TTL.All.Err == nil {
+		t.Errorf("a namespace that is not known: %+v, %v, %v", said, matched, errs)
+	}
+	cluster := *facts
+	cluster.Namespace = ""
+	if _, matched, errs := compiled.For(context.Background(), &cluster, variables); matched || len(errs) > 0 {
+		t.Errorf("a cluster-scoped object: %v, %v", matched, errs)
+	}
+}
+
+func TestPolicyDefaults(t *testing.T) {
+	compiled := compilePolicy(t, `
+defaults:
+  ttl: {expression: "duration(namespaceObject.metadata.labels.ttl)"}
+  ttlFailed: {value: never}
+  ttlSucceeded: {expression: "object.?metadata.?annotations[?'x']"}
+  deadline: {expression: "object.spec.parallelism * 3600"}
+  ttlLabel: {value: 7d}
+bounds: {minTTL: 1m, maxTTL: 30d, maxDeadline: 2d, latestDate: "2026-12-31"}
+warnBelow: 5m
+priority: 7
+backfill: true`)
+	facts, variables := scene()
+	said, matched, errs := compiled.For(context.Background(), facts, variables)
+	if !matched || len(errs) > 0 {
+		t.Fatal(matched, errs)
+	}
+	for name, c := range map[string]struct {
+		setting *policy.Setting
+		want    string
+	}{
+		"ttl":         {said.TTL.All, "2h"},
+		"failed":      {said.TTL.Failed, "never"},
+		"deadline":    {said.Deadline, "4h"},
+		"maxDeadline": {said.Bounds.MaxDeadline, "2d"},
+		"maxTTL":      {said.Bounds.MaxTTL, "30d"},
+	} {
+		if c.setting == nil || c.setting.Err != nil || c.setting.TTL.String() != c.want || c.setting.Source.String() != "policy/platform" {
+			t.Errorf("%s: %+v, want %s", name, c.setting, c.want)
+		}
+	}
+	if said.TTL.Succeeded != nil {
+		t.Errorf("null says %+v, want nothing", said.TTL.Succeeded)
+	}
+	if said.TTL.All.Path != "spec.defaults.ttl.expression" || said.TTL.Failed.Path != "spec.defaults.ttlFailed.value" {
+		t.Errorf("paths %s, %s", said.TTL.All.Path, said.TTL.Failed.Path)
+	}
+	if label := compiled.Label(context.Background(), variables); label == nil || label.Text != "7d" {
+		t.Errorf("label %+v", label)
+	}
+	if want := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC); !compiled.LatestDate.Equal(want) || compiled.WarnBelow != 5*time.Minute ||
+		compiled.Priority != 7 || !said.Backfill || compiled.Action != v1alpha1.ActionDeny {
+		t.Errorf("%+v", compiled)
+	}
+}
+
+// A default that cannot be computed keeps the object: judged by the whole of policy, not by this package alone.
+func TestFailedDefaultKeepsTheObject(t *testing.T) {
+	compiled := compilePolicy(t, `{defaults: {ttl: {expression: "object.spec.nope"}}, backfill: true}`)
+	low := compilePolicy(t, `{defaults: {ttl: {value: 0s}}, backfill: true, priority: -1}`)
+	facts, variables := scene()
+	said, errs := expression.Matching(context.Background(), []*expression.Policy{compiled, low}, facts, variables)
+	if len(said) != 2 || len(errs) != 1 || errs[0].Error() != `policy "platform": spec.defaults.ttl.expression: evaluating: no such key: nope` {
+		t.Fatal(said, errs)
+	}
+	done := *facts
+	done.Finished, done.Outcome, done.FinishTime = true, policy.Succeeded, epoch
+	scope := &policy.Scope{Policies: said}
+	effective := policy.Resolve(&done, scope)
+	verdict := policy.Judge(&done, &effective, epoch.Add(1000*time.Hour))
+	if verdict.Action != policy.Keep || verdict.Err == nil {
+		t.Errorf("%+v: want it kept and reported (S6)", verdict)
+	}
+	if filled := policy.Defaults(facts, &effective, scope); len(filled) > 0 {
+		t.Errorf("admission filled in %v", filled)
+	}
+}
+
+// A policy whose match cannot be told keeps what its bounds would have bound, and nobody is refused for it.
+func TestFailedMatchNeitherShortensNorRefuses(t *testing.T) {
+	compiled := compilePolicy(t, `
+match: {matchConditions: [{name: bad, expression: "object.spec.nope"}]}
+bounds: {minTTL: 1h}`)
+	facts, variables := scene()
+	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
+	own := *facts
+	own.NativeTTL = policy.NativeField{Set: true, Seconds: 5}
+	own.Finished, own.Outcome, own.FinishTime = true, policy.Succeeded, epoch
+	scope := &policy.Scope{Policies: said}
+	effective := policy.Resolve(&own, scope)
+	if verdict := policy.Judge(&own, &effective, epoch.Add(time.Hour)); verdict.Action != policy.Keep {
+		t.Errorf("%+v: want it kept (S6)", verdict)
+	}
+	var unreadable *policy.UnreadableBoundError
+	if err := scope.Bounds().CheckTTL(policy.TTL{After: 5 * time.Second}); !asUnreadable(err, &unreadable) {
+		t.Errorf("%v: want an unreadable bound, which rules do not refuse by", err)
+	}
+}
+
+func asUnreadable(err error, into **policy.UnreadableBoundError) bool {
+	found, ok := err.(*policy.UnreadableBoundError)
+	*into = found
+	return ok
+}
+
+func TestPolicyErrorsNameFieldLineAndColumn(t *testing.T) {
+	object := lifecyclePolicy(t, "platform", `
+match:
+  namespaceSelector: {matchExpressions: [{key: env, operator: Near}]}
+  matchConditions: [{name: a, expression: "objekt.spec"}]
+defaults:
+  ttl: {expression: "object.spec +"}
+  ttlFailed: {value: soon}
+  ttlSucceeded: {}
+  deadline: {value: 0s}
+  ttlLabel: {value: 2w}
+bounds: {minTTL: 2h, maxTTL: 1h, latestDate: tomorrow}
+warnBelow: x`)
+	object.Generation = 3
+	compiled, errs := expression.NewCompiler(16).Policy(object)
+	condition := expression.Ready(object.Generation, errs, nil)
+	if condition.Status != "False" || condition.Reason != v1alpha1.ReasonInvalidExpression || condition.ObservedGeneration != 3 {
+		t.Errorf("%+v", condition)
+	}
+	for _, want := range []string{
+		`spec.match.namespaceSelector: "Near" is not a valid label selector operator`,
+		`spec.match.matchConditions[0].expression: line 1, column 1: undeclared reference to 'objekt'`,
+		`spec.defaults.ttl.expression: line 1, column 14: Syntax error`,
+		`spec.defaults.ttlFailed.value: "soon" is not a duration`,
+		`spec.defaults.ttlSucceeded: set exactly one of value and expression`,
+		`spec.defaults.deadline.value: 0s is below 1: a deadline is 1s or more`,
+		`spec.defaults.ttlLabel.value: "2w" is no value of label curfew.dev/ttl`,
+		`spec.bounds: minTTL 2h of policy "platform" is above maxTTL 1h of policy "platform"`,
+		`spec.bounds.latestDate: use a date such as 2026-12-31`,
+		`spec.warnBelow: "x" is not a duration`,
+	} {
+		if !strings.Contains(condition.Message, want) {
+			t.Errorf("no %q in\n%s", want, strings.ReplaceAll(condition.Message, "; ", "\n"))
+		}
+	}
+	facts, variables := scene()
+	said, matched, failed := compiled.For(context.Background(), facts, variables)
+	if !matched || len(failed) == 0 || said.TTL.All == nil || said.TTL.All.Err == nil {
+		t.Errorf("a policy that cannot be used let the object go: %+v (S6)", said)
+	}
+}
+
+func TestReadyReportsEvaluation(t *testing.T) {
+	if condition := expression.Ready(1, nil, nil); condition.Status != "True" || condition.Reason != v1alpha1.ReasonAccepted {
+		t.Errorf("%+v", condition)
+	}
+	_, variables := scene()
+	long := compilePolicy(t, `{defaults: {ttlLabel: {expression: "object.nope"}}}`).Label(context.Background(), variables)
+	if condition := expression.Ready(1, nil, []error{long.Err}); condition.Status != "False" || condition.Reason != v1alpha1.ReasonEvaluationFailed {
+		t.Errorf("%+v", condition)
+	}
+}
+
+func TestSortAndConcerns(t *testing.T) {
+	a, b, c := &expression.Policy{Name: "a"}, &expression.Policy{Name: "b", Priority: 5}, &expression.Policy{Name: "c", Priority: 5}
+	list := []*expression.Policy{a, c, b}
+	expression.Sort(list)
+	if list[0] != b || list[1] != c || list[2] != a {
+		t.Error("want the highest priority first, equals by name")
+	}
+	compiled := compilePolicy(t, `{warnBelow: 1m, match: {kinds: [{group: batch, kind: Job}]}}`)
+	if !compiled.Concerns(schema.GroupKind{Group: "batch", Kind: "Job"}) || compiled.Concerns(schema.GroupKind{Kind: "Pod"}) {
+		t.Error("Concerns")
+	}
+}
+
+func TestStampPolicy(t *testing.T) {
+	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
+	object := lifecyclePolicy(t, "platform", `{defaults: {ttl: {value: 1d}}}`)
+	first := expression.StampPolicy(object, now)
+	object.Status.DefaultSince = first
+	later := now.Add(time.Hour)
+	if got := expression.StampPolicy(object, later); got != first {
+		t.Errorf("unchanged defaults were stamped again: %s, then %s", first, got)
+	}
+	if compiled, _ := expression.NewCompiler(4).Policy(object); !compiled.Since.Equal(now) {
+		t.Errorf("since %v, want %v", compiled.Since, now)
+	}
+	if got := expression.StampPolicy(object, now.Add(-time.Hour)); got == first {
+		t.Error("a stamp in the future was kept")
+	}
+	for name, change := range map[string]func(*v1alpha1.LifecyclePolicySpec){
+		"default": func(s *v1alpha1.LifecyclePolicySpec) { *s.Defaults.TTL.Value = "2d" },
+		"match":   func(s *v1alpha1.LifecyclePolicySpec) { s.Match.Kinds = []v1alpha1.GroupKind{{Kind: "Pod"}} },
+		"bounds": func(s *v1alpha1.LifecyclePolicySpec) {
+			s.Bounds = &v1alpha1.Bounds{MaxTTL: ptr(v1alpha1.Duration("1h"))}
+		},
+		"priority": func(s *v1alpha1.LifecyclePolicySpec) { s.Priority++ },
+	} {
+		changed := object.DeepCopy()
+		change(&changed.Spec)
+		if got := expression.StampPolicy(changed, later); got == first {
+			t.Errorf("%s changed and the stamp did not", name)
+		}
+		if compiled, _ := expression.NewCompiler(4).Policy(changed); !compiled.Since.IsZero() {
+			t.Errorf("%s changed and the old stamp holds (S6)", name)
+		}
+	}
+	changed := object.DeepCopy()
+	changed.Spec.Action, changed.Spec.Backfill = v1alpha1.ActionWarn, true
+	if got := expression.StampPolicy(changed, later); got != first {
+		t.Error("what decides no default changed the stamp")
+	}
+	changed.Spec.Defaults = nil
+	if got := expression.StampPolicy(changed, later); got != "" {
+		t.Errorf("a policy without defaults got the stamp %s", got)
+	}
+}
+
+func ptr[T any](value T) *T { return &value }
