@@ -68,6 +68,14 @@ test-soak: build ## longer than a change can wait for: the race detector, and th
 	go test -race -count=1 -p $(P) $(UNIT)
 	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e; done
 
+.PHONY: fuzz
+fuzz: ## each fuzz test for a while (FUZZTIME=1m)
+	for file in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' $$file); do \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),1m) ./$$(dirname $$file); \
+		done; \
+	done
+
 .PHONY: bench
 bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controller and the API server's limit; writes .bench/results.json
 	@go run ./test/bench
@@ -106,9 +114,9 @@ clean: down ## stop everything and remove what was built
 
 .PHONY: help
 help: ## this
-	@awk 'BEGIN { FS = ":.*## "; print "make <target>\n" } \
+	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { print "\n" substr($$0, 5) } \
-		/^[a-z-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
+		/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
 		END { print "\nmake test is what a change must pass. make test-soak takes longer and is run before a release." }' $(MAKEFILE_LIST)
 
 # Not for people.
