@@ -1,0 +1,189 @@
+package v1alpha1_test
+
+import (
+	"context"
+	"os"
+	"strings"
+	"testing"
+
+	"k8s.io/apiextensions-apiserver/pkg/apis/apiextensions"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/cel"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/defaulting"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/schema/pruning"
+	"k8s.io/apiextensions-apiserver/pkg/apiserver/validation"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	celconfig "k8s.io/apiserver/pkg/apis/cel"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/manifests/profiles"
+)
+
+// crd checks objects as the API server does: pruned, defaulted, by schema and by the rules in it.
+type crd struct {
+	structural *schema.Structural
+	schema     validation.SchemaValidator
+	rules      *cel.Validator
+}
+
+func load(t *testing.T, file string) *crd {
+	t.Helper()
+	text, err := os.ReadFile("../../manifests/crd/" + file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var external apiextensionsv1.CustomResourceDefinition
+	if err := yaml.UnmarshalStrict(text, &external); err != nil {
+		t.Fatal(err)
+	}
+	var props apiextensions.JSONSchemaProps
+	if err := apiextensionsv1.Convert_v1_JSONSchemaProps_To_apiextensions_JSONSchemaProps(external.Spec.Versions[0].Schema.OpenAPIV3Schema, &props, nil); err != nil {
+		t.Fatal(err)
+	}
+	structural, err := schema.NewStructural(&props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if errs := schema.ValidateStructural(nil, structural); len(errs) > 0 {
+		t.Fatal(errs.ToAggregate())
+	}
+	schemaValidator, _, err := validation.NewSchemaValidator(&props)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &crd{structural, schemaValidator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}
+}
+
+func decode(t *testing.T, text string) map[string]any {
+	t.Helper()
+	var object map[string]any
+	if err := yaml.Unmarshal([]byte(text), &object); err != nil {
+		t.Fatal(err)
+	}
+	return whole(object).(map[string]any)
+}
+
+// whole makes int64 of the numbers, as the API server's own decoder does.
+func whole(value any) any {
+	switch v := value.(type) {
+	case map[string]any:
+		for key := range v {
+			v[key] = whole(v[key])
+		}
+	case []any:
+		for i := range v {
+			v[i] = whole(v[i])
+		}
+	case float64:
+		return int64(v)
+	}
+	return value
+}
+
+func (c *crd) check(object, old map[string]any) field.ErrorList {
+	defaulting.Default(object, c.structural)
+	var previous any
+	if old != nil {
+		defaulting.Default(old, c.structural)
+		previous = old
+	}
+	errs := validation.ValidateCustomResource(nil, object, c.schema)
+	if pruned := pruning.PruneWithOptions(object, c.structural, true, schema.UnknownFieldPathOptions{TrackUnknownFieldPaths: true}); len(pruned) > 0 {
+		errs = append(errs, field.Forbidden(field.NewPath(pruned[0]), "unknown field"))
+	}
+	failed, _ := c.rules.Validate(context.Background(), nil, c.structural, object, previous, celconfig.RuntimeCELCostBudget)
+	return append(errs, failed...)
+}
+
+func TestLifecyclePolicySchema(t *testing.T) {
+	crd := load(t, "curfew.dev_lifecyclepolicies.yaml")
+	for name, c := range map[string]struct{ spec, want string }{
+		"small":             {`{defaults: {ttl: {value: 1d}}}`, ""},
+		"all":               {`{match: {kinds: [{group: "*", kind: Job}], matchConditions: [{name: a, expression: "true"}]}, defaults: {ttl: {expression: "'1d'"}, ttlFailed: {value: never}, deadline: {value: 12h}, ttlLabel: {value: 2026-12-24T003000Z}}, bounds: {maxTTL: 2w, latestDate: "2026-12-31"}, warnBelow: "90", action: Warn, priority: 5, backfill: true}`, ""},
+		"says nothing":      {`{match: {}}`, "the policy says nothing: set defaults, bounds or warnBelow"},
+		"empty defaults":    {`{defaults: {}}`, "should have at least 1 properties"},
+		"both":              {`{defaults: {ttl: {value: 1d, expression: "'1d'"}}}`, "set exactly one of value and expression"},
+		"neither":           {`{defaults: {deadline: {}}}`, "set exactly one of value and expression"},
+		"bad TTL":           {`{defaults: {ttl: {value: soon}}}`, "spec.defaults.ttl.value"},
+		"fraction":          {`{defaults: {ttl: {value: 1.5h}}}`, ""},
+		"never deadline":    {`{defaults: {deadline: {value: never}}}`, "spec.defaults.deadline.value"},
+		"negative":          {`{bounds: {minTTL: "-1"}}`, "spec.bounds.minTTL"},
+		"a week in a label": {`{defaults: {ttlLabel: {value: 1w}}}`, "spec.defaults.ttlLabel.value"},
+		"no date":           {`{bounds: {latestDate: "2026-13-01"}}`, "spec.bounds.latestDate"},
+		"action":            {`{warnBelow: 1m, action: Shrug}`, "spec.action"},
+		"long expression":   {`{defaults: {ttl: {expression: "` + strings.Repeat("a", 4097) + `"}}}`, "Too long"},
+		"unknown field":     {`{warnBelow: 1m, ttl: 1d}`, "unknown field"},
+		"condition twice":   {`{warnBelow: 1m, match: {matchConditions: [{name: a, expression: "true"}, {name: b, expression: ""}]}}`, "should be at least 1 chars long"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, crd.check(decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: x}, spec: "+c.spec+"}"), nil), c.want)
+		})
+	}
+}
+
+func expect(t *testing.T, errs field.ErrorList, want string) {
+	t.Helper()
+	switch {
+	case want == "" && len(errs) > 0:
+		t.Error(errs.ToAggregate())
+	case want != "" && len(errs) == 0:
+		t.Errorf("accepted, want %q", want)
+	case want != "" && !strings.Contains(errs.ToAggregate().Error(), want):
+		t.Errorf("got %v, want %q", errs.ToAggregate(), want)
+	}
+}
+
+const state = `state: {finished: "true", finishTime: "null", outcome: "'Failed'"}`
+
+func TestKindProfileSchema(t *testing.T) {
+	crd := load(t, "curfew.dev_kindprofiles.yaml")
+	for name, c := range map[string]struct{ spec, want string }{
+		"templates only":       {`podTemplates: [spec.template]`, ""},
+		"state":                {state, ""},
+		"state without end":    {`state: {finished: "true", outcome: "'Failed'"}`, "spec.state.finishTime: Required value"},
+		"TTL without state":    {`fields: {ttl: spec.ttl}`, "a TTL field needs state"},
+		"deadline":             {state + `, deadline: {enforcement: [{by: Controller}]}`, ""},
+		"deadline, no state":   {`deadline: {enforcement: [{by: Controller}]}`, "a deadline needs state"},
+		"Curfew without stop":  {state + `, deadline: {enforcement: [{by: Curfew}]}`, "stop is required where Curfew enforces the deadline"},
+		"delete itself":        {state + `, deadline: {enforcement: [{by: Curfew, stop: [{action: Delete}]}]}`, "Delete needs child"},
+		"suspend a child":      {state + `, deadline: {enforcement: [{by: Curfew, stop: [{action: Suspend, child: {version: v1, kind: Pod, resource: pods}}]}]}`, "Suspend acts on the object itself"},
+		"path with brackets":   {`podTemplates: ["spec.jobs[0].template"]`, "spec.podTemplates[0]"},
+		"path with list":       {`podTemplates: ["spec.jobs[*].template"]`, ""},
+		"runtime":              {state + `, runtime: {reference: {name: spec.ref, clusterScope: spec.cluster}, kinds: [{version: v1, kind: T, resource: ts}]}`, ""},
+		"runtime without kind": {state + `, runtime: {reference: {name: spec.ref}, kinds: [{version: v1, kind: T, resource: ts}]}`, "one name can belong to several kinds"},
+		"runtime, no state":    {`runtime: {reference: {name: spec.ref, defaultKind: T}, kinds: [{version: v1, kind: T, resource: ts}]}`, "a runtime needs state"},
+		"propagation":          {`propagationPolicy: Sideways`, "spec.propagationPolicy"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			expect(t, crd.check(kindProfile(t, "Example", c.spec), nil), c.want)
+		})
+	}
+	t.Run("kind changes", func(t *testing.T) {
+		expect(t, crd.check(kindProfile(t, "Other", state), kindProfile(t, "Example", state)), "group and kind are immutable")
+	})
+}
+
+func kindProfile(t *testing.T, kind, spec string) map[string]any {
+	return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: example.com, version: v1, kind: "+
+		kind+", resource: examples}, "+spec+"}}")
+}
+
+func TestBuiltinProfilesFitTheSchema(t *testing.T) {
+	crd := load(t, "curfew.dev_kindprofiles.yaml")
+	all, err := profiles.All()
+	if err != nil || len(all) < 20 {
+		t.Fatalf("%d profiles, %v", len(all), err)
+	}
+	for _, profile := range all {
+		text, err := yaml.Marshal(profile)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := decode(t, string(text))
+		delete(object, "status")
+		if errs := crd.check(object, nil); len(errs) > 0 {
+			t.Errorf("%s: %v", profile.Name, errs.ToAggregate())
+		}
+	}
+}
