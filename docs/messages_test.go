@@ -1,0 +1,141 @@
+package docs_test
+
+import (
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// manifests give every message that reference.md quotes, apart from those about a change or about who may delete.
+const manifests = `
+{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: exp, annotations: {curfew.dev/default-ttl-succeeded: 10s, curfew.dev/default-ttl-failed: 3d}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: keep, annotations: {curfew.dev/default-deadline: 2h}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: dry, annotations: {curfew.dev/default-ttl: 5s, curfew.dev/max-ttl: 1d, curfew.dev/mode: dry-run}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: soft, annotations: {curfew.dev/max-ttl: 1d, curfew.dev/mode: warn}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: late, annotations: {curfew.dev/default-ttl: 1y}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: exp}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: keep}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: dry}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: late}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: ci}, spec: {ttlSecondsAfterFinished: 864000}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: soft}, spec: {ttlSecondsAfterFinished: 864000}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: keep}, spec: {ttlSecondsAfterFinished: 15}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: c, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1w1x, curfew.dev/protect: "yes", curfew.dev/active-deadline: 1h}}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: d, namespace: keep, annotations: {curfew.dev/ttl-after-finished: never}}, spec: {ttlSecondsAfterFinished: 86400}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: e, namespace: ci}, spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 5m}}}}}
+---
+{apiVersion: batch/v1, kind: CronJob, metadata: {name: f, namespace: ci}, spec: {jobTemplate: {spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 5m}}}}}}}
+---
+{apiVersion: v1, kind: Pod, metadata: {name: g, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 5m}}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: h, namespace: keep, annotations: {helm.sh/hook: pre-install}}, spec: {ttlSecondsAfterFinished: 600}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: i, namespace: keep, annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {ttlSecondsAfterFinished: 600}}
+`
+
+// contradiction is a namespace that would get in the way of the others.
+const contradiction = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/min-ttl: 8d, curfew.dev/max-ttl: 7d, curfew.dev/mode: warm}}}`
+
+// spoken is all that admission says about the manifests and the changes.
+func spoken(t *testing.T) []string {
+	t.Helper()
+	var out []string
+	for _, source := range []string{manifests, contradiction} {
+		documents, unreadable := lint.Read(lint.Source{Data: []byte(source)}, lint.Limits{})
+		if len(unreadable) > 0 {
+			t.Fatal(unreadable)
+		}
+		options := lint.Options{Profiles: policy.NewProfiles(policy.BuiltinProfiles()...)}
+		results, err := lint.Lint(t.Context(), documents, options)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, result := range results {
+			for _, filled := range result.Defaults {
+				out = append(out, filled.String())
+			}
+			for _, finding := range result.Findings {
+				out = append(out, finding.Finding.String())
+			}
+		}
+	}
+	for _, request := range changes() {
+		for _, finding := range rules.Review(request).Findings {
+			out = append(out, finding.String())
+		}
+	}
+	return out
+}
+
+// changes are an UPDATE that takes a TTL away under a max-ttl, and a CREATE by somebody who may not delete.
+func changes() []*rules.Request {
+	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}}
+	without := map[string]any{"spec": map[string]any{}}
+	bounded := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "7d"}, nil)
+	return []*rules.Request{
+		{Operation: rules.Update, Object: without, Facts: policy.FactsOfObject(policy.JobProfile, without),
+			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{Namespace: bounded}},
+		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{},
+			Access: rules.Access{User: rules.No, Controller: rules.No}},
+	}
+}
+
+// warned is how kubectl begins a line of Curfew's.
+const warned = "Warning: curfew: "
+
+var block = regexp.MustCompile("(?ms)^```$\n(.*?)^```$")
+
+// TestMessages: what the pages quote is what admission says, word by word. An ellipsis stands for the rest.
+func TestMessages(t *testing.T) {
+	_, section, _ := strings.Cut(reference(t), "\n## Admission rules and their messages")
+	section, _, _ = strings.Cut(section, "\n## ")
+	var quoted []string
+	for _, match := range block.FindAllStringSubmatch(section, -1) {
+		quoted = append(quoted, strings.Split(strings.TrimSpace(match[1]), "\n")...)
+	}
+	for _, text := range pages(t) {
+		for line := range strings.Lines(text) {
+			if strings.HasPrefix(line, warned) {
+				quoted = append(quoted, strings.TrimSpace(line))
+			}
+		}
+	}
+	if len(quoted) < 20 {
+		t.Errorf("only %d messages are quoted", len(quoted))
+	}
+	said := spoken(t)
+	for _, line := range quoted {
+		begin, _, cut := strings.Cut(strings.TrimPrefix(line, warned), "…")
+		if !slices.ContainsFunc(said, func(message string) bool {
+			return message == begin || cut && strings.HasPrefix(message, begin)
+		}) {
+			t.Errorf("a page quotes what admission does not say:\n%s", line)
+		}
+	}
+	if t.Failed() {
+		t.Logf("it says:\n%s", strings.Join(said, "\n"))
+	}
+}
