@@ -9,8 +9,6 @@ import (
 	"strings"
 	"unicode"
 
-	"sigs.k8s.io/yaml"
-
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -37,10 +35,11 @@ func writeUnreadable(w http.ResponseWriter, r *http.Request, errs []error) {
 
 // write sends an answer in the format that was asked for.
 func write(w http.ResponseWriter, r *http.Request, answer any) error {
-	body, err := json.Marshal(answer)
-	if err == nil && formatsOf(r).out == formatYAML {
-		body, err = yaml.JSONToYAML(body)
+	marshal := json.Marshal
+	if formatsOf(r).out == formatYAML {
+		marshal = lint.MarshalYAML
 	}
+	body, err := marshal(answer)
 	if err != nil {
 		return fmt.Errorf("writing the answer: %w", err)
 	}

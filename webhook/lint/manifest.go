@@ -24,7 +24,7 @@ func (r *Result) YAML() ([]byte, error) {
 			return text, nil
 		}
 	}
-	return sigsyaml.Marshal(r.Manifest)
+	return MarshalYAML(r.Manifest)
 }
 
 // edited writes the nodes with the assignments made.

@@ -1,0 +1,112 @@
+package main
+
+import (
+	"bytes"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// execute runs a command line as main does.
+func execute(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+	t.Helper()
+	var out, diagnostics bytes.Buffer
+	command := root()
+	command.SetArgs(args)
+	command.SetIn(strings.NewReader(stdin))
+	command.SetOut(&out)
+	command.SetErr(&diagnostics)
+	code = run(t.Context(), command)
+	return code, out.String(), diagnostics.String()
+}
+
+// goldens are command lines; testdata/golden/<name>.txt holds what comes of each.
+var goldens = map[string]struct {
+	args  []string
+	stdin string
+	code  int
+}{
+	"version":            {args: []string{"version"}},
+	"table":              {args: []string{"lint", "-f", "testdata/manifests", "-R"}, code: 1},
+	"json":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "json"}, code: 1},
+	"yaml":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "yaml"}, code: 1},
+	"github":             {args: []string{"lint", "-f", "testdata/manifests", "-R", "-o", "github"}, code: 1},
+	"broken-table":       {args: []string{"lint", "-f", "testdata/broken.yaml", "-f", "testdata/quick.yaml"}, code: 1},
+	"broken-github":      {args: []string{"lint", "-f", "testdata/broken.yaml", "-o", "github"}, code: 1},
+	"clean":              {args: []string{"lint", "-f", "../../manifests/samples"}},
+	"warning":            {args: []string{"lint", "-f", "testdata/quick.yaml"}},
+	"warnings-as-errors": {args: []string{"lint", "-f", "testdata/quick.yaml", "--warnings-as-errors"}, code: 1},
+	"warn-below":         {args: []string{"lint", "-f", "testdata/quick.yaml", "--warn-below", "5s", "--warnings-as-errors"}},
+	"stdin-github": {
+		args:  []string{"lint", "-f", "-", "-n", "ci", "-f", "testdata/manifests/namespace.yaml", "-o", "github"},
+		stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n", code: 1,
+	},
+	"no-file":         {args: []string{"lint"}, code: 2},
+	"missing-file":    {args: []string{"lint", "-f", "testdata/absent.yaml"}, code: 2},
+	"empty-directory": {args: []string{"lint", "-f", "testdata/empty"}, code: 2},
+	"empty-stdin":     {args: []string{"lint", "-f", "-"}, stdin: "# nothing\n", code: 2},
+	"bad-flags":       {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon"}, code: 2},
+	"unknown-flag":    {args: []string{"lint", "--recursiv"}, code: 2},
+	"unknown-command": {args: []string{"explode"}, code: 2},
+	"an-argument":     {args: []string{"lint", "job.yaml"}, code: 2},
+}
+
+func TestGolden(t *testing.T) {
+	for name, test := range goldens {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr := execute(t, test.stdin, test.args...)
+			if code != test.code {
+				t.Errorf("exit status %d, want %d", code, test.code)
+			}
+			have := fmt.Sprintf("$ kubectl curfew %s\n%s--- stderr, exit status %d\n%s", strings.Join(test.args, " "), stdout, code, stderr)
+			file := filepath.Join("testdata", "golden", name+".txt")
+			if *update {
+				if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatalf("%v: run go test with -update", err)
+			}
+			if have != string(want) {
+				t.Errorf("have\n%s\nwant\n%s", have, want)
+			}
+		})
+	}
+	files, err := filepath.Glob("testdata/golden/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if _, ok := goldens[strings.TrimSuffix(filepath.Base(file), ".txt")]; !ok {
+			t.Errorf("%s belongs to no test: remove it", file)
+		}
+	}
+}
+
+func TestHelpNamesEveryFlag(t *testing.T) {
+	code, stdout, _ := execute(t, "", "lint", "--help")
+	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "github, json, table, yaml", "--warnings-as-errors", "--warn-below"} {
+		if code != 0 || !strings.Contains(stdout, want) {
+			t.Errorf("%q is not in the help (exit status %d):\n%s", want, code, stdout)
+		}
+	}
+}
+
+func TestGitHubEscapes(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a,b.yaml")
+	text := "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: a\n  annotations:\n    curfew.dev/ttl-after-finished: \"1%\\n::error::x\"\n"
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, _ := execute(t, "", "lint", "-f", file, "-o", "github")
+	if code != 1 || strings.Count(stdout, "\n") != 1 || !strings.Contains(stdout, "a%2Cb.yaml,line=6,") || !strings.Contains(stdout, "1%25") {
+		t.Errorf("exit status %d:\n%s", code, stdout)
+	}
+}

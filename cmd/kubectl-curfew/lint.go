@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// lintOptions are the flags of lint, each documented where it is added.
+type lintOptions struct {
+	files            []string
+	recursive        bool
+	namespace        string
+	output           string
+	warningsAsErrors bool
+	warnBelow        string
+}
+
+func lintCommand() *cobra.Command {
+	options := lintOptions{namespace: lint.DefaultNamespace, output: "table", warnBelow: "60s"}
+	command := &cobra.Command{
+		Use:   "lint -f FILE|DIR|-",
+		Short: "Say what admission would refuse, warn about and fill in, without a cluster",
+		Long: `Say what Curfew's admission would refuse, warn about and fill in for the objects of manifests, without a cluster.
+
+All files are judged together: the annotations of a Namespace among them hold for the objects of the others. A TTL inside a pod
+template is found as well, which the API server would silently drop.
+
+Exit status: 0 nothing would be refused, 1 something would be (or, with --warnings-as-errors, warned about), 2 usage.`,
+		Example: `  kubectl curfew lint -f manifests/ -R
+  kustomize build . | kubectl curfew lint -f -
+  kubectl curfew lint -f job.yaml -o github   # annotations in a pull request`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) > 0 {
+				return fmt.Errorf("%q stands alone: put -f before it", args[0])
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if err := options.validate(); err != nil {
+				return err
+			}
+			return options.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	flags := command.Flags()
+	flags.StringArrayVarP(&options.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be given more than once")
+	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
+	flags.StringVarP(&options.namespace, "namespace", "n", options.namespace, "namespace of manifests that name none")
+	flags.StringVarP(&options.output, "output", "o", options.output, "format: "+strings.Join(outputNames(), ", "))
+	flags.BoolVar(&options.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
+	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about")
+	return command
+}
+
+// validate names every flag that cannot be used, with its value and the fix.
+func (o *lintOptions) validate() error {
+	var errs []error
+	if len(o.files) == 0 {
+		errs = append(errs, errors.New("-f is missing: give a file, a directory, or - for standard input"))
+	}
+	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
+		errs = append(errs, fmt.Errorf("--namespace=%s: %s", o.namespace, strings.Join(problems, "; ")))
+	}
+	if _, ok := outputs[o.output]; !ok {
+		errs = append(errs, fmt.Errorf("--output=%s: give one of %s", o.output, strings.Join(outputNames(), ", ")))
+	}
+	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
+		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
+	}
+	return errors.Join(errs...)
+}
+
+func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io.Writer) error {
+	sources, err := readSources(o.files, o.recursive, in)
+	if err != nil {
+		return err
+	}
+	var documents []*lint.Document
+	var unreadable []error
+	for _, source := range sources {
+		read, errs := lint.Read(source, lint.Limits{})
+		documents, unreadable = append(documents, read...), append(unreadable, errs...)
+	}
+	if len(documents)+len(unreadable) == 0 {
+		// A pipe whose first command failed must not pass for clean manifests.
+		return errors.New("there is no manifest in what -f names: give at least one")
+	}
+	warnBelow, err := policy.ParseDuration(o.warnBelow)
+	if err != nil {
+		return err
+	}
+	results, err := lint.Lint(ctx, documents, lint.Options{
+		Profiles:  policy.NewProfiles(policy.BuiltinProfiles()...),
+		Namespace: o.namespace,
+		Rules:     rules.Options{WarnBelow: warnBelow},
+	})
+	if err != nil {
+		return err
+	}
+	report := lint.NewReport(results, unreadable...)
+	if err := outputs[o.output](report, out, diagnostics); err != nil {
+		return fmt.Errorf("writing the output: %w", err)
+	}
+	if !report.Allowed || (o.warningsAsErrors && len(report.Findings) > 0) {
+		return errBadNews
+	}
+	return nil
+}
+
+// output writes a report; what is not part of the format goes to diagnostics.
+type output func(report *lint.Report, out, diagnostics io.Writer) error
+
+// outputs are the formats, one a file.
+var outputs = map[string]output{
+	"table":  writeTable,
+	"json":   writeJSON,
+	"yaml":   writeYAML,
+	"github": writeGitHub,
+}
+
+func outputNames() []string {
+	var names []string
+	for name := range outputs {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	return names
+}

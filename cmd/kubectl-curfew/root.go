@@ -1,0 +1,45 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+)
+
+// The exit statuses.
+const (
+	exitOK      = 0
+	exitBadNews = 1
+	exitUsage   = 2
+)
+
+// errBadNews ends a command whose output already says what is wrong.
+var errBadNews = errors.New("bad news")
+
+func root() *cobra.Command {
+	command := &cobra.Command{
+		Use:           "kubectl-curfew",
+		Short:         "Ask Curfew what happens to your objects, and when",
+		SilenceUsage:  true,
+		SilenceErrors: true,
+		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
+	}
+	command.AddCommand(lintCommand(), versionCommand())
+	return command
+}
+
+// run executes a command line and returns the exit status.
+func run(ctx context.Context, command *cobra.Command) int {
+	err := command.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitOK
+	case errors.Is(err, errBadNews):
+		return exitBadNews
+	default:
+		fmt.Fprintln(command.ErrOrStderr(), "kubectl curfew:", err)
+		return exitUsage
+	}
+}

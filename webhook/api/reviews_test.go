@@ -1,0 +1,102 @@
+package api
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"reflect"
+	"strings"
+	"testing"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/rest"
+)
+
+// reviewer stands for the API server: token "good" is ann's, who may do what is asked under /v1/.
+func reviewer(t *testing.T) *rest.Config {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		var answer any
+		switch r.Method + " " + r.URL.Path {
+		case "POST /apis/authentication.k8s.io/v1/tokenreviews":
+			var review authenticationv1.TokenReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+				t.Error(err)
+			}
+			switch review.Spec.Token {
+			case "good":
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true, User: ann}
+			case "nameless":
+				review.Status = authenticationv1.TokenReviewStatus{Authenticated: true}
+			case "forbidden":
+				w.WriteHeader(http.StatusForbidden)
+				answer = apierrors.NewForbidden(authenticationv1.Resource("tokenreviews"), "", errors.New("not you")).Status()
+			}
+			if answer == nil {
+				answer = review
+			}
+		case "POST /apis/authorization.k8s.io/v1/subjectaccessreviews":
+			var review authorizationv1.SubjectAccessReview
+			if err := json.NewDecoder(r.Body).Decode(&review); err != nil {
+				t.Error(err)
+			}
+			want := authorizationv1.SubjectAccessReviewSpec{
+				User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}},
+				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: review.Spec.NonResourceAttributes.Path, Verb: "post"},
+			}
+			if !reflect.DeepEqual(review.Spec, want) {
+				t.Errorf("asked for %+v, want %+v", review.Spec, want)
+			}
+			path := review.Spec.NonResourceAttributes.Path
+			review.Status.Allowed = strings.HasPrefix(path, "/v1/")
+			review.Status.Denied = path == "/v1/denied"
+			answer = review
+		default:
+			t.Errorf("%s %s", r.Method, r.URL.Path)
+		}
+		_ = json.NewEncoder(w).Encode(answer)
+	}))
+	t.Cleanup(server.Close)
+	return &rest.Config{Host: server.URL, ContentConfig: rest.ContentConfig{ContentType: "application/json"}}
+}
+
+var ann = authenticationv1.UserInfo{
+	Username: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authenticationv1.ExtraValue{"x": {"y"}},
+}
+
+func TestTokenReviews(t *testing.T) {
+	client, err := authenticationclient.NewForConfig(reviewer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reviews := NewTokenReviews(client.TokenReviews())
+	if user, ok, err := reviews.Authenticate(t.Context(), "good"); err != nil || !ok || !reflect.DeepEqual(user, ann) {
+		t.Errorf("a good token: %+v, %v, %v", user, ok, err)
+	}
+	for _, token := range []string{"bad", "nameless"} {
+		if _, ok, err := reviews.Authenticate(t.Context(), token); err != nil || ok {
+			t.Errorf("%s: %v, %v", token, ok, err)
+		}
+	}
+	if _, ok, err := reviews.Authenticate(t.Context(), "forbidden"); ok || !apierrors.IsForbidden(err) {
+		t.Errorf("without the right to ask: %v, %v", ok, err)
+	}
+}
+
+func TestAccessReviews(t *testing.T) {
+	client, err := authorizationclient.NewForConfig(reviewer(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	reviews := NewAccessReviews(client.SubjectAccessReviews())
+	for path, want := range map[string]bool{PathValidate: true, "/metrics": false, "/v1/denied": false} {
+		if have, err := reviews.Authorize(t.Context(), ann, path, "post"); err != nil || have != want {
+			t.Errorf("%s: %v, %v", path, have, err)
+		}
+	}
+}
