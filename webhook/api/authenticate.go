@@ -42,6 +42,11 @@ func (t *TokenReviews) Authenticate(ctx context.Context, token string) (authenti
 
 type userKey struct{}
 
+func userOf(r *http.Request) authenticationv1.UserInfo {
+	user, _ := r.Context().Value(userKey{}).(authenticationv1.UserInfo)
+	return user
+}
+
 // authenticated lets a request pass that asks about the cluster only with a token of one of its users.
 func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {

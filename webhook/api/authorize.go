@@ -55,8 +55,7 @@ func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.
 				next.ServeHTTP(w, r)
 				return
 			}
-			user, _ := r.Context().Value(userKey{}).(authenticationv1.UserInfo)
-			path, verb := r.URL.Path, strings.ToLower(r.Method)
+			user, path, verb := userOf(r), r.URL.Path, strings.ToLower(r.Method)
 			allowed, err := authorizer.Authorize(r.Context(), user, path, verb)
 			if err != nil {
 				log.Error(err, "access could not be told", "path", path, "user", user.Username)

@@ -1,12 +1,14 @@
 package api
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
 
 	"github.com/go-chi/chi/v5"
 	"github.com/go-logr/logr"
+	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
@@ -29,6 +31,9 @@ type Decisions struct {
 	// Authenticator and Authorizer say who may ask about the cluster. They are not asked for requests with ?offline=true.
 	Authenticator Authenticator
 	Authorizer    Authorizer
+	// Access asks whether the user of a request, and the controller, may delete what is under review; nil means that nobody is
+	// asked, as with ?offline=true.
+	Access func(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error)
 	// Rules are the settings of the rules.
 	Rules rules.Options
 	// AnnotationsOnly is --native-ttl=off.
@@ -125,8 +130,14 @@ func (d Decisions) options(r *http.Request) lint.Options {
 	options := lint.Options{
 		Profiles: d.Profiles, Scopes: d.Scopes, Namespace: query.namespace, AnnotationsOnly: d.AnnotationsOnly, Rules: d.Rules,
 	}
-	if query.offline {
+	switch {
+	case query.offline:
 		options.Scopes = nil
+	case d.Access != nil:
+		user := userOf(r)
+		options.Access = func(ctx context.Context, review *rules.Request) (rules.Access, error) {
+			return d.Access(ctx, user, review)
+		}
 	}
 	return options
 }

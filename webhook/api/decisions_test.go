@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -125,7 +126,7 @@ func TestAnswers(t *testing.T) {
 			call:        call{path: "/v1/default", body: jobYAML + "---\nkind: CronJob\napiVersion: batch/v1\nmetadata:\n  namespace: ci\n  annotations: {curfew.dev/ttl-after-finished: 5m}\n", accept: "application/yaml", token: "ann"},
 			contentType: "application/yaml",
 			want: "---\n# curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace \"ci\"\n# builds\napiVersion: batch/v1\nkind: Job\nmetadata:\n  name: build # it\n  namespace: ci\n  annotations:\n    curfew.dev/ttl-source: namespace/ci\nspec:\n  ttlSecondsAfterFinished: 86400\n" +
-				"---\n# curfew: warning: metadata.annotations[curfew.dev/ttl-after-finished]: has no effect on a CronJob, which never finishes: use label curfew.dev/ttl (no-effect)\nkind: CronJob\napiVersion: batch/v1\nmetadata:\n  namespace: ci\n  annotations: {curfew.dev/ttl-after-finished: 5m}",
+				"---\n# curfew: warning: metadata.annotations[curfew.dev/ttl-after-finished]: has no effect on a CronJob, which never finishes: remove it (no-effect)\nkind: CronJob\napiVersion: batch/v1\nmetadata:\n  namespace: ci\n  annotations: {curfew.dev/ttl-after-finished: 5m}",
 		},
 		"an array, and a namespace from the query": {
 			call: call{path: "/v1/validate?namespace=ci", body: `[{"apiVersion":"batch/v1","kind":"Job"},{"apiVersion":"v1","kind":"List","items":[]}]`, contentType: "application/json", token: "ann"},
@@ -265,6 +266,37 @@ func TestProblems(t *testing.T) {
 			}
 			described(t, recorder, strings.SplitN(test.call.path, "?", 2)[0])
 		})
+	}
+}
+
+func TestAccessIsAskedForTheCaller(t *testing.T) {
+	w := &world{}
+	router, err := New(Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	asked := 0
+	decisions := Decisions{
+		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Scopes: w, Authenticator: w, Authorizer: w,
+		Access: func(_ context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
+			asked++
+			if user.Username != "ann" || review.Facts.Name != "build" {
+				t.Errorf("asked about %q and %q", user.Username, review.Facts.Name)
+			}
+			return rules.Access{User: rules.No}, nil
+		},
+		Rules: rules.Options{RequireDelete: true},
+	}
+	if err := decisions.Mount(router); err != nil {
+		t.Fatal(err)
+	}
+	job := strings.ReplaceAll(jobJSON, "864000", "8640")
+	recorder := call{path: "/v1/validate", body: job, token: "ann"}.do(router)
+	if asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":false`) || !strings.Contains(recorder.Body.String(), "which you may not do yourself") {
+		t.Errorf("asked %d times: %s", asked, recorder.Body)
+	}
+	if recorder = (call{path: "/v1/validate?offline=true", body: job}).do(router); asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":true`) {
+		t.Errorf("offline: asked %d times: %s", asked, recorder.Body)
 	}
 }
 

@@ -26,6 +26,8 @@ type Options struct {
 	AnnotationsOnly bool
 	// Rules are the settings of the rules.
 	Rules rules.Options
+	// Access asks who may delete the object of a review; nil means that nobody is asked.
+	Access func(ctx context.Context, review *rules.Request) (rules.Access, error)
 }
 
 // Result is what is to be said about one document.
@@ -96,6 +98,12 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		request.Scope, request.Effective = scope, &effective
 	}
 	request.Object, request.Facts = result.Manifest, facts
+	if w.options.Access != nil {
+		var err error
+		if request.Access, err = w.options.Access(ctx, &request); err != nil {
+			return nil, err
+		}
+	}
 	decision := rules.Review(&request)
 	result.Defaults = decision.Defaults
 	for _, finding := range decision.Findings {
