@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -102,21 +103,28 @@ func (p *Proxy) AwaitDeletes(ctx context.Context, namespace, name string, count 
 	}
 }
 
-// BeforeDelete runs a function the first time that a DELETE of the object arrives, before the API server sees it.
+// BeforeDelete runs a function the first time that a DELETE of the object arrives, before the API server sees it. Removing
+// it waits until the function has returned, so that it never outlives the test that it belongs to.
 func (p *Proxy) BeforeDelete(namespace, name string, do func()) (remove func()) {
-	done := make(chan struct{}, 1)
-	return p.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
+	var started sync.Once
+	var running sync.WaitGroup
+	running.Add(1)
+	removeHook := p.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
 		_, ns, target := Target(r.URL.Path)
 		if r.Method != http.MethodDelete || ns != namespace || target != name {
 			return false
 		}
-		select {
-		case done <- struct{}{}:
+		started.Do(func() {
+			defer running.Done() // it may panic, to break the connection
 			do()
-		default:
-		}
+		})
 		return false
 	})
+	return func() {
+		removeHook()
+		started.Do(running.Done) // it never ran; sync.Once also waits for one that runs
+		running.Wait()
+	}
 }
 
 // Refuse answers an object's DELETEs with a code as the API server would, the first so many times.
