@@ -37,6 +37,10 @@ func TestYAML(t *testing.T) {
 			text: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  labels: &m {a: b}\n  annotations: *m\n",
 			want: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    a: b\n    curfew.dev/ttl-source: namespace/default\n  labels:\n    a: b\nspec:\n  ttlSecondsAfterFinished: 86400\n",
 		},
+		"what a merge key brings is not lost": {
+			text: "apiVersion: batch/v1\nkind: Job\nx: &m\n  annotations:\n    a: b\nmetadata:\n  <<: *m\n  name: a\n",
+			want: "apiVersion: batch/v1\nkind: Job\nmetadata:\n  annotations:\n    a: b\n    curfew.dev/ttl-source: namespace/default\n  name: a\nspec:\n  ttlSecondsAfterFinished: 86400\nx:\n  annotations:\n    a: b\n",
+		},
 		"an item of a list": {
 			text: "apiVersion: v1\nkind: List\nitems:\n- kind: Job # first\n  apiVersion: batch/v1\n",
 			want: "kind: Job # first\napiVersion: batch/v1\nspec:\n  ttlSecondsAfterFinished: 86400\nmetadata:\n  annotations:\n    curfew.dev/ttl-source: namespace/default\n",
