@@ -110,6 +110,26 @@ func TestCount(t *testing.T) {
 	}
 }
 
+func TestOthers(t *testing.T) {
+	from, err := parseMachine("cpu  100 0 50 800 50 0 0 0 0 0\ncpu0 1 2 3 4 5 6 7 8 9 10\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	to, err := parseMachine("cpu  160 10 60 890 50 5 5 20 0 0\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	from.ours = parseProcess("77 (a b) c) S 1 2 3 4 5 6 7 8 9 10 30 20 0 0 20")
+	to.ours = parseProcess("77 (a b) c) S 1 2 3 4 5 6 7 8 9 10 70 40 0 0 20")
+	// 200 ticks, 90 of them idle, 60 ours.
+	if got := others(from, to); from.ours != 50 || got != 0.25 {
+		t.Errorf("got %v of %+v to %+v, want 0.25", got, from, to)
+	}
+	if _, err := parseMachine("intr 5"); err == nil {
+		t.Error("what is no count of processor time was read as one")
+	}
+}
+
 func TestReplaceFlags(t *testing.T) {
 	got := replaceFlags([]string{"kcm", "--controllers=*", "--v=2", "--controllers=more", "--controllers-x=1"},
 		map[string]string{"--controllers": "ttl", "--a": "b"})

@@ -48,6 +48,7 @@ type clusterState struct {
 	Versions   map[string]string `json:"versions"`
 	Components map[string]struct {
 		Command []string `json:"command"`
+		PID     int      `json:"pid"`
 	} `json:"components"`
 }
 

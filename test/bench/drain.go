@@ -24,6 +24,7 @@ type contest struct {
 	bystander kubernetes.Interface
 	parallel  int // of the bare loop
 	heats     int
+	finishing time.Duration // how long it took to finish the last set
 }
 
 func runDrain(ctx context.Context, e *environment) ([]result, error) {
@@ -60,8 +61,8 @@ func runDrain(ctx context.Context, e *environment) ([]result, error) {
 			if err != nil {
 				return nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
 			}
-			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   CPU %.1f s\n",
-				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds)
+			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   CPU %.1f s   others %.0f%%\n",
+				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds, m.Others*100)
 			all = append(all, m)
 		}
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"os"
 	"slices"
 	"time"
 )
@@ -22,6 +23,9 @@ type measurement struct {
 	FirstAfter float64 `json:"firstAfter"`
 	// CPUSeconds is the processor time of the contestant's process, start and preparation included.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest took meanwhile. Where it
+	// is more than a few hundredths, the measurement tells of them.
+	Others float64 `json:"others"`
 	// Latencies of the bystander, in milliseconds: before anything was due, and while it was deleted.
 	IdleP99  float64 `json:"idleP99"`
 	DrainP50 float64 `json:"drainP50"`
@@ -31,6 +35,8 @@ type measurement struct {
 const (
 	// quiet is the least time between the end of the preparation and the due second.
 	quiet = 3 * time.Second
+	// startup is what a contestant may take to start.
+	startup = 4 * time.Second
 	// settled is what is left out at the beginning of it for the bystander's idle latency.
 	settled = time.Second
 	// patience is how long a contestant without a window may take.
@@ -46,7 +52,7 @@ func (d *contest) run(ctx context.Context, c contestant, n int) (measurement, er
 	m := measurement{Round: n, Contestant: c.name}
 	for margin := 1.5; ; margin *= 2 {
 		err := d.heat(ctx, c, &m, margin)
-		if !errors.Is(err, errLate) || margin > 10 {
+		if !errors.Is(err, errLate) || margin > 5 {
 			return m, err
 		}
 		fmt.Fprintf(d.env.out, "  %v, once more with more time\n", err)
@@ -65,8 +71,9 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	if err := d.load.create(ctx, set); err != nil {
 		return fmt.Errorf("create the Jobs: %w", err)
 	}
-	// Finishing them takes about as long as creating did. A whole second, as the API knows no finer times.
-	due := time.Now().Add(time.Duration(margin*float64(time.Since(began))) + quiet + 3*time.Second).Truncate(time.Second)
+	// To finish them takes about as long as to create them, or as last time. A whole second, as the API knows no finer times.
+	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
+	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
 	watching, err := observe(ctx, d.env.config, set)
 	if err != nil {
 		return err
@@ -77,15 +84,17 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 		return err
 	}
 	defer func() { m.CPUSeconds = round(p.stop().Seconds()) }()
+	began = time.Now()
 	if err := d.load.finish(ctx, set, due); err != nil {
 		return fmt.Errorf("finish the Jobs: %w", err)
 	}
 	finished := time.Now()
+	d.finishing = finished.Sub(began)
 	if due.Sub(finished) < quiet {
 		return errLate
 	}
 	other := stand(ctx, d.bystander)
-	waited := d.await(ctx, c, p, watching, due)
+	waited := d.measure(ctx, c, p, watching, due, m)
 	if err := errors.Join(waited, other.leave()); err != nil {
 		return err
 	}
@@ -119,6 +128,39 @@ func (m *measurement) count(times []time.Time, due time.Time, window time.Durati
 		return errors.New("all deletions were seen at one instant: no rate can be told, let there be more Jobs")
 	}
 	m.PerSecond = round(m.PerSecond)
+	return nil
+}
+
+// measure waits for the due second and until the contestant is through, and notes what else ran meanwhile.
+func (d *contest) measure(ctx context.Context, c contestant, p *process, o *observer, due time.Time, m *measurement) error {
+	if err := pause(ctx, time.Until(due)); err != nil {
+		return err
+	}
+	pids := []int{os.Getpid(), p.cmd.Process.Pid}
+	for _, component := range d.env.state.Components {
+		pids = append(pids, component.PID)
+	}
+	from, err := clock(pids)
+	if err != nil {
+		return err
+	}
+	if err := d.await(ctx, c, p, o, due); err != nil {
+		return err
+	}
+	to, err := clock(pids)
+	if err != nil {
+		return err
+	}
+	if c.name == theLimit {
+		// The one process that ends by itself: then the kernel's count is gone, and its last word has it.
+		<-p.ended
+		if to, err = clock(pids); err != nil {
+			return err
+		}
+		used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		to.ours += int64(used / tick)
+	}
+	m.Others = round(others(from, to))
 	return nil
 }
 
