@@ -108,14 +108,31 @@ func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Varia
 	return err == nil, err
 }
 
-func labelsOf(object map[string]any) labels.Set {
+// labelsOf are the labels of an object as decoded JSON, looked at where they are: a hundred policies with selectors would
+// otherwise copy them a hundred times.
+func labelsOf(object map[string]any) jsonLabels {
 	metadata, _ := object["metadata"].(map[string]any)
 	fields, _ := metadata["labels"].(map[string]any)
-	set := make(labels.Set, len(fields))
-	for key, value := range fields {
-		if text, ok := value.(string); ok {
-			set[key] = text
-		}
-	}
-	return set
+	return fields
+}
+
+// jsonLabels implements labels.Labels. What is no string is no label.
+type jsonLabels map[string]any
+
+// Lookup returns the value of a label and whether it is there.
+func (l jsonLabels) Lookup(name string) (string, bool) {
+	value, ok := l[name].(string)
+	return value, ok
+}
+
+// Get returns the value of a label, or "".
+func (l jsonLabels) Get(name string) string {
+	value, _ := l.Lookup(name)
+	return value
+}
+
+// Has reports whether a label is there.
+func (l jsonLabels) Has(name string) bool {
+	_, ok := l.Lookup(name)
+	return ok
 }
