@@ -31,6 +31,7 @@ type options struct {
 	relistEvery, stuckAfter    time.Duration
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
+	apiOptions
 }
 
 func defaultOptions() *options {

@@ -40,7 +40,7 @@ func run(ctx context.Context, options *options, parts parts) error {
 	}
 	var ready []api.Check
 	if parts.webhook {
-		if ready, err = addWebhook(mgr, config, options, log); err != nil {
+		if ready, err = addWebhook(ctx, mgr, config, options, log); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
 		}
 	}
