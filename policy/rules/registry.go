@@ -26,6 +26,7 @@ func All() []Rule {
 		bounds,
 		nativeActsFirst,
 		removedDefault,
+		sourceStamp,
 		noEffect,
 		shortTTL,
 		hookJob,
