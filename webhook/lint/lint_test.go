@@ -219,7 +219,9 @@ func TestAccess(t *testing.T) {
 	if have := lines(lintText(t, job, options)); len(have) != 1 || !strings.Contains(have[0], "f.yaml:4 warning Job default/a user-may-delete") {
 		t.Errorf("have %q", have)
 	}
-	options.Access = func(context.Context, *rules.Request) (rules.Access, error) { return rules.Access{}, errors.New("no route") }
+	options.Access = func(context.Context, *rules.Request) (rules.Access, error) {
+		return rules.Access{}, errors.New("no route")
+	}
 	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
 	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
 		t.Errorf("access that cannot be told: %v", err)
