@@ -51,8 +51,8 @@ func newWorld() *world {
 
 func (w *world) kind() Kind {
 	return Kind{
-		Profile: policy.JobProfile,
-		List:    w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
+		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile),
+		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
 		},
@@ -212,17 +212,20 @@ type namespaces struct {
 	gets int
 }
 
-func (n *namespaces) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Get(_ context.Context, name string) (Namespace, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gets++
 	if n.fail {
-		return nil, fmt.Errorf("namespace %s cannot be read", name)
+		return Namespace{}, fmt.Errorf("namespace %s cannot be read", name)
 	}
-	return policy.ParseNamespace(name, n.of[name], nil), nil
+	return Namespace{
+		Policy: policy.ParseNamespace(name, n.of[name], nil),
+		Object: map[string]any{"metadata": map[string]any{"name": name}},
+	}, nil
 }
 
-func (n *namespaces) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Read(ctx context.Context, name string) (Namespace, error) {
 	return n.Get(ctx, name)
 }
 
