@@ -19,6 +19,7 @@ import (
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 )
@@ -50,8 +51,17 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
+	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
+		return nil, fmt.Errorf("Curfew's own types: %w", err)
+	}
+	catalog, err := webhook.NewCatalog()
+	if err != nil {
+		return nil, err
+	}
+	watch := webhook.NewCatalogWatch(catalog, mgr.GetCache(), log.WithName("catalog"))
 	handlers, err := webhook.New(webhook.Options{
-		Profiles:        policy.NewProfiles(policy.BuiltinProfiles()...),
+		Catalog:         catalog,
+		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		Clock:           clock.RealClock{},
 		Registerer:      metrics.Registry,
@@ -60,13 +70,14 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()}, clock.RealClock{}),
 		ControllerUser:  "system:serviceaccount:" + options.namespace + ":" + controllerAccount,
 		RequireDelete:   options.requireDelete,
+		StrictLabels:    options.strictLabels,
 		Logger:          log.WithName("webhook"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	handlers.Register(server)
-	for _, runnable := range []manager.Runnable{provider, server} {
+	for _, runnable := range []manager.Runnable{provider, watch, server} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
 		}
@@ -78,6 +89,7 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 			}
 			return nil
 		}},
+		{Name: "policies", Probe: func(context.Context) error { return watch.Ready() }},
 		{Name: "namespaces", Probe: func(ctx context.Context) error {
 			informer, err := mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata(), cache.BlockUntilSynced(false))
 			if err != nil {
