@@ -10,6 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
@@ -87,6 +88,9 @@ func (f *Feed) RejudgeNamespace(name string) { f.rejudge.add(name) }
 
 // RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole cluster has changed.
 func (f *Feed) RejudgeAll() { f.rejudge.add(metav1.NamespaceAll) }
+
+// Kind is what the feed streams.
+func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
 // Handle is the engine's handle of the kind.
 func (f *Feed) Handle() expiry.Kind { return f.handle }

@@ -22,6 +22,7 @@ import (
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // world is what a feed sees of an API server in these tests: the Kind functions over a map, at the same level at which the
@@ -43,6 +44,8 @@ type world struct {
 	watches  []string // resourceVersions that were watched from
 	patches  []string
 	conflict int // patches that are to fail
+
+	runtime *expression.Runtime // what Jobs refer to, if anything
 }
 
 func newWorld() *world {
@@ -51,7 +54,7 @@ func newWorld() *world {
 
 func (w *world) kind() Kind {
 	return Kind{
-		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile),
+		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime,
 		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
