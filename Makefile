@@ -72,7 +72,7 @@ test-soak: build ## longer than a change can wait for: the race detector, and th
 fuzz: ## each fuzz test for a while (FUZZTIME=1m)
 	for file in $$(git grep -l '^func Fuzz' -- '*_test.go'); do \
 		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9]*\).*/\1/p' $$file); do \
-			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),1m) ./$$(dirname $$file); \
+			go test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(or $(FUZZTIME),1m) -fuzzminimizetime 5x ./$$(dirname $$file); \
 		done; \
 	done
 
@@ -83,8 +83,9 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 ##@ Develop
 
 .PHONY: build
-build: $(CLUSTER) build-demo ## bin/curfew, and what the targets above run
+build: $(CLUSTER) build-demo ## bin/curfew and bin/kubectl-curfew, and what the targets above run
 	@$(call build,bin/curfew,./cmd/curfew)
+	@$(call build,bin/kubectl-curfew,./cmd/kubectl-curfew)
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and the house rules (test/house)
@@ -95,13 +96,16 @@ lint: ## gofmt, go vet, staticcheck and the house rules (test/house)
 	go test -count=1 ./test/house
 
 .PHONY: generate
-generate: ## bring what is generated up to date: formatting, go.mod
+generate: ## bring what is generated up to date: deep copies and CRDs, formatting, go.mod
+	go generate ./...
 	gofmt -w $$(git ls-files '*.go')
 	go mod tidy
 	go -C test/cluster mod tidy
 
 .PHONY: verify
 verify: $(CLUSTER) ## fail where generate would change something or a kustomization does not build
+	@before=$$(cat manifests/crd/*.yaml policy/v1alpha1/zz_generated*.go | sha256sum); go generate ./...; \
+	[ "$$before" = "$$(cat manifests/crd/*.yaml policy/v1alpha1/zz_generated*.go | sha256sum)" ] || { echo "go generate changed policy/v1alpha1 or manifests/crd: commit what it made" >&2; exit 1; }
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "run make generate, gofmt differs: $$unformatted" >&2; exit 1; }
 	go mod tidy -diff
 	go mod verify

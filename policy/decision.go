@@ -76,10 +76,10 @@ func (d *Decision) Reason() string {
 	return strings.Join(lines, "; ")
 }
 
-// Warnings are the lines that kubectl prints. Defaults are announced to people alone.
+// Warnings are the lines that kubectl prints. Defaults are announced to people alone, and not where the object is refused.
 func (d *Decision) Warnings(toPerson bool) []string {
 	var out []string
-	if toPerson {
+	if toPerson && d.Allowed() {
 		for _, filled := range d.Defaults {
 			out = append(out, fmt.Sprintf("curfew: %s", filled))
 		}

@@ -144,7 +144,10 @@ func (n *NamespacePolicy) HasDefaults() bool {
 func (n *NamespacePolicy) InUse() bool { return n.HasDefaults() || n.Bounds != (Bounds{}) }
 
 // PodsInUse reports whether admission must see the Pods that are created in the namespace.
-func (n *NamespacePolicy) PodsInUse() bool { return !n.TTL.Empty() || n.PodTTL != nil }
+// Their own deadline has bounds; a TTL of theirs is an annotation, which admission sees in any namespace.
+func (n *NamespacePolicy) PodsInUse() bool {
+	return !n.TTL.Empty() || n.PodTTL != nil || n.Bounds.MinDeadline != nil || n.Bounds.MaxDeadline != nil
+}
 
 // DefaultsHash is a short hash of all annotations that decide what the namespace's defaults come to; "" without any.
 func DefaultsHash(annotations map[string]string) string {

@@ -243,6 +243,10 @@ func ParseSource(text string) Source {
 // NoDefault says why no default may be given to the object, or returns "" (S5). A child that goes away alone breaks its
 // JobSet, TrainJob or Workflow.
 func NoDefault(facts *Facts) string {
+	if facts.Protected() {
+		// A native field that was filled in would have the kind's own controller delete what its author protects.
+		return "is protected"
+	}
 	if manager := facts.ForeignManager(); manager != "" {
 		return "managed by " + manager
 	}

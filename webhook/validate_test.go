@@ -67,11 +67,12 @@ func TestValidate(t *testing.T) {
 		"above the bound, dry-run": {namespace: "dry", object: own("864000"), decision: "allowed", rules: "bounds", source: "object",
 			warnings: []string{`curfew: spec.ttlSecondsAfterFinished: would be refused (mode dry-run): 10d is above curfew.dev/max-ttl 7d of namespace "dry": use 7d or less`}},
 		"two at once": {namespace: "bounded", object: "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {curfew.dev/protect: maybe}}, spec: {ttlSecondsAfterFinished: 5}}",
-			decision: "denied", rules: "readable-value,bounds,short-ttl", source: "object",
+			decision: "denied", rules: "readable-value,bounds,native-acts-first,short-ttl", source: "object",
 			denied: `metadata.annotations[curfew.dev/protect]: "maybe" is neither "true" nor "false": use one of them; ` +
 				`spec.ttlSecondsAfterFinished: 5s is below curfew.dev/min-ttl 1h of namespace "bounded": use 1h or more`,
-			fields:   []string{"metadata.annotations[curfew.dev/protect]", "spec.ttlSecondsAfterFinished"},
-			warnings: []string{"curfew: spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
+			fields: []string{"metadata.annotations[curfew.dev/protect]", "spec.ttlSecondsAfterFinished"},
+			warnings: []string{"curfew: spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one",
+				"curfew: spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
 
 		"UPDATE that touches nothing bad":     {namespace: "bounded", old: own("7200"), object: own("3600"), decision: "allowed", source: "object"},
 		"UPDATE under a rule that refuses":    {namespace: "bounded", old: own("864000"), object: strings.Replace(own("864000"), "name: a", "name: a, labels: {x: y}", 1), decision: "allowed", source: "object"},

@@ -32,13 +32,14 @@ type options struct {
 	relistEvery, stuckAfter    time.Duration
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
+	apiOptions
 }
 
 func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
 		leaderElect: true, protect: []string{"kube-system", "kube-public", "kube-node-lease"},
-		relistEvery: feed.DefaultRelistEvery, leaseDuration: 15 * time.Second, gracePeriod: 20 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
 
@@ -46,7 +47,7 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.kubeconfig, "kubeconfig", o.kubeconfig, "kubeconfig file; empty means in-cluster, else the usual places")
 	flags.StringVar(&o.namespace, "namespace", o.namespace, "namespace that Curfew itself runs in")
 	flags.StringVar(&o.healthAddr, "health-addr", o.healthAddr, "address that serves /healthz and /readyz")
-	flags.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address that serves /metrics")
+	flags.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address that serves /metrics; 0 means none")
 	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
@@ -81,7 +82,10 @@ func (o *options) validate() error {
 		bad("namespace", o.namespace, strings.Join(problems, "; "))
 	}
 	for flag, address := range map[string]string{"health-addr": o.healthAddr, "metrics-addr": o.metricsAddr, "pprof-addr": o.pprof} {
-		if _, _, err := net.SplitHostPort(address); address != "" && err != nil {
+		if flag == "metrics-addr" && address == "0" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(address); err != nil && (address != "" || flag != "pprof-addr") {
 			bad(flag, address, "give host:port, or :port for all addresses")
 		}
 	}

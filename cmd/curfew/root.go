@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -38,7 +39,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := options.validate(); err != nil {
+			if err := errors.Join(options.validate(), options.validateAPI()); err != nil {
 				return err
 			}
 			return run(cmd.Context(), options, parts)
@@ -47,6 +48,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 	options.addCommon(command.Flags())
 	if parts.webhook {
 		options.addWebhook(command.Flags())
+		options.addAPI(command.Flags())
 	}
 	if parts.controller {
 		options.addController(command.Flags())

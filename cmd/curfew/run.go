@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"fmt"
+	"os"
 
 	"github.com/go-logr/logr"
-	uberzap "go.uber.org/zap"
+	"github.com/go-logr/zapr"
+	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -14,7 +16,6 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/log/zap"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
@@ -40,7 +41,7 @@ func run(ctx context.Context, options *options, parts parts) error {
 	}
 	var ready []api.Check
 	if parts.webhook {
-		if ready, err = addWebhook(mgr, config, options, log); err != nil {
+		if ready, err = addWebhook(ctx, mgr, config, options, log); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
 		}
 	}
@@ -56,9 +57,13 @@ func run(ctx context.Context, options *options, parts parts) error {
 	return mgr.Start(ctx)
 }
 
+// newLogger writes JSON lines to standard error. controller-runtime's own logger drops lines that repeat within a second,
+// and no deletion may go unlogged.
 func newLogger(verbosity int) logr.Logger {
-	return zap.New(zap.Level(uberzap.NewAtomicLevelAt(zapcore.Level(-verbosity))), zap.StacktraceLevel(zapcore.PanicLevel),
-		func(o *zap.Options) { o.TimeEncoder = zapcore.RFC3339NanoTimeEncoder })
+	encoding := zap.NewProductionEncoderConfig()
+	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zapcore.Level(-verbosity))
+	return zapr.NewLogger(zap.New(core))
 }
 
 func restConfig(kubeconfig string) (*rest.Config, error) {

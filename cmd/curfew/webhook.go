@@ -31,7 +31,7 @@ const serviceName = "curfew-webhook"
 const controllerAccount = "curfew-controller"
 
 // addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
-func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log logr.Logger) ([]api.Check, error) {
+func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, options *options, log logr.Logger) ([]api.Check, error) {
 	provider, err := newCertificates(config, options)
 	if err != nil {
 		return nil, err
@@ -40,11 +40,11 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 	if err != nil {
 		return nil, err
 	}
+	certificate := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: provider.GetCertificate}
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
 		Host: options.host, Port: options.port,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion = tls.VersionTLS12
-			c.GetCertificate = provider.GetCertificate
+			c.MinVersion, c.GetCertificate = certificate.MinVersion, certificate.GetCertificate
 		}},
 	})
 	authorization, err := authorizationclient.NewForConfig(config)
@@ -82,7 +82,7 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 			return nil, err
 		}
 	}
-	return []api.Check{
+	ready := []api.Check{
 		{Name: "certificate", Probe: func(context.Context) error {
 			if !provider.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
@@ -100,7 +100,11 @@ func addWebhook(mgr manager.Manager, config *rest.Config, options *options, log 
 			}
 			return nil
 		}},
-	}, nil
+	}
+	if err := addAPI(ctx, mgr, config, options, handlers, certificate, catalog.Snapshot().Profiles, ready, log.WithName("api")); err != nil {
+		return nil, fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	return ready, nil
 }
 
 func newCertificates(config *rest.Config, options *options) (certs.Provider, error) {

@@ -291,11 +291,11 @@ func (e *Engine) reportStuck(slot uint32) {
 	en.flags |= flagStuck
 	e.stuck++
 	e.index.pull(slot)
-	o, kind := e.index.object(slot), e.kinds[en.kind].opts.Kind
+	o, kind := e.index.object(slot), e.kinds[en.kind].opts
 	e.note(func() {
-		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind, "object", nameOf(&o), "uid", o.UID, "deletionTimestamp", since)
+		e.opts.Log.Info("object is stuck terminating: look at its finalizers", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "deletionTimestamp", since)
 		if e.opts.OnStuck != nil {
-			e.opts.OnStuck(StuckObject{Object: o, Since: since})
+			e.opts.OnStuck(StuckObject{Object: o, Kind: *kind, Since: since})
 		}
 	})
 }

@@ -172,6 +172,8 @@ type Outcome struct {
 // StuckObject is an object that has been terminating for longer than Options.StuckAfter.
 type StuckObject struct {
 	Object Object
+	// Kind is what was registered for Object.Kind.
+	Kind KindOptions
 	// Since is its deletionTimestamp.
 	Since time.Time
 }

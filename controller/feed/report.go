@@ -3,6 +3,7 @@ package feed
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
@@ -58,10 +59,14 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 	r.events.Eventf(reference, nil, corev1.EventTypeWarning, "Kept", "Judge", "%s: %s", verdict.Reason, verdict.Err)
 }
 
-// Stuck tells of an object that has been terminating for too long.
+// Stuck writes an Event on an object that has been terminating for too long. The engine logs it.
 func (r *Reports) Stuck(stuck expiry.StuckObject) {
-	r.log.Info("stuck: still terminating, some finalizer is not removed; it is not deleted again",
-		"object", name(stuck.Object.Namespace, stuck.Object.Name), "uid", stuck.Object.UID, "since", stuck.Since)
+	reference := &corev1.ObjectReference{
+		APIVersion: stuck.Kind.Resource.GroupVersion().String(), Kind: stuck.Kind.Kind,
+		Namespace: stuck.Object.Namespace, Name: stuck.Object.Name, UID: stuck.Object.UID,
+	}
+	r.events.Eventf(reference, nil, corev1.EventTypeWarning, "Stuck", "Wait",
+		"still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339))
 }
 
 // Summary writes one Event on each source for what was deleted on its behalf. Deletions that an object's own TTL asked for
@@ -72,8 +77,12 @@ func (r *Reports) Summary(summaries []expiry.Summary) {
 		if source.Level != policy.LevelNamespace {
 			continue
 		}
+		reason := "Deleted"
+		if summary.Deleted == 0 {
+			reason = "WouldDelete"
+		}
 		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: source.Name}
-		r.events.Eventf(reference, nil, corev1.EventTypeNormal, "Deleted", "Delete", "%s", summaryNote(summary))
+		r.events.Eventf(reference, nil, corev1.EventTypeNormal, reason, "Delete", "%s", summaryNote(summary))
 	}
 }
 
@@ -95,22 +104,18 @@ func summaryNote(summary expiry.Summary) string {
 	return note
 }
 
-// Breaker tells of deletions that are paused or go on.
+// Breaker writes an Event on the source whose deletions are paused or go on. The engine logs it.
 func (r *Reports) Breaker(event expiry.BreakerEvent) {
-	state := "deletions go on"
+	source := policy.ParseSource(event.Source)
+	if source.Level != policy.LevelNamespace {
+		return
+	}
+	kind, reason := corev1.EventTypeNormal, "DeletionsGoOn"
 	if event.Open {
-		state = "deletions are paused"
+		kind, reason = corev1.EventTypeWarning, event.Reason
 	}
-	r.log.Info(state, "class", event.Class, "kind", event.Kind, "namespace", event.Namespace, "source", event.Source,
-		"because", event.Reason, "reason", event.Message)
-	if source := policy.ParseSource(event.Source); source.Level == policy.LevelNamespace {
-		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: source.Name}
-		kind := corev1.EventTypeNormal
-		if event.Open {
-			kind = corev1.EventTypeWarning
-		}
-		r.events.Eventf(reference, nil, kind, event.Reason, "Pause", "%s: %s", state, event.Message)
-	}
+	reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: source.Name}
+	r.events.Eventf(reference, nil, kind, reason, "Pause", "%s", event.Message)
 }
 
 func name(namespace, name string) string {

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"sync"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,6 +31,7 @@ type Policies struct {
 	compiler *expression.Compiler
 	mirror   *Mirror[compiledPolicy]
 	log      logr.Logger
+	status   *statuses // nil where none is written
 }
 
 // NewPolicies follows a source of LifecyclePolicies.
@@ -68,7 +70,14 @@ func (p *Policies) compile(object *unstructured.Unstructured) compiledPolicy {
 }
 
 // Run follows the policies until ctx is done.
-func (p *Policies) Run(ctx context.Context) { p.mirror.Run(ctx) }
+func (p *Policies) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	if p.status != nil {
+		group.Go(func() { p.status.run(ctx) })
+	}
+	p.mirror.Run(ctx)
+}
 
 // Wait waits until the policies are known: without them no bound would hold.
 func (p *Policies) Wait(ctx context.Context) error { return p.mirror.Wait(ctx) }

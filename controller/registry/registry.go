@@ -64,6 +64,7 @@ type Registry struct {
 	builtin     []compiledProfile
 	dirty       chan struct{}
 	skipped     *prometheus.GaugeVec
+	status      *statuses // nil where none is written
 
 	mu       sync.Mutex
 	running  map[schema.GroupKind]*kind
@@ -117,6 +118,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	defer group.Wait()
 	group.Go(func() { r.profiles.Run(ctx) })
 	group.Go(func() { r.definitions.Run(ctx) })
+	if r.status != nil {
+		group.Go(func() { r.status.run(ctx) })
+	}
 	defer r.stopAll()
 	for {
 		select {

@@ -8,8 +8,8 @@ import (
 
 // nativeActsFirst refuses an annotation that the kind's own controller would overtake: it reads the native field alone.
 //
-// Restricted fields: metadata.annotations[curfew.dev/ttl-after-*] beside the native TTL field.
-// Allowed values: a TTL of at most the native field's.
+// Restricted fields: metadata.annotations[curfew.dev/ttl-after-*, protect] beside the native TTL field.
+// Allowed values: a TTL of at most the native field's. Protection is warned about: it binds Curfew, and nobody else.
 var nativeActsFirst = Rule{
 	Name: "native-acts-first",
 	Check: func(s *Subject) []policy.Finding {
@@ -19,6 +19,10 @@ var nativeActsFirst = Rule{
 			return nil
 		}
 		var out []policy.Finding
+		if s.Protected() && !s.IsTemplate() {
+			out = append(out, s.warn(native.Path, native.Text, fmt.Sprintf("the %s's own controller deletes by this field, whatever %s says: remove one",
+				s.Profile.Kind.Kind, policy.AnnotationProtect)))
+		}
 		for _, setting := range set.Settings() {
 			if setting == native || setting.Err != nil {
 				continue

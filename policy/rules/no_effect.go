@@ -16,7 +16,7 @@ var noEffect = Rule{
 		for _, key := range policy.TTLAnnotations {
 			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
 				out = append(out, s.warn(policy.AnnotationPath(key), text,
-					"has no effect on a "+kind+", which never finishes: use label "+policy.LabelTTL))
+					"has no effect on a "+kind+", which never finishes: remove it"))
 			}
 		}
 		if text, ok := s.Annotations[policy.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline && s.Profile.RuntimeOf == "" {

@@ -11,7 +11,7 @@ func TestNoEffect(t *testing.T) {
 	run(t, noEffect, map[string]row{
 		"TTL on a Job": {object: job().Annotation(policy.AnnotationTTL, "1h").Map()},
 		"TTL on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map(),
-			want: []string{"warning " + at("ttl-after-finished") + ": has no effect on a CronJob, which never finishes: use label curfew.dev/ttl"}},
+			want: []string{"warning " + at("ttl-after-finished") + ": has no effect on a CronJob, which never finishes: remove it"}},
 		"deadline on a Job": {object: job().Annotation(policy.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{"warning " + at("active-deadline") + ": has no effect on a Job: set spec.activeDeadlineSeconds"}},
 		"deadline in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationActiveDeadline, "1h").Map(),

@@ -28,6 +28,7 @@ func All() []Rule {
 		bounds,
 		nativeActsFirst,
 		removedDefault,
+		sourceStamp,
 		noEffect,
 		runtimeTTL,
 		ttlLabel,

@@ -130,6 +130,18 @@ func TestOthers(t *testing.T) {
 	}
 }
 
+func TestWarnOfOthers(t *testing.T) {
+	var out bytes.Buffer
+	if warnOfOthers(&out, []measurement{{Others: 0.1}, {Others: 0.02}}); out.Len() > 0 {
+		t.Errorf("got %s: the machine was quiet", &out)
+	}
+	warnOfOthers(&out, []measurement{{Others: 0.11}, {Others: 0.36}, {Others: 0.02}})
+	want := "WARNING: other processes took more than 10% of the machine in 2 of 3 measurements, up to 36%: do not trust these numbers\n"
+	if out.String() != want {
+		t.Errorf("got  %swant %s", &out, want)
+	}
+}
+
 func TestReplaceFlags(t *testing.T) {
 	got := replaceFlags([]string{"kcm", "--controllers=*", "--v=2", "--controllers=more", "--controllers-x=1"},
 		map[string]string{"--controllers": "ttl", "--a": "b"})

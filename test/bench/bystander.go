@@ -24,7 +24,7 @@ const (
 // start by the clock, whether or not the last one was answered, or it would ask least often when answers are slowest.
 type bystander struct {
 	client kubernetes.Interface
-	cancel context.CancelFunc
+	enough chan struct{}
 	done   sync.WaitGroup
 
 	mu      sync.Mutex
@@ -83,14 +83,15 @@ func newBystander(ctx context.Context, e *environment, admin kubernetes.Interfac
 
 // stand begins to ask.
 func stand(ctx context.Context, client kubernetes.Interface) *bystander {
-	ctx, cancel := context.WithCancel(ctx)
-	b := &bystander{client: client, cancel: cancel}
+	b := &bystander{client: client, enough: make(chan struct{})}
 	b.done.Go(func() {
 		ticker := time.NewTicker(bystanderEvery)
 		defer ticker.Stop()
 		for {
 			select {
 			case <-ctx.Done():
+				return
+			case <-b.enough:
 				return
 			case <-ticker.C:
 				b.done.Go(func() { b.ask(ctx) })
@@ -116,9 +117,9 @@ func (b *bystander) ask(ctx context.Context) {
 	b.samples = append(b.samples, bystanderSample{at, latency})
 }
 
-// leave ends it.
+// leave ends it, once the last answers have come.
 func (b *bystander) leave() error {
-	b.cancel()
+	close(b.enough)
 	b.done.Wait()
 	return b.err
 }

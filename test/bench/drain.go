@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"path/filepath"
 	"slices"
 	"strconv"
@@ -64,11 +65,13 @@ func runDrain(ctx context.Context, e *environment) ([]result, error) {
 			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   CPU %.1f s   others %.0f%%\n",
 				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds, m.Others*100)
 			all = append(all, m)
+			// Each time, so that a run that is cut short leaves what it has measured.
+			if err := writeJSON(filepath.Join(e.dir, "runs.json"), all); err != nil {
+				return nil, err
+			}
 		}
 	}
-	if err := writeJSON(filepath.Join(e.dir, "runs.json"), all); err != nil {
-		return nil, err
-	}
+	warnOfOthers(e.out, all)
 	return summarize(all, e.jobs), nil
 }
 
@@ -89,6 +92,24 @@ func chooseContestants(only string) ([]contestant, error) {
 		field = append(field, contestants[i])
 	}
 	return field, nil
+}
+
+// disturbed is the share of the machine from which on other processes are part of what is measured.
+const disturbed = 0.1
+
+// warnOfOthers says so when the machine was busy with something else.
+func warnOfOthers(out io.Writer, all []measurement) {
+	n, most := 0, 0.0
+	for _, m := range all {
+		most = max(most, m.Others)
+		if m.Others > disturbed {
+			n++
+		}
+	}
+	if n > 0 {
+		fmt.Fprintf(out, "WARNING: other processes took more than %.0f%% of the machine in %d of %d measurements, up to %.0f%%: do not trust these numbers\n",
+			disturbed*100, n, len(all), most*100)
+	}
 }
 
 // able leaves out, and says so, who needs a flag that the binary under test does not have.

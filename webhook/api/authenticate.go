@@ -57,7 +57,7 @@ func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handl
 			}
 			token, ok := bearer(r)
 			if !ok {
-				unauthenticated(w, r, "no token: send the header Authorization: Bearer <token>, or ask with ?offline=true")
+				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true")
 				return
 			}
 			user, ok, err := authenticator.Authenticate(r.Context(), token)

@@ -171,7 +171,7 @@ func TestProblems(t *testing.T) {
 	}{
 		"no token": {
 			call: call{path: "/v1/validate", body: jobYAML}, status: 401,
-			detail: "no token: send the header Authorization: Bearer <token>, or ask with ?offline=true",
+			detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true",
 			header: map[string]string{"WWW-Authenticate": `Bearer realm="curfew"`},
 		},
 		"a token of nobody": {
@@ -183,7 +183,7 @@ func TestProblems(t *testing.T) {
 			detail: `user "bob" may not post /v1/default: have a ClusterRole with nonResourceURLs /v1/default and verbs post bound to you, or ask with ?offline=true`,
 		},
 		"offline=false is not offline": {call: call{path: "/v1/validate?offline=false", body: jobYAML}, status: 401,
-			detail: "no token: send the header Authorization: Bearer <token>, or ask with ?offline=true"},
+			detail: "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true"},
 		"users cannot be told": {
 			call: call{path: "/v1/default", body: jobYAML, token: "broken"}, status: 503,
 			detail: "the cluster could not be asked who you are: try again later",

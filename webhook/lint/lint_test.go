@@ -206,3 +206,24 @@ func TestOptionsReachTheRules(t *testing.T) {
 		t.Errorf("have %q, want %q", have, want)
 	}
 }
+
+func TestAccess(t *testing.T) {
+	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 600}\n"
+	options := offline()
+	options.Access = func(_ context.Context, review *rules.Request) (rules.Access, error) {
+		if rules.SetsLifetime(review) == nil {
+			t.Error("asked without the manifest's facts")
+		}
+		return rules.Access{User: rules.No}, nil
+	}
+	if have := lines(lintText(t, job, options)); len(have) != 1 || !strings.Contains(have[0], "f.yaml:4 warning Job default/a user-may-delete") {
+		t.Errorf("have %q", have)
+	}
+	options.Access = func(context.Context, *rules.Request) (rules.Access, error) {
+		return rules.Access{}, errors.New("no route")
+	}
+	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
+	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
+		t.Errorf("access that cannot be told: %v", err)
+	}
+}

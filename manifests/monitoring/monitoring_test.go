@@ -1,0 +1,334 @@
+package monitoring_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	dto "github.com/prometheus/client_model/go"
+	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// alert and rules are as much of monitoring.coreos.com/v1 as rules.yml uses; decoding is strict, so a misspelt field fails.
+type alert struct {
+	Alert       string            `json:"alert"`
+	Expr        string            `json:"expr"`
+	For         string            `json:"for"`
+	Labels      map[string]string `json:"labels"`
+	Annotations map[string]string `json:"annotations"`
+}
+
+type rules struct {
+	APIVersion string         `json:"apiVersion"`
+	Kind       string         `json:"kind"`
+	Metadata   map[string]any `json:"metadata"`
+	Spec       struct {
+		Groups []struct {
+			Name  string  `json:"name"`
+			Rules []alert `json:"rules"`
+		} `json:"groups"`
+	} `json:"spec"`
+}
+
+type panel struct {
+	ID      int    `json:"id"`
+	Type    string `json:"type"`
+	Title   string `json:"title"`
+	Targets []struct {
+		Expr         string `json:"expr"`
+		LegendFormat string `json:"legendFormat"`
+	} `json:"targets"`
+}
+
+func read(t *testing.T, path string) []byte {
+	t.Helper()
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return data
+}
+
+func alerts(t *testing.T) []alert {
+	t.Helper()
+	var file rules
+	if err := yaml.UnmarshalStrict(read(t, "rules.yml"), &file); err != nil {
+		t.Fatal(err)
+	}
+	var out []alert
+	for _, group := range file.Spec.Groups {
+		out = append(out, group.Rules...)
+	}
+	return out
+}
+
+func panels(t *testing.T) []panel {
+	t.Helper()
+	var dashboard struct {
+		Panels []panel `json:"panels"`
+	}
+	if err := json.Unmarshal(read(t, "dashboard.json"), &dashboard); err != nil {
+		t.Fatal(err)
+	}
+	return dashboard.Panels
+}
+
+// target are labels that Prometheus itself puts on what it scrapes from a PodMonitor.
+var target = []string{"pod", "namespace", "container", "instance", "job"}
+
+// labelsOf are the labels of a family with the values that were seen.
+func labelsOf(family *dto.MetricFamily) map[string][]string {
+	out := map[string][]string{}
+	for _, metric := range family.GetMetric() {
+		for _, pair := range metric.GetLabel() {
+			if !slices.Contains(out[pair.GetName()], pair.GetValue()) {
+				out[pair.GetName()] = append(out[pair.GetName()], pair.GetValue())
+			}
+		}
+	}
+	return out
+}
+
+// check holds a query against what is exposed, and tells which families it shows.
+func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []string, errs []error) {
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
+	parsed, err := scan(expr)
+	if err != nil {
+		return nil, nil, []error{err}
+	}
+	labels = slices.Clone(target)
+	for _, s := range parsed.selectors {
+		name, suffix := s.metric, ""
+		family := exposed[name]
+		if family == nil {
+			name, suffix = histogram(s.metric)
+			if family = exposed[name]; family == nil || family.GetType() != dto.MetricType_HISTOGRAM {
+				bad("metric %s is not exposed", s.metric)
+				continue
+			}
+		} else if family.GetType() == dto.MetricType_HISTOGRAM {
+			bad("%s is a histogram: take its _bucket, _sum or _count", s.metric)
+		}
+		shown = append(shown, name)
+		known := labelsOf(family)
+		for label := range known {
+			labels = append(labels, label)
+		}
+		if suffix == "_bucket" {
+			labels = append(labels, "le")
+		}
+		overTime := s.function == "rate" || s.function == "increase"
+		grows := family.GetType() != dto.MetricType_GAUGE
+		switch {
+		case overTime != s.ranged:
+			bad("%s: rate and increase, and they alone, take a range", s.metric)
+		case overTime != grows && s.function != "absent":
+			bad("%s is a %s: counters want rate or increase, gauges neither", s.metric, family.GetType())
+		}
+		for _, m := range s.matchers {
+			values, ok := known[m.label]
+			if !ok {
+				bad("%s has no label %s", s.metric, m.label)
+				continue
+			}
+			alternatives := []string{m.value}
+			if strings.HasSuffix(m.op, "~") {
+				alternatives = strings.Split(m.value, "|")
+			}
+			for _, alternative := range alternatives {
+				pattern := "^(?:" + alternative + ")$"
+				if !strings.HasSuffix(m.op, "~") {
+					pattern = "^" + regexp.QuoteMeta(alternative) + "$"
+				}
+				if !slices.ContainsFunc(values, regexp.MustCompile(pattern).MatchString) {
+					bad("%s: label %s is never %q, but one of %q", s.metric, m.label, alternative, values)
+				}
+			}
+		}
+	}
+	for _, label := range parsed.grouping {
+		if !slices.Contains(labels, label) {
+			bad("no metric in it has the label %s", label)
+		}
+	}
+	return shown, labels, errs
+}
+
+var (
+	templated = regexp.MustCompile(`\$labels\.([a-z_]+)`)
+	legend    = regexp.MustCompile(`\{\{ *([a-z_]+) *\}\}`)
+)
+
+func TestQueriesAgainstMetrics(t *testing.T) {
+	exposed := families(t)
+	seen := map[string]bool{}
+	try := func(where, expr, text string, names *regexp.Regexp) {
+		shown, labels, errs := check(expr, exposed)
+		for _, err := range errs {
+			t.Errorf("%s: %v\n\t%s", where, err, expr)
+		}
+		for _, name := range shown {
+			seen[name] = true
+		}
+		for _, match := range names.FindAllStringSubmatch(text, -1) {
+			if len(errs) == 0 && !slices.Contains(labels, match[1]) {
+				t.Errorf("%s: its text names the label %s, which no metric in it has", where, match[1])
+			}
+		}
+	}
+	for _, a := range alerts(t) {
+		try("rules.yml: "+a.Alert, a.Expr, a.Annotations["summary"]+a.Annotations["description"], templated)
+	}
+	for _, p := range panels(t) {
+		for _, q := range p.Targets {
+			try("dashboard.json: "+p.Title, q.Expr, q.LegendFormat, legend)
+		}
+	}
+	ours := 0
+	for name := range exposed {
+		if !strings.HasPrefix(name, "curfew_") {
+			continue
+		}
+		ours++
+		if !seen[name] {
+			t.Errorf("%s is in no alert and in no panel", name)
+		}
+	}
+	if ours < 15 {
+		t.Errorf("only %d metrics of Curfew are exposed: something was not exercised", ours)
+	}
+}
+
+// TestCheckFindsFaults: each of these is a fault that check is there for.
+func TestCheckFindsFaults(t *testing.T) {
+	exposed := families(t)
+	for expr, want := range map[string]string{
+		`curfew_overdue`: "metric curfew_overdue is not exposed",
+		`sum(rate(curfew_deletions_total{outcome="deleted"}[5m]))`:              "has no label outcome",
+		`sum(rate(curfew_deletions_total{result=~"deleted|done"}[5m]))`:         `never "done"`,
+		`sum by (namespace_name) (curfew_tracked_objects)`:                      "no metric in it has the label namespace_name",
+		`sum(curfew_deletions_total)`:                                           "counters want rate",
+		`rate(curfew_overdue_objects[5m])`:                                      "gauges neither",
+		`rate(curfew_deletion_lateness_seconds[5m])`:                            "is a histogram",
+		`sum by (le) (curfew_overdue_objects)`:                                  "the label le",
+		`sum(curfew_overdue_objects`:                                            "stay open",
+		`median(curfew_overdue_objects)`:                                        "function median is not known",
+		`curfew_breaker_open{class="clock"`:                                     "do not end",
+		`max(curfew_overdue_objects) >> 1 ; drop`:                               "cannot read on",
+		`leader_election_master_status{name="curfew-webhook"}`:                  `never "curfew-webhook"`,
+		`curfew_overdue_objects_count`:                                          "is not exposed",
+		`sum(rate(curfew_admission_reviews_total{decision="mutated"}[5m])) > 0`: `never "mutated"`,
+	} {
+		_, _, errs := check(expr, exposed)
+		if !slices.ContainsFunc(errs, func(err error) bool { return strings.Contains(err.Error(), want) }) {
+			t.Errorf("%s: got %v, want %q", expr, errs, want)
+		}
+	}
+}
+
+// anchor is how a heading of a page is linked to.
+func anchor(heading string) string {
+	return strings.ReplaceAll(strings.ToLower(strings.TrimLeft(heading, "# ")), " ", "-")
+}
+
+func TestAlertsSayWhatToDo(t *testing.T) {
+	known := map[string]bool{}
+	for _, line := range strings.Split(string(read(t, "../../docs/troubleshooting.md")), "\n") {
+		if strings.HasPrefix(line, "#") {
+			known["docs/troubleshooting.md#"+anchor(line)] = true
+		}
+	}
+	for _, a := range alerts(t) {
+		if !slices.Contains([]string{"critical", "warning", "info"}, a.Labels["severity"]) {
+			t.Errorf("%s: severity %q", a.Alert, a.Labels["severity"])
+		}
+		if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 80 {
+			t.Errorf("%s says too little", a.Alert)
+		}
+		if !known[a.Annotations["runbook"]] {
+			t.Errorf("%s: no such section: %s", a.Alert, a.Annotations["runbook"])
+		}
+	}
+}
+
+// leaseName is that of the Lease which the controller's Role names.
+func leaseName(t *testing.T) string {
+	t.Helper()
+	for _, doc := range strings.Split(string(read(t, "../rbac/controller.yaml")), "\n---\n") {
+		var role rbacv1.Role
+		if err := yaml.Unmarshal([]byte(doc), &role); err != nil {
+			t.Fatal(err)
+		}
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "leases") && len(rule.ResourceNames) == 1 {
+				return rule.ResourceNames[0]
+			}
+		}
+	}
+	t.Fatal("no Role names a Lease")
+	return ""
+}
+
+// TestPodMonitorsFindThePods: their selectors are labels of the Pods, and the port is one that the containers have.
+func TestPodMonitorsFindThePods(t *testing.T) {
+	type monitor struct {
+		Metadata struct {
+			Name      string `json:"name"`
+			Namespace string `json:"namespace"`
+		} `json:"metadata"`
+		Spec struct {
+			Selector struct {
+				MatchLabels map[string]string `json:"matchLabels"`
+			} `json:"selector"`
+			PodMetricsEndpoints []struct {
+				Port string `json:"port"`
+			} `json:"podMetricsEndpoints"`
+		} `json:"spec"`
+	}
+	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), ".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	found := 0
+	for _, resource := range built.Resources() {
+		if resource.GetNamespace() != "curfew-system" {
+			t.Errorf("%s %s is in namespace %q", resource.GetKind(), resource.GetName(), resource.GetNamespace())
+		}
+		if resource.GetKind() != "PodMonitor" {
+			continue
+		}
+		found++
+		var m monitor
+		if err := yaml.Unmarshal([]byte(resource.MustYaml()), &m); err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimPrefix(m.Metadata.Name, "curfew-")
+		var deployment appsv1.Deployment
+		if err := yaml.UnmarshalStrict(read(t, "../deploy/"+name+".yaml"), &deployment); err != nil {
+			t.Fatal(err)
+		}
+		for label, value := range m.Spec.Selector.MatchLabels {
+			if deployment.Spec.Template.Labels[label] != value {
+				t.Errorf("%s: the Pods are not labelled %s=%s", m.Metadata.Name, label, value)
+			}
+		}
+		ports := map[string]bool{}
+		for _, port := range deployment.Spec.Template.Spec.Containers[0].Ports {
+			ports[port.Name] = true
+		}
+		if len(m.Spec.Selector.MatchLabels) == 0 || len(m.Spec.PodMetricsEndpoints) != 1 || !ports[m.Spec.PodMetricsEndpoints[0].Port] {
+			t.Errorf("%s: selects %v, scrapes %v; the ports are %v", m.Metadata.Name, m.Spec.Selector, m.Spec.PodMetricsEndpoints, ports)
+		}
+	}
+	if found != 2 || built.Size() != 4 {
+		t.Errorf("%d PodMonitors in %d objects, want 2 in 4", found, built.Size())
+	}
+}

@@ -1,0 +1,249 @@
+package monitoring_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	admissionv1 "k8s.io/api/admission/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/client-go/tools/leaderelection"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	"k8s.io/utils/clock"
+	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/webhook"
+)
+
+// families are what /metrics of both Deployments exposes once everything that counts has happened: the real collectors, in
+// registries as cmd/curfew has them.
+func families(t *testing.T) map[string]*dto.MetricFamily {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	controller(t, registry)
+	unusableValue(t, registry)
+	admission(t, registry)
+	leader(t)
+	out := map[string]*dto.MetricFamily{}
+	for _, gatherer := range []prometheus.Gatherer{registry, ctrlmetrics.Registry} {
+		list, err := gatherer.Gather()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, family := range list {
+			out[family.GetName()] = family
+		}
+	}
+	return out
+}
+
+// answers is an API server that answers the DELETE of an object by the object's name.
+type answers map[string]expiry.Response
+
+func (a answers) Delete(_ context.Context, r expiry.Request) expiry.Response { return a[r.Name] }
+
+// dated is an API server that says what time it is.
+type dated struct{}
+
+func (dated) RoundTrip(*http.Request) (*http.Response, error) {
+	return &http.Response{StatusCode: http.StatusOK, Body: http.NoBody,
+		Header: http.Header{"Date": {time.Now().UTC().Format(http.TimeFormat)}}}, nil
+}
+
+// controller has an engine delete with every kind of answer, and track something.
+func controller(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	skew := expiry.NewSkew(clock.RealClock{})
+	transport := skew.Wrap(dated{})
+	ping := func(ctx context.Context) error {
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://apiserver/version", nil)
+		if err != nil {
+			return err
+		}
+		_, err = transport.RoundTrip(req)
+		return err
+	}
+	engine, err := expiry.New(expiry.Options{
+		Deleter: answers{
+			"deleted": {Code: http.StatusOK},
+			"other":   {Code: http.StatusNotFound, ObjectMissing: true},
+			"refused": {Code: http.StatusForbidden},
+			"failed":  {Err: errors.New("no answer")},
+		},
+		Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	due := time.Now().Add(-time.Minute)
+	// An API that does not honour the resourceVersion: each deletion is by UID alone.
+	kind, err := engine.RegisterKind(expiry.KindOptions{
+		Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true,
+		Judge: func(_ context.Context, o expiry.Object) (expiry.Judgement, error) {
+			return expiry.Judgement{Verdict: expiry.Track, Object: o}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := func(name string, at time.Time) expiry.Object {
+		return expiry.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
+			Expiry: at, Trigger: "ttl", Source: "object"}
+	}
+	engine.Upsert(object("later", time.Now().Add(time.Hour)))
+	if err := ping(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- engine.Run(ctx) }()
+	for name, want := range map[string]expiry.Result{
+		"deleted": expiry.Deleted, "other": expiry.Other, "refused": expiry.Refused, "failed": expiry.Failed,
+	} {
+		if out := engine.DeleteNow(ctx, object(name, due), nil); out.Result != want {
+			t.Fatalf("%s: %s, %v", name, out.Result, out.Err)
+		}
+	}
+	stop()
+	<-ended
+}
+
+type silent struct{}
+
+func (silent) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+	return policy.ParseNamespace(name, nil, nil), nil
+}
+
+func (s silent) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return s.Get(ctx, name)
+}
+
+// unusableValue has a feed judge a finished Job with a TTL that nobody can read. The engine knows Jobs already, so this one has
+// an engine of its own.
+func unusableValue(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	reports, err := feed.NewReports(events.NewFakeRecorder(10), logr.Discard(), registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := expiry.New(expiry.Options{Deleter: answers{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	finished := metav1.NewTime(time.Now().Add(-time.Hour))
+	job := &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "j", UID: "u", Annotations: map[string]string{policy.AnnotationTTL: "soon"}},
+		Status: batchv1.JobStatus{CompletionTime: &finished, Conditions: []batchv1.JobCondition{
+			{Type: batchv1.JobComplete, Status: "True", LastTransitionTime: finished}}},
+	}
+	one, err := feed.New(feed.Kind{
+		Profile: policy.JobProfile,
+		Get:     func(context.Context, string, string) (runtime.Object, error) { return job, nil },
+		Facts:   func(o runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(o.(*batchv1.Job)), nil },
+	}, feed.Options{Engine: engine, Namespaces: silent{}, Reports: reports, Log: logr.Discard()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := one.Judge(t.Context(), expiry.Object{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// said are namespaces: "ci" has a default and a bound, none other can be read.
+type said struct{}
+
+func (said) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+	if name != "ci" {
+		return nil, errors.New("cannot be read")
+	}
+	return policy.ParseNamespace(name, map[string]string{policy.Prefix + "default-ttl": "1d", policy.Prefix + "max-ttl": "7d"}, nil), nil
+}
+
+func (s said) LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return s.Namespace(ctx, name)
+}
+
+type registrar map[string]http.Handler
+
+func (r registrar) Register(path string, hook http.Handler) { r[path] = hook }
+
+// admission has the webhooks come to each decision.
+func admission(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	hooks, err := webhook.New(webhook.Options{
+		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Namespaces: said{}, Clock: clock.RealClock{},
+		Registerer: registry, Logger: logr.Discard(),
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	paths := registrar{}
+	hooks.Register(paths)
+	job := func(namespace, spec string) string {
+		return `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"j","namespace":"` + namespace + `"},"spec":{` + spec + `}}`
+	}
+	for _, ask := range []struct{ path, namespace, object string }{
+		{webhook.PathMutate, "ci", job("ci", "")},
+		{webhook.PathMutate, "gone", job("gone", "")},
+		{webhook.PathMutate, "ci", `"no object"`},
+		{webhook.PathValidate, "ci", job("ci", "")},
+		{webhook.PathValidate, "ci", job("ci", `"ttlSecondsAfterFinished":99999999`)},
+	} {
+		body, err := json.Marshal(&admissionv1.AdmissionReview{
+			TypeMeta: metav1.TypeMeta{APIVersion: "admission.k8s.io/v1", Kind: "AdmissionReview"},
+			Request: &admissionv1.AdmissionRequest{
+				UID: "u", Operation: admissionv1.Create, Namespace: ask.namespace, Name: "j",
+				Kind:     metav1.GroupVersionKind{Group: "batch", Version: "v1", Kind: "Job"},
+				Resource: metav1.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"},
+				Object:   runtime.RawExtension{Raw: []byte(ask.object)},
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		request := httptest.NewRequest(http.MethodPost, ask.path, bytes.NewReader(body))
+		request.Header.Set("Content-Type", "application/json")
+		paths[ask.path].ServeHTTP(httptest.NewRecorder(), request)
+	}
+}
+
+// leader makes a candidate for the lease, which is when controller-runtime begins to expose that it is none yet. The name
+// is that of the Lease that the Role of the controller allows.
+func leader(t *testing.T) {
+	t.Helper()
+	_, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{
+		Name:          leaseName(t),
+		Lock:          &resourcelock.LeaseLock{LockConfig: resourcelock.ResourceLockConfig{Identity: "a"}},
+		LeaseDuration: 15 * time.Second, RenewDeadline: 10 * time.Second, RetryPeriod: 2 * time.Second,
+		Callbacks: leaderelection.LeaderCallbacks{OnStartedLeading: func(context.Context) {}, OnStoppedLeading: func() {}},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// histogram strips what a histogram's series add to its name.
+func histogram(metric string) (family, suffix string) {
+	for _, suffix := range []string{"_bucket", "_sum", "_count"} {
+		if family, ok := strings.CutSuffix(metric, suffix); ok {
+			return family, suffix
+		}
+	}
+	return metric, ""
+}
