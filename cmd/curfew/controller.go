@@ -52,7 +52,9 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return fmt.Errorf("client of the API server: %w", err)
 	}
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
-	policies := registry.NewPolicies(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)), compiler, clock.RealClock{}, log)
+	rules := objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
+	policies := registry.NewPolicies(rules, compiler, clock.RealClock{}, log)
+	policies.WriteStatus(rules, clock.RealClock{})
 	runtimes := &registry.Runtimes{Client: objects}
 	shared := feed.Options{
 		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
@@ -67,6 +69,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
+	kinds.WriteStatus(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
 	runtimes.Cache = kinds
 	namespaces.OnChange(func(name string) {
 		for _, feed := range feeds {
