@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
-	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -29,18 +28,14 @@ type Catalog struct {
 	profiles map[string]*expression.Profile
 }
 
-// NewCatalog returns a catalog of the built-in profiles, without policies.
-func NewCatalog() (*Catalog, error) {
+// NewCatalog returns a catalog of the profiles that come with Curfew (manifests/profiles), without policies.
+func NewCatalog(builtin []*v1alpha1.KindProfile) (*Catalog, error) {
 	out := &Catalog{
 		compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		policies: map[string]*expression.Policy{},
 		profiles: map[string]*expression.Profile{},
 	}
-	objects, err := profiles.All()
-	if err != nil {
-		return nil, err
-	}
-	for _, object := range objects {
+	for _, object := range builtin {
 		profile, errs := out.compiler.Profile(object)
 		if err := errs.ToAggregate(); err != nil {
 			return nil, fmt.Errorf("built-in profile %s: %w", object.Name, err)

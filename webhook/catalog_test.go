@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -26,6 +27,15 @@ func (r *runtimes) Runtime(_ context.Context, reference *expression.Reference) (
 	return r.objects[reference.Name], r.err
 }
 
+func builtinProfiles(t *testing.T) []*v1alpha1.KindProfile {
+	t.Helper()
+	out, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
 func parsed[T any](t *testing.T, text string) *T {
 	t.Helper()
 	out := new(T)
@@ -38,7 +48,7 @@ func parsed[T any](t *testing.T, text string) *T {
 // platformWorld is a world whose platform says these LifecyclePolicies.
 func platformWorld(t *testing.T, policies ...string) (*world, *Catalog, *runtimes) {
 	t.Helper()
-	catalog, err := NewCatalog()
+	catalog, err := NewCatalog(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -47,7 +47,7 @@ func (*registration) HasSynced() bool { return true }
 
 func TestWatchWaitsForTheCRDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		catalog, err := NewCatalog()
+		catalog, err := NewCatalog(builtinProfiles(t))
 		if err != nil {
 			t.Fatal(err)
 		}

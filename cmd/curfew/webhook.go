@@ -18,6 +18,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook"
@@ -54,7 +55,11 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
 		return nil, fmt.Errorf("Curfew's own types: %w", err)
 	}
-	catalog, err := webhook.NewCatalog()
+	builtin, err := profiles.All()
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := webhook.NewCatalog(builtin)
 	if err != nil {
 		return nil, err
 	}
