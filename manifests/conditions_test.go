@@ -59,7 +59,9 @@ var kinds = map[string]schema.GroupVersionKind{
 	"jobs": {Group: "batch", Version: "v1", Kind: "Job"}, "cronjobs": {Group: "batch", Version: "v1", Kind: "CronJob"},
 	"pods": {Version: "v1", Kind: "Pod"}, "namespaces": {Version: "v1", Kind: "Namespace"},
 	"deployments": {Group: "apps", Version: "v1", Kind: "Deployment"}, "statefulsets": {Group: "apps", Version: "v1", Kind: "StatefulSet"},
-	"daemonsets": {Group: "apps", Version: "v1", Kind: "DaemonSet"}, "replicasets": {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+	"lifecyclepolicies": {Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"},
+	"kindprofiles":      {Group: "curfew.dev", Version: "v1alpha1", Kind: "KindProfile"},
+	"daemonsets":        {Group: "apps", Version: "v1", Kind: "DaemonSet"}, "replicasets": {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
 }
 
 const (
@@ -122,6 +124,13 @@ var requests = map[string]request{
 	"plain Job, only pods in use":     {resource: "jobs", new: bareJob, namespace: "pods-in-use", wants: none},
 	"Job in Curfew's own namespace":   {resource: "jobs", new: ttlAnnotation, namespace: "in-use own", wants: none},
 	"Pod in Curfew's own namespace":   {resource: "pods", new: podAnnotation, namespace: "pods-in-use own", wants: none},
+
+	// Curfew's own kinds.
+	"LifecyclePolicy":                   {resource: "lifecyclepolicies", new: "{metadata: {name: a}, spec: {warnBelow: 5m}}", wants: "- policies.curfew.dev"},
+	"KindProfile":                       {resource: "kindprofiles", new: "{metadata: {name: a}, spec: {kind: {kind: A}}}", wants: "- policies.curfew.dev"},
+	"LifecyclePolicy, spec changed":     {resource: "lifecyclepolicies", old: "{metadata: {name: a}, spec: {warnBelow: 5m}}", new: "{metadata: {name: a}, spec: {warnBelow: 6m}}", wants: "- policies.curfew.dev"},
+	"LifecyclePolicy, metadata changed": {resource: "lifecyclepolicies", old: "{metadata: {name: a}, spec: {warnBelow: 5m}}", new: "{metadata: {name: a, labels: {a: b}}, spec: {warnBelow: 5m}}", wants: none},
+	"LifecyclePolicy being deleted":     {resource: "lifecyclepolicies", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z'}, spec: {}}", wants: none},
 
 	// Updates.
 	"Job untouched":                       {resource: "jobs", old: bareJob, new: bareJob, namespace: "in-use", wants: none},
@@ -237,6 +246,9 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 	operation, namespace := admission.Create, "team"
 	if r.resource == "namespaces" {
 		namespace = "a" // the API server sets it to the name of the Namespace
+	}
+	if kind.Group == "curfew.dev" {
+		namespace = ""
 	}
 	object := parse(t, kind, r.new)
 	var old runtime.Object

@@ -25,8 +25,8 @@ const (
 
 // NamespacePolicy is what the annotations of a namespace say.
 type NamespacePolicy struct {
-	Name   string
-	Labels map[string]string
+	Name                string
+	Labels, Annotations map[string]string
 
 	TTL              TTLSet
 	PodTTL, Deadline *Setting
@@ -52,7 +52,7 @@ var hashed = []string{
 // ParseNamespace reads the annotations of a namespace. The policy is usable whatever is wrong with it: what cannot be
 // read means keep (S6), and is listed in Errors.
 func ParseNamespace(name string, annotations, labels map[string]string) *NamespacePolicy {
-	policy := &NamespacePolicy{Name: name, Labels: labels, Mode: ModeEnforce, Hash: DefaultsHash(annotations)}
+	policy := &NamespacePolicy{Name: name, Labels: labels, Annotations: annotations, Mode: ModeEnforce, Hash: DefaultsHash(annotations)}
 	policy.TTL = ttlSet("metadata.annotations", annotations,
 		AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed)
 	policy.PodTTL = ttlSetting("metadata.annotations", annotations, AnnotationDefaultPodTTL)

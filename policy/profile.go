@@ -31,11 +31,24 @@ type Profile struct {
 
 	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL in there is refused.
 	PodTemplates []FieldPath
+	// Forbidden fields must not be set.
+	Forbidden []Forbidden
+	// ImmutableDeadline refuses any change of a deadline after creation.
+	ImmutableDeadline bool
+	// RuntimeOf names the kind that refers to objects of this one as its runtime; empty for all others. TTL annotations on a
+	// runtime speak for the objects that use it.
+	RuntimeOf string
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
 
 	// State reads started, suspended and finished from the object; nil for kinds that never finish.
 	State StateFunc
+}
+
+// Forbidden is a field that must not be set, and why.
+type Forbidden struct {
+	Path   FieldPath
+	Reason string
 }
 
 // Template is a template of objects of another kind inside an object.

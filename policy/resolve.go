@@ -65,10 +65,30 @@ func (s *Scope) Bounds() Bounds {
 	return bounds
 }
 
-// BoundsFor are the bounds that hold for one object. A max-ttl under a minute does not bind a CronJob's Job, which has to
-// stay that long.
-func (s *Scope) BoundsFor(facts *Facts) Bounds {
-	bounds := s.Bounds()
+// Enforced are the bounds that refuse: those of policies that only warn are left out.
+func (s *Scope) Enforced() Bounds {
+	var bounds Bounds
+	for _, policy := range s.Policies {
+		if !policy.WarnOnly {
+			bounds = bounds.Narrow(policy.Bounds)
+		}
+	}
+	if s.Namespace != nil {
+		bounds = bounds.Narrow(s.Namespace.Bounds)
+	}
+	return bounds
+}
+
+// BoundsFor are the bounds that a default of one object is moved into. A max-ttl under a minute does not bind a CronJob's
+// Job, which has to stay that long.
+func (s *Scope) BoundsFor(facts *Facts) Bounds { return s.Bounds().suiting(facts) }
+
+// EnforcedFor are the bounds that an explicit value of one object must lie within, else it is refused, and kept by the
+// controller where it slipped past.
+func (s *Scope) EnforcedFor(facts *Facts) Bounds { return s.Enforced().suiting(facts) }
+
+func (b Bounds) suiting(facts *Facts) Bounds {
+	bounds := b
 	if high := bounds.MaxTTL; facts.isCronJobsJob() && high != nil && high.Err == nil && high.TTL.After < minCronJobTTL {
 		raised := *high
 		raised.TTL.After = minCronJobTTL
@@ -95,6 +115,14 @@ type PlatformPolicy struct {
 	// Since is the instant from which its defaults hold for what admission missed; zero means not at all.
 	Since    time.Time
 	Backfill bool
+	// WarnOnly is action Warn: a value outside of the bounds passes with a warning.
+	WarnOnly bool
+	// WarnBelow is the TTL under which authors are warned; zero where the policy does not say.
+	WarnBelow time.Duration
+	// Label is the TTL label that the policy gives to what has none; nil where it gives none.
+	Label *Setting
+	// LatestDate is the last instant that a TTL label may come to; zero means no bound.
+	LatestDate time.Time
 }
 
 // Value is an effective TTL or deadline.
@@ -192,7 +220,7 @@ func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 		}
 	}
 	if value.Err == nil {
-		value.Err = scope.BoundsFor(facts).CheckTTL(value.TTL)
+		value.Err = scope.EnforcedFor(facts).CheckTTL(value.TTL)
 	}
 	return value
 }
@@ -292,7 +320,7 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 	if own := facts.Deadline(); own != nil {
 		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
 		if value.Err == nil {
-			value.Err = scope.Bounds().CheckDeadline(own.TTL.After)
+			value.Err = scope.Enforced().CheckDeadline(own.TTL.After)
 		}
 		return value
 	}

@@ -8,6 +8,8 @@ import (
 
 	"k8s.io/klog/v2"
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
+
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // reviewFunc answers one decoded request at the instant now.
@@ -54,7 +56,7 @@ func (h *handler) answer(ctx context.Context, req *admission.Request, now time.T
 // kindLabel bounds the metric: whoever reaches the port can make up kinds.
 func (h *handler) kindLabel(req *admission.Request) string {
 	kind := kindOf(req)
-	if _, ok := h.webhooks.profiles[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() {
+	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() || kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
 		return kind.Kind
 	}
 	return "other"

@@ -10,9 +10,10 @@ import (
 
 // metrics of admission. No label is a namespace or a name.
 type metrics struct {
-	reviews *prometheus.CounterVec
-	dropped prometheus.Counter
-	latency *prometheus.HistogramVec
+	reviews     *prometheus.CounterVec
+	dropped     prometheus.Counter
+	unevaluated prometheus.Counter
+	latency     *prometheus.HistogramVec
 }
 
 func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
@@ -25,6 +26,10 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 			Name: "curfew_admission_patch_dropped_total",
 			Help: "Patches that did not apply to the object they were made for and were not sent.",
 		}),
+		unevaluated: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "curfew_admission_policy_errors_total",
+			Help: "Expressions of LifecyclePolicies that could not be evaluated for an object; it is kept, and not refused.",
+		}),
 		latency: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "curfew_admission_duration_seconds",
 			Help:    "Time from a decoded request to its answer.",
@@ -32,7 +37,7 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		}, []string{"webhook"}),
 	}
 	var errs []error
-	for _, collector := range []prometheus.Collector{m.reviews, m.dropped, m.latency} {
+	for _, collector := range []prometheus.Collector{m.reviews, m.dropped, m.unevaluated, m.latency} {
 		errs = append(errs, registerer.Register(collector))
 	}
 	if err := errors.Join(errs...); err != nil {

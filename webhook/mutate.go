@@ -9,11 +9,11 @@ import (
 )
 
 // mutate fills in what the author of a new object left out.
-func (w *Webhooks) mutate(ctx context.Context, request *request, _ time.Time) answer {
+func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if !request.creating() || request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopes.ScopeOf(ctx, request.facts, bare(request.facts))
+	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, bare(request.facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
@@ -24,7 +24,11 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, _ time.Time) an
 	if effective.Succeeded.Set {
 		source = effective.Succeeded.Source.String()
 	}
-	return w.assigned(request, policy.Defaults(facts, &effective, scope), source)
+	assignments := policy.Defaults(facts, &effective, scope)
+	if label, _ := policy.DefaultLabel(facts, scope, now); label != "" {
+		assignments = append(assignments, policy.Assignment{Path: policy.FieldPath{"metadata", "labels", policy.LabelTTL}, Value: label})
+	}
+	return w.assigned(request, assignments, source)
 }
 
 // assigned answers with the patch for some assignments. One that cannot be made, or does not apply, is not sent: the API
@@ -41,5 +45,5 @@ func (w *Webhooks) assigned(request *request, assignments []policy.Assignment, s
 }
 
 func unreadable(facts *policy.Facts, err error) answer {
-	return failed(fmt.Sprintf("curfew could not read namespace %q", facts.Namespace), err)
+	return failed(fmt.Sprintf("curfew could not read what surrounds %s %q", facts.Profile.Kind.Kind, facts.Name), err)
 }

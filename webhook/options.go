@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -20,6 +21,7 @@ const (
 	PathValidate          = "/validate"
 	PathMutateNamespace   = "/mutate-namespace"
 	PathValidateNamespace = "/validate-namespace"
+	PathValidatePolicy    = "/validate-policy"
 )
 
 // Clock tells the time. One request reads it once to decide, and once more for its latency.
@@ -29,8 +31,12 @@ type Clock interface {
 
 // Options are what the webhooks need from their surroundings.
 type Options struct {
-	// Profiles of the kinds that are reviewed; kinds without one get a bare profile.
+	// Profiles of the kinds that are reviewed, where Catalog is nil; kinds without one get a bare profile.
 	Profiles policy.Profiles
+	// Catalog is what the platform says: profiles and policies. Nil means that there are only the Profiles, and no policies.
+	Catalog *Catalog
+	// Runtimes reads the runtimes that objects use; nil means that none is read.
+	Runtimes RuntimeGetter
 	// Namespaces reads what the namespaces say.
 	Namespaces NamespaceGetter
 	// Clock tells the time.
@@ -48,14 +54,16 @@ type Options struct {
 	ControllerUser string
 	// RequireDelete is --require-delete: a TTL may only be set by those who may delete the object themselves.
 	RequireDelete bool
+	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused.
+	StrictLabels bool
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger
 }
 
 func (o *Options) validate() error {
 	var errs []error
-	if o.Profiles == nil {
-		errs = append(errs, errors.New("webhook: Profiles is nil: use policy.NewProfiles(policy.BuiltinProfiles()...)"))
+	if o.Profiles == nil && o.Catalog == nil {
+		errs = append(errs, errors.New("webhook: Profiles is nil, and so is Catalog: use NewCatalog, or policy.NewProfiles(policy.BuiltinProfiles()...)"))
 	}
 	if o.Namespaces == nil {
 		errs = append(errs, errors.New("webhook: Namespaces is nil: use NewNamespaces"))
@@ -75,9 +83,11 @@ func (o *Options) validate() error {
 	return errors.Join(errs...)
 }
 
-// Webhooks are the four admission endpoints.
+// Webhooks are the admission endpoints.
 type Webhooks struct {
-	profiles policy.Profiles
+	fixed    policy.Profiles
+	catalog  *Catalog
+	compiler *expression.Compiler
 	scopes   Scopes
 	clock    Clock
 	metrics  *metrics
@@ -102,12 +112,21 @@ func New(options Options) (*Webhooks, error) {
 		log = logf.Log.WithName("webhook")
 	}
 	return &Webhooks{
-		profiles: options.Profiles,
-		scopes:   &namespaceScopes{namespaces: options.Namespaces, annotationsOnly: options.AnnotationsOnly},
-		clock:    options.Clock,
-		metrics:  metrics,
-		log:      log,
-		options:  rules.Options{WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete},
+		fixed:    options.Profiles,
+		catalog:  options.Catalog,
+		compiler: expression.NewCompiler(expression.DefaultCacheSize),
+		scopes: &scopes{
+			namespaces: options.Namespaces, runtimes: options.Runtimes, catalog: options.Catalog,
+			annotationsOnly: options.AnnotationsOnly,
+			failed: func(err error) {
+				metrics.unevaluated.Inc()
+				log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", err.Error())
+			},
+		},
+		clock:   options.Clock,
+		metrics: metrics,
+		log:     log,
+		options: rules.Options{WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels},
 
 		reviews:        options.Access,
 		controllerUser: options.ControllerUser,
@@ -119,7 +138,15 @@ type Registrar interface {
 	Register(path string, hook http.Handler)
 }
 
-// Register hands the four endpoints to a server. A server takes each path once.
+// Profiles are those by which the webhooks judge at this moment.
+func (w *Webhooks) Profiles() policy.Profiles {
+	if w.catalog == nil {
+		return w.fixed
+	}
+	return w.catalog.Snapshot().Profiles
+}
+
+// Register hands the endpoints to a server. A server takes each path once.
 func (w *Webhooks) Register(server Registrar) {
 	for path, review := range w.endpoints() {
 		server.Register(path, serve(w.handler(path, review)))
@@ -132,6 +159,7 @@ func (w *Webhooks) endpoints() map[string]reviewFunc {
 		PathValidate:          w.validate,
 		PathMutateNamespace:   w.mutateNamespace,
 		PathValidateNamespace: w.validateNamespace,
+		PathValidatePolicy:    w.validatePolicy,
 	}
 }
 

@@ -27,6 +27,8 @@ type request struct {
 	resource    metav1.GroupVersionResource
 	// raw is the object as the API server sent it, to which a patch has to apply.
 	raw []byte
+	// oldRaw is the old object; empty unless the operation is UPDATE.
+	oldRaw []byte
 	// object and old are its JSON form; old is nil unless the operation is UPDATE.
 	object, old     map[string]any
 	facts, oldFacts *policy.Facts
@@ -52,12 +54,13 @@ func (w *Webhooks) decode(req *admission.Request) (*request, error) {
 	if !out.reviewed() {
 		return out, nil
 	}
-	profile := w.profiles.For(kindOf(req))
+	profile := w.Profiles().For(kindOf(req))
 	var err error
 	if out.object, out.facts, err = read(profile, req, "request.object", req.Object.Raw); err != nil {
 		return nil, err
 	}
 	if req.Operation == admissionv1.Update {
+		out.oldRaw = req.OldObject.Raw
 		out.old, out.oldFacts, err = read(profile, req, "request.oldObject", req.OldObject.Raw)
 	}
 	return out, err

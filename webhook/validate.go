@@ -9,28 +9,28 @@ import (
 )
 
 // validate asks the rules about a new or changed object.
-func (w *Webhooks) validate(ctx context.Context, request *request, _ time.Time) answer {
+func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.creating() && bare(request.facts))
+	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, request.creating() && bare(request.facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = request.creating()
 	effective := policy.Resolve(request.facts, scope)
-	return w.decide(ctx, request, scope, &effective)
+	return w.decide(ctx, request, scope, &effective, now)
 }
 
 // validateNamespace asks the rules about the annotations of a namespace. It is in nobody's scope but its own.
-func (w *Webhooks) validateNamespace(ctx context.Context, request *request, _ time.Time) answer {
+func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
-	return w.decide(ctx, request, &policy.Scope{}, nil)
+	return w.decide(ctx, request, &policy.Scope{}, nil, now)
 }
 
-func (w *Webhooks) decide(ctx context.Context, request *request, scope *policy.Scope, effective *policy.Effective) answer {
+func (w *Webhooks) decide(ctx context.Context, request *request, scope *policy.Scope, effective *policy.Effective, now time.Time) answer {
 	operation := rules.Update
 	if request.creating() {
 		operation = rules.Create
@@ -45,6 +45,7 @@ func (w *Webhooks) decide(ctx context.Context, request *request, scope *policy.S
 		Scope:     scope,
 		Effective: effective,
 		Options:   w.options,
+		Now:       now,
 	}
 	access, err := w.access(ctx, request, review)
 	if err != nil {

@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -15,6 +18,9 @@ import (
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // addController wires feeds → engine → API server. All of it runs on the leader alone.
@@ -41,19 +47,45 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
-	feeds, err := newFeeds(config, feed.Options{
-		Engine: engine, Namespaces: namespaces, Reports: reports, Clock: clock.RealClock{}, Log: log,
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	compiler := expression.NewCompiler(expression.DefaultCacheSize)
+	rules := objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
+	policies := registry.NewPolicies(rules, compiler, clock.RealClock{}, log)
+	policies.WriteStatus(rules, clock.RealClock{})
+	runtimes := &registry.Runtimes{Client: objects}
+	shared := feed.Options{
+		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
 		Protect: append([]string{options.namespace}, options.protect...), AnnotationsOnly: options.annotationsOnly(),
 		RelistEvery: options.relistEvery,
-	})
+	}
+	feeds, err := newFeeds(config, shared)
 	if err != nil {
 		return err
 	}
+	kinds, err := newRegistry(config, objects, compiler, shared)
+	if err != nil {
+		return err
+	}
+	kinds.WriteStatus(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
+	runtimes.Cache = kinds
 	namespaces.OnChange(func(name string) {
 		for _, feed := range feeds {
 			feed.RejudgeNamespace(name)
 		}
+		kinds.RejudgeNamespace(name)
 	})
+	policies.OnChange(func(concerns func(schema.GroupKind) bool) {
+		for _, feed := range feeds {
+			if concerns(feed.Kind()) {
+				feed.RejudgeAll()
+			}
+		}
+		kinds.RejudgeKinds(concerns)
+	})
+	kinds.OnDefinitions(policies.Wake)
 	return mgr.Add(leaderRunnable(func(ctx context.Context) error {
 		if err := namespaces.WaitForSync(ctx); err != nil {
 			return err
@@ -61,6 +93,11 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		group, ctx := errgroup.WithContext(ctx)
 		group.Go(func() error { return engine.Run(ctx) })
 		group.Go(func() error { return namespaces.Run(ctx) })
+		group.Go(func() error { policies.Run(ctx); return nil })
+		if err := policies.Wait(ctx); err != nil {
+			return errors.Join(err, group.Wait())
+		}
+		group.Go(func() error { return kinds.Run(ctx) })
 		for _, feed := range feeds {
 			group.Go(func() error { return feed.Run(ctx) })
 		}

@@ -24,6 +24,7 @@ type options struct {
 	port                       int
 	warnBelow                  string
 	requireDelete              bool
+	strictLabels               bool
 	leaderElect                bool
 	protect                    []string
 	dryRun, favourDrain        bool
@@ -57,6 +58,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
 	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "refuse a TTL from those who may not delete the object themselves, instead of warning")
+	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "refuse a TTL label that is bad or in the past, instead of warning")
 }
 
 func (o *options) addController(flags *pflag.FlagSet) {

@@ -18,7 +18,9 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 )
@@ -46,13 +48,25 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 			c.MinVersion, c.GetCertificate = certificate.MinVersion, certificate.GetCertificate
 		}},
 	})
-	profiles := policy.NewProfiles(policy.BuiltinProfiles()...)
 	authorization, err := authorizationclient.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
+	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
+		return nil, fmt.Errorf("Curfew's own types: %w", err)
+	}
+	builtin, err := profiles.All()
+	if err != nil {
+		return nil, err
+	}
+	catalog, err := webhook.NewCatalog(builtin)
+	if err != nil {
+		return nil, err
+	}
+	watch := webhook.NewCatalogWatch(catalog, mgr.GetCache(), log.WithName("catalog"))
 	handlers, err := webhook.New(webhook.Options{
-		Profiles:        profiles,
+		Catalog:         catalog,
+		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		Clock:           clock.RealClock{},
 		Registerer:      metrics.Registry,
@@ -61,13 +75,14 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()}, clock.RealClock{}),
 		ControllerUser:  "system:serviceaccount:" + options.namespace + ":" + controllerAccount,
 		RequireDelete:   options.requireDelete,
+		StrictLabels:    options.strictLabels,
 		Logger:          log.WithName("webhook"),
 	})
 	if err != nil {
 		return nil, err
 	}
 	handlers.Register(server)
-	for _, runnable := range []manager.Runnable{provider, server} {
+	for _, runnable := range []manager.Runnable{provider, watch, server} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err
 		}
@@ -79,6 +94,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 			}
 			return nil
 		}},
+		{Name: "policies", Probe: func(context.Context) error { return watch.Ready() }},
 		{Name: "namespaces", Probe: func(ctx context.Context) error {
 			informer, err := mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata(), cache.BlockUntilSynced(false))
 			if err != nil {
@@ -90,7 +106,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 			return nil
 		}},
 	}
-	if err := addAPI(ctx, mgr, config, options, handlers, certificate, profiles, ready, log.WithName("api")); err != nil {
+	if err := addAPI(ctx, mgr, config, options, handlers, certificate, catalog.Snapshot().Profiles, ready, log.WithName("api")); err != nil {
 		return nil, fmt.Errorf("setting up the HTTP API: %w", err)
 	}
 	return ready, nil

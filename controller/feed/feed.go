@@ -8,6 +8,9 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
@@ -15,22 +18,16 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// NamespaceReader tells what a namespace says; [Namespaces] is the one that a controller uses. Nil means that it says
-// nothing.
-type NamespaceReader interface {
-	// Get may answer from a cache.
-	Get(ctx context.Context, name string) (*policy.NamespacePolicy, error)
-	// Read asks the API server. A namespace that cannot be read is an error.
-	Read(ctx context.Context, name string) (*policy.NamespacePolicy, error)
-}
-
 // Options are what all feeds share.
 type Options struct {
 	Engine     *expiry.Engine
 	Namespaces NamespaceReader
-	Reports    *Reports
-	Clock      clock.Clock
-	Log        logr.Logger
+	// Policies and Runtimes may be nil, which means that there are none.
+	Policies PolicyReader
+	Runtimes RuntimeReader
+	Reports  *Reports
+	Clock    clock.Clock
+	Log      logr.Logger
 	// Protect lists namespaces in which nothing is ever deleted.
 	Protect []string
 	// AnnotationsOnly is --native-ttl=off.
@@ -69,11 +66,12 @@ func New(kind Kind, options Options) (*Feed, error) {
 	}
 	feed.finishes = newRecorder(feed)
 	handle, err := options.Engine.RegisterKind(expiry.KindOptions{
-		Resource:   kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource),
-		Kind:       kind.Profile.Kind.Kind,
-		Namespaced: !kind.Profile.ClusterScoped,
-		Protobuf:   kind.Protobuf,
-		Judge:      feed.Judge,
+		Resource:    kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource),
+		Kind:        kind.Profile.Kind.Kind,
+		Namespaced:  !kind.Profile.ClusterScoped,
+		Protobuf:    kind.Protobuf,
+		Propagation: kind.Propagation,
+		Judge:       feed.Judge,
 	})
 	if err != nil {
 		return nil, err
@@ -87,6 +85,15 @@ func (f *Feed) Synced() bool { return f.synced.Load() }
 
 // RejudgeNamespace asks for all objects of a namespace to be judged again, because what the namespace says has changed.
 func (f *Feed) RejudgeNamespace(name string) { f.rejudge.add(name) }
+
+// RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole cluster has changed.
+func (f *Feed) RejudgeAll() { f.rejudge.add(metav1.NamespaceAll) }
+
+// Kind is what the feed streams.
+func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
+
+// Handle is the engine's handle of the kind.
+func (f *Feed) Handle() expiry.Kind { return f.handle }
 
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
@@ -159,8 +166,8 @@ func (f *Feed) rejudgeLoop(ctx context.Context) {
 }
 
 func (f *Feed) rejudgeNamespace(ctx context.Context, name string) error {
-	_, err := f.pages(ctx, name, func(facts *policy.Facts) error {
-		return f.tell(ctx, facts, watched{f.options.Engine, f.handle})
+	_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
+		return f.tell(ctx, facts, object, watched{f.options.Engine, f.handle})
 	})
 	if err != nil {
 		return fmt.Errorf("listing namespace %s: %w", name, err)

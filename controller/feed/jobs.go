@@ -27,6 +27,7 @@ func Jobs(client kubernetes.Interface) Kind {
 		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
 			return client.BatchV1().Jobs(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
+		JSON: jsonOf(policy.JobProfile),
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			job, ok := object.(*batchv1.Job)
 			if !ok {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/expiry"
@@ -31,17 +32,16 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 }
 
 // verdict judges one state of an object. One reading of the clock a call.
-func (f *Feed) verdict(facts *policy.Facts, namespace *policy.NamespacePolicy) policy.Verdict {
+func (f *Feed) verdict(facts *policy.Facts, scope *policy.Scope) policy.Verdict {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}
 	}
-	scope := &policy.Scope{Namespace: namespace, AnnotationsOnly: f.options.AnnotationsOnly}
 	effective := policy.Resolve(facts, scope)
 	return policy.Judge(facts, &effective, f.options.Clock.Now())
 }
 
 // tell hands one state of an object on to the engine.
-func (f *Feed) tell(ctx context.Context, facts *policy.Facts, to sink) error {
+func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sink) error {
 	if facts.Deleting {
 		to.Terminating(f.object(facts, policy.Verdict{}), facts.DeletingSince)
 		return nil
@@ -51,11 +51,11 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, to sink) error {
 		to.Cancel(facts.UID, facts.ResourceVersion)
 		return nil
 	}
-	namespace, err := f.namespaces.Get(ctx, facts.Namespace)
+	scope, err := f.scope(ctx, facts, object, false)
 	if err != nil {
 		return err
 	}
-	verdict := f.verdict(facts, namespace)
+	verdict := f.verdict(facts, scope)
 	f.report(facts, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete:
@@ -75,11 +75,12 @@ func (f *Feed) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object
 	return expiry.Object{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Trigger: string(verdict.Trigger), Source: verdict.Source.String(),
-		Live: verdict.Live, Backfill: verdict.Backfill, DryRun: verdict.DryRun,
+		// A runtime can begin to speak at any time, so that it is asked again whatever decided.
+		Live: verdict.Live || f.kind.Runtime != nil, Backfill: verdict.Backfill, DryRun: verdict.DryRun,
 	}
 }
 
-// Judge reads one object and its namespace afresh and judges what is there now. The engine asks on conflict and for what
+// Judge reads one object and all that surrounds it afresh and judges what is there now. The engine asks on conflict and for what
 // hangs on something outside of the object (S1).
 func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
 	object, err := f.kind.Get(ctx, tracked.Namespace, tracked.Name)
@@ -96,11 +97,11 @@ func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 	if facts.Deleting {
 		return expiry.Judgement{Verdict: expiry.BeingDeleted, Since: facts.DeletingSince}, nil
 	}
-	namespace, err := f.namespaces.Read(ctx, facts.Namespace)
+	scope, err := f.scope(ctx, facts, object, true)
 	if err != nil {
 		return expiry.Judgement{}, err
 	}
-	verdict := f.verdict(facts, namespace)
+	verdict := f.verdict(facts, scope)
 	f.report(facts, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete:

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // Kind is how one kind is read from the API server.
@@ -26,6 +27,13 @@ type Kind struct {
 	Get func(ctx context.Context, namespace, name string) (runtime.Object, error)
 	// Facts reads what the judge needs. The object is not kept.
 	Facts func(object runtime.Object) (*policy.Facts, error)
+	// JSON is an object in its JSON form, for the expressions of policies. It is only asked for where a policy speaks of the
+	// kind.
+	JSON func(object runtime.Object) (map[string]any, error)
+	// Runtime says which runtime an object uses; nil for kinds that know none.
+	Runtime *expression.Runtime
+	// Propagation of deletions; empty means Background.
+	Propagation metav1.DeletionPropagation
 	// Patch sends a merge patch; nil where nothing is ever written to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
 }

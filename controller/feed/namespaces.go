@@ -7,6 +7,7 @@ import (
 	"maps"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
@@ -28,14 +29,15 @@ func NamespaceMeta() *metav1.PartialObjectMetadata {
 	return meta
 }
 
-// StripNamespace is a cache transform that leaves what Curfew reads: keys of its own, and labels, which policies select by.
+// StripNamespace is a cache transform that leaves what Curfew reads: the metadata, which the expressions of policies may look
+// at, without what is only there for kubectl and the API server.
 func StripNamespace(object any) (any, error) {
 	meta, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
 		return object, nil
 	}
 	meta.ManagedFields = nil
-	maps.DeleteFunc(meta.Annotations, func(key, _ string) bool { return !strings.HasPrefix(key, policy.Prefix) })
+	delete(meta.Annotations, corev1.LastAppliedConfigAnnotation)
 	return meta, nil
 }
 
@@ -49,17 +51,17 @@ type Namespaces struct {
 	stamps *pending
 	synced toolscache.InformerSynced
 
-	mu       sync.RWMutex
-	policies map[string]*policy.NamespacePolicy // nil for the many that say nothing
-	metas    map[string]*metav1.PartialObjectMetadata
-	changed  []func(name string)
+	mu      sync.RWMutex
+	known   map[string]Namespace
+	metas   map[string]*metav1.PartialObjectMetadata
+	changed []func(name string)
 }
 
 // NewNamespaces follows the namespaces of a cache.
 func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
 	n := &Namespaces{
 		client: writer, reader: reader, clock: clock, log: log.WithName("namespaces"), stamps: newPending(),
-		policies: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
 	informer, err := from.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -77,7 +79,7 @@ func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, 
 	return n, nil
 }
 
-// OnChange registers a function that is told of each namespace whose annotations of Curfew's have changed. Call it before
+// OnChange registers a function that is told of each namespace whose labels or annotations of Curfew's have changed. Call it before
 // the cache starts.
 func (n *Namespaces) OnChange(f func(name string)) { n.changed = append(n.changed, f) }
 
@@ -94,13 +96,14 @@ func (n *Namespaces) observe(object any) {
 	if !ok {
 		return
 	}
+	read := parse(meta)
 	n.mu.Lock()
 	old, known := n.metas[meta.Name]
 	n.metas[meta.Name] = meta
-	n.policies[meta.Name] = parse(meta)
+	n.known[meta.Name] = read
 	n.mu.Unlock()
 	n.stamps.add(meta.Name)
-	if known && !maps.Equal(curfewKeys(old.Annotations), curfewKeys(meta.Annotations)) {
+	if known && !(maps.Equal(curfewKeys(old.Annotations), curfewKeys(meta.Annotations)) && maps.Equal(othersKeys(old.Labels), othersKeys(meta.Labels))) {
 		for _, f := range n.changed {
 			f(meta.Name)
 		}
@@ -114,7 +117,7 @@ func (n *Namespaces) forget(object any) {
 	if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
 		n.mu.Lock()
 		delete(n.metas, meta.Name)
-		delete(n.policies, meta.Name)
+		delete(n.known, meta.Name)
 		n.mu.Unlock()
 	}
 }
@@ -129,20 +132,45 @@ func curfewKeys(all map[string]string) map[string]string {
 	return keys
 }
 
-func parse(meta *metav1.PartialObjectMetadata) *policy.NamespacePolicy {
-	if len(curfewKeys(meta.Annotations)) == 0 {
-		return nil
-	}
-	return policy.ParseNamespace(meta.Name, meta.Annotations, meta.Labels)
+// othersKeys are the labels that policies may select by; Curfew's own follow from the annotations.
+func othersKeys(all map[string]string) map[string]string {
+	keys := maps.Clone(all)
+	maps.DeleteFunc(keys, func(key, _ string) bool { return strings.HasPrefix(key, policy.Prefix) })
+	return keys
 }
 
-// Get answers from the cache, and reads live what the cache does not have yet. A namespace that says nothing is nil.
-func (n *Namespaces) Get(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func parse(meta *metav1.PartialObjectMetadata) Namespace {
+	read := Namespace{Object: namespaceObject(meta)}
+	if len(curfewKeys(meta.Annotations)) > 0 {
+		read.Policy = policy.ParseNamespace(meta.Name, meta.Annotations, meta.Labels)
+	}
+	return read
+}
+
+// namespaceObject is the metadata of a namespace as expressions see it: the fields that the API server's own policies show.
+func namespaceObject(meta *metav1.PartialObjectMetadata) map[string]any {
+	fields := map[string]any{"name": meta.Name, "uid": string(meta.UID), "resourceVersion": meta.ResourceVersion,
+		"creationTimestamp": meta.CreationTimestamp.UTC().Format(time.RFC3339)}
+	for name, of := range map[string]map[string]string{"labels": meta.Labels, "annotations": meta.Annotations} {
+		if len(of) == 0 {
+			continue
+		}
+		values := make(map[string]any, len(of))
+		for key, value := range of {
+			values[key] = value
+		}
+		fields[name] = values
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": fields}
+}
+
+// Get answers from the cache, and reads live what the cache does not have yet.
+func (n *Namespaces) Get(ctx context.Context, name string) (Namespace, error) {
 	if name == "" {
-		return nil, nil
+		return Namespace{}, nil
 	}
 	n.mu.RLock()
-	known, ok := n.policies[name]
+	known, ok := n.known[name]
 	n.mu.RUnlock()
 	if ok {
 		return known, nil
@@ -150,19 +178,19 @@ func (n *Namespaces) Get(ctx context.Context, name string) (*policy.NamespacePol
 	read, err := n.Read(ctx, name)
 	if apierrors.IsNotFound(err) {
 		// It is gone, and what lies in it goes with it.
-		return nil, nil
+		return Namespace{}, nil
 	}
 	return read, err
 }
 
 // Read reads the namespace live.
-func (n *Namespaces) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *Namespaces) Read(ctx context.Context, name string) (Namespace, error) {
 	if name == "" {
-		return nil, nil
+		return Namespace{}, nil
 	}
 	meta := NamespaceMeta()
 	if err := n.reader.Get(ctx, types.NamespacedName{Name: name}, meta); err != nil {
-		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
+		return Namespace{}, fmt.Errorf("reading namespace %s: %w", name, err)
 	}
 	return parse(meta), nil
 }

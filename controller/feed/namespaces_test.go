@@ -25,7 +25,7 @@ func follow(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWat
 	api := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return &Namespaces{
 		client: api, reader: api, clock: clocktesting.NewFakeClock(noon), log: logr.Discard(), stamps: newPending(),
-		policies: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}, api
 }
 
@@ -111,34 +111,40 @@ func TestNamespaceLookups(t *testing.T) {
 	})
 	for range 2 {
 		// Not known yet: read live, so that dry-run is not missed.
-		if got, err := n.Get(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun {
+		if got, err := n.Get(t.Context(), "ci"); err != nil || got.Policy.Mode != policy.ModeDryRun {
 			t.Fatalf("%v, %v; want mode dry-run", got, err)
 		}
 	}
 	n.observe(seen(t, api))
-	if got, err := n.Get(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun || reads != 2 {
+	if got, err := n.Get(t.Context(), "ci"); err != nil || got.Policy.Mode != policy.ModeDryRun || reads != 2 {
 		t.Fatalf("%v, %v after %d reads; want the cache to answer", got, err, reads)
 	}
-	if got, err := n.Get(t.Context(), "gone"); got != nil || err != nil {
+	if got, err := n.Get(t.Context(), "gone"); got.Policy != nil || err != nil {
 		t.Errorf("%v, %v for a namespace that is gone; want neither", got, err)
 	}
 	if _, err := n.Read(t.Context(), "gone"); !apierrors.IsNotFound(err) {
 		t.Errorf("live read of a namespace that is gone: %v, want not found", err)
 	}
 	relabelled := seen(t, api)
-	relabelled.Labels = map[string]string{"team": "a"}
+	relabelled.Labels = map[string]string{policy.LabelInUse: "true"}
 	n.observe(relabelled)
 	if len(changed) != 0 {
-		t.Errorf("%q were judged again for a label", changed)
+		t.Errorf("%q were judged again for a label of Curfew's own", changed)
+	}
+	relabelled = seen(t, api)
+	relabelled.Labels = map[string]string{"team": "a"}
+	n.observe(relabelled)
+	if len(changed) != 1 {
+		t.Errorf("changed %q, want ci: policies select by labels", changed)
 	}
 	enforced := seen(t, api)
-	enforced.Annotations = nil
+	enforced.Labels, enforced.Annotations = relabelled.Labels, nil
 	n.observe(enforced)
-	if len(changed) != 1 {
-		t.Errorf("changed %q, want ci once its mode was taken back", changed)
+	if len(changed) != 2 {
+		t.Errorf("changed %q, want ci once more its mode was taken back", changed)
 	}
 	n.forget(enforced)
-	if len(n.policies)+len(n.metas) != 0 {
+	if len(n.known)+len(n.metas) != 0 {
 		t.Error("a deleted namespace is kept in memory")
 	}
 }
@@ -155,7 +161,7 @@ func TestStripNamespace(t *testing.T) {
 		t.Fatalf("%T, %v", out, err)
 	}
 	if len(slim.ManagedFields) != 0 || len(slim.Annotations) != 1 || slim.Annotations[policy.AnnotationDefaultTTL] != "1d" {
-		t.Errorf("annotations %v, %d managed fields; want Curfew's alone", slim.Annotations, len(slim.ManagedFields))
+		t.Errorf("annotations %v, %d managed fields; want kubectl's gone", slim.Annotations, len(slim.ManagedFields))
 	}
 	if len(slim.Labels) != 2 || slim.Name != "ci" || slim.ResourceVersion != "7" {
 		t.Errorf("%+v: labels, name and resourceVersion have to stay", slim.ObjectMeta)

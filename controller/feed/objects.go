@@ -12,13 +12,14 @@ import (
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew.
-func Objects(client dynamic.Interface, profile *policy.Profile) Kind {
+func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{
-		Profile: profile,
+		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},
@@ -33,11 +34,44 @@ func Objects(client dynamic.Interface, profile *policy.Profile) Kind {
 			if !ok {
 				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
 			}
-			return policy.FactsOfObject(profile, read.Object), nil
+			return factsOf(profile, read.Object), nil
+		},
+		JSON: func(object runtime.Object) (map[string]any, error) {
+			read, ok := object.(*unstructured.Unstructured)
+			if !ok {
+				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
+			}
+			return read.Object, nil
 		},
 		Patch: func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error {
 			_, err := resource.Namespace(namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{})
 			return err
 		},
 	}
+}
+
+// factsOf reads an object. Where the kind has a native TTL by outcome (an Argo Workflow's secondsAfterSuccess) and the object
+// sets it, that stands in the place of the plain one, as it does for the kind's own controller: the plain one may be shorter
+// (S6).
+func factsOf(profile *expression.Profile, object map[string]any) *policy.Facts {
+	facts := policy.FactsOfObject(profile.Profile, object)
+	if !facts.Finished {
+		return facts
+	}
+	path := profile.TTLSucceeded
+	if facts.Outcome == policy.Failed {
+		path = profile.TTLFailed
+	}
+	if path == nil {
+		return facts
+	}
+	if _, set := path.Get(object); !set {
+		return facts
+	}
+	byOutcome := *profile.Profile
+	byOutcome.TTL, byOutcome.State = path, nil
+	facts.NativeTTL = policy.FactsOfObject(&byOutcome, object).NativeTTL
+	byOutcome.State = profile.State
+	facts.Profile = &byOutcome
+	return facts
 }

@@ -32,6 +32,7 @@ func Pods(client kubernetes.Interface) Kind {
 		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
 			return client.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
+		JSON: jsonOf(policy.PodProfile),
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			pod, ok := object.(*corev1.Pod)
 			if !ok {

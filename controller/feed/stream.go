@@ -51,7 +51,9 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
 		return "", nil, fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 	}
-	at, err := f.pages(ctx, metav1.NamespaceAll, func(facts *policy.Facts) error { return f.tell(ctx, facts, listed{relist}) })
+	at, err := f.pages(ctx, metav1.NamespaceAll, func(facts *policy.Facts, object runtime.Object) error {
+		return f.tell(ctx, facts, object, listed{relist})
+	})
 	if err != nil {
 		return "", nil, fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
 	}
@@ -95,7 +97,7 @@ func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err erro
 }
 
 // pages lists in pages and visits each object. It answers with the list's resourceVersion.
-func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.Facts) error) (string, error) {
+func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.Facts, runtime.Object) error) (string, error) {
 	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, Limit: pageSize}
 	first := ""
 	for {
@@ -115,7 +117,7 @@ func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.F
 			if err != nil {
 				return err
 			}
-			return visit(facts)
+			return visit(facts, object)
 		})
 		if err != nil {
 			return "", err
@@ -211,7 +213,7 @@ func (f *Feed) event(ctx context.Context, event watch.Event, to sink) error {
 		if err != nil {
 			return err
 		}
-		return f.tell(ctx, facts, to)
+		return f.tell(ctx, facts, event.Object, to)
 	case watch.Deleted:
 		accessor, err := meta.Accessor(event.Object)
 		if err != nil {

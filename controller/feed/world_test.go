@@ -22,6 +22,7 @@ import (
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // world is what a feed sees of an API server in these tests: the Kind functions over a map, at the same level at which the
@@ -43,6 +44,8 @@ type world struct {
 	watches  []string // resourceVersions that were watched from
 	patches  []string
 	conflict int // patches that are to fail
+
+	runtime *expression.Runtime // what Jobs refer to, if anything
 }
 
 func newWorld() *world {
@@ -51,8 +54,8 @@ func newWorld() *world {
 
 func (w *world) kind() Kind {
 	return Kind{
-		Profile: policy.JobProfile,
-		List:    w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
+		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime,
+		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
 		},
@@ -212,17 +215,20 @@ type namespaces struct {
 	gets int
 }
 
-func (n *namespaces) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Get(_ context.Context, name string) (Namespace, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gets++
 	if n.fail {
-		return nil, fmt.Errorf("namespace %s cannot be read", name)
+		return Namespace{}, fmt.Errorf("namespace %s cannot be read", name)
 	}
-	return policy.ParseNamespace(name, n.of[name], nil), nil
+	return Namespace{
+		Policy: policy.ParseNamespace(name, n.of[name], nil),
+		Object: map[string]any{"metadata": map[string]any{"name": name}},
+	}, nil
 }
 
-func (n *namespaces) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (n *namespaces) Read(ctx context.Context, name string) (Namespace, error) {
 	return n.Get(ctx, name)
 }
 

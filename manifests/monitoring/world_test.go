@@ -126,11 +126,11 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 
 type silent struct{}
 
-func (silent) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
-	return policy.ParseNamespace(name, nil, nil), nil
+func (silent) Get(_ context.Context, name string) (feed.Namespace, error) {
+	return feed.Namespace{Policy: policy.ParseNamespace(name, nil, nil)}, nil
 }
 
-func (s silent) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+func (s silent) Read(ctx context.Context, name string) (feed.Namespace, error) {
 	return s.Get(ctx, name)
 }
 

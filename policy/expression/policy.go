@@ -139,6 +139,8 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	}
 	out := &policy.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
+		WarnOnly: p.Action == v1alpha1.ActionWarn, WarnBelow: p.WarnBelow, LatestDate: p.LatestDate,
+		Label: p.Label(ctx, variables),
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
 			Succeeded: p.succeeded.setting(ctx, p.source, variables),
@@ -147,7 +149,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 		Deadline: p.deadline.setting(ctx, p.source, variables),
 	}
 	var errs []error
-	for _, setting := range append(out.TTL.Settings(), out.Deadline) {
+	for _, setting := range append(out.TTL.Settings(), out.Deadline, out.Label) {
 		if setting != nil && setting.Err != nil {
 			errs = append(errs, fmt.Errorf("policy %q: %s: %w", p.Name, setting.Path, setting.Err))
 		}
@@ -174,7 +176,7 @@ func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Settin
 // unusable has err in the place of all that the policy says.
 func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	in := func(path string) *policy.Setting { return &policy.Setting{Path: path, Source: p.source, Err: err} }
-	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill}
+	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, WarnOnly: p.Action == v1alpha1.ActionWarn}
 	if p.ttl != nil || p.succeeded != nil || p.failed != nil {
 		out.TTL.All = in("spec.match")
 	}

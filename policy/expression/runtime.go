@@ -169,3 +169,12 @@ func first(paths []policy.FieldPath, object map[string]any) policy.FieldPath {
 	}
 	return nil
 }
+
+// Resources are what the kinds that may be referred to are in URLs.
+func (r *Runtime) Resources() []schema.GroupVersionResource {
+	var out []schema.GroupVersionResource
+	for i := range r.kinds {
+		out = append(out, r.kinds[i].kind.GroupVersion().WithResource(r.kinds[i].resource))
+	}
+	return out
+}

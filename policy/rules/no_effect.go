@@ -14,12 +14,12 @@ var noEffect = Rule{
 		var out []policy.Finding
 		kind := s.Profile.Kind.Kind
 		for _, key := range policy.TTLAnnotations {
-			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() {
+			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
 				out = append(out, s.warn(policy.AnnotationPath(key), text,
 					"has no effect on a "+kind+", which never finishes: remove it"))
 			}
 		}
-		if text, ok := s.Annotations[policy.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline {
+		if text, ok := s.Annotations[policy.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline && s.Profile.RuntimeOf == "" {
 			fix := "remove it"
 			if s.Profile.Deadline != nil {
 				fix = "set " + s.path(s.Profile.Deadline.String())

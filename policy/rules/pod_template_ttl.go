@@ -45,6 +45,8 @@ var (
 
 func templateFix(s *Subject) string {
 	switch {
+	case s.Profile.RuntimeOf != "":
+		return fmt.Sprintf("set %s on the %s", policy.AnnotationPath(policy.AnnotationTTL), s.Profile.Kind.Kind)
 	case len(s.Profile.Templates) > 0 && s.Profile.Templates[0].Profile.TTL != nil:
 		inner := s.Profile.Templates[0]
 		return fmt.Sprintf("set %s.%s", inner.Path, inner.Profile.TTL)

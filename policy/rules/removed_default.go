@@ -13,7 +13,7 @@ import (
 var removedDefault = Rule{
 	Name: "removed-default",
 	Transition: func(r *Request) []policy.Finding {
-		limit := r.Scope.Bounds().MaxTTL
+		limit := r.Scope.Enforced().MaxTTL
 		if limit == nil || limit.Err != nil {
 			return nil
 		}

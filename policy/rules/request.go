@@ -33,6 +33,8 @@ type Options struct {
 	WarnBelow time.Duration
 	// RequireDelete is --require-delete: a TTL may only be set by those who may delete the object themselves.
 	RequireDelete bool
+	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused instead of warned about.
+	StrictLabels bool
 }
 
 // DefaultWarnBelow is the TTL under which authors are warned that logs and status will be gone before they look.
@@ -56,6 +58,8 @@ type Request struct {
 	Effective   *policy.Effective
 	Access      Access
 	Options     Options
+	// Now is the instant of the request; zero where there is none, so that nothing is in the past.
+	Now time.Time
 }
 
 // Subject is what a rule looks at: an object, or a template of one inside another object.
@@ -68,6 +72,7 @@ type Subject struct {
 	Operation Operation
 	Scope     *policy.Scope
 	Options   Options
+	Now       time.Time
 }
 
 // IsTemplate reports whether the subject is a template inside another object.
@@ -91,7 +96,7 @@ func (s *Subject) warn(field, value, message string) policy.Finding {
 
 // subjects are the object of a request, old or new, and the templates inside it.
 func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subject {
-	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, Scope: r.Scope, Options: r.Options}
+	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, Scope: r.Scope, Options: r.Options, Now: r.Now}
 	out := []*Subject{&subject}
 	for _, template := range facts.Profile.Templates {
 		template.Path.Walk(object, func(path string, value any) {

@@ -20,14 +20,30 @@ var shortTTL = Rule{
 		}
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
-			out = append(out, short(s, setting, "the "+s.Profile.Kind.Kind)...)
+			what := "the " + s.Profile.Kind.Kind
+			if user := s.Profile.RuntimeOf; user != "" {
+				what = "a " + user + " that uses it"
+			}
+			out = append(out, short(s, setting, what)...)
 		}
 		return out
 	},
 }
 
+// warnBelow is what the policy that speaks first says, else the setting of this Curfew.
+func (s *Subject) warnBelow() time.Duration {
+	if s.Scope != nil {
+		for _, said := range s.Scope.Policies {
+			if said.WarnBelow > 0 {
+				return said.WarnBelow
+			}
+		}
+	}
+	return s.Options.warnBelow()
+}
+
 func short(s *Subject, setting *policy.Setting, what string) []policy.Finding {
-	limit := s.Options.warnBelow()
+	limit := s.warnBelow()
 	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
 		return nil
 	}

@@ -22,6 +22,16 @@ var unusableDefault = Rule{
 					Message: "no default from " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()}}
 			}
 		}
+		if s.Operation == Create {
+			if text, said := policy.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && said != nil {
+				_, err := policy.ParseTTLLabel(said.Text)
+				if said.Err != nil {
+					err = said.Err
+				}
+				return []policy.Finding{{Severity: policy.Warn, Value: said.Path + said.Text,
+					Message: "no TTL label from " + said.Path + " of " + said.Source.Phrase() + ": " + err.Error()}}
+			}
+		}
 		return nil
 	},
 }

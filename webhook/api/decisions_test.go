@@ -26,7 +26,7 @@ type world struct {
 	reviews int
 }
 
-func (w *world) ScopeOf(_ context.Context, facts *policy.Facts, _ bool) (*policy.Scope, error) {
+func (w *world) ScopeOf(_ context.Context, facts *policy.Facts, _ map[string]any, _ bool) (*policy.Scope, error) {
 	w.reviews++
 	if w.err != nil {
 		return nil, w.err

@@ -84,7 +84,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	if document.Kind().GroupKind() == namespaceKind {
 		request.Scope = &policy.Scope{}
 	} else {
-		scope, known, err := w.scopeOf(ctx, facts)
+		scope, known, err := w.scopeOf(ctx, facts, document.Object)
 		if err != nil {
 			return nil, err
 		}

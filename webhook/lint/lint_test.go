@@ -140,7 +140,7 @@ type cluster struct {
 	err        error
 }
 
-func (c *cluster) ScopeOf(_ context.Context, facts *policy.Facts, _ bool) (*policy.Scope, error) {
+func (c *cluster) ScopeOf(_ context.Context, facts *policy.Facts, _ map[string]any, _ bool) (*policy.Scope, error) {
 	if c.err != nil {
 		return nil, c.err
 	}

@@ -12,7 +12,7 @@ import (
 // Scopes gathers what surrounds an object in a cluster, as webhook.Scopes does.
 type Scopes interface {
 	// ScopeOf returns the scope of an object. inUse is false here: nothing is known of what the API server selected by.
-	ScopeOf(ctx context.Context, facts *policy.Facts, inUse bool) (*policy.Scope, error)
+	ScopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, inUse bool) (*policy.Scope, error)
 }
 
 // world is what objects are judged by: what the options bring, and over it what the documents say.
@@ -44,9 +44,9 @@ func learn(options *Options, documents []*Document) *world {
 // scopeOf is the scope in which an object of the documents would be created. A Namespace among the documents speaks for
 // itself, since applying them would change the one in the cluster. known is false where the cluster does not have the namespace
 // and neither do the documents.
-func (w *world) scopeOf(ctx context.Context, facts *policy.Facts) (scope *policy.Scope, known bool, err error) {
+func (w *world) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (scope *policy.Scope, known bool, err error) {
 	posted := w.namespaces[facts.Namespace]
-	scope, known, err = w.clusterScope(ctx, facts)
+	scope, known, err = w.clusterScope(ctx, facts, object)
 	if err != nil {
 		return nil, false, err
 	}
@@ -57,11 +57,11 @@ func (w *world) scopeOf(ctx context.Context, facts *policy.Facts) (scope *policy
 	return scope, known, nil
 }
 
-func (w *world) clusterScope(ctx context.Context, facts *policy.Facts) (scope *policy.Scope, known bool, err error) {
+func (w *world) clusterScope(ctx context.Context, facts *policy.Facts, object map[string]any) (scope *policy.Scope, known bool, err error) {
 	if w.options.Scopes == nil {
 		return &policy.Scope{AnnotationsOnly: w.options.AnnotationsOnly}, true, nil
 	}
-	scope, err = w.options.Scopes.ScopeOf(ctx, facts, false)
+	scope, err = w.options.Scopes.ScopeOf(ctx, facts, object, false)
 	if apierrors.IsNotFound(err) {
 		return &policy.Scope{AnnotationsOnly: w.options.AnnotationsOnly}, false, nil
 	}

@@ -1,0 +1,141 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// Namespace is what a judge has to know of one.
+type Namespace struct {
+	// Policy is what it says; nil for the many that say nothing.
+	Policy *policy.NamespacePolicy
+	// Object is its metadata in JSON form, for the expressions of policies. Nil for what has no namespace.
+	Object map[string]any
+}
+
+// NamespaceReader tells what a namespace says; [Namespaces] is the one that a controller uses.
+type NamespaceReader interface {
+	// Get may answer from a cache.
+	Get(ctx context.Context, name string) (Namespace, error)
+	// Read asks the API server. A namespace that cannot be read is an error.
+	Read(ctx context.Context, name string) (Namespace, error)
+}
+
+// PolicyReader knows the LifecyclePolicies.
+type PolicyReader interface {
+	// Get are those that may speak of a kind, in the order in which they are asked. It may answer from a cache. Until all are
+	// known it is an error: a bound that is not known cannot keep what lies outside of it (S6).
+	Get(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
+	// Read asks the API server: a default that was taken back a moment ago deletes nothing.
+	Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
+	// Failed tells which of them failed on an object, which was kept for that.
+	Failed(errs []error)
+}
+
+// RuntimeReader reads what objects refer to. A runtime that does not exist is nil and no error.
+type RuntimeReader interface {
+	// Get may answer from a cache. It looks further where that does not know the runtime.
+	Get(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+	// Read asks the API server.
+	Read(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+}
+
+// scope gathers what surrounds an object: from caches to find out when it may be due, live right before it goes.
+func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Object, live bool) (*policy.Scope, error) {
+	namespaces, policies, runtimes := f.namespaces.Get, policiesOf(f.options.Policies, false), runtimesOf(f.options.Runtimes, false)
+	if live {
+		namespaces, policies, runtimes = f.namespaces.Read, policiesOf(f.options.Policies, true), runtimesOf(f.options.Runtimes, true)
+	}
+	namespace, err := namespaces(ctx, facts.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	scope := &policy.Scope{Namespace: namespace.Policy, AnnotationsOnly: f.options.AnnotationsOnly}
+	concerning, err := policies(ctx, facts.Profile.Kind.GroupKind())
+	if err != nil {
+		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
+	}
+	if len(concerning) == 0 && f.kind.Runtime == nil {
+		return scope, nil
+	}
+	content, err := f.kind.JSON(object)
+	if err != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
+	}
+	variables := &expression.Variables{Object: content, Namespace: namespace.Object}
+	if f.kind.Runtime != nil {
+		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, facts, content, runtimes); err != nil {
+			return nil, err
+		}
+	}
+	var errs []error
+	if scope.Policies, errs = expression.Matching(ctx, concerning, facts, variables); len(errs) > 0 {
+		if ctx.Err() != nil {
+			return nil, ctx.Err() // Stopped in the middle is no fault of the policy's.
+		}
+		f.options.Policies.Failed(errs)
+	}
+	return scope, nil
+}
+
+// runtime is what the object's runtime says. A reference that cannot be read is as good as a runtime that is gone: keep (S6).
+func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[string]any,
+	read func(context.Context, *expression.Reference) (map[string]any, error),
+) (*policy.RuntimePolicy, map[string]any, error) {
+	reference, err := f.kind.Runtime.Reference(facts.Namespace, content)
+	if err != nil {
+		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", err.Error())
+		return &policy.RuntimePolicy{Name: "(unreadable)", Missing: true}, nil, nil
+	}
+	if reference == nil {
+		return nil, nil, nil
+	}
+	object, err := read(ctx, reference)
+	if err != nil {
+		return nil, nil, fmt.Errorf("reading %s: %w", reference, err)
+	}
+	said, _ := reference.Policy(object)
+	return said, object, nil
+}
+
+func policiesOf(reader PolicyReader, live bool) func(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
+	switch {
+	case reader == nil:
+		return func(context.Context, schema.GroupKind) ([]*expression.Policy, error) { return nil, nil }
+	case live:
+		return reader.Read
+	default:
+		return reader.Get
+	}
+}
+
+func runtimesOf(reader RuntimeReader, live bool) func(context.Context, *expression.Reference) (map[string]any, error) {
+	switch {
+	case reader == nil:
+		return func(context.Context, *expression.Reference) (map[string]any, error) {
+			return nil, fmt.Errorf("runtimes cannot be read: this is a bug")
+		}
+	case live:
+		return reader.Read
+	default:
+		return reader.Get
+	}
+}
+
+// jsonOf turns typed objects into their JSON form, with the kind that lists and watches leave out.
+func jsonOf(profile *policy.Profile) func(runtime.Object) (map[string]any, error) {
+	return func(object runtime.Object) (map[string]any, error) {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return nil, err
+		}
+		content["apiVersion"], content["kind"] = profile.Kind.GroupVersion().String(), profile.Kind.Kind
+		return content, nil
+	}
+}

@@ -1,0 +1,221 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// platform is a PolicyReader and a RuntimeReader whose cache may lag behind what is live.
+type platform struct {
+	mu             sync.Mutex
+	cached, live   []*expression.Policy
+	old, now       map[string]any
+	unknown, fails bool
+	failures       int
+}
+
+func (p *platform) Get(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.unknown {
+		return nil, fmt.Errorf("not listed yet")
+	}
+	return p.cached, nil
+}
+
+func (p *platform) Read(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.live, nil
+}
+
+func (p *platform) Failed(errs []error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.failures += len(errs)
+}
+
+type runtimes struct{ *platform }
+
+func (r runtimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.old, nil
+}
+
+func (r runtimes) Read(context.Context, *expression.Reference) (map[string]any, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.fails {
+		return nil, fmt.Errorf("the runtime cannot be read")
+	}
+	return r.now, nil
+}
+
+// lifecycle is a policy that gives Jobs a default, since an hour ago.
+func lifecycle(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Policy {
+	t.Helper()
+	object := &v1alpha1.LifecyclePolicy{Spec: spec}
+	object.Name = "platform"
+	object.Status.DefaultSince = policy.FormatSince(time.Now().Add(-time.Hour), expression.DefaultsHash(object))
+	compiled, errs := expression.NewCompiler(10).Policy(object)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return compiled
+}
+
+func defaultTTL(ttl v1alpha1.TTL) v1alpha1.LifecyclePolicySpec {
+	return v1alpha1.LifecyclePolicySpec{Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: &ttl}}}
+}
+
+func TestPolicyGivesDefaultPastAdmission(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWorld(), &platform{}
+		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
+		p.live = p.cached
+		w.put(finished("ci", "a", "uid-a", -1))
+		start(t, w, none(), func(o *Options) { o.Policies = p })
+		at(29 * time.Second)
+		expect(t, w, "a", true)
+		at(2 * time.Second)
+		expect(t, w, "a", false)
+	})
+}
+
+// The policy is withdrawn, and the cache does not know yet.
+func TestPolicyWithdrawnBehindTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWorld(), &platform{}
+		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
+		w.put(finished("ci", "a", "uid-a", -1))
+		start(t, w, none(), func(o *Options) { o.Policies = p })
+		at(10 * time.Minute)
+		expect(t, w, "a", true)
+	})
+}
+
+// S6: until the policies are known, nothing is judged: a bound among them may keep the object.
+func TestPoliciesNotKnownYet(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWorld(), &platform{unknown: true}
+		w.put(finished("ci", "a", "uid-a", 5))
+		start(t, w, none(), func(o *Options) { o.Policies = p })
+		at(time.Minute)
+		expect(t, w, "a", true)
+		low := v1alpha1.Duration("1h")
+		p.mu.Lock()
+		p.unknown, p.cached = false, []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}})}
+		p.live = p.cached
+		p.mu.Unlock()
+		at(10 * time.Minute)
+		expect(t, w, "a", true) // the deny rule's twin: 5s is below the bound
+	})
+}
+
+// S6: an expression that fails keeps, and is told of.
+func TestPolicyThatFailsKeeps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWorld(), &platform{}
+		spec := defaultTTL("30s")
+		spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "team", Expression: `object.metadata.labels["team"] == "a"`}}
+		p.cached = []*expression.Policy{lifecycle(t, spec)}
+		p.live = p.cached
+		w.put(finished("ci", "a", "uid-a", -1))
+		labelled := finished("ci", "b", "uid-b", -1)
+		labelled.Labels = map[string]string{"team": "a"}
+		w.put(labelled)
+		start(t, w, none(), func(o *Options) { o.Policies = p })
+		at(time.Minute)
+		expect(t, w, "a", true)
+		expect(t, w, "b", false)
+		if p.failures == 0 {
+			t.Error("an expression that failed was not told of")
+		}
+	})
+}
+
+// withRuntime makes Jobs refer to a runtime, so that one world serves all tests of this package.
+func withRuntime(t *testing.T, w *world, p *platform) *Feed {
+	t.Helper()
+	object := &v1alpha1.KindProfile{}
+	object.Spec.Kind = v1alpha1.ProfiledKind{Group: "batch", Version: "v1", Kind: "Job", Resource: "jobs"}
+	object.Spec.Runtime = &v1alpha1.Runtime{
+		Reference: v1alpha1.RuntimeReference{Name: "metadata.labels.runtime", DefaultKind: new("Runtime")},
+		Kinds: []v1alpha1.RuntimeKind{{
+			ProfiledKind: v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "Runtime", Resource: "runtimes"},
+			TTL:          []v1alpha1.FieldPath{"spec.ttl"},
+		}},
+	}
+	compiled, errs := expression.NewCompiler(10).Profile(object)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	w.runtime = compiled.Runtime
+	feed, _ := start(t, w, none(), func(o *Options) { o.Runtimes = runtimes{p} })
+	return feed
+}
+
+func ttlOf(seconds int64) map[string]any {
+	return map[string]any{"metadata": map[string]any{"name": "torch"}, "spec": map[string]any{"ttl": seconds}}
+}
+
+func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
+	for name, test := range map[string]struct {
+		cached, live map[string]any
+		fails        bool
+		ttl          int32 // of the Job itself
+		gone         bool
+	}{
+		"as indexed":                     {cached: ttlOf(30), live: ttlOf(30), ttl: 5000, gone: true},
+		"raised since":                   {cached: ttlOf(30), live: ttlOf(3600), ttl: -1},
+		"gone since":                     {cached: ttlOf(30), ttl: 30},
+		"cannot be read":                 {cached: ttlOf(30), live: ttlOf(30), fails: true, ttl: 30},
+		"missing":                        {ttl: 30},
+		"says nothing, and speaks since": {cached: map[string]any{}, live: ttlOf(3600), ttl: 30},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newWorld(), &platform{old: test.cached, now: test.live, fails: test.fails}
+				job := finished("ci", "a", "uid-a", test.ttl)
+				job.Labels = map[string]string{"runtime": "torch"}
+				w.put(job)
+				withRuntime(t, w, p)
+				at(29 * time.Second)
+				expect(t, w, "a", true)
+				at(5 * time.Minute)
+				expect(t, w, "a", !test.gone)
+			})
+		})
+	}
+}
+
+// The runtime's TTL is shortened: the whole kind is judged again when it is told.
+func TestRejudgeAll(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWorld(), &platform{old: ttlOf(3600), now: ttlOf(3600)}
+		job := finished("ci", "a", "uid-a", -1)
+		job.Labels = map[string]string{"runtime": "torch"}
+		w.put(job)
+		feed := withRuntime(t, w, p)
+		at(time.Minute)
+		p.mu.Lock()
+		p.old, p.now = ttlOf(90), ttlOf(90)
+		p.mu.Unlock()
+		feed.RejudgeAll()
+		at(20 * time.Second)
+		expect(t, w, "a", true)
+		at(15 * time.Second)
+		expect(t, w, "a", false)
+	})
+}

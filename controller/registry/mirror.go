@@ -1,0 +1,232 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+)
+
+// Source is how a small kind is listed and watched; a resource of a dynamic client is one.
+type Source interface {
+	List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error)
+	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
+}
+
+// Mirror keeps what is read off the objects of a small kind in step with the API server. Other than an informer it takes "no such
+// kind" for an answer: the kind has no objects then, until it is served.
+type Mirror[T any] struct {
+	source Source
+	read   func(*unstructured.Unstructured) T
+	clock  clock.Clock
+	log    logr.Logger
+
+	mu      sync.RWMutex
+	items   map[string]T
+	known   bool
+	err     error
+	changed []func(key string, old, new *T)
+	wake    chan struct{}
+	listed  chan struct{}
+}
+
+// absentFor is how long a kind that is not served, or may not be read, is left alone. Wake cuts it short.
+const absentFor = 30 * time.Second
+
+// errNotKnown: nothing has been heard of the API server yet.
+var errNotKnown = errors.New("not listed yet")
+
+// NewMirror makes a mirror that keeps what read returns, by "namespace/name", or by name for cluster-scoped kinds.
+func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
+	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: make(chan struct{}, 1), listed: make(chan struct{})}
+}
+
+// OnChange registers a function that is told of each change: old is nil for what is new, new for what is gone. Call it before Run.
+func (m *Mirror[T]) OnChange(f func(key string, old, new *T)) { m.changed = append(m.changed, f) }
+
+// Wake looks again at a kind that was not served.
+func (m *Mirror[T]) Wake() {
+	select {
+	case m.wake <- struct{}{}:
+	default:
+	}
+}
+
+// All are the objects by key. Until they are known it is an error.
+func (m *Mirror[T]) All() (map[string]T, error) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if !m.known {
+		return nil, m.err
+	}
+	return maps.Clone(m.items), nil
+}
+
+// Get is one object.
+func (m *Mirror[T]) Get(key string) (T, bool) {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	item, ok := m.items[key]
+	return item, ok
+}
+
+// Wait waits until the objects are known, or ctx is done.
+func (m *Mirror[T]) Wait(ctx context.Context) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-m.listed:
+		return nil
+	}
+}
+
+// Run follows the kind until ctx is done.
+func (m *Mirror[T]) Run(ctx context.Context) {
+	delay := newDelay()
+	for ctx.Err() == nil {
+		at, err := m.list(ctx)
+		if err == nil {
+			delay = newDelay()
+			err = m.follow(ctx, at)
+		}
+		pause := delay.Step()
+		switch {
+		case ctx.Err() != nil:
+			return
+		case apierrors.IsNotFound(err):
+			// The kind is not served: it has no objects.
+			m.replace(map[string]T{})
+			pause = absentFor
+		case err != nil:
+			m.mu.Lock()
+			again := m.err != nil && m.err.Error() == err.Error()
+			m.err = err
+			m.mu.Unlock()
+			if !again {
+				m.log.Info("list and watch failed, trying again", "reason", err.Error())
+			}
+		}
+		timer := m.clock.NewTimer(pause)
+		select {
+		case <-ctx.Done():
+		case <-timer.C():
+		case <-m.wake:
+		}
+		timer.Stop()
+	}
+}
+
+func (m *Mirror[T]) list(ctx context.Context) (string, error) {
+	options := metav1.ListOptions{Limit: 100}
+	items, at := map[string]T{}, ""
+	for {
+		page, err := m.source.List(ctx, options)
+		if err != nil {
+			return "", err
+		}
+		if at == "" {
+			at = page.GetResourceVersion()
+		}
+		for i := range page.Items {
+			items[keyOf(&page.Items[i])] = m.read(&page.Items[i])
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			m.replace(items)
+			return at, nil
+		}
+	}
+}
+
+// follow handles events until the watch can no longer go on.
+func (m *Mirror[T]) follow(ctx context.Context, at string) error {
+	events, err := m.source.Watch(ctx, metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true})
+	if err != nil {
+		return err
+	}
+	defer events.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case event, ok := <-events.ResultChan():
+			if !ok {
+				return nil // The kind is small: it is listed again.
+			}
+			object, isObject := event.Object.(*unstructured.Unstructured)
+			switch {
+			case event.Type == watch.Error:
+				return apierrors.FromObject(event.Object)
+			case event.Type == watch.Bookmark:
+			case !isObject:
+				return fmt.Errorf("got a %T where an object was asked for", event.Object)
+			case event.Type == watch.Deleted:
+				m.set(keyOf(object), nil)
+			default:
+				item := m.read(object)
+				m.set(keyOf(object), &item)
+			}
+		}
+	}
+}
+
+func keyOf(object *unstructured.Unstructured) string {
+	if object.GetNamespace() == "" {
+		return object.GetName()
+	}
+	return object.GetNamespace() + "/" + object.GetName()
+}
+
+func (m *Mirror[T]) replace(items map[string]T) {
+	m.mu.Lock()
+	old, first := m.items, !m.known
+	m.items, m.known = items, true
+	if first {
+		close(m.listed)
+	}
+	m.mu.Unlock()
+	for key, item := range items {
+		if before, ok := old[key]; ok {
+			m.tell(key, &before, &item)
+		} else {
+			m.tell(key, nil, &item)
+		}
+	}
+	for key, before := range old {
+		if _, ok := items[key]; !ok {
+			m.tell(key, &before, nil)
+		}
+	}
+	if first && len(items) == 0 {
+		m.tell("", nil, nil) // That there are none is news too.
+	}
+}
+
+func (m *Mirror[T]) set(key string, item *T) {
+	m.mu.Lock()
+	var old *T
+	if before, ok := m.items[key]; ok {
+		old = &before
+	}
+	if item == nil {
+		delete(m.items, key)
+	} else {
+		m.items[key] = *item
+	}
+	m.mu.Unlock()
+	m.tell(key, old, item)
+}
+
+func (m *Mirror[T]) tell(key string, old, new *T) {
+	for _, f := range m.changed {
+		f(key, old, new)
+	}
+}

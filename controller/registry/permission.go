@@ -1,0 +1,38 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// verbs are what deleting on time takes: list and watch find what is finished, get reads afresh what is to be judged again.
+var verbs = []string{"get", "list", "watch", "delete"}
+
+// Reviews asks the API server what Curfew itself may do.
+type Reviews struct {
+	Client authorizationclient.SelfSubjectAccessReviewInterface
+}
+
+// Missing names the verbs on a resource, in all namespaces, that are not granted.
+func (r Reviews) Missing(ctx context.Context, resource schema.GroupVersionResource) ([]string, error) {
+	var missing []string
+	for _, verb := range verbs {
+		review, err := r.Client.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+				Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb,
+			}},
+		}, metav1.CreateOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("asking whether Curfew may %s %s: %w", verb, resource.GroupResource(), err)
+		}
+		if !review.Status.Allowed {
+			missing = append(missing, verb)
+		}
+	}
+	return missing, nil
+}

@@ -1,0 +1,133 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// compiledPolicy is one LifecyclePolicy as it was compiled.
+type compiledPolicy struct {
+	object *v1alpha1.LifecyclePolicy
+	policy *expression.Policy
+	errs   field.ErrorList
+}
+
+// Policies knows the LifecyclePolicies. It implements feed.PolicyReader.
+type Policies struct {
+	source   Source
+	compiler *expression.Compiler
+	mirror   *Mirror[compiledPolicy]
+	log      logr.Logger
+	status   *statuses // nil where none is written
+}
+
+// NewPolicies follows a source of LifecyclePolicies.
+func NewPolicies(source Source, compiler *expression.Compiler, clock clock.Clock, log logr.Logger) *Policies {
+	p := &Policies{source: source, compiler: compiler, log: log.WithName("policies")}
+	p.mirror = NewMirror(source, p.compile, clock, p.log)
+	return p
+}
+
+// OnChange is told of every kind-deciding change: concerns reports whether the old or the new state speaks of a kind.
+func (p *Policies) OnChange(f func(concerns func(schema.GroupKind) bool)) {
+	p.mirror.OnChange(func(_ string, old, new *compiledPolicy) {
+		if old != nil && new != nil && same(old, new) {
+			return
+		}
+		f(func(kind schema.GroupKind) bool {
+			return old != nil && old.policy.Concerns(kind) || new != nil && new.policy.Concerns(kind)
+		})
+	})
+}
+
+// same reports whether two states judge alike: conditions in the status change nothing.
+func same(old, new *compiledPolicy) bool {
+	return old.object.UID == new.object.UID && old.object.Generation == new.object.Generation &&
+		old.object.Status.DefaultSince == new.object.Status.DefaultSince
+}
+
+func (p *Policies) compile(object *unstructured.Unstructured) compiledPolicy {
+	out := compiledPolicy{object: &v1alpha1.LifecyclePolicy{}}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out.object); err != nil {
+		// The schema of the CustomResourceDefinition does not let this through.
+		p.log.Error(err, "a LifecyclePolicy is not of the form that this version knows", "policy", object.GetName())
+	}
+	out.policy, out.errs = p.compiler.Policy(out.object)
+	return out
+}
+
+// Run follows the policies until ctx is done.
+func (p *Policies) Run(ctx context.Context) {
+	var group sync.WaitGroup
+	defer group.Wait()
+	if p.status != nil {
+		group.Go(func() { p.status.run(ctx) })
+	}
+	p.mirror.Run(ctx)
+}
+
+// Wait waits until the policies are known: without them no bound would hold.
+func (p *Policies) Wait(ctx context.Context) error { return p.mirror.Wait(ctx) }
+
+// Wake looks again whether LifecyclePolicies are served.
+func (p *Policies) Wake() { p.mirror.Wake() }
+
+// Get implements feed.PolicyReader from the cache.
+func (p *Policies) Get(_ context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
+	all, err := p.mirror.All()
+	if err != nil {
+		return nil, err
+	}
+	var out []*expression.Policy
+	for _, compiled := range all {
+		if compiled.policy.Concerns(kind) {
+			out = append(out, compiled.policy)
+		}
+	}
+	expression.Sort(out)
+	return out, nil
+}
+
+// Read implements feed.PolicyReader from the API server. What is compiled already is not compiled again.
+func (p *Policies) Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
+	var out []*expression.Policy
+	options := metav1.ListOptions{Limit: 100}
+	for {
+		page, err := p.source.List(ctx, options)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing LifecyclePolicies: %w", err)
+		}
+		for i := range page.Items {
+			if compiled := p.compile(&page.Items[i]); compiled.policy.Concerns(kind) {
+				out = append(out, compiled.policy)
+			}
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			expression.Sort(out)
+			return out, nil
+		}
+	}
+}
+
+// Failed implements feed.PolicyReader.
+func (p *Policies) Failed(errs []error) {
+	for _, err := range errs {
+		p.log.V(1).Info("an object was kept: a policy cannot be told for it", "reason", err.Error())
+	}
+}

@@ -1,0 +1,211 @@
+package registry
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Running is a feed of one kind.
+type Running interface {
+	// Run streams until ctx is done.
+	Run(ctx context.Context) error
+	RejudgeNamespace(name string)
+	RejudgeAll()
+}
+
+// Options of a [Registry].
+type Options struct {
+	// Builtin are the profiles that come with Curfew.
+	Builtin []*v1alpha1.KindProfile
+	// Typed are kinds that have feeds of their own, whatever profiles say.
+	Typed []schema.GroupKind
+	// Compiler of expressions.
+	Compiler *expression.Compiler
+	// Profiles and Definitions are the sources of KindProfiles and of CustomResourceDefinitions.
+	Profiles, Definitions Source
+	// Missing names the verbs on a resource that Curfew is not permitted.
+	Missing func(ctx context.Context, resource schema.GroupVersionResource) ([]string, error)
+	// Start makes the feed of a kind, and Forget drops what is tracked of one that is gone.
+	Start  func(profile *expression.Profile) (Running, error)
+	Forget func(resource schema.GroupVersionResource)
+	// Runtime is the source of a kind that objects refer to.
+	Runtime func(resource schema.GroupVersionResource) Source
+
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
+}
+
+// settle is how long changes are gathered before they are acted on: installing an operator brings many at once.
+const settle = 500 * time.Millisecond
+
+// recheck is how often it is looked whether a permission that is missing was granted, which no event tells.
+const recheck = time.Minute
+
+// Registry starts and stops feeds as profiles and kinds come and go.
+type Registry struct {
+	options     Options
+	log         logr.Logger
+	profiles    *Mirror[compiledProfile]
+	definitions *Mirror[served]
+	builtin     []compiledProfile
+	dirty       chan struct{}
+	skipped     *prometheus.GaugeVec
+	status      *statuses // nil where none is written
+
+	mu       sync.Mutex
+	running  map[schema.GroupKind]*kind
+	runtimes map[schema.GroupVersionResource]*followed
+}
+
+// New makes a registry. Errors are those of built-in profiles, which a test rules out, and of metrics.
+func New(options Options) (*Registry, error) {
+	r := &Registry{
+		options: options, log: options.Log.WithName("registry"), dirty: make(chan struct{}, 1),
+		running: map[schema.GroupKind]*kind{}, runtimes: map[schema.GroupVersionResource]*followed{},
+		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "curfew_kinds_skipped",
+			Help: "Kinds with a profile that are not watched, by reason: Curfew lacks a permission, or the feed cannot be made.",
+		}, []string{"kind", "reason"}),
+	}
+	for _, object := range options.Builtin {
+		compiled := r.compile(object)
+		if len(compiled.errs) > 0 {
+			return nil, fmt.Errorf("built-in profile %s: %w", object.Name, compiled.errs.ToAggregate())
+		}
+		r.builtin = append(r.builtin, compiled)
+	}
+	if options.Registerer != nil {
+		if err := options.Registerer.Register(r.skipped); err != nil {
+			return nil, fmt.Errorf("registering metrics of the registry: %w", err)
+		}
+	}
+	r.profiles = NewMirror(options.Profiles, r.readProfile, options.Clock, r.log)
+	r.definitions = NewMirror(options.Definitions, readCRD, options.Clock, r.log)
+	r.profiles.OnChange(func(string, *compiledProfile, *compiledProfile) { r.again() })
+	r.definitions.OnChange(func(string, *served, *served) { r.profiles.Wake(); r.again() })
+	return r, nil
+}
+
+// OnDefinitions registers a function that is told when kinds come and go. Call it before Run.
+func (r *Registry) OnDefinitions(f func()) {
+	r.definitions.OnChange(func(string, *served, *served) { f() })
+}
+
+func (r *Registry) again() {
+	select {
+	case r.dirty <- struct{}{}:
+	default:
+	}
+}
+
+// Run keeps the feeds in step until ctx is done.
+func (r *Registry) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { r.profiles.Run(ctx) })
+	group.Go(func() { r.definitions.Run(ctx) })
+	if r.status != nil {
+		group.Go(func() { r.status.run(ctx) })
+	}
+	defer r.stopAll()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-r.dirty:
+		}
+		timer := r.options.Clock.NewTimer(settle)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+		}
+		select {
+		case <-r.dirty:
+		default:
+		}
+		wanted, err := r.wanted()
+		if err != nil {
+			r.log.V(1).Info("not all is known yet", "reason", err.Error())
+			continue // What makes it known says so.
+		}
+		r.reconcile(ctx, wanted)
+	}
+}
+
+// wanted are the kinds that have a profile and are served, each with the profile as it holds for the installed version.
+func (r *Registry) wanted() (map[schema.GroupKind]*wantedKind, error) {
+	definitions, err := r.definitions.All()
+	if err != nil {
+		return nil, fmt.Errorf("CustomResourceDefinitions: %w", err)
+	}
+	own, err := r.profiles.All()
+	if err != nil {
+		return nil, fmt.Errorf("KindProfiles: %w", err)
+	}
+	byKind := map[schema.GroupKind]compiledProfile{}
+	for _, profile := range r.builtin {
+		byKind[profile.Kind.GroupKind()] = profile
+	}
+	names := make([]string, 0, len(own))
+	for name := range own {
+		names = append(names, name)
+	}
+	slices.SortFunc(names, func(a, b string) int { return strings.Compare(b, a) }) // The first in the alphabet comes last and holds.
+	for _, name := range names {
+		byKind[own[name].Kind.GroupKind()] = own[name]
+	}
+	out := map[schema.GroupKind]*wantedKind{}
+	for _, definition := range definitions {
+		profile, ok := byKind[definition.kind]
+		if !ok || slices.Contains(r.options.Typed, definition.kind) || !profile.Finishable() {
+			continue
+		}
+		fields, ok := definition.schemas[profile.Kind.Version]
+		if !ok || definition.resource != profile.Resource || definition.cluster != profile.ClusterScoped {
+			continue
+		}
+		out[definition.kind] = &wantedKind{
+			profile: profile.Served(func(path policy.FieldPath) bool { return hasField(fields, path) }),
+			version: fmt.Sprintf("%s/%s/%d/%s/%d", profile.Name, profile.uid, profile.Generation, definition.uid, definition.generation),
+		}
+	}
+	return out, nil
+}
+
+// RejudgeNamespace passes on that a namespace has changed its mind.
+func (r *Registry) RejudgeNamespace(name string) {
+	r.each(func(k *kind) { k.tell(func(feed Running) { feed.RejudgeNamespace(name) }) })
+}
+
+// RejudgeKinds passes on that a policy has changed.
+func (r *Registry) RejudgeKinds(concerns func(schema.GroupKind) bool) {
+	r.each(func(k *kind) {
+		if concerns(k.profile.Kind.GroupKind()) {
+			k.tell(Running.RejudgeAll)
+		}
+	})
+}
+
+func (r *Registry) each(f func(*kind)) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, k := range r.running {
+		f(k)
+	}
+}

@@ -1,0 +1,17 @@
+package expression
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Fields are the native fields in which a runtime of some kind may say a TTL and a deadline, the one that wins first.
+func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []policy.FieldPath) {
+	for i := range r.kinds {
+		if r.kinds[i].kind.GroupKind() == kind {
+			return r.kinds[i].ttl, r.kinds[i].deadline
+		}
+	}
+	return nil, nil
+}

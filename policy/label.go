@@ -1,0 +1,159 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// TTLLabel is what label curfew.dev/ttl says: a time from creation, or an instant.
+type TTLLabel struct {
+	// After creation; zero where the label names an instant.
+	After time.Duration
+	// At is the instant, in UTC; zero where the label counts from creation.
+	At time.Time
+}
+
+// Layouts of the instants that the label may name. Labels allow no colons.
+const (
+	labelDate = time.DateOnly
+	labelTime = "2006-01-02T150405Z"
+)
+
+// minLabelTTL: what is meant to go in less than a minute would go before its author saw it.
+const minLabelTTL = time.Minute
+
+// ParseTTLLabel reads the value of label curfew.dev/ttl: <n>m, <n>h, <n>d and sums of them such as 1d12h, at least 1m; or a
+// date (2026-12-24, from midnight on), or an instant (2026-12-24T003000Z), both in UTC.
+func ParseTTLLabel(text string) (TTLLabel, error) {
+	for _, layout := range []string{labelDate, labelTime} {
+		if at, err := time.Parse(layout, text); err == nil {
+			return TTLLabel{At: at}, nil
+		}
+	}
+	after, ok := labelSum(text)
+	switch {
+	case !ok:
+		return TTLLabel{}, fmt.Errorf("%q is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)", text)
+	case after > maxLabelTTL:
+		return TTLLabel{}, fmt.Errorf("%q is too long: use %s or less, or leave the label out", text, FormatDuration(maxLabelTTL))
+	case after < minLabelTTL:
+		return TTLLabel{}, fmt.Errorf("%q is below 1m: use 1m or more", text)
+	}
+	return TTLLabel{After: after}, nil
+}
+
+// maxLabelTTL is the bound of all durations that Curfew reads: what fits into seconds of an int32.
+const maxLabelTTL = (1<<31 - 1) * time.Second
+
+// labelSum adds up numbers with their units. What is too long to be added stays just above the maximum.
+func labelSum(text string) (sum time.Duration, ok bool) {
+	number, digits := int64(0), 0
+	for _, r := range text {
+		if r >= '0' && r <= '9' {
+			digits++
+			if number = number*10 + int64(r-'0'); digits > 10 {
+				return 0, false
+			}
+			continue
+		}
+		unit, known := map[rune]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[r]
+		if !known || digits == 0 {
+			return 0, false
+		}
+		if number > int64(maxLabelTTL/unit) {
+			sum = maxLabelTTL + time.Second
+		}
+		if sum <= maxLabelTTL {
+			sum += time.Duration(number) * unit
+		}
+		number, digits = 0, 0
+	}
+	return sum, digits == 0 && text != ""
+}
+
+// Expiry is the instant at which an object goes that was created then.
+func (l TTLLabel) Expiry(created time.Time) time.Time {
+	if !l.At.IsZero() {
+		return l.At
+	}
+	return created.Add(l.After)
+}
+
+// String writes the label as [ParseTTLLabel] reads it.
+func (l TTLLabel) String() string {
+	if !l.At.IsZero() {
+		if at := l.At.UTC(); at.Equal(at.Truncate(24 * time.Hour)) {
+			return at.Format(labelDate)
+		}
+		return l.At.UTC().Format(labelTime)
+	}
+	out := ""
+	rest := l.After
+	for _, unit := range []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}} {
+		if count := rest / unit.size; count > 0 {
+			out += fmt.Sprintf("%d%s", count, unit.name)
+			rest %= unit.size
+		}
+	}
+	return out
+}
+
+// CheckLabel says how a label of an object that was created then lies outside of the enforced bounds, or returns nil: TTL
+// bounds hold for the life that it grants, a policy's latest date for the instant that it comes to.
+func (s *Scope) CheckLabel(label TTLLabel, created time.Time) error {
+	life := label.After
+	if !label.At.IsZero() {
+		life = max(0, label.At.Sub(created).Truncate(time.Second))
+	}
+	if err := s.Enforced().CheckTTL(TTL{After: life}); err != nil {
+		return err
+	}
+	for _, policy := range s.Policies {
+		if latest := policy.LatestDate; !policy.WarnOnly && !latest.IsZero() && label.Expiry(created).After(latest) {
+			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
+				label, latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
+		}
+	}
+	return nil
+}
+
+// DefaultLabel is the TTL label that admission gives to an object that has none, and what says so: the first policy with one
+// decides. It is "" where none is given. A default is moved inside the bounds, later where they contradict each other.
+func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
+	if _, ok := facts.Labels[LabelTTL]; ok || NoDefault(facts) != "" || scope.Mode() == ModeDryRun {
+		return "", nil
+	}
+	for _, policy := range scope.Policies {
+		if policy.Label == nil {
+			continue
+		}
+		label, err := ParseTTLLabel(policy.Label.Text)
+		if policy.Label.Err != nil || err != nil {
+			return "", policy.Label
+		}
+		return scope.clampLabel(label, now).String(), policy.Label
+	}
+	return "", nil
+}
+
+func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {
+	for _, policy := range s.Policies {
+		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(now).After(latest) {
+			label = TTLLabel{At: latest}
+		}
+	}
+	bounds := s.Bounds()
+	life := label.Expiry(now).Sub(now)
+	clamped := bounds.ClampTTL(TTL{After: life}).After
+	switch {
+	case clamped == life:
+		return label
+	case clamped < life:
+		return TTLLabel{After: max(minLabelTTL, clamped.Truncate(time.Minute))}
+	default:
+		return TTLLabel{After: (clamped + time.Minute - time.Second).Truncate(time.Minute)}
+	}
+}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+
+	"curfew.dev/curfew/policy"
+)
+
+// immutableDeadline refuses any change of a deadline after creation where the profile says so. Trainer's own rule
+// (self == oldSelf) lets one be added later, which would stop a TrainJob that runs already.
+//
+// Restricted fields: the native deadline and metadata.annotations[curfew.dev/active-deadline].
+// Allowed values: what they were at creation, absent included.
+var immutableDeadline = Rule{
+	Name: "immutable-deadline",
+	Transition: func(r *Request) []policy.Finding {
+		if !r.Facts.Profile.ImmutableDeadline {
+			return nil
+		}
+		var out []policy.Finding
+		kind := r.Facts.Profile.Kind.Kind
+		if path := r.Facts.Profile.Deadline; path != nil {
+			before, had := path.Get(r.Old)
+			after, has := path.Get(r.Object)
+			out = append(out, deadlineChange(kind, path.String(), fmt.Sprint(before), had, fmt.Sprint(after), has)...)
+		}
+		before, had := r.OldFacts.Annotations[policy.AnnotationActiveDeadline]
+		after, has := r.Facts.Annotations[policy.AnnotationActiveDeadline]
+		return append(out, deadlineChange(kind, policy.AnnotationPath(policy.AnnotationActiveDeadline), before, had, after, has)...)
+	},
+}
+
+func deadlineChange(kind, field, before string, had bool, after string, has bool) []policy.Finding {
+	what := ""
+	switch {
+	case had && has && before != after:
+		what = fmt.Sprintf("changed after creation, from %s to %s: leave it, or create a new %s", before, after, kind)
+	case has && !had:
+		what = fmt.Sprintf("added after creation: leave it out, or create a new %s with it", kind)
+	case had && !has:
+		what = fmt.Sprintf("removed after creation: leave it at %s, or create a new %s without it", before, kind)
+	default:
+		return nil
+	}
+	return []policy.Finding{{Field: field, Value: after, Severity: policy.Deny, Message: "cannot be " + what}}
+}

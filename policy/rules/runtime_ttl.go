@@ -1,0 +1,50 @@
+package rules
+
+import (
+	"fmt"
+
+	"curfew.dev/curfew/policy"
+)
+
+// runtimeTTL warns that a TTL is ignored because the runtime that the object uses says another: platform policy that the
+// object cannot override.
+//
+// Fields: the native TTL and metadata.annotations[curfew.dev/ttl-after-*] of what refers to a runtime, such as a TrainJob.
+var runtimeTTL = Rule{
+	Name: "runtime-ttl",
+	Check: func(s *Subject) []policy.Finding {
+		if s.IsTemplate() || s.Scope == nil || s.Scope.Runtime == nil || s.Scope.Runtime.Missing || s.Scope.Runtime.TTL.Empty() {
+			return nil
+		}
+		var out []policy.Finding
+		own, runtime := s.TTLs(), s.Scope.Runtime
+		for _, setting := range own.Settings() {
+			if setting.Err != nil {
+				continue
+			}
+			for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+				if own.For(outcome) != setting {
+					continue
+				}
+				if says, differs := told(runtime.TTL.For(outcome), setting); differs {
+					out = append(out, s.warn(setting.Path, setting.Text,
+						fmt.Sprintf("%s is ignored: runtime %q says %s; remove it", setting.TTL, runtime.Name, says)))
+					break
+				}
+			}
+		}
+		return out
+	},
+}
+
+// told is what a runtime says, and whether that differs from what the object says.
+func told(runtime, own *policy.Setting) (string, bool) {
+	switch {
+	case runtime == nil:
+		return "nothing for this outcome", true
+	case runtime.Err != nil:
+		return fmt.Sprintf("%q, which cannot be read", runtime.Text), true
+	default:
+		return runtime.TTL.String(), runtime.TTL != own.TTL
+	}
+}

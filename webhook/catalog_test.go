@@ -1,0 +1,166 @@
+package webhook
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// runtimes are runtimes by name.
+type runtimes struct {
+	objects map[string]map[string]any
+	err     error
+}
+
+func (r *runtimes) Runtime(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+	return r.objects[reference.Name], r.err
+}
+
+func builtinProfiles(t *testing.T) []*v1alpha1.KindProfile {
+	t.Helper()
+	out, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func parsed[T any](t *testing.T, text string) *T {
+	t.Helper()
+	out := new(T)
+	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// platformWorld is a world whose platform says these LifecyclePolicies.
+func platformWorld(t *testing.T, policies ...string) (*world, *Catalog, *runtimes) {
+	t.Helper()
+	catalog, err := NewCatalog(builtinProfiles(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, text := range policies {
+		if errs := catalog.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, text)); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+	}
+	getter := &runtimes{objects: map[string]map[string]any{
+		"torch": {"kind": "ClusterTrainingRuntime", "metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}},
+	}}
+	return newWorld(t, func(o *Options) { o.Catalog, o.Runtimes = catalog, getter }), catalog, getter
+}
+
+const (
+	platformJob = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain}, spec: {template: {}}}"
+	platform    = `{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: team, expression: "namespaceObject.metadata.name == 'plain'"}]},
+  defaults: {ttl: {value: 2h}, ttlLabel: {value: 30d}}, bounds: {maxTTL: 1d}, warnBelow: 10m}}`
+	platformTrainJob = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: plain, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {runtimeRef: {name: torch}}}"
+)
+
+func TestPoliciesFillInAndRefuse(t *testing.T) {
+	w, catalog, _ := platformWorld(t, platform)
+	got := patchedObject(t, platformJob, w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}))
+	for _, want := range []string{`"ttlSecondsAfterFinished":7200`, `"curfew.dev/ttl-source":"policy/platform"`, `"curfew.dev/ttl":"1d"`} {
+		if !strings.Contains(got, want) {
+			t.Errorf("%s is not in %s", want, got)
+		}
+	}
+	if response := w.ask(t, ask{path: PathMutate, namespace: "ci", object: platformJob}); strings.Contains(string(response.Patch), "7200") {
+		t.Errorf("a policy spoke where it does not match: %s", response.Patch)
+	}
+	long := strings.Replace(platformJob, "template", "ttlSecondsAfterFinished: 864000, template", 1)
+	if response := w.ask(t, ask{path: PathValidate, namespace: "plain", object: long}); response.Allowed ||
+		response.Result.Message != `spec.ttlSecondsAfterFinished: 10d is above maxTTL 1d of policy "platform": use 1d or less` {
+		t.Errorf("answered %+v", response.Result)
+	}
+	catalog.RemovePolicy("platform")
+	if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}); len(response.Patch) > 0 {
+		t.Errorf("a policy that is gone spoke: %s", response.Patch)
+	}
+}
+
+func TestRuntimeSpeaksFirst(t *testing.T) {
+	w, _, getter := platformWorld(t)
+	response := w.ask(t, ask{path: PathValidate, namespace: "plain", object: platformTrainJob})
+	want := `curfew: metadata.annotations[curfew.dev/ttl-after-finished]: 1h is ignored: runtime "torch" says 1d; remove it`
+	if !response.Allowed || len(response.Warnings) != 1 || response.Warnings[0] != want {
+		t.Errorf("warned %q", response.Warnings)
+	}
+	got := patchedObject(t, platformTrainJob, w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformTrainJob}))
+	if !strings.Contains(got, `"curfew.dev/ttl-source":"runtime/torch"`) {
+		t.Error(got)
+	}
+	getter.objects = nil
+	if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformTrainJob}); len(response.Patch) > 0 {
+		t.Errorf("filled in without the runtime: %s", response.Patch)
+	}
+	getter.err = errors.New("no route")
+	body, err := json.Marshal(ask{path: PathMutate, namespace: "plain", object: platformTrainJob}.review(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if status, _ := w.post(t, PathMutate, body); status != http.StatusInternalServerError {
+		t.Errorf("HTTP status %d where the runtime cannot be read, want 500 (S8)", status)
+	}
+}
+
+func TestDeadlineOfTrainJobStays(t *testing.T) {
+	w, _, _ := platformWorld(t)
+	changed := strings.Replace(platformTrainJob, "spec: {", "spec: {activeDeadlineSeconds: 60, ", 1)
+	if response := w.ask(t, ask{path: PathValidate, namespace: "plain", old: platformTrainJob, object: changed}); response.Allowed ||
+		response.Result.Message != "spec.activeDeadlineSeconds: cannot be added after creation: leave it out, or create a new TrainJob with it" {
+		t.Errorf("answered %+v", response.Result)
+	}
+}
+
+func TestKindProfileTakesThePlaceOfABuiltIn(t *testing.T) {
+	_, catalog, _ := platformWorld(t)
+	job := schema.GroupKind{Group: "batch", Kind: "Job"}
+	if catalog.Snapshot().Profiles[job] != policy.JobProfile {
+		t.Error("the reader in Go does not answer for Jobs")
+	}
+	mine := parsed[v1alpha1.KindProfile](t, `{metadata: {name: mine}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}}}`)
+	if errs := catalog.SetProfile(mine); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	if catalog.Snapshot().Profiles[job].Name != "mine" {
+		t.Error("a KindProfile does not hold")
+	}
+	catalog.RemoveProfile("mine")
+	if catalog.Snapshot().Profiles[job] != policy.JobProfile {
+		t.Error("the built-in profile did not come back")
+	}
+}
+
+func TestPoliciesAreReviewed(t *testing.T) {
+	w, _, _ := platformWorld(t)
+	good := `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: a}, spec: {warnBelow: 5m}}`
+	bad := `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: a}, spec: {defaults: {ttl: {expression: "objekt.x"}}}}`
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: good}); !response.Allowed {
+		t.Errorf("refused: %+v", response.Result)
+	}
+	response := w.ask(t, ask{path: PathValidatePolicy, object: bad})
+	if response.Allowed || !strings.HasPrefix(response.Result.Message, "spec.defaults.ttl.expression: line 1, column 1: undeclared reference to 'objekt'") {
+		t.Errorf("answered %+v", response.Result)
+	}
+	if response := w.ask(t, ask{path: PathValidatePolicy, old: bad, object: bad}); !response.Allowed {
+		t.Errorf("refused what the request does not change: %+v", response.Result)
+	}
+	profile := `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: a}, spec: {kind: {group: x, version: v1, kind: A, resource: as}, state: {finished: "1 +"}}}`
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: profile}); response.Allowed || !strings.HasPrefix(response.Result.Message, "spec.state.finished: line 1, column ") {
+		t.Errorf("answered %+v", response.Result)
+	}
+}

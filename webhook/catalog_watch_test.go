@@ -1,0 +1,84 @@
+package webhook
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	toolscache "k8s.io/client-go/tools/cache"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// installer is a cluster in which the CRDs may be missing.
+type installer struct {
+	installed bool
+	handlers  []toolscache.ResourceEventHandler
+}
+
+func (i *installer) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
+	if !i.installed {
+		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "curfew.dev"}}
+	}
+	return &informer{installer: i}, nil
+}
+
+type informer struct {
+	cache.Informer
+	installer *installer
+}
+
+func (i *informer) AddEventHandler(handler toolscache.ResourceEventHandler) (toolscache.ResourceEventHandlerRegistration, error) {
+	i.installer.handlers = append(i.installer.handlers, handler)
+	return &registration{}, nil
+}
+
+type registration struct {
+	toolscache.ResourceEventHandlerRegistration
+}
+
+func (*registration) HasSynced() bool { return true }
+
+func TestWatchWaitsForTheCRDs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		catalog, err := NewCatalog(builtinProfiles(t))
+		if err != nil {
+			t.Fatal(err)
+		}
+		cluster := &installer{}
+		watch := NewCatalogWatch(catalog, cluster, logr.Discard())
+		if watch.Ready() == nil {
+			t.Error("ready before it looked")
+		}
+		ended := make(chan error, 1)
+		go func() { ended <- watch.Start(t.Context()) }()
+		synctest.Wait()
+		if err := watch.Ready(); err != nil {
+			t.Errorf("not ready without the CRDs: %v", err)
+		}
+		cluster.installed = true
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Fatal(err)
+			}
+		case <-time.After(time.Hour):
+			t.Fatal("the watches never began")
+		}
+		policies := cluster.handlers[0]
+		policies.OnAdd(parsed[v1alpha1.LifecyclePolicy](t, platform), true)
+		if got := catalog.Snapshot().Policies; len(got) != 1 || got[0].Name != "platform" {
+			t.Errorf("policies are %v", got)
+		}
+		policies.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "platform", Obj: parsed[v1alpha1.LifecyclePolicy](t, platform)})
+		if got := catalog.Snapshot().Policies; len(got) != 0 {
+			t.Errorf("policies are %v after the deletion", got)
+		}
+	})
+}
