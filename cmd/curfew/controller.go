@@ -7,6 +7,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
@@ -59,7 +60,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	shared := feed.Options{
 		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
 		Protect: append([]string{options.namespace}, options.protect...), AnnotationsOnly: options.annotationsOnly(),
-		RelistEvery: options.relistEvery,
+		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation),
 	}
 	feeds, err := newFeeds(config, shared)
 	if err != nil {

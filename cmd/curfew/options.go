@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/controller/feed"
@@ -19,6 +20,7 @@ type options struct {
 	kubeconfig, namespace      string
 	healthAddr, metricsAddr    string
 	verbosity                  int
+	propagation                string
 	nativeTTL                  string
 	host                       string
 	port                       int
@@ -37,7 +39,7 @@ type options struct {
 
 func defaultOptions() *options {
 	return &options{
-		namespace: "curfew-system", healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
+		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
 		leaderElect: true, protect: []string{"kube-system", "kube-public", "kube-node-lease"},
 		relistEvery: feed.DefaultRelistEvery, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
@@ -65,6 +67,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "wait for the lease before deleting, so that one replica works at a time")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
 	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
+	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute; 0 means none")
@@ -91,6 +94,11 @@ func (o *options) validate() error {
 	}
 	if o.nativeTTL != "on" && o.nativeTTL != "off" {
 		bad("native-ttl", o.nativeTTL, "give on or off")
+	}
+	switch metav1.DeletionPropagation(o.propagation) {
+	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
+	default:
+		bad("propagation", o.propagation, "give Background, Foreground or Orphan")
 	}
 	if o.port < 1 || o.port > 65535 {
 		bad("port", o.port, "give a port from 1 to 65535")

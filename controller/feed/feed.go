@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -32,6 +33,8 @@ type Options struct {
 	Protect []string
 	// AnnotationsOnly is --native-ttl=off.
 	AnnotationsOnly bool
+	// Propagation is what DELETE asks for where the kind's profile does not say; empty means Background.
+	Propagation metav1.DeletionPropagation
 	// RelistEvery is how often everything is listed anew, for what a watch lost (S3).
 	RelistEvery time.Duration
 }
@@ -70,7 +73,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 		Kind:        kind.Profile.Kind.Kind,
 		Namespaced:  !kind.Profile.ClusterScoped,
 		Protobuf:    kind.Protobuf,
-		Propagation: kind.Propagation,
+		Propagation: cmp.Or(kind.Propagation, options.Propagation),
 		Judge:       feed.Judge,
 	})
 	if err != nil {

@@ -278,3 +278,27 @@ func TestFinishTimeIsWrittenDown(t *testing.T) {
 		}
 	})
 }
+
+// The profile of a kind has the last word on its dependents, the flag speaks for the others.
+func TestPropagation(t *testing.T) {
+	for name, test := range map[string]struct{ profile, flag, want metav1.DeletionPropagation }{
+		"neither": {want: metav1.DeletePropagationBackground},
+		"flag":    {flag: metav1.DeletePropagationForeground, want: metav1.DeletePropagationForeground},
+		"both":    {profile: metav1.DeletePropagationOrphan, flag: metav1.DeletePropagationForeground, want: metav1.DeletePropagationOrphan},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.propagation = test.profile
+				w.put(finished("ci", "a", "uid-a", 1))
+				start(t, w, none(), func(o *Options) { o.Propagation = test.flag })
+				at(5 * time.Second)
+				w.mu.Lock()
+				defer w.mu.Unlock()
+				if len(w.asked) != 1 || w.asked[0] != test.want {
+					t.Errorf("asked for %q, want %q", w.asked, test.want)
+				}
+			})
+		})
+	}
+}

@@ -45,6 +45,9 @@ type world struct {
 	patches  []string
 	conflict int // patches that are to fail
 
+	propagation metav1.DeletionPropagation   // of the kind's profile
+	asked       []metav1.DeletionPropagation // what each DELETE asked for
+
 	runtime *expression.Runtime // what Jobs refer to, if anything
 }
 
@@ -54,7 +57,7 @@ func newWorld() *world {
 
 func (w *world) kind() Kind {
 	return Kind{
-		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime,
+		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime, Propagation: w.propagation,
 		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
@@ -184,6 +187,7 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 func (w *world) Delete(_ context.Context, r expiry.Request) expiry.Response {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.asked = append(w.asked, r.Propagation)
 	key := r.Namespace + "/" + r.Name
 	job, ok := w.jobs[key]
 	switch {
