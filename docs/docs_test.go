@@ -89,7 +89,6 @@ func anchors(text string) map[string]bool {
 	return out
 }
 
-
 func TestLinks(t *testing.T) {
 	all := pages(t)
 	checked := 0
