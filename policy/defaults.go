@@ -160,11 +160,8 @@ func fieldName(path string) string {
 }
 
 func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
-	enforced, namespace := *scope, *scope.Namespace
-	namespace.Mode = ModeEnforce
-	enforced.Namespace = &namespace
 	var out []Default
-	for _, assignment := range Defaults(facts, effective, &enforced) {
+	for _, assignment := range Defaults(facts, effective, scope.asEnforced()) {
 		name := assignment.Path[len(assignment.Path)-1]
 		source := effective.Succeeded.Source
 		switch {
@@ -182,6 +179,17 @@ func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
 		out = append(out, Default{Field: name, Value: value, Source: source, DryRun: true})
 	}
 	return out
+}
+
+// asEnforced is the scope as it would be if the namespace's mode were enforce.
+func (s *Scope) asEnforced() *Scope {
+	out := *s
+	if s.Namespace != nil {
+		namespace := *s.Namespace
+		namespace.Mode = ModeEnforce
+		out.Namespace = &namespace
+	}
+	return &out
 }
 
 // Phrase is the source as a sentence names it: namespace "ci".

@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"maps"
 	"time"
 )
 
@@ -126,6 +127,10 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 	if _, ok := facts.Labels[LabelTTL]; ok || NoDefault(facts) != "" || scope.Mode() == ModeDryRun {
 		return "", nil
 	}
+	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label is written, so not there (S5).
+	if facts.IsPod() && facts.Owner != nil {
+		return "", nil
+	}
 	for _, policy := range scope.Policies {
 		if policy.Label == nil {
 			continue
@@ -137,6 +142,24 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 		return scope.clampLabel(label, now).String(), policy.Label
 	}
 	return "", nil
+}
+
+// DefaultedLabel reads off an object which TTL label admission gave it, nil where none; in dry-run, which it would have given.
+// A label leaves no stamp: one that says what the default says is taken for it.
+func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
+	have, labelled := facts.Labels[LabelTTL]
+	dryRun := scope.Mode() == ModeDryRun
+	if labelled == dryRun {
+		return nil
+	}
+	without, enforced := *facts, scope.asEnforced()
+	without.Labels = maps.Clone(facts.Labels)
+	delete(without.Labels, LabelTTL)
+	text, said := DefaultLabel(&without, enforced, now)
+	if text == "" || labelled && text != have {
+		return nil
+	}
+	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: dryRun}
 }
 
 func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {

@@ -33,8 +33,8 @@ func SetsLifetime(request *Request) *policy.Setting {
 	var before []*policy.Setting
 	if request.Operation == Update && request.OldFacts != nil {
 		before = lifetimes(request.OldFacts)
-	} else if source := policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource]); source.Level != policy.LevelObject {
-		return nil
+	} else {
+		before = filledIn(request)
 	}
 	for _, setting := range lifetimes(facts) {
 		if setting.Err == nil && !setting.TTL.Never && !contains(before, setting) {
@@ -42,6 +42,20 @@ func SetsLifetime(request *Request) *policy.Setting {
 		}
 	}
 	return nil
+}
+
+// filledIn is what defaults wrote: TTL and label each have an author of their own.
+func filledIn(request *Request) []*policy.Setting {
+	var out []*policy.Setting
+	if source := policy.ParseSource(request.Facts.Annotations[policy.AnnotationTTLSource]); source.Level != policy.LevelObject {
+		out = request.Facts.TTLs().Settings()
+	}
+	if request.Scope != nil {
+		if label := policy.DefaultedLabel(request.Facts, request.Scope, request.Now); label != nil {
+			out = append(out, &policy.Setting{Path: policy.LabelPath(policy.LabelTTL), Text: label.Value})
+		}
+	}
+	return out
 }
 
 func lifetimes(facts *policy.Facts) []*policy.Setting {

@@ -69,6 +69,9 @@ func Review(request *Request) *policy.Decision {
 		decision.Source = source(request)
 		if request.Operation == Create {
 			decision.Defaults = policy.Defaulted(request.Facts, request.Effective, request.Scope)
+			if label := policy.DefaultedLabel(request.Facts, request.Scope, request.Now); label != nil {
+				decision.Defaults = append(decision.Defaults, *label)
+			}
 		}
 	}
 	if !isNamespace(request.Facts) {
