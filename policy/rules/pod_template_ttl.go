@@ -47,11 +47,12 @@ func templateFix(s *Subject) string {
 	switch {
 	case s.Profile.RuntimeOf != "":
 		return fmt.Sprintf("set %s on the %s", policy.AnnotationPath(policy.AnnotationTTL), s.Profile.Kind.Kind)
+	// The object's own TTL first: one on the Jobs inside a JobSet would take them away under it.
+	case s.Profile.TTL != nil:
+		return "set " + s.path(s.Profile.TTL.String())
 	case len(s.Profile.Templates) > 0 && s.Profile.Templates[0].Profile.TTL != nil:
 		inner := s.Profile.Templates[0]
 		return fmt.Sprintf("set %s.%s", inner.Path, inner.Profile.TTL)
-	case s.Profile.TTL != nil:
-		return "set " + s.path(s.Profile.TTL.String())
 	case s.Profile.Finishable():
 		return fmt.Sprintf("set %s on the %s", s.path(policy.AnnotationPath(policy.AnnotationTTL)), s.Profile.Kind.Kind)
 	default:
