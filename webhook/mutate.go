@@ -21,8 +21,10 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	facts := policy.Unfilled(request.facts, scope)
 	effective := policy.Resolve(facts, scope)
 	source := ""
-	if effective.Succeeded.Set {
-		source = effective.Succeeded.Source.String()
+	for _, value := range []policy.Value{effective.Failed, effective.Succeeded} {
+		if value.Set {
+			source = value.Source.String()
+		}
 	}
 	assignments := policy.Defaults(facts, &effective, scope)
 	if label, _ := policy.DefaultLabel(facts, scope, now); label != "" {
