@@ -126,7 +126,7 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 		set := facts.TTLs()
 		for _, setting := range set.Settings() {
 			if setting.Err == nil {
-				out = append(out, defaultOf(setting, setting == set.Native, source))
+				out = append(out, defaultOf(setting, slices.Contains(set.Natives(), setting), source))
 			}
 		}
 	}

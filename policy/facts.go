@@ -33,6 +33,8 @@ type Facts struct {
 
 	// NativeTTL and NativeDeadline are the profile's native fields.
 	NativeTTL, NativeDeadline NativeField
+	// NativeSucceeded and NativeFailed are the profile's native TTLs by outcome.
+	NativeSucceeded, NativeFailed NativeField
 
 	State
 	// StateError says why the state cannot be told; such an object is kept.
@@ -89,20 +91,24 @@ func (f *Facts) OwnedBy(group, kind string) bool {
 // IsPod reports whether the object is a core Pod, which has rules of its own.
 func (f *Facts) IsPod() bool { return f.Profile.Kind.Group == "" && f.Profile.Kind.Kind == "Pod" }
 
-// TTLs are the TTLs that the object itself states, the native field and the annotations.
+// TTLs are the TTLs that the object itself states, the native fields and the annotations.
 func (f *Facts) TTLs() TTLSet {
 	set := ttlSet("metadata.annotations", f.Annotations, AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed)
-	if f.NativeTTL.Set {
-		set.Native = f.nativeTTL()
-	}
+	set.Native = f.NativeTTL.setting(f.Profile.TTL)
+	set.NativeSucceeded = f.NativeSucceeded.setting(f.Profile.TTLSucceeded)
+	set.NativeFailed = f.NativeFailed.setting(f.Profile.TTLFailed)
 	return set
 }
 
-func (f *Facts) nativeTTL() *Setting {
-	if f.NativeTTL.Err != nil {
-		return &Setting{Path: f.Profile.TTL.String(), Text: f.NativeTTL.Text, Err: f.NativeTTL.Err}
+func (n NativeField) setting(path FieldPath) *Setting {
+	switch {
+	case !n.Set:
+		return nil
+	case n.Err != nil:
+		return &Setting{Path: path.String(), Text: n.Text, Err: n.Err}
+	default:
+		return durationSetting(path.String(), strconv.FormatInt(n.Seconds, 10))
 	}
-	return durationSetting(f.Profile.TTL.String(), strconv.FormatInt(f.NativeTTL.Seconds, 10))
 }
 
 // Deadline is the active deadline that the object itself states: the native field, else the annotation where the profile

@@ -34,6 +34,8 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 		facts.DeletingSince = since.Time
 	}
 	facts.NativeTTL = nativeField(object, profile.TTL)
+	facts.NativeSucceeded = nativeField(object, profile.TTLSucceeded)
+	facts.NativeFailed = nativeField(object, profile.TTLFailed)
 	facts.NativeDeadline = nativeField(object, profile.Deadline)
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
 		// A value of a wrong shape is somebody else's too: it must not open the door to a default (S6).

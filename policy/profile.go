@@ -19,6 +19,9 @@ type Profile struct {
 
 	// TTL is the native field that holds a TTL after finished in seconds; nil where the annotation has to do.
 	TTL FieldPath
+	// TTLSucceeded and TTLFailed are native fields that say the same by outcome, in seconds, and win over TTL; nil where the kind
+	// has none.
+	TTLSucceeded, TTLFailed FieldPath
 	// Deadline is the native field that holds an active deadline in seconds.
 	Deadline FieldPath
 	// AnnotatedDeadline says that Curfew enforces the annotation curfew.dev/active-deadline on this kind.

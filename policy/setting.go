@@ -25,6 +25,8 @@ type TTLSet struct {
 	All, Succeeded, Failed *Setting
 	// Native is the kind's own field, which has a second reader: the kind's own controller.
 	Native *Setting
+	// NativeSucceeded and NativeFailed are such fields by outcome, which win over Native.
+	NativeSucceeded, NativeFailed *Setting
 }
 
 // For is what the level says for an outcome, or nil where it says nothing.
@@ -37,14 +39,31 @@ func (s TTLSet) For(outcome Outcome) *Setting {
 	case s.All != nil:
 		return s.All
 	default:
+		return s.NativeFor(outcome)
+	}
+}
+
+// NativeFor is what the native fields alone say for an outcome, or nil.
+func (s TTLSet) NativeFor(outcome Outcome) *Setting {
+	switch {
+	case outcome == Succeeded && s.NativeSucceeded != nil:
+		return s.NativeSucceeded
+	case outcome == Failed && s.NativeFailed != nil:
+		return s.NativeFailed
+	default:
 		return s.Native
 	}
+}
+
+// Natives are the native fields that the level has.
+func (s TTLSet) Natives() []*Setting {
+	return TTLSet{Native: s.Native, NativeSucceeded: s.NativeSucceeded, NativeFailed: s.NativeFailed}.Settings()
 }
 
 // Settings are those that the level has, in a fixed order.
 func (s TTLSet) Settings() []*Setting {
 	var out []*Setting
-	for _, setting := range []*Setting{s.Native, s.All, s.Succeeded, s.Failed} {
+	for _, setting := range []*Setting{s.Native, s.NativeSucceeded, s.NativeFailed, s.All, s.Succeeded, s.Failed} {
 		if setting != nil {
 			out = append(out, setting)
 		}

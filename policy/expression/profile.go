@@ -18,8 +18,6 @@ type Profile struct {
 	*policy.Profile
 	// Generation of the object that was compiled; zero for those that come with Curfew.
 	Generation int64
-	// TTLSucceeded and TTLFailed are native fields in seconds that win over TTL, by outcome.
-	TTLSucceeded, TTLFailed policy.FieldPath
 	// DurationDeadline is a native deadline that is written as a Go duration ("1h0m0s"); Profile.Deadline is then nil.
 	DurationDeadline policy.FieldPath
 	// Suspend is the field that suspends an object; nil where the kind has none.
@@ -185,7 +183,7 @@ func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
 func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 	out, inner := *p, *p.Profile
 	out.Profile = &inner
-	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &out.TTLSucceeded, &out.TTLFailed, &out.DurationDeadline} {
+	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &inner.TTLSucceeded, &inner.TTLFailed, &out.DurationDeadline} {
 		if *path != nil && !has(*path) {
 			*path = nil
 		}

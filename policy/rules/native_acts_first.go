@@ -14,25 +14,41 @@ var nativeActsFirst = Rule{
 	Name: "native-acts-first",
 	Check: func(s *Subject) []policy.Finding {
 		set := s.TTLs()
-		native := set.Native
-		if native == nil || native.Err != nil {
-			return nil
-		}
 		var out []policy.Finding
-		if s.Protected() && !s.IsTemplate() {
-			out = append(out, s.warn(native.Path, native.Text, fmt.Sprintf("the %s's own controller deletes by this field, whatever %s says: remove one",
-				s.Profile.Kind.Kind, policy.AnnotationProtect)))
-		}
-		for _, setting := range set.Settings() {
-			if setting == native || setting.Err != nil {
-				continue
+		for _, native := range set.Natives() {
+			if native.Err == nil && s.Protected() && !s.IsTemplate() {
+				out = append(out, s.warn(native.Path, native.Text, fmt.Sprintf("the %s's own controller deletes by this field, whatever %s says: remove one",
+					s.Profile.Kind.Kind, policy.AnnotationProtect)))
 			}
-			if setting.TTL.Never || setting.TTL.After > native.TTL.After {
-				out = append(out, s.deny(setting.Path, setting.Text+" "+native.Text, fmt.Sprintf(
+		}
+		success, failure := set.NativeFor(policy.Succeeded), set.NativeFor(policy.Failed)
+		for _, rival := range []struct {
+			setting *policy.Setting
+			natives []*policy.Setting
+		}{
+			{set.All, []*policy.Setting{success, failure}},
+			{set.Succeeded, []*policy.Setting{success}},
+			{set.Failed, []*policy.Setting{failure}},
+		} {
+			if native := overtaking(rival.setting, rival.natives); native != nil {
+				out = append(out, s.deny(rival.setting.Path, rival.setting.Text+" "+native.Text, fmt.Sprintf(
 					"%s is longer than %s %s, which the %s's own controller acts on first: remove one",
-					setting.TTL, s.path(native.Path), native.Text, s.Profile.Kind.Kind)))
+					rival.setting.TTL, s.path(native.Path), native.Text, s.Profile.Kind.Kind)))
 			}
 		}
 		return out
 	},
+}
+
+// overtaking is the first native field that ends before the setting, or nil.
+func overtaking(setting *policy.Setting, natives []*policy.Setting) *policy.Setting {
+	if setting == nil || setting.Err != nil {
+		return nil
+	}
+	for _, native := range natives {
+		if native != nil && native.Err == nil && (setting.TTL.Never || setting.TTL.After > native.TTL.After) {
+			return native
+		}
+	}
+	return nil
 }
