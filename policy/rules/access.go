@@ -47,7 +47,7 @@ func SetsLifetime(request *Request) *policy.Setting {
 // filledIn is what defaults wrote: TTL and label each have an author of their own.
 func filledIn(request *Request) []*policy.Setting {
 	var out []*policy.Setting
-	if source := policy.ParseSource(request.Facts.Annotations[policy.AnnotationTTLSource]); source.Level != policy.LevelObject {
+	if filledInBy(request.Facts, request.Scope).Level != policy.LevelObject {
 		out = request.Facts.TTLs().Settings()
 	}
 	if request.Scope != nil {

@@ -87,12 +87,21 @@ func source(request *Request) string {
 		switch {
 		case !value.Set:
 		case value.Source.Level == policy.LevelObject && request.Operation == Create:
-			return policy.ParseSource(request.Facts.Annotations[policy.AnnotationTTLSource]).String()
+			return filledInBy(request.Facts, request.Scope).String()
 		default:
 			return value.Source.String()
 		}
 	}
 	return ""
+}
+
+// filledInBy is who wrote the TTL that a new object carries: its author, unless a stamp names a default. In dry-run nothing is
+// filled in and no stamp corrected, so that one there is its author's as well.
+func filledInBy(facts *policy.Facts, scope *policy.Scope) policy.Source {
+	if scope != nil && scope.Mode() == policy.ModeDryRun {
+		return policy.Source{Level: policy.LevelObject}
+	}
+	return policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource])
 }
 
 func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {

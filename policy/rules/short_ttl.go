@@ -14,8 +14,7 @@ var shortTTL = Rule{
 	Name: "short-ttl",
 	Check: func(s *Subject) []policy.Finding {
 		// What a default filled in was warned about where it was written.
-		source := policy.ParseSource(s.Annotations[policy.AnnotationTTLSource])
-		if s.Operation == Create && source.Level != policy.LevelObject {
+		if s.Operation == Create && filledInBy(s.Facts, s.Scope).Level != policy.LevelObject {
 			return nil
 		}
 		var out []policy.Finding
