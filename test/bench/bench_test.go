@@ -6,7 +6,10 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"os"
+	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -79,6 +82,57 @@ func TestResultsFile(t *testing.T) {
 	if want := `{"name":"a.b","unit":"ms","value":1,"baseline":"c","baselineValue":2,"ratio":0.5}`; string(data) != want {
 		t.Errorf("got  %s\nwant %s", data, want)
 	}
+}
+
+// A run of one bench leaves the results of the others, and takes the place of its own earlier ones.
+func TestMergeResults(t *testing.T) {
+	path := filepath.Join(t.TempDir(), resultsFile)
+	for _, results := range [][]result{
+		{{Name: "drain.a", Value: 1}, {Name: "drain.b", Value: 2}},
+		{{Name: "admission.a", Value: 3}},
+		{{Name: "drain.b", Value: 4}, {Name: "drain.c", Value: 5}},
+	} {
+		if err := mergeResults(path, results); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []result
+	data, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := json.Unmarshal(data, &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []result{{Name: "drain.a", Value: 1}, {Name: "drain.b", Value: 4}, {Name: "admission.a", Value: 3}, {Name: "drain.c", Value: 5}}
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got  %+v\nwant %+v", got, want)
+	}
+	if err := os.WriteFile(path, []byte("[{"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := mergeResults(path, want); err == nil || !strings.Contains(err.Error(), path) {
+		t.Errorf("got %v: what cannot be read is lost without a word", err)
+	}
+}
+
+func TestRegister(t *testing.T) {
+	defer func(all []bench) { benches = all }(slices.Clone(benches))
+	benches = nil
+	for _, b := range []bench{{name: "late", position: 30}, {name: "b", position: 10}, {name: "middle", position: 20}, {name: "a", position: 10}} {
+		register(b)
+	}
+	if got := benchNames(); got != "a,b,middle,late" {
+		t.Errorf("got %s", got)
+	}
+}
+
+func benchNames() string {
+	var names []string
+	for _, b := range benches {
+		names = append(names, b.name)
+	}
+	return strings.Join(names, ",")
 }
 
 func TestCount(t *testing.T) {
@@ -154,7 +208,7 @@ func TestChoose(t *testing.T) {
 	if all, err := choose(""); err != nil || len(all) != len(benches) {
 		t.Errorf("got %d of %d, %v", len(all), len(benches), err)
 	}
-	if _, err := choose("drain,nap"); err == nil || err.Error() != `-only "drain,nap": there is no bench "nap", take some of drain` {
+	if _, err := choose("drain,nap"); err == nil || err.Error() != `-only "drain,nap": there is no bench "nap", take some of `+benchNames() {
 		t.Errorf("got %v", err)
 	}
 	field, err := chooseContestants("curfew,limit")

@@ -6,7 +6,9 @@
 //
 // main.go reads the flags, starts the control plane through the command in test/cluster (cluster.go), builds bin/curfew and
 // runs the benches of the registry (registry.go) one after the other. Each returns results; report.go prints them and
-// writes .bench/results.json. A bench is one file that adds itself to the registry.
+// writes .bench/results.json, and each writes its single measurements to .bench/runs-<bench>.json. A bench is one file, or a few,
+// that adds itself to the registry. A run with -only replaces the results that it has measured anew and leaves the others in
+// the file; a run of all leaves none but its own.
 //
 // The drain (drain.go) is a contest: contestants.go lists who takes part, and round.go lets one of them delete a few
 // thousand finished Jobs that all fall due in the same second (load.go). What counts is seen by one neutral watch

@@ -15,8 +15,10 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// drain lets all contestants delete the same number of Jobs that fall due at once.
-var drain = bench{name: "drain", about: "finished Jobs that fall due in the same second", run: runDrain}
+// The drain lets all contestants delete the same number of Jobs that fall due at once.
+func init() {
+	register(bench{name: "drain", about: "finished Jobs that fall due in the same second", run: runDrain, position: 10})
+}
 
 // contest is the drain's state.
 type contest struct {
@@ -66,7 +68,7 @@ func runDrain(ctx context.Context, e *environment) ([]result, error) {
 				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds, m.Others*100)
 			all = append(all, m)
 			// Each time, so that a run that is cut short leaves what it has measured.
-			if err := writeJSON(filepath.Join(e.dir, "runs.json"), all); err != nil {
+			if err := e.writeRuns("drain", all); err != nil {
 				return nil, err
 			}
 		}

@@ -47,6 +47,11 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.dir, "dir", "", "the `directory` for the control plane, logs and results (default .bench in the repository)")
 	fs.StringVar(&o.curfew, "curfew", "", "the curfew `binary` to measure (default: bin/curfew, built from this tree)")
 	fs.BoolVar(&o.keep, "keep", false, "leave the control plane running at the end")
+	for _, b := range benches {
+		if b.flags != nil {
+			b.flags(fs)
+		}
+	}
 	if err := fs.Parse(args); err != nil {
 		return o, err
 	}
@@ -95,12 +100,20 @@ func run(ctx context.Context, args []string) (err error) {
 			return fmt.Errorf("%s: %w", b.name, err)
 		}
 		results = append(results, r...)
+		// After each, so that a run that is cut short leaves what it has measured.
+		if err := mergeResults(filepath.Join(o.dir, resultsFile), r); err != nil {
+			return err
+		}
 	}
 	fmt.Fprintln(env.out)
 	if err := printTable(env.out, results); err != nil {
 		return err
 	}
-	return writeJSON(filepath.Join(o.dir, "results.json"), results)
+	if o.only != "" {
+		return nil
+	}
+	// All have run: what an older version called otherwise goes.
+	return writeJSON(filepath.Join(o.dir, resultsFile), results)
 }
 
 // findRoot finds the repository's folder, from the working directory upwards.

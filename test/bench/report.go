@@ -2,9 +2,13 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path/filepath"
+	"slices"
 	"text/tabwriter"
 )
 
@@ -60,6 +64,38 @@ func show(v float64) string {
 	default:
 		return fmt.Sprintf("%.2f", v)
 	}
+}
+
+// resultsFile holds what the last run of every bench came to.
+const resultsFile = "results.json"
+
+// mergeResults writes results over those of the same name that an earlier run left, and leaves the others. So runs of single
+// benches (-only) add up to what one run of all would have written.
+func mergeResults(path string, results []result) error {
+	var merged []result
+	data, err := os.ReadFile(path)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+	case err != nil:
+		return fmt.Errorf("read the earlier results: %w", err)
+	default:
+		if err := json.Unmarshal(data, &merged); err != nil {
+			return fmt.Errorf("read the earlier results in %s: %w; remove the file if nobody needs it", path, err)
+		}
+	}
+	for _, r := range results {
+		if i := slices.IndexFunc(merged, func(m result) bool { return m.Name == r.Name }); i >= 0 {
+			merged[i] = r
+		} else {
+			merged = append(merged, r)
+		}
+	}
+	return writeJSON(path, merged)
+}
+
+// writeRuns keeps every single measurement of a bench, in a file of its own.
+func (e *environment) writeRuns(bench string, all any) error {
+	return writeJSON(filepath.Join(e.dir, "runs-"+bench+".json"), all)
 }
 
 func writeJSON(path string, v any) error {

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// measurement is what one heat came to. It is written to .bench/runs.json.
+// measurement is what one heat came to. It is written to .bench/runs-drain.json.
 type measurement struct {
 	Round      int    `json:"round"`
 	Contestant string `json:"contestant"`
