@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"io"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -283,9 +284,10 @@ func TestObserver(t *testing.T) {
 	} {
 		stream.Write(frame(t, event.kind, event.job))
 	}
-	o := &observer{stream: nil, prefix: "h7-", want: 2, seen: map[types.UID]time.Time{}, full: make(chan struct{}), done: make(chan struct{})}
-	o.stream = nopCloser{&stream}
-	o.read()
+	o := &observer{stream: nopCloser{&stream}, prefix: "h7-", want: 2, seen: map[types.UID]time.Time{}, full: make(chan struct{}), done: make(chan struct{})}
+	if err := o.read(); !errors.Is(err, io.EOF) {
+		t.Errorf("the stream ended, and it says %v", err)
+	}
 	select {
 	case <-o.full:
 	default:
@@ -294,8 +296,35 @@ func TestObserver(t *testing.T) {
 	if n := len(o.times()); n != 2 {
 		t.Errorf("%d deletions were counted, want 2: %v", n, o.seen)
 	}
-	if o.failure() == nil {
-		t.Error("the stream ended, and it does not say so")
+}
+
+// An ended watch is taken up where it ended, so that no deletion is missed; one that ends all the time fails the heat.
+func TestObserverTakesUpAnEndedWatch(t *testing.T) {
+	deleted := func(name, version string) *bytes.Buffer {
+		return bytes.NewBuffer(frame(t, "DELETED", &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version}}))
+	}
+	var from []string
+	streams := []*bytes.Buffer{deleted("h7-0", "21"), deleted("h7-1", "34")}
+	open := func(_ context.Context, version string) (io.ReadCloser, error) {
+		from = append(from, version)
+		if len(streams) == 0 {
+			return nopCloser{&bytes.Buffer{}}, nil
+		}
+		next := streams[0]
+		streams = streams[1:]
+		return nopCloser{next}, nil
+	}
+	o, err := observeWith(t.Context(), open, "8", jobSet{prefix: "h7", count: 2})
+	if err != nil {
+		t.Fatal(err)
+	}
+	<-o.full
+	<-o.done
+	if want := []string{"8", "21", "34"}; !slices.Equal(from[:3], want) {
+		t.Errorf("the watch was opened at %v, want %v first", from, want)
+	}
+	if len(from) != 1+reopensMost || o.failure() == nil {
+		t.Errorf("opened %d times, failure %v: want an end after %d times", len(from), o.failure(), 1+reopensMost)
 	}
 }
 

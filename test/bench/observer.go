@@ -22,17 +22,27 @@ import (
 
 // observer watches Jobs and notes when each was first seen to be deleted: gone, or with a deletionTimestamp. It is the same for
 // every contestant and knows nothing of them. It reads the stream by hand, so that an event's time is that of its arrival.
+//
+// The API server ends a watch now and then: when its time is up, or when the watcher falls behind. The observer takes it up again
+// at the resourceVersion of the last event, so that no deletion is missed; one that comes late is late by the gap.
 type observer struct {
-	stream io.ReadCloser
+	open   func(ctx context.Context, resourceVersion string) (io.ReadCloser, error)
 	prefix string
+	cancel context.CancelFunc
 
-	mu   sync.Mutex
-	seen map[types.UID]time.Time
-	want int
-	full chan struct{} // closed when want are seen
-	err  error
-	done chan struct{} // closed when the stream has ended
+	mu      sync.Mutex
+	stream  io.ReadCloser
+	at      string // resourceVersion of the last event
+	reopens int
+	seen    map[types.UID]time.Time
+	want    int
+	full    chan struct{} // closed when want are seen
+	err     error
+	done    chan struct{} // closed when it has ended for good
 }
+
+// reopensMost bounds how often a watch is taken up again: a stream that ends all the time measures nothing.
+const reopensMost = 10
 
 // observe begins to watch the Jobs of a set, from now on.
 func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
@@ -44,23 +54,59 @@ func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, e
 	if err != nil {
 		return nil, fmt.Errorf("list Jobs for the observer: %w", err)
 	}
-	stream, err := client.BatchV1().RESTClient().Get().Namespace(benchNamespace).Resource("jobs").
-		Param("watch", "true").Param("resourceVersion", list.ResourceVersion).
-		// Whole Jobs in protobuf, as the contestants' own watches: the API server then encodes each event once for all.
-		SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
+	open := func(ctx context.Context, resourceVersion string) (io.ReadCloser, error) {
+		stream, err := client.BatchV1().RESTClient().Get().Namespace(benchNamespace).Resource("jobs").
+			Param("watch", "true").Param("resourceVersion", resourceVersion).
+			// Whole Jobs in protobuf, as the contestants' own watches: the API server then encodes each event once for all.
+			SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("watch Jobs for the observer: %w", err)
+		}
+		return stream, nil
+	}
+	return observeWith(ctx, open, list.ResourceVersion, set)
+}
+
+func observeWith(ctx context.Context, open func(context.Context, string) (io.ReadCloser, error), from string, set jobSet) (*observer, error) {
+	ctx, cancel := context.WithCancel(ctx)
+	stream, err := open(ctx, from)
 	if err != nil {
-		return nil, fmt.Errorf("watch Jobs for the observer: %w", err)
+		cancel()
+		return nil, err
 	}
 	o := &observer{
-		stream: stream, prefix: set.prefix + "-", want: set.count,
+		open: open, cancel: cancel, stream: stream, at: from, prefix: set.prefix + "-", want: set.count,
 		seen: make(map[types.UID]time.Time, set.count), full: make(chan struct{}), done: make(chan struct{}),
 	}
-	go o.read()
+	go o.run(ctx)
 	return o, nil
 }
 
-func (o *observer) read() {
+// run reads until the observer is closed, the API server says that something is wrong, or the stream ends too often.
+func (o *observer) run(ctx context.Context) {
 	defer close(o.done)
+	for {
+		err := o.read()
+		if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); ended && ctx.Err() == nil && o.reopens < reopensMost {
+			o.reopens++
+			var stream io.ReadCloser
+			if stream, err = o.open(ctx, o.at); err == nil {
+				o.mu.Lock()
+				_ = o.stream.Close()
+				o.stream = stream
+				o.mu.Unlock()
+				continue
+			}
+		}
+		o.mu.Lock()
+		o.err = fmt.Errorf("the observer's watch: %w", err)
+		o.mu.Unlock()
+		return
+	}
+}
+
+// read notes events until the stream ends.
+func (o *observer) read() error {
 	in := bufio.NewReaderSize(o.stream, 1<<16)
 	for {
 		frame, err := readFrame(in)
@@ -69,10 +115,7 @@ func (o *observer) read() {
 			err = o.note(frame, at)
 		}
 		if err != nil {
-			o.mu.Lock()
-			o.err = fmt.Errorf("the observer's watch: %w", err)
-			o.mu.Unlock()
-			return
+			return err
 		}
 	}
 }
@@ -100,6 +143,7 @@ func (o *observer) note(frame []byte, at time.Time) error {
 	if err != nil {
 		return err
 	}
+	o.at = job.ResourceVersion
 	if !strings.HasPrefix(job.Name, o.prefix) || event != watch.Deleted && job.DeletionTimestamp == nil {
 		return nil
 	}
@@ -169,6 +213,9 @@ func (o *observer) failure() error {
 }
 
 func (o *observer) close() {
+	o.cancel()
+	o.mu.Lock()
 	_ = o.stream.Close()
+	o.mu.Unlock()
 	<-o.done
 }
