@@ -30,19 +30,19 @@ type observer struct {
 	prefix string
 	cancel context.CancelFunc
 
-	mu      sync.Mutex
-	stream  io.ReadCloser
-	at      string // resourceVersion of the last event
-	reopens int
-	seen    map[types.UID]time.Time
-	want    int
-	full    chan struct{} // closed when want are seen
-	err     error
-	done    chan struct{} // closed when it has ended for good
+	mu     sync.Mutex
+	stream io.ReadCloser
+	at     string // resourceVersion of the last event
+	futile int    // how often in a row it was taken up and ended without an event
+	seen   map[types.UID]time.Time
+	want   int
+	full   chan struct{} // closed when want are seen
+	err    error
+	done   chan struct{} // closed when it has ended for good
 }
 
-// reopensMost bounds how often a watch is taken up again: a stream that ends all the time measures nothing.
-const reopensMost = 10
+// futileMost bounds how often in a row a watch is taken up again and brings nothing.
+const futileMost = 10
 
 // observe begins to watch the Jobs of a set, from now on.
 func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
@@ -82,13 +82,14 @@ func observeWith(ctx context.Context, open func(context.Context, string) (io.Rea
 	return o, nil
 }
 
-// run reads until the observer is closed, the API server says that something is wrong, or the stream ends too often.
+// run reads until the observer is closed, the API server says that something is wrong, or the stream ends again and again
+// without an event.
 func (o *observer) run(ctx context.Context) {
 	defer close(o.done)
 	for {
 		err := o.read()
-		if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); ended && ctx.Err() == nil && o.reopens < reopensMost {
-			o.reopens++
+		if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); ended && ctx.Err() == nil && o.futile < futileMost {
+			o.futile++
 			var stream io.ReadCloser
 			if stream, err = o.open(ctx, o.at); err == nil {
 				o.mu.Lock()
@@ -143,7 +144,7 @@ func (o *observer) note(frame []byte, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	o.at = job.ResourceVersion
+	o.at, o.futile = job.ResourceVersion, 0
 	if !strings.HasPrefix(job.Name, o.prefix) || event != watch.Deleted && job.DeletionTimestamp == nil {
 		return nil
 	}
