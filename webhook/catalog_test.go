@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -46,21 +47,21 @@ func parsed[T any](t *testing.T, text string) *T {
 }
 
 // platformWorld is a world whose platform says these LifecyclePolicies.
-func platformWorld(t *testing.T, policies ...string) (*world, *Catalog, *runtimes) {
+func platformWorld(t *testing.T, policies ...string) (*world, *catalog.Catalog, *runtimes) {
 	t.Helper()
-	catalog, err := NewCatalog(builtinProfiles(t))
+	known, err := catalog.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, text := range policies {
-		if errs := catalog.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, text)); len(errs) > 0 {
+		if errs := known.SetPolicy(parsed[v1alpha1.LifecyclePolicy](t, text)); len(errs) > 0 {
 			t.Fatal(errs)
 		}
 	}
 	getter := &runtimes{objects: map[string]map[string]any{
 		"torch": {"kind": "ClusterTrainingRuntime", "metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}},
 	}}
-	return newWorld(t, func(o *Options) { o.Catalog, o.Runtimes = catalog, getter }), catalog, getter
+	return newWorld(t, func(o *Options) { o.Catalog, o.Runtimes = known, getter }), known, getter
 }
 
 const (
@@ -71,7 +72,7 @@ const (
 )
 
 func TestPoliciesFillInAndRefuse(t *testing.T) {
-	w, catalog, _ := platformWorld(t, platform)
+	w, known, _ := platformWorld(t, platform)
 	got := patchedObject(t, platformJob, w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}))
 	for _, want := range []string{`"ttlSecondsAfterFinished":7200`, `"curfew.dev/ttl-source":"policy/platform"`, `"curfew.dev/ttl":"1d"`} {
 		if !strings.Contains(got, want) {
@@ -86,7 +87,7 @@ func TestPoliciesFillInAndRefuse(t *testing.T) {
 		response.Result.Message != `spec.ttlSecondsAfterFinished: 10d is above maxTTL 1d of policy "platform": use 1d or less` {
 		t.Errorf("answered %+v", response.Result)
 	}
-	catalog.RemovePolicy("platform")
+	known.RemovePolicy("platform")
 	if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}); len(response.Patch) > 0 {
 		t.Errorf("a policy that is gone spoke: %s", response.Patch)
 	}
@@ -127,20 +128,20 @@ func TestDeadlineOfTrainJobStays(t *testing.T) {
 }
 
 func TestKindProfileTakesThePlaceOfABuiltIn(t *testing.T) {
-	_, catalog, _ := platformWorld(t)
+	_, known, _ := platformWorld(t)
 	job := schema.GroupKind{Group: "batch", Kind: "Job"}
-	if catalog.Snapshot().Profiles[job] != policy.JobProfile {
+	if known.Snapshot().Profiles[job] != policy.JobProfile {
 		t.Error("the reader in Go does not answer for Jobs")
 	}
 	mine := parsed[v1alpha1.KindProfile](t, `{metadata: {name: mine}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}}}`)
-	if errs := catalog.SetProfile(mine); len(errs) > 0 {
+	if errs := known.SetProfile(mine); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if catalog.Snapshot().Profiles[job].Name != "mine" {
+	if known.Snapshot().Profiles[job].Name != "mine" {
 		t.Error("a KindProfile does not hold")
 	}
-	catalog.RemoveProfile("mine")
-	if catalog.Snapshot().Profiles[job] != policy.JobProfile {
+	known.RemoveProfile("mine")
+	if known.Snapshot().Profiles[job] != policy.JobProfile {
 		t.Error("the built-in profile did not come back")
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -29,7 +30,7 @@ type Informers interface {
 // CatalogWatch keeps a catalog in step with the LifecyclePolicies and KindProfiles of a cluster. A cluster without the CRDs
 // has the built-in profiles and no policies, until the CRDs are there.
 type CatalogWatch struct {
-	catalog   *Catalog
+	catalog   *catalog.Catalog
 	informers Informers
 	log       logr.Logger
 	kinds     []*watchedKind
@@ -45,13 +46,13 @@ type watchedKind struct {
 }
 
 // NewCatalogWatch returns a runnable for the manager that gives out the informers.
-func NewCatalogWatch(catalog *Catalog, informers Informers, log logr.Logger) *CatalogWatch {
-	out := &CatalogWatch{catalog: catalog, informers: informers, log: log}
+func NewCatalogWatch(known *catalog.Catalog, informers Informers, log logr.Logger) *CatalogWatch {
+	out := &CatalogWatch{catalog: known, informers: informers, log: log}
 	out.kinds = []*watchedKind{
 		{name: v1alpha1.LifecyclePolicies, object: &v1alpha1.LifecyclePolicy{}, handler: handle(out,
-			func(object *v1alpha1.LifecyclePolicy) field.ErrorList { return catalog.SetPolicy(object) }, catalog.RemovePolicy)},
+			func(object *v1alpha1.LifecyclePolicy) field.ErrorList { return known.SetPolicy(object) }, known.RemovePolicy)},
 		{name: v1alpha1.KindProfiles, object: &v1alpha1.KindProfile{}, handler: handle(out,
-			func(object *v1alpha1.KindProfile) field.ErrorList { return catalog.SetProfile(object) }, catalog.RemoveProfile)},
+			func(object *v1alpha1.KindProfile) field.ErrorList { return known.SetProfile(object) }, known.RemoveProfile)},
 	}
 	return out
 }

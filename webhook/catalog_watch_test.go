@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -47,12 +48,12 @@ func (*registration) HasSynced() bool { return true }
 
 func TestWatchWaitsForTheCRDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		catalog, err := NewCatalog(builtinProfiles(t))
+		known, err := catalog.New(builtinProfiles(t))
 		if err != nil {
 			t.Fatal(err)
 		}
 		cluster := &installer{}
-		watch := NewCatalogWatch(catalog, cluster, logr.Discard())
+		watch := NewCatalogWatch(known, cluster, logr.Discard())
 		if watch.Ready() == nil {
 			t.Error("ready before it looked")
 		}
@@ -73,11 +74,11 @@ func TestWatchWaitsForTheCRDs(t *testing.T) {
 		}
 		policies := cluster.handlers[0]
 		policies.OnAdd(parsed[v1alpha1.LifecyclePolicy](t, platform), true)
-		if got := catalog.Snapshot().Policies; len(got) != 1 || got[0].Name != "platform" {
+		if got := known.Snapshot().Policies; len(got) != 1 || got[0].Name != "platform" {
 			t.Errorf("policies are %v", got)
 		}
 		policies.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "platform", Obj: parsed[v1alpha1.LifecyclePolicy](t, platform)})
-		if got := catalog.Snapshot().Policies; len(got) != 0 {
+		if got := known.Snapshot().Policies; len(got) != 0 {
 			t.Errorf("policies are %v after the deletion", got)
 		}
 	})

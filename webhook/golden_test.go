@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -83,7 +84,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s/%s is not in %s", goldenCases, folder.Name(), goldenIndex)
 		}
 	}
-	catalog, err := NewCatalog(builtinProfiles(t))
+	known, err := catalog.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,7 +94,7 @@ func TestGolden(t *testing.T) {
 			if index[name] == "" {
 				t.Errorf("%s does not say what the case holds", goldenIndex)
 			}
-			have := runGolden(t, catalog, filepath.Join(goldenCases, name))
+			have := runGolden(t, known, filepath.Join(goldenCases, name))
 			for _, rule := range strings.Split(have.Validate.Audit[auditRules], ",") {
 				seen[rule] = true
 			}
@@ -106,7 +107,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func runGolden(t *testing.T, catalog *Catalog, folder string) goldenResponse {
+func runGolden(t *testing.T, known *catalog.Catalog, folder string) goldenResponse {
 	t.Helper()
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -119,7 +120,7 @@ func runGolden(t *testing.T, catalog *Catalog, folder string) goldenResponse {
 	}
 	request := goldenRequest{}
 	readYAML(t, filepath.Join(folder, "request.yaml"), &request)
-	have := request.answer(t, goldenWorld(t, catalog, folder, request.Settings))
+	have := request.answer(t, goldenWorld(t, known, folder, request.Settings))
 	text, err := yaml.Marshal(have)
 	if err != nil {
 		t.Fatal(err)
@@ -143,12 +144,12 @@ func runGolden(t *testing.T, catalog *Catalog, folder string) goldenResponse {
 
 // goldenWorld is a Curfew over the files that lie beside the request. The catalog is shared and cleared, as compiling its
 // profiles takes longest.
-func goldenWorld(t *testing.T, catalog *Catalog, folder string, settings goldenSettings) *world {
+func goldenWorld(t *testing.T, known *catalog.Catalog, folder string, settings goldenSettings) *world {
 	t.Helper()
 	for _, text := range documents(t, filepath.Join(folder, "policies.yaml")) {
 		object := parsed[v1alpha1.LifecyclePolicy](t, text)
-		catalog.SetPolicy(object)
-		t.Cleanup(func() { catalog.RemovePolicy(object.Name) })
+		known.SetPolicy(object)
+		t.Cleanup(func() { known.RemovePolicy(object.Name) })
 	}
 	namespaces := goldenNamespaces{}
 	for _, text := range documents(t, filepath.Join(folder, "namespace.yaml")) {
@@ -165,7 +166,7 @@ func goldenWorld(t *testing.T, catalog *Catalog, folder string, settings goldenS
 		person: !slices.Contains(settings.MayNotDelete, "user"), controller: !slices.Contains(settings.MayNotDelete, "controller"), robot: true,
 	}}
 	return newWorld(t, func(o *Options) {
-		o.Catalog, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = catalog, namespaces, getter, access, controller
+		o.Catalog, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
 	})
 }

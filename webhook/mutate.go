@@ -18,17 +18,12 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = true
-	facts := policy.Unfilled(request.facts, scope)
-	effective := policy.Resolve(facts, scope)
+	assignments, effective := policy.FillIn(request.facts, scope, now)
 	source := ""
 	for _, value := range []policy.Value{effective.Failed, effective.Succeeded} {
 		if value.Set {
 			source = value.Source.String()
 		}
-	}
-	assignments := policy.Defaults(facts, &effective, scope)
-	if label, _ := policy.DefaultLabel(facts, scope, now); label != "" {
-		assignments = append(assignments, policy.Assignment{Path: policy.FieldPath{"metadata", "labels", policy.LabelTTL}, Value: label})
 	}
 	return w.assigned(request, assignments, source)
 }

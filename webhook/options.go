@@ -11,6 +11,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/rules"
 )
@@ -34,7 +35,7 @@ type Options struct {
 	// Profiles of the kinds that are reviewed, where Catalog is nil; kinds without one get a bare profile.
 	Profiles policy.Profiles
 	// Catalog is what the platform says: profiles and policies. Nil means that there are only the Profiles, and no policies.
-	Catalog *Catalog
+	Catalog *catalog.Catalog
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
 	Runtimes RuntimeGetter
 	// Namespaces reads what the namespaces say.
@@ -63,7 +64,7 @@ type Options struct {
 func (o *Options) validate() error {
 	var errs []error
 	if o.Profiles == nil && o.Catalog == nil {
-		errs = append(errs, errors.New("webhook: Profiles is nil, and so is Catalog: use NewCatalog, or policy.NewProfiles(policy.BuiltinProfiles()...)"))
+		errs = append(errs, errors.New("webhook: Profiles is nil, and so is Catalog: use catalog.New, or policy.NewProfiles(policy.BuiltinProfiles()...)"))
 	}
 	if o.Namespaces == nil {
 		errs = append(errs, errors.New("webhook: Namespaces is nil: use NewNamespaces"))
@@ -86,7 +87,7 @@ func (o *Options) validate() error {
 // Webhooks are the admission endpoints.
 type Webhooks struct {
 	fixed    policy.Profiles
-	catalog  *Catalog
+	catalog  *catalog.Catalog
 	compiler *expression.Compiler
 	scopes   Scopes
 	clock    Clock

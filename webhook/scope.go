@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/catalog"
 )
 
 // NamespaceGetter reads what a namespace says.
@@ -28,7 +28,7 @@ type Scopes interface {
 type scopes struct {
 	namespaces      NamespaceGetter
 	runtimes        RuntimeGetter
-	catalog         *Catalog
+	catalog         *catalog.Catalog
 	annotationsOnly bool
 	// failed takes the errors of evaluating policies, which refuse nobody.
 	failed func(err error)
@@ -37,83 +37,34 @@ type scopes struct {
 // ScopeOf implements [Scopes]. A cache may be milliseconds behind the API server, whose own namespaceSelector told that the
 // namespace is in use: where the cache contradicts that, the namespace is read live, once.
 func (s *scopes) ScopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, inUse bool) (*policy.Scope, error) {
-	scope := &policy.Scope{AnnotationsOnly: s.annotationsOnly}
-	var policies []*expression.Policy
+	var platform *catalog.Snapshot
 	if s.catalog != nil {
-		policies = s.catalog.Snapshot().concerning(facts.Profile.Kind.GroupKind())
+		platform = s.catalog.Snapshot()
 	}
+	var namespace *policy.NamespacePolicy
 	if facts.Namespace != "" {
-		namespace, err := s.namespaces.Namespace(ctx, facts.Namespace)
-		if err == nil && inUse && len(policies) == 0 && !uses(namespace, facts) {
+		var err error
+		namespace, err = s.namespaces.Namespace(ctx, facts.Namespace)
+		if err == nil && inUse && !uses(namespace, facts) && (platform == nil || !platform.Concerns(facts.Profile.Kind.GroupKind())) {
 			namespace, err = s.namespaces.LiveNamespace(ctx, facts.Namespace)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("reading namespace %q: %w", facts.Namespace, err)
 		}
-		scope.Namespace = namespace
 	}
-	if s.catalog == nil {
-		return scope, nil
-	}
-	runtime, err := s.runtimeOf(ctx, scope, facts, object)
-	if err != nil {
-		return nil, err
-	}
-	if len(policies) > 0 {
-		variables := &expression.Variables{Object: object, Namespace: namespaceObject(scope.Namespace), Runtime: runtime}
-		var errs []error
-		scope.Policies, errs = expression.Matching(ctx, policies, facts, variables)
-		for _, err := range errs {
-			s.failed(err)
+	scope := &policy.Scope{Namespace: namespace}
+	if platform != nil {
+		var read catalog.RuntimeReader
+		if s.runtimes != nil {
+			read = s.runtimes.Runtime
+		}
+		var err error
+		if scope, err = platform.Scope(ctx, facts, object, namespace, read, s.failed); err != nil {
+			return nil, err
 		}
 	}
+	scope.AnnotationsOnly = s.annotationsOnly
 	return scope, nil
-}
-
-// runtimeOf reads the runtime that an object uses and notes in the scope what it says; nil where it uses none.
-func (s *scopes) runtimeOf(ctx context.Context, scope *policy.Scope, facts *policy.Facts, object map[string]any) (map[string]any, error) {
-	kind := s.catalog.Snapshot().Runtime(facts.Profile.Kind.GroupKind())
-	if kind == nil {
-		return nil, nil
-	}
-	reference, err := kind.Reference(facts.Namespace, object)
-	if err != nil {
-		// It uses a runtime and cannot be told which: kept, as if that were gone (S6).
-		scope.Runtime = &policy.RuntimePolicy{Missing: true}
-		return nil, nil
-	}
-	if reference == nil || s.runtimes == nil {
-		return nil, nil
-	}
-	runtime, err := s.runtimes.Runtime(ctx, reference)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s: %w", reference, err)
-	}
-	said, _ := reference.Policy(runtime)
-	scope.Runtime = said
-	return runtime, nil
-}
-
-// namespaceObject is the metadata of a namespace as policies see it.
-func namespaceObject(namespace *policy.NamespacePolicy) map[string]any {
-	if namespace == nil {
-		return nil
-	}
-	metadata := map[string]any{"name": namespace.Name}
-	for name, pairs := range map[string]map[string]string{"labels": namespace.Labels, "annotations": namespace.Annotations} {
-		if len(pairs) > 0 {
-			metadata[name] = anyMap(pairs)
-		}
-	}
-	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-}
-
-func anyMap(pairs map[string]string) map[string]any {
-	out := make(map[string]any, len(pairs))
-	for key, value := range pairs {
-		out[key] = value
-	}
-	return out
 }
 
 func uses(namespace *policy.NamespacePolicy, facts *policy.Facts) bool {

@@ -20,6 +20,7 @@ import (
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
@@ -59,13 +60,13 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 	if err != nil {
 		return nil, err
 	}
-	catalog, err := webhook.NewCatalog(builtin)
+	platform, err := catalog.New(builtin)
 	if err != nil {
 		return nil, err
 	}
-	watch := webhook.NewCatalogWatch(catalog, mgr.GetCache(), log.WithName("catalog"))
+	watch := webhook.NewCatalogWatch(platform, mgr.GetCache(), log.WithName("catalog"))
 	handlers, err := webhook.New(webhook.Options{
-		Catalog:         catalog,
+		Catalog:         platform,
 		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		Clock:           clock.RealClock{},
@@ -106,7 +107,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 			return nil
 		}},
 	}
-	if err := addAPI(ctx, mgr, config, options, handlers, certificate, catalog.Snapshot().Profiles, ready, log.WithName("api")); err != nil {
+	if err := addAPI(ctx, mgr, config, options, handlers, certificate, platform.Snapshot().Profiles, ready, log.WithName("api")); err != nil {
 		return nil, fmt.Errorf("setting up the HTTP API: %w", err)
 	}
 	return ready, nil

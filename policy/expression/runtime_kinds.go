@@ -15,3 +15,13 @@ func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []policy.FieldPat
 	}
 	return nil, nil
 }
+
+// ClusterScoped reports whether runtimes of a kind live outside of namespaces.
+func (r *Runtime) ClusterScoped(kind schema.GroupKind) bool {
+	for i := range r.kinds {
+		if r.kinds[i].kind.GroupKind() == kind {
+			return r.kinds[i].clusterScoped
+		}
+	}
+	return false
+}

@@ -1,0 +1,182 @@
+package catalog_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+func builtin(t *testing.T) *catalog.Catalog {
+	t.Helper()
+	all, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := catalog.New(all)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func parsed[T any](t *testing.T, text string) *T {
+	t.Helper()
+	out := new(T)
+	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+var job = schema.GroupKind{Group: "batch", Kind: "Job"}
+
+func jobProfile(t *testing.T, name string) *v1alpha1.KindProfile {
+	return parsed[v1alpha1.KindProfile](t, "{metadata: {name: "+name+"}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}}}")
+}
+
+func TestOfTwoProfilesForOneKindTheFirstByNameHolds(t *testing.T) {
+	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
+		known := builtin(t)
+		for _, name := range order {
+			if errs := known.SetProfile(jobProfile(t, name)); len(errs) > 0 {
+				t.Fatal(errs)
+			}
+		}
+		if have := known.Snapshot().Profiles[job].Name; have != "a" {
+			t.Errorf("added as %v: %s holds, want a", order, have)
+		}
+		known.RemoveProfile("a")
+		if have := known.Snapshot().Profiles[job].Name; have != "b" {
+			t.Errorf("without a: %s holds, want b", have)
+		}
+		known.RemoveProfile("b")
+		if have := known.Snapshot().Profiles[job]; have != policy.JobProfile {
+			t.Errorf("without both: %s holds, want the built-in one", have.Name)
+		}
+	}
+}
+
+func TestWithLeavesTheRestAsItWas(t *testing.T) {
+	known := builtin(t)
+	set := func(name, ttl string) *v1alpha1.LifecyclePolicy {
+		return parsed[v1alpha1.LifecyclePolicy](t, "{metadata: {name: "+name+"}, spec: {defaults: {ttl: {value: "+ttl+"}}}}")
+	}
+	for _, object := range []*v1alpha1.LifecyclePolicy{set("a", "1d"), set("b", "1d")} {
+		if errs := known.SetPolicy(object); len(errs) > 0 {
+			t.Fatal(errs)
+		}
+	}
+	before := known.Snapshot()
+	compiler := expression.NewCompiler(8)
+	posted, errs := compiler.Policy(set("b", "2d"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	mine, errs := compiler.Profile(jobProfile(t, "mine"))
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	after := before.With([]*expression.Policy{posted}, []*expression.Profile{mine})
+	if len(after.Policies) != 2 || after.Policies[0] != before.Policies[0] || after.Policies[1] != posted || after.Profiles[job].Name != "mine" {
+		t.Errorf("with them: %v, %v", after.Policies, after.Profiles[job])
+	}
+	if before.Policies[1] == posted || before.Profiles[job] != policy.JobProfile || known.Snapshot() != before {
+		t.Error("what others read was changed")
+	}
+	known.RemovePolicy("b")
+	if len(after.Policies) != 2 || len(known.Snapshot().Policies) != 1 {
+		t.Error("a later change reached what was handed out")
+	}
+	if before.With(nil, nil) != before {
+		t.Error("nothing to add made another snapshot")
+	}
+}
+
+const trainJob = `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: ml}, spec: {runtimeRef: {name: torch}}}`
+
+func TestScope(t *testing.T) {
+	known := builtin(t)
+	selecting := parsed[v1alpha1.LifecyclePolicy](t, `{metadata: {name: gpu}, spec: {match: {namespaceSelector: {matchLabels: {team: ml}}, matchConditions: [{name: gpu, expression: "runtime.metadata.name == 'torch'"}]}, defaults: {ttl: {value: 2h}}}}`)
+	if errs := known.SetPolicy(selecting); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	platform := known.Snapshot()
+	object := *parsed[map[string]any](t, trainJob)
+	facts := policy.FactsOfObject(platform.Profiles.For(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"}), object)
+	namespace := policy.ParseNamespace("ml", nil, map[string]string{"team": "ml"})
+	torch := map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}}
+	for name, test := range map[string]struct {
+		read     catalog.RuntimeReader
+		ttl      string
+		missing  bool
+		policies int
+		failures int
+		err      string
+	}{
+		"what the runtime says": {read: func(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+			if have := reference.String(); have != "ClusterTrainingRuntime torch" {
+				t.Errorf("read %s", have)
+			}
+			return torch, nil
+		}, ttl: "1d", policies: 1},
+		"no such runtime": {read: func(context.Context, *expression.Reference) (map[string]any, error) { return nil, nil },
+			missing: true, policies: 1, failures: 1},
+		"a runtime that is not known says nothing": {read: func(context.Context, *expression.Reference) (map[string]any, error) {
+			return nil, catalog.ErrRuntimeNotKnown
+		}, policies: 1, failures: 1},
+		"nobody reads": {policies: 1, failures: 1},
+		"it cannot be read": {read: func(context.Context, *expression.Reference) (map[string]any, error) {
+			return nil, errors.New("no route")
+		}, err: "reading ClusterTrainingRuntime torch: no route"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			failures := 0
+			scope, err := platform.Scope(t.Context(), facts, object, namespace, test.read, func(error) { failures++ })
+			if test.err != "" {
+				if err == nil || err.Error() != test.err {
+					t.Errorf("got %v, want %s", err, test.err)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			ttl, missing := "", false
+			if scope.Runtime != nil {
+				missing = scope.Runtime.Missing
+				if said := scope.Runtime.TTL.For(policy.Failed); said != nil {
+					ttl = said.Text
+				}
+			}
+			if scope.Namespace != namespace || ttl != test.ttl || missing != test.missing || len(scope.Policies) != test.policies || failures != test.failures {
+				t.Errorf("runtime %q (missing %v), %d policies, %d failures: want %+v", ttl, missing, len(scope.Policies), failures, test)
+			}
+		})
+	}
+	if !platform.Concerns(job) || builtin(t).Snapshot().Concerns(job) {
+		t.Error("it is not told which kinds policies concern")
+	}
+}
+
+func TestRuntimeKindWithoutProfile(t *testing.T) {
+	known := builtin(t)
+	user := parsed[v1alpha1.KindProfile](t, `{metadata: {name: runs}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs},
+  state: {finished: "false", finishTime: "null", outcome: "'Failed'"},
+  runtime: {reference: {name: spec.plan, defaultKind: Plan}, kinds: [{group: x.dev, version: v1, kind: Plan, resource: plans, scope: Cluster, ttl: [spec.keep]}]}}}`)
+	if errs := known.SetProfile(user); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	plan := known.Snapshot().Profiles.For(schema.GroupVersionKind{Group: "x.dev", Version: "v1", Kind: "Plan"})
+	if plan.RuntimeOf != "Run" || !plan.ClusterScoped || plan.TTL.String() != "spec.keep" {
+		t.Errorf("its profile is %+v", plan)
+	}
+}

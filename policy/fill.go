@@ -1,0 +1,15 @@
+package policy
+
+import "time"
+
+// FillIn says what admission writes into a new object, the TTL label included, and by what it decided. An earlier call for the
+// same object is undone first, so that a second one comes to the same.
+func FillIn(facts *Facts, scope *Scope, now time.Time) ([]Assignment, Effective) {
+	facts = Unfilled(facts, scope)
+	effective := Resolve(facts, scope)
+	assignments := Defaults(facts, &effective, scope)
+	if label, _ := DefaultLabel(facts, scope, now); label != "" {
+		assignments = append(assignments, Assignment{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label})
+	}
+	return assignments, effective
+}
