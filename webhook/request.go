@@ -78,9 +78,10 @@ func read(profile *policy.Profile, req *admission.Request, field string, raw []b
 		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, req.Operation)
 	}
 	facts := policy.FactsOfObject(profile, object)
-	// At CREATE the object may leave its namespace to the URL. For a Namespace the request repeats its name there.
-	if kindOf(req).GroupKind() != namespaceKind.GroupKind() {
-		facts.Namespace = req.Namespace
+	// At CREATE the object may leave its namespace to the URL. For a Namespace, which is in none, the request repeats its name there.
+	facts.Namespace = req.Namespace
+	if kindOf(req).GroupKind() == namespaceKind.GroupKind() {
+		facts.Namespace = ""
 	}
 	return object, facts, nil
 }
