@@ -39,9 +39,9 @@ func compareVersion(en *entry, version string) order {
 // apply brings the index in line with what is said of an object. The engine's lock is held.
 func (e *Engine) apply(o *Object, now int64, from origin) {
 	x := e.index
-	slot, ok := x.lookup(o.UID)
+	slot, ok := e.lookup(o.Kind, o.UID)
 	if !ok {
-		slot = x.alloc(o.UID)
+		slot = x.alloc(o.UID, e.kinds[o.Kind].opts.Lane)
 		x.set(slot, o)
 		en := x.at(slot)
 		en.gen = e.kinds[o.Kind].gen
@@ -132,9 +132,15 @@ func (e *Engine) revive(slot uint32, o *Object) {
 // terminating is Engine.Terminating with the lock held.
 func (e *Engine) terminating(o *Object, since time.Time) {
 	x := e.index
-	slot, ok := x.lookup(o.UID)
+	slot, ok := e.lookup(o.Kind, o.UID)
+	if e.reportedElsewhere(o) && (!ok || x.at(slot).state != stateInFlight) {
+		if ok {
+			e.release(slot)
+		}
+		return
+	}
 	if !ok {
-		slot = x.alloc(o.UID)
+		slot = x.alloc(o.UID, e.kinds[o.Kind].opts.Lane)
 		x.set(slot, o)
 		x.at(slot).state = stateTombstone // not counted as tracked, until below
 	} else {
@@ -156,6 +162,19 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 	default:
 		e.enter(slot, stateTerminating, at)
 	}
+}
+
+// reportedElsewhere tells whether another lane already waits for the object's end: who is stuck is reported once.
+func (e *Engine) reportedElsewhere(o *Object) bool {
+	for lane := range Lane(lanes) {
+		if lane == e.kinds[o.Kind].opts.Lane {
+			continue
+		}
+		if slot, ok := e.index.lookup(o.UID, lane); ok && e.index.at(slot).state == stateTerminating {
+			return true
+		}
+	}
+	return false
 }
 
 // arm makes an entry wait until an instant.

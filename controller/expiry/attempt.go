@@ -161,7 +161,7 @@ func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool,
 		return false, 0
 	}
 	if j.direct == nil {
-		if slot, still := e.index.lookup(j.object.UID); still && e.index.at(slot).state == stateInFlight {
+		if slot, still := e.lookup(j.object.Kind, j.object.UID); still && e.index.at(slot).state == stateInFlight {
 			e.write(slot, &jd.Object)
 		} else {
 			// Cancelled or removed meanwhile by a watch that may know more: leave it at that.

@@ -3,7 +3,9 @@
 // It knows neither kinds nor policy. A feed lists and watches one kind, judges what it sees and tells the engine what is
 // due when: [Engine.Upsert] inserts, postpones or advances, [Engine.Remove] cancels, [Engine.Terminating] hands over what
 // is already being deleted, and a [Relist] sweeps out what a full list no longer shows. The engine holds that in a
-// compact index (about 130 bytes an object, see index.go) ordered by the instant something has to be done.
+// compact index (about 130 bytes an object, see index.go) ordered by the instant something has to be done. An object may be
+// tracked for several reasons (a TTL after finished, a label), each by a feed of its own and in a [Lane] of its own: neither
+// overwrites or cancels what the other said, and the first that is due deletes the object.
 //
 // When an entry is due, [Engine.Run] gives it to a worker, and the worker sends one DELETE with the preconditions UID and
 // resourceVersion of the very state that was judged (S1, S2). Accepted: one log line, one lateness sample, and a tombstone

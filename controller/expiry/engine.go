@@ -7,7 +7,6 @@ import (
 	"sync"
 	"time"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -73,8 +72,8 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// RegisterKind makes a kind known and returns its handle. The same Resource again replaces the options and keeps the handle and
-// what is tracked.
+// RegisterKind makes a kind known and returns its handle. The same Resource, Lane and Scope again replace the options and keep
+// the handle and what is tracked.
 func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if k.Resource.Resource == "" || k.Resource.Version == "" {
 		return 0, fmt.Errorf("expiry: KindOptions.Resource is %q: give version and plural resource", k.Resource)
@@ -85,9 +84,12 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if k.Judge == nil {
 		return 0, fmt.Errorf("expiry: KindOptions.Judge of %s is nil: give a function that reads one object afresh", k.Resource)
 	}
+	if k.Lane >= lanes {
+		return 0, fmt.Errorf("expiry: KindOptions.Lane of %s is %d: give a number below %d", k.Resource, k.Lane, lanes)
+	}
 	e.mu.Lock()
 	defer e.unlock()
-	if i := e.kindOf(k.Resource); i != 0 {
+	if i := e.kindOf(&k); i != 0 {
 		e.kinds[i].opts = &k
 		return i, nil
 	}
@@ -98,8 +100,18 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	return Kind(len(e.kinds) - 1), nil
 }
 
-func (e *Engine) kindOf(r schema.GroupVersionResource) Kind {
-	return Kind(max(0, slices.IndexFunc(e.kinds, func(k *kindState) bool { return k != nil && k.opts.Resource == r })))
+func (e *Engine) kindOf(o *KindOptions) Kind {
+	return Kind(max(0, slices.IndexFunc(e.kinds, func(k *kindState) bool {
+		return k != nil && k.opts.Resource == o.Resource && k.opts.Lane == o.Lane && k.opts.Scope == o.Scope
+	})))
+}
+
+// lookup finds the entry of a UID in the lane of a kind.
+func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
+	if k == 0 || int(k) >= len(e.kinds) {
+		return 0, false
+	}
+	return e.index.lookup(uid, e.kinds[k].opts.Lane)
 }
 
 // ForgetKind drops all that is tracked of a kind, as when its CRD is gone. The handle stays valid.
@@ -110,7 +122,7 @@ func (e *Engine) ForgetKind(k Kind) {
 	e.breakers.forget(k)
 }
 
-// Upsert tracks an object, or postpones or advances what is tracked under its UID. A state that is older than the tracked
+// Upsert tracks an object, or postpones or advances what is tracked under its UID in the kind's lane. A state that is older than the tracked
 // one changes nothing. An object that was just deleted stays out for Options.KeepOut, unless its resourceVersion is newer.
 // Do not call it for objects that carry a deletionTimestamp: that is Terminating.
 func (e *Engine) Upsert(o Object) { e.upsert(o, fromWatch) }
@@ -133,7 +145,7 @@ func (e *Engine) upsert(o Object, from origin) {
 func (e *Engine) Remove(k Kind, uid types.UID) {
 	e.mu.Lock()
 	defer e.unlock()
-	if slot, ok := e.index.lookup(uid); ok && e.index.at(slot).kind == k {
+	if slot, ok := e.lookup(k, uid); ok && e.index.at(slot).kind == k {
 		e.release(slot)
 	}
 }
@@ -143,7 +155,7 @@ func (e *Engine) Remove(k Kind, uid types.UID) {
 func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
 	e.mu.Lock()
 	defer e.unlock()
-	slot, ok := e.index.lookup(uid)
+	slot, ok := e.lookup(k, uid)
 	if !ok {
 		return
 	}

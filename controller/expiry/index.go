@@ -33,6 +33,7 @@ type entry struct {
 	attempts uint8 // failed attempts in a row, saturating
 	trigger  uint8
 	gen      uint8 // relist generation of the kind in which it was last seen
+	lane     Lane  // that of its kind
 }
 
 type flags uint16
@@ -110,17 +111,17 @@ func (x *index) at(slot uint32) *entry { return &x.chunks[slot/chunkSize].entrie
 
 func (x *index) hashOf(slot uint32) uint64 { return x.table.hash(&x.at(slot).uid) }
 
-// lookup finds the entry of a UID.
-func (x *index) lookup(uid types.UID) (uint32, bool) {
+// lookup finds the entry of a UID in a lane.
+func (x *index) lookup(uid types.UID, lane Lane) (uint32, bool) {
 	bin, odd := packUID(uid)
 	return x.table.find(x.table.hash(&bin), func(slot uint32) bool {
 		e := x.at(slot)
-		return e.uid == bin && (e.flags&flagOddUID != 0) == odd
+		return e.uid == bin && e.lane == lane && (e.flags&flagOddUID != 0) == odd
 	})
 }
 
-// alloc makes an entry for a UID that has none. It is in no heap.
-func (x *index) alloc(uid types.UID) uint32 {
+// alloc makes an entry for a UID that has none in a lane. It is in no heap.
+func (x *index) alloc(uid types.UID, lane Lane) uint32 {
 	c := x.chunkWithRoom()
 	ch := x.chunks[c]
 	i := ch.free
@@ -132,7 +133,7 @@ func (x *index) alloc(uid types.UID) uint32 {
 	}
 	slot := uint32(c*chunkSize) + uint32(i)
 	bin, odd := packUID(uid)
-	*e = entry{uid: bin, pos: -1, state: stateArmed}
+	*e = entry{uid: bin, pos: -1, state: stateArmed, lane: lane}
 	if odd {
 		e.flags |= flagOddUID
 		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))

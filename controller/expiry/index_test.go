@@ -29,8 +29,11 @@ func TestIndex(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex()
-		model := map[types.UID]Object{}
-		wakes := map[types.UID]int64{}
+		model := map[laned]Object{}
+		wakes := map[laned]int64{}
+		key := rapid.Custom(func(t *rapid.T) laned {
+			return laned{rapid.SampledFrom(uids).Draw(t, "uid"), rapid.SampledFrom([]Lane{0, 1, 2}).Draw(t, "lane")}
+		})
 		draw := func(t *rapid.T, uid types.UID) Object {
 			return Object{
 				Kind: 1, UID: uid,
@@ -50,38 +53,39 @@ func TestIndex(t *testing.T) {
 			x.set(slot, &o)
 			x.at(slot).wake = x.at(slot).expiry
 			x.move(slot)
-			model[o.UID], wakes[o.UID] = o, o.Expiry.UnixNano()
+			at := laned{o.UID, x.at(slot).lane}
+			model[at], wakes[at] = o, o.Expiry.UnixNano()
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
-				uid := rapid.SampledFrom(uids).Draw(t, "uid")
-				slot, ok := x.lookup(uid)
+				at := key.Draw(t, "key")
+				slot, ok := x.lookup(at.uid, at.lane)
 				if !ok {
-					slot = x.alloc(uid)
+					slot = x.alloc(at.uid, at.lane)
 				}
-				put(slot, draw(t, uid))
+				put(slot, draw(t, at.uid))
 			},
 			"release": func(t *rapid.T) {
-				uid := rapid.SampledFrom(uids).Draw(t, "uid")
-				if slot, ok := x.lookup(uid); ok {
+				at := key.Draw(t, "key")
+				if slot, ok := x.lookup(at.uid, at.lane); ok {
 					x.release(slot)
 				}
-				delete(model, uid)
-				delete(wakes, uid)
+				delete(model, at)
+				delete(wakes, at)
 			},
 			"rest": func(t *rapid.T) {
-				uid := rapid.SampledFrom(uids).Draw(t, "uid")
-				if slot, ok := x.lookup(uid); ok {
+				at := key.Draw(t, "key")
+				if slot, ok := x.lookup(at.uid, at.lane); ok {
 					x.pull(slot)
 				}
-				delete(wakes, uid)
+				delete(wakes, at)
 			},
 			"": func(t *rapid.T) {
 				namespaces, odd := map[string]bool{"": true}, 0
-				for uid, want := range model {
-					slot, ok := x.lookup(uid)
+				for at, want := range model {
+					slot, ok := x.lookup(at.uid, at.lane)
 					if !ok {
-						t.Fatalf("%s is lost", uid)
+						t.Fatalf("%v is lost", at)
 					}
 					if got := x.object(slot); got != want {
 						t.Fatalf("got %+v\nwant %+v", got, want)
@@ -99,7 +103,7 @@ func TestIndex(t *testing.T) {
 					for i, slot := range h.slots {
 						e := x.at(slot)
 						o := x.object(slot)
-						if int(e.pos) != i || o.Backfill != (h == &x.backfill) || wakes[o.UID] != e.wake {
+						if int(e.pos) != i || o.Backfill != (h == &x.backfill) || wakes[laned{o.UID, e.lane}] != e.wake {
 							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.wake)
 						}
 						if i > 0 && x.less(slot, h.slots[(i-1)/4]) {
@@ -110,26 +114,32 @@ func TestIndex(t *testing.T) {
 				if n := len(x.due.slots) + len(x.backfill.slots); n != len(wakes) {
 					t.Fatalf("%d entries in heaps, want %d", n, len(wakes))
 				}
-				before := map[types.UID]bool{}
+				before := map[laned]bool{}
 				limit := int64(10 * time.Second)
 				for _, h := range []*heap{&x.due, &x.backfill} {
-					x.eachBefore(h, limit, func(e *entry) { before[unpackAny(x, e)] = true })
+					x.eachBefore(h, limit, func(e *entry) { before[laned{unpackAny(x, e), e.lane}] = true })
 				}
-				for uid, w := range wakes {
-					if before[uid] != (w <= limit) {
-						t.Fatalf("eachBefore: %s with wake %d: %v", uid, w, before[uid])
+				for at, w := range wakes {
+					if before[at] != (w <= limit) {
+						t.Fatalf("eachBefore: %v with wake %d: %v", at, w, before[at])
 					}
 				}
 			},
 		})
-		for uid := range model {
-			slot, _ := x.lookup(uid)
+		for at := range model {
+			slot, _ := x.lookup(at.uid, at.lane)
 			x.release(slot)
 		}
 		if x.size != 0 || len(x.oddUIDs) != 0 || len(x.oddRVs) != 0 || len(x.namespaces.ids) != 0 || len(x.sources.ids) != 0 {
 			t.Fatalf("an empty index holds on to something: %+v", x)
 		}
 	})
+}
+
+// laned is what an entry is found by.
+type laned struct {
+	uid  types.UID
+	lane Lane
 }
 
 func unpackAny(x *index, e *entry) types.UID {

@@ -60,9 +60,32 @@ func TestSafety(t *testing.T) {
 					}
 				}
 			},
-			"watch keeps up": func(*rapid.T) {
-				for len(w.events) > 0 && w.listing == nil {
-					w.deliver()
+			"watch keeps up": func(*rapid.T) { w.deliverAll() },
+			"label": func(t *rapid.T) {
+				after := rapid.SampledFrom([]time.Duration{-1, 0, time.Second, 10 * time.Second, time.Minute, time.Hour, 100 * time.Hour})
+				if x := pick(t); x != nil && x.deleting.IsZero() {
+					if d := after.Draw(t, "after"); d < 0 {
+						w.setLabel(x, time.Time{})
+					} else {
+						w.setLabel(x, w.server.Add(d).Truncate(time.Second))
+					}
+				}
+			},
+			"deliver by label": func(t *rapid.T) {
+				for range rapid.IntRange(1, 6).Draw(t, "events") {
+					w.deliverLabel()
+				}
+			},
+			"watch by label drops":   unless(calm, func(*rapid.T) { w.labels.events, w.labels.broken = nil, true }),
+			"list by label answered": unless(calm, func(*rapid.T) { w.answerLabelList() }),
+			"list by label handed":   func(*rapid.T) { w.handOverLabelList() },
+			"the kind is forgotten":  unless(calm, func(*rapid.T) { w.engine.ForgetKind(w.labels.kind); w.labels.broken, w.labels.events = true, nil }),
+			"the label races": func(t *rapid.T) {
+				after := rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(t, "after")
+				w.racing = func(x *thing) {
+					if x.deleting.IsZero() {
+						w.setLabel(x, w.server.Add(after).Truncate(time.Second).Add(time.Second))
+					}
 				}
 			},
 			"finish": func(t *rapid.T) {
@@ -177,22 +200,33 @@ func TestSafety(t *testing.T) {
 			w.answerList()
 			w.handOverList()
 		} // else nothing may depend on another list
+		if w.labels.broken || w.labels.listing != nil || lost {
+			w.answerLabelList()
+			w.handOverLabelList()
+		}
 		for i := range 400 {
 			if i == 10 && lost {
 				// What the API server accepted and lost is brought back by a later list, and by nothing else.
 				w.answerList()
 				w.handOverList()
+				w.answerLabelList()
+				w.handOverLabelList()
 			}
 			w.pump()
-			for len(w.events) > 0 {
-				w.deliver()
-			}
+			w.deliverAll()
 			w.advance(time.Hour)
-		}
-		for _, x := range w.things {
-			if at, due := w.expiry(x); due && x.deleting.IsZero() && at.Before(w.server.Add(-time.Hour)) {
-				st, ok := w.engine.Lookup(x.uid)
-				t.Fatalf("S3: %s was due at %s and is still there at %s; the engine knows it: %v %+v", x.name, at, w.server, ok, st)
+			if i < 20 {
+				continue // a backoff, or a default that was longer once
+			}
+			for _, x := range w.things {
+				at, due := w.expiry(x)
+				if !x.label.IsZero() && (!due || x.label.Before(at)) {
+					at, due = x.label, true
+				}
+				if due && x.deleting.IsZero() && at.Before(w.server.Add(-2*time.Hour)) {
+					st, ok := w.engine.Lookup(x.uid)
+					t.Fatalf("S3: %s was due at %s and is still there at %s; the engine knows it: %v %+v", x.name, at, w.server, ok, st)
+				}
 			}
 		}
 		checkBooks(t, w.engine)

@@ -128,12 +128,15 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 
 // settleEntry brings the entry into the state that follows.
 func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
-	slot, ok := e.index.lookup(j.object.UID)
+	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == Other || res.result == Unconfirmed)
+	if gone {
+		e.goneInOtherLanes(j.object.UID, e.kinds[j.object.Kind].opts.Lane, now)
+	}
+	slot, ok := e.lookup(j.object.Kind, j.object.UID)
 	if !ok {
 		return // removed meanwhile
 	}
 	en := e.index.at(slot)
-	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == Other || res.result == Unconfirmed)
 	if en.state != stateInFlight {
 		// Removed and tracked anew meanwhile, or terminating. That the object is gone is news all the same.
 		if gone && en.state == stateArmed {
@@ -191,9 +194,26 @@ func (e *Engine) again(slot uint32, now, retry int64) {
 	e.arm(slot, retry)
 }
 
+// goneInOtherLanes buries what other lanes wait to do with an object that is gone: the first that is due deletes it, and
+// nobody sends a second DELETE after it. One that is under way settles by itself.
+func (e *Engine) goneInOtherLanes(uid types.UID, own Lane, now int64) {
+	for lane := range Lane(lanes) {
+		if lane == own {
+			continue
+		}
+		if slot, ok := e.index.lookup(uid, lane); ok {
+			if s := e.index.at(slot).state; s == stateArmed || s == stateReported {
+				e.bury(slot, now)
+			}
+		}
+	}
+}
+
 // deletedElsewhere buries what is tracked of an object that DeleteNow found gone.
 func (e *Engine) deletedElsewhere(uid types.UID, now int64) {
-	if slot, ok := e.index.lookup(uid); ok && e.index.at(slot).state != stateTombstone {
-		e.bury(slot, now)
+	for lane := range Lane(lanes) {
+		if slot, ok := e.index.lookup(uid, lane); ok && e.index.at(slot).state != stateTombstone {
+			e.bury(slot, now)
+		}
 	}
 }

@@ -37,15 +37,22 @@ func (e *Engine) Next() (time.Time, bool) {
 	return time.Unix(0, at).UTC(), true
 }
 
-// Lookup tells what is known of one object.
+// Lookup tells what is known of one object: where it is tracked for several reasons, the one that comes first.
 func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 	e.mu.Lock()
 	defer e.unlock()
-	slot, ok := e.index.lookup(uid)
-	if !ok || e.index.at(slot).state == stateTombstone {
-		return Status{}, false
+	var first Status
+	found := false
+	for lane := range Lane(lanes) {
+		slot, ok := e.index.lookup(uid, lane)
+		if !ok || e.index.at(slot).state == stateTombstone {
+			continue
+		}
+		if s := e.status(slot); !found || s.Object.Expiry.Before(first.Object.Expiry) {
+			first, found = s, true
+		}
 	}
-	return e.status(slot), true
+	return first, found
 }
 
 // Each calls f for every object that is tracked or terminating, in no order, until it answers false. The engine works on

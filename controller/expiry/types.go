@@ -12,6 +12,12 @@ import (
 // Kind is the handle of a registered kind. The zero value is no kind. It is valid for the engine that gave it out.
 type Kind uint16
 
+// Lane is one reason for which an object may be tracked. An object has at most one entry in each.
+type Lane uint8
+
+// lanes is how many there can be: the TTL after finished, the TTL label, its alias.
+const lanes = 3
+
 // KindOptions says what the engine has to know of a kind in order to delete objects of it.
 type KindOptions struct {
 	// Resource is the group, version and plural resource that DELETE is sent to.
@@ -20,6 +26,12 @@ type KindOptions struct {
 	Kind string
 	// Namespaced tells whether objects of the kind live in namespaces.
 	Namespaced bool
+	// Lane keeps apart what is tracked of one object for different reasons, such as a TTL after finished (0) and a label (1):
+	// what is said of an object in one lane changes nothing in another, and the first that is due deletes it.
+	Lane Lane
+	// Scope is the namespace that a feed is limited to, empty for all. Two feeds of a resource in different namespaces have
+	// handles, relists and breakers of their own.
+	Scope string
 	// Propagation is what DELETE asks for where the object does not say; empty means Background.
 	Propagation metav1.DeletionPropagation
 	// Protobuf tells that the kind is built in, so that bodies may be protobuf instead of JSON.

@@ -25,6 +25,7 @@ type thing struct {
 	rv        uint64
 	finished  time.Time
 	ttl       time.Duration // -1: none, 0: the world's default
+	label     time.Time     // when it is due by its label, finished or not; zero: none
 	finalizer bool
 	deleting  time.Time
 	gone      bool // in events only
@@ -56,6 +57,8 @@ type world struct {
 	racing      func(*thing) // runs once on the object of the next DELETE, before that is looked at
 	racingJudge func(*thing) // the same, after the next fresh look
 	judgeErr    int          // so many fresh looks fail
+
+	labels labelFeed
 
 	backup map[string]thing
 
@@ -100,6 +103,7 @@ func (w *world) start() {
 	if err != nil {
 		w.fatal("RegisterKind: %v", err)
 	}
+	w.startLabels()
 	w.answerList()
 	w.handOverList()
 }
@@ -175,6 +179,7 @@ func (w *world) changed(t *thing) {
 }
 
 func (w *world) send(t thing) {
+	w.labels.send(t)
 	if !w.broken {
 		w.events = append(w.events, t)
 	}
@@ -254,6 +259,7 @@ func (w *world) restore() {
 	}
 	w.rv++
 	w.events, w.listing, w.side, w.broken = nil, nil, nil, true
+	w.labels.events, w.labels.listing, w.labels.broken = nil, nil, true
 }
 
 // list is what is there, as a list shows it.
@@ -370,6 +376,9 @@ func (w *world) carryOut(r Request) Response {
 		w.fatal("%s is being deleted already, and a DELETE was sent with its newest resourceVersion", t.name)
 	}
 	at, due := w.expiry(t)
+	if r.Kind.Lane == laneLabel {
+		at, due = t.label, !t.label.IsZero()
+	}
 	grain := time.Duration(0)
 	if w.skewed {
 		grain = time.Second + time.Second/100 // the Date header's, and what clocks may drift between two of them
