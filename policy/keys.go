@@ -60,6 +60,9 @@ const (
 	FinalizerJobTracking = "batch.kubernetes.io/job-tracking"
 	// JobController is the value of spec.managedBy that means Kubernetes' own Job controller.
 	JobController = "kubernetes.io/job-controller"
+	// LabelPartOf says which application an object belongs to; PartOfCurfew is Curfew's own.
+	LabelPartOf  = "app.kubernetes.io/part-of"
+	PartOfCurfew = "curfew"
 	// LabelMultiKueueOrigin marks what MultiKueue copied to a worker cluster. A TTL there would make the manager
 	// dispatch it again.
 	LabelMultiKueueOrigin = "kueue.x-k8s.io/multikueue-origin"

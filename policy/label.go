@@ -113,6 +113,9 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time) error {
 		return err
 	}
 	for _, policy := range s.Policies {
+		if policy.LatestUnreadable != nil && !policy.WarnOnly {
+			return &UnreadableBoundError{Bound: policy.LatestUnreadable}
+		}
 		if latest := policy.LatestDate; !policy.WarnOnly && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
 				label, latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())

@@ -123,6 +123,8 @@ type PlatformPolicy struct {
 	Label *Setting
 	// LatestDate is the last instant that a TTL label may come to; zero means no bound.
 	LatestDate time.Time
+	// LatestUnreadable is the latest date where it cannot be read, or where it cannot be told whether it holds; else nil.
+	LatestUnreadable *Setting
 }
 
 // Value is an effective TTL or deadline.

@@ -34,6 +34,8 @@ type Policy struct {
 	Backfill bool
 	// Bounds, each with its source. One that cannot be read has an error.
 	Bounds policy.Bounds
+	// latestUnreadable is the latest date where it is no date; else nil.
+	latestUnreadable *policy.Setting
 
 	match                  match
 	ttl, succeeded, failed *value
@@ -112,7 +114,10 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 	if spec.LatestDate != nil {
 		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
 		if err != nil {
-			*errs = append(*errs, field.Invalid(path.Child("latestDate"), *spec.LatestDate, "use a date such as 2026-12-31"))
+			at := path.Child("latestDate")
+			*errs = append(*errs, field.Invalid(at, *spec.LatestDate, "use a date such as 2026-12-31"))
+			p.latestUnreadable = &policy.Setting{Path: at.String(), Source: p.source, Text: *spec.LatestDate,
+				Err: fmt.Errorf("%q is no date: use one such as 2026-12-31", *spec.LatestDate)}
 			return
 		}
 		p.LatestDate = day.Add(24*time.Hour - time.Second)
@@ -139,7 +144,8 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	}
 	out := &policy.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
-		WarnOnly: p.Action == v1alpha1.ActionWarn, WarnBelow: p.WarnBelow, LatestDate: p.LatestDate,
+		WarnOnly: p.Action == v1alpha1.ActionWarn, WarnBelow: p.WarnBelow,
+		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
 		Label: p.Label(ctx, variables),
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
@@ -182,6 +188,9 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	}
 	if p.deadline != nil {
 		out.Deadline = in("spec.match")
+	}
+	if !p.LatestDate.IsZero() || p.latestUnreadable != nil {
+		out.LatestUnreadable = in("spec.bounds.latestDate")
 	}
 	for _, bound := range []struct {
 		from *policy.Setting

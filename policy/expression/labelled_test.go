@@ -1,0 +1,93 @@
+package expression_test
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// What bounds a label is told from metadata alone where that is enough; where it is not, that is said and nothing guessed.
+func TestLabelBounds(t *testing.T) {
+	for name, row := range map[string]struct {
+		spec      string
+		metadata  string // bounds that are told from metadata
+		whole     string // bounds that are told from the object
+		undecided bool
+	}{
+		"by kind":                          {spec: `{bounds: {maxTTL: 90d}}`, metadata: "max 90d", whole: "max 90d"},
+		"latest date":                      {spec: `{bounds: {latestDate: "2026-12-31"}}`, metadata: "until 2026-12-31", whole: "until 2026-12-31"},
+		"another kind":                     {spec: `{match: {kinds: [{kind: Secret}]}, bounds: {maxTTL: 90d}}`},
+		"another label":                    {spec: `{match: {objectSelector: {matchLabels: {app: other}}}, bounds: {maxTTL: 90d}}`},
+		"no bounds of labels":              {spec: `{match: {matchConditions: [{name: a, expression: "true"}]}, bounds: {maxDeadline: 1h}, defaults: {ttl: {value: 1d}}}`},
+		"a condition":                      {spec: `{match: {matchConditions: [{name: a, expression: "has(object.spec)"}]}, bounds: {maxTTL: 90d}}`, whole: "max 90d", undecided: true},
+		"a condition that does not hold":   {spec: `{match: {matchConditions: [{name: a, expression: "has(object.nothing)"}]}, bounds: {maxTTL: 90d}}`, undecided: true},
+		"a condition behind another label": {spec: `{match: {objectSelector: {matchLabels: {app: other}}, matchConditions: [{name: a, expression: "true"}]}, bounds: {maxTTL: 90d}}`},
+		"a condition that fails": {spec: `{match: {matchConditions: [{name: a, expression: "object.nothing == 1"}]}, bounds: {maxTTL: 90d, latestDate: "2026-12-31"}}`,
+			whole: "max unreadable until unreadable", undecided: true},
+		"a selector that cannot be read": {spec: `{match: {namespaceSelector: {matchExpressions: [{key: env, operator: Near}]}}, bounds: {minTTL: 1h}}`,
+			metadata: "min unreadable", whole: "min unreadable"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := lifecyclePolicy(t, "platform", row.spec)
+			compiled, _ := expression.NewCompiler(16).Policy(object)
+			facts, variables := scene()
+			for _, whole := range []bool{false, true} {
+				got, undecided, _ := expression.LabelBounds(context.Background(), []*expression.Policy{compiled}, facts, variables, whole)
+				want := row.metadata
+				if whole {
+					want = row.whole
+				}
+				if text := bounded(got); text != want || undecided != (row.undecided && !whole) {
+					t.Errorf("whole %v: %q, undecided %v; want %q", whole, text, undecided, want)
+				}
+				for _, said := range got {
+					if !said.TTL.Empty() || said.Label != nil || said.Deadline != nil {
+						t.Errorf("it says more than bounds: %+v", said)
+					}
+				}
+			}
+		})
+	}
+}
+
+func bounded(policies []*policy.PlatformPolicy) string {
+	var out []string
+	for _, p := range policies {
+		for name, bound := range map[string]*policy.Setting{"min ": p.Bounds.MinTTL, "max ": p.Bounds.MaxTTL} {
+			switch {
+			case bound == nil:
+			case bound.Err != nil:
+				out = append(out, name+"unreadable")
+			default:
+				out = append(out, name+bound.Text)
+			}
+		}
+		if p.LatestUnreadable != nil {
+			out = append(out, "until unreadable")
+		} else if !p.LatestDate.IsZero() {
+			out = append(out, "until "+p.LatestDate.Format(time.DateOnly))
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// S6: a latest date that cannot be read keeps what it would have bounded.
+func TestUnreadableLatestDateKeeps(t *testing.T) {
+	compiled, errs := expression.NewCompiler(16).Policy(lifecyclePolicy(t, "platform", `{bounds: {latestDate: tomorrow}}`))
+	if len(errs) == 0 {
+		t.Fatal("no error")
+	}
+	facts, variables := scene()
+	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
+	label, err := policy.ParseTTLLabel("1h")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := (&policy.Scope{Policies: said}).CheckLabel(label, time.Now()); err == nil || !strings.Contains(err.Error(), "latestDate") {
+		t.Errorf("the label passes: %v", err)
+	}
+}
