@@ -91,6 +91,11 @@ func (f *Facts) OwnedBy(group, kind string) bool {
 // IsPod reports whether the object is a core Pod, which has rules of its own.
 func (f *Facts) IsPod() bool { return f.Profile.Kind.Group == "" && f.Profile.Kind.Kind == "Pod" }
 
+// IsNamespace reports whether the object is a Namespace.
+func (f *Facts) IsNamespace() bool {
+	return f.Profile.Kind.Group == "" && f.Profile.Kind.Kind == "Namespace"
+}
+
 // TTLs are the TTLs that the object itself states, the native fields and the annotations.
 func (f *Facts) TTLs() TTLSet {
 	set := ttlSet("metadata.annotations", f.Annotations, AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed)

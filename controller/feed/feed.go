@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -37,6 +38,8 @@ type Options struct {
 	Propagation metav1.DeletionPropagation
 	// RelistEvery is how often everything is listed anew, for what a watch lost (S3).
 	RelistEvery time.Duration
+	// Forbidden is told when the API server refuses to list or watch, which it may have allowed before; nil tells nobody.
+	Forbidden func()
 }
 
 // DefaultRelistEvery is how often a feed lists everything anew.
@@ -52,6 +55,8 @@ type Feed struct {
 	rejudge    *pending
 	finishes   *recorder
 	synced     atomic.Bool
+	// seen is whether there has been any object at all. Of most kinds, none has a label.
+	seen atomic.Bool
 }
 
 // New registers the kind with the engine and makes its feed.
@@ -72,6 +77,8 @@ func New(kind Kind, options Options) (*Feed, error) {
 		Resource:    kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource),
 		Kind:        kind.Profile.Kind.Kind,
 		Namespaced:  !kind.Profile.ClusterScoped,
+		Lane:        kind.Lane,
+		Scope:       kind.Namespace,
 		Protobuf:    kind.Protobuf,
 		Propagation: cmp.Or(kind.Propagation, options.Propagation),
 		Judge:       feed.Judge,
@@ -87,10 +94,19 @@ func New(kind Kind, options Options) (*Feed, error) {
 func (f *Feed) Synced() bool { return f.synced.Load() }
 
 // RejudgeNamespace asks for all objects of a namespace to be judged again, because what the namespace says has changed.
-func (f *Feed) RejudgeNamespace(name string) { f.rejudge.add(name) }
+func (f *Feed) RejudgeNamespace(name string) {
+	// A feed that has seen nothing judges what comes by what the namespace says now. What has no namespace asks none.
+	if f.seen.Load() && !f.kind.Profile.ClusterScoped && (f.kind.Namespace == "" || f.kind.Namespace == name) {
+		f.rejudge.add(name)
+	}
+}
 
 // RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole cluster has changed.
-func (f *Feed) RejudgeAll() { f.rejudge.add(metav1.NamespaceAll) }
+func (f *Feed) RejudgeAll() {
+	if f.seen.Load() {
+		f.rejudge.add(f.kind.Namespace)
+	}
+}
 
 // Kind is what the feed streams.
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
@@ -101,7 +117,9 @@ func (f *Feed) Handle() expiry.Kind { return f.handle }
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
 	go f.rejudgeLoop(ctx)
-	go f.finishes.run(ctx)
+	if f.kind.Label == "" {
+		go f.finishes.run(ctx)
+	}
 	delay := newDelay()
 	for ctx.Err() == nil {
 		err := f.stream(ctx, delay)
@@ -109,6 +127,9 @@ func (f *Feed) Run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
+			if f.options.Forbidden != nil && apierrors.IsForbidden(err) {
+				f.options.Forbidden()
+			}
 			f.log.Info("list and watch failed, trying again", "reason", err.Error())
 			f.pause(ctx, delay.Step())
 		}

@@ -32,21 +32,25 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 }
 
 // verdict judges one state of an object. One reading of the clock a call.
-func (f *Feed) verdict(facts *policy.Facts, scope *policy.Scope) policy.Verdict {
+func (f *Feed) verdict(facts *policy.Facts, around *surroundings) policy.Verdict {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}
 	}
-	effective := policy.Resolve(facts, scope)
+	if f.kind.Label != "" {
+		return f.labelVerdict(facts, around)
+	}
+	effective := policy.Resolve(facts, &around.Scope)
 	return policy.Judge(facts, &effective, f.options.Clock.Now())
 }
 
 // tell hands one state of an object on to the engine.
 func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sink) error {
+	f.seen.Store(true)
 	if facts.Deleting {
 		to.Terminating(f.object(facts, policy.Verdict{}), facts.DeletingSince)
 		return nil
 	}
-	if !facts.Finished && facts.StateError == nil {
+	if f.kind.Label == "" && !facts.Finished && facts.StateError == nil {
 		// The common case costs no look at the namespace.
 		to.Cancel(facts.UID, facts.ResourceVersion)
 		return nil
@@ -83,7 +87,7 @@ func (f *Feed) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object
 // Judge reads one object and all that surrounds it afresh and judges what is there now. The engine asks on conflict and for what
 // hangs on something outside of the object (S1).
 func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
-	object, err := f.kind.Get(ctx, tracked.Namespace, tracked.Name)
+	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	if apierrors.IsNotFound(err) {
 		return expiry.Judgement{Verdict: expiry.Gone}, nil
 	}

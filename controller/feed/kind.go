@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
+	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -17,14 +18,22 @@ type Kind struct {
 	Profile *policy.Profile
 	// Protobuf tells that the kind is built in and speaks it.
 	Protobuf bool
-	// FieldSelector narrows list and watch to what can be due.
-	FieldSelector string
+	// FieldSelector and LabelSelector narrow list and watch to what can be due.
+	FieldSelector, LabelSelector string
+	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.
+	Label string
+	// Lane in which the engine tracks the objects.
+	Lane expiry.Lane
+	// Namespace is the only one that is looked at; "" for all.
+	Namespace string
 
-	// List and Watch read all namespaces where namespace is "".
+	// List reads all namespaces where namespace is "". Watch reads those that the feed looks at.
 	List  func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error)
 	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 	// Get is a quorum read of one object.
 	Get func(ctx context.Context, namespace, name string) (runtime.Object, error)
+	// Whole is a quorum read of one object in its JSON form where Get reads metadata alone; nil where Get reads all of it.
+	Whole func(ctx context.Context, namespace, name string) (runtime.Object, error)
 	// Facts reads what the judge needs. The object is not kept.
 	Facts func(object runtime.Object) (*policy.Facts, error)
 	// JSON is an object in its JSON form, for the expressions of policies. It is only asked for where a policy speaks of the

@@ -46,8 +46,15 @@ type RuntimeReader interface {
 	Read(ctx context.Context, reference *expression.Reference) (map[string]any, error)
 }
 
+// surroundings are what an object is judged in. undecided says that a policy could not be asked, for which the object has to be
+// read whole; until then nothing is deleted.
+type surroundings struct {
+	policy.Scope
+	undecided bool
+}
+
 // scope gathers what surrounds an object: from caches to find out when it may be due, live right before it goes.
-func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Object, live bool) (*policy.Scope, error) {
+func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Object, live bool) (*surroundings, error) {
 	namespaces, policies, runtimes := f.namespaces.Get, policiesOf(f.options.Policies, false), runtimesOf(f.options.Runtimes, false)
 	if live {
 		namespaces, policies, runtimes = f.namespaces.Read, policiesOf(f.options.Policies, true), runtimesOf(f.options.Runtimes, true)
@@ -56,10 +63,13 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 	if err != nil {
 		return nil, err
 	}
-	scope := &policy.Scope{Namespace: namespace.Policy, AnnotationsOnly: f.options.AnnotationsOnly}
+	scope := &surroundings{Scope: policy.Scope{Namespace: namespace.Policy, AnnotationsOnly: f.options.AnnotationsOnly}}
 	concerning, err := policies(ctx, facts.Profile.Kind.GroupKind())
 	if err != nil {
 		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
+	}
+	if f.kind.Label != "" {
+		return scope, f.labelScope(ctx, scope, facts, object, namespace, concerning, live)
 	}
 	if len(concerning) == 0 && f.kind.Runtime == nil {
 		return scope, nil

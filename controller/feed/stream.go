@@ -36,6 +36,7 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	relist := f.options.Engine.BeginRelist(f.handle)
 	events, err := f.kind.Watch(ctx, metav1.ListOptions{
 		FieldSelector:        f.kind.FieldSelector,
+		LabelSelector:        f.kind.LabelSelector,
 		SendInitialEvents:    ptr.To(true),
 		AllowWatchBookmarks:  true,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
@@ -51,7 +52,7 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
 		return "", nil, fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 	}
-	at, err := f.pages(ctx, metav1.NamespaceAll, func(facts *policy.Facts, object runtime.Object) error {
+	at, err := f.pages(ctx, f.kind.Namespace, func(facts *policy.Facts, object runtime.Object) error {
 		return f.tell(ctx, facts, object, listed{relist})
 	})
 	if err != nil {
@@ -98,7 +99,7 @@ func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err erro
 
 // pages lists in pages and visits each object. It answers with the list's resourceVersion.
 func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.Facts, runtime.Object) error) (string, error) {
-	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, Limit: pageSize}
+	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, Limit: pageSize}
 	first := ""
 	for {
 		list, err := f.kind.List(ctx, namespace, options)
@@ -136,7 +137,7 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 		if events == nil {
 			var err error
 			events, err = f.kind.Watch(ctx, metav1.ListOptions{
-				FieldSelector: f.kind.FieldSelector, ResourceVersion: at, AllowWatchBookmarks: true,
+				FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, ResourceVersion: at, AllowWatchBookmarks: true,
 			})
 			if gone(err) {
 				return errListAgain

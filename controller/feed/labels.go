@@ -1,0 +1,153 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// The lanes of labels. A label and its alias have watches of their own, since a selector cannot ask for one of two keys; an
+// object that has both is seen by the first alone.
+const (
+	LaneLabel expiry.Lane = 1
+	LaneAlias expiry.Lane = 2
+)
+
+// LabelledKind is a kind whose objects go by a TTL label.
+type LabelledKind struct {
+	Kind          schema.GroupVersionKind
+	Resource      string
+	ClusterScoped bool
+	// Protobuf tells that the kind is built in and speaks it.
+	Protobuf bool
+	// Namespace is the only one that is watched; "" for all.
+	Namespace string
+	// Alias asks for label cleanup.kyverno.io/ttl instead of curfew.dev/ttl.
+	Alias bool
+	// Propagation of deletions; empty means what the feeds' options say.
+	Propagation metav1.DeletionPropagation
+}
+
+// Labelled is any kind at all. Only objects that carry the label are listed and watched, and of those only metadata: a Secret
+// is never read. Where a LifecyclePolicy has to see more in order to tell whether its bounds hold, the object is read whole, once,
+// right before it would be deleted.
+func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledKind) Kind {
+	profile := &policy.Profile{Name: kind.Kind.Kind, Kind: kind.Kind, Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
+	at := kind.Kind.GroupVersion().WithResource(kind.Resource)
+	resource := client.Resource(at)
+	out := Kind{
+		Profile: profile, Protobuf: kind.Protobuf, Propagation: kind.Propagation, Namespace: kind.Namespace,
+		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL, Lane: LaneLabel,
+		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			return resource.Namespace(namespace).List(ctx, options)
+		},
+		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+			return resource.Namespace(kind.Namespace).Watch(ctx, options)
+		},
+		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Whole: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
+			return whole.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		},
+		Facts: func(object runtime.Object) (*policy.Facts, error) { return metaFacts(profile, object) },
+		JSON:  func(object runtime.Object) (map[string]any, error) { return metaJSON(profile, object) },
+	}
+	if kind.Alias {
+		out.Label, out.Lane = policy.LabelKyvernoTTL, LaneAlias
+		out.LabelSelector = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
+	}
+	return out
+}
+
+func metaFacts(profile *policy.Profile, object runtime.Object) (*policy.Facts, error) {
+	switch read := object.(type) {
+	case *metav1.PartialObjectMetadata:
+		facts := policy.FactsOfMeta(profile, &read.ObjectMeta)
+		return &facts, nil
+	case *unstructured.Unstructured:
+		return policy.FactsOfObject(profile, read.Object), nil
+	default:
+		return nil, fmt.Errorf("got a %T where metadata of a %s was asked for", object, profile.Kind.Kind)
+	}
+}
+
+func metaJSON(profile *policy.Profile, object runtime.Object) (map[string]any, error) {
+	switch read := object.(type) {
+	case *metav1.PartialObjectMetadata:
+		return jsonOf(profile)(read)
+	case *unstructured.Unstructured:
+		return read.Object, nil
+	default:
+		return nil, fmt.Errorf("got a %T where metadata of a %s was asked for", object, profile.Kind.Kind)
+	}
+}
+
+// labelVerdict judges one state of an object by its label. One reading of the clock a call.
+func (f *Feed) labelVerdict(facts *policy.Facts, around *surroundings) policy.Verdict {
+	if facts.IsNamespace() && slices.Contains(f.options.Protect, facts.Name) {
+		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}
+	}
+	verdict := policy.JudgeLabel(facts, f.kind.Label, &around.Scope, f.options.Clock.Now())
+	verdict.Live = around.undecided
+	return verdict
+}
+
+// labelScope adds what bounds a label. A Namespace that goes takes along all that lies in it, so that its own mode holds for it.
+func (f *Feed) labelScope(ctx context.Context, around *surroundings, facts *policy.Facts, object runtime.Object,
+	namespace Namespace, concerning []*expression.Policy, live bool,
+) error {
+	if facts.IsNamespace() {
+		around.Namespace = &policy.NamespacePolicy{Name: facts.Name, Mode: policy.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
+	}
+	if !slices.ContainsFunc(concerning, (*expression.Policy).BoundsLabels) {
+		return nil
+	}
+	content, err := f.kind.JSON(object)
+	if err != nil {
+		return fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
+	}
+	_, whole := object.(*unstructured.Unstructured)
+	variables := &expression.Variables{Object: content, Namespace: namespace.Object}
+	var errs []error
+	around.Policies, around.undecided, errs = expression.LabelBounds(ctx, concerning, facts, variables, whole)
+	switch {
+	case ctx.Err() != nil:
+		return ctx.Err() // Stopped in the middle is no fault of the policy's.
+	case around.undecided && live:
+		return errPoliciesChanged
+	case len(errs) > 0:
+		f.options.Policies.Failed(errs)
+	}
+	return nil
+}
+
+var errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
+
+// read is the fresh look at an object: whole, where a policy has to see more than metadata.
+func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object, error) {
+	if f.kind.Whole == nil {
+		return f.kind.Get(ctx, namespace, name)
+	}
+	concerning, err := policiesOf(f.options.Policies, false)(ctx, f.Kind())
+	if err != nil {
+		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
+	}
+	if slices.ContainsFunc(concerning, func(p *expression.Policy) bool { return p.BoundsLabels() && p.NeedsObject() }) {
+		return f.kind.Whole(ctx, namespace, name)
+	}
+	return f.kind.Get(ctx, namespace, name)
+}

@@ -1,0 +1,373 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+func TestLabelsAreCarriedOutAtTheirSecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		s.put(config("old", policy.LabelTTL, "1m"))
+		s.put(config("dated", policy.LabelTTL, in(10*time.Second)))
+		s.put(config("plain"))
+		s.put(config("bad", policy.LabelTTL, "soon"))
+		s.put(config("alias", policy.LabelKyvernoTTL, "1m"))
+		_, engine := stock(t, s, none(), nil, LabelledKind{})
+		at(time.Second)
+		if got := engine.Tracked(); got != 2 {
+			t.Errorf("%d tracked, want the two that have a label that can be read", got)
+		}
+		s.put(config("new", policy.LabelTTL, in(3*time.Second)))
+		at(2900 * time.Millisecond)
+		expectOn(t, s, "ci/new", true)
+		at(200 * time.Millisecond)
+		expectOn(t, s, "ci/new", false)
+		at(5800 * time.Millisecond) // 9.9s
+		expectOn(t, s, "ci/dated", true)
+		at(200 * time.Millisecond)
+		expectOn(t, s, "ci/dated", false)
+		at(49800 * time.Millisecond) // 59.9s
+		expectOn(t, s, "ci/old", true)
+		at(200 * time.Millisecond)
+		expectOn(t, s, "ci/old", false)
+		at(24 * time.Hour)
+		for _, key := range []string{"ci/plain", "ci/bad", "ci/alias"} {
+			expectOn(t, s, key, true)
+		}
+	})
+}
+
+// The label may be put on, raised, lowered and taken away at any time, the last second included.
+func TestLabelsChange(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		for _, name := range []string{"taken", "raised", "lowered", "spoiled", "protected"} {
+			s.put(config(name, policy.LabelTTL, in(10*time.Second)))
+		}
+		s.put(config("late"))
+		_, engine := stock(t, s, none(), nil, LabelledKind{})
+		at(9 * time.Second)
+		s.label("ci/taken", "")
+		s.label("ci/raised", in(20*time.Second))
+		s.label("ci/lowered", in(-time.Hour))
+		s.label("ci/spoiled", "tomorrow")
+		s.change("ci/protected", func(o *metav1.PartialObjectMetadata) {
+			o.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+		})
+		s.label("ci/late", in(5*time.Second))
+		at(100 * time.Millisecond)
+		expectOn(t, s, "ci/lowered", false)
+		if got := engine.Tracked(); got != 2 {
+			t.Errorf("%d tracked, want raised and late", got)
+		}
+		at(6 * time.Second) // 15.1s
+		expectOn(t, s, "ci/late", false)
+		expectOn(t, s, "ci/raised", true)
+		at(15 * time.Second) // 30.1s
+		expectOn(t, s, "ci/raised", false)
+		for _, key := range []string{"ci/taken", "ci/spoiled", "ci/protected"} {
+			expectOn(t, s, key, true)
+		}
+	})
+}
+
+// S1: the label changes behind the watch, while the DELETE is on its way. Who deletes by name or UID alone deletes it.
+func TestLabelChangedUnderTheDelete(t *testing.T) {
+	for name, edit := range map[string]func(*metav1.PartialObjectMetadata){
+		"raised":  func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = in(time.Hour) },
+		"taken":   func(o *metav1.PartialObjectMetadata) { delete(o.Labels, policy.LabelTTL) },
+		"spoiled": func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = "x" },
+		"protected": func(o *metav1.PartialObjectMetadata) {
+			o.Annotations = map[string]string{policy.AnnotationProtect: "true"}
+		},
+		"Curfew's": func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelPartOf] = policy.PartOfCurfew },
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newShelf()
+				s.put(config("a", policy.LabelTTL, in(10*time.Second)))
+				stock(t, s, none(), nil, LabelledKind{})
+				at(time.Second)
+				s.cut() // deaf for a moment
+				s.before(func(key string) { s.change(key, edit) })
+				at(time.Minute)
+				expectOn(t, s, "ci/a", true)
+				if s.deletes.Load() != 1 {
+					t.Errorf("%d DELETEs, want one, which met a conflict", s.deletes.Load())
+				}
+			})
+		})
+	}
+}
+
+// S2.
+func TestLabelledObjectRecreated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		s.put(config("a", policy.LabelTTL, in(10*time.Second)))
+		stock(t, s, none(), nil, LabelledKind{})
+		at(time.Second)
+		s.cut()
+		s.before(func(string) {
+			again := config("a", policy.LabelTTL, in(time.Hour))
+			again.UID = "uid-again"
+			s.put(again)
+		})
+		at(time.Minute)
+		expectOn(t, s, "ci/a", true)
+		at(time.Hour)
+		expectOn(t, s, "ci/a", false)
+	})
+}
+
+func TestProtectedAreNotTouched(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		for _, namespace := range []string{"kube-system", "curfew-system", "ci"} {
+			o := config("a", policy.LabelTTL, in(-time.Hour))
+			o.Namespace, o.UID = namespace, types.UID(namespace)
+			s.put(o)
+		}
+		stock(t, s, none(), nil, LabelledKind{})
+		at(time.Hour)
+		expectOn(t, s, "kube-system/a", true)
+		expectOn(t, s, "curfew-system/a", true)
+		expectOn(t, s, "ci/a", false)
+	})
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		for _, name := range []string{"kube-system", "curfew-system", "ci", "dry"} {
+			o := config(name, policy.LabelTTL, in(-time.Hour))
+			o.Namespace = ""
+			if name == "dry" {
+				o.Annotations = map[string]string{policy.AnnotationMode: "dry-run"}
+			}
+			s.put(o)
+		}
+		stock(t, s, none(), nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Resource: "namespaces", ClusterScoped: true})
+		at(time.Hour)
+		expectOn(t, s, "kube-system", true)
+		expectOn(t, s, "curfew-system", true)
+		expectOn(t, s, "ci", false)
+	})
+}
+
+// S5: a Pod whose Job has not accounted for it stays; it goes as soon as that is done.
+func TestLabelledPodOfAJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		pod := config("pod", policy.LabelTTL, in(5*time.Second))
+		pod.Finalizers = []string{policy.FinalizerJobTracking}
+		s.put(pod)
+		stock(t, s, none(), nil, LabelledKind{Kind: policy.PodProfile.Kind, Resource: "pods"})
+		at(time.Hour)
+		expectOn(t, s, "ci/pod", true)
+		s.change("ci/pod", func(o *metav1.PartialObjectMetadata) { o.Finalizers = nil })
+		at(100 * time.Millisecond)
+		expectOn(t, s, "ci/pod", false)
+	})
+}
+
+// The alias has a watch of its own, and says nothing where the label stands beside it.
+func TestAlias(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		s.put(config("kyverno", policy.LabelKyvernoTTL, in(5*time.Second)))
+		s.put(config("both", policy.LabelKyvernoTTL, in(5*time.Second), policy.LabelTTL, in(time.Minute)))
+		s.put(config("spoiled", policy.LabelKyvernoTTL, in(5*time.Second), policy.LabelTTL, "x"))
+		s.put(config("moved", policy.LabelKyvernoTTL, in(5*time.Second)))
+		s.put(config("back", policy.LabelKyvernoTTL, in(20*time.Second), policy.LabelTTL, in(5*time.Second)))
+		stock(t, s, none(), nil, LabelledKind{}, LabelledKind{Alias: true})
+		at(4 * time.Second)
+		s.change("ci/moved", func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = in(time.Minute) })
+		s.change("ci/back", func(o *metav1.PartialObjectMetadata) { delete(o.Labels, policy.LabelTTL) })
+		at(2 * time.Second)
+		expectOn(t, s, "ci/kyverno", false)
+		for _, key := range []string{"ci/both", "ci/spoiled", "ci/moved", "ci/back"} {
+			expectOn(t, s, key, true)
+		}
+		at(15 * time.Second) // 21s
+		expectOn(t, s, "ci/back", false)
+		at(time.Minute)
+		expectOn(t, s, "ci/both", false)
+		expectOn(t, s, "ci/moved", false)
+		expectOn(t, s, "ci/spoiled", true)
+	})
+}
+
+// A bound that comes later keeps what lies outside of it, and one that goes lets it go.
+func TestBoundsOfLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := newShelf(), none()
+		s.put(config("a", policy.LabelTTL, "2m"))
+		feeds, engine := stock(t, s, n, nil, LabelledKind{})
+		at(time.Second)
+		n.set("ci", map[string]string{policy.AnnotationMaxTTL: "1m"})
+		feeds[0].RejudgeNamespace("ci")
+		at(time.Hour)
+		expectOn(t, s, "ci/a", true)
+		if engine.Tracked() != 0 {
+			t.Error("it is tracked, and is not to go")
+		}
+		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+		feeds[0].RejudgeNamespace("ci")
+		at(time.Minute)
+		expectOn(t, s, "ci/a", true)
+		n.set("ci", nil)
+		feeds[0].RejudgeNamespace("ci")
+		at(time.Second)
+		expectOn(t, s, "ci/a", false)
+	})
+}
+
+// book is a PolicyReader over a list.
+type book struct {
+	mu       sync.Mutex
+	policies []*expression.Policy
+	failed   int
+}
+
+func (b *book) Get(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.policies, nil
+}
+
+func (b *book) Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
+	return b.Get(ctx, kind)
+}
+
+func (b *book) Failed(errs []error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.failed += len(errs)
+}
+
+func policyOf(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Policy {
+	t.Helper()
+	compiled, errs := expression.NewCompiler(8).Policy(&v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "platform"}, Spec: spec})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	return compiled
+}
+
+// A policy that has to see more than metadata: the object is read whole, once, before it would go, and not for anything else.
+func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
+	limit := v1alpha1.Duration("1m")
+	bounded := v1alpha1.LifecyclePolicySpec{
+		Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "precious", Expression: "object.spec.precious"}}},
+		Bounds: &v1alpha1.Bounds{MaxTTL: &limit},
+	}
+	for name, row := range map[string]struct {
+		precious any
+		there    bool
+		wholes   int32
+	}{
+		"it matches":         {true, true, 1},
+		"it does not":        {false, false, 1},
+		"it cannot be told":  {"perhaps", true, 1},
+		"no condition asked": {nil, true, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, said := newShelf(), &book{}
+				spec := bounded
+				if row.precious == nil {
+					spec.Match = v1alpha1.Match{}
+				}
+				said.policies = []*expression.Policy{policyOf(t, spec)}
+				s.spec = map[string]any{"precious": row.precious}
+				s.put(config("a", policy.LabelTTL, "5m"))
+				stock(t, s, none(), func(o *Options) { o.Policies = said }, LabelledKind{})
+				at(4 * time.Minute)
+				if s.wholes.Load() != 0 {
+					t.Error("it was read whole before its time")
+				}
+				at(2 * time.Minute)
+				expectOn(t, s, "ci/a", row.there)
+				if s.wholes.Load() != row.wholes {
+					t.Errorf("read whole %d times, want %d", s.wholes.Load(), row.wholes)
+				}
+			})
+		})
+	}
+}
+
+// A kind that may not be read, or whose conversion is broken, delays no other; who asked is told of the refusal.
+func TestOneFailingKindDelaysNoOther(t *testing.T) {
+	for name, err := range map[string]error{
+		"forbidden":  apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", errors.New("no")),
+		"conversion": apierrors.NewInternalError(errors.New("conversion webhook failed")),
+		"gone":       apierrors.NewNotFound(schema.GroupResource{Resource: "things"}, ""),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				broken, healthy := newShelf(), newShelf()
+				broken.refuse = err
+				healthy.put(config("a", policy.LabelTTL, in(5*time.Second)))
+				broken.put(config("b", policy.LabelTTL, in(5*time.Second)))
+				var told atomic.Int32
+				both := &two{healthy: healthy, broken: broken}
+				engine, errNew := expiry.New(expiry.Options{Deleter: both, Clock: clock.RealClock{}})
+				if errNew != nil {
+					t.Fatal(errNew)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var group sync.WaitGroup
+				group.Go(func() { _ = engine.Run(ctx) })
+				for resource, of := range map[string]*shelf{"configmaps": healthy, "things": broken} {
+					options := Options{Engine: engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard(), Forbidden: func() { told.Add(1) }}
+					kind := Labelled(nothing{}, nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: resource}, Resource: resource})
+					kind.List, kind.Watch, kind.Get, kind.Whole = of.list, of.watch, of.get, of.whole
+					one, err := New(kind, options)
+					if err != nil {
+						t.Fatal(err)
+					}
+					group.Go(func() { _ = one.Run(ctx) })
+				}
+				at(5100 * time.Millisecond)
+				expectOn(t, healthy, "ci/a", false)
+				broken.mu.Lock()
+				broken.refuse = nil
+				broken.mu.Unlock()
+				at(20 * time.Second)
+				expectOn(t, broken, "ci/b", false)
+				if (told.Load() > 0) != (name == "forbidden") {
+					t.Errorf("told of a refusal %d times", told.Load())
+				}
+				cancel()
+				healthy.cut()
+				broken.cut()
+				group.Wait()
+			})
+		})
+	}
+}
+
+type two struct{ healthy, broken *shelf }
+
+func (b *two) Delete(ctx context.Context, r expiry.Request) expiry.Response {
+	if r.Kind.Resource.Resource == "things" {
+		return b.broken.Delete(ctx, r)
+	}
+	return b.healthy.Delete(ctx, r)
+}
