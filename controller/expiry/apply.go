@@ -92,9 +92,9 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 // update writes a newer state into a waiting entry and moves it to where it belongs.
 func (e *Engine) update(slot uint32, o *Object) {
 	en := e.index.at(slot)
-	expiry, dry := en.expiry, en.flags&flagDryRun
+	expiry, dry, trigger := en.expiry, en.flags&flagDryRun, en.trigger
 	e.write(slot, o)
-	changed := en.expiry != expiry || en.flags&flagDryRun != dry
+	changed := en.expiry != expiry || en.flags&flagDryRun != dry || en.trigger != trigger
 	switch {
 	case en.state == stateReported && !changed:
 	case changed || en.flags&flagLate == 0:

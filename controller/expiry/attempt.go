@@ -30,6 +30,9 @@ type attemptResult struct {
 	conflicts  int
 	// sent is the state that was judged last; it is what was deleted.
 	sent Object
+	// again and rest are what an Actor asked for.
+	again time.Duration
+	rest  bool
 	// postponed: the fresh look found that it is not due yet, or that deletions are held. The index has it already.
 	postponed bool
 	deleting  time.Time // deletionTimestamp, if the fresh look found one
@@ -68,9 +71,15 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 		}
 		resp := e.send(ctx, j, &res.sent, uidOnly)
 		res.latency = e.read().mono - started
+		if j.kind.Actor != nil {
+			res.latency = resp.Took
+		}
 		res.code, res.retryAfter = resp.Code, resp.RetryAfter
 		again := round < maxRounds
 		switch {
+		case resp.Code >= 200 && resp.Code < 300 && (resp.Again > 0 || resp.Rest) && !j.dry:
+			res.again, res.rest = resp.Again, resp.Rest
+			return res
 		case resp.Code >= 200 && resp.Code < 300:
 			res.result = Deleted
 			if j.dry {
@@ -115,10 +124,13 @@ func (e *Engine) send(ctx context.Context, j *job, o *Object, uidOnly bool) Resp
 	defer cancel()
 	r := Request{
 		Kind: j.kind, Namespace: o.Namespace, Name: o.Name, UID: o.UID, ResourceVersion: o.ResourceVersion,
-		Propagation: propagation(j.kind, o), DryRun: j.dry,
+		Propagation: propagation(j.kind, o), DryRun: j.dry, Expiry: o.Expiry,
 	}
 	if uidOnly {
 		r.ResourceVersion = ""
+	}
+	if j.kind.Actor != nil {
+		return j.kind.Actor.Delete(ctx, r)
 	}
 	return e.opts.Deleter.Delete(ctx, r)
 }

@@ -31,10 +31,10 @@ func backoff(n int, most time.Duration, chance float64) time.Duration {
 func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 	e.inFlight--
 	now, _ := e.checkClock(r)
-	if res.latency > 0 || res.code > 0 {
+	if res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled(&res)) {
 		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled(&res)})
 	}
-	if res.result != Deleted && !j.dry {
+	if res.result != Deleted && !j.dry { // An Actor's steps are no deletions of what is tracked.
 		e.all.giveBack(j.slices[0], r.mono)
 		if j.object.Backfill {
 			e.backfill.giveBack(j.slices[1], r.mono)
@@ -59,7 +59,7 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 	} else {
 		e.settleEntry(j, &res, now, r)
 	}
-	if stopped && !out.Result.Final() || res.postponed && out.Result == "" {
+	if stopped && !out.Result.Final() || out.Result == "" && (res.postponed || res.again > 0 || res.rest) {
 		return
 	}
 	e.record(j, &res, out, r)
@@ -149,6 +149,12 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 	case en.flags&flagTerminating != 0:
 		en.flags &^= flagTerminating
 		e.enter(slot, stateTerminating, en.wake)
+	case res.again > 0, res.rest && moved:
+		en.attempts = 0
+		e.again(slot, now, now+int64(max(res.again, retryLeast)))
+	case res.rest:
+		en.attempts = 0
+		e.rest(slot, stateReported)
 	case gone:
 		e.bury(slot, now)
 	case !res.deleting.IsZero():

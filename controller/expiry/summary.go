@@ -126,7 +126,11 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome, r reading) {
 		case out.Result == Deleted:
 			log.Info("deleted", "lateness", out.Lateness)
 		case out.Result == DryRun:
-			log.Info("would delete (dry run)")
+			if j.kind.Actor != nil {
+				log.Info("would act (dry run)")
+			} else {
+				log.Info("would delete (dry run)")
+			}
 		case out.Result == Other, out.Result == Unconfirmed:
 			log.Info("gone already", "result", out.Result)
 		case out.Result == Kept:

@@ -15,8 +15,8 @@ type Kind uint16
 // Lane is one reason for which an object may be tracked. An object has at most one entry in each.
 type Lane uint8
 
-// lanes is how many there can be: the TTL after finished, the TTL label, its alias.
-const lanes = 3
+// lanes is how many there can be: the TTL after finished, the TTL label, its alias, the deadline.
+const lanes = 4
 
 // KindOptions says what the engine has to know of a kind in order to delete objects of it.
 type KindOptions struct {
@@ -42,6 +42,9 @@ type KindOptions struct {
 	UIDOnly bool
 	// Judge reads one object of the kind afresh. Required.
 	Judge Judge
+	// Actor does what is due in the place of a DELETE; nil means Options.Deleter. What it does it counts and logs itself: the engine
+	// speaks of failures alone.
+	Actor Deleter
 }
 
 // Object is one tracked object as callers speak of it. The engine copies what it keeps and holds on to no string of it.
@@ -110,6 +113,8 @@ type Request struct {
 	ResourceVersion string
 	Propagation     metav1.DeletionPropagation
 	DryRun          bool
+	// Expiry is the instant at which the object was due.
+	Expiry time.Time
 }
 
 // Response is what came of a Request. Err without Code: no answer was received, and the DELETE may or may not have
@@ -126,6 +131,13 @@ type Response struct {
 	RetryAfter time.Duration
 	// Err is set when no answer was received.
 	Err error
+	// Again asks, with a Code of success, to be called again after that time (at least a second): what was to be done is done, or was
+	// found done, and has yet to prove itself. For an Actor.
+	Again time.Duration
+	// Took is how long one request of an Actor took, which sends several; 0 says nothing of what the API server can take.
+	Took time.Duration
+	// Rest says, with a Code of success, that there is nothing more to do until the object changes. For an Actor.
+	Rest bool
 }
 
 // Deleter sends one DELETE. Client is the one that speaks HTTP; tests bring their own.
