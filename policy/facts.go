@@ -37,6 +37,9 @@ type Facts struct {
 	NativeSucceeded, NativeFailed NativeField
 
 	State
+	// Exceeded is when a finished object was failed for its deadline, by whoever did it. Only set for kinds whose profile knows a
+	// deadline.
+	Exceeded time.Time
 	// StateError says why the state cannot be told; such an object is kept.
 	StateError error
 }

@@ -51,6 +51,9 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	if facts.Finished && facts.FinishTime.IsZero() {
 		facts.FinishTime = finishedAt(facts.Annotations)
 	}
+	if facts.Finished && facts.Outcome == Failed && profile.HasDeadline() {
+		facts.Exceeded = exceededAt(object)
+	}
 	return &facts
 }
 

@@ -21,6 +21,8 @@ const (
 	// RecordFinish: the object is finished and does not say since when. Write down now as its finish time and judge
 	// again; only then does its TTL begin.
 	RecordFinish
+	// Stop: the object has passed its deadline and is to be failed and stopped, or was failed and is to be seen stopped.
+	Stop
 )
 
 // String names the action for logs.
@@ -34,6 +36,8 @@ func (a Action) String() string {
 		return "delete"
 	case RecordFinish:
 		return "record-finish"
+	case Stop:
+		return "stop"
 	default:
 		return "unknown"
 	}
@@ -48,6 +52,8 @@ const (
 	TriggerLabel    Trigger = "label"
 	TriggerCleanup  Trigger = "cleanup"
 	TriggerDeadline Trigger = "deadline"
+	// TriggerDeadlineCheck: it was failed for its deadline, and what it ran has to be gone.
+	TriggerDeadlineCheck Trigger = "deadline-check"
 )
 
 // Verdict is the answer to: does this object go, when, and why?
