@@ -12,11 +12,13 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/deadline"
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/registry"
@@ -66,7 +68,17 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
-	kinds, err := newRegistry(config, objects, compiler, shared)
+	slim, err := metadata.NewForConfig(config)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	stopper, err := deadline.New(deadline.Options{
+		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry, Marked: reports.Marked,
+	})
+	if err != nil {
+		return err
+	}
+	kinds, err := newRegistry(config, objects, compiler, stopper, shared)
 	if err != nil {
 		return err
 	}

@@ -1,15 +1,18 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"sync"
 
+	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/deadline"
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/registry"
@@ -23,7 +26,7 @@ import (
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // newRegistry wires profiles → feeds of their kinds.
-func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expression.Compiler, shared feed.Options) (*registry.Registry, error) {
+func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expression.Compiler, stopper *deadline.Stopper, shared feed.Options) (*registry.Registry, error) {
 	builtin, err := profiles.All()
 	if err != nil {
 		return nil, err
@@ -32,7 +35,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	handles := &handles{of: map[schema.GroupVersionResource]expiry.Kind{}}
+	handles := &handles{of: map[schema.GroupVersionResource][]expiry.Kind{}}
 	return registry.New(registry.Options{
 		Builtin:  builtin,
 		Typed:    []schema.GroupKind{policy.JobProfile.Kind.GroupKind(), policy.PodProfile.Kind.GroupKind()},
@@ -40,15 +43,10 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 		Profiles: objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)), Definitions: objects.Resource(definitions),
 		Missing: registry.Reviews{Client: authorization.SelfSubjectAccessReviews()}.Missing,
 		Start: func(profile *expression.Profile) (registry.Running, error) {
-			one, err := feed.New(feed.Objects(objects, profile), shared)
-			if err != nil {
-				return nil, err
-			}
-			handles.set(profile.Kind.GroupVersion().WithResource(profile.Resource), one.Handle())
-			return one, nil
+			return newFeedsOf(objects, profile, stopper, shared, handles)
 		},
 		Forget: func(resource schema.GroupVersionResource) {
-			if kind, ok := handles.get(resource); ok {
+			for _, kind := range handles.get(resource) {
 				shared.Engine.ForgetKind(kind)
 			}
 		},
@@ -57,21 +55,67 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 	})
 }
 
+// newFeedsOf makes the feeds of one kind: for its TTLs, and where Curfew enforces deadlines on it, for those. Neither waits for the
+// other.
+func newFeedsOf(objects dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper, shared feed.Options, handles *handles) (registry.Running, error) {
+	kinds := []feed.Kind{feed.Objects(objects, profile)}
+	if kind, ok := feed.Deadlines(objects, profile, stopper); ok {
+		kinds = append(kinds, kind)
+	}
+	var feeds feedsOfKind
+	var known []expiry.Kind
+	for _, kind := range kinds {
+		one, err := feed.New(kind, shared)
+		if err != nil {
+			return nil, err
+		}
+		feeds = append(feeds, one)
+		known = append(known, one.Handle())
+	}
+	handles.set(profile.Kind.GroupVersion().WithResource(profile.Resource), known)
+	return feeds, nil
+}
+
+// feedsOfKind are all feeds of one kind.
+type feedsOfKind []*feed.Feed
+
+// Run implements registry.Running.
+func (f feedsOfKind) Run(ctx context.Context) error {
+	group, ctx := errgroup.WithContext(ctx)
+	for _, one := range f {
+		group.Go(func() error { return one.Run(ctx) })
+	}
+	return group.Wait()
+}
+
+// RejudgeNamespace implements registry.Running.
+func (f feedsOfKind) RejudgeNamespace(name string) {
+	for _, one := range f {
+		one.RejudgeNamespace(name)
+	}
+}
+
+// RejudgeAll implements registry.Running.
+func (f feedsOfKind) RejudgeAll() {
+	for _, one := range f {
+		one.RejudgeAll()
+	}
+}
+
 // handles are the engine's handles of the kinds that have been fed.
 type handles struct {
 	mu sync.Mutex
-	of map[schema.GroupVersionResource]expiry.Kind
+	of map[schema.GroupVersionResource][]expiry.Kind
 }
 
-func (h *handles) set(resource schema.GroupVersionResource, kind expiry.Kind) {
+func (h *handles) set(resource schema.GroupVersionResource, kinds []expiry.Kind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.of[resource] = kind
+	h.of[resource] = kinds
 }
 
-func (h *handles) get(resource schema.GroupVersionResource) (expiry.Kind, bool) {
+func (h *handles) get(resource schema.GroupVersionResource) []expiry.Kind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	kind, ok := h.of[resource]
-	return kind, ok
+	return h.of[resource]
 }

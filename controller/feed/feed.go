@@ -79,6 +79,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 		Namespaced:  !kind.Profile.ClusterScoped,
 		Lane:        kind.Lane,
 		Scope:       kind.Namespace,
+		Actor:       kind.Actor,
 		Protobuf:    kind.Protobuf,
 		Propagation: cmp.Or(kind.Propagation, options.Propagation),
 		Judge:       feed.Judge,

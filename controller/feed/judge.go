@@ -32,15 +32,18 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 }
 
 // verdict judges one state of an object. One reading of the clock a call.
-func (f *Feed) verdict(facts *policy.Facts, around *surroundings) policy.Verdict {
+func (f *Feed) verdict(facts *policy.Facts, around *surroundings, object runtime.Object) (policy.Verdict, error) {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
-		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}
+		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil
+	}
+	if f.kind.deadlines != nil {
+		return f.deadlineVerdict(facts, &around.Scope, object)
 	}
 	if f.kind.Label != "" {
-		return f.labelVerdict(facts, around)
+		return f.labelVerdict(facts, around), nil
 	}
 	effective := policy.Resolve(facts, &around.Scope)
-	return policy.Judge(facts, &effective, f.options.Clock.Now())
+	return policy.Judge(facts, &effective, f.options.Clock.Now()), nil
 }
 
 // tell hands one state of an object on to the engine.
@@ -50,8 +53,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 		to.Terminating(f.object(facts, policy.Verdict{}), facts.DeletingSince)
 		return nil
 	}
-	if f.kind.Label == "" && !facts.Finished && facts.StateError == nil {
-		// The common case costs no look at the namespace.
+	if f.idle(facts) {
 		to.Cancel(facts.UID, facts.ResourceVersion)
 		return nil
 	}
@@ -59,10 +61,13 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	if err != nil {
 		return err
 	}
-	verdict := f.verdict(facts, scope)
+	verdict, err := f.verdict(facts, scope, object)
+	if err != nil {
+		return err
+	}
 	f.report(facts, verdict)
 	switch verdict.Action {
-	case policy.Wait, policy.Delete:
+	case policy.Wait, policy.Delete, policy.Stop:
 		to.Upsert(f.object(facts, verdict))
 	case policy.RecordFinish:
 		f.recordFinish(facts)
@@ -105,10 +110,13 @@ func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 	if err != nil {
 		return expiry.Judgement{}, err
 	}
-	verdict := f.verdict(facts, scope)
+	verdict, err := f.verdict(facts, scope, object)
+	if err != nil {
+		return expiry.Judgement{}, err
+	}
 	f.report(facts, verdict)
 	switch verdict.Action {
-	case policy.Wait, policy.Delete:
+	case policy.Wait, policy.Delete, policy.Stop:
 		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
 		return expiry.Judgement{Verdict: expiry.Track, Object: f.object(facts, verdict)}, nil
 	case policy.RecordFinish:

@@ -22,8 +22,9 @@ type Kind struct {
 	FieldSelector, LabelSelector string
 	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.
 	Label string
-	// Lane in which the engine tracks the objects.
-	Lane expiry.Lane
+	// Lane in which the engine tracks the objects, and what acts when they are due; nil deletes them.
+	Lane  expiry.Lane
+	Actor expiry.Deleter
 	// Namespace is the only one that is looked at; "" for all.
 	Namespace string
 
@@ -45,4 +46,6 @@ type Kind struct {
 	Propagation metav1.DeletionPropagation
 	// Patch sends a merge patch; nil where nothing is ever written to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
+
+	deadlines *deadlines // nil for TTLs
 }
