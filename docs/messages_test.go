@@ -5,8 +5,11 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -59,6 +62,23 @@ const manifests = `
 // contradiction is a namespace that would get in the way of the others.
 const contradiction = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/min-ttl: 8d, curfew.dev/max-ttl: 7d, curfew.dev/mode: warm}}}`
 
+// now is when the examples of the pages take place.
+var now = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+
+// platform is what comes with Curfew.
+func platform(t *testing.T) *catalog.Snapshot {
+	t.Helper()
+	builtin, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := catalog.New(builtin)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out.Snapshot()
+}
+
 // spoken is all that admission says about the manifests and the changes.
 func spoken(t *testing.T) []string {
 	t.Helper()
@@ -68,8 +88,7 @@ func spoken(t *testing.T) []string {
 		if len(unreadable) > 0 {
 			t.Fatal(unreadable)
 		}
-		options := lint.Options{Profiles: policy.NewProfiles(policy.BuiltinProfiles()...)}
-		results, err := lint.Lint(t.Context(), documents, options)
+		results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: platform(t), Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}

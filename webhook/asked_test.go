@@ -1,11 +1,13 @@
 package webhook
 
 import (
+	"errors"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -15,8 +17,14 @@ func TestAccessOutsideOfAdmission(t *testing.T) {
 	webhooks := newWorld(t, func(o *Options) {
 		o.Access, o.ControllerUser, o.RequireDelete = behind, "system:serviceaccount:curfew-system:curfew-controller", true
 	}).webhooks
-	if !webhooks.RuleOptions().RequireDelete || webhooks.Scopes() == nil {
+	if !webhooks.RuleOptions().RequireDelete {
 		t.Error("others would judge by other settings")
+	}
+	if namespace, err := webhooks.Cluster().Namespace(t.Context(), "ci"); err != nil || namespace.TTL.All == nil {
+		t.Errorf("others would judge by another namespace: %+v, %v", namespace, err)
+	}
+	if _, err := webhooks.Cluster().Runtime(t.Context(), nil); !errors.Is(err, catalog.ErrRuntimeNotKnown) {
+		t.Errorf("nobody reads runtimes, and they are known: %v", err)
 	}
 	review := func(profile *policy.Profile, spec map[string]any) rules.Access {
 		object := map[string]any{"metadata": map[string]any{"name": "a", "namespace": "ci"}, "spec": spec}

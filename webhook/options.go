@@ -89,7 +89,7 @@ type Webhooks struct {
 	fixed    policy.Profiles
 	catalog  *catalog.Catalog
 	compiler *expression.Compiler
-	scopes   Scopes
+	scopes   *scopes
 	clock    Clock
 	metrics  *metrics
 	log      logr.Logger

@@ -17,14 +17,8 @@ type NamespaceGetter interface {
 	LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
 }
 
-// Scopes gathers what surrounds an object: its namespace, the policies that match it and the runtime that it uses.
-type Scopes interface {
-	// ScopeOf returns the scope of an object, given as facts and as decoded JSON. Where inUse is set, the request could
-	// reach Curfew only because the API server knows the namespace to use it, or because a policy speaks of the kind.
-	ScopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, inUse bool) (*policy.Scope, error)
-}
-
-// scopes know namespaces and, where there is a catalog, what the platform says.
+// scopes gather what surrounds an object: its namespace and, where there is a catalog, the policies that match it and the runtime
+// that it uses.
 type scopes struct {
 	namespaces      NamespaceGetter
 	runtimes        RuntimeGetter
@@ -34,8 +28,9 @@ type scopes struct {
 	failed func(err error)
 }
 
-// ScopeOf implements [Scopes]. A cache may be milliseconds behind the API server, whose own namespaceSelector told that the
-// namespace is in use: where the cache contradicts that, the namespace is read live, once.
+// ScopeOf returns the scope of an object, given as facts and as decoded JSON. Where inUse is set, the request could reach Curfew
+// only because the API server knows the namespace to use it, or because a policy speaks of the kind. A cache may be milliseconds
+// behind that: where it contradicts it, the namespace is read live, once.
 func (s *scopes) ScopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, inUse bool) (*policy.Scope, error) {
 	var platform *catalog.Snapshot
 	if s.catalog != nil {

@@ -11,11 +11,14 @@ import (
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
+	"curfew.dev/curfew/webhook/lint"
 )
 
 // apiOptions are the flags of the HTTP API, a part of those of the webhook.
@@ -36,7 +39,7 @@ func (o *apiOptions) validateAPI() error {
 
 // addAPI serves over HTTP what the webhooks would answer: by the same profiles, scopes, settings and certificate.
 func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, options *options, handlers *webhook.Webhooks,
-	certificate *tls.Config, profiles policy.Profiles, ready []api.Check, log logr.Logger) error {
+	certificate *tls.Config, platform *catalog.Catalog, builtin *catalog.Snapshot, ready []api.Check, log logr.Logger) error {
 	if options.apiAddr == "" {
 		return nil
 	}
@@ -48,13 +51,24 @@ func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, optio
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
+	definitions, err := crd.All()
+	if err != nil {
+		return err
+	}
+	schemas, err := lint.NewSchemas(definitions)
+	if err != nil {
+		return err
+	}
 	router, err := api.New(api.Options{Ready: ready, Logger: log})
 	if err != nil {
 		return err
 	}
 	err = api.Decisions{
-		Profiles:        profiles,
-		Scopes:          handlers.Scopes(),
+		Builtin:         builtin,
+		Platform:        platform.Snapshot,
+		Cluster:         handlers.Cluster(),
+		Schemas:         schemas,
+		Clock:           clock.RealClock{},
 		Authenticator:   api.NewTokenReviews(authentication.TokenReviews()),
 		Authorizer:      api.NewAccessReviews(authorization.SubjectAccessReviews()),
 		Access:          handlers.Access,

@@ -64,6 +64,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 	if err != nil {
 		return nil, err
 	}
+	builtinOnly := platform.Snapshot() // Nothing of the cluster is in it yet.
 	watch := webhook.NewCatalogWatch(platform, mgr.GetCache(), log.WithName("catalog"))
 	handlers, err := webhook.New(webhook.Options{
 		Catalog:         platform,
@@ -107,7 +108,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 			return nil
 		}},
 	}
-	if err := addAPI(ctx, mgr, config, options, handlers, certificate, platform.Snapshot().Profiles, ready, log.WithName("api")); err != nil {
+	if err := addAPI(ctx, mgr, config, options, handlers, certificate, platform, builtinOnly, ready, log.WithName("api")); err != nil {
 		return nil, fmt.Errorf("setting up the HTTP API: %w", err)
 	}
 	return ready, nil

@@ -8,15 +8,19 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
+
+// noon is when tests take place.
+var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
 // execute runs a command line as main does.
 func execute(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
 	t.Helper()
 	var out, diagnostics bytes.Buffer
-	command := root()
+	command := root(func() time.Time { return noon })
 	command.SetArgs(args)
 	command.SetIn(strings.NewReader(stdin))
 	command.SetOut(&out)
@@ -38,6 +42,11 @@ var goldens = map[string]struct {
 	"github":             {args: []string{"lint", "-f", "testdata/manifests", "-R", "-o", "github"}, code: 1},
 	"broken-table":       {args: []string{"lint", "-f", "testdata/broken.yaml", "-f", "testdata/quick.yaml"}, code: 1},
 	"broken-github":      {args: []string{"lint", "-f", "testdata/broken.yaml", "-o", "github"}, code: 1},
+	"platform":           {args: []string{"lint", "-f", "testdata/platform", "-o", "wide"}, code: 1},
+	"platform-github":    {args: []string{"lint", "-f", "testdata/platform", "-o", "github"}, code: 1},
+	"strict-labels":      {args: []string{"lint", "-f", "testdata/late.yaml", "--strict-labels"}, code: 1},
+	"past-label":         {args: []string{"lint", "-f", "testdata/late.yaml"}},
+	"native-ttl-off":     {args: []string{"lint", "-f", "testdata/manifests/jobs.yaml", "-f", "testdata/manifests/namespace.yaml", "--native-ttl=off", "-o", "wide"}, code: 1},
 	"clean":              {args: []string{"lint", "-f", "../../manifests/samples"}},
 	"warning":            {args: []string{"lint", "-f", "testdata/quick.yaml"}},
 	"warnings-as-errors": {args: []string{"lint", "-f", "testdata/quick.yaml", "--warnings-as-errors"}, code: 1},
@@ -50,7 +59,7 @@ var goldens = map[string]struct {
 	"missing-file":    {args: []string{"lint", "-f", "testdata/absent.yaml"}, code: 2},
 	"empty-directory": {args: []string{"lint", "-f", "testdata/empty"}, code: 2},
 	"empty-stdin":     {args: []string{"lint", "-f", "-"}, stdin: "# nothing\n", code: 2},
-	"bad-flags":       {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon"}, code: 2},
+	"bad-flags":       {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon", "--native-ttl", "maybe"}, code: 2},
 	"unknown-flag":    {args: []string{"lint", "--recursiv"}, code: 2},
 	"unknown-command": {args: []string{"explode"}, code: 2},
 	"an-argument":     {args: []string{"lint", "job.yaml"}, code: 2},
@@ -92,7 +101,7 @@ func TestGolden(t *testing.T) {
 
 func TestHelpNamesEveryFlag(t *testing.T) {
 	code, stdout, _ := execute(t, "", "lint", "--help")
-	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "github, json, table, yaml", "--warnings-as-errors", "--warn-below"} {
+	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "github, json, table, wide, yaml", "--warnings-as-errors", "--warn-below"} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in the help (exit status %d):\n%s", want, code, stdout)
 		}

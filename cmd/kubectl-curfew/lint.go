@@ -7,11 +7,15 @@ import (
 	"io"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -24,21 +28,27 @@ type lintOptions struct {
 	output           string
 	warningsAsErrors bool
 	warnBelow        string
+	strictLabels     bool
+	nativeTTL        string
+	// now is the instant at which the manifests would be created.
+	now func() time.Time
 }
 
-func lintCommand() *cobra.Command {
-	options := lintOptions{namespace: lint.DefaultNamespace, output: "table", warnBelow: "60s"}
+func lintCommand(now func() time.Time) *cobra.Command {
+	options := lintOptions{namespace: lint.DefaultNamespace, output: "table", warnBelow: "60s", nativeTTL: "on", now: now}
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
 		Short: "Say what admission would refuse, warn about and fill in, without a cluster",
 		Long: `Say what Curfew's admission would refuse, warn about and fill in for the objects of manifests, without a cluster.
 
-All files are judged together: the annotations of a Namespace among them hold for the objects of the others. A TTL inside a pod
-template is found as well, which the API server would silently drop.
+All files are judged together, whatever their order. Namespaces, LifecyclePolicies, KindProfiles and training runtimes among them
+hold for the other objects, as if all were applied; what is not among them says nothing. LifecyclePolicies and KindProfiles are
+checked themselves, schema and expressions. A TTL inside a pod template is found as well, which the API server would silently drop.
 
 Exit status: 0 nothing would be refused, 1 something would be (or, with --warnings-as-errors, warned about), 2 usage.`,
 		Example: `  kubectl curfew lint -f manifests/ -R
   kustomize build . | kubectl curfew lint -f -
+  kubectl curfew lint -f job.yaml -o wide     # what is filled in, too
   kubectl curfew lint -f job.yaml -o github   # annotations in a pull request`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
@@ -59,7 +69,9 @@ Exit status: 0 nothing would be refused, 1 something would be (or, with --warnin
 	flags.StringVarP(&options.namespace, "namespace", "n", options.namespace, "namespace of manifests that name none")
 	flags.StringVarP(&options.output, "output", "o", options.output, "format: "+strings.Join(outputNames(), ", "))
 	flags.BoolVar(&options.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
-	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about")
+	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
+	flags.BoolVar(&options.strictLabels, "strict-labels", false, "refuse a TTL label that is bad or in the past, as with the webhook's flag")
+	flags.StringVar(&options.nativeTTL, "native-ttl", options.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
 	return command
 }
 
@@ -78,7 +90,28 @@ func (o *lintOptions) validate() error {
 	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
 		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
 	}
+	if o.nativeTTL != "on" && o.nativeTTL != "off" {
+		errs = append(errs, fmt.Errorf("--native-ttl=%s: give on or off", o.nativeTTL))
+	}
 	return errors.Join(errs...)
+}
+
+// builtin is what comes with Curfew: the profiles of kinds, and the schemas of its own.
+func builtin() (*catalog.Snapshot, *lint.Schemas, error) {
+	all, err := profiles.All()
+	if err != nil {
+		return nil, nil, err
+	}
+	platform, err := catalog.New(all)
+	if err != nil {
+		return nil, nil, err
+	}
+	definitions, err := crd.All()
+	if err != nil {
+		return nil, nil, err
+	}
+	schemas, err := lint.NewSchemas(definitions)
+	return platform.Snapshot(), schemas, err
 }
 
 func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io.Writer) error {
@@ -100,10 +133,17 @@ func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io
 	if err != nil {
 		return err
 	}
+	platform, schemas, err := builtin()
+	if err != nil {
+		return err
+	}
 	results, err := lint.Lint(ctx, documents, lint.Options{
-		Profiles:  policy.NewProfiles(policy.BuiltinProfiles()...),
-		Namespace: o.namespace,
-		Rules:     rules.Options{WarnBelow: warnBelow},
+		Platform:        platform,
+		Schemas:         schemas,
+		Namespace:       o.namespace,
+		Now:             o.now(),
+		AnnotationsOnly: o.nativeTTL == "off",
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels},
 	})
 	if err != nil {
 		return err
@@ -124,6 +164,7 @@ type output func(report *lint.Report, out, diagnostics io.Writer) error
 // outputs are the formats, one a file.
 var outputs = map[string]output{
 	"table":  writeTable,
+	"wide":   writeWide,
 	"json":   writeJSON,
 	"yaml":   writeYAML,
 	"github": writeGitHub,

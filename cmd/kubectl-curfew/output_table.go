@@ -13,17 +13,32 @@ import (
 
 // writeTable is for people: a row a finding, and a summary beside it.
 func writeTable(report *lint.Report, out, diagnostics io.Writer) error {
-	if len(report.Findings) > 0 {
-		table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-		fmt.Fprintln(table, "WHERE\tSEVERITY\tOBJECT\tRULE\tMESSAGE")
-		for i := range report.Findings {
-			finding := &report.Findings[i]
-			fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\n",
-				where(finding), finding.Severity, objectName(finding), finding.Rule, oneLine(finding.Finding.String()))
+	return writeRows(report, false, out, diagnostics)
+}
+
+// writeWide has a row for each default as well.
+func writeWide(report *lint.Report, out, diagnostics io.Writer) error {
+	return writeRows(report, true, out, diagnostics)
+}
+
+func writeRows(report *lint.Report, defaults bool, out, diagnostics io.Writer) error {
+	table := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	header := "WHERE\tSEVERITY\tOBJECT\tRULE\tMESSAGE\n"
+	row := func(at, severity string, object lint.Ref, rule, message string) {
+		fmt.Fprintf(table, "%s%s\t%s\t%s\t%s\t%s\n", header, at, severity, objectName(object), rule, oneLine(message))
+		header = ""
+	}
+	for i := range report.Findings {
+		finding := &report.Findings[i]
+		row(where(finding.File, finding.Line), string(finding.Severity), finding.Object, finding.Rule, finding.Finding.String())
+	}
+	if defaults {
+		for _, filled := range report.Defaults {
+			row(where(filled.File, filled.Line), "default", filled.Object, "-", filled.String())
 		}
-		if err := table.Flush(); err != nil {
-			return err
-		}
+	}
+	if err := table.Flush(); err != nil {
+		return err
 	}
 	_, err := fmt.Fprintf(diagnostics, "%s: %s, %s, %s\n", count(report.Objects, "object"),
 		count(report.Count(policy.Deny), "error"), count(report.Count(policy.Warn), "warning"), count(len(report.Defaults), "default"))
@@ -31,23 +46,22 @@ func writeTable(report *lint.Report, out, diagnostics io.Writer) error {
 }
 
 // where is file:line, as editors and terminals understand it.
-func where(finding *lint.Finding) string {
-	file := finding.File
+func where(file string, line int) string {
 	if file == "" {
 		file = "-"
 	}
-	if finding.Line == 0 {
+	if line == 0 {
 		return file
 	}
-	return file + ":" + strconv.Itoa(finding.Line)
+	return file + ":" + strconv.Itoa(line)
 }
 
-// objectName is empty for a document that could not be read.
-func objectName(finding *lint.Finding) string {
-	if finding.Object.Kind == "" {
+// objectName is a dash for a document that could not be read.
+func objectName(object lint.Ref) string {
+	if object.Kind == "" {
 		return "-"
 	}
-	return oneLine(finding.Object.String())
+	return oneLine(object.String())
 }
 
 // oneLine keeps a text from breaking out of its row.

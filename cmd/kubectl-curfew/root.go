@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -18,7 +19,8 @@ const (
 // errBadNews ends a command whose output already says what is wrong.
 var errBadNews = errors.New("bad news")
 
-func root() *cobra.Command {
+// root is the command line. now tells the time; each command reads it once.
+func root(now func() time.Time) *cobra.Command {
 	command := &cobra.Command{
 		Use:           "kubectl-curfew",
 		Short:         "Ask Curfew what happens to your objects, and when",
@@ -26,7 +28,7 @@ func root() *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
 	}
-	command.AddCommand(lintCommand(), versionCommand())
+	command.AddCommand(lintCommand(now), versionCommand())
 	return command
 }
 

@@ -41,6 +41,7 @@ type Policy struct {
 	ttl, succeeded, failed *value
 	deadline, label        *value
 	source                 policy.Source
+	asksNamespace          bool
 }
 
 // Policy compiles a LifecyclePolicy. The policy is usable whatever the errors say: what cannot be used means keep (S6).
@@ -73,6 +74,7 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 			}
 		}
 	}
+	out.asksNamespace = out.match.asksNamespace() || asksNamespace(spec)
 	out.bounds(path.Child("bounds"), spec.Bounds, &errs)
 	if spec.WarnBelow != nil {
 		var err error

@@ -27,10 +27,15 @@ func tooBusy(w http.ResponseWriter, r *http.Request) {
 	WriteProblem(w, r, http.StatusServiceUnavailable, "too many requests are under way: try again in a second")
 }
 
+// workshops are for requests that ask the cluster (false) and for offline ones (true).
+type workshops map[bool]workshop
+
+func newWorkshops() workshops {
+	return workshops{false: make(workshop, maxAtWork), true: make(workshop, maxAtWork)}
+}
+
 // workshop has a bench for each request that is being judged; the others wait for one.
 type workshop chan struct{}
-
-func newWorkshop() workshop { return make(workshop, maxAtWork) }
 
 // enter reports false where the context ended first.
 func (w workshop) enter(ctx context.Context) bool {

@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -24,10 +24,16 @@ const (
 
 // Decisions answers for manifests what admission would say of them.
 type Decisions struct {
-	// Profiles of the kinds that are judged; kinds without one get a bare profile.
-	Profiles policy.Profiles
-	// Scopes knows the cluster. It is not asked for requests with ?offline=true.
-	Scopes lint.Scopes
+	// Builtin is what comes with Curfew: profiles and no policies. It is what requests with ?offline=true are judged by.
+	Builtin *catalog.Snapshot
+	// Platform is what the cluster's platform says at this moment; each request asks once.
+	Platform func() *catalog.Snapshot
+	// Cluster knows namespaces and runtimes. It is not asked for requests with ?offline=true.
+	Cluster lint.Cluster
+	// Schemas of Curfew's own kinds.
+	Schemas *lint.Schemas
+	// Clock tells the time; each request reads it once.
+	Clock Clock
 	// Authenticator and Authorizer say who may ask about the cluster. They are not asked for requests with ?offline=true.
 	Authenticator Authenticator
 	Authorizer    Authorizer
@@ -42,14 +48,21 @@ type Decisions struct {
 	Logger logr.Logger
 }
 
+// Clock tells the time.
+type Clock interface {
+	Now() time.Time
+}
+
 // The limits of one request, and of all at once. They hold the memory down, since admission answers from the same process: a
 // parser makes a few hundred bytes of each node.
 const (
 	maxManifestBytes = 3 << 20
 	maxManifests     = 2000
 	maxNodes         = 150000
-	// maxInFlight requests are read at once, offline ones counted apart, so that nobody without a token can keep out those who
-	// have one; maxAtWork of them are judged at once.
+	// maxPlatform policies and profiles, whose expressions are compiled for the one request.
+	maxPlatform = 100
+	// maxInFlight requests are read at once and maxAtWork of them judged, offline ones counted apart, so that nobody without a token
+	// can keep out those who have one.
 	maxInFlight = 8
 	maxAtWork   = 2
 	// reviewTimeout bounds each question to the API server about the user.
@@ -58,11 +71,17 @@ const (
 
 func (d *Decisions) validate() error {
 	var errs []error
-	if d.Profiles == nil {
-		errs = append(errs, errors.New("api: Profiles is nil: use policy.NewProfiles(policy.BuiltinProfiles()...)"))
+	if d.Builtin == nil || d.Platform == nil {
+		errs = append(errs, errors.New("api: Builtin or Platform is nil: use snapshots of a catalog"))
 	}
-	if d.Scopes == nil {
-		errs = append(errs, errors.New("api: Scopes is nil: use those of the webhooks"))
+	if d.Cluster == nil {
+		errs = append(errs, errors.New("api: Cluster is nil: use that of the webhooks"))
+	}
+	if d.Schemas == nil {
+		errs = append(errs, errors.New("api: Schemas is nil: use lint.NewSchemas"))
+	}
+	if d.Clock == nil {
+		errs = append(errs, errors.New("api: Clock is nil: use clock.RealClock{} of k8s.io/utils"))
 	}
 	if d.Authenticator == nil {
 		errs = append(errs, errors.New("api: Authenticator is nil: use NewTokenReviews"))
@@ -79,7 +98,7 @@ func (d Decisions) Mount(router chi.Router) error {
 		return err
 	}
 	router.Get(PathOpenAPI, serveOpenAPI)
-	work := newWorkshop()
+	work := newWorkshops()
 	router.Group(func(router chi.Router) {
 		router.Use(queried, crowded(maxInFlight), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger), negotiated)
 		router.Post(PathDefault, d.judged(work, writeDefaulted))
@@ -89,17 +108,18 @@ func (d Decisions) Mount(router chi.Router) error {
 }
 
 // judged reads the documents of a request, judges them and leaves the answer to write.
-func (d Decisions) judged(work workshop, write func(http.ResponseWriter, *http.Request, []*lint.Result) error) http.HandlerFunc {
+func (d Decisions) judged(work workshops, write func(http.ResponseWriter, *http.Request, []*lint.Result) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, ok := readBody(w, r)
 		if !ok {
 			return
 		}
-		if !work.enter(r.Context()) {
+		bench := work[queryOf(r).offline]
+		if !bench.enter(r.Context()) {
 			tooBusy(w, r)
 			return
 		}
-		defer work.leave()
+		defer bench.leave()
 		documents, errs := lint.Read(lint.Source{Data: body, JSON: formatsOf(r).in == formatJSON}, readLimits)
 		if len(errs) > 0 {
 			writeUnreadable(w, r, errs)
@@ -110,6 +130,10 @@ func (d Decisions) judged(work workshop, write func(http.ResponseWriter, *http.R
 			return
 		}
 		results, err := lint.Lint(r.Context(), documents, d.options(r))
+		if limit := (*lint.LimitError)(nil); errors.As(err, &limit) {
+			WriteProblem(w, r, http.StatusRequestEntityTooLarge, limit.Error())
+			return
+		}
 		if err != nil {
 			d.Logger.Error(err, "manifests could not be judged", "path", r.URL.Path)
 			WriteProblem(w, r, http.StatusServiceUnavailable,
@@ -128,12 +152,15 @@ var readLimits = lint.Limits{Bytes: maxManifestBytes, Documents: maxManifests, N
 func (d Decisions) options(r *http.Request) lint.Options {
 	query := queryOf(r)
 	options := lint.Options{
-		Profiles: d.Profiles, Scopes: d.Scopes, Namespace: query.namespace, AnnotationsOnly: d.AnnotationsOnly, Rules: d.Rules,
+		Schemas: d.Schemas, Namespace: query.namespace, Now: d.Clock.Now(), AnnotationsOnly: d.AnnotationsOnly, Rules: d.Rules,
+		MaxPlatform: maxPlatform,
 	}
-	switch {
-	case query.offline:
-		options.Scopes = nil
-	case d.Access != nil:
+	if query.offline {
+		options.Platform = d.Builtin
+		return options
+	}
+	options.Platform, options.Cluster = d.Platform(), d.Cluster
+	if d.Access != nil {
 		user := userOf(r)
 		options.Access = func(ctx context.Context, review *rules.Request) (rules.Access, error) {
 			return d.Access(ctx, user, review)

@@ -8,14 +8,20 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/go-chi/chi/v5"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -26,16 +32,26 @@ type world struct {
 	reviews int
 }
 
-func (w *world) ScopeOf(_ context.Context, facts *policy.Facts, _ map[string]any, _ bool) (*policy.Scope, error) {
+func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
 	w.reviews++
 	if w.err != nil {
 		return nil, w.err
 	}
-	if facts.Namespace != "ci" {
-		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, facts.Namespace)
+	if name != "ci" {
+		return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name)
 	}
-	return &policy.Scope{Namespace: policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationMaxTTL: "7d"}, nil)}, nil
+	return policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationMaxTTL: "7d"}, nil), nil
 }
+
+func (w *world) Runtime(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+	w.reviews++
+	if reference.Name != "torch" {
+		return nil, w.err
+	}
+	return map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "2d"}}}, w.err
+}
+
+func (w *world) Now() time.Time { return time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC) }
 
 func (w *world) Authenticate(_ context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 	w.reviews++
@@ -55,17 +71,52 @@ func (w *world) Authorize(_ context.Context, user authenticationv1.UserInfo, pat
 
 func newRouter(t testing.TB, w *world) chi.Router {
 	t.Helper()
+	return mounted(t, decisions(t, w))
+}
+
+func mounted(t testing.TB, decisions Decisions) chi.Router {
+	t.Helper()
 	router, err := New(Options{})
 	if err != nil {
 		t.Fatal(err)
-	}
-	decisions := Decisions{
-		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Scopes: w, Authenticator: w, Authorizer: w,
 	}
 	if err := decisions.Mount(router); err != nil {
 		t.Fatal(err)
 	}
 	return router
+}
+
+// comesWith is what comes with Curfew, compiled once.
+var comesWith = sync.OnceValues(func() (*catalog.Catalog, error) {
+	all, err := profiles.All()
+	if err != nil {
+		return nil, err
+	}
+	return catalog.New(all)
+})
+
+var ownSchemas = sync.OnceValues(func() (*lint.Schemas, error) {
+	definitions, err := crd.All()
+	if err != nil {
+		return nil, err
+	}
+	return lint.NewSchemas(definitions)
+})
+
+// decisions are those of a world without policies.
+func decisions(t testing.TB, w *world) Decisions {
+	t.Helper()
+	platform, err := comesWith()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := ownSchemas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Decisions{
+		Builtin: platform.Snapshot(), Platform: platform.Snapshot, Cluster: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w,
+	}
 }
 
 // call is a request as tests write it.
@@ -103,7 +154,7 @@ func TestAnswers(t *testing.T) {
 		"validate, YAML in, JSON out": {
 			call: call{path: "/v1/validate", body: jobYAML, contentType: "application/yaml", token: "ann"},
 			want: `{"allowed":true,"objects":1,"defaults":[{"object":{"document":1,"apiVersion":"batch/v1","kind":"Job","namespace":"ci","name":"build"},` +
-				`"field":"ttlSecondsAfterFinished","value":"86400 (1d)","source":"namespace/ci"}],"findings":[]}`,
+				`"field":"ttlSecondsAfterFinished","value":"86400 (1d)","source":"namespace/ci","line":2}],"findings":[]}`,
 		},
 		"validate, JSON in, with a finding": {
 			call: call{path: "/v1/validate", body: jobJSON, contentType: "application/json; charset=utf-8", accept: "*/*", token: "ann"},
@@ -118,7 +169,7 @@ func TestAnswers(t *testing.T) {
 		"default, JSON out": {
 			call: call{path: "/v1/default?offline=true", body: nsYAML + "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\n"},
 			want: `{"allowed":true,"objects":2,"defaults":[{"object":{"document":2,"apiVersion":"batch/v1","kind":"Job","namespace":"ci","name":"a"},` +
-				`"field":"ttlSecondsAfterFinished","value":"172800 (2d)","source":"namespace/ci"}],"findings":[],"manifests":[` +
+				`"field":"ttlSecondsAfterFinished","value":"172800 (2d)","source":"namespace/ci","line":8}],"findings":[],"manifests":[` +
 				`{"apiVersion":"v1","kind":"Namespace","metadata":{"annotations":{"curfew.dev/default-ttl":"2d"},"name":"ci"}},` +
 				`{"apiVersion":"batch/v1","kind":"Job","metadata":{"annotations":{"curfew.dev/ttl-source":"namespace/ci"},"name":"a","namespace":"ci"},"spec":{"ttlSecondsAfterFinished":172800}}]}`,
 		},
@@ -131,7 +182,7 @@ func TestAnswers(t *testing.T) {
 		"an array, and a namespace from the query": {
 			call: call{path: "/v1/validate?namespace=ci", body: `[{"apiVersion":"batch/v1","kind":"Job"},{"apiVersion":"v1","kind":"List","items":[]}]`, contentType: "application/json", token: "ann"},
 			want: `{"allowed":true,"objects":1,"defaults":[{"object":{"document":1,"apiVersion":"batch/v1","kind":"Job","namespace":"ci"},` +
-				`"field":"ttlSecondsAfterFinished","value":"86400 (1d)","source":"namespace/ci"}],"findings":[]}`,
+				`"field":"ttlSecondsAfterFinished","value":"86400 (1d)","source":"namespace/ci","line":1}],"findings":[]}`,
 		},
 		"offline the cluster does not speak": {
 			call: call{path: "/v1/validate?offline=true", body: jobJSON, contentType: "application/json", token: "bob"},
@@ -271,25 +322,17 @@ func TestProblems(t *testing.T) {
 
 func TestAccessIsAskedForTheCaller(t *testing.T) {
 	w := &world{}
-	router, err := New(Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
 	asked := 0
-	decisions := Decisions{
-		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Scopes: w, Authenticator: w, Authorizer: w,
-		Access: func(_ context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
-			asked++
-			if user.Username != "ann" || review.Facts.Name != "build" {
-				t.Errorf("asked about %q and %q", user.Username, review.Facts.Name)
-			}
-			return rules.Access{User: rules.No}, nil
-		},
-		Rules: rules.Options{RequireDelete: true},
+	asking := decisions(t, w)
+	asking.Rules = rules.Options{RequireDelete: true}
+	asking.Access = func(_ context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
+		asked++
+		if user.Username != "ann" || review.Facts.Name != "build" {
+			t.Errorf("asked about %q and %q", user.Username, review.Facts.Name)
+		}
+		return rules.Access{User: rules.No}, nil
 	}
-	if err := decisions.Mount(router); err != nil {
-		t.Fatal(err)
-	}
+	router := mounted(t, asking)
 	job := strings.ReplaceAll(jobJSON, "864000", "8640")
 	recorder := call{path: "/v1/validate", body: job, token: "ann"}.do(router)
 	if asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":false`) || !strings.Contains(recorder.Body.String(), "which you may not do yourself") {
@@ -302,7 +345,7 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 
 func TestMountNeedsAll(t *testing.T) {
 	err := Decisions{}.Mount(chi.NewRouter())
-	for _, name := range []string{"Profiles", "Scopes", "Authenticator", "Authorizer"} {
+	for _, name := range []string{"Builtin or Platform", "Cluster", "Schemas", "Clock", "Authenticator", "Authorizer"} {
 		if err == nil || !strings.Contains(err.Error(), "api: "+name+" is nil") {
 			t.Errorf("%s is missed by nobody: %v", name, err)
 		}
@@ -339,7 +382,8 @@ func TestCrowded(t *testing.T) {
 }
 
 func TestNoPlaceToWork(t *testing.T) {
-	work := newWorkshop()
+	all := newWorkshops()
+	work := all[true]
 	for range maxAtWork {
 		if !work.enter(t.Context()) {
 			t.Fatal("no place although there are some")
@@ -349,6 +393,9 @@ func TestNoPlaceToWork(t *testing.T) {
 	cancel()
 	if work.enter(ended) {
 		t.Error("one place too many")
+	}
+	if !all[false].enter(t.Context()) {
+		t.Error("offline requests keep out those with a token")
 	}
 	work.leave()
 	if !work.enter(t.Context()) {
@@ -362,6 +409,8 @@ func FuzzValidate(f *testing.F) {
 	f.Add([]byte(jobJSON), true, true)
 	f.Add([]byte("[1, {kind: Pod, apiVersion: v1, metadata: {annotations: {curfew.dev/ttl-after-finished: \"\\u2028\"}}}]"), false, true)
 	f.Add([]byte("a: &a [*a]"), false, false)
+	f.Add([]byte(policyYAML+jobYAML), false, true)
+	f.Add([]byte("{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}, state: {finished: object.spec.x, finishTime: 'null', outcome: '1'}, fields: {ttl: spec.a.b}}}\n---\n"+jobYAML), false, false)
 	router := newRouter(f, &world{})
 	f.Fuzz(func(t *testing.T, body []byte, asJSON, wantYAML bool) {
 		request := call{body: string(body), contentType: "application/yaml", token: "ann"}

@@ -33,10 +33,12 @@ func FuzzLint(f *testing.F) {
 	f.Add([]byte(namespaceCI + `{"apiVersion":"batch/v1","kind":"Job","metadata":{"namespace":"ci"}}`))
 	f.Add([]byte(`[{"apiVersion":"v1","kind":"PodList","items":[{"spec":{"restartPolicy":1e300}}]}]`))
 	f.Add([]byte("kind: Job\napiVersion: batch/v1\nmetadata: &a\n  ownerReferences: [{controller: true}]\n  labels: *a\n"))
+	f.Add([]byte(policyTTL + trainJob + torch))
+	f.Add([]byte("{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}, state: {finished: object.spec.x, finishTime: 'null', outcome: '1'}, fields: {ttl: spec.a.b}, runtime: {reference: {name: spec.r}, kinds: [{version: v1, kind: Job, resource: jobs}]}}}\n---\n" + plainJob))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		namespaces, _ := Read(Source{Data: []byte(defaulting)}, Limits{})
+		namespaces, _ := Read(Source{Data: []byte(namespaceDefault)}, Limits{})
 		documents, _ := Read(Source{Data: data}, Limits{Bytes: 1 << 16})
-		results, err := Lint(t.Context(), append(namespaces, documents...), offline())
+		results, err := Lint(t.Context(), append(namespaces, documents...), offline(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -49,7 +51,7 @@ func FuzzLint(f *testing.F) {
 				t.Fatalf("reads differently:\n%s\nwant\n%s", text, mustJSON(t, result.Manifest))
 			}
 		}
-		again, err := Lint(t.Context(), manifests(results), offline())
+		again, err := Lint(t.Context(), manifests(results), offline(t))
 		if err != nil {
 			t.Fatal(err)
 		}

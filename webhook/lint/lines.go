@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"regexp"
 	"strconv"
 	"strings"
 
@@ -23,6 +24,30 @@ func (d *Document) lineOf(field string) int {
 		line, at = key.Line+d.offset, value
 	}
 	return line
+}
+
+var expressionLine = regexp.MustCompile(`^line ([0-9]+), column `)
+
+// lineOfFinding is the line of a field or, where the message names a line of an expression that is written as a block (|), the line
+// of the file that it stands on.
+func (d *Document) lineOfFinding(field, message string) int {
+	line := d.lineOf(field)
+	at := d.node
+	for _, name := range pathNames(field) {
+		if at = child(at, name); at == nil {
+			return line
+		}
+	}
+	at = resolve(at)
+	found := expressionLine.FindStringSubmatch(message)
+	if found == nil || at == nil || at.Style&yaml.LiteralStyle == 0 {
+		return line
+	}
+	within, err := strconv.Atoi(found[1])
+	if err != nil {
+		return line
+	}
+	return at.Line + d.offset + within
 }
 
 // pathNames takes a field path apart. What stands in brackets is one name, dots and all.

@@ -1,13 +1,18 @@
 package lint
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -16,18 +21,25 @@ const DefaultNamespace = "default"
 
 // Options say by what documents are judged.
 type Options struct {
-	// Profiles of the kinds; kinds without one get a bare profile.
-	Profiles policy.Profiles
-	// Scopes knows the cluster; nil means without one, so that only the documents themselves speak.
-	Scopes Scopes
+	// Platform is what holds before the documents speak: the profiles that come with Curfew, or those and the policies of a cluster.
+	Platform *catalog.Snapshot
+	// Cluster knows namespaces and runtimes; nil means without one, so that only the documents themselves speak.
+	Cluster Cluster
+	// Schemas of Curfew's own kinds; nil means that nothing is held against a schema.
+	Schemas *Schemas
 	// Namespace of documents that name none; empty means [DefaultNamespace].
 	Namespace string
-	// AnnotationsOnly is --native-ttl=off, where Scopes does not say it.
+	// Now is the instant at which the documents would be created.
+	Now time.Time
+	// AnnotationsOnly is --native-ttl=off.
 	AnnotationsOnly bool
 	// Rules are the settings of the rules.
 	Rules rules.Options
 	// Access asks who may delete the object of a review; nil means that nobody is asked.
 	Access func(ctx context.Context, review *rules.Request) (rules.Access, error)
+	// MaxPlatform is how many policies and profiles there may be among the documents; zero means no bound. More of them is a
+	// [*LimitError].
+	MaxPlatform int
 }
 
 // Result is what is to be said about one document.
@@ -42,11 +54,17 @@ type Result struct {
 	assigned []policy.Assignment
 }
 
-// Names of the rules that only this package has; the others are those of policy/rules.
+// Names of the rules that are not among those of policy/rules.
 const (
 	// RuleReadable is broken by a document that cannot be read.
 	RuleReadable = "readable-document"
-	// RuleNamespace is broken by an object whose namespace neither the cluster nor the documents have.
+	// RuleSchema is broken by an object of Curfew's own that the API server refuses by the schema of its kind.
+	RuleSchema = "schema"
+	// RuleCompiles is broken by a policy or profile of which something cannot be used, such as an expression.
+	RuleCompiles = "policy-compiles"
+	// RuleEvaluates is broken by a policy of which it cannot be told what it says for an object.
+	RuleEvaluates = "policy-evaluates"
+	// RuleNamespace is broken by an object whose namespace would have to be known, and is not.
 	RuleNamespace = "known-namespace"
 	// RuleFillable is broken by an object that takes no default because a parent field is no object.
 	RuleFillable = "fillable"
@@ -55,13 +73,19 @@ const (
 // Lint judges documents that belong together, each as if it were created now. It fails where the cluster cannot be asked, or
 // ctx ends.
 func Lint(ctx context.Context, documents []*Document, options Options) ([]*Result, error) {
-	if options.Profiles == nil {
-		return nil, errors.New("lint: Profiles is nil: use policy.NewProfiles(policy.BuiltinProfiles()...)")
+	if options.Platform == nil {
+		return nil, errors.New("lint: Platform is nil: use the Snapshot of a catalog")
+	}
+	if options.Now.IsZero() {
+		return nil, errors.New("lint: Now is zero: labels are compared with it")
 	}
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
-	world := learn(&options, documents)
+	world, err := learn(ctx, &options, documents)
+	if err != nil {
+		return nil, err
+	}
 	out := make([]*Result, 0, len(documents))
 	for _, document := range documents {
 		if err := ctx.Err(); err != nil {
@@ -80,22 +104,25 @@ func Lint(ctx context.Context, documents []*Document, options Options) ([]*Resul
 func (w *world) judge(ctx context.Context, document *Document) (*Result, error) {
 	facts := w.factsOf(document, document.Object)
 	result := &Result{Document: document, Object: document.ref(facts.Namespace), Manifest: document.Object}
-	request := rules.Request{Operation: rules.Create, Options: w.options.Rules}
-	if document.Kind().GroupKind() == namespaceKind {
-		request.Scope = &policy.Scope{}
-	} else {
-		scope, known, err := w.scopeOf(ctx, facts, document.Object)
-		if err != nil {
+	for _, finding := range w.about[document] {
+		result.add(finding)
+	}
+	kind := document.Kind().GroupKind()
+	if kind == policyKind || kind == profileKind {
+		result.sort()
+		return result, nil // Nothing of Curfew's own has a TTL.
+	}
+	request := rules.Request{Operation: rules.Create, Options: w.options.Rules, Now: w.options.Now, Scope: &policy.Scope{}}
+	var failures []error
+	if kind != namespaceKind {
+		var err error
+		if request.Scope, err = w.scopeOf(ctx, result, facts, document.Object, &failures); err != nil {
 			return nil, err
 		}
-		if !known {
-			result.add(policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn,
-				Message: fmt.Sprintf("namespace %q does not exist yet: its defaults and bounds are not known; send it along", facts.Namespace)})
-		}
-		result.fill(policy.Unfilled(facts, scope), scope)
+		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(document, result.Manifest)
-		effective := policy.Resolve(facts, scope)
-		request.Scope, request.Effective = scope, &effective
+		effective := policy.Resolve(facts, request.Scope)
+		request.Effective = &effective
 	}
 	request.Object, request.Facts = result.Manifest, facts
 	if w.options.Access != nil {
@@ -109,15 +136,67 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	for _, finding := range decision.Findings {
 		result.add(finding)
 	}
+	result.addFailures(failures)
+	result.sort()
 	return result, nil
+}
+
+// scopeOf is what surrounds an object when it is created.
+func (w *world) scopeOf(ctx context.Context, result *Result, facts *policy.Facts, object map[string]any, failures *[]error) (*policy.Scope, error) {
+	namespace, known, err := w.namespaceOf(ctx, facts.Namespace)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		w.tellUnknown(result, facts)
+	}
+	scope, err := w.platform.Scope(ctx, facts, object, namespace, w.runtime, func(err error) { *failures = append(*failures, err) })
+	if err != nil {
+		return nil, err
+	}
+	if err := ctx.Err(); err != nil {
+		return nil, err // What was interrupted was not told.
+	}
+	scope.Creating, scope.AnnotationsOnly = true, w.options.AnnotationsOnly
+	return scope, nil
+}
+
+// tellUnknown says that a namespace is not known where it would speak: in a cluster, or to a policy that asks about it.
+func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
+	finding := policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn}
+	if w.options.Cluster != nil {
+		finding.Message = fmt.Sprintf("namespace %q does not exist yet: its defaults and bounds are not known; send it along", facts.Namespace)
+		result.add(finding)
+		return
+	}
+	for _, asking := range w.platform.Policies {
+		if asking.Concerns(facts.Profile.Kind.GroupKind()) && asking.AsksNamespace() {
+			finding.Message = fmt.Sprintf("namespace %q is not among the manifests, and policy %q asks about it: send it along", facts.Namespace, asking.Name)
+			result.add(finding)
+			return
+		}
+	}
+}
+
+// addFailures adds the policies that could not be evaluated, as far as no finding says so.
+func (r *Result) addFailures(failures []error) {
+	for _, err := range failures {
+		cause := err
+		if inner := errors.Unwrap(err); inner != nil {
+			cause = inner
+		}
+		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return strings.Contains(finding.Message, cause.Error()) }) {
+			r.add(policy.Finding{Rule: RuleEvaluates, Severity: policy.Warn, Message: err.Error() + "; the object gets nothing from it, and is kept"})
+		}
+	}
 }
 
 // factsOf reads an object. One that may have a namespace and names none is created in that of the options.
 func (w *world) factsOf(document *Document, object map[string]any) *policy.Facts {
-	profile := w.profiles.For(document.Kind())
+	profile := w.platform.Profiles.For(document.Kind())
 	facts := policy.FactsOfObject(profile, object)
 	switch {
-	case profile.ClusterScoped, document.Kind().GroupKind() == namespaceKind:
+	case w.outsideOfNamespaces(profile):
 		facts.Namespace = ""
 	case facts.Namespace == "":
 		facts.Namespace = w.options.Namespace
@@ -126,9 +205,8 @@ func (w *world) factsOf(document *Document, object map[string]any) *policy.Facts
 }
 
 // fill makes the defaults hold in a copy of the manifest, all or none.
-func (r *Result) fill(facts *policy.Facts, scope *policy.Scope) {
-	effective := policy.Resolve(facts, scope)
-	assignments := policy.Defaults(facts, &effective, scope)
+func (r *Result) fill(facts *policy.Facts, scope *policy.Scope, now time.Time) {
+	assignments, _ := policy.FillIn(facts, scope, now)
 	if len(assignments) == 0 {
 		return
 	}
@@ -146,6 +224,11 @@ func (r *Result) fill(facts *policy.Facts, scope *policy.Scope) {
 
 func (r *Result) add(finding policy.Finding) {
 	r.Findings = append(r.Findings, Finding{
-		Object: r.Object, Finding: finding, File: r.Document.File, Line: r.Document.lineOf(finding.Field),
+		Object: r.Object, Finding: finding, File: r.Document.File, Line: r.Document.lineOfFinding(finding.Field, finding.Message),
 	})
+}
+
+// sort puts findings in the order in which an author meets them.
+func (r *Result) sort() {
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int { return cmp.Compare(a.Line, b.Line) })
 }

@@ -8,13 +8,18 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -28,8 +33,37 @@ metadata:
 ---
 `
 
-func offline() Options {
-	return Options{Profiles: policy.NewProfiles(policy.BuiltinProfiles()...)}
+// noon is when tests take place.
+var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+
+var (
+	builtin = sync.OnceValues(func() (*catalog.Catalog, error) {
+		all, err := profiles.All()
+		if err != nil {
+			return nil, err
+		}
+		return catalog.New(all)
+	})
+	schemas = sync.OnceValues(func() (*Schemas, error) {
+		definitions, err := crd.All()
+		if err != nil {
+			return nil, err
+		}
+		return NewSchemas(definitions)
+	})
+)
+
+func offline(t testing.TB) Options {
+	t.Helper()
+	platform, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	own, err := schemas()
+	if err != nil {
+		t.Fatal(err)
+	}
+	return Options{Platform: platform.Snapshot(), Schemas: own, Now: noon}
 }
 
 func lintText(t *testing.T, text string, options Options) []*Result {
@@ -97,7 +131,7 @@ func TestLint(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if have := lines(lintText(t, test.text, offline())); !slices.Equal(have, test.want) {
+			if have := lines(lintText(t, test.text, offline(t))); !slices.Equal(have, test.want) {
 				t.Errorf("have\n\t%s\nwant\n\t%s", strings.Join(have, "\n\t"), strings.Join(test.want, "\n\t"))
 			}
 		})
@@ -121,7 +155,7 @@ func TestSamplesAreClean(t *testing.T) {
 		}
 		documents = append(documents, read...)
 	}
-	results, err := Lint(t.Context(), documents, offline())
+	results, err := Lint(t.Context(), documents, offline(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,24 +168,28 @@ func TestSamplesAreClean(t *testing.T) {
 	}
 }
 
-// cluster is a world with the namespaces that it names.
+// cluster is a world with the namespaces and runtimes that it names.
 type cluster struct {
 	namespaces map[string]*policy.NamespacePolicy
+	runtimes   map[string]map[string]any
 	err        error
+	asked      []string
 }
 
-func (c *cluster) ScopeOf(_ context.Context, facts *policy.Facts, _ map[string]any, _ bool) (*policy.Scope, error) {
+func (c *cluster) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+	c.asked = append(c.asked, name)
 	if c.err != nil {
 		return nil, c.err
 	}
-	if facts.Namespace == "" {
-		return &policy.Scope{}, nil
+	if namespace, ok := c.namespaces[name]; ok {
+		return namespace, nil
 	}
-	namespace, ok := c.namespaces[facts.Namespace]
-	if !ok {
-		return nil, fmt.Errorf("reading: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, facts.Namespace))
-	}
-	return &policy.Scope{Namespace: namespace}, nil
+	return nil, fmt.Errorf("reading: %w", apierrors.NewNotFound(schema.GroupResource{Resource: "namespaces"}, name))
+}
+
+func (c *cluster) Runtime(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+	c.asked = append(c.asked, reference.String())
+	return c.runtimes[reference.String()], c.err
 }
 
 func TestOnline(t *testing.T) {
@@ -173,32 +211,36 @@ func TestOnline(t *testing.T) {
 			`f.yaml:12 error Job new/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "new": use 7d or less`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			options := offline()
-			options.Scopes, options.Namespace = world, test.namespace
+			options := offline(t)
+			options.Cluster, options.Namespace = world, test.namespace
 			if have := lines(lintText(t, test.text, options)); !slices.Equal(have, test.want) {
 				t.Errorf("have %q, want %q", have, test.want)
 			}
 		})
 	}
-	options := offline()
-	options.Scopes = &cluster{err: errors.New("no route")}
+	options := offline(t)
+	options.Cluster = &cluster{err: errors.New("no route")}
 	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
 	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
 		t.Errorf("a cluster that cannot be asked: %v", err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Lint(ended, documents, offline()); !errors.Is(err, context.Canceled) {
+	if _, err := Lint(ended, documents, offline(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of the context: %v", err)
 	}
-	if _, err := Lint(t.Context(), documents, Options{}); err == nil {
-		t.Error("no profiles were accepted")
+	for _, change := range []func(*Options){func(o *Options) { o.Platform = nil }, func(o *Options) { o.Now = time.Time{} }} {
+		lacking := offline(t)
+		change(&lacking)
+		if _, err := Lint(t.Context(), documents, lacking); err == nil {
+			t.Error("taken without profiles, or without the time")
+		}
 	}
 }
 
 func TestOptionsReachTheRules(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 600}\n"
-	options := offline()
+	options := offline(t)
 	options.Rules = rules.Options{WarnBelow: time.Hour}
 	want := []string{"f.yaml:4 warning Job default/a short-ttl spec.ttlSecondsAfterFinished: " +
 		"10m is under 3600s: the Job may be gone before anyone reads its logs; use 3600s or more"}
@@ -209,7 +251,7 @@ func TestOptionsReachTheRules(t *testing.T) {
 
 func TestAccess(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 600}\n"
-	options := offline()
+	options := offline(t)
 	options.Access = func(_ context.Context, review *rules.Request) (rules.Access, error) {
 		if rules.SetsLifetime(review) == nil {
 			t.Error("asked without the manifest's facts")

@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-const defaulting = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: default\n  annotations:\n    curfew.dev/default-ttl: 1d\n---\n"
+const namespaceDefault = "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: default\n  annotations:\n    curfew.dev/default-ttl: 1d\n---\n"
 
 func TestYAML(t *testing.T) {
 	for name, test := range map[string]struct{ text, want string }{
@@ -51,12 +51,12 @@ func TestYAML(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			namespaces, _ := Read(Source{Data: []byte(defaulting)}, Limits{})
+			namespaces, _ := Read(Source{Data: []byte(namespaceDefault)}, Limits{})
 			documents, errs := Read(Source{Data: []byte(test.text)}, Limits{})
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			results, err := Lint(t.Context(), append(namespaces, documents...), offline())
+			results, err := Lint(t.Context(), append(namespaces, documents...), offline(t))
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -1,6 +1,10 @@
 package lint
 
 import (
+	"context"
+	"maps"
+
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -8,9 +12,14 @@ import (
 
 var namespaceKind = schema.GroupKind{Kind: "Namespace"}
 
-// learnNamespace makes a Namespace's annotations hold for the objects of the other documents. Of two with the same name the
-// later one holds, as after applying both.
-func learnNamespace(w *world, document *Document) {
-	facts := policy.FactsOfObject(w.profiles.For(document.Kind()), document.Object)
-	w.namespaces[facts.Name] = policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
+// learnNamespace lets a Namespace speak for the objects of the other documents. Of two with the same name the later one holds, as
+// after applying both. The label with its name is put on it by the API server.
+func learnNamespace(_ context.Context, w *world, document *Document) {
+	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
+	labels := maps.Clone(facts.Labels)
+	if labels == nil {
+		labels = map[string]string{}
+	}
+	labels[corev1.LabelMetadataName] = facts.Name
+	w.namespaces[facts.Name] = namespaceAnswer{policy.ParseNamespace(facts.Name, facts.Annotations, labels), true}
 }

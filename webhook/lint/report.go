@@ -27,6 +27,15 @@ type Default struct {
 	Source string `json:"source"`
 	// DryRun means that the namespace is in dry-run, so that it is not filled in.
 	DryRun bool `json:"dryRun,omitempty"`
+	// File is the name of the source; empty for standard input and request bodies.
+	File string `json:"file,omitempty"`
+	// Line is where the object begins.
+	Line int `json:"line,omitempty"`
+}
+
+// String is the announcement, as kubectl shows it.
+func (d Default) String() string {
+	return policy.Default{Field: d.Field, Value: d.Value, Source: policy.ParseSource(d.Source), DryRun: d.DryRun}.String()
 }
 
 // Report is all that is to be said about some documents, as the command line and the HTTP endpoints show it.
@@ -50,6 +59,7 @@ func NewReport(results []*Result, unreadable ...error) *Report {
 		for _, filled := range result.Defaults {
 			report.Defaults = append(report.Defaults, Default{
 				Object: result.Object, Field: filled.Field, Value: filled.Value, Source: filled.Source.String(), DryRun: filled.DryRun,
+				File: result.Document.File, Line: result.Document.Line,
 			})
 		}
 	}

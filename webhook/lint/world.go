@@ -3,67 +3,134 @@ package lint
 import (
 	"context"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/expression"
 )
 
-// Scopes gathers what surrounds an object in a cluster, as webhook.Scopes does.
-type Scopes interface {
-	// ScopeOf returns the scope of an object. inUse is false here: nothing is known of what the API server selected by.
-	ScopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, inUse bool) (*policy.Scope, error)
+// Cluster knows what the documents do not say.
+type Cluster interface {
+	// Namespace fails with an error that apierrors.IsNotFound knows where there is none.
+	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	// Runtime is nil where there is none, its kind included.
+	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
 }
 
-// world is what objects are judged by: what the options bring, and over it what the documents say.
+// world is what objects are judged by: what the options bring, and over it what the documents say. Whatever is among the documents
+// holds before the cluster's own of that name, since applying them would change that.
 type world struct {
-	options    *Options
-	profiles   policy.Profiles
-	namespaces map[string]*policy.NamespacePolicy
+	options  *Options
+	platform *catalog.Snapshot
+	// namespaces and runtimes that the documents bring, or that the cluster was asked about.
+	namespaces map[string]namespaceAnswer
+	runtimes   map[runtimeKey]runtimeAnswer
+	// clusterScoped are kinds whose CustomResourceDefinition is among the documents, by what it says.
+	clusterScoped map[schema.GroupKind]bool
+	// about is what was found out about documents while learning from them.
+	about map[*Document][]policy.Finding
+
+	compiler *expression.Compiler
+	policies []*expression.Policy
+	profiles []*expression.Profile
+}
+
+type namespaceAnswer struct {
+	policy *policy.NamespacePolicy
+	known  bool
+}
+
+type runtimeKey struct {
+	kind            schema.GroupKind
+	namespace, name string
+}
+
+type runtimeAnswer struct {
+	object map[string]any
+	err    error
 }
 
 // lesson lets the world learn from one document that speaks about others.
-type lesson func(*world, *Document)
+type lesson func(ctx context.Context, w *world, document *Document)
 
 // lessons are those kinds that speak about others, one a file. They are taught before any object is judged, so that the order
-// of documents does not matter.
+// of documents does not matter. Runtimes are learned last, as profiles say which kinds they are.
 var lessons = map[schema.GroupKind]lesson{
-	namespaceKind: learnNamespace,
+	namespaceKind:  learnNamespace,
+	policyKind:     learnPolicy,
+	profileKind:    learnProfile,
+	definitionKind: learnDefinition,
 }
 
-func learn(options *Options, documents []*Document) *world {
-	w := &world{options: options, profiles: options.Profiles, namespaces: map[string]*policy.NamespacePolicy{}}
+func learn(ctx context.Context, options *Options, documents []*Document) (*world, error) {
+	w := &world{
+		options: options, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
+		clusterScoped: map[schema.GroupKind]bool{}, about: map[*Document][]policy.Finding{},
+		// One of its own: what anybody posts must not push out what the cluster's policies need.
+		compiler: expression.NewCompiler(expression.DefaultCacheSize),
+	}
 	for _, document := range documents {
-		if teach, ok := lessons[document.Kind().GroupKind()]; ok {
-			teach(w, document)
+		teach, ok := lessons[document.Kind().GroupKind()]
+		if !ok {
+			continue
+		}
+		if err := ctx.Err(); err != nil {
+			return nil, err
+		}
+		teach(ctx, w, document)
+		if most := options.MaxPlatform; most > 0 && len(w.policies)+len(w.profiles) > most {
+			return nil, &LimitError{What: "policies and profiles", Have: len(w.policies) + len(w.profiles), Max: most}
 		}
 	}
-	return w
+	w.platform = options.Platform.With(w.policies, w.profiles)
+	for _, document := range documents {
+		if w.platform.Profiles.For(document.Kind()).RuntimeOf != "" {
+			learnRuntime(w, document)
+		}
+	}
+	return w, nil
 }
 
-// scopeOf is the scope in which an object of the documents would be created. A Namespace among the documents speaks for
-// itself, since applying them would change the one in the cluster. known is false where the cluster does not have the namespace
-// and neither do the documents.
-func (w *world) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (scope *policy.Scope, known bool, err error) {
-	posted := w.namespaces[facts.Namespace]
-	scope, known, err = w.clusterScope(ctx, facts, object)
-	if err != nil {
-		return nil, false, err
-	}
-	if posted != nil {
-		scope.Namespace, known = posted, true
-	}
-	scope.Creating = true
-	return scope, known, nil
+// find notes something about a document.
+func (w *world) find(document *Document, finding policy.Finding) {
+	w.about[document] = append(w.about[document], finding)
 }
 
-func (w *world) clusterScope(ctx context.Context, facts *policy.Facts, object map[string]any) (scope *policy.Scope, known bool, err error) {
-	if w.options.Scopes == nil {
-		return &policy.Scope{AnnotationsOnly: w.options.AnnotationsOnly}, true, nil
+// namespaceOf is the namespace in which an object would be created. One that nobody knows says nothing; known is false then.
+func (w *world) namespaceOf(ctx context.Context, name string) (namespace *policy.NamespacePolicy, known bool, err error) {
+	if name == "" {
+		return nil, true, nil
 	}
-	scope, err = w.options.Scopes.ScopeOf(ctx, facts, object, false)
-	if apierrors.IsNotFound(err) {
-		return &policy.Scope{AnnotationsOnly: w.options.AnnotationsOnly}, false, nil
+	if answer, ok := w.namespaces[name]; ok {
+		return answer.policy, answer.known, nil
 	}
-	return scope, true, err
+	answer := namespaceAnswer{policy: policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})}
+	if w.options.Cluster != nil {
+		found, err := w.options.Cluster.Namespace(ctx, name)
+		if err != nil && !apierrors.IsNotFound(err) {
+			return nil, false, err
+		}
+		if err == nil {
+			answer = namespaceAnswer{found, true}
+		}
+	}
+	w.namespaces[name] = answer
+	return answer.policy, answer.known, nil
+}
+
+// runtime implements [catalog.RuntimeReader].
+func (w *world) runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	key := runtimeKey{reference.Kind.GroupKind(), reference.Namespace, reference.Name}
+	answer, ok := w.runtimes[key]
+	if !ok {
+		answer.err = catalog.ErrRuntimeNotKnown
+		if w.options.Cluster != nil {
+			answer.object, answer.err = w.options.Cluster.Runtime(ctx, reference)
+		}
+		w.runtimes[key] = answer
+	}
+	return answer.object, answer.err
 }

@@ -1,0 +1,37 @@
+package expression
+
+import (
+	"slices"
+	"strings"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// AsksNamespace reports whether what the policy says depends on the namespace of an object, beyond its name being known.
+func (p *Policy) AsksNamespace() bool { return p.asksNamespace }
+
+func (m *match) asksNamespace() bool { return !m.namespaces.Empty() }
+
+// asksNamespace looks for the variable in all expressions of a policy.
+func asksNamespace(spec *v1alpha1.LifecyclePolicySpec) bool {
+	var sources []*v1alpha1.Expression
+	for i := range spec.Match.MatchConditions {
+		sources = append(sources, &spec.Match.MatchConditions[i].Expression)
+	}
+	if defaults := spec.Defaults; defaults != nil {
+		for _, value := range []*v1alpha1.TTLValue{defaults.TTL, defaults.TTLSucceeded, defaults.TTLFailed} {
+			if value != nil {
+				sources = append(sources, value.Expression)
+			}
+		}
+		if value := defaults.Deadline; value != nil {
+			sources = append(sources, value.Expression)
+		}
+		if value := defaults.TTLLabel; value != nil {
+			sources = append(sources, value.Expression)
+		}
+	}
+	return slices.ContainsFunc(sources, func(source *v1alpha1.Expression) bool {
+		return source != nil && strings.Contains(string(*source), varNamespaceObject)
+	})
+}

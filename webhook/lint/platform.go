@@ -1,0 +1,76 @@
+package lint
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+var (
+	policyKind  = schema.GroupKind{Group: policy.Group, Kind: "LifecyclePolicy"}
+	profileKind = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
+)
+
+// learnPolicy checks a LifecyclePolicy and lets what can be used of it speak for the objects of the other documents.
+func learnPolicy(ctx context.Context, w *world, document *Document) {
+	object := &v1alpha1.LifecyclePolicy{}
+	if !w.read(ctx, document, object) {
+		return
+	}
+	compiled, errs := w.compiler.Policy(object)
+	w.policies = append(w.policies, compiled)
+	w.compiled(document, errs)
+}
+
+// learnProfile does the same for a KindProfile.
+func learnProfile(ctx context.Context, w *world, document *Document) {
+	object := &v1alpha1.KindProfile{}
+	if !w.read(ctx, document, object) {
+		return
+	}
+	compiled, errs := w.compiler.Profile(object)
+	w.profiles = append(w.profiles, compiled)
+	w.compiled(document, errs)
+}
+
+// read checks a document by the schema of its kind and reads it into its type. It reports false where it is not of its shape.
+func (w *world) read(ctx context.Context, document *Document, into any) bool {
+	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
+	for _, path := range unknown {
+		w.find(document, policy.Finding{Rule: RuleSchema, Field: path, Severity: policy.Deny,
+			Message: fmt.Sprintf("unknown field %q: remove it, or mend its name", path[strings.LastIndexByte(path, '.')+1:])})
+	}
+	for _, err := range refused {
+		w.find(document, policy.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.ErrorBody()})
+	}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(stored, into); err != nil {
+		if len(refused) == 0 {
+			w.find(document, policy.Finding{Rule: RuleSchema, Severity: policy.Deny, Message: "not of the shape of its kind: " + err.Error()})
+		}
+		return false
+	}
+	return true
+}
+
+// compiled notes what cannot be used of an object. Where its schema refuses the same field, that is one finding: the API server
+// would say no more than what the schema does, and the fix stands behind it.
+func (w *world) compiled(document *Document, errs field.ErrorList) {
+	for _, err := range errs {
+		finding := policy.Finding{Rule: RuleCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
+		told := slices.IndexFunc(w.about[document], func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
+		switch {
+		case told < 0:
+			w.find(document, finding)
+		case !strings.Contains(w.about[document][told].Message, finding.Message):
+			w.about[document][told].Message += "; " + finding.Message
+		}
+	}
+}

@@ -1,0 +1,248 @@
+package lint
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+const (
+	policyTTL = "{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {match: {kinds: [{group: '*', kind: Job}]}, defaults: {ttl: {value: 2h}}}}\n---\n"
+	plainJob  = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci}}\n---\n"
+	trainJob  = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: t, namespace: ci}, spec: {runtimeRef: {name: torch, kind: TrainingRuntime}}}\n---\n"
+	torch     = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainingRuntime, metadata: {name: torch, namespace: ci, annotations: {curfew.dev/ttl-after-finished: 1d}}}\n---\n"
+)
+
+// filled are defaults as a test compares them.
+func filled(results []*Result) []string {
+	var out []string
+	for _, given := range NewReport(results).Defaults {
+		out = append(out, given.Object.String()+": "+given.String())
+	}
+	return out
+}
+
+// TestDocumentsSpeakForEachOther: whatever the order of the documents.
+func TestDocumentsSpeakForEachOther(t *testing.T) {
+	for name, test := range map[string]struct {
+		documents      []string
+		filled, lines  []string
+		wantInManifest string
+	}{
+		"a policy gives a TTL": {documents: []string{policyTTL, plainJob},
+			filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
+		"a namespace before a policy": {documents: []string{policyTTL, plainJob, namespaceCI},
+			filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`}},
+		"a policy gives a label": {documents: []string{strings.Replace(policyTTL, "ttl: {value: 2h}", "ttlLabel: {value: 2026-12-31}", 1), plainJob},
+			filled: []string{`Job ci/a: curfew.dev/ttl defaulted to 2026-12-31 from policy "p"`}, wantInManifest: "curfew.dev/ttl: \"2026-12-31\""},
+		"a policy asks the namespace": {documents: []string{
+			strings.Replace(policyTTL, "value: 2h", "expression: namespaceObject.metadata.labels.keep", 1), plainJob,
+			"{apiVersion: v1, kind: Namespace, metadata: {name: ci, labels: {keep: 3h}}}\n---\n"},
+			filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "p"`}},
+		"a policy asks for the name that the API server makes a label of": {documents: []string{
+			strings.Replace(policyTTL, "match: {", "match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ci}}, ", 1), plainJob,
+			"{apiVersion: v1, kind: Namespace, metadata: {name: ci}}\n---\n"},
+			filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
+		"a policy that asks about a namespace that is not there": {documents: []string{
+			strings.Replace(policyTTL, "match: {", "match: {namespaceSelector: {matchLabels: {team: ml}}, ", 1), plainJob},
+			lines: []string{`warning Job ci/a known-namespace metadata.namespace: namespace "ci" is not among the manifests, and policy "p" asks about it: send it along`}},
+		"a policy that cannot be evaluated": {documents: []string{
+			strings.Replace(policyTTL, "match: {", "match: {matchConditions: [{name: c, expression: object.spec.x}], ", 1) + plainJob},
+			lines: []string{`warning Job ci/a unusable-default no default from spec.match of policy "p": policy "p": spec.match.matchConditions[0] (c): evaluating: no such key: spec`}},
+		"a policy that cannot be evaluated and gives labels": {documents: []string{
+			strings.NewReplacer("ttl: {value: 2h}", "ttlLabel: {expression: object.spec.x}").Replace(policyTTL) + plainJob},
+			lines: []string{`warning Job ci/a unusable-default no TTL label from spec.defaults.ttlLabel.expression of policy "p": evaluating: no such key: spec`}},
+		"the bounds of a policy": {documents: []string{
+			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {maxTTL: 1h, latestDate: 2026-12-31}", 1),
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}, spec: {ttlSecondsAfterFinished: 7200}}"},
+			lines: []string{
+				`error Job ci/a bounds spec.ttlSecondsAfterFinished: 2h is above maxTTL 1h of policy "p": use 1h or less`,
+				`error Job ci/a ttl-label metadata.labels[curfew.dev/ttl]: 90d is above maxTTL 1h of policy "p": use 1h or less`}},
+		"a label after a policy's latest date": {documents: []string{
+			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {latestDate: 2026-12-31}", 1),
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}}"},
+			lines: []string{`error Job ci/a ttl-label metadata.labels[curfew.dev/ttl]: 90d is after latestDate 2026-12-31 of policy "p": use a date up to then`}},
+		"a label in the past": {documents: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24T115959Z}}}"},
+			lines: []string{`warning ConfigMap default/a ttl-label metadata.labels[curfew.dev/ttl]: 2026-12-24T115959Z was over at 2026-12-24T11:59:59Z: the ConfigMap goes at once; use a later one`}},
+		"a runtime speaks first": {documents: []string{trainJob, torch, namespaceCI},
+			wantInManifest: "curfew.dev/ttl-source: runtime/torch"},
+		"a runtime of another namespace does not": {documents: []string{trainJob, strings.Replace(torch, "namespace: ci", "namespace: x", 1), namespaceCI},
+			filled: []string{`TrainJob ci/t: curfew.dev/ttl-after-finished defaulted to 1d from namespace "ci"`}},
+		"a TTL that a runtime overrules": {documents: []string{torch,
+			strings.Replace(trainJob, "name: t,", "name: t, annotations: {curfew.dev/ttl-after-finished: 2h},", 1)},
+			lines: []string{`warning TrainJob ci/t runtime-ttl metadata.annotations[curfew.dev/ttl-after-finished]: 2h is ignored: runtime "torch" says 1d; remove it`}},
+		"what a runtime must not say": {documents: []string{
+			strings.Replace(torch, "}}}", "}}, spec: {template: {spec: {ttlSecondsAfterFinished: 100}}}}", 1)},
+			lines: []string{`error TrainingRuntime ci/torch forbidden-field spec.template.spec.ttlSecondsAfterFinished: must not be set: a runtime has its TTL in annotation curfew.dev/ttl-after-finished, for the TrainJobs that use it`}},
+		"a profile teaches a kind": {documents: []string{namespaceCI,
+			"{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs}, state: {finished: 'false', finishTime: 'null', outcome: '\"Failed\"'}, fields: {ttl: spec.keep}, podTemplates: ['spec.workers[*]']}}\n---\n",
+			"{apiVersion: x.dev/v1, kind: Run, metadata: {name: r, namespace: ci}, spec: {workers: [{}, {spec: {ttlSecondsAfterFinished: 5}}]}}\n---\n"},
+			filled: []string{`Run ci/r: keep defaulted to 86400 (1d) from namespace "ci"`},
+			lines:  []string{`error Run ci/r pod-template-ttl spec.workers[1].spec.ttlSecondsAfterFinished: a pod template cannot have a TTL: set spec.keep`}},
+		"a raw TTL in a JobSet": {documents: []string{
+			"{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: s, namespace: ci}, spec: {replicatedJobs: [{template: {spec: {template: {spec: {ttlSecondsAfterFinished: 5}}}}}]}}"},
+			lines: []string{`error JobSet ci/s pod-template-ttl spec.replicatedJobs[0].template.spec.template.spec.ttlSecondsAfterFinished: a pod template cannot have a TTL: set spec.ttlSecondsAfterFinished`}},
+		"a custom kind outside of namespaces": {documents: []string{namespaceCI,
+			"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: plans.x.dev}, spec: {group: x.dev, names: {kind: Plan}, scope: Cluster}}\n---\n",
+			"{apiVersion: x.dev/v1, kind: Plan, metadata: {name: a, labels: {curfew.dev/ttl: 1s}}}\n---\n",
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a, labels: {curfew.dev/ttl: 1s}}}\n---\n"},
+			lines: []string{
+				`warning Plan a ttl-label metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`,
+				`warning ClusterRole a ttl-label metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for _, order := range []string{"as written", "reversed"} {
+				documents := slices.Clone(test.documents)
+				if order == "reversed" {
+					slices.Reverse(documents)
+				}
+				results := lintText(t, strings.Join(documents, "\n---\n"), offline(t))
+				var have []string
+				for _, line := range lines(results) {
+					_, line, _ = strings.Cut(line, " ")
+					have = append(have, line)
+				}
+				wanted := slices.Clone(test.lines)
+				slices.Sort(have)
+				slices.Sort(wanted)
+				if !slices.Equal(have, wanted) {
+					t.Errorf("%s: found\n\t%s\nwant\n\t%s", order, strings.Join(have, "\n\t"), strings.Join(wanted, "\n\t"))
+				}
+				if have := filled(results); !slices.Equal(have, test.filled) {
+					t.Errorf("%s: filled in %q, want %q", order, have, test.filled)
+				}
+				var text strings.Builder
+				for _, result := range results {
+					out, err := result.YAML()
+					if err != nil {
+						t.Fatal(err)
+					}
+					text.Write(out)
+				}
+				if !strings.Contains(text.String(), test.wantInManifest) {
+					t.Errorf("%s: %q is not in\n%s", order, test.wantInManifest, &text)
+				}
+			}
+		})
+	}
+}
+
+func TestPoliciesAreCheckedThemselves(t *testing.T) {
+	for name, test := range map[string]struct {
+		text string
+		want []string
+	}{
+		"a good one":                       {text: policyTTL},
+		"a name that the API server makes": {text: strings.Replace(policyTTL, "name: p", "generateName: p-", 1)},
+		"an expression in a block, by its line in the file": {
+			text: "apiVersion: curfew.dev/v1alpha1\nkind: LifecyclePolicy\nmetadata: {name: p}\nspec:\n  defaults:\n    ttl:\n      expression: |\n        has(object.metadata) &&\n          objekt.x\n",
+			want: []string{"f.yaml:9 error LifecyclePolicy p policy-compiles spec.defaults.ttl.expression: line 2, column 3: undeclared reference to 'objekt'"}},
+		"an expression of a wrong type": {text: strings.Replace(policyTTL, "value: 2h", "expression: 'true'", 1),
+			want: []string{`f.yaml:1 error LifecyclePolicy p policy-compiles spec.defaults.ttl.expression: line 1, column 1: the result is of type bool, and must be a duration, a string such as "1d" or "never", whole seconds or null`}},
+		"a value that the schema refuses, with the fix": {text: strings.Replace(policyTTL, "value: 2h", "value: soon", 1),
+			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl.value: Invalid value: "soon": spec.defaults.ttl.value in body should match '^(never|[0-9]+|([0-9]+(\.[0-9]+)?(s|m|h|d|w))+)$'; "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a misspelt field, and therefore nothing said": {text: strings.Replace(policyTTL, "defaults", "default", 1),
+			want: []string{
+				`f.yaml:1 error LifecyclePolicy p schema spec.default: unknown field "default": remove it, or mend its name`,
+				`f.yaml:1 error LifecyclePolicy p schema spec: Invalid value: the policy says nothing: set defaults, bounds or warnBelow`}},
+		"a rule of the schema": {text: strings.Replace(policyTTL, "value: 2h", "value: 2h, expression: \"'1d'\"", 1),
+			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl: Invalid value: set exactly one of value and expression`}},
+		"a wrong shape": {text: strings.Replace(policyTTL, "{ttl: {value: 2h}}", "5", 1),
+			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults: Invalid value: "integer": spec.defaults in body must be of type object: "integer"`}},
+		"no name, another version": {text: "{apiVersion: curfew.dev/v1, kind: KindProfile}",
+			want: []string{`f.yaml:1 error KindProfile (document 1) schema apiVersion: Invalid value: "curfew.dev/v1": there is no such version: use curfew.dev/v1alpha1`}},
+		"no name": {text: strings.Replace(policyTTL, "name: p", "", 1),
+			want: []string{`f.yaml:1 error LifecyclePolicy (document 1) schema metadata.name: Required value: name or generateName is required`}},
+		"a profile": {text: "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: {group: x.dev, version: v1, kind: Run, resource: runs}, state: {finished: object.status.x == 1 +, finishTime: 'null', outcome: '\"Failed\"'}, podTemplates: ['a[0]']}}",
+			want: []string{
+				`f.yaml:1 error KindProfile x schema spec.podTemplates[0]: Invalid value: "a[0]": spec.podTemplates[0] in body should match '^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$'; "a[0]" is no field path: `,
+				`f.yaml:1 error KindProfile x policy-compiles spec.state.finished: line 1, column 23: Syntax error: mismatched input '<EOF>'`}},
+		"a namespace": {text: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/min-ttl: 2d, curfew.dev/max-ttl: 1d}}}",
+			want: []string{`f.yaml:1 error Namespace ci namespace-values metadata.annotations: curfew.dev/min-ttl 2d of namespace "ci" is above curfew.dev/max-ttl 1d of namespace "ci": lower the first or raise the second`}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			have := lines(lintText(t, test.text, offline(t)))
+			if !slices.EqualFunc(have, test.want, strings.HasPrefix) {
+				t.Errorf("have\n\t%s\nwant\n\t%s", strings.Join(have, "\n\t"), strings.Join(test.want, "\n\t"))
+			}
+		})
+	}
+}
+
+// TestClusterSpeaksWhereDocumentsDoNot: its policies, profiles and runtimes hold, and give way to those that are posted.
+func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
+	platform, err := builtin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	live := &v1alpha1.LifecyclePolicy{}
+	live.Name = "p"
+	live.Spec.Defaults = &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: new(v1alpha1.TTL)}}
+	*live.Spec.Defaults.TTL.Value = "5h"
+	if errs := platform.SetPolicy(live); len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	with := platform.Snapshot()
+	platform.RemovePolicy("p")
+	world := func() *cluster {
+		return &cluster{
+			namespaces: map[string]*policy.NamespacePolicy{"ci": policy.ParseNamespace("ci", nil, nil)},
+			runtimes: map[string]map[string]any{"TrainingRuntime ci/torch": {"metadata": map[string]any{
+				"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "9d"}}}},
+		}
+	}
+	for name, test := range map[string]struct {
+		text          string
+		filled, lines []string
+		source        string
+	}{
+		"its policy":                      {text: plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 18000 (5h) from policy "p"`}},
+		"a posted policy over its":        {text: policyTTL + plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
+		"its runtime":                     {text: trainJob, source: "runtime/torch"},
+		"a runtime that it does not have": {text: strings.Replace(trainJob, "name: torch", "name: gone", 1)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			options := offline(t)
+			options.Platform, options.Cluster = with, world()
+			results := lintText(t, test.text, options)
+			if have := filled(results); !slices.Equal(have, test.filled) {
+				t.Errorf("filled in %q, want %q", have, test.filled)
+			}
+			if have := lines(results); !slices.Equal(have, test.lines) {
+				t.Errorf("found %q, want %q", have, test.lines)
+			}
+			last := results[len(results)-1]
+			metadata, _ := last.Manifest["metadata"].(map[string]any)
+			annotations, _ := metadata["annotations"].(map[string]any)
+			if source, _ := annotations[policy.AnnotationTTLSource].(string); test.source != "" && source != test.source {
+				t.Errorf("its source is %q, want %q", source, test.source)
+			}
+		})
+	}
+	options := offline(t)
+	cluster := world()
+	options.Platform, options.Cluster = with, cluster
+	lintText(t, strings.Repeat(plainJob, 3)+trainJob+trainJob, options)
+	if want := []string{"ci", "TrainingRuntime ci/torch"}; !slices.Equal(cluster.asked, want) {
+		t.Errorf("asked the cluster for %q, want each once: %q", cluster.asked, want)
+	}
+}
+
+func TestTooManyPolicies(t *testing.T) {
+	var text strings.Builder
+	for i := range 4 {
+		text.WriteString(strings.Replace(policyTTL, "name: p", fmt.Sprintf("name: p%d", i), 1))
+	}
+	options := offline(t)
+	options.MaxPlatform = 3
+	documents, _ := Read(Source{Data: []byte(text.String())}, Limits{})
+	_, err := Lint(t.Context(), documents, options)
+	if limit := (*LimitError)(nil); !errors.As(err, &limit) || err.Error() != "4 policies and profiles are too many: split it, 3 is the most" {
+		t.Errorf("got %v", err)
+	}
+}
