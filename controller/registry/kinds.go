@@ -1,107 +1,112 @@
 package registry
 
 import (
+	"cmp"
+	"maps"
+	"slices"
+
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
-// served is what is read off one CustomResourceDefinition.
-type served struct {
-	kind     schema.GroupKind
-	resource string
-	cluster  bool
-	// schemas of the versions that are served, slimmed to the names of fields.
-	schemas map[string]map[string]any
-	// generation of the CustomResourceDefinition: its schema changes with it.
-	uid        string
-	generation int64
+// readDefinition keeps the names of fields alone: a cluster holds many CustomResourceDefinitions, and large ones.
+func readDefinition(object *unstructured.Unstructured) expression.Definition {
+	return expression.DefinitionOf(object.Object)
 }
 
-// readCRD keeps the names of fields alone: a cluster holds many CustomResourceDefinitions, and large ones.
-func readCRD(object *unstructured.Unstructured) served {
-	text := func(fields ...string) string {
-		value, _, _ := unstructured.NestedString(object.Object, fields...)
-		return value
+// Served is a kind that has a profile, or serves others as their runtime, as the API server serves it.
+type Served struct {
+	// Profile as it holds for the installed version, linked with those of the templates inside.
+	*expression.Profile
+	// Schema of the installed version.
+	Schema *expression.Schema
+	// TTL and Deadline are the fields in which objects of the kind say, as a runtime, what holds for those that use them.
+	TTL, Deadline []policy.FieldPath
+}
+
+// Served are the kinds beside those of Kubernetes itself about which admission can have something to say, in the order of
+// their names. Before all is known it is an error.
+func (r *Registry) Served() ([]Served, error) {
+	definitions, byKind, err := r.known()
+	if err != nil {
+		return nil, err
 	}
-	out := served{
-		kind:     schema.GroupKind{Group: text("spec", "group"), Kind: text("spec", "names", "kind")},
-		resource: text("spec", "names", "plural"),
-		cluster:  text("spec", "scope") == "Cluster",
-		schemas:  map[string]map[string]any{}, uid: string(object.GetUID()), generation: object.GetGeneration(),
+	schemas := map[schema.GroupKind]*expression.Schema{}
+	var profiles []*expression.Profile
+	runtimes := runtimesOf(byKind, definitions)
+	for kind, compiled := range byKind {
+		profiles = append(profiles, served(compiled.Profile, definitions, schemas))
+		delete(runtimes.bare, kind)
 	}
-	if !established(object) || object.GetDeletionTimestamp() != nil {
-		return out
+	for _, bare := range runtimes.bare {
+		profiles = append(profiles, served(bare, definitions, schemas))
 	}
-	versions, _, _ := unstructured.NestedSlice(object.Object, "spec", "versions")
-	for _, item := range versions {
-		version, _ := item.(map[string]any)
-		name, _ := version["name"].(string)
-		if on, _ := version["served"].(bool); !on || name == "" {
+	var out []Served
+	for kind, profile := range expression.Link(profiles...) {
+		if fields, ok := schemas[kind]; ok {
+			of := Served{Profile: profile, Schema: fields}
+			for _, runtime := range runtimes.used[kind] {
+				of.add(runtime.Fields(kind))
+			}
+			out = append(out, of)
+		}
+	}
+	slices.SortFunc(out, func(a, b Served) int {
+		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Resource, b.Resource))
+	})
+	return out, nil
+}
+
+func (s *Served) add(ttl, deadline []policy.FieldPath) {
+	for _, path := range ttl {
+		if s.Schema.Has(path) {
+			s.TTL = append(s.TTL, path)
+		}
+	}
+	for _, path := range deadline {
+		if s.Schema.Has(path) {
+			s.Deadline = append(s.Deadline, path)
+		}
+	}
+}
+
+// served is a copy of the profile, as it holds for the installed version where there is one, and notes the schema of that.
+func served(profile *expression.Profile, definitions map[string]expression.Definition, schemas map[schema.GroupKind]*expression.Schema) *expression.Profile {
+	for _, definition := range definitions {
+		if fields, ok := definition.Serves(profile); ok {
+			schemas[profile.Kind.GroupKind()] = fields
+			return profile.Served(fields.Has)
+		}
+	}
+	return profile.Served(func(policy.FieldPath) bool { return true })
+}
+
+// runtimes are the kinds that served kinds refer to.
+type runtimes struct {
+	used map[schema.GroupKind][]*expression.Runtime
+	// bare profiles, for kinds of runtimes that may have none of their own.
+	bare map[schema.GroupKind]*expression.Profile
+}
+
+func runtimesOf(byKind map[schema.GroupKind]compiledProfile, definitions map[string]expression.Definition) runtimes {
+	out := runtimes{used: map[schema.GroupKind][]*expression.Runtime{}, bare: map[schema.GroupKind]*expression.Profile{}}
+	for _, name := range slices.Sorted(maps.Keys(definitions)) {
+		definition := definitions[name]
+		user, ok := byKind[definition.Kind]
+		if !ok || user.Runtime == nil {
 			continue
 		}
-		fields, _, _ := unstructured.NestedMap(version, "schema", "openAPIV3Schema")
-		out.schemas[name] = slim(fields)
+		if _, ok := definition.Serves(user.Profile); !ok {
+			continue
+		}
+		for _, profile := range user.Runtime.Profiles() {
+			kind := profile.Kind.GroupKind()
+			out.used[kind] = append(out.used[kind], user.Runtime)
+			out.bare[kind] = profile
+		}
 	}
 	return out
-}
-
-func established(object *unstructured.Unstructured) bool {
-	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
-	for _, item := range conditions {
-		if condition, _ := item.(map[string]any); condition["type"] == "Established" {
-			return condition["status"] == "True"
-		}
-	}
-	return false
-}
-
-// preserves marks a part of a schema in which any field is kept.
-const preserves = "x-kubernetes-preserve-unknown-fields"
-
-// depth is how deep a schema is kept. Native fields lie at the top of a spec; pod templates, which make schemas large, deep.
-const depth = 6
-
-// slim keeps the names of fields. A part that lies too deep counts as one that has any field: that keeps what is there.
-func slim(fields map[string]any) map[string]any { return slimTo(fields, depth) }
-
-func slimTo(fields map[string]any, left int) map[string]any {
-	if keep, _ := fields[preserves].(bool); keep || fields["additionalProperties"] != nil || left == 0 || fields == nil {
-		return map[string]any{preserves: true}
-	}
-	out := map[string]any{}
-	if items, ok := fields["items"].(map[string]any); ok {
-		out["items"] = slimTo(items, left)
-	}
-	if properties, ok := fields["properties"].(map[string]any); ok {
-		slimmed := make(map[string]any, len(properties))
-		for name, property := range properties {
-			of, _ := property.(map[string]any)
-			slimmed[name] = slimTo(of, left-1)
-		}
-		out["properties"] = slimmed
-	}
-	return out
-}
-
-// hasField reports whether objects of a schema can have a field.
-func hasField(fields map[string]any, path policy.FieldPath) bool {
-	for _, part := range path {
-		if keep, _ := fields[preserves].(bool); keep {
-			return true
-		}
-		var next map[string]any
-		if part == "*" {
-			next, _ = fields["items"].(map[string]any)
-		} else {
-			properties, _ := fields["properties"].(map[string]any)
-			next, _ = properties[part].(map[string]any)
-		}
-		if next == nil {
-			return false
-		}
-		fields = next
-	}
-	return true
 }

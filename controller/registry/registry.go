@@ -13,7 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -60,7 +59,7 @@ type Registry struct {
 	options     Options
 	log         logr.Logger
 	profiles    *Mirror[compiledProfile]
-	definitions *Mirror[served]
+	definitions *Mirror[expression.Definition]
 	builtin     []compiledProfile
 	dirty       chan struct{}
 	skipped     *prometheus.GaugeVec
@@ -94,15 +93,15 @@ func New(options Options) (*Registry, error) {
 		}
 	}
 	r.profiles = NewMirror(options.Profiles, r.readProfile, options.Clock, r.log)
-	r.definitions = NewMirror(options.Definitions, readCRD, options.Clock, r.log)
+	r.definitions = NewMirror(options.Definitions, readDefinition, options.Clock, r.log)
 	r.profiles.OnChange(func(string, *compiledProfile, *compiledProfile) { r.again() })
-	r.definitions.OnChange(func(string, *served, *served) { r.profiles.Wake(); r.again() })
+	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { r.profiles.Wake(); r.again() })
 	return r, nil
 }
 
 // OnDefinitions registers a function that is told when kinds come and go. Call it before Run.
 func (r *Registry) OnDefinitions(f func()) {
-	r.definitions.OnChange(func(string, *served, *served) { f() })
+	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { f() })
 }
 
 func (r *Registry) again() {
@@ -148,15 +147,39 @@ func (r *Registry) Run(ctx context.Context) error {
 	}
 }
 
-// wanted are the kinds that have a profile and are served, each with the profile as it holds for the installed version.
+// wanted are the kinds that can finish and are served, each with the profile as it holds for the installed version.
 func (r *Registry) wanted() (map[schema.GroupKind]*wantedKind, error) {
+	definitions, byKind, err := r.known()
+	if err != nil {
+		return nil, err
+	}
+	out := map[schema.GroupKind]*wantedKind{}
+	for _, definition := range definitions {
+		profile, ok := byKind[definition.Kind]
+		if !ok || slices.Contains(r.options.Typed, definition.Kind) || !profile.Finishable() {
+			continue
+		}
+		fields, ok := definition.Serves(profile.Profile)
+		if !ok {
+			continue
+		}
+		out[definition.Kind] = &wantedKind{
+			profile: profile.Served(fields.Has),
+			version: fmt.Sprintf("%s/%s/%d/%s/%d", profile.Name, profile.uid, profile.Generation, definition.UID, definition.Generation),
+		}
+	}
+	return out, nil
+}
+
+// known are the CustomResourceDefinitions, and the profiles that hold by kind. Before both are known it is an error.
+func (r *Registry) known() (map[string]expression.Definition, map[schema.GroupKind]compiledProfile, error) {
 	definitions, err := r.definitions.All()
 	if err != nil {
-		return nil, fmt.Errorf("CustomResourceDefinitions: %w", err)
+		return nil, nil, fmt.Errorf("CustomResourceDefinitions: %w", err)
 	}
 	own, err := r.profiles.All()
 	if err != nil {
-		return nil, fmt.Errorf("KindProfiles: %w", err)
+		return nil, nil, fmt.Errorf("KindProfiles: %w", err)
 	}
 	byKind := map[schema.GroupKind]compiledProfile{}
 	for _, profile := range r.builtin {
@@ -170,22 +193,7 @@ func (r *Registry) wanted() (map[schema.GroupKind]*wantedKind, error) {
 	for _, name := range names {
 		byKind[own[name].Kind.GroupKind()] = own[name]
 	}
-	out := map[schema.GroupKind]*wantedKind{}
-	for _, definition := range definitions {
-		profile, ok := byKind[definition.kind]
-		if !ok || slices.Contains(r.options.Typed, definition.kind) || !profile.Finishable() {
-			continue
-		}
-		fields, ok := definition.schemas[profile.Kind.Version]
-		if !ok || definition.resource != profile.Resource || definition.cluster != profile.ClusterScoped {
-			continue
-		}
-		out[definition.kind] = &wantedKind{
-			profile: profile.Served(func(path policy.FieldPath) bool { return hasField(fields, path) }),
-			version: fmt.Sprintf("%s/%s/%d/%s/%d", profile.Name, profile.uid, profile.Generation, definition.uid, definition.generation),
-		}
-	}
-	return out, nil
+	return definitions, byKind, nil
 }
 
 // RejudgeNamespace passes on that a namespace has changed its mind.

@@ -4,6 +4,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Fields are the native fields in which a runtime of some kind may say a TTL and a deadline, the one that wins first.
@@ -24,4 +25,16 @@ func (r *Runtime) ClusterScoped(kind schema.GroupKind) bool {
 		}
 	}
 	return false
+}
+
+// Profiles are bare profiles of the kinds that may be referred to, for those that have none of their own.
+func (r *Runtime) Profiles() []*Profile {
+	var out []*Profile
+	for i := range r.kinds {
+		of := &r.kinds[i]
+		out = append(out, &Profile{spec: &v1alpha1.KindProfileSpec{}, Profile: &policy.Profile{
+			Name: of.kind.Kind, Kind: of.kind, Resource: of.resource, ClusterScoped: of.clusterScoped,
+		}})
+	}
+	return out
 }

@@ -1,0 +1,180 @@
+package expression
+
+import (
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Definition is what is read off one CustomResourceDefinition: which kind it serves, and which fields each version has.
+type Definition struct {
+	Kind          schema.GroupKind
+	Resource      string
+	ClusterScoped bool
+	// Schemas of the versions that are served, slimmed to the names and shapes of fields.
+	Schemas map[string]*Schema
+	// UID and Generation of the CustomResourceDefinition: its schemas change with them.
+	UID        string
+	Generation int64
+}
+
+// DefinitionOf reads a CustomResourceDefinition in its JSON form. One that is not established, or being deleted, serves no
+// version.
+func DefinitionOf(object map[string]any) Definition {
+	metadata, spec := mapAt(object, "metadata"), mapAt(object, "spec")
+	names := mapAt(spec, "names")
+	out := Definition{
+		Kind:     schema.GroupKind{Group: stringAt(spec, "group"), Kind: stringAt(names, "kind")},
+		Resource: stringAt(names, "plural"), ClusterScoped: stringAt(spec, "scope") == "Cluster",
+		Schemas: map[string]*Schema{}, UID: stringAt(metadata, "uid"), Generation: wholeOf(metadata, "generation"),
+	}
+	if !established(object) || metadata["deletionTimestamp"] != nil {
+		return out
+	}
+	versions, _ := spec["versions"].([]any)
+	for _, item := range versions {
+		version, _ := item.(map[string]any)
+		if on, _ := version["served"].(bool); on && stringAt(version, "name") != "" {
+			out.Schemas[stringAt(version, "name")] = slim(mapAt(mapAt(version, "schema"), "openAPIV3Schema"), depth)
+		}
+	}
+	return out
+}
+
+func established(object map[string]any) bool {
+	conditions, _ := mapAt(object, "status")["conditions"].([]any)
+	for _, item := range conditions {
+		if condition, _ := item.(map[string]any); condition["type"] == "Established" {
+			return condition["status"] == "True"
+		}
+	}
+	return false
+}
+
+// Serves returns the schema of the version that a profile is written for; ok is false where the kind is not served in that
+// version, or not as the profile says.
+func (d *Definition) Serves(profile *Profile) (of *Schema, ok bool) {
+	if d.Kind != profile.Kind.GroupKind() || d.Resource != profile.Resource || d.ClusterScoped != profile.ClusterScoped {
+		return nil, false
+	}
+	of, ok = d.Schemas[profile.Kind.Version]
+	return of, ok
+}
+
+// Shape is what kind of value a field holds, as far as the schema says.
+type Shape uint8
+
+// The shapes. ShapeAny is the zero value: the schema does not say.
+const (
+	ShapeAny Shape = iota
+	ShapeObject
+	ShapeList
+	ShapeScalar
+)
+
+// Schema is what is kept of the schema of one version: the names of fields and the shapes of their values. A nil schema says
+// nothing, and may have any field.
+type Schema struct {
+	shape Shape
+	// open parts may have any field.
+	open   bool
+	fields map[string]*Schema
+	items  *Schema
+}
+
+// depth is how deep a schema is kept. Native fields lie at the top of a spec; pod templates, which make schemas large, deep.
+const depth = 6
+
+// slim keeps the names of fields. A part that lies too deep counts as one that has any field: that keeps what is there.
+func slim(from map[string]any, left int) *Schema {
+	out := &Schema{shape: shapeOf(from)}
+	if preserve, _ := from["x-kubernetes-preserve-unknown-fields"].(bool); preserve || from["additionalProperties"] != nil || left == 0 || from == nil {
+		out.open = true
+		return out
+	}
+	if items, ok := from["items"].(map[string]any); ok {
+		out.items = slim(items, left)
+	}
+	if properties, ok := from["properties"].(map[string]any); ok {
+		out.fields = make(map[string]*Schema, len(properties))
+		for name, property := range properties {
+			of, _ := property.(map[string]any)
+			out.fields[name] = slim(of, left-1)
+		}
+	}
+	return out
+}
+
+// shapeOf leaves the shape of what may be null open.
+func shapeOf(from map[string]any) Shape {
+	if null, _ := from["nullable"].(bool); null {
+		return ShapeAny
+	}
+	switch from["type"] {
+	case "object":
+		return ShapeObject
+	case "array":
+		return ShapeList
+	case "string", "integer", "number", "boolean":
+		return ShapeScalar
+	default:
+		return ShapeAny
+	}
+}
+
+// Has reports whether objects of the schema can have a field.
+func (s *Schema) Has(path policy.FieldPath) bool {
+	for _, part := range path {
+		if s == nil || s.open {
+			return true
+		}
+		if s = s.child(part); s == nil {
+			return false
+		}
+	}
+	return true
+}
+
+// At is the part of the schema below a name, or below the items of a list with "*"; nil where the schema does not say.
+func (s *Schema) At(part string) *Schema {
+	if s == nil {
+		return nil
+	}
+	return s.child(part)
+}
+
+// Shape is that of the value itself.
+func (s *Schema) Shape() Shape {
+	if s == nil {
+		return ShapeAny
+	}
+	return s.shape
+}
+
+func (s *Schema) child(part string) *Schema {
+	if part == "*" {
+		return s.items
+	}
+	return s.fields[part]
+}
+
+func mapAt(object map[string]any, name string) map[string]any {
+	value, _ := object[name].(map[string]any)
+	return value
+}
+
+func stringAt(object map[string]any, name string) string {
+	text, _ := object[name].(string)
+	return text
+}
+
+func wholeOf(object map[string]any, name string) int64 {
+	switch number := object[name].(type) {
+	case int64:
+		return number
+	case float64:
+		return int64(number)
+	default:
+		return 0
+	}
+}
