@@ -15,7 +15,7 @@ type webhook struct {
 	config, configName, name string
 	client                   admissionv1.WebhookClientConfig
 	rules                    []admissionv1.RuleWithOperations
-	namespaces               *metav1.LabelSelector
+	namespaces, objects      *metav1.LabelSelector
 	conditions               []admissionv1.MatchCondition
 	timeout                  *int32
 	failure                  *admissionv1.FailurePolicyType
@@ -30,12 +30,12 @@ func webhooks(t *testing.T, objects []runtime.Object) []webhook {
 			if w.ReinvocationPolicy == nil || *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy {
 				t.Errorf("%s: reinvocationPolicy is not IfNeeded", w.Name)
 			}
-			found = append(found, webhook{"mutating", c.Name, w.Name, w.ClientConfig, w.Rules, w.NamespaceSelector, w.MatchConditions, w.TimeoutSeconds, w.FailurePolicy, w.SideEffects})
+			found = append(found, webhook{"mutating", c.Name, w.Name, w.ClientConfig, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.TimeoutSeconds, w.FailurePolicy, w.SideEffects})
 		}
 	}
 	for _, c := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
 		for _, w := range c.Webhooks {
-			found = append(found, webhook{"validating", c.Name, w.Name, w.ClientConfig, w.Rules, w.NamespaceSelector, w.MatchConditions, w.TimeoutSeconds, w.FailurePolicy, w.SideEffects})
+			found = append(found, webhook{"validating", c.Name, w.Name, w.ClientConfig, w.Rules, w.NamespaceSelector, w.ObjectSelector, w.MatchConditions, w.TimeoutSeconds, w.FailurePolicy, w.SideEffects})
 		}
 	}
 	if len(found) == 0 {

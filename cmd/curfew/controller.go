@@ -99,6 +99,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		kinds.RejudgeKinds(concerns)
 	})
 	kinds.OnDefinitions(policies.Wake)
+	keeper := newCoverage(objects, kinds, policies, options, log)
 	return mgr.Add(leaderRunnable(func(ctx context.Context) error {
 		if err := namespaces.WaitForSync(ctx); err != nil {
 			return err
@@ -111,6 +112,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 			return errors.Join(err, group.Wait())
 		}
 		group.Go(func() error { return kinds.Run(ctx) })
+		group.Go(func() error { return keeper.Run(ctx) })
 		for _, feed := range feeds {
 			group.Go(func() error { return feed.Run(ctx) })
 		}

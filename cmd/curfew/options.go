@@ -30,6 +30,7 @@ type options struct {
 	leaderElect                bool
 	protect                    []string
 	dryRun, favourDrain        bool
+	failClosed                 bool
 	maxDeletionsPerMinute      int
 	relistEvery, stuckAfter    time.Duration
 	leaseDuration, gracePeriod time.Duration
@@ -69,6 +70,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
 	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing")
+	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")

@@ -18,6 +18,7 @@ import (
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/catalog"
@@ -123,6 +124,7 @@ func newCertificates(config *rest.Config, options *options) (certs.Provider, err
 	dns := append(certs.ServiceDNSNames(serviceName, options.namespace), "localhost")
 	return certs.NewSelfSigned(certs.Options{
 		Client: live, Namespace: options.namespace,
-		DNSNames: dns, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		Configurations: []string{certs.DefaultConfiguration, coverage.Name},
+		DNSNames:       dns, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
 	})
 }

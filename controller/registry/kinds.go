@@ -27,28 +27,53 @@ type Served struct {
 	TTL, Deadline []policy.FieldPath
 }
 
-// Served are the kinds beside those of Kubernetes itself about which admission can have something to say, in the order of
-// their names. Before all is known it is an error.
+// Served are the kinds beside those of Kubernetes itself about which admission can have something to say. Before all is known
+// it is an error.
 func (r *Registry) Served() ([]Served, error) {
 	definitions, byKind, err := r.known()
 	if err != nil {
 		return nil, err
 	}
-	schemas := map[schema.GroupKind]*expression.Schema{}
-	var profiles []*expression.Profile
-	runtimes := runtimesOf(byKind, definitions)
-	for kind, compiled := range byKind {
-		profiles = append(profiles, served(compiled.Profile, definitions, schemas))
-		delete(runtimes.bare, kind)
+	profiles := make([]*expression.Profile, 0, len(byKind))
+	for _, compiled := range byKind {
+		profiles = append(profiles, compiled.Profile)
 	}
-	for _, bare := range runtimes.bare {
-		profiles = append(profiles, served(bare, definitions, schemas))
+	return ServedBy(profiles, slices.Collect(maps.Values(definitions))), nil
+}
+
+// ServedBy are the kinds that have a profile, or are referred to by one that has, and are served by CustomResourceDefinitions,
+// in the order of their names.
+func ServedBy(profiles []*expression.Profile, definitions []expression.Definition) []Served {
+	byKind := make(map[schema.GroupKind]*expression.Definition, len(definitions))
+	for i := range definitions {
+		byKind[definitions[i].Kind] = &definitions[i]
+	}
+	schemas := map[schema.GroupKind]*expression.Schema{}
+	var holding []*expression.Profile
+	used, bare := map[schema.GroupKind][]*expression.Runtime{}, map[schema.GroupKind]*expression.Profile{}
+	for _, profile := range profiles {
+		held := served(profile, byKind, schemas)
+		holding = append(holding, held)
+		if _, ok := schemas[profile.Kind.GroupKind()]; !ok || profile.Runtime == nil {
+			continue
+		}
+		for _, referred := range profile.Runtime.Profiles() {
+			kind := referred.Kind.GroupKind()
+			used[kind] = append(used[kind], profile.Runtime)
+			bare[kind] = referred
+		}
+	}
+	for _, profile := range profiles {
+		delete(bare, profile.Kind.GroupKind())
+	}
+	for _, profile := range bare {
+		holding = append(holding, served(profile, byKind, schemas))
 	}
 	var out []Served
-	for kind, profile := range expression.Link(profiles...) {
+	for kind, profile := range expression.Link(holding...) {
 		if fields, ok := schemas[kind]; ok {
 			of := Served{Profile: profile, Schema: fields}
-			for _, runtime := range runtimes.used[kind] {
+			for _, runtime := range used[kind] {
 				of.add(runtime.Fields(kind))
 			}
 			out = append(out, of)
@@ -57,56 +82,34 @@ func (r *Registry) Served() ([]Served, error) {
 	slices.SortFunc(out, func(a, b Served) int {
 		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Resource, b.Resource))
 	})
-	return out, nil
+	return out
+}
+
+// served is a copy of the profile, as it holds for the installed version where there is one, and notes the schema of that.
+func served(profile *expression.Profile, byKind map[schema.GroupKind]*expression.Definition, schemas map[schema.GroupKind]*expression.Schema) *expression.Profile {
+	has := func(policy.FieldPath) bool { return true }
+	if definition, ok := byKind[profile.Kind.GroupKind()]; ok {
+		if fields, ok := definition.Serves(profile); ok {
+			schemas[profile.Kind.GroupKind()] = fields
+			has = fields.Has
+		}
+	}
+	return profile.Served(has)
 }
 
 func (s *Served) add(ttl, deadline []policy.FieldPath) {
 	for _, path := range ttl {
-		if s.Schema.Has(path) {
+		if s.Schema.Has(path) && !contains(s.TTL, path) {
 			s.TTL = append(s.TTL, path)
 		}
 	}
 	for _, path := range deadline {
-		if s.Schema.Has(path) {
+		if s.Schema.Has(path) && !contains(s.Deadline, path) {
 			s.Deadline = append(s.Deadline, path)
 		}
 	}
 }
 
-// served is a copy of the profile, as it holds for the installed version where there is one, and notes the schema of that.
-func served(profile *expression.Profile, definitions map[string]expression.Definition, schemas map[schema.GroupKind]*expression.Schema) *expression.Profile {
-	for _, definition := range definitions {
-		if fields, ok := definition.Serves(profile); ok {
-			schemas[profile.Kind.GroupKind()] = fields
-			return profile.Served(fields.Has)
-		}
-	}
-	return profile.Served(func(policy.FieldPath) bool { return true })
-}
-
-// runtimes are the kinds that served kinds refer to.
-type runtimes struct {
-	used map[schema.GroupKind][]*expression.Runtime
-	// bare profiles, for kinds of runtimes that may have none of their own.
-	bare map[schema.GroupKind]*expression.Profile
-}
-
-func runtimesOf(byKind map[schema.GroupKind]compiledProfile, definitions map[string]expression.Definition) runtimes {
-	out := runtimes{used: map[schema.GroupKind][]*expression.Runtime{}, bare: map[schema.GroupKind]*expression.Profile{}}
-	for _, name := range slices.Sorted(maps.Keys(definitions)) {
-		definition := definitions[name]
-		user, ok := byKind[definition.Kind]
-		if !ok || user.Runtime == nil {
-			continue
-		}
-		if _, ok := definition.Serves(user.Profile); !ok {
-			continue
-		}
-		for _, profile := range user.Runtime.Profiles() {
-			kind := profile.Kind.GroupKind()
-			out.used[kind] = append(out.used[kind], user.Runtime)
-			out.bare[kind] = profile
-		}
-	}
-	return out
+func contains(paths []policy.FieldPath, one policy.FieldPath) bool {
+	return slices.ContainsFunc(paths, func(path policy.FieldPath) bool { return slices.Equal(path, one) })
 }

@@ -101,6 +101,19 @@ func (p *Policies) Get(_ context.Context, kind schema.GroupKind) ([]*expression.
 	return out, nil
 }
 
+// Objects are all LifecyclePolicies. Before they are known it is an error.
+func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
+	all, err := p.mirror.All()
+	if err != nil {
+		return nil, fmt.Errorf("LifecyclePolicies: %w", err)
+	}
+	out := make([]*v1alpha1.LifecyclePolicy, 0, len(all))
+	for _, compiled := range all {
+		out = append(out, compiled.object)
+	}
+	return out, nil
+}
+
 // Read implements feed.PolicyReader from the API server. What is compiled already is not compiled again.
 func (p *Policies) Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
 	var out []*expression.Policy

@@ -104,6 +104,12 @@ func (r *Registry) OnDefinitions(f func()) {
 	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { f() })
 }
 
+// OnChange registers a function that is told when kinds or profiles come, change or go. Call it before Run.
+func (r *Registry) OnChange(f func()) {
+	r.OnDefinitions(f)
+	r.profiles.OnChange(func(string, *compiledProfile, *compiledProfile) { f() })
+}
+
 func (r *Registry) again() {
 	select {
 	case r.dirty <- struct{}{}:

@@ -1,0 +1,27 @@
+package main
+
+import (
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/registry"
+)
+
+// newCoverage wires profiles and policies → which requests the API server sends.
+func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *registry.Policies, options *options, log logr.Logger) *coverage.Keeper {
+	keeper := coverage.New(coverage.Options{
+		Kinds: kinds.Served, Policies: policies.Objects,
+		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),
+		Validating: objects.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")),
+		Namespace:  options.namespace, Static: certs.DefaultConfiguration, FailClosed: options.failClosed,
+		Clock: clock.RealClock{}, Log: log,
+	})
+	kinds.OnChange(keeper.Again)
+	policies.OnChange(func(func(schema.GroupKind) bool) { keeper.Again() })
+	return keeper
+}

@@ -1,0 +1,211 @@
+package coverage
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Input is what decides which requests the API server has to send.
+type Input struct {
+	// Kinds with a profile that are served, beside those of Kubernetes itself.
+	Kinds []registry.Served
+	// Policies of the cluster.
+	Policies []*v1alpha1.LifecyclePolicy
+	// Namespace of Curfew itself, from which nothing is sent.
+	Namespace string
+}
+
+// entry is what is particular to one webhook.
+type entry struct {
+	name                string
+	rules               []admissionv1.RuleWithOperations
+	namespaces, objects metav1.LabelSelector
+	conditions          []admissionv1.MatchCondition
+}
+
+// plan is what has to be sent, beside what the static configurations have sent.
+type plan struct {
+	mutating, validating []entry
+}
+
+func newPlan(in *Input) *plan {
+	out := &plan{}
+	var subjects []*sent
+	for i := range in.Kinds {
+		s := newSubject(&in.Kinds[i])
+		if s.Kind.Group != policy.Group { // Curfew's own objects are nobody's to limit.
+			subjects = append(subjects, out.kind(in, s))
+		}
+	}
+	sorted := slices.SortedFunc(slices.Values(in.Policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
+	var speakers []*speaker
+	for _, object := range sorted {
+		if p := newSpeaker(object); p != nil {
+			speakers = append(speakers, p)
+		}
+	}
+	for _, s := range append(static(), subjects...) {
+		out.policies(in, s, speakers)
+	}
+	out.mutating = merged(out.mutating)
+	number(out.mutating, ".kinds")
+	number(out.validating, "")
+	return out
+}
+
+// sent is a kind, and which new objects of it are sent without any policy: policies have only the others sent.
+type sent struct {
+	*subject
+	// label of the namespaces from which every new object is sent; empty where there is none.
+	mutatingLabel, validatingLabel string
+	// mutating and validating ask whether a new object is sent from all other namespaces; empty means no.
+	mutating, validating string
+	// unchanging kinds are validated and never given anything.
+	unchanging bool
+}
+
+// kind adds the webhooks of a kind and says what they send.
+func (p *plan) kind(in *Input, s *subject) *sent {
+	marked, changed := s.marked(), s.changed()
+	onlyMarked := fmt.Sprintf("request.operation == \"CREATE\"\n? (\n%s\n) : (\n%s\n)", indent(marked), indent(changed))
+	create, both := s.rule(admissionv1.Create), s.rule(admissionv1.Create, admissionv1.Update)
+	out := &sent{subject: s, validating: marked}
+	if s.ClusterScoped {
+		p.validating = append(p.validating, in.entry("validate."+s.name(), both, nil, concerns(onlyMarked)))
+	} else {
+		out.validatingLabel = policy.LabelInUse
+		p.validating = append(p.validating,
+			in.entry("validate."+s.name(), both, label(policy.LabelInUse, true),
+				concerns(fmt.Sprintf("request.operation == \"CREATE\" || (\n%s\n)", indent(changed)))),
+			in.entry("validate-marked."+s.name(), both, label(policy.LabelInUse, false), concerns(onlyMarked)))
+	}
+	if !s.Finishable() {
+		return out // Nothing is ever filled in.
+	}
+	out.mutating = ownKey
+	if s.ClusterScoped {
+		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, carries(out.mutating)))
+		return out
+	}
+	out.mutatingLabel = policy.LabelInUse
+	p.mutating = append(p.mutating,
+		in.entry("defaults", create, label(policy.LabelInUse, true)),
+		in.entry("defaults-marked", create, label(policy.LabelInUse, false), carries(out.mutating)))
+	return out
+}
+
+// policies adds the webhooks by which the policies see new objects of a kind that nothing else has sent.
+func (p *plan) policies(in *Input, s *sent, all []*speaker) {
+	var giving, speaking []*speaker
+	for _, candidate := range all {
+		if !candidate.concerns(s.subject) {
+			continue
+		}
+		gives := candidate.gives(s.subject)
+		if gives && !s.unchanging {
+			giving = append(giving, candidate)
+		}
+		if gives && !s.unchanging || candidate.bounds(s.subject) {
+			speaking = append(speaking, candidate)
+		}
+	}
+	for _, of := range cells(giving) {
+		p.mutating = append(p.mutating, in.spoken("policies", s.rule(admissionv1.Create),
+			&of, s.mutatingLabel, s.mutating, of.spoken(s.subject, false)))
+	}
+	for _, of := range cells(speaking) {
+		p.validating = append(p.validating, in.spoken("validate-policies."+s.name(), s.rule(admissionv1.Create), &of, s.validatingLabel, s.validating, of.spoken(s.subject, true)))
+	}
+}
+
+// spoken is the webhook of one cell.
+func (in *Input) spoken(name string, rule admissionv1.RuleWithOperations, of *cell, inUse, otherwise, condition string) entry {
+	namespaces := of.namespaces
+	if inUse != "" {
+		namespaces = append(label(inUse, false), namespaces...)
+	}
+	var conditions []admissionv1.MatchCondition
+	if otherwise != "" {
+		conditions = append(conditions, admissionv1.MatchCondition{Name: "nothing-else-sends-it", Expression: "!(\n" + indent(otherwise) + "\n)"})
+	}
+	conditions = append(conditions, admissionv1.MatchCondition{Name: "a-policy-may-speak", Expression: condition})
+	out := in.entry(name, rule, namespaces, conditions...)
+	if objects := of.objects(); objects != nil {
+		out.objects = *objects
+	}
+	return out
+}
+
+// entry is a webhook that never has Curfew's own namespace sent, nor what is being deleted.
+func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition) entry {
+	return entry{
+		name:  name,
+		rules: []admissionv1.RuleWithOperations{rule},
+		namespaces: metav1.LabelSelector{MatchExpressions: append([]metav1.LabelSelectorRequirement{
+			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
+		}, namespaces...)},
+		conditions: append([]admissionv1.MatchCondition{
+			{Name: "not-being-deleted", Expression: "!object.?metadata.?deletionTimestamp.hasValue()"},
+		}, conditions...),
+	}
+}
+
+func label(key string, there bool) []metav1.LabelSelectorRequirement {
+	operator := metav1.LabelSelectorOpDoesNotExist
+	if there {
+		operator = metav1.LabelSelectorOpExists
+	}
+	return []metav1.LabelSelectorRequirement{{Key: key, Operator: operator}}
+}
+
+func concerns(expression string) admissionv1.MatchCondition {
+	return admissionv1.MatchCondition{Name: "concerns-curfew", Expression: expression}
+}
+
+func carries(expression string) admissionv1.MatchCondition {
+	return admissionv1.MatchCondition{Name: "carries-a-curfew-key", Expression: expression}
+}
+
+// merged makes one webhook of those that differ in their rules alone: the API server looks at each of them for every request.
+func merged(entries []entry) []entry {
+	var out []entry
+	for _, one := range entries {
+		at := slices.IndexFunc(out, func(other entry) bool {
+			return equality.Semantic.DeepEqual(one.namespaces, other.namespaces) && equality.Semantic.DeepEqual(one.objects, other.objects) &&
+				slices.Equal(one.conditions, other.conditions)
+		})
+		if at < 0 {
+			out = append(out, one)
+			continue
+		}
+		out[at].rules = append(out[at].rules, one.rules...)
+	}
+	return out
+}
+
+// number gives each webhook a name of its own: what it sends, and of which kinds.
+func number(entries []entry, kinds string) {
+	seen := map[string]int{}
+	for i := range entries {
+		name := entries[i].name
+		seen[name]++
+		if seen[name] > 1 {
+			what, of, _ := strings.Cut(name, ".")
+			name = fmt.Sprintf("%s-%d", what, seen[name])
+			if of != "" {
+				name += "." + of
+			}
+		}
+		entries[i].name = name + kinds + "." + policy.Group
+	}
+}

@@ -1,0 +1,182 @@
+package coverage
+
+import (
+	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"strings"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+
+	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// subject is one kind: where in its objects what concerns Curfew can stand.
+type subject struct {
+	*policy.Profile
+	schema *expression.Schema
+	// typed kinds are those of Kubernetes itself: their objects have the shape of their Go types.
+	typed bool
+	// fields concern Curfew where they are there on CREATE, and where they change: native TTLs, and forbidden fields.
+	fields []policy.FieldPath
+	// deadlines concern Curfew where they change, and on CREATE where something bounds them.
+	deadlines []policy.FieldPath
+	// templates lead to what has metadata of its own: templates of Pods and of other objects.
+	templates []policy.FieldPath
+}
+
+// newSubject is a kind that a CustomResourceDefinition serves.
+func newSubject(kind *registry.Served) *subject {
+	out := &subject{Profile: kind.Profile.Profile, schema: kind.Schema}
+	out.addProfile()
+	out.add(&out.fields, kind.TTL...)
+	out.add(&out.deadlines, kind.Deadline...)
+	for _, forbidden := range kind.Forbidden {
+		out.add(&out.fields, forbidden.Path)
+	}
+	return out
+}
+
+// typedSubject is a kind of Kubernetes itself.
+func typedSubject(profile *policy.Profile) *subject {
+	out := &subject{Profile: profile, typed: true}
+	out.addProfile()
+	return out
+}
+
+func (s *subject) addProfile() {
+	s.add(&s.fields, s.TTL, s.TTLSucceeded, s.TTLFailed)
+	s.add(&s.deadlines, s.Deadline)
+	s.addPodTemplates(nil, s.Profile)
+	for _, template := range s.Templates {
+		inner := template.Profile
+		s.add(&s.templates, template.Path)
+		for _, path := range []policy.FieldPath{inner.TTL, inner.TTLSucceeded, inner.TTLFailed} {
+			s.add(&s.fields, below(template.Path, path))
+		}
+		s.add(&s.deadlines, below(template.Path, inner.Deadline))
+		s.addPodTemplates(template.Path, inner)
+	}
+}
+
+// rawTTL is a field that a Pod does not have. Kinds that keep unknown fields in their pod templates may carry it.
+var rawTTL = policy.FieldPath{"spec", policy.JobProfile.TTL[len(policy.JobProfile.TTL)-1]}
+
+func (s *subject) addPodTemplates(prefix policy.FieldPath, profile *policy.Profile) {
+	for _, path := range profile.PodTemplates {
+		path = below(prefix, path)
+		s.add(&s.templates, path)
+		if !s.typed {
+			s.add(&s.fields, below(path, rawTTL))
+		}
+	}
+}
+
+// below is a path that begins where a prefix ends; nil where there is no path.
+func below(prefix, path policy.FieldPath) policy.FieldPath {
+	if path == nil {
+		return nil
+	}
+	return prefix.Child(path...)
+}
+
+// add leaves out what the installed version of the kind cannot have, and what is there already.
+func (s *subject) add(to *[]policy.FieldPath, paths ...policy.FieldPath) {
+	for _, path := range paths {
+		known := slices.ContainsFunc(*to, func(other policy.FieldPath) bool { return slices.Equal(other, path) })
+		if path != nil && !known && s.schema.Has(path) {
+			*to = append(*to, path)
+		}
+	}
+}
+
+// object is the whole object.
+func (s *subject) object() node { return node{text: "object", typed: s.typed, schema: s.schema} }
+
+// either joins conditions of which one has to hold.
+func either(conditions []string) string { return strings.Join(conditions, " ||\n") }
+
+// ownKey asks whether a new object carries a key of Curfew's itself.
+var ownKey = keyed([]node{{text: "object.?metadata"}})
+
+// marked asks whether a new object says something that concerns Curfew, wherever it is created.
+func (s *subject) marked() string {
+	all := &places{keys: true}
+	for _, path := range s.templates {
+		all.at(path).keys = true
+	}
+	for _, path := range s.fields {
+		all.at(path).presence = true
+	}
+	return either(all.met(s.object()))
+}
+
+// changed asks whether an update touches what concerns Curfew. Of templates it takes any change of their metadata.
+func (s *subject) changed() string {
+	paths := slices.Concat(s.fields, s.deadlines)
+	for _, path := range s.templates {
+		paths = append(paths, path.Child("metadata"))
+	}
+	return either(append([]string{ownKeyChanged}, differ(paths)...))
+}
+
+// ownKeyChanged compares every key of Curfew's in the old and the new metadata; [?key] of an absent key is optional.none(), which
+// equals only itself.
+const ownKeyChanged = `[
+  [object.?metadata.orValue({}), oldObject.?metadata.orValue({})]
+].exists(pair, pair.exists(m,
+  m.?annotations.orValue({}).exists(k, k.startsWith("` + policy.Prefix + `") && pair[0].?annotations[?k] != pair[1].?annotations[?k]) ||
+  m.?labels.orValue({}).exists(k, k.startsWith("` + policy.Prefix + `") && pair[0].?labels[?k] != pair[1].?labels[?k])))`
+
+// bounded asks whether a new object has a deadline.
+func (s *subject) bounded() string {
+	all := &places{}
+	for _, path := range s.deadlines {
+		all.at(path).presence = true
+	}
+	return either(all.met(s.object()))
+}
+
+// mayGetDefault asks whether a new object may be given a default: nothing that a controller owns is, and no Pod that never ends
+// (policy.NoDefault). Without it a policy for Pods would have every Pod of every Deployment sent.
+func (s *subject) mayGetDefault() string {
+	owned := `o.?controller.orValue(false) == true`
+	if s.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind() {
+		owned += ` && o.?kind.orValue("") != "CronJob"`
+	}
+	out := `!object.?metadata.?ownerReferences.orValue([]).exists(o, ` + owned + `)`
+	if s.Kind.GroupKind() == policy.PodProfile.Kind.GroupKind() {
+		out += ` && object.?spec.?restartPolicy.orValue("Always") != "Always"`
+	}
+	return out
+}
+
+// rule is the kind in a webhook's rules.
+func (s *subject) rule(operations ...admissionv1.OperationType) admissionv1.RuleWithOperations {
+	scope := admissionv1.NamespacedScope
+	if s.ClusterScoped {
+		scope = admissionv1.ClusterScope
+	}
+	return admissionv1.RuleWithOperations{
+		Operations: operations,
+		Rule: admissionv1.Rule{
+			APIGroups: []string{s.Kind.Group}, APIVersions: []string{s.Kind.Version}, Resources: []string{s.Resource}, Scope: &scope,
+		},
+	}
+}
+
+// maxName leaves room for what else stands in the name of a webhook, which has at most 253 characters.
+const maxName = 200
+
+// name is the kind in the names of webhooks.
+func (s *subject) name() string {
+	name := s.Resource + "." + cmp.Or(s.Kind.Group, "core")
+	if len(name) > maxName {
+		sum := sha256.Sum256([]byte(name))
+		name = s.Resource + "." + hex.EncodeToString(sum[:8])
+	}
+	return name
+}
