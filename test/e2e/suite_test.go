@@ -53,6 +53,9 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	if err := suite.cluster.InstallCRDs(ctx, harness.JobSet, harness.Trainer); err != nil {
+		return 0, err
+	}
 	for _, log := range []string{"curfew-webhook.log", "curfew-controller.log"} {
 		if err := os.RemoveAll(filepath.Join(dir, "logs", log)); err != nil {
 			return 0, fmt.Errorf("remove an earlier run's log: %w", err)
