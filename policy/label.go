@@ -36,7 +36,7 @@ func ParseTTLLabel(text string) (TTLLabel, error) {
 	case !ok:
 		return TTLLabel{}, fmt.Errorf("%q is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)", text)
 	case after > maxLabelTTL:
-		return TTLLabel{}, fmt.Errorf("%q is too long: use %s or less, or leave the label out", text, FormatDuration(maxLabelTTL))
+		return TTLLabel{}, fmt.Errorf("%q is too long: use %s or less, or leave the label out", text, TTLLabel{After: maxLabelTTL})
 	case after < minLabelTTL:
 		return TTLLabel{}, fmt.Errorf("%q is below 1m: use 1m or more", text)
 	}

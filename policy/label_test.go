@@ -11,10 +11,10 @@ import (
 func TestParseTTLLabel(t *testing.T) {
 	form := ` is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`
 	for text, want := range map[string]string{
-		"1m": "1m", "90m": "1h30m", "1d12h": "1d12h", "24h": "1d", "12h1d": "1d12h", "24855d": "24855d",
+		"1m": "1m", "90m": "1h30m", "1d12h": "1d12h", "24h": "1d", "12h1d": "1d12h", "24855d": "24855d", "24855d3h14m": "24855d3h14m",
 		"2026-12-24": "2026-12-24", "2026-12-24T003000Z": "2026-12-24T003000Z", "2026-12-24T000000Z": "2026-12-24",
-		"0m": `"0m" is below 1m: use 1m or more`, "24856d": `"24856d" is too long: use 24855d3h14m7s or less, or leave the label out`,
-		"9999999999d9999999999d": `"9999999999d9999999999d" is too long: use 24855d3h14m7s or less, or leave the label out`,
+		"0m": `"0m" is below 1m: use 1m or more`, "24856d": `"24856d" is too long: use 24855d3h14m or less, or leave the label out`,
+		"9999999999d9999999999d": `"9999999999d9999999999d" is too long: use 24855d3h14m or less, or leave the label out`,
 		"":                       `""` + form, "never": `"never"` + form, "60": `"60"` + form, "60s": `"60s"` + form, "-1h": `"-1h"` + form,
 		"h": `"h"` + form, "1h30": `"1h30"` + form, "1w": `"1w"` + form, "2026-13-24": `"2026-13-24"` + form,
 		"99999999999d": `"99999999999d"` + form,

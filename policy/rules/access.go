@@ -58,9 +58,15 @@ func filledIn(request *Request) []*policy.Setting {
 	return out
 }
 
+// lifetimes are the settings by which the object goes. A TTL after finished is none on a kind that never finishes, a runtime
+// included, nor is a label that cannot be read.
 func lifetimes(facts *policy.Facts) []*policy.Setting {
-	out := facts.TTLs().Settings()
-	if text, ok := facts.Labels[policy.LabelTTL]; ok {
+	var out []*policy.Setting
+	if facts.Profile.Finishable() {
+		out = facts.TTLs().Settings()
+	}
+	text, ok := facts.Labels[policy.LabelTTL]
+	if _, err := policy.ParseTTLLabel(text); ok && err == nil {
 		out = append(out, &policy.Setting{Path: policy.LabelPath(policy.LabelTTL), Text: text})
 	}
 	return out

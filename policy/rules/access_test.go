@@ -3,6 +3,8 @@ package rules_test
 import (
 	"testing"
 
+	batchv1 "k8s.io/api/batch/v1"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/test/builders"
@@ -11,7 +13,7 @@ import (
 func TestAccessRules(t *testing.T) {
 	mine := builders.MakeJob("ci", "a").TTL(3600)
 	stamped := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci")
-	plain := builders.MakeJob("ci", "a")
+	plain := plainly()
 	user := "spec.ttlSecondsAfterFinished: sets when this Job is deleted, which you may not do yourself: ask for the verb delete"
 	controller := "spec.ttlSecondsAfterFinished: Curfew's controller may not delete a Job here: it will stay until an admin grants that"
 	for name, test := range map[string]struct {
@@ -30,6 +32,9 @@ func TestAccessRules(t *testing.T) {
 		"no TTL":               {object: plain.Map(), access: rules.Access{User: rules.No, Controller: rules.No}},
 		"unchanged":            {object: mine.Map(), old: mine.Map(), access: rules.Access{User: rules.No}, require: true},
 		"added":                {object: mine.Map(), old: plain.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
+		"label that cannot be read": {object: plainly().Label(policy.LabelTTL, "soon").Map(), access: rules.Access{Controller: rules.No},
+			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: "soon" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: ` +
+				`use one of them (2026-12-24, 2026-12-24T003000Z)`}},
 		"label": {object: builders.MakeJob("ci", "a").Label(policy.LabelTTL, "1h").Map(), access: rules.Access{User: rules.No},
 			warnings: []string{"curfew: metadata.labels[curfew.dev/ttl]: sets when this Job is deleted, which you may not do yourself: ask for the verb delete"}},
 	} {
@@ -53,5 +58,23 @@ func TestAccessRules(t *testing.T) {
 				}
 			}
 		})
+	}
+}
+
+func plainly() *builders.JobWrapper { return builders.MakeJob("ci", "a") }
+
+// A TTL after finished on what never finishes has no effect, so that it matters to nobody who may delete the object.
+func TestNobodyIsAskedAboutATTLWithoutEffect(t *testing.T) {
+	annotated := builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map()
+	labelled := builders.MakeCronJob("ci", "a").Label(policy.LabelTTL, "1h").Map()
+	profile := policy.NewProfiles(policy.BuiltinProfiles()...).For(batchv1.SchemeGroupVersion.WithKind("CronJob"))
+	ask := func(object map[string]any) *policy.Setting {
+		return rules.SetsLifetime(&rules.Request{Operation: rules.Create, Object: object, Facts: policy.FactsOfObject(profile, object), Scope: &policy.Scope{}})
+	}
+	if got := ask(annotated); got != nil {
+		t.Errorf("asked about %s", got.Path)
+	}
+	if got := ask(labelled); got == nil {
+		t.Error("a TTL label on a CronJob sets when it goes")
 	}
 }
