@@ -14,29 +14,68 @@ import (
 
 // Forbidden are the requests of Curfew's ServiceAccounts that RBAC refused, one line each, off the API server's audit log.
 func (c *Cluster) Forbidden() ([]string, error) {
-	file, err := os.Open(filepath.Join(c.Dir, "logs", "audit.log"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errors.New("there is no audit log: start the cluster with one")
-	}
-	if err != nil {
-		return nil, fmt.Errorf("open the audit log: %w", err)
-	}
-	defer file.Close()
 	var found []string
-	lines := bufio.NewScanner(file)
-	lines.Buffer(nil, 1<<20)
-	for lines.Scan() {
-		var event struct {
-			Verb, RequestURI string
-			User             struct{ Username string }
-			ResponseStatus   struct{ Code int }
-		}
-		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
-			return nil, fmt.Errorf("parse the audit log: %w", err)
-		}
+	err := c.eachAudited(func(event *auditEvent) {
 		if event.ResponseStatus.Code == http.StatusForbidden && strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":") {
 			found = append(found, event.User.Username+" "+event.Verb+" "+event.RequestURI)
 		}
+	})
+	return found, err
+}
+
+// Audited are the annotations that the audit log has of the requests that created objects of a namespace, by the name of the
+// object: of the last one where there were several.
+func (c *Cluster) Audited(namespace string) (map[string]map[string]string, error) {
+	found := map[string]map[string]string{}
+	err := c.eachAudited(func(event *auditEvent) {
+		if event.Verb == "create" && event.ObjectRef.Namespace == namespace {
+			found[event.ObjectRef.Name] = event.Annotations
+		}
+	})
+	return found, err
+}
+
+// RulesAudited are the rules that had something to say of any request so far.
+func (c *Cluster) RulesAudited() (map[string]bool, error) {
+	found := map[string]bool{}
+	err := c.eachAudited(func(event *auditEvent) {
+		for key, value := range event.Annotations {
+			if webhook, ok := strings.CutSuffix(key, "/rules"); ok && strings.HasSuffix(webhook, ".curfew.dev") {
+				for _, rule := range strings.Split(value, ",") {
+					found[rule] = true
+				}
+			}
+		}
+	})
+	return found, err
+}
+
+// auditEvent is what is read of a line of the audit log.
+type auditEvent struct {
+	Verb, RequestURI string
+	User             struct{ Username string }
+	ObjectRef        struct{ Namespace, Name string }
+	ResponseStatus   struct{ Code int }
+	Annotations      map[string]string
+}
+
+func (c *Cluster) eachAudited(tell func(*auditEvent)) error {
+	file, err := os.Open(filepath.Join(c.Dir, "logs", "audit.log"))
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("there is no audit log: start the cluster with one")
 	}
-	return found, lines.Err()
+	if err != nil {
+		return fmt.Errorf("open the audit log: %w", err)
+	}
+	defer file.Close()
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var event auditEvent
+		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
+			return fmt.Errorf("parse the audit log: %w", err)
+		}
+		tell(&event)
+	}
+	return lines.Err()
 }

@@ -121,7 +121,7 @@ func (s *State) command(bin Binaries, name string) []string {
 		}
 		if s.Options.AuditLog {
 			args = append(args, "--audit-policy-file="+config("audit.yaml"),
-				"--audit-log-path="+filepath.Join(s.Dir, "logs", "audit.log"), "--audit-log-mode=batch")
+				"--audit-log-path="+filepath.Join(s.Dir, "logs", "audit.log"), "--audit-log-mode=blocking")
 		}
 	case controllerManager:
 		args = []string{

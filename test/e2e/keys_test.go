@@ -1,0 +1,168 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// What the keys of an object do at admission, on the built-in kinds. That they are carried out is in expiry_test.go.
+
+const readable = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
+
+// A value that cannot be read is refused, wherever it stands.
+func TestObjectValues(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMaxDeadline, "1d") // so that deadlines are looked at
+	in := func(key string) string { return "metadata.annotations[" + key + "]: " }
+	const jobs, pods = "validate.curfew.dev", "validate-pods.curfew.dev"
+	templated := cronJob("cron")
+	templated.Spec.JobTemplate.Annotations = map[string]string{policy.AnnotationTTL: "soon", policy.AnnotationProtect: "1"}
+	s.creates(
+		row{job("all", annotated(policy.AnnotationTTL, "-1")), denied(jobs, in(policy.AnnotationTTL)+`"-1" is negative: a duration is 0 or more, or never`)},
+		row{job("succeeded", annotated(policy.AnnotationTTLSucceeded, "1y")), denied(jobs, in(policy.AnnotationTTLSucceeded)+
+			`"1y" is not a duration: unit "y" is unknown; `+readable+`, or never`)},
+		row{job("failed", annotated(policy.AnnotationTTLFailed, "")), denied(jobs, in(policy.AnnotationTTLFailed)+`is empty: `+readable+`, or never`)},
+		row{job("protected", annotated(policy.AnnotationProtect, "yes")), denied(jobs, in(policy.AnnotationProtect)+
+			`"yes" is neither "true" nor "false": use one of them`)},
+		row{job("zero", limited(0)), denied(jobs, `spec.activeDeadlineSeconds: "0" is below 1: a deadline is 1s or more`)},
+		row{pod("pod", corev1.RestartPolicyNever, policy.AnnotationTTL, "1h30"), denied(pods, in(policy.AnnotationTTL)+
+			`"1h30" is not a duration: `+readable+`, or never`)},
+		row{templated, denied(jobs, "spec.jobTemplate."+in(policy.AnnotationTTL)+`"soon" is not a duration: `+readable+`, or never; `+
+			"spec.jobTemplate."+in(policy.AnnotationProtect)+`"1" is neither "true" nor "false": use one of them`)},
+		// As they may be written: seconds, sums, fractions, the units of days and weeks, and never.
+		row{job("fine", annotated(policy.AnnotationTTL, "90"), annotated(policy.AnnotationTTLSucceeded, "1h30m"),
+			annotated(policy.AnnotationTTLFailed, "never"), annotated(policy.AnnotationProtect, "false"), limited(time.Second)), ""},
+		row{job("long", annotated(policy.AnnotationTTL, "2w"), annotated(policy.AnnotationTTLSucceeded, "1.5h")), ""},
+	)
+	for name, want := range map[string]string{"fine": "object", "long": "object"} {
+		if got := s.getJob(name).Annotations[policy.AnnotationTTLSource]; got != want {
+			t.Errorf("ttl-source of %s is %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The native field has a second reader: an annotation that would keep the object for longer is refused, for each outcome.
+func TestAnnotationsBesideTheNativeField(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	const webhook = "validate-marked.curfew.dev"
+	refused := func(key, value string) row {
+		text := value
+		return row{job("refused", native(time.Hour), annotated(key, value)), denied(webhook, "metadata.annotations["+key+"]: "+text+
+			" is longer than spec.ttlSecondsAfterFinished 3600, which the Job's own controller acts on first: remove one")}
+	}
+	inCron := cronJob("cron")
+	native(time.Hour)(&batchv1.Job{Spec: inCron.Spec.JobTemplate.Spec})
+	inCron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = new(int32)
+	*inCron.Spec.JobTemplate.Spec.TTLSecondsAfterFinished = 3600
+	inCron.Spec.JobTemplate.Annotations = map[string]string{policy.AnnotationTTL: "never"}
+	s.creates(
+		refused(policy.AnnotationTTL, "never"), refused(policy.AnnotationTTL, "1h1s"),
+		refused(policy.AnnotationTTLSucceeded, "1d"), refused(policy.AnnotationTTLFailed, "never"),
+		row{inCron, denied(webhook, "spec.jobTemplate.metadata.annotations["+policy.AnnotationTTL+"]: never is longer than "+
+			"spec.jobTemplate.spec.ttlSecondsAfterFinished 3600, which the Job's own controller acts on first: remove one")},
+		row{job("shorter", native(time.Hour), annotated(policy.AnnotationTTLSucceeded, "10m"), annotated(policy.AnnotationTTLFailed, "1h")), ""},
+		row{job("protected", native(time.Hour), annotated(policy.AnnotationProtect, "true"), inTemplate(hold, "true")), warned(
+			"spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one")},
+	)
+}
+
+// An annotation that does nothing is told so, or its author believes that it does.
+func TestAnnotationsWithoutEffect(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	cron := cronJob("cron")
+	cron.Annotations = map[string]string{policy.AnnotationTTL: "1d"}
+	deadline := "metadata.annotations[" + policy.AnnotationActiveDeadline + "]: has no effect on a "
+	s.creates(
+		row{cron, warned("metadata.annotations[" + policy.AnnotationTTL + "]: has no effect on a CronJob, which never finishes: remove it")},
+		row{job("job", annotated(policy.AnnotationActiveDeadline, "1h")), warned(deadline + "Job: set spec.activeDeadlineSeconds")},
+		row{pod("pod", corev1.RestartPolicyNever, policy.AnnotationActiveDeadline, "1h"), warned(deadline + "Pod: set spec.activeDeadlineSeconds")},
+	)
+}
+
+// A bad TTL label, or one in the past, is warned about. --strict-labels refuses it, see options_test.go.
+func TestTTLLabel(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	const field = "metadata.labels[curfew.dev/ttl]: "
+	soon := namespace("labelled")
+	soon.Labels = map[string]string{policy.LabelTTL: "30s"}
+	single := pod("single", corev1.RestartPolicyNever)
+	single.Labels = map[string]string{policy.LabelTTL: "1w"}
+	cron := cronJob("cron")
+	cron.Labels = map[string]string{policy.LabelTTL: "2020-02-30"}
+	bad := func(text string) string {
+		return warned(field + `"` + text + `" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`)
+	}
+	s.wouldCreate(
+		row{job("seconds", labelled("90s")), bad("90s")},
+		row{single, bad("1w")},
+		row{cron, bad("2020-02-30")},
+		row{soon, bad("30s")},
+		row{job("zero", labelled("0m")), warned(field + `"0m" is below 1m: use 1m or more`)},
+		row{job("eternal", labelled("99999d")), warned(field + `"99999d" is too long: use 24855d3h14m or less, or leave the label out`)},
+		row{job("past", labelled("2020-12-24T003000Z")), warned(field + "2020-12-24T003000Z was over at 2020-12-24T00:30:00Z: the Job goes at once; use a later one")},
+		row{job("yesterday", labelled("2020-12-24")), warned(field + "2020-12-24 was over at 2020-12-24T00:00:00Z: the Job goes at once; use a later one")},
+		row{job("sum", labelled("1d12h")), ""},
+		row{job("date", labelled("2099-12-24")), ""},
+		row{job("instant", labelled("2099-12-24T003000Z")), ""},
+	)
+	// On an object that exists, its age counts.
+	s.passes(s.create(job("running", inTemplate(hold, "true"))))
+	s.says(s.kubectl("label", "job", "running", policy.LabelTTL+"=1w"), bad("1w"))
+	s.says(s.kubectl("label", "--overwrite", "job", "running", policy.LabelTTL+"=1d"))
+	s.says(s.kubectl("label", "job", "running", policy.LabelTTL+"-"))
+}
+
+// Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the bounds.
+func TestSourcesAreNotForAuthors(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "1h")
+	s.passes(s.create(job("build", inTemplate(hold, "true"))))
+	s.creates(row{job("forged", native(time.Hour), limited(time.Minute), annotated(policy.AnnotationTTLSource, "policy/platform"),
+		annotated(policy.AnnotationDeadlineSource, "policy/platform")), ""})
+	if got := s.getJob("forged").Annotations; got[policy.AnnotationTTLSource] != "object" || got[policy.AnnotationDeadlineSource] != "" {
+		t.Errorf("the forged sources became %v", got)
+	}
+	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
+	const alone = " is written by Curfew alone: leave it as it is, or remove it"
+	for _, key := range []string{policy.AnnotationTTLSource, policy.AnnotationDeadlineSource} {
+		s.refuses(s.kubectl("annotate", "--overwrite", "job", "build", key+"=policy/platform"), refusal+"metadata.annotations["+key+"]:"+alone)
+	}
+	s.says(s.kubectl("annotate", "job", "build", policy.AnnotationTTLSource+"-"))
+	s.refuses(s.kubectl("annotate", "job", "build", policy.AnnotationTTLSource+"=namespace/"+s.name),
+		refusal+"metadata.annotations["+policy.AnnotationTTLSource+"]:"+alone)
+}
+
+// No default reaches what has a controller owner, and yet what such an object says itself counts (KEP-592: owners do not
+// block deletion).
+func TestExplicitTTLOfOwnedObjectsCounts(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "1s", policy.AnnotationDefaultDeadline, "1h")...)
+	owner := s.newJob(job("owner", ttl(hour), inTemplate(hold, "true")))
+	owned := func(j *batchv1.Job) {
+		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobKind)}
+	}
+	child := pod("child", corev1.RestartPolicyNever, policy.AnnotationTTL, "2s")
+	child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Example"))}
+	said := s.finishJob("said", now(), owned, ttl(2*second))
+	silent := s.finishJob("silent", now(), owned)
+	single := s.newPod(child)
+	if got := silent; got.Spec.ActiveDeadlineSeconds != nil || got.Spec.TTLSecondsAfterFinished != nil || got.Annotations[policy.AnnotationTTLSource] != "" {
+		t.Errorf("the owned Job was changed: %v %v %v", got.Spec.ActiveDeadlineSeconds, got.Spec.TTLSecondsAfterFinished, got.Annotations)
+	}
+	if got := said.Annotations[policy.AnnotationTTLSource]; got != "object" {
+		t.Errorf("ttl-source is %q, want object", got)
+	}
+	s.awaitGone(said)
+	s.awaitGone(single)
+	s.outlast(now())
+	s.stillThere(silent)
+}
