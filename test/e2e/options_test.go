@@ -4,6 +4,7 @@ import (
 	"net/http"
 	"strconv"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -59,6 +60,41 @@ func TestNativeTTLOff(t *testing.T) {
 		t.Errorf("the native field became %d", *created.Spec.TTLSecondsAfterFinished)
 	}
 	s.onTime(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
+}
+
+// With --strict-labels a label that is only warned about otherwise is refused, with --require-delete a TTL of those who may
+// not delete. In mode warn both are warnings again.
+func TestStrictOptions(t *testing.T) {
+	s := newSpace(t)
+	lenient := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationMaxTTL, "7d")
+	port := suite.webhook.WebhookPort
+	s.ok(suite.webhook.Stop(s.ctx))
+	s.ok(startWebhook(s.ctx, port, "--strict-labels", "--require-delete"))
+	defer func() {
+		s.ok(suite.webhook.Stop(s.ctx))
+		s.ok(startWebhook(s.ctx, port))
+	}()
+	const field = "metadata.labels[curfew.dev/ttl]: "
+	const past = "2020-12-24 was over at 2020-12-24T00:00:00Z: the Job goes at once; use a later one"
+	const bad = `"90s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`
+	s.creates(
+		row{job("past", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+past)},
+		row{job("bad", labelled("90s")), denied("validate-marked.curfew.dev", field+bad)},
+		row{job("good", labelled("90m")), ""},
+	)
+	lenient.creates(row{job("bad", labelled("90s")), warned(field + "would be refused (mode warn): " + bad)})
+
+	for _, space := range []*space{s, lenient} {
+		space.may("ann", "create", "get", "patch")
+	}
+	refusal := "spec.ttlSecondsAfterFinished: sets when this Job is deleted" + notYours
+	s.refuses(s.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal))
+	s.says(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
+	s.refuses(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"),
+		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+
+			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+notYours)
+	lenient.says(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"),
+		warned("spec.ttlSecondsAfterFinished: would be refused (mode warn): sets when this Job is deleted"+notYours))
 }
 
 // With --dry-run nothing is deleted, and each deletion that would be is told once.
