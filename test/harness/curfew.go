@@ -18,6 +18,8 @@ type Curfew struct {
 	WebhookPort int
 	// Health and Metrics are its addresses, host and port.
 	Health, Metrics string
+	// API is the address of a webhook's HTTP API, host and port; see [Cluster.Ask].
+	API string
 }
 
 // CurfewOptions say how a process of Curfew is to run.
@@ -48,12 +50,17 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 	if err := c.Install(ctx, port); err != nil {
 		return nil, err
 	}
-	options.Args = append([]string{"--host", "127.0.0.1", "--port", fmt.Sprint(port)}, options.Args...)
+	apiPort, err := freePort()
+	if err != nil {
+		return nil, err
+	}
+	api := fmt.Sprintf("127.0.0.1:%d", apiPort)
+	options.Args = append([]string{"--host", "127.0.0.1", "--port", fmt.Sprint(port), "--api-addr", api}, options.Args...)
 	webhook, err := c.startCurfew(ctx, "webhook", options)
 	if err != nil {
 		return nil, err
 	}
-	webhook.WebhookPort = port
+	webhook.WebhookPort, webhook.API = port, api
 	return webhook, nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 )
 
@@ -18,7 +19,9 @@ func (c *Cluster) Kubectl(ctx context.Context, args ...string) (stdout, stderr s
 // KubectlInput is Kubectl with a standard input, for `-f -`.
 func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string) (stdout, stderr string, err error) {
 	cmd := exec.CommandContext(ctx, c.kubectl, args...)
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig)
+	// kubectl finds its plugin, `kubectl curfew`, by the PATH.
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig,
+		"PATH="+filepath.Join(c.root, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	cmd.Stdin = strings.NewReader(input)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut

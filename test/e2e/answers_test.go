@@ -1,0 +1,188 @@
+package e2e
+
+import (
+	"encoding/json"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// questions are manifests about which admission has much to say, and nothing that depends on who asks.
+func questions() []any {
+	templated := cronJob("templated")
+	templated.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{policy.AnnotationTTL: "1h"}
+	return []any{
+		job("default"),
+		job("short", native(5*time.Second), annotated("helm.sh/hook", "test")),
+		job("long", native(8*24*time.Hour), annotated(policy.AnnotationProtect, "yes")),
+		job("unreadable", annotated(policy.AnnotationTTLFailed, "soon")),
+		job("label", native(time.Hour), labelled("90s")),
+		templated,
+		pod("pod", corev1.RestartPolicyNever),
+		pod("server", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1h"),
+	}
+}
+
+// asKubectlTells are the lines of stderr that kubectl would have for a report: what is told to the one who creates the
+// objects, and at the end what was refused.
+func asKubectlTells(s *space, data string, objects int) []string {
+	s.Helper()
+	var report lint.Report
+	s.ok(json.Unmarshal([]byte(data), &report))
+	if report.Objects != objects || report.Allowed {
+		s.Fatalf("%d objects, allowed: %t", report.Objects, report.Allowed)
+	}
+	refused := map[string]string{}
+	webhooks := map[string]string{}
+	for _, finding := range report.Findings {
+		if finding.Severity == policy.Deny {
+			name := finding.Object.Name
+			refused[name] = strings.TrimPrefix(refused[name]+"; "+finding.Finding.String(), "; ")
+			webhooks[name] = "validate.curfew.dev"
+			if finding.Object.Kind == "Pod" {
+				webhooks[name] = "validate-pods.curfew.dev"
+			}
+		}
+	}
+	var lines []string
+	for _, filled := range report.Defaults {
+		if _, ok := refused[filled.Object.Name]; !ok {
+			lines = append(lines, warned(filled.Field+" defaulted to "+filled.Value+" from "+policy.ParseSource(filled.Source).Phrase()))
+		}
+	}
+	for _, finding := range report.Findings {
+		if finding.Severity == policy.Warn {
+			lines = append(lines, warned(finding.Finding.String()))
+		}
+	}
+	for name, reason := range refused {
+		lines = append(lines, denied(webhooks[name], reason))
+	}
+	return lines
+}
+
+// The HTTP API answers what admission does, to those who may ask: /v1/validate what kubectl is told, /v1/default what the API
+// server stores.
+func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	s.passes(s.kubectl("create", "serviceaccount", "ci"))
+	s.mayEdit("ci")
+	token := strings.TrimSpace(s.passes(s.kubectl("create", "token", "ci")).stdout)
+	manifests := s.manifest(questions()...)
+	ask := func(question harness.Question) (int, string) {
+		status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, question)
+		s.ok(err)
+		return status, answer
+	}
+	path := "/v1/validate?namespace=" + s.name
+	if status, answer := ask(harness.Question{Path: path, Manifests: manifests}); status != http.StatusUnauthorized || !strings.Contains(answer, "Authorization: Bearer TOKEN") {
+		t.Errorf("without a token it answers %d %s", status, answer)
+	}
+	if status, answer := ask(harness.Question{Path: path, Manifests: manifests, Token: token}); status != http.StatusForbidden || !strings.Contains(answer, "may not post /v1/validate") {
+		t.Errorf("without a permission it answers %d %s", status, answer)
+	}
+	s.mayAsk("ci")
+
+	status, answer := ask(harness.Question{Path: path, Manifests: manifests, Token: token})
+	if status != http.StatusOK {
+		t.Fatalf("it answers %d %s", status, answer)
+	}
+	told := s.kubectlInput(manifests, "create", "-f", "-", "--dry-run=server")
+	said := strings.Split(strings.TrimSuffix(told.stderr, "\n"), "\n")
+	foretold := asKubectlTells(s, answer, len(questions()))
+	for _, line := range without(said, foretold) {
+		t.Errorf("only kubectl was told:\n%s", line)
+	}
+	for _, line := range without(foretold, said) {
+		t.Errorf("only the HTTP API told:\n%s", line)
+	}
+
+	status, answer = ask(harness.Question{Path: "/v1/default?namespace=" + s.name, Manifests: s.manifest(job("filled")), Token: token, Accept: "application/yaml"})
+	if status != http.StatusOK || !strings.Contains(answer, `# curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`) {
+		t.Fatalf("it answers %d %s", status, answer)
+	}
+	var filled batchv1.Job
+	s.ok(yaml.Unmarshal([]byte(answer), &filled))
+	s.passes(s.create(job("filled")))
+	stored := s.getJob("filled")
+	if got, want := filled.Spec.TTLSecondsAfterFinished, stored.Spec.TTLSecondsAfterFinished; got == nil || want == nil || *got != *want {
+		t.Errorf("it fills in %v, admission %v", got, want)
+	}
+	if got, want := filled.Annotations[policy.AnnotationTTLSource], stored.Annotations[policy.AnnotationTTLSource]; got != want {
+		t.Errorf("its source is %q, admission's %q", got, want)
+	}
+	// What it answers can be applied, and comes to the same.
+	s.says(s.kubectlInput(strings.ReplaceAll(answer, "name: filled", "name: applied"), "apply", "-f", "-"),
+		warned(`ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`))
+	if got := s.getJob("applied").Annotations[policy.AnnotationTTLSource]; got != "namespace/"+s.name {
+		t.Errorf("applied, its source is %q", got)
+	}
+}
+
+// mayAsk lets a ServiceAccount of the space use the HTTP API.
+func (s *space) mayAsk(account string) {
+	s.Helper()
+	roles := suite.cluster.Client.RbacV1()
+	_, err := roles.ClusterRoles().Create(s.ctx, &rbacv1.ClusterRole{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name + "-api"},
+		Rules:      []rbacv1.PolicyRule{{NonResourceURLs: []string{"/v1/default", "/v1/validate"}, Verbs: []string{"post"}}},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+	_, err = roles.ClusterRoleBindings().Create(s.ctx, &rbacv1.ClusterRoleBinding{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name + "-api"},
+		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: s.name + "-api"},
+		Subjects:   []rbacv1.Subject{{Kind: rbacv1.ServiceAccountKind, Name: account, Namespace: s.name}},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+}
+
+// rawTTL is what the API server drops before anybody sees it.
+const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {template: {spec: {ttlSecondsAfterFinished: 60, restartPolicy: Never}}}}`
+
+// Offline, nobody is asked who they are, and the manifests alone speak. A raw TTL in a pod template is found there and nowhere else.
+func TestHTTPAPIOffline(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMaxTTL, "1m")
+	status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{
+		Path: "/v1/validate?offline=true&namespace=" + s.name, Manifests: rawTTL + "\n---\n" + s.manifest(job("long", native(time.Hour)))})
+	s.ok(err)
+	const want = `"field":"spec.template.spec.ttlSecondsAfterFinished","severity":"error","message":"a pod template cannot have a TTL: set spec.ttlSecondsAfterFinished"`
+	if status != http.StatusOK || !strings.Contains(answer, want) || strings.Contains(answer, "max-ttl") {
+		t.Errorf("it answers %d %s", status, answer)
+	}
+}
+
+// kubectl curfew lint says of the manifests and of what the cluster's namespace says what kubectl create is told.
+func TestLintAnswersAsAdmissionDoes(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	manifests := s.manifest(questions()...)
+	around := s.passes(s.kubectl("get", "namespace", s.name, "-o", "yaml")).stdout
+	stdout, stderr, err := suite.cluster.KubectlInput(s.ctx, around+"\n---\n"+manifests, "curfew", "lint", "-n", s.name, "-f", "-", "-o", "json")
+	if err == nil || stderr != "" {
+		t.Fatalf("it ended with %v and said %s, want exit status 1", err, stderr)
+	}
+	told := s.kubectlInput(manifests, "create", "-f", "-", "--dry-run=server")
+	said := strings.Split(strings.TrimSuffix(told.stderr, "\n"), "\n")
+	foretold := asKubectlTells(s, stdout, len(questions())+1) // the Namespace is judged too
+	for _, line := range append(without(said, foretold), without(foretold, said)...) {
+		t.Errorf("only one of lint and kubectl create says:\n%s", line)
+	}
+	// Without the namespace among them, the manifests alone speak.
+	stdout, stderr, err = suite.cluster.KubectlInput(s.ctx, s.manifest(job("long", native(8*24*time.Hour))), "curfew", "lint", "-n", s.name, "-f", "-")
+	if err != nil || stdout+stderr != "1 object: 0 errors, 0 warnings, 0 defaults\n" {
+		t.Errorf("it ended with %v and said %s%s", err, stdout, stderr)
+	}
+}
