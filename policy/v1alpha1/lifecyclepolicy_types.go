@@ -154,7 +154,8 @@ type TTLValue struct {
 	// +optional
 	Value *TTL `json:"value,omitempty"`
 	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "1d" or "never",
-	// whole seconds, or null for nothing. An object on which it fails is kept, and reported.
+	// whole seconds, or null for nothing; beside values of another type CEL wants it as dyn(null). An object on which it fails
+	// is kept, and reported. Example: object.metadata.namespace == "ci" ? "1d" : dyn(null)
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }
