@@ -164,28 +164,6 @@ func TestBounds(t *testing.T) {
 	s.says(s.create(job("fits", native(10*time.Minute))))
 }
 
-// Values that cannot be read are refused where they are written, with the path of the field.
-func TestUnreadableValuesAreRefused(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	out := s.create(job("soon", annotated(policy.AnnotationTTL, "soon")))
-	if want := `denied the request: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration`; !out.failed || !strings.Contains(out.stderr, want) {
-		t.Errorf("kubectl said %q, want %q", out.stderr, want)
-	}
-	out = s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=-5m")
-	if want := `denied the request: metadata.annotations[curfew.dev/default-ttl]: `; !out.failed || !strings.Contains(out.stderr, want) {
-		t.Errorf("kubectl said %q, want %q", out.stderr, want)
-	}
-	out = s.kubectl("annotate", "namespace", s.name, policy.AnnotationMinTTL+"=2h", policy.AnnotationMaxTTL+"=1h")
-	if want := "lower the first or raise the second"; !out.failed || !strings.Contains(out.stderr, want) {
-		t.Errorf("kubectl said %q, want %q", out.stderr, want)
-	}
-	out = s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=off")
-	if want := `metadata.annotations[curfew.dev/mode]: `; !out.failed || !strings.Contains(out.stderr, want) {
-		t.Errorf("kubectl said %q, want %q", out.stderr, want)
-	}
-}
-
 func TestShortTTLIsWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -194,16 +172,6 @@ func TestShortTTLIsWarned(t *testing.T) {
 	s.says(s.create(job("calm", native(time.Minute))))
 	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
 		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more")
-}
-
-// A native field that is shorter than the annotation would be acted on first by the in-tree controller.
-func TestNativeFieldThatActsFirstIsRefused(t *testing.T) {
-	t.Parallel()
-	s := newSpace(t)
-	out := s.create(job("both", native(time.Minute), ttl(time.Hour)))
-	if want := "which the Job's own controller acts on first"; !out.failed || !strings.Contains(out.stderr, want) {
-		t.Errorf("kubectl said %q, want %q", out.stderr, want)
-	}
 }
 
 // Where nothing of Curfew's is in use, nothing is said and nothing changed.
