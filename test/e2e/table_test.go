@@ -3,11 +3,9 @@ package e2e
 import (
 	"context"
 	"strings"
-	"testing"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
-	"sigs.k8s.io/yaml"
 )
 
 // row is an object, and what kubectl says beside that it was created: nothing, a line of warned or one of denied.
@@ -99,27 +97,8 @@ func warned(warning string) string { return "Warning: curfew: " + warning }
 // both are two lines about one object.
 func both(first, second string) string { return first + "\n" + second }
 
-// object reads one from YAML, for kinds that have no Go type here.
-func (s *space) object(text string) map[string]any {
-	s.Helper()
-	var out map[string]any
-	s.ok(yaml.Unmarshal([]byte(text), &out))
-	return out
-}
-
 // jsonpath reads a field of an object with kubectl.
 func (s *space) jsonpath(kind, name, path string) string {
 	s.Helper()
 	return s.passes(s.kubectl("get", kind, name, "-o", "jsonpath={"+path+"}")).stdout
-}
-
-// within runs a part of a test in the same namespace.
-func (s *space) within(name string, part func(*space)) {
-	s.Helper()
-	outer := s.T
-	outer.Run(name, func(t *testing.T) {
-		inner := *s
-		inner.T = t
-		part(&inner)
-	})
 }
