@@ -101,6 +101,7 @@ generate: ## bring what is generated up to date: deep copies and CRDs, formattin
 	gofmt -w $$(git ls-files '*.go')
 	go mod tidy
 	go -C test/cluster mod tidy
+	go -C test/peers mod tidy
 
 .PHONY: verify
 verify: $(CLUSTER) ## fail where generate would change something or a kustomization does not build
@@ -110,6 +111,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go mod tidy -diff
 	go mod verify
 	go -C test/cluster mod tidy -diff
+	go -C test/peers mod tidy -diff
 	go test -count=1 ./manifests/...
 
 .PHONY: clean
