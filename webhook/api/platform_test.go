@@ -75,7 +75,7 @@ func TestPostedRuntimesProfilesAndPolicies(t *testing.T) {
 		"a posted runtime, offline":           {"/v1/validate?offline=true", torch + train, `runtime \"torch\" says 3d`, ""},
 		"an unknown runtime says nothing":     {"/v1/validate?offline=true", train, `"findings":[]`, ""},
 		"a policy that does not compile":      {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "expression: objekt", 1), `line 1, column 1: undeclared reference to 'objekt'`, ""},
-		"a policy that the schema refuses":    {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "valve: 3h", 1), `unknown field \"valve\"`, ""},
+		"a policy that the schema refuses":    {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "valve: 3h", 1), `unknown field \"spec.defaults.ttl.valve\"`, ""},
 		"a label that was over at this time":  {"/v1/validate?offline=true", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {curfew.dev/ttl: 2026-12-24}}}", `was over at 2026-12-24T00:00:00Z`, ""},
 		"a label that is not over by seconds": {"/v1/validate?offline=true", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {curfew.dev/ttl: 2026-12-24T120001Z}}}", `"findings":[]`, ""},
 	} {
