@@ -27,8 +27,8 @@ type Informers interface {
 	GetInformer(ctx context.Context, object client.Object, options ...cache.InformerGetOption) (cache.Informer, error)
 }
 
-// CatalogWatch keeps a catalog in step with the LifecyclePolicies and KindProfiles of a cluster. A cluster without the CRDs
-// has the built-in profiles and no policies, until the CRDs are there.
+// CatalogWatch keeps a catalog in step with the LifecyclePolicies and KindProfiles of a cluster, and with the kinds that it serves. A
+// cluster without the CRDs has the built-in profiles and no policies, until the CRDs are there.
 type CatalogWatch struct {
 	catalog   *catalog.Catalog
 	informers Informers
@@ -53,6 +53,10 @@ func NewCatalogWatch(known *catalog.Catalog, informers Informers, log logr.Logge
 			func(object *v1alpha1.LifecyclePolicy) field.ErrorList { return known.SetPolicy(object) }, known.RemovePolicy)},
 		{name: v1alpha1.KindProfiles, object: &v1alpha1.KindProfile{}, handler: handle(out,
 			func(object *v1alpha1.KindProfile) field.ErrorList { return known.SetProfile(object) }, known.RemoveProfile)},
+		{name: "customresourcedefinitions", object: Definitions(), handler: handle(out, func(object *definition) field.ErrorList {
+			known.SetDefinition(object.Name, object.says)
+			return nil
+		}, known.RemoveDefinition)},
 	}
 	return out
 }

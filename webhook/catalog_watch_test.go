@@ -8,6 +8,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	toolscache "k8s.io/client-go/tools/cache"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
@@ -81,5 +82,29 @@ func TestWatchWaitsForTheCRDs(t *testing.T) {
 		if got := known.Snapshot().Policies; len(got) != 0 {
 			t.Errorf("policies are %v after the deletion", got)
 		}
+		crd, err := StripDefinition(jobSetDefinition())
+		if err != nil {
+			t.Fatal(err)
+		}
+		jobSet, definitions := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}, cluster.handlers[2]
+		definitions.OnAdd(crd, true)
+		if got := known.Snapshot().Profiles[jobSet]; got.TTL != nil {
+			t.Errorf("native TTL is %s in a version that has none", got.TTL)
+		}
+		definitions.OnDelete(crd)
+		if got := known.Snapshot().Profiles[jobSet]; got.TTL == nil {
+			t.Error("no native TTL once the definition is gone")
+		}
 	})
+}
+
+// jobSetDefinition is that of a version without a TTL.
+func jobSetDefinition() *unstructured.Unstructured {
+	out := Definitions()
+	out.SetName("jobsets.jobset.x-k8s.io")
+	out.Object["spec"] = map[string]any{"group": "jobset.x-k8s.io", "scope": "Namespaced", "names": map[string]any{"kind": "JobSet", "plural": "jobsets"},
+		"versions": []any{map[string]any{"name": "v1alpha2", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object"}}}}}}}
+	out.Object["status"] = map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}}
+	return out
 }

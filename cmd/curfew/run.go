@@ -21,6 +21,7 @@ import (
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 )
 
@@ -88,7 +89,10 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 	retry := options.leaseDuration / 7
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Cache: cache.Options{
-			ByObject:         map[client.Object]cache.ByObject{feed.NamespaceMeta(): {Transform: feed.StripNamespace}},
+			ByObject: map[client.Object]cache.ByObject{
+				feed.NamespaceMeta():  {Transform: feed.StripNamespace},
+				webhook.Definitions(): {Transform: webhook.StripDefinition},
+			},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},
 		Metrics:                       server.Options{BindAddress: options.metricsAddr},

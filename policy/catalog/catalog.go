@@ -24,8 +24,9 @@ type Catalog struct {
 // New returns a catalog of the profiles that come with Curfew (manifests/profiles), without policies.
 func New(builtin []*v1alpha1.KindProfile) (*Catalog, error) {
 	out := &Catalog{compiler: expression.NewCompiler(expression.DefaultCacheSize), parts: parts{
-		policies: map[string]*expression.Policy{},
-		profiles: map[string]*expression.Profile{},
+		policies:    map[string]*expression.Policy{},
+		profiles:    map[string]*expression.Profile{},
+		definitions: map[string]*expression.Definition{},
 	}}
 	for _, object := range builtin {
 		profile, errs := out.compiler.Profile(object)
@@ -60,6 +61,28 @@ func (c *Catalog) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
 
 // RemoveProfile forgets a KindProfile, so that a built-in one of the kind speaks again.
 func (c *Catalog) RemoveProfile(name string) { c.change(func() { delete(c.parts.profiles, name) }) }
+
+// SetDefinition notes what a CustomResourceDefinition serves: profiles then hold as they do for the installed version of their
+// kind. The profile of a kind of which no definition is known holds as it is written.
+func (c *Catalog) SetDefinition(name string, definition *expression.Definition) {
+	c.define(name, func() { c.parts.definitions[name] = definition })
+}
+
+// RemoveDefinition forgets a CustomResourceDefinition.
+func (c *Catalog) RemoveDefinition(name string) {
+	c.define(name, func() { delete(c.parts.definitions, name) })
+}
+
+// define changes a definition. Most are of kinds without a profile, and change nothing for anybody.
+func (c *Catalog) define(name string, change func()) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	before := c.parts.definitions[name]
+	change()
+	if c.parts.profiled(before) || c.parts.profiled(c.parts.definitions[name]) {
+		c.current.Store(c.parts.snapshot())
+	}
+}
 
 func (c *Catalog) change(change func()) {
 	c.mu.Lock()

@@ -180,3 +180,50 @@ func TestRuntimeKindWithoutProfile(t *testing.T) {
 		t.Errorf("its profile is %+v", plan)
 	}
 }
+
+// trainJobs is what a CustomResourceDefinition of TrainJob serves; v2.1.0 has no activeDeadlineSeconds.
+func trainJobs(fields ...string) *expression.Definition {
+	properties := map[string]any{}
+	for _, field := range fields {
+		properties[field] = map[string]any{"type": "integer"}
+	}
+	out := expression.DefinitionOf(map[string]any{
+		"spec": map[string]any{"group": "trainer.kubeflow.org", "names": map[string]any{"kind": "TrainJob", "plural": "trainjobs"}, "scope": "Namespaced",
+			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "properties": properties}}}}}}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	})
+	return &out
+}
+
+// A default in a field that the installed version lacks would be dropped: it becomes an annotation there, and no restart is needed
+// when the version changes.
+func TestProfilesFollowTheInstalledVersion(t *testing.T) {
+	known := builtin(t)
+	kind := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
+	expect := func(when string, native bool) {
+		t.Helper()
+		profile := known.Snapshot().Profiles[kind]
+		if (profile.Deadline != nil) != native || profile.AnnotatedDeadline == native {
+			t.Errorf("%s: deadline field %s, annotation %t; want native %t", when, profile.Deadline, profile.AnnotatedDeadline, native)
+		}
+	}
+	expect("nothing known", true)
+	known.SetDefinition("trainjobs.trainer.kubeflow.org", trainJobs("suspend"))
+	expect("v2.1.0", false)
+	if with := known.Snapshot().With([]*expression.Policy{{Name: "a"}}, nil).Profiles[kind]; with.Deadline != nil {
+		t.Error("with another policy the profile is no longer that of the installed version")
+	}
+	known.SetDefinition("trainjobs.trainer.kubeflow.org", trainJobs("suspend", "activeDeadlineSeconds"))
+	expect("v2.2.0", true)
+	known.SetDefinition("trainjobs.trainer.kubeflow.org", trainJobs("suspend"))
+	known.RemoveDefinition("trainjobs.trainer.kubeflow.org")
+	expect("not installed", true)
+	before := known.Snapshot()
+	other := trainJobs()
+	other.Kind.Kind = "Other"
+	known.SetDefinition("others.trainer.kubeflow.org", other)
+	if known.Snapshot() != before {
+		t.Error("a kind without a profile changed something")
+	}
+}

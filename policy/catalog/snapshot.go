@@ -17,6 +17,8 @@ type parts struct {
 	// policies and profiles by name.
 	policies map[string]*expression.Policy
 	profiles map[string]*expression.Profile
+	// definitions of the kinds that are served, by name.
+	definitions map[string]*expression.Definition
 }
 
 // Snapshot is what the platform says at one moment. Nothing in it is changed.
@@ -35,7 +37,7 @@ func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Pr
 	if len(policies)+len(profiles) == 0 {
 		return s
 	}
-	more := parts{builtin: s.parts.builtin, policies: maps.Clone(s.parts.policies), profiles: maps.Clone(s.parts.profiles)}
+	more := parts{builtin: s.parts.builtin, policies: maps.Clone(s.parts.policies), profiles: maps.Clone(s.parts.profiles), definitions: s.parts.definitions}
 	for _, added := range policies {
 		more.policies[added.Name] = added
 	}
@@ -46,7 +48,7 @@ func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Pr
 }
 
 func (p parts) snapshot() *Snapshot {
-	p.policies, p.profiles = maps.Clone(p.policies), maps.Clone(p.profiles)
+	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
 	out := &Snapshot{runtimes: map[schema.GroupKind]*expression.Runtime{}, parts: p}
 	out.Policies = slices.Collect(maps.Values(p.policies))
 	expression.Sort(out.Policies)
@@ -58,6 +60,7 @@ func (p parts) snapshot() *Snapshot {
 		all = append(all, p.profiles[name])
 		custom[p.profiles[name].Kind.GroupKind()] = true
 	}
+	p.serve(all)
 	out.Profiles = link(all)
 	// The readers in Go answer for the kinds of Kubernetes itself as their manifests do, without evaluating anything.
 	for _, profile := range policy.BuiltinProfiles() {
@@ -74,6 +77,34 @@ func (p parts) snapshot() *Snapshot {
 		}
 	}
 	return out
+}
+
+// serve has the profiles hold as they do for the installed versions of their kinds.
+func (p parts) serve(all []*expression.Profile) {
+	byKind := make(map[schema.GroupKind]*expression.Definition, len(p.definitions))
+	for _, definition := range p.definitions {
+		byKind[definition.Kind] = definition
+	}
+	for i, profile := range all {
+		if definition := byKind[profile.Kind.GroupKind()]; definition != nil {
+			if fields, ok := definition.Serves(profile); ok {
+				all[i] = profile.Served(fields.Has)
+			}
+		}
+	}
+}
+
+func (p parts) profiled(definition *expression.Definition) bool {
+	if definition == nil {
+		return false
+	}
+	speaks := func(profile *expression.Profile) bool { return profile.Kind.GroupKind() == definition.Kind }
+	for _, profile := range p.profiles {
+		if speaks(profile) {
+			return true
+		}
+	}
+	return slices.ContainsFunc(p.builtin, speaks)
 }
 
 // link makes the profiles that rules judge by. Compiled profiles are shared by all snapshots, so that copies are linked.
