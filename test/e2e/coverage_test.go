@@ -1,0 +1,307 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+)
+
+// The tests of this file are about which requests reach Curfew at all. Those that count, or take configurations away, do not run in
+// parallel.
+
+// calls is how often the API server has called a webhook of Curfew's, by what it counts itself: calls that fail count too.
+func (s *space) calls() (count float64) {
+	s.Helper()
+	text, err := suite.cluster.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(s.ctx)
+	s.ok(err)
+	for line := range strings.Lines(string(text)) {
+		if strings.HasPrefix(line, "apiserver_admission_webhook_admission_duration_seconds_count{") && strings.Contains(line, policy.Group+`"`) {
+			var value float64
+			_, err := fmt.Sscan(line[strings.LastIndexByte(line, ' ')+1:], &value)
+			s.ok(err)
+			count += value
+		}
+	}
+	return count
+}
+
+// What does not use Curfew does not pay for it: creating and changing workloads of every kind that Kubernetes has, and what their
+// controllers make of them, is not sent anywhere. The same in a namespace with a default is.
+func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
+	plain, using := newSpace(t), newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
+	before := plain.calls()
+	plain.work()
+	if after := plain.calls(); after != before {
+		t.Errorf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", after-before)
+	}
+	before = using.calls()
+	using.work()
+	// A Job and its Pod, a Deployment's Pod, a Pod and a CronJob, by at least one side each.
+	if after := using.calls(); after-before < 7 {
+		t.Errorf("%v calls in a namespace that uses it, want some for every Job, Pod and CronJob: the test cannot fail", after-before)
+	}
+}
+
+// work does what people do all day.
+func (s *space) work() {
+	s.Helper()
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": "x"}}, Spec: podSpec(corev1.RestartPolicyAlways)}
+	replicas := int32(1)
+	s.passes(s.create(
+		&appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: "web"},
+			Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: template.Labels}, Template: template}},
+		pod("bare", corev1.RestartPolicyNever), pod("server", corev1.RestartPolicyAlways),
+		job("build", func(j *batchv1.Job) { deadline := int64(1000); j.Spec.ActiveDeadlineSeconds = &deadline }), cronJob("nightly")))
+	s.awaitJobFinish(s.getJob("build"))
+	s.awaitPodFinish(s.getPod("bare"))
+	s.poll("the Deployment's Pod to run", func(ctx context.Context) (bool, error) {
+		web, err := suite.cluster.Client.AppsV1().Deployments(s.name).Get(ctx, "web", metav1.GetOptions{})
+		return err == nil && web.Status.ReadyReplicas == 1, err
+	})
+	for _, object := range []string{"deployment/web", "pod/bare", "pod/server", "job/build", "cronjob/nightly"} {
+		s.passes(s.kubectl("label", object, "team=blue"))
+		s.passes(s.kubectl("annotate", object, "example.com/note=x"))
+	}
+	s.passes(s.kubectl("scale", "deployment/web", "--replicas=2"))
+	s.passes(s.kubectl("patch", "cronjob", "nightly", "-p", `{"spec":{"suspend":true}}`))
+	s.passes(s.kubectl("patch", "job", "build", "-p", `{"spec":{"parallelism":2}}`))
+	s.passes(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
+	s.passes(s.kubectl("delete", "deployment/web", "pod/server", "--wait=false"))
+}
+
+// lifecyclePolicy applies a LifecyclePolicy until the test ends.
+func (s *space) lifecyclePolicy(name, spec string) {
+	s.Helper()
+	s.apply("apiVersion: curfew.dev/v1alpha1\nkind: LifecyclePolicy\nmetadata: {name: " + name + "}\nspec: " + spec + "\n")
+	s.Cleanup(func() {
+		if _, stderr, err := suite.cluster.Kubectl(context.Background(), "delete", "lifecyclepolicy", name, "--ignore-not-found"); err != nil {
+			s.Errorf("%v: %s", err, stderr)
+		}
+	})
+}
+
+// tries creates objects in a dry run until kubectl says something.
+func (s *space) tries(what, said string, objects ...any) {
+	s.Helper()
+	manifest := s.manifest(objects...)
+	s.poll(what, func(context.Context) (bool, error) {
+		return strings.Contains(s.kubectlInput(manifest, "create", "--dry-run=server", "-f", "-").stderr, said), nil
+	})
+}
+
+// A policy whose match only Curfew can evaluate has the objects of its kinds sent, wherever they are created.
+func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.name + "-cel"
+	s.lifecyclePolicy(name, `{match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: here, expression:
+		'namespaceObject.metadata.name == "`+s.name+`" && object.metadata.name.startsWith("batch-")'}]}, defaults: {ttl: {value: 2h}}}`)
+	said := `Warning: curfew: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "` + name + `"`
+	s.tries("a default of the policy", said, job("batch-probe"))
+	s.says(s.create(job("batch-1")), said)
+	if got := s.getJob("batch-1").Spec.TTLSecondsAfterFinished; got == nil || *got != 7200 {
+		t.Errorf("its TTL is %v, want 7200", got)
+	}
+	s.says(s.create(job("other")))
+	if got := s.getJob("other"); got.Spec.TTLSecondsAfterFinished != nil || len(got.Annotations) > 0 {
+		t.Errorf("a Job that the policy does not match became %v", got.ObjectMeta)
+	}
+	s.passes(s.kubectl("delete", "lifecyclepolicy", name))
+	s.awaitAdmitted("a Job without default", func() output {
+		out := s.kubectlInput(s.manifest(job("batch-2")), "create", "--dry-run=server", "-f", "-")
+		out.failed = out.failed || out.stderr != ""
+		return out
+	})
+}
+
+// A policy by labels reaches Jobs and Pods of those labels alone, and its bounds what they set themselves.
+func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.name + "-labels"
+	mine := map[string]string{"e2e": s.name}
+	s.lifecyclePolicy(name, `{match: {kinds: [{group: batch, kind: Job}, {group: "", kind: Pod}], objectSelector: {matchLabels: {e2e: `+s.name+`}}},
+		defaults: {ttl: {value: 3h}}, bounds: {maxDeadline: 1h}}`)
+	labelled := func(j *batchv1.Job) { j.Labels = mine }
+	said := `Warning: curfew: ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`
+	s.tries("a default of the policy", said, job("probe", labelled))
+	s.says(s.create(job("build", labelled)), said)
+	s.says(s.create(job("other")))
+
+	bare := pod("bare", corev1.RestartPolicyNever)
+	bare.Labels = mine
+	s.says(s.create(bare), `Warning: curfew: curfew.dev/ttl-after-finished defaulted to 3h from policy "`+name+`"`)
+	server := pod("server", corev1.RestartPolicyAlways)
+	server.Labels = mine
+	s.says(s.create(server))
+
+	long := int64(7200)
+	out := s.create(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
+	if want := `spec.activeDeadlineSeconds: 2h is above `; !out.failed || !strings.Contains(out.stderr, want) {
+		t.Errorf("kubectl said %q, want %q", out.stderr, want)
+	}
+	// It carries nothing but a deadline, and is owned, so that it gets no default: the bound alone has it sent.
+	out = s.create(job("owned", labelled, func(j *batchv1.Job) {
+		j.Spec.ActiveDeadlineSeconds = &long
+		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.getJob("other"), jobKind)}
+	}))
+	if want := `spec.activeDeadlineSeconds: 2h is above `; !out.failed || !strings.Contains(out.stderr, want) {
+		t.Errorf("kubectl said %q, want %q", out.stderr, want)
+	}
+	s.says(s.create(job("unlabelled", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long })))
+}
+
+// What somebody changes in the controller's configurations, or deletes, is restored.
+func TestEditsOfCoverageAreUndone(t *testing.T) {
+	s := newSpace(t)
+	r := render{"restored.e2e.example.com"}
+	s.apply(r.role())
+	s.apply(r.definition())
+	s.apply(r.profile())
+	defer func() { s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
+	s.awaitRule(r.group)
+	configurations := suite.cluster.Client.AdmissionregistrationV1()
+
+	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", kindsName))
+	s.awaitRule(r.group)
+
+	_, err := configurations.MutatingWebhookConfigurations().Patch(s.ctx, kindsName, types.MergePatchType, []byte(`{"webhooks":null}`), metav1.PatchOptions{})
+	s.ok(err)
+	s.awaitRule(r.group)
+
+	current, err := configurations.ValidatingWebhookConfigurations().Get(s.ctx, kindsName, metav1.GetOptions{})
+	s.ok(err)
+	fail := []byte(`[{"op": "replace", "path": "/webhooks/0/timeoutSeconds", "value": 30}, {"op": "add", "path": "/metadata/labels/team", "value": "blue"}]`)
+	_, err = configurations.ValidatingWebhookConfigurations().Patch(s.ctx, kindsName, types.JSONPatchType, fail, metav1.PatchOptions{})
+	s.ok(err)
+	s.poll("the timeout to be restored", func(ctx context.Context) (bool, error) {
+		now, err := configurations.ValidatingWebhookConfigurations().Get(ctx, kindsName, metav1.GetOptions{})
+		if err != nil || now.ResourceVersion == current.ResourceVersion || *now.Webhooks[0].TimeoutSeconds != *current.Webhooks[0].TimeoutSeconds {
+			return false, err
+		}
+		if now.Labels["team"] != "blue" {
+			return false, fmt.Errorf("a label of somebody else's was taken away: %v", now.Labels)
+		}
+		return true, nil
+	})
+	s.settled()
+}
+
+// settled fails the test if the controller goes on writing once there is nothing to change.
+func (s *space) settled() {
+	s.Helper()
+	configurations := suite.cluster.Client.AdmissionregistrationV1()
+	version := func() string {
+		m, err := configurations.MutatingWebhookConfigurations().Get(s.ctx, kindsName, metav1.GetOptions{})
+		s.ok(err)
+		v, err := configurations.ValidatingWebhookConfigurations().Get(s.ctx, kindsName, metav1.GetOptions{})
+		s.ok(err)
+		return m.ResourceVersion + " " + v.ResourceVersion
+	}
+	before := version()
+	s.outlast(now().Add(2 * second)) // More than the controller waits between two looks.
+	if after := version(); after != before {
+		s.Errorf("the configurations went from %s to %s with nothing to change", before, after)
+	}
+}
+
+// Without the static configurations Curfew is not to be asked at all: whoever takes them away is rid of the others, too.
+func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
+	s := newSpace(t)
+	r := render{"uninstalled.e2e.example.com"}
+	s.apply(r.role())
+	s.apply(r.definition())
+	s.apply(r.profile())
+	defer func() { s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
+	s.awaitRule(r.group)
+	gone := func(when string) {
+		t.Helper()
+		s.poll("curfew-kinds to be gone "+when, func(ctx context.Context) (bool, error) {
+			for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
+				out := s.kubectl("get", kind, kindsName, "--ignore-not-found", "-o", "name")
+				if out.failed || out.stdout != "" {
+					return false, nil
+				}
+			}
+			return true, nil
+		})
+	}
+	reinstall := func() {
+		t.Helper()
+		s.ok(suite.cluster.Install(s.ctx, suite.webhook.WebhookPort))
+		s.ok(suite.cluster.WaitForWebhook(s.ctx))
+		s.awaitRule(r.group)
+		s.awaitValidated(r)
+	}
+	remove := func() {
+		t.Helper()
+		s.passes(s.kubectl("delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "curfew"))
+	}
+	remove()
+	gone("while the controller runs")
+	reinstall()
+
+	// The garbage collector needs nobody of Curfew's.
+	s.ok(suite.controller.Stop(s.ctx))
+	defer restartController(s)()
+	remove()
+	gone("without a controller")
+	s.says(s.kubectlInput(r.object("a", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"))
+	s.ok(startController(s.ctx))
+	reinstall()
+}
+
+// awaitValidated waits until the validating side refuses what it has to.
+func (s *space) awaitValidated(r render) {
+	s.Helper()
+	s.poll("the validating side of "+r.group, func(context.Context) (bool, error) {
+		out := s.kubectlInput(r.object("probe", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "--dry-run=server", "-f", "-")
+		return out.failed && strings.Contains(out.stderr, "denied the request"), nil
+	})
+}
+
+// A default goes into the native field if the installed version has it, and nobody has to restart anything when that changes.
+func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	r := render{"versions.e2e.example.com"}
+	s.apply(r.role())
+	s.apply(strings.Replace(r.definition(), "keep-for: {type: integer}", "keep: {type: integer}", 1))
+	s.apply(r.profile())
+	s.awaitRule(r.group)
+	s.awaitDefault(r)
+	s.says(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
+		`Warning: curfew: curfew.dev/ttl-after-finished defaulted to 1d from namespace "`+s.name+`"`)
+	s.apply(r.definition())
+	s.poll("a default in the field", func(context.Context) (bool, error) {
+		out := s.kubectlInput(r.object("b", `}, "spec": {}`), "create", "--dry-run=server", "-o", "jsonpath={.spec.keep-for}", "-f", "-")
+		return out.stdout == "86400", nil
+	})
+}
+
+// A CustomResourceDefinition that goes takes its rules along, and whoever else uses Curfew notices nothing.
+func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	r := render{"gone.e2e.example.com"}
+	s.apply(r.role())
+	s.apply(r.profile())
+	s.apply(r.definition())
+	s.awaitRule(r.group)
+	s.passes(s.kubectl("delete", "customresourcedefinition", "renders."+r.group))
+	s.awaitNoRule(r.group)
+	_, err := suite.cluster.Client.AdmissionregistrationV1().MutatingWebhookConfigurations().Get(s.ctx, "curfew", metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		t.Error("the static configuration went as well")
+	}
+}
