@@ -40,6 +40,9 @@ type Options struct {
 	RelistEvery time.Duration
 	// Forbidden is told when the API server refuses to list or watch, which it may have allowed before; nil tells nobody.
 	Forbidden func()
+	// Listed is told each time that a kind has been listed whole, and how many objects came; nil where nobody minds. It must not
+	// block.
+	Listed func(objects int)
 }
 
 // DefaultRelistEvery is how often a feed lists everything anew.
@@ -162,7 +165,6 @@ func (f *Feed) stream(ctx context.Context, delay *wait.Backoff) error {
 		return err
 	}
 	*delay = *newDelay()
-	f.synced.Store(true)
 	relist := f.options.Clock.NewTimer(f.options.RelistEvery)
 	defer relist.Stop()
 	err = f.follow(ctx, at, events, relist.C())

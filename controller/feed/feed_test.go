@@ -146,6 +146,36 @@ func TestPeriodicRelist(t *testing.T) {
 	})
 }
 
+func TestListedIsToldOfEachList(t *testing.T) {
+	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.streams = streams
+				for _, name := range []string{"a", "b", "c"} {
+					w.put(finished("ci", name, "uid-"+name, 3600))
+				}
+				w.put(finished("ci", "keep", "uid-keep", -1))
+				var told []int
+				start(t, w, none(), func(o *Options) {
+					o.RelistEvery = 5 * time.Minute
+					o.Listed = func(objects int) { told = append(told, objects) }
+				})
+				at(time.Second)
+				w.put(finished("ci", "d", "uid-d", 3600)) // through the watch: no list
+				at(time.Minute)
+				if !slices.Equal(told, []int{4}) {
+					t.Errorf("told %v, want the first list alone", told)
+				}
+				at(5 * time.Minute)
+				if !slices.Equal(told, []int{4, 5}) {
+					t.Errorf("told %v, want the relist, too", told)
+				}
+			})
+		})
+	}
+}
+
 func TestNamespaceThatChangesItsMind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(), none()

@@ -24,16 +24,34 @@ const pageSize = 500
 // errListAgain ends a watch whose time has come, or which the API server can no longer go on with.
 var errListAgain = errors.New("time to list again")
 
-// listed is the sink of one relist.
-type listed struct{ *expiry.Relist }
+// listed is the sink of one relist. It counts what it was told and how much of that has an expiry.
+type listed struct {
+	*expiry.Relist
+	seen, waiting int
+}
 
-func (l listed) Cancel(uid types.UID, resourceVersion string) { l.Relist.Cancel(uid, resourceVersion) }
+func (l *listed) Upsert(o expiry.Object) {
+	l.seen++
+	l.waiting++
+	l.Relist.Upsert(o)
+}
+
+func (l *listed) Terminating(o expiry.Object, since time.Time) {
+	l.seen++
+	l.Relist.Terminating(o, since)
+}
+
+func (l *listed) Cancel(uid types.UID, resourceVersion string) {
+	l.seen++
+	l.Relist.Cancel(uid, resourceVersion)
+}
 
 // listAll brings every object into the engine and drops what is gone. It streams where the API server can (KEP-3157), so
 // that neither side holds the list, and reads pages where not. It answers with the resourceVersion to watch from, and with
 // the watch itself where there is one already.
 func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
-	relist := f.options.Engine.BeginRelist(f.handle)
+	began := f.options.Clock.Now()
+	relist := &listed{Relist: f.options.Engine.BeginRelist(f.handle)}
 	events, err := f.kind.Watch(ctx, metav1.ListOptions{
 		FieldSelector:        f.kind.FieldSelector,
 		LabelSelector:        f.kind.LabelSelector,
@@ -45,6 +63,7 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	case err == nil:
 		at, err := f.initialEvents(ctx, events, relist)
 		if err == nil {
+			f.known(relist, began)
 			return at, events, nil
 		}
 		events.Stop()
@@ -53,16 +72,29 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 		return "", nil, fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 	}
 	at, err := f.pages(ctx, f.kind.Namespace, func(facts *policy.Facts, object runtime.Object) error {
-		return f.tell(ctx, facts, object, listed{relist})
+		return f.tell(ctx, facts, object, relist)
 	})
 	if err != nil {
 		return "", nil, fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
 	}
 	relist.End(at)
+	f.known(relist, began)
 	return at, nil, nil
 }
 
-func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist *expiry.Relist) (string, error) {
+// known notes that the kind has been listed whole.
+func (f *Feed) known(relist *listed, began time.Time) {
+	log := f.log
+	if f.synced.Swap(true) {
+		log = log.V(1) // news at the start alone
+	}
+	log.Info("all objects are known", "objects", relist.seen, "waiting", relist.waiting, "took", f.options.Clock.Since(began))
+	if f.options.Listed != nil {
+		f.options.Listed(relist.seen)
+	}
+}
+
+func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist *listed) (string, error) {
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,7 +114,7 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 				}
 				continue
 			}
-			if err := f.event(ctx, event, listed{relist}); err != nil {
+			if err := f.event(ctx, event, relist); err != nil {
 				return "", err
 			}
 		}
