@@ -54,7 +54,7 @@ func TestSummarize(t *testing.T) {
 		{Contestant: theUnbound, PerSecond: 300, DrainP99: 20}, {Contestant: theDefault, PerSecond: 10, DrainP99: 5},
 	}
 	got := map[string]float64{}
-	for _, r := range summarize(all, 10000) {
+	for _, r := range summarize(all, contestants, 10000) {
 		got[r.Name] = r.Ratio
 	}
 	want := map[string]float64{
@@ -145,11 +145,14 @@ func TestCount(t *testing.T) {
 		return times
 	}
 	var m measurement
-	if err := m.count(at(500, 1000, 2500), due, 0); err != nil || m.PerSecond != 1 || m.FirstAfter != 0.5 {
+	if err := m.count(at(500, 1000, 2500), due, 0, 3); err != nil || m.PerSecond != 1 || m.FirstAfter != 0.5 {
 		t.Errorf("got %+v, %v: two deletions came in the 2 s after the first", m, err)
 	}
-	if err := m.count(at(500, 1000, 2500), due, 30*time.Second); err != nil || m.PerSecond != 0.1 {
-		t.Errorf("got %+v, %v: three deletions in a window of 30 s", m, err)
+	if err := m.count(at(500, 1000, 2500), due, 30*time.Second, 4); err != nil || m.PerSecond != 0.1 {
+		t.Errorf("got %+v, %v: three deletions of four in a window of 30 s", m, err)
+	}
+	if err := m.count(at(500, 1000, 2500), due, 30*time.Second, 3); err != nil || m.PerSecond != 1 {
+		t.Errorf("got %+v, %v: who is through before the window ends is as fast as it was", m, err)
 	}
 	for name, c := range map[string]struct {
 		times []time.Time
@@ -159,8 +162,40 @@ func TestCount(t *testing.T) {
 		"early (S1)":           {at(-1, 5), "a Job was deleted 1ms before it was due"},
 		"all at the same time": {at(3, 3), "all deletions were seen at one instant: no rate can be told, let there be more Jobs"},
 	} {
-		if err := m.count(c.times, due, 0); err == nil || err.Error() != c.want {
+		if err := m.count(c.times, due, 0, 3); err == nil || err.Error() != c.want {
 			t.Errorf("%s: got %v, want %s", name, err, c.want)
+		}
+	}
+}
+
+// What is extrapolated from a part is said to be, and the names tell the sizes apart.
+func TestDrainOfMany(t *testing.T) {
+	field := contestantsOfMany()
+	var all []measurement
+	for i, c := range field {
+		m := measurement{Contestant: c.name, PerSecond: float64(i + 1), DrainP99: 1, Deleted: 50000}
+		if c.window > 0 {
+			m.Deleted = 49999
+		}
+		all = append(all, m)
+	}
+	got := map[string]string{}
+	for _, r := range summarize(all, field, 50000) {
+		got[r.Name] = r.Baseline
+	}
+	for name, baseline := range map[string]string{
+		"drain.jobs.50k.vs_limit":              "bare loop of parallel DELETE calls",
+		"drain.jobs.50k.vs_intree_unthrottled": "in-tree TTL controller, unthrottled, over the first 60 s",
+		"drain.jobs.50k.vs_intree_default":     "in-tree TTL controller, defaults, over the first 30 s",
+		"drain.bystander_p99.50k.vs_intree":    "in-tree TTL controller, unthrottled, over the first 60 s",
+	} {
+		if got[name] != baseline {
+			t.Errorf("%s: baseline %q, want %q", name, got[name], baseline)
+		}
+	}
+	for _, c := range contestants {
+		if c.name == theUnbound && c.window != 0 {
+			t.Error("the smaller drain was given a window, too")
 		}
 	}
 }
@@ -212,11 +247,11 @@ func TestChoose(t *testing.T) {
 	if _, err := choose("drain,nap"); err == nil || err.Error() != `-only "drain,nap": there is no bench "nap", take some of `+benchNames() {
 		t.Errorf("got %v", err)
 	}
-	field, err := chooseContestants("curfew,limit")
+	field, err := chooseContestants("curfew,limit", contestants)
 	if err != nil || len(field) != 2 || field[0].name != theCurfew || field[1].name != theLimit {
 		t.Errorf("got %+v, %v", field, err)
 	}
-	if _, err := chooseContestants("nobody"); err == nil || !strings.Contains(err.Error(), `there is no "nobody", take some of limit,curfew,`) {
+	if _, err := chooseContestants("nobody", contestants); err == nil || !strings.Contains(err.Error(), `there is no "nobody", take some of limit,curfew,`) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -284,7 +319,7 @@ func TestObserver(t *testing.T) {
 	} {
 		stream.Write(frame(t, event.kind, event.job))
 	}
-	o := &observer{stream: nopCloser{&stream}, prefix: "h7-", want: 2, seen: map[types.UID]time.Time{}, full: make(chan struct{}), done: make(chan struct{})}
+	o := &observer{stream: nopCloser{&stream}, prefix: "h7-", want: 2, seen: map[types.UID]sighting{}, full: make(chan struct{}), done: make(chan struct{})}
 	if err := o.read(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended, and it says %v", err)
 	}

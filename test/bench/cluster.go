@@ -37,6 +37,10 @@ type environment struct {
 	config *rest.Config
 	// curfewConfig is the path of a kubeconfig with a token of Curfew's own ServiceAccount.
 	curfewConfig string
+	// parallel is how many calls at a time serve the bare loop best, once that was found.
+	parallel int
+	// held is how many Jobs of the backlog are there.
+	held int
 }
 
 // clusterState is the part of cluster.json that is used here; State in test/cluster/local documents it.
@@ -107,6 +111,15 @@ func (e *environment) prepare(ctx context.Context) error {
 	}
 	e.curfewConfig, err = e.serviceAccountConfig(ctx, "curfew-system", "curfew-controller")
 	return err
+}
+
+// renew starts the control plane anew, without a single object of a bench.
+func (e *environment) renew(ctx context.Context) error {
+	if err := e.cluster(ctx, "stop"); err != nil {
+		return err
+	}
+	e.held = 0
+	return e.prepare(ctx)
 }
 
 func (e *environment) cluster(ctx context.Context, command string, args ...string) error {

@@ -74,14 +74,11 @@ func startLoopTo(ctx context.Context, e *environment, h heat, out io.Writer) (*p
 // startCurfew starts the controller as an installation would, with a token of its ServiceAccount.
 func startCurfew(flags ...string) func(context.Context, *environment, heat) (*process, error) {
 	return func(ctx context.Context, e *environment, h heat) (*process, error) {
-		health, err := freeAddress()
+		addresses, err := freeAddresses(2)
 		if err != nil {
 			return nil, err
 		}
-		metrics, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
+		health, metrics := addresses[0], addresses[1]
 		p, err := launch(ctx, h.log, nil, e.curfew, append([]string{"controller", "--kubeconfig", e.curfewConfig, "--namespace", "curfew-system",
 			"--health-addr", health, "--metrics-addr", metrics, "--leader-elect=false"}, flags...)...)
 		if err != nil {
@@ -98,29 +95,37 @@ func startCurfew(flags ...string) func(context.Context, *environment, heat) (*pr
 // startInTree starts a second controller manager with the TTL controller alone. Its five workers are the default.
 func startInTree(qps, burst int) func(context.Context, *environment, heat) (*process, error) {
 	return func(ctx context.Context, e *environment, h heat) (*process, error) {
-		address, err := freeAddress()
-		if err != nil {
-			return nil, err
-		}
-		port := address[strings.LastIndexByte(address, ':')+1:]
-		args := replaceFlags(e.state.Components["kube-controller-manager"].Command, map[string]string{
-			"--controllers": "ttl-after-finished-controller", "--secure-port": port,
-			"--kube-api-qps": strconv.Itoa(qps), "--kube-api-burst": strconv.Itoa(burst),
-		})
-		p, err := launch(ctx, h.log, nil, args[0], args[1:]...)
-		if err != nil {
-			return nil, err
-		}
-		client, err := e.trusting()
-		if err == nil {
-			err = p.awaitHealthy(ctx, client, "https://"+address+"/healthz")
-		}
-		if err != nil {
-			p.stop()
-			return nil, fmt.Errorf("start the in-tree controller: %w; its log is %s", err, h.log)
-		}
-		return p, nil
+		p, _, err := e.launchInTree(ctx, h.log, qps, burst, nil)
+		return p, err
 	}
+}
+
+// launchInTree starts it, with further flags, and tells its address.
+func (e *environment) launchInTree(ctx context.Context, log string, qps, burst int, flags map[string]string) (*process, string, error) {
+	addresses, err := freeAddresses(1)
+	if err != nil {
+		return nil, "", err
+	}
+	address := addresses[0]
+	values := map[string]string{
+		"--controllers": "ttl-after-finished-controller", "--secure-port": address[strings.LastIndexByte(address, ':')+1:],
+		"--kube-api-qps": strconv.Itoa(qps), "--kube-api-burst": strconv.Itoa(burst),
+	}
+	maps.Copy(values, flags)
+	args := replaceFlags(e.state.Components["kube-controller-manager"].Command, values)
+	p, err := launch(ctx, log, nil, args[0], args[1:]...)
+	if err != nil {
+		return nil, "", err
+	}
+	client, err := e.trusting()
+	if err == nil {
+		err = p.awaitHealthy(ctx, client, "https://"+address+"/healthz")
+	}
+	if err != nil {
+		p.stop()
+		return nil, "", fmt.Errorf("start the in-tree controller: %w; its log is %s", err, log)
+	}
+	return p, address, nil
 }
 
 // replaceFlags returns a command line with other values for some of its flags. Giving them a second time is not enough:

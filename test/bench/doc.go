@@ -17,4 +17,9 @@
 // what is to be measured.
 //
 // loop.go is a contestant: the bare loop of DELETE calls, in a process of its own like all others.
+//
+// Memory (memory.go), restart (restart.go) and idle time (idle.go) are measured with Jobs that are not due: a backlog of real
+// ones (backlog.go), and a million that come from a recorded watch (record.go), which a server between controller and API server
+// replays (replay.go). resident.go reads what a process needs. lister.go is the bare list beside which a restart is put. Lateness
+// (lateness.go) lets Jobs fall due second by second.
 package main

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"path/filepath"
@@ -15,23 +16,64 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
+// manyOptions are the flags of the drain of many.
+var manyOptions struct{ jobs, rounds int }
+
 // The drain lets all contestants delete the same number of Jobs that fall due at once.
 func init() {
-	register(bench{name: "drain", about: "finished Jobs that fall due in the same second", run: runDrain, position: 10})
+	register(bench{
+		name: "drain", about: "finished Jobs that fall due in the same second", position: 10,
+		run: func(ctx context.Context, e *environment) ([]result, error) {
+			return runDrain(ctx, e, &contest{env: e, name: "drain", jobs: e.jobs, rounds: e.rounds}, contestants)
+		},
+	})
+	register(bench{
+		name: "drain_many", about: "many of them", position: 20,
+		flags: func(fs *flag.FlagSet) {
+			fs.IntVar(&manyOptions.jobs, "drain_many-jobs", 50000, "how many finished Jobs fall due at once")
+			fs.IntVar(&manyOptions.rounds, "drain_many-rounds", 1, "how many rounds")
+		},
+		run: func(ctx context.Context, e *environment) ([]result, error) {
+			return runDrain(ctx, e, &contest{env: e, name: "drain_many", jobs: manyOptions.jobs, rounds: manyOptions.rounds}, contestantsOfMany())
+		},
+	})
+}
+
+// sliceOfMany is how much is measured of who would take many minutes for all.
+const sliceOfMany = time.Minute
+
+// contestantsOfMany are those with whom Curfew is compared. Foreground is told by the smaller number as well.
+func contestantsOfMany() []contestant {
+	var field []contestant
+	for _, c := range contestants {
+		switch c.name {
+		case theForeground:
+			continue
+		case theUnbound:
+			c.window = sliceOfMany
+		}
+		field = append(field, c)
+	}
+	return field
 }
 
 // contest is the drain's state.
 type contest struct {
 	env       *environment
+	name      string // of the bench
+	jobs      int
+	rounds    int
 	load      load
 	bystander kubernetes.Interface
-	parallel  int // of the bare loop
 	heats     int
 	finishing time.Duration // how long it took to finish the last set
 }
 
-func runDrain(ctx context.Context, e *environment) ([]result, error) {
-	field, err := chooseContestants(e.contestants)
+func runDrain(ctx context.Context, e *environment, d *contest, field []contestant) ([]result, error) {
+	if d.jobs < 2 || d.rounds < 1 {
+		return nil, fmt.Errorf("%d Jobs in %d rounds: give at least 2 Jobs, as a rate needs two events, and 1 round", d.jobs, d.rounds)
+	}
+	field, err := chooseContestants(e.contestants, field)
 	if err != nil {
 		return nil, err
 	}
@@ -42,21 +84,21 @@ func runDrain(ctx context.Context, e *environment) ([]result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	d := &contest{env: e, load: load{client}}
+	d.load = load{client}
 	if err := d.load.namespace(ctx); err != nil {
 		return nil, err
 	}
 	if d.bystander, err = newBystander(ctx, e, client); err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(field, func(c contestant) bool { return c.name == theLimit }) {
+	if e.parallel == 0 && slices.ContainsFunc(field, func(c contestant) bool { return c.name == theLimit }) {
 		if err := d.probe(ctx); err != nil {
 			return nil, err
 		}
 	}
 	var all []measurement
-	for n := 1; n <= e.rounds; n++ {
-		fmt.Fprintf(e.out, "round %d of %d\n", n, e.rounds)
+	for n := 1; n <= d.rounds; n++ {
+		fmt.Fprintf(e.out, "round %d of %d\n", n, d.rounds)
 		for i := range field {
 			// Each round begins with another, so that nobody always follows the same.
 			c := field[(i+n-1)%len(field)]
@@ -68,30 +110,30 @@ func runDrain(ctx context.Context, e *environment) ([]result, error) {
 				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds, m.Others*100)
 			all = append(all, m)
 			// Each time, so that a run that is cut short leaves what it has measured.
-			if err := e.writeRuns("drain", all); err != nil {
+			if err := e.writeRuns(d.name, all); err != nil {
 				return nil, err
 			}
 		}
 	}
 	warnOfOthers(e.out, all)
-	return summarize(all, e.jobs), nil
+	return summarize(all, field, d.jobs), nil
 }
 
-func chooseContestants(only string) ([]contestant, error) {
+func chooseContestants(only string, all []contestant) ([]contestant, error) {
 	if only == "" {
-		return contestants, nil
+		return all, nil
 	}
 	var field []contestant
 	for name := range strings.SplitSeq(only, ",") {
-		i := slices.IndexFunc(contestants, func(c contestant) bool { return c.name == name })
+		i := slices.IndexFunc(all, func(c contestant) bool { return c.name == name })
 		if i < 0 {
 			var names []string
-			for _, c := range contestants {
+			for _, c := range all {
 				names = append(names, c.name)
 			}
 			return nil, fmt.Errorf("-contestants %q: there is no %q, take some of %s", only, name, strings.Join(names, ","))
 		}
-		field = append(field, contestants[i])
+		field = append(field, all[i])
 	}
 	return field, nil
 }
@@ -162,10 +204,10 @@ func (d *contest) probe(ctx context.Context) error {
 		rate := median(rates[parallel])
 		fmt.Fprintf(d.env.out, "  %d: %.0f", parallel, rate)
 		if rate > best {
-			best, d.parallel = rate, parallel
+			best, d.env.parallel = rate, parallel
 		}
 	}
-	fmt.Fprintf(d.env.out, "  -> %d\n", d.parallel)
+	fmt.Fprintf(d.env.out, "  -> %d\n", d.env.parallel)
 	return nil
 }
 
@@ -192,16 +234,22 @@ func (d *contest) bareRate(ctx context.Context, h heat) (float64, error) {
 	return float64(report.Deletes) / report.Seconds, nil
 }
 
+// bystanderJobs is the number of Jobs that needs not be said in the names of the bystander's results.
+const bystanderJobs = 10000
+
 // summarize makes results of the measurements, as far as those who are compared took part.
-func summarize(all []measurement, jobs int) []result {
+func summarize(all []measurement, field []contestant, jobs int) []result {
 	rates, p99 := map[string][]float64{}, map[string][]float64{}
 	for _, m := range all {
 		rates[m.Contestant] = append(rates[m.Contestant], m.PerSecond)
 		p99[m.Contestant] = append(p99[m.Contestant], m.DrainP99)
 	}
 	about := map[string]string{}
-	for _, c := range contestants {
+	for _, c := range field {
 		about[c.name] = c.about
+		if slices.ContainsFunc(all, func(m measurement) bool { return m.Contestant == c.name && m.Deleted < jobs }) {
+			about[c.name] += fmt.Sprintf(", over the first %.0f s", c.window.Seconds())
+		}
 	}
 	var results []result
 	against := func(name, unit string, values map[string][]float64, who, baseline string) {
@@ -220,16 +268,22 @@ func summarize(all []measurement, jobs int) []result {
 	for _, who := range []string{theLimit, theUnbound, theDefault} {
 		against(prefix+who, "deletes/s", rates, who, theLimit)
 	}
-	for _, v := range variants {
-		against("drain.bystander_p99."+v.infix+"vs_intree", "ms", p99, v.who, theUnbound)
+	bystander := "drain.bystander_p99."
+	if jobs != bystanderJobs {
+		bystander += sizeName(jobs) + "."
 	}
-	against("drain.bystander_p99.limit.vs_intree", "ms", p99, theLimit, theUnbound)
+	for _, v := range variants {
+		against(bystander+v.infix+"vs_intree", "ms", p99, v.who, theUnbound)
+	}
+	against(bystander+"limit.vs_intree", "ms", p99, theLimit, theUnbound)
 	return results
 }
 
 // sizeName is how a number stands in a result's name: 10k for 10,000.
 func sizeName(n int) string {
 	switch {
+	case n == 0:
+		return "0"
 	case n%1_000_000 == 0:
 		return strconv.Itoa(n/1_000_000) + "m"
 	case n%1000 == 0:

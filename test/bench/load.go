@@ -17,7 +17,7 @@ const (
 	benchNamespace = "bench"
 	// loaders is how many requests prepare Jobs at a time.
 	loaders = 32
-	// ttl of all Jobs. Their finish time is written so that they fall due when the contest wants it.
+	// ttl of Jobs that do not say otherwise. Their finish time is written so that they fall due when the contest wants it.
 	ttl = time.Hour
 )
 
@@ -40,7 +40,7 @@ func (l load) create(ctx context.Context, set jobSet) error {
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "bench"}},
 			Spec: batchv1.JobSpec{
 				ManagedBy:               ptr.To("bench.curfew.dev/none"),
-				TTLSecondsAfterFinished: ptr.To(int32(ttl.Seconds())),
+				TTLSecondsAfterFinished: ptr.To(int32(set.life().Seconds())),
 				Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 					RestartPolicy: corev1.RestartPolicyNever,
 					Containers:    []corev1.Container{{Name: "work", Image: "registry.example/work:1", Command: []string{"work", "--once"}}},
@@ -54,7 +54,7 @@ func (l load) create(ctx context.Context, set jobSet) error {
 // finish writes into the status what the Job controller would have written, with the finish time that makes the Jobs due at
 // the given second.
 func (l load) finish(ctx context.Context, set jobSet, due time.Time) error {
-	end := metav1.NewTime(due.Add(-ttl))
+	end := metav1.NewTime(due.Add(-set.life()))
 	start := metav1.NewTime(end.Add(-time.Minute))
 	status := batchv1.JobStatus{
 		StartTime: &start, CompletionTime: &end, Succeeded: 1,

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"flag"
@@ -72,7 +73,13 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 type jobSet struct {
 	prefix string
 	count  int
+	// first is the number of the first, where a set goes on from another.
+	first int
+	// ttl after they finished; 0 means an hour.
+	ttl time.Duration
 }
+
+func (s jobSet) life() time.Duration { return cmp.Or(s.ttl, ttl) }
 
 func (s jobSet) name(i int) string { return fmt.Sprintf("%s-%06d", s.prefix, i) }
 
@@ -85,8 +92,8 @@ func (s jobSet) each(ctx context.Context, parallel int, do func(ctx context.Cont
 	for range parallel {
 		wg.Go(func() {
 			for i := int(next.Add(1)) - 1; i < s.count && ctx.Err() == nil; i = int(next.Add(1)) - 1 {
-				if err := do(ctx, s.name(i)); err != nil {
-					cancel(fmt.Errorf("job %s: %w", s.name(i), err))
+				if err := do(ctx, s.name(s.first+i)); err != nil {
+					cancel(fmt.Errorf("job %s: %w", s.name(s.first+i), err))
 					return
 				}
 			}

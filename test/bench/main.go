@@ -16,6 +16,8 @@ func main() {
 	var err error
 	if len(os.Args) > 1 && os.Args[1] == loopCommand {
 		err = runLoop(ctx, os.Args[2:], os.Stdout)
+	} else if len(os.Args) > 1 && os.Args[1] == listCommand {
+		err = runList(ctx, os.Args[2:], os.Stdout)
 	} else {
 		err = run(ctx, os.Args[1:])
 	}

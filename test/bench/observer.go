@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -34,11 +36,17 @@ type observer struct {
 	stream io.ReadCloser
 	at     string // resourceVersion of the last event
 	futile int    // how often in a row it was taken up and ended without an event
-	seen   map[types.UID]time.Time
+	seen   map[types.UID]sighting
 	want   int
 	full   chan struct{} // closed when want are seen
 	err    error
 	done   chan struct{} // closed when it has ended for good
+}
+
+// sighting is the end of one Job.
+type sighting struct {
+	name string
+	at   time.Time
 }
 
 // futileMost bounds how often in a row a watch is taken up again and brings nothing.
@@ -76,7 +84,7 @@ func observeWith(ctx context.Context, open func(context.Context, string) (io.Rea
 	}
 	o := &observer{
 		open: open, cancel: cancel, stream: stream, at: from, prefix: set.prefix + "-", want: set.count,
-		seen: make(map[types.UID]time.Time, set.count), full: make(chan struct{}), done: make(chan struct{}),
+		seen: make(map[types.UID]sighting, set.count), full: make(chan struct{}), done: make(chan struct{}),
 	}
 	go o.run(ctx)
 	return o, nil
@@ -153,7 +161,7 @@ func (o *observer) note(frame []byte, at time.Time) error {
 	if _, again := o.seen[job.UID]; again {
 		return nil
 	}
-	o.seen[job.UID] = at
+	o.seen[job.UID] = sighting{job.Name, at}
 	if len(o.seen) == o.want {
 		close(o.full)
 	}
@@ -197,13 +205,18 @@ func unwrap(data []byte) ([]byte, error) {
 
 // times returns when deletions were seen so far, in no order.
 func (o *observer) times() []time.Time {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	times := make([]time.Time, 0, len(o.seen))
-	for _, at := range o.seen {
-		times = append(times, at)
+	var times []time.Time
+	for _, s := range o.sightings() {
+		times = append(times, s.at)
 	}
 	return times
+}
+
+// sightings returns what was seen deleted so far, in no order.
+func (o *observer) sightings() []sighting {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Collect(maps.Values(o.seen))
 }
 
 // failure is why the stream ended before it was closed, nil while it runs.

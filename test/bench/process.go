@@ -90,12 +90,16 @@ func (p *process) awaitHealthy(ctx context.Context, client *http.Client, url str
 	}
 }
 
-// freeAddress is a loopback address that nobody listens on right now.
-func freeAddress() (string, error) {
-	l, err := net.Listen("tcp4", "127.0.0.1:0")
-	if err != nil {
-		return "", fmt.Errorf("look for a free port: %w", err)
+// freeAddresses are loopback addresses that nobody listens on right now. They are found together, or one might be found twice.
+func freeAddresses(n int) ([]string, error) {
+	var addresses []string
+	for range n {
+		l, err := net.Listen("tcp4", "127.0.0.1:0")
+		if err != nil {
+			return nil, fmt.Errorf("look for a free port: %w", err)
+		}
+		defer l.Close()
+		addresses = append(addresses, l.Addr().String())
 	}
-	defer l.Close()
-	return l.Addr().String(), nil
+	return addresses, nil
 }

@@ -10,7 +10,8 @@ import (
 	"time"
 )
 
-// measurement is what one heat came to. It is written to .bench/runs-drain.json.
+// measurement is what one heat came to. It is written to .bench/runs-drain.json and
+// .bench/runs-drain_many.json.
 type measurement struct {
 	Round      int    `json:"round"`
 	Contestant string `json:"contestant"`
@@ -39,7 +40,7 @@ const (
 	startup = 4 * time.Second
 	// settled is what is left out at the beginning of it for the bystander's idle latency.
 	settled = time.Second
-	// patience is how long a contestant without a window may take.
+	// patience is how long a contestant without a window may take for 10,000 Jobs.
 	patience = 3 * time.Minute
 )
 
@@ -61,7 +62,7 @@ func (d *contest) run(ctx context.Context, c contestant, n int) (measurement, er
 
 func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin float64) (err error) {
 	d.heats++
-	set := jobSet{prefix: fmt.Sprintf("h%d", d.heats), count: d.env.jobs}
+	set := jobSet{prefix: fmt.Sprintf("h%d", d.heats), count: d.jobs}
 	defer func() {
 		if ctx.Err() == nil {
 			err = errors.Join(err, d.load.clear(ctx, set))
@@ -79,7 +80,7 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 		return err
 	}
 	defer watching.close()
-	p, err := c.start(ctx, d.env, heat{set: set, due: due, parallel: d.parallel, log: d.env.logPath(fmt.Sprintf("%s-%d", c.name, m.Round))})
+	p, err := c.start(ctx, d.env, heat{set: set, due: due, parallel: d.env.parallel, log: d.env.logPath(fmt.Sprintf("%s-%d", c.name, m.Round))})
 	if err != nil {
 		return err
 	}
@@ -100,7 +101,7 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	}
 	times := watching.times()
 	slices.SortFunc(times, time.Time.Compare)
-	if err := m.count(times, due, c.window); err != nil {
+	if err := m.count(times, due, c.window, set.count); err != nil {
 		return err
 	}
 	drain := other.between(due, times[len(times)-1])
@@ -109,8 +110,8 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	return nil
 }
 
-// count makes a rate of the instants, which are sorted, at which deletions were seen.
-func (m *measurement) count(times []time.Time, due time.Time, window time.Duration) error {
+// count makes a rate of the instants, which are sorted, at which deletions were seen, of so many that were to be.
+func (m *measurement) count(times []time.Time, due time.Time, window time.Duration, want int) error {
 	if len(times) < 2 {
 		return fmt.Errorf("%d Jobs were deleted: no rate can be told", len(times))
 	}
@@ -120,7 +121,7 @@ func (m *measurement) count(times []time.Time, due time.Time, window time.Durati
 	}
 	m.Deleted, m.Seconds, m.FirstAfter = len(times), round(last.Sub(first).Seconds()), round(first.Sub(due).Seconds())
 	m.PerSecond = float64(len(times)-1) / last.Sub(first).Seconds()
-	if window > 0 {
+	if window > 0 && len(times) < want {
 		// Who is slow is given the whole window, or its last, lucky deletion would end it.
 		m.PerSecond = float64(len(times)) / window.Seconds()
 	}
@@ -166,7 +167,8 @@ func (d *contest) measure(ctx context.Context, c contestant, p *process, o *obse
 
 // await returns when the contestant is through.
 func (d *contest) await(ctx context.Context, c contestant, p *process, o *observer, due time.Time) error {
-	end, windowed := due.Add(patience), c.window > 0
+	limit := patience * time.Duration(max(1, d.jobs/10000))
+	end, windowed := due.Add(limit), c.window > 0
 	if windowed {
 		end = due.Add(c.window)
 	}
@@ -190,7 +192,7 @@ func (d *contest) await(ctx context.Context, c contestant, p *process, o *observ
 			if windowed {
 				return nil
 			}
-			return fmt.Errorf("%s has deleted %d of %d Jobs in %s", c.name, len(o.times()), o.want, patience)
+			return fmt.Errorf("%s has deleted %d of %d Jobs in %s", c.name, len(o.times()), o.want, limit)
 		}
 	}
 }
