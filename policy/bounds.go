@@ -21,15 +21,30 @@ func (b Bounds) Narrow(inner Bounds) Bounds {
 	}
 }
 
-// Empty says why no value at all lies within the bounds, or returns nil.
-func (b Bounds) Empty() error {
-	for _, pair := range [][2]*Setting{{b.MinTTL, b.MaxTTL}, {b.MinDeadline, b.MaxDeadline}} {
-		low, high := pair[0], pair[1]
+// Contradiction is a lower bound above an upper one, so that no value at all lies between them.
+type Contradiction struct {
+	Low, High *Setting
+}
+
+// Error names both bounds and the fix.
+func (c *Contradiction) Error() string {
+	low, high := c.Low.Bound(), c.High.Bound()
+	if c.Low.Source == c.High.Source {
+		low, high = c.Low.alone(), c.High.alone()
+	}
+	return fmt.Sprintf("%s is above %s: lower the first or raise the second", low, high)
+}
+
+// Contradictions are those of the bounds, of TTLs and of deadlines. One that cannot be read contradicts nothing.
+func (b Bounds) Contradictions() []*Contradiction {
+	var out []*Contradiction
+	for _, pair := range []*Contradiction{{b.MinTTL, b.MaxTTL}, {b.MinDeadline, b.MaxDeadline}} {
+		low, high := pair.Low, pair.High
 		if low != nil && high != nil && low.Err == nil && high.Err == nil && low.TTL.After > high.TTL.After {
-			return fmt.Errorf("%s is above %s: lower the first or raise the second", low.bound(), high.bound())
+			out = append(out, pair)
 		}
 	}
-	return nil
+	return out
 }
 
 func later(a, b *Setting) *Setting {
@@ -69,10 +84,10 @@ func check(ttl TTL, low, high *Setting) error {
 		}
 	}
 	if low != nil && !ttl.Never && ttl.After < low.TTL.After {
-		return fmt.Errorf("%s is below %s: use %s or more", ttl, low.bound(), low.TTL)
+		return fmt.Errorf("%s is below %s: use %s or more", ttl, low.Bound(), low.TTL)
 	}
 	if high != nil && (ttl.Never || ttl.After > high.TTL.After) {
-		return fmt.Errorf("%s is above %s: use %s or less", ttl, high.bound(), high.TTL)
+		return fmt.Errorf("%s is above %s: use %s or less", ttl, high.Bound(), high.TTL)
 	}
 	return nil
 }
@@ -88,10 +103,10 @@ func (e *UnreadableBoundError) Error() string {
 	return fmt.Sprintf("%s cannot be read: %v", e.Bound.named(), e.Bound.Err)
 }
 
-// bound is a bound as messages name it: curfew.dev/max-ttl 1d of namespace "ci".
-func (s *Setting) bound() string {
-	return fmt.Sprintf("%s %s%s", fieldName(s.Path), s.TTL, s.of())
-}
+// Bound is a bound as messages name it: curfew.dev/max-ttl 1d of namespace "ci".
+func (s *Setting) Bound() string { return s.alone() + s.of() }
+
+func (s *Setting) alone() string { return fieldName(s.Path) + " " + s.TTL.String() }
 
 func (s *Setting) named() string { return fieldName(s.Path) + s.of() }
 

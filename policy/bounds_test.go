@@ -117,22 +117,29 @@ func TestNarrow(t *testing.T) {
 	}
 }
 
-func TestEmptyBounds(t *testing.T) {
+func TestContradictions(t *testing.T) {
 	for name, test := range map[string]struct {
 		bounds policy.Bounds
 		want   string
 	}{
 		"none":       {},
 		"one value":  {bounds: boundsOf("ci", "min-ttl", "1h", "max-ttl", "1h")},
-		"ttl":        {boundsOf("ci", "min-ttl", "2h", "max-ttl", "1h"), `curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "ci": lower the first or raise the second`},
-		"deadline":   {boundsOf("ci", "min-deadline", "2h", "max-deadline", "1h"), `curfew.dev/min-deadline 2h of namespace "ci" is above curfew.dev/max-deadline 1h of namespace "ci": lower the first or raise the second`},
+		"ttl":        {boundsOf("ci", "min-ttl", "2h", "max-ttl", "1h"), `curfew.dev/min-ttl 2h is above curfew.dev/max-ttl 1h: lower the first or raise the second`},
+		"deadline":   {boundsOf("ci", "min-deadline", "2h", "max-deadline", "1h"), `curfew.dev/min-deadline 2h is above curfew.dev/max-deadline 1h: lower the first or raise the second`},
 		"unreadable": {bounds: boundsOf("ci", "min-ttl", "2h", "max-ttl", "?")},
 		"across":     {boundsOf("platform", "max-ttl", "1h").Narrow(boundsOf("ci", "min-ttl", "2h")), `curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "platform": lower the first or raise the second`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := errText(test.bounds.Empty()); got != test.want {
+			if got := errText(firstOf(test.bounds.Contradictions())); got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
+}
+
+func firstOf(contradictions []*policy.Contradiction) error {
+	if len(contradictions) == 0 {
+		return nil
+	}
+	return contradictions[0]
 }

@@ -75,5 +75,5 @@ func (p Profiles) For(kind schema.GroupVersionKind) *Profile {
 	if profile, ok := p[kind.GroupKind()]; ok {
 		return profile
 	}
-	return &Profile{Name: kind.Kind, Kind: kind}
+	return &Profile{Name: kind.Kind, Kind: kind, Unknown: true}
 }

@@ -172,7 +172,8 @@ func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 	}
 }
 
-// On a stamped object, taking the value away means that it has none.
+// On a stamped object, taking the value away means that it has none; where max-ttl holds, that is reported. What a runtime said is
+// only noted for people.
 func TestStampedObject(t *testing.T) {
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	for name, test := range map[string]struct {
@@ -183,9 +184,11 @@ func TestStampedObject(t *testing.T) {
 		"not stamped":               {job: job(), want: "30m namespace/ci"},
 		"stamped":                   {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "2h namespace/ci"},
 		"stamped by a policy":       {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/a"), want: "2h policy/a"},
-		"value taken away":          {job: job().Annotation(policy.AnnotationTTLSource, "namespace/ci")},
-		"own value taken away":      {job: job().Annotation(policy.AnnotationTTLSource, "object")},
-		"stamp is garbage":          {job: job().Annotation(policy.AnnotationTTLSource, "?")},
+		"stamped by somewhere else": {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "namespace/other"), want: "unusable object"},
+		"value taken away":          {job: job().Annotation(policy.AnnotationTTLSource, "namespace/ci"), want: "unusable object"},
+		"own value taken away":      {job: job().Annotation(policy.AnnotationTTLSource, "object"), want: "unusable object"},
+		"stamp is garbage":          {job: job().Annotation(policy.AnnotationTTLSource, "?"), want: "unusable object"},
+		"a runtime spoke once":      {job: job().Annotation(policy.AnnotationTTLSource, "runtime/torch"), want: "30m namespace/ci"},
 		"garbage beside a value":    {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "?/?"), want: "unusable object"},
 		"creating, with a stamp":    {job: job().Annotation(policy.AnnotationTTLSource, "policy/mine"), creating: true, want: "30m namespace/ci"},
 		"creating, stamp and value": {job: job().TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/mine"), creating: true, want: "unusable object"},
@@ -198,6 +201,32 @@ func TestStampedObject(t *testing.T) {
 				t.Errorf("got %q (%v), want %q", valueText(got), got.Err, test.want)
 			}
 		})
+	}
+}
+
+// A later bound neither keeps nor shortens a default that was filled in. One below a min-ttl waits for that, because whoever got
+// past admission may have forged the stamp; where that cannot be read, it is kept (S6).
+func TestStampedObjectAndBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		stamp, bound, text, want string
+	}{
+		"below":      {"namespace/ci", "min-ttl", "3h", "3h namespace/ci"},
+		"within":     {"namespace/ci", "min-ttl", "1h", "2h namespace/ci"},
+		"above":      {"policy/a", "max-ttl", "1h", "2h policy/a"},
+		"unreadable": {"policy/a", "min-ttl", "?", "unusable policy/a"},
+		"own, below": {"object", "min-ttl", "3h", "unusable object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := builders.MakeJob("ci", "a").Created(noon).TTL(7200).Annotation(policy.AnnotationTTLSource, test.stamp)
+			got := policy.Resolve(policy.FactsOfJob(job.Obj()), &policy.Scope{Namespace: namespaceOf(test.bound, test.text)}).Failed
+			if valueText(got) != test.want {
+				t.Errorf("got %q (%v), want %q", valueText(got), got.Err, test.want)
+			}
+		})
+	}
+	taken := builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTLSource, "namespace/ci")
+	if got := policy.Resolve(policy.FactsOfJob(taken.Obj()), &policy.Scope{Namespace: namespaceOf("default-ttl", "1h")}).Failed; got.Set {
+		t.Errorf("without a max-ttl a value that was taken away is none: %+v", got)
 	}
 }
 

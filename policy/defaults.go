@@ -126,13 +126,13 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 		set := facts.TTLs()
 		for _, setting := range set.Settings() {
 			if setting.Err == nil {
-				out = append(out, defaultOf(setting, slices.Contains(set.Natives(), setting), source))
+				out = append(out, defaultIn(setting, slices.Contains(set.Natives(), setting), source))
 			}
 		}
 	}
 	if source, ok := defaultSource(facts.Annotations[AnnotationDeadlineSource]); ok {
 		if setting := facts.Deadline(); setting != nil && setting.Err == nil {
-			out = append(out, defaultOf(setting, facts.NativeDeadline.Set, source))
+			out = append(out, defaultIn(setting, facts.NativeDeadline.Set, source))
 		}
 	}
 	return out
@@ -143,7 +143,7 @@ func defaultSource(text string) (Source, bool) {
 	return source, source.Level == LevelNamespace || source.Level == LevelPolicy
 }
 
-func defaultOf(setting *Setting, native bool, source Source) Default {
+func defaultIn(setting *Setting, native bool, source Source) Default {
 	value := setting.TTL.String()
 	if native {
 		value = FormatSeconds(setting.TTL.After)

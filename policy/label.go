@@ -105,18 +105,27 @@ func (l TTLLabel) String() string {
 // CheckLabel says how a label of an object that was created then lies outside of the enforced bounds, or returns nil: TTL
 // bounds hold for the life that it grants, a policy's latest date for the instant that it comes to.
 func (s *Scope) CheckLabel(label TTLLabel, created time.Time) error {
+	return s.checkLabel(label, created, s.Enforced(), func(policy *PlatformPolicy) bool { return !policy.WarnOnly })
+}
+
+// CheckLabelOfAll is the same for all bounds, those of policies that only warn included.
+func (s *Scope) CheckLabelOfAll(label TTLLabel, created time.Time) error {
+	return s.checkLabel(label, created, s.Bounds(), func(*PlatformPolicy) bool { return true })
+}
+
+func (s *Scope) checkLabel(label TTLLabel, created time.Time, bounds Bounds, counts func(*PlatformPolicy) bool) error {
 	life := label.After
 	if !label.At.IsZero() {
 		life = max(0, label.At.Sub(created).Truncate(time.Second))
 	}
-	if err := s.Enforced().CheckTTL(TTL{After: life}); err != nil {
+	if err := bounds.CheckTTL(TTL{After: life}); err != nil {
 		return err
 	}
 	for _, policy := range s.Policies {
-		if policy.LatestUnreadable != nil && !policy.WarnOnly {
+		if policy.LatestUnreadable != nil && counts(policy) {
 			return &UnreadableBoundError{Bound: policy.LatestUnreadable}
 		}
-		if latest := policy.LatestDate; !policy.WarnOnly && !latest.IsZero() && label.Expiry(created).After(latest) {
+		if latest := policy.LatestDate; counts(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
 				label, latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
 		}
@@ -125,7 +134,8 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time) error {
 }
 
 // DefaultLabel is the TTL label that admission gives to an object that has none, and what says so: the first policy with one
-// decides. It is "" where none is given. A default is moved inside the bounds, later where they contradict each other.
+// decides. It is "" where none is given; the setting then has an error where one was meant. A default is moved inside the
+// bounds. One that would be over at once is stale and not given (S6).
 func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
 	if _, ok := facts.Labels[LabelTTL]; ok || NoDefault(facts) != "" || scope.Mode() == ModeDryRun {
 		return "", nil
@@ -138,11 +148,18 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 		if policy.Label == nil {
 			continue
 		}
-		label, err := ParseTTLLabel(policy.Label.Text)
-		if policy.Label.Err != nil || err != nil {
-			return "", policy.Label
+		said := *policy.Label
+		label, err := ParseTTLLabel(said.Text)
+		if said.Err == nil {
+			said.Err = err
 		}
-		return scope.clampLabel(label, now).String(), policy.Label
+		if said.Err == nil {
+			label, said.Err = scope.fitLabel(label, now)
+		}
+		if said.Err != nil {
+			return "", &said
+		}
+		return label.String(), &said
 	}
 	return "", nil
 }
@@ -165,12 +182,30 @@ func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: dryRun}
 }
 
-func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {
+// fitLabel moves a default into the bounds. What then lies outside of them, or is over before anyone sees the object, cannot be
+// given: a date in a policy goes stale by itself. It has to hold for another minute, so that nobody is refused for a default that
+// was given a moment ago.
+func (s *Scope) fitLabel(label TTLLabel, now time.Time) (TTLLabel, error) {
+	given, soon := label, now.Add(minLabelTTL)
 	for _, policy := range s.Policies {
-		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(now).After(latest) {
+		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(soon).After(latest) {
+			if latest.Before(soon) {
+				return label, fmt.Errorf("latestDate %s of %s is over: raise it", latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
+			}
 			label = TTLLabel{At: latest}
 		}
 	}
+	label = s.clampLabel(label, now)
+	if label.Expiry(now).Before(soon) {
+		return label, fmt.Errorf("%s is over: use a later date", given)
+	}
+	if err := s.CheckLabel(label, now); err != nil {
+		return label, err
+	}
+	return label, s.CheckLabel(label, soon)
+}
+
+func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {
 	bounds := s.Bounds()
 	life := label.Expiry(now).Sub(now)
 	clamped := bounds.ClampTTL(TTL{After: life}).After

@@ -42,23 +42,87 @@ func TestDefaultLabel(t *testing.T) {
 		labels   []string
 		policies []*policy.PlatformPolicy
 		want     string
+		err      string
 	}{
-		"no policy":         {},
-		"first that speaks": {policies: []*policy.PlatformPolicy{{}, {Label: label("2d")}, {Label: label("1h")}}, want: "2d"},
-		"has one":           {labels: []string{policy.LabelTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
-		"unreadable":        {policies: []*policy.PlatformPolicy{{Label: label("soon")}}},
-		"clamped down":      {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("90s")}}}, want: "1m"},
-		"clamped up":        {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{MinTTL: bound("7201s")}}}, want: "2h1m"},
-		"latest date":       {policies: []*policy.PlatformPolicy{{Label: label("90d"), LatestDate: latest}}, want: "2026-12-24T235959Z"},
-		"owned":             {labels: []string{policy.LabelMultiKueueOrigin, "x"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
+		"no policy":            {},
+		"first that speaks":    {policies: []*policy.PlatformPolicy{{}, {Label: label("2d")}, {Label: label("1h")}}, want: "2d"},
+		"has one":              {labels: []string{policy.LabelTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
+		"unreadable":           {policies: []*policy.PlatformPolicy{{Label: label("soon")}}, err: `"soon" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`},
+		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("90s")}}}, want: "1m"},
+		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{MinTTL: bound("7201s")}}}, want: "2h1m"},
+		"latest date":          {policies: []*policy.PlatformPolicy{{Label: label("90d"), LatestDate: latest}}, want: "2026-12-24T235959Z"},
+		"latest date is over":  {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(-time.Hour)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
+		"latest date is now":   {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(30 * time.Second)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
+		"its date is over":     {policies: []*policy.PlatformPolicy{{Label: label("2026-11-30")}}, err: "2026-11-30 is over: use a later date"},
+		"its instant is now":   {policies: []*policy.PlatformPolicy{{Label: label("2026-12-01T100000Z")}}, err: "2026-12-01T100000Z is over: use a later date"},
+		"no minute is allowed": {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("30s")}}}, err: "1m is above maxTTL 30s: use 30s or less"},
+		"bound unreadable":     {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("long")}}}, err: `maxTTL cannot be read: "long" is not a duration: ` + fix + ", or never"},
+		"owned":                {labels: []string{policy.LabelMultiKueueOrigin, "x"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 	} {
 		job := builders.MakeJob("ci", "a")
 		for i := 0; i+1 < len(row.labels); i += 2 {
 			job.Label(row.labels[i], row.labels[i+1])
 		}
 		facts := policy.FactsOfObject(policy.JobProfile, job.Map())
-		if got, _ := policy.DefaultLabel(facts, &policy.Scope{Policies: row.policies}, now); got != row.want {
+		got, said := policy.DefaultLabel(facts, &policy.Scope{Policies: row.policies}, now)
+		if got != row.want {
 			t.Errorf("%s: got %q, want %q", name, got, row.want)
 		}
+		if text := errorText(said); text != row.err {
+			t.Errorf("%s: error %q, want %q", name, text, row.err)
+		}
+	}
+}
+
+func errorText(setting *policy.Setting) string {
+	if setting == nil || setting.Err == nil {
+		return ""
+	}
+	return setting.Err.Error()
+}
+
+// What a policy gives at one moment is refused at none of those that follow: the webhooks read the clock one after the other.
+func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
+	now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
+	minute := &policy.Setting{Path: "spec.bounds.minTTL", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	for offset := -time.Minute; offset <= 3*time.Minute; offset += time.Second {
+		for _, given := range []*policy.PlatformPolicy{
+			{Label: &policy.Setting{Text: "1h"}, LatestDate: now.Add(time.Hour + offset)},
+			{Label: &policy.Setting{Text: policy.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: policy.Bounds{MinTTL: minute}},
+		} {
+			scope := &policy.Scope{Policies: []*policy.PlatformPolicy{given}}
+			text, _ := policy.DefaultLabel(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Map()), scope, now)
+			if text == "" {
+				continue
+			}
+			label, err := policy.ParseTTLLabel(text)
+			if err == nil {
+				err = scope.CheckLabel(label, now.Add(3*time.Second))
+			}
+			if err != nil {
+				t.Errorf("offset %s: %v", offset, err)
+			}
+		}
+	}
+}
+
+func TestCheckLabel(t *testing.T) {
+	created := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
+	warns := &policy.PlatformPolicy{Name: "soft", WarnOnly: true, LatestDate: created.Add(24 * time.Hour),
+		Bounds: policy.Bounds{MaxTTL: &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}}}
+	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{warns}}
+	label, err := policy.ParseTTLLabel("2d")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := scope.CheckLabel(label, created); err != nil {
+		t.Errorf("a policy that only warns refuses: %v", err)
+	}
+	if err := scope.CheckLabelOfAll(label, created); err == nil || err.Error() != "2d is above maxTTL 1h: use 1h or less" {
+		t.Errorf("bounds: %v", err)
+	}
+	warns.Bounds = policy.Bounds{}
+	if err := scope.CheckLabelOfAll(label, created); err == nil || err.Error() != `2d is after latestDate 2026-12-02 of policy "soft": use a date up to then` {
+		t.Errorf("latest date: %v", err)
 	}
 }

@@ -11,6 +11,8 @@ import (
 type Profile struct {
 	// Name of the profile, for people.
 	Name string
+	// Unknown means that nobody wrote a profile of the kind, so that nothing is known of it.
+	Unknown bool
 	// Kind and Resource it speaks of; Resource is the plural in URLs.
 	Kind     schema.GroupVersionKind
 	Resource string

@@ -184,9 +184,12 @@ func resolveTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
 	if setting := own.For(outcome); setting != nil {
 		return objectTTL(facts, scope, setting)
 	}
-	if !own.Empty() || stamped(facts, scope) {
-		// The object level has spoken, for the other outcome or by having its value taken away.
+	if !own.Empty() {
+		// The object level has spoken, for the other outcome.
 		return Value{}
+	}
+	if stamped(facts, scope) {
+		return takenAway(facts, scope)
 	}
 	if NoDefault(facts) != "" {
 		return Value{}
@@ -207,24 +210,52 @@ func runtimeTTL(runtime *RuntimePolicy, outcome Outcome) Value {
 	return Value{Set: true, TTL: setting.TTL, Source: source, Path: setting.Path, Text: setting.Text, Live: true, Err: setting.Err}
 }
 
+// stamped reports whether the object had a TTL of its own or was given a default. That a runtime spoke is only noted for people:
+// its TTL is never written into the object.
 func stamped(facts *Facts, scope *Scope) bool {
-	_, ok := facts.Annotations[AnnotationTTLSource]
-	return ok && !scope.Creating
+	text, ok := facts.Annotations[AnnotationTTLSource]
+	return ok && !scope.Creating && ParseSource(text).Level != LevelRuntime
+}
+
+// takenAway is what holds for an object whose TTL was removed: none. Where a max-ttl holds that is refused, and reported of what
+// slipped past.
+func takenAway(facts *Facts, scope *Scope) Value {
+	limit := scope.EnforcedFor(facts).MaxTTL
+	if limit == nil || limit.Err != nil {
+		return Value{}
+	}
+	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s holds: set %s or less", limit.Bound(), limit.TTL)}
 }
 
 func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 	value := Value{Set: true, TTL: setting.TTL, Source: Source{Level: LevelObject}, Path: setting.Path, Text: setting.Text, Err: setting.Err}
-	if stamped(facts, scope) {
-		// A default that admission filled in was clamped then; later bounds do not reach back (S6).
-		if source := ParseSource(facts.Annotations[AnnotationTTLSource]); source.Level == LevelNamespace || source.Level == LevelPolicy {
-			value.Source = source
-			return value
+	if source, ok := defaultOf(facts, scope); ok {
+		value.Source = source
+		// A default that admission filled in was clamped then; later bounds do not reach back, and do not shorten it (S6). Below
+		// a min-ttl it is nevertheless raised: the stamp beside a short TTL may be forged by whoever wrote it past admission.
+		low := scope.EnforcedFor(facts).MinTTL
+		switch {
+		case value.Err != nil || value.TTL.Never || low == nil:
+		case low.Err != nil:
+			value.Err = &UnreadableBoundError{Bound: low}
+		default:
+			value.TTL.After = max(value.TTL.After, low.TTL.After)
 		}
+		return value
 	}
 	if value.Err == nil {
 		value.Err = scope.EnforcedFor(facts).CheckTTL(value.TTL)
 	}
 	return value
+}
+
+// defaultOf is the source of the default that the object's TTL is, by its stamp. Another namespace's gives nothing here.
+func defaultOf(facts *Facts, scope *Scope) (Source, bool) {
+	if !stamped(facts, scope) {
+		return Source{}, false
+	}
+	source, ok := defaultSource(facts.Annotations[AnnotationTTLSource])
+	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
 }
 
 // ParseSource reads what [Source.String] wrote. An unknown text is a source of level object: it gives no rights.

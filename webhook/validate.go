@@ -19,34 +19,30 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	}
 	scope.Creating = request.creating()
 	effective := policy.Resolve(request.facts, scope)
-	return w.decide(ctx, request, scope, &effective, now)
+	return w.decide(ctx, request, &rules.Request{Scope: scope, Effective: &effective}, now)
 }
 
-// validateNamespace asks the rules about the annotations of a namespace. It is in nobody's scope but its own.
+// validateNamespace asks the rules about the annotations of a namespace. It is in nobody's scope but its own; the bounds of
+// policies are outer ones all the same.
 func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
-	return w.decide(ctx, request, &policy.Scope{}, nil, now)
+	review := &rules.Request{Scope: &policy.Scope{}}
+	if w.catalog != nil {
+		review.Outer = w.catalog.Snapshot().Bounding
+	}
+	return w.decide(ctx, request, review, now)
 }
 
-func (w *Webhooks) decide(ctx context.Context, request *request, scope *policy.Scope, effective *policy.Effective, now time.Time) answer {
+// decide fills in what the review has to know of the request, and asks the rules.
+func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.Request, now time.Time) answer {
 	operation := rules.Update
 	if request.creating() {
 		operation = rules.Create
 	}
-	review := &rules.Request{
-		Operation: operation,
-		User:      request.user,
-		Object:    request.object,
-		Old:       request.old,
-		Facts:     request.facts,
-		OldFacts:  request.oldFacts,
-		Scope:     scope,
-		Effective: effective,
-		Options:   w.options,
-		Now:       now,
-	}
+	review.Operation, review.User, review.Options, review.Now = operation, request.user, w.options, now
+	review.Object, review.Old, review.Facts, review.OldFacts = request.object, request.old, request.facts, request.oldFacts
 	access, err := w.access(ctx, request, review)
 	if err != nil {
 		return failed("curfew could not find out whether you may delete this", err)

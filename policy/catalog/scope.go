@@ -43,6 +43,17 @@ func (s *Snapshot) concerning(kind schema.GroupKind) []*expression.Policy {
 	return nil
 }
 
+// Bounding are the policies whose bounds hold in a namespace, in their order.
+func (s *Snapshot) Bounding(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+	var out []*policy.PlatformPolicy
+	for _, candidate := range s.Policies {
+		if said := candidate.Bounding(namespace); said != nil {
+			out = append(out, said)
+		}
+	}
+	return out
+}
+
 // Scope is what surrounds an object, given as facts and as decoded JSON, in its namespace; that is nil for cluster-scoped ones.
 // A nil reader means that objects of this kind use no runtime. failed takes the errors of evaluating policies: each stands in the
 // scope as well, keeps the object (S6) and refuses nobody. The error is that of the reader.

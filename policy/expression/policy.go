@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -110,8 +111,8 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 		MinDeadline: bound("minDeadline", spec.MinDeadline, ResultDuration),
 		MaxDeadline: bound("maxDeadline", spec.MaxDeadline, ResultDuration),
 	}
-	if err := p.Bounds.Empty(); err != nil {
-		*errs = append(*errs, field.Invalid(path, "", err.Error()))
+	for _, pair := range p.Bounds.Contradictions() {
+		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.Error()))
 	}
 	if spec.LatestDate != nil {
 		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
@@ -128,6 +129,16 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 
 // Concerns reports whether the policy can speak of a kind, whatever the object.
 func (p *Policy) Concerns(kind schema.GroupKind) bool { return p.match.concerns(kind) }
+
+// Bounding is what the policy says in a namespace whatever the object, its bounds alone; nil where it says nothing there. Where it
+// may not speak of all objects of its kinds, it is said to only warn.
+func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPolicy {
+	if p.Bounds == (policy.Bounds{}) || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
+		return nil
+	}
+	some := p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0
+	return &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, WarnOnly: some || p.Action == v1alpha1.ActionWarn}
+}
 
 // For is what the policy says for one object, and whether it speaks of it at all. Variables hold the object, its namespace
 // (only its metadata is looked at) and its runtime.
@@ -193,6 +204,9 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	}
 	if !p.LatestDate.IsZero() || p.latestUnreadable != nil {
 		out.LatestUnreadable = in("spec.bounds.latestDate")
+	}
+	if p.label != nil {
+		out.Label = in("spec.match")
 	}
 	for _, bound := range []struct {
 		from *policy.Setting

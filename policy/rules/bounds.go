@@ -21,7 +21,7 @@ var bounds = Rule{
 		enforced, all := s.Scope.EnforcedFor(s.Facts), s.Scope.BoundsFor(s.Facts)
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
-			if setting.Err != nil {
+			if setting.Err != nil || !s.Profile.Finishable() {
 				continue
 			}
 			if err := enforced.CheckTTL(setting.TTL); err != nil {

@@ -41,3 +41,20 @@ func TestBounds(t *testing.T) {
 		"an unreadable value is another rule's": {object: job().Annotation(policy.AnnotationTTL, "?").Map(), namespace: annotated("max-ttl", "1h")},
 	})
 }
+
+// What breaks only the bounds of a policy with action Warn passes, and is not kept by the controller either.
+func TestPolicyThatOnlyWarns(t *testing.T) {
+	outer := &policy.PlatformPolicy{Name: "platform", WarnOnly: true, Bounds: policy.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}
+	scope := func() *policy.Scope { return &policy.Scope{Policies: []*policy.PlatformPolicy{outer}} }
+	equal(t, judge(bounds, policy.JobProfile, Request{Scope: scope()}, nil, job().TTL(864000).Map()),
+		[]string{`warning spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})
+	if err := policy.Resolve(policy.FactsOfObject(policy.JobProfile, job().TTL(864000).Map()), scope()).Succeeded.Err; err != nil {
+		t.Errorf("a value that was only warned about is kept: %v", err)
+	}
+}
+
+// A TTL that has no effect is told so, and nothing else.
+func TestBoundsOfWhatNeverFinishes(t *testing.T) {
+	cronJob := builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "9d").Map()
+	equal(t, judge(bounds, policy.CronJobProfile, Request{Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}}, nil, cronJob), nil)
+}

@@ -6,11 +6,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// namespaceValues refuses annotations of a Namespace that cannot be read or contradict each other, and warns of short
-// default TTLs.
+// namespaceValues refuses annotations of a Namespace that cannot be read or contradict each other or the bounds of a policy, and
+// warns of short default TTLs.
 //
 // Restricted fields: metadata.annotations[curfew.dev/default-*, min-*, max-*, mode, backfill].
-// Allowed values: durations (TTLs also "never"), enforce|warn|dry-run, true|false; min not above max.
+// Allowed values: durations (TTLs also "never"), enforce|warn|dry-run, true|false; min not above max, nor above that of a policy
+// that holds in the namespace. Where such a policy has action Warn, or may not speak of all objects of its kinds, it is warned.
 var namespaceValues = Rule{
 	Name: "namespace-values",
 	Check: func(s *Subject) []policy.Finding {
@@ -22,10 +23,13 @@ var namespaceValues = Rule{
 		for _, err := range namespace.Errors {
 			out = append(out, s.deny(err.Field, fmt.Sprint(err.BadValue), err.Detail))
 		}
-		// The platform's bounds are outer ones: with them, too, some value has to be left.
-		outer := policy.Scope{Policies: s.Scope.Policies}
-		if err := outer.Bounds().Narrow(namespace.Bounds).Empty(); err != nil {
-			out = append(out, s.deny("metadata.annotations", err.Error(), err.Error()))
+		for _, pair := range namespace.Bounds.Contradictions() {
+			out = append(out, s.deny(pair.Low.Path, pair.Low.Text+" "+pair.High.Text, pair.Error()))
+		}
+		if s.Outer != nil {
+			for _, outer := range s.Outer(namespace) {
+				out = append(out, emptied(s, namespace, outer)...)
+			}
 		}
 		for _, setting := range append(namespace.TTL.Settings(), namespace.PodTTL) {
 			if setting != nil {
@@ -34,4 +38,23 @@ var namespaceValues = Rule{
 		}
 		return out
 	},
+}
+
+// emptied says where the bounds of a namespace leave nothing of those of a policy, which are outer ones.
+func emptied(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
+	var out []policy.Finding
+	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {
+		complain := s.deny
+		if outer.WarnOnly {
+			complain = s.warn
+		}
+		switch {
+		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, and told there.
+		case pair.Low.Source.Level == policy.LevelNamespace:
+			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), pair.Error()))
+		default:
+			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), pair.Error()))
+		}
+	}
+	return out
 }

@@ -15,7 +15,14 @@ func TestNamespaceValues(t *testing.T) {
 		}
 		return w.Map()
 	}
-	outer := &policy.PlatformPolicy{Name: "platform", Bounds: policy.ParseNamespace("outer", annotated("max-ttl", "1h"), nil).Bounds}
+	bound := func(name, text string) *policy.Setting {
+		ttl, err := policy.ParseTTL(text)
+		return &policy.Setting{Path: "spec.bounds." + name, Text: text, TTL: ttl, Err: err, Source: policy.Source{Level: policy.LevelPolicy, Name: "platform"}}
+	}
+	outer := func(bounds policy.Bounds, warnOnly bool) []*policy.PlatformPolicy {
+		return []*policy.PlatformPolicy{{Name: "platform", Bounds: bounds, WarnOnly: warnOnly}}
+	}
+	maximum, minimum := policy.Bounds{MaxTTL: bound("maxTTL", "1h")}, policy.Bounds{MinDeadline: bound("minDeadline", "1h")}
 	run(t, namespaceValues, map[string]row{
 		"nothing":  {object: namespace()},
 		"readable": {object: namespace("default-ttl", "1d", "min-ttl", "1m", "max-ttl", "7d", "mode", "warn", "backfill", "false")},
@@ -25,9 +32,16 @@ func TestNamespaceValues(t *testing.T) {
 		"mode": {object: namespace("mode", "audit"), want: []string{"error " + at("mode") + `: "audit" is no mode: use enforce, warn or dry-run`}},
 		// The mode of the namespace itself does not soften what is wrong with it.
 		"in dry-run":  {object: namespace("mode", "dry-run", "backfill", "yes"), want: []string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`}},
-		"min and max": {object: namespace("min-ttl", "2h", "max-ttl", "1h"), want: []string{`error metadata.annotations: curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "ci": lower the first or raise the second`}},
-		"min and the platform's max": {object: namespace("min-ttl", "2h"), policies: []*policy.PlatformPolicy{outer},
-			want: []string{`error metadata.annotations: curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "outer": lower the first or raise the second`}},
+		"min and max": {object: namespace("min-ttl", "2h", "max-ttl", "1h"), want: []string{"error " + at("min-ttl") + `: curfew.dev/min-ttl 2h is above curfew.dev/max-ttl 1h: lower the first or raise the second`}},
+		"min and a policy's max": {object: namespace("min-ttl", "2h"), policies: outer(maximum, false),
+			want: []string{"error " + at("min-ttl") + `: curfew.dev/min-ttl 2h of namespace "ci" is above maxTTL 1h of policy "platform": lower the first or raise the second`}},
+		"max and a policy's min": {object: namespace("max-deadline", "1m"), policies: outer(minimum, false),
+			want: []string{"error " + at("max-deadline") + `: minDeadline 1h of policy "platform" is above curfew.dev/max-deadline 1m of namespace "ci": lower the first or raise the second`}},
+		"a policy that only warns": {object: namespace("max-deadline", "1m"), policies: outer(minimum, true),
+			want: []string{"warning " + at("max-deadline") + `: minDeadline 1h of policy "platform" is above curfew.dev/max-deadline 1m of namespace "ci": lower the first or raise the second`}},
+		"within a policy's": {object: namespace("min-ttl", "1h", "min-deadline", "30m"), policies: outer(maximum, false)},
+		"unrelated update under a policy that came later": {old: namespace("min-ttl", "2h"), object: namespace("min-ttl", "2h", "backfill", "true"), policies: outer(maximum, false)},
+		"a policy at odds with itself":                    {object: namespace("default-ttl", "1h"), policies: outer(policy.Bounds{MinTTL: bound("minTTL", "2h"), MaxTTL: maximum.MaxTTL}, false)},
 		"short": {object: namespace("default-ttl", "5", "default-pod-ttl", "0"), want: []string{
 			"warning " + at("default-ttl") + ": 5s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",
 			"warning " + at("default-pod-ttl") + ": 0s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",

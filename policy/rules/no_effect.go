@@ -13,10 +13,13 @@ var noEffect = Rule{
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
 		kind := s.Profile.Kind.Kind
+		why := ", which never finishes: remove it"
+		if s.Profile.Unknown {
+			why = ": no KindProfile says when it finishes; use label " + policy.LabelTTL
+		}
 		for _, key := range policy.TTLAnnotations {
 			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
-				out = append(out, s.warn(policy.AnnotationPath(key), text,
-					"has no effect on a "+kind+", which never finishes: remove it"))
+				out = append(out, s.warn(policy.AnnotationPath(key), text, "has no effect on a "+kind+why))
 			}
 		}
 		if text, ok := s.Annotations[policy.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline && s.Profile.RuntimeOf == "" {

@@ -55,9 +55,11 @@ type Request struct {
 	Facts       *policy.Facts
 	OldFacts    *policy.Facts
 	Scope       *policy.Scope
-	Effective   *policy.Effective
-	Access      Access
-	Options     Options
+	// Outer are the policies whose bounds hold in a namespace, for the review of one; nil means none.
+	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
+	Effective *policy.Effective
+	Access    Access
+	Options   Options
 	// Now is the instant of the request; zero where there is none, so that nothing is in the past.
 	Now time.Time
 }
@@ -71,6 +73,7 @@ type Subject struct {
 	// Operation of the request that the subject is part of.
 	Operation Operation
 	Scope     *policy.Scope
+	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Options   Options
 	Now       time.Time
 }
@@ -96,7 +99,7 @@ func (s *Subject) warn(field, value, message string) policy.Finding {
 
 // subjects are the object of a request, old or new, and the templates inside it.
 func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subject {
-	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, Scope: r.Scope, Options: r.Options, Now: r.Now}
+	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, Scope: r.Scope, Outer: r.Outer, Options: r.Options, Now: r.Now}
 	out := []*Subject{&subject}
 	for _, template := range facts.Profile.Templates {
 		template.Path.Walk(object, func(path string, value any) {

@@ -13,7 +13,7 @@ import (
 var runtimeTTL = Rule{
 	Name: "runtime-ttl",
 	Check: func(s *Subject) []policy.Finding {
-		if s.IsTemplate() || s.Scope == nil || s.Scope.Runtime == nil || s.Scope.Runtime.Missing || s.Scope.Runtime.TTL.Empty() {
+		if s.IsTemplate() || !runtimeSpeaks(s.Scope) || s.ForeignManager() != "" {
 			return nil
 		}
 		var out []policy.Finding
@@ -35,6 +35,11 @@ var runtimeTTL = Rule{
 		}
 		return out
 	},
+}
+
+// runtimeSpeaks reports whether a runtime decides the TTL of what uses it.
+func runtimeSpeaks(scope *policy.Scope) bool {
+	return scope != nil && scope.Runtime != nil && !scope.Runtime.Missing && !scope.Runtime.TTL.Empty()
 }
 
 // told is what a runtime says, and whether that differs from what the object says.

@@ -56,6 +56,7 @@ func review(r row) *policy.Decision {
 	}
 	if isNamespace(request.Facts) {
 		request.Scope.Namespace = policy.ParseNamespace(request.Facts.Name, request.Facts.Annotations, nil)
+		request.Outer = func(*policy.NamespacePolicy) []*policy.PlatformPolicy { return r.policies }
 	}
 	if r.old != nil {
 		request.Operation, request.Old = Update, r.old
@@ -87,4 +88,43 @@ func equal(t *testing.T, got, want []string) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got  %q\nwant %q", got, want)
 	}
+}
+
+var trainJob = &policy.Profile{Name: "trainjob", ImmutableDeadline: true, DefaultDeadline: true, AnnotatedDeadline: true,
+	Deadline: policy.MustFieldPath("spec.activeDeadlineSeconds"),
+	State:    func(map[string]any) (policy.State, error) { return policy.State{}, nil }}
+
+var trainingRuntime = &policy.Profile{Name: "runtime", RuntimeOf: "TrainJob", TTL: policy.MustFieldPath("spec.ttlSecondsAfterFinished"),
+	Forbidden: []policy.Forbidden{{Path: policy.MustFieldPath("spec.template.spec.replicatedJobs[*].template.spec.activeDeadlineSeconds"), Reason: "set it on the TrainJob"}}}
+
+func init() {
+	trainJob.Kind.Kind, trainingRuntime.Kind.Kind = "TrainJob", "TrainingRuntime"
+}
+
+func object(kind string, spec map[string]any, annotations ...string) map[string]any {
+	fields := map[string]any{}
+	for key, value := range annotated(annotations...) {
+		fields[key] = value
+	}
+	return map[string]any{"kind": kind, "metadata": map[string]any{"name": "a", "namespace": "ci", "annotations": fields}, "spec": spec}
+}
+
+// judge asks all rules about an object of a profile and returns what one of them finds.
+func judge(rule Rule, profile *policy.Profile, request Request, old, object map[string]any) []string {
+	request.Operation, request.Object, request.Facts = Create, object, policy.FactsOfObject(profile, object)
+	if old != nil {
+		request.Operation, request.Old, request.OldFacts = Update, old, policy.FactsOfObject(profile, old)
+	}
+	if request.Scope == nil {
+		request.Scope = &policy.Scope{}
+	}
+	effective := policy.Resolve(request.Facts, request.Scope)
+	request.Effective = &effective
+	var got []string
+	for _, finding := range Review(&request).Findings {
+		if finding.Rule == rule.Name {
+			got = append(got, string(finding.Severity)+" "+finding.String())
+		}
+	}
+	return got
 }

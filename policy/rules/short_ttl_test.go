@@ -28,3 +28,15 @@ func TestShortTTL(t *testing.T) {
 			want:   []string{"warning spec.ttlSecondsAfterFinished: 30s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
 	})
 }
+
+func TestShortTTLOfRuntime(t *testing.T) {
+	equal(t, judge(shortTTL, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s")),
+		[]string{"warning " + at("ttl-after-finished") + ": 5s is under 60s: a TrainJob that uses it may be gone before anyone reads its logs; use 60s or more"})
+}
+
+// A policy's own limit comes before that of the flag.
+func TestShortTTLByPolicy(t *testing.T) {
+	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "silent"}, {Name: "platform", WarnBelow: time.Hour}, {Name: "later", WarnBelow: time.Second}}}
+	equal(t, judge(shortTTL, policy.JobProfile, Request{Scope: scope}, nil, job().TTL(600).Map()),
+		[]string{"warning spec.ttlSecondsAfterFinished: 10m is under 3600s: the Job may be gone before anyone reads its logs; use 3600s or more"})
+}

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"errors"
 	"fmt"
 	"time"
 
@@ -12,7 +11,8 @@ import (
 // --strict-labels it refuses the first two as well.
 //
 // Restricted field: metadata.labels[curfew.dev/ttl]. Allowed values: <n>m, <n>h, <n>d and sums, at least 1m; a date or an
-// instant to come; within min-ttl, max-ttl and a policy's latestDate.
+// instant to come; within min-ttl, max-ttl and a policy's latestDate. What breaks nothing but those of policies with action Warn
+// is warned about.
 var ttlLabel = Rule{
 	Name: "ttl-label",
 	Check: func(s *Subject) []policy.Finding {
@@ -41,11 +41,10 @@ var ttlLabel = Rule{
 				"%s was over at %s: the %s goes at once; use a later one", label, expiry.UTC().Format(time.RFC3339), s.Profile.Kind.Kind))}
 		}
 		if err := s.Scope.CheckLabel(label, created); err != nil {
-			setting := &policy.Setting{Path: path, Text: text}
-			if unreadable := (*policy.UnreadableBoundError)(nil); errors.As(err, &unreadable) {
-				return []policy.Finding{outside(s, setting, err)}
-			}
-			return []policy.Finding{s.deny(path, text, err.Error())}
+			return []policy.Finding{outside(s, &policy.Setting{Path: path, Text: text}, err)}
+		}
+		if err := s.Scope.CheckLabelOfAll(label, created); err != nil {
+			return []policy.Finding{s.warn(path, text, err.Error())}
 		}
 		return nil
 	},

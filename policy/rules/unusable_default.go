@@ -24,12 +24,8 @@ var unusableDefault = Rule{
 		}
 		if s.Operation == Create {
 			if text, said := policy.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && said != nil {
-				_, err := policy.ParseTTLLabel(said.Text)
-				if said.Err != nil {
-					err = said.Err
-				}
 				return []policy.Finding{{Severity: policy.Warn, Value: said.Path + said.Text,
-					Message: "no TTL label from " + said.Path + " of " + said.Source.Phrase() + ": " + err.Error()}}
+					Message: "no TTL label from " + said.Path + " of " + said.Source.Phrase() + ": " + said.Err.Error()}}
 			}
 		}
 		return nil

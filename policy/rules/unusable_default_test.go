@@ -1,6 +1,11 @@
 package rules
 
-import "testing"
+import (
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
 
 func TestUnusableDefault(t *testing.T) {
 	run(t, unusableDefault, map[string]row{
@@ -13,4 +18,14 @@ func TestUnusableDefault(t *testing.T) {
 		"unrelated update": {old: job().Map(), object: job().Label("a", "b").Map(), namespace: annotated("default-ttl", "soon")},
 		"owned":            {object: job().ControlledBy("example.com/v1", "Flow", "x").Map(), namespace: annotated("default-ttl", "soon")},
 	})
+}
+
+// A policy whose date went stale gives no label, which nobody would see but for the warning.
+func TestUnusableDefaultLabel(t *testing.T) {
+	old := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(-time.Hour),
+		Label: &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: "7d", Source: policy.Source{Level: policy.LevelPolicy, Name: "year"}}}
+	request := Request{Now: noon, Scope: &policy.Scope{Creating: true, Policies: []*policy.PlatformPolicy{old}}}
+	equal(t, judge(unusableDefault, policy.JobProfile, request, nil, job().Map()),
+		[]string{`warning no TTL label from spec.defaults.ttlLabel.value of policy "year": latestDate 2026-12-24 of policy "year" is over: raise it`})
+	equal(t, judge(unusableDefault, policy.JobProfile, request, nil, job().Label(policy.LabelTTL, "1h").Map()), nil)
 }

@@ -1,0 +1,30 @@
+package rules
+
+import (
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+func TestTTLLabel(t *testing.T) {
+	path := "metadata.labels[curfew.dev/ttl]"
+	ask := func(request Request, text string) []string {
+		request.Now = noon
+		return judge(ttlLabel, policy.JobProfile, request, nil, job().Label(policy.LabelTTL, text).Map())
+	}
+	past := path + ": 2026-12-24 was over at 2026-12-24T00:00:00Z: the Job goes at once; use a later one"
+	equal(t, ask(Request{}, "1d"), nil)
+	equal(t, ask(Request{}, "2026-12-25"), nil)
+	equal(t, ask(Request{}, "2026-12-24"), []string{"warning " + past})
+	equal(t, ask(Request{Options: Options{StrictLabels: true}}, "2026-12-24"), []string{"error " + past})
+	equal(t, ask(Request{}, "1s"), []string{"warning " + path + `: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`})
+	latest := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(24 * time.Hour)}
+	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
+		[]string{"error " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
+	bounded := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}
+	equal(t, ask(Request{Scope: bounded}, "2d"), []string{"error " + path + `: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
+	latest.WarnOnly = true
+	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
+		[]string{"warning " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
+}
