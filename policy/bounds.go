@@ -26,13 +26,12 @@ type Contradiction struct {
 	Low, High *Setting
 }
 
-// Error names both bounds and the fix.
-func (c *Contradiction) Error() string {
-	low, high := c.Low.Bound(), c.High.Bound()
-	if c.Low.Source == c.High.Source {
-		low, high = c.Low.alone(), c.High.alone()
+// At is what there is to say at one of the two, which names the other: the upper one's field says it of the lower.
+func (c *Contradiction) At(one *Setting) string {
+	if one == c.High {
+		return fmt.Sprintf("%s is below %s: raise it, or lower the other", c.High.TTL, c.Low.beside(one))
 	}
-	return fmt.Sprintf("%s is above %s: lower the first or raise the second", low, high)
+	return fmt.Sprintf("%s is above %s: lower it, or raise the other", c.Low.TTL, c.High.beside(one))
 }
 
 // Contradictions are those of the bounds, of TTLs and of deadlines. One that cannot be read contradicts nothing.
@@ -104,9 +103,15 @@ func (e *UnreadableBoundError) Error() string {
 }
 
 // Bound is a bound as messages name it: curfew.dev/max-ttl 1d of namespace "ci".
-func (s *Setting) Bound() string { return s.alone() + s.of() }
+func (s *Setting) Bound() string { return fieldName(s.Path) + " " + s.TTL.String() + s.of() }
 
-func (s *Setting) alone() string { return fieldName(s.Path) + " " + s.TTL.String() }
+// beside leaves out the source where another setting has the same.
+func (s *Setting) beside(other *Setting) string {
+	if s.Source == other.Source {
+		return fieldName(s.Path) + " " + s.TTL.String()
+	}
+	return s.Bound()
+}
 
 func (s *Setting) named() string { return fieldName(s.Path) + s.of() }
 

@@ -124,22 +124,26 @@ func TestContradictions(t *testing.T) {
 	}{
 		"none":       {},
 		"one value":  {bounds: boundsOf("ci", "min-ttl", "1h", "max-ttl", "1h")},
-		"ttl":        {boundsOf("ci", "min-ttl", "2h", "max-ttl", "1h"), `curfew.dev/min-ttl 2h is above curfew.dev/max-ttl 1h: lower the first or raise the second`},
-		"deadline":   {boundsOf("ci", "min-deadline", "2h", "max-deadline", "1h"), `curfew.dev/min-deadline 2h is above curfew.dev/max-deadline 1h: lower the first or raise the second`},
+		"ttl":        {boundsOf("ci", "min-ttl", "2h", "max-ttl", "1h"), `2h is above curfew.dev/max-ttl 1h: lower it, or raise the other`},
+		"deadline":   {boundsOf("ci", "min-deadline", "2h", "max-deadline", "1h"), `2h is above curfew.dev/max-deadline 1h: lower it, or raise the other`},
 		"unreadable": {bounds: boundsOf("ci", "min-ttl", "2h", "max-ttl", "?")},
-		"across":     {boundsOf("platform", "max-ttl", "1h").Narrow(boundsOf("ci", "min-ttl", "2h")), `curfew.dev/min-ttl 2h of namespace "ci" is above curfew.dev/max-ttl 1h of namespace "platform": lower the first or raise the second`},
+		"across":     {boundsOf("platform", "max-ttl", "1h").Narrow(boundsOf("ci", "min-ttl", "2h")), `2h is above curfew.dev/max-ttl 1h of namespace "platform": lower it, or raise the other`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := errText(firstOf(test.bounds.Contradictions())); got != test.want {
+			got := ""
+			for _, pair := range test.bounds.Contradictions() {
+				got += pair.At(pair.Low)
+			}
+			if got != test.want {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
 	}
 }
 
-func firstOf(contradictions []*policy.Contradiction) error {
-	if len(contradictions) == 0 {
-		return nil
+func TestContradictionAtTheUpperBound(t *testing.T) {
+	pair := boundsOf("platform", "min-ttl", "2h").Narrow(boundsOf("ci", "max-ttl", "1h")).Contradictions()[0]
+	if got, want := pair.At(pair.High), `1h is below curfew.dev/min-ttl 2h of namespace "platform": raise it, or lower the other`; got != want {
+		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	return contradictions[0]
 }

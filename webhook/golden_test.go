@@ -100,9 +100,13 @@ func TestGolden(t *testing.T) {
 			}
 		})
 	}
+	names := rules.PlatformRules()
 	for _, rule := range rules.All() {
-		if !seen[rule.Name] {
-			t.Errorf("no case has rule %s speak", rule.Name)
+		names = append(names, rule.Name)
+	}
+	for _, name := range names {
+		if !seen[name] {
+			t.Errorf("no case has rule %s speak", name)
 		}
 	}
 }
@@ -182,6 +186,17 @@ func (n goldenNamespaces) LiveNamespace(_ context.Context, name string) (*policy
 		return namespace, nil
 	}
 	return nil, errors.New("the case has no such namespace")
+}
+
+// Bounded implements [NamespaceLister].
+func (n goldenNamespaces) Bounded(context.Context) ([]*policy.NamespacePolicy, error) {
+	var out []*policy.NamespacePolicy
+	for _, name := range slices.Sorted(maps.Keys(n)) {
+		if n[name].Bounds != (policy.Bounds{}) {
+			out = append(out, n[name])
+		}
+	}
+	return out, nil
 }
 
 // answer asks both webhooks of the kind, and holds what is true of any mutation: it never warns, and a second call at the

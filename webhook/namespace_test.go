@@ -91,7 +91,7 @@ func TestValidateNamespace(t *testing.T) {
 		"unreadable, in a namespace that does not enforce": {object: namespace("", "curfew.dev/default-ttl: soon, curfew.dev/mode: dry-run"),
 			denied: `metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
 		"bounds that contradict each other": {object: namespace("", "curfew.dev/min-ttl: 2d, curfew.dev/max-ttl: 1d"),
-			denied: `metadata.annotations: curfew.dev/min-ttl 2d of namespace "ci" is above curfew.dev/max-ttl 1d of namespace "ci": lower the first or raise the second`},
+			denied: `metadata.annotations[curfew.dev/min-ttl]: 2d is above curfew.dev/max-ttl 1d: lower it, or raise the other`},
 		"short": {object: namespace("", "curfew.dev/default-ttl: '5'"),
 			warnings: []string{"curfew: metadata.annotations[curfew.dev/default-ttl]: 5s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more"}},
 		"UPDATE, bad as before":      {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("x: y", "curfew.dev/default-ttl: soon")},

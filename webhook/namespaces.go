@@ -3,6 +3,8 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -55,4 +57,22 @@ func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.Na
 		return nil, fmt.Errorf("from the API server: %w", err)
 	}
 	return policy.ParseNamespace(name, object.Annotations, object.Labels), nil
+}
+
+// Bounded implements [NamespaceLister] from the cache.
+func (n *Namespaces) Bounded(ctx context.Context) ([]*policy.NamespacePolicy, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(namespaceKind.GroupVersion().WithKind("NamespaceList"))
+	if err := n.cache.List(ctx, list); err != nil {
+		return nil, fmt.Errorf("from the cache: %w", err)
+	}
+	var out []*policy.NamespacePolicy
+	for i := range list.Items {
+		item := &list.Items[i]
+		if read := policy.ParseNamespace(item.Name, item.Annotations, item.Labels); read.Bounds != (policy.Bounds{}) {
+			out = append(out, read)
+		}
+	}
+	slices.SortFunc(out, func(a, b *policy.NamespacePolicy) int { return strings.Compare(a.Name, b.Name) })
+	return out, nil
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -34,6 +35,35 @@ func (r *reader) Get(ctx context.Context, key client.ObjectKey, object client.Ob
 	}
 	object.SetAnnotations(annotations)
 	return nil
+}
+
+func (r *reader) List(_ context.Context, list client.ObjectList, _ ...client.ListOption) error {
+	if r.err != nil {
+		return r.err
+	}
+	if list.GetObjectKind().GroupVersionKind().Kind != "NamespaceList" {
+		return errors.New("no list of namespaces")
+	}
+	for name, annotations := range r.annotations {
+		item := metav1.PartialObjectMetadata{}
+		item.Name, item.Annotations = name, annotations
+		list.(*metav1.PartialObjectMetadataList).Items = append(list.(*metav1.PartialObjectMetadataList).Items, item)
+	}
+	return nil
+}
+
+func TestBoundedNamespaces(t *testing.T) {
+	getter := NewNamespaces(&reader{annotations: map[string]map[string]string{
+		"b": {policy.AnnotationMinTTL: "1h"}, "a": {policy.AnnotationMaxDeadline: "?"}, "c": {policy.AnnotationDefaultTTL: "1h"}, "d": nil,
+	}}, &reader{})
+	got, err := getter.Bounded(t.Context())
+	if err != nil || len(got) != 2 || got[0].Name != "a" || got[1].Name != "b" {
+		t.Errorf("%v, %v; want a and b", got, err)
+	}
+	broken := errors.New("broken")
+	if _, err := NewNamespaces(&reader{err: broken}, &reader{}).Bounded(t.Context()); !errors.Is(err, broken) {
+		t.Errorf("error %v, want %v", err, broken)
+	}
 }
 
 func TestNamespaces(t *testing.T) {

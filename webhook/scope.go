@@ -17,6 +17,12 @@ type NamespaceGetter interface {
 	LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
 }
 
+// NamespaceLister may be implemented by a [NamespaceGetter] as well.
+type NamespaceLister interface {
+	// Bounded are the namespaces with bounds. It may answer from a cache.
+	Bounded(ctx context.Context) ([]*policy.NamespacePolicy, error)
+}
+
 // scopes gather what surrounds an object: its namespace and, where there is a catalog, the policies that match it and the runtime
 // that it uses.
 type scopes struct {

@@ -112,7 +112,7 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 		MaxDeadline: bound("maxDeadline", spec.MaxDeadline, ResultDuration),
 	}
 	for _, pair := range p.Bounds.Contradictions() {
-		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.Error()))
+		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.At(pair.Low)))
 	}
 	if spec.LatestDate != nil {
 		day, err := time.Parse(time.DateOnly, *spec.LatestDate)
@@ -129,6 +129,25 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 
 // Concerns reports whether the policy can speak of a kind, whatever the object.
 func (p *Policy) Concerns(kind schema.GroupKind) bool { return p.match.concerns(kind) }
+
+// ConstantTTLs are the default TTLs that are no expressions.
+func (p *Policy) ConstantTTLs() []*policy.Setting {
+	var out []*policy.Setting
+	for _, v := range []*value{p.ttl, p.succeeded, p.failed} {
+		if v != nil && v.constant != nil {
+			out = append(out, v.constant)
+		}
+	}
+	return out
+}
+
+// ConstantLabel is the default TTL label where that is no expression; else nil.
+func (p *Policy) ConstantLabel() *policy.Setting {
+	if p.label == nil {
+		return nil
+	}
+	return p.label.constant
+}
 
 // Bounding is what the policy says in a namespace whatever the object, its bounds alone; nil where it says nothing there. Where it
 // may not speak of all objects of its kinds, it is said to only warn.

@@ -227,7 +227,7 @@ warnBelow: x`)
 		`spec.defaults.ttlSucceeded: set exactly one of value and expression`,
 		`spec.defaults.deadline.value: 0s is below 1: a deadline is 1s or more`,
 		`spec.defaults.ttlLabel.value: "2w" is no value of label curfew.dev/ttl`,
-		`spec.bounds.minTTL: minTTL 2h is above maxTTL 1h: lower the first or raise the second`,
+		`spec.bounds.minTTL: 2h is above maxTTL 1h: lower it, or raise the other`,
 		`spec.bounds.latestDate: use a date such as 2026-12-31`,
 		`spec.warnBelow: "x" is not a duration`,
 	} {

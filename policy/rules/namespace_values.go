@@ -24,7 +24,7 @@ var namespaceValues = Rule{
 			out = append(out, s.deny(err.Field, fmt.Sprint(err.BadValue), err.Detail))
 		}
 		for _, pair := range namespace.Bounds.Contradictions() {
-			out = append(out, s.deny(pair.Low.Path, pair.Low.Text+" "+pair.High.Text, pair.Error()))
+			out = append(out, s.deny(pair.Low.Path, pair.Low.Text+" "+pair.High.Text, pair.At(pair.Low)))
 		}
 		if s.Outer != nil {
 			for _, outer := range s.Outer(namespace) {
@@ -51,9 +51,9 @@ func emptied(s *Subject, namespace *policy.NamespacePolicy, outer *policy.Platfo
 		switch {
 		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, and told there.
 		case pair.Low.Source.Level == policy.LevelNamespace:
-			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), pair.Error()))
+			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), pair.At(pair.Low)))
 		default:
-			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), pair.Error()))
+			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), pair.At(pair.High)))
 		}
 	}
 	return out

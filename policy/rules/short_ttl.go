@@ -42,10 +42,16 @@ func (s *Subject) warnBelow() time.Duration {
 }
 
 func short(s *Subject, setting *policy.Setting, what string) []policy.Finding {
-	limit := s.warnBelow()
-	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
+	message := shortMessage(setting, s.warnBelow(), what)
+	if message == "" {
 		return nil
 	}
-	return []policy.Finding{s.warn(setting.Path, setting.Text, fmt.Sprintf(
-		"%s is under %ds: %s may be gone before anyone reads its logs; use %[2]ds or more", setting.TTL, int(limit/time.Second), what))}
+	return []policy.Finding{s.warn(setting.Path, setting.Text, message)}
+}
+
+func shortMessage(setting *policy.Setting, limit time.Duration, what string) string {
+	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
+		return ""
+	}
+	return fmt.Sprintf("%s is under %ds: %s may be gone before anyone reads its logs; use %[2]ds or more", setting.TTL, int(limit/time.Second), what)
 }

@@ -81,7 +81,7 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	s.refuses(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
 	s.refuses(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
 		`Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `+
-			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while a max-ttl holds: set it to 1h or less`)
+			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while curfew.dev/max-ttl 1h of namespace "`+s.name+`" holds: set it to 1h or less`)
 	s.says(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
 
 	// What is being deleted always passes, or it could not be let go of.

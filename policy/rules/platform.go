@@ -1,0 +1,135 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// Names of the rules about Curfew's own objects; those about TTLs and labels have the names that they have on other objects.
+const (
+	PolicyCompiles = "policy-compiles"
+	PolicyBounds   = "policy-bounds"
+)
+
+// PlatformRules are the names of the rules about Curfew's own objects alone.
+func PlatformRules() []string { return []string{PolicyCompiles, PolicyBounds} }
+
+// PlatformRequest is one change to a LifecyclePolicy or KindProfile.
+type PlatformRequest struct {
+	// Errors are what cannot be used of the object, and OldErrors what could not be used of what stood there before.
+	Errors, OldErrors field.ErrorList
+	// Policy is the LifecyclePolicy, and OldPolicy what stood there before; nil for KindProfiles and on CREATE.
+	Policy, OldPolicy *expression.Policy
+	// Namespaces are those with bounds.
+	Namespaces []*policy.NamespacePolicy
+	Options    Options
+	Now        time.Time
+}
+
+// ReviewPlatform refuses a LifecyclePolicy or KindProfile of which something cannot be used, by field and, within an expression, by
+// line and column. What could not be used before the request and is left as it was passes.
+func ReviewPlatform(request *PlatformRequest) *policy.Decision {
+	out := &policy.Decision{}
+	add := func(findings, stood []policy.Finding) {
+		for _, finding := range findings {
+			if !slices.ContainsFunc(stood, func(old policy.Finding) bool { return same(finding, old) }) {
+				out.Findings = append(out.Findings, finding)
+			}
+		}
+	}
+	add(compiling(request.Errors), compiling(request.OldErrors))
+	add(request.about(request.Policy), request.about(request.OldPolicy))
+	return out
+}
+
+// compiling takes the message for part of the value, since one field may be wrong in several ways.
+func compiling(errs field.ErrorList) []policy.Finding {
+	out := make([]policy.Finding, 0, len(errs))
+	for _, err := range errs {
+		out = append(out, policy.Finding{
+			Rule: PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue) + " " + err.Detail, Severity: policy.Deny, Message: err.Detail,
+		})
+	}
+	return out
+}
+
+// about is what there is to say about a policy that can be used.
+func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
+	if one == nil {
+		return nil
+	}
+	var out []policy.Finding
+	for _, bound := range []*policy.Setting{one.Bounds.MinTTL, one.Bounds.MaxTTL, one.Bounds.MinDeadline, one.Bounds.MaxDeadline} {
+		if bound != nil {
+			out = append(out, emptying(one, bound, r.Namespaces)...)
+		}
+	}
+	limit := one.WarnBelow
+	if limit == 0 {
+		limit = r.Options.warnBelow()
+	}
+	for _, setting := range one.ConstantTTLs() {
+		if message := shortMessage(setting, limit, "what gets it"); message != "" {
+			out = append(out, policy.Finding{Rule: shortTTL.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn, Message: message})
+		}
+	}
+	return append(out, stale(one, r.Now)...)
+}
+
+// emptying says in which namespaces a bound of a policy leaves nothing of theirs. The first is named, the others are counted.
+func emptying(one *expression.Policy, bound *policy.Setting, namespaces []*policy.NamespacePolicy) []policy.Finding {
+	var first *policy.Contradiction
+	finding := policy.Finding{Rule: PolicyBounds, Field: bound.Path, Value: bound.Text, Severity: policy.Deny}
+	count := 0
+	for _, namespace := range namespaces {
+		said := one.Bounding(namespace)
+		if said == nil {
+			continue
+		}
+		for _, pair := range said.Bounds.Narrow(namespace.Bounds).Contradictions() {
+			if pair.Low.Source == pair.High.Source || pair.Low != bound && pair.High != bound {
+				continue
+			}
+			if count++; first == nil {
+				first = pair
+			}
+			finding.Value += " " + namespace.Name
+			if said.WarnOnly {
+				finding.Severity = policy.Warn
+			}
+		}
+	}
+	if first == nil {
+		return nil
+	}
+	if finding.Message = first.At(bound); count > 1 {
+		finding.Message += fmt.Sprintf("; and so in %d more", count-1)
+	}
+	return []policy.Finding{finding}
+}
+
+// stale warns of dates that are over: no label is given by them, and none is within them (S6).
+func stale(one *expression.Policy, now time.Time) []policy.Finding {
+	if now.IsZero() {
+		return nil
+	}
+	var out []policy.Finding
+	if setting := one.ConstantLabel(); setting != nil && setting.Err == nil {
+		if label, err := policy.ParseTTLLabel(setting.Text); err == nil && !label.At.IsZero() && !label.At.After(now) {
+			out = append(out, policy.Finding{Rule: ttlLabel.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn,
+				Message: setting.Text + " is over: nothing is given this label; use a later date"})
+		}
+	}
+	if latest := one.LatestDate; !latest.IsZero() && !latest.After(now) {
+		day := latest.UTC().Format(time.DateOnly)
+		out = append(out, policy.Finding{Rule: ttlLabel.Name, Field: "spec.bounds.latestDate", Value: day, Severity: policy.Warn,
+			Message: day + " is over: every TTL label is after it; use a later date"})
+	}
+	return out
+}

@@ -1,0 +1,83 @@
+package rules
+
+import (
+	"slices"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+func compiled(t *testing.T, request *PlatformRequest, spec string) *expression.Policy {
+	t.Helper()
+	object := &v1alpha1.LifecyclePolicy{}
+	object.Name = "platform"
+	if err := yaml.UnmarshalStrict([]byte(spec), &object.Spec); err != nil {
+		t.Fatal(err)
+	}
+	out, errs := expression.NewCompiler(16).Policy(object)
+	request.OldErrors, request.Errors = request.Errors, errs
+	request.OldPolicy, request.Policy = request.Policy, out
+	return out
+}
+
+func TestReviewPlatform(t *testing.T) {
+	labelled := func(name string, labels map[string]string, pairs ...string) *policy.NamespacePolicy {
+		return policy.ParseNamespace(name, annotated(pairs...), labels)
+	}
+	dev := map[string]string{"env": "dev"}
+	namespaces := []*policy.NamespacePolicy{
+		labelled("ci", dev, "max-ttl", "1d"), labelled("dev", dev, "max-ttl", "2d", "min-deadline", "2h"),
+		labelled("odd", nil, "max-ttl", "?"), labelled("prod", nil, "min-ttl", "30d"),
+	}
+	for name, test := range map[string]struct {
+		old, spec string
+		options   Options
+		want      []string
+	}{
+		"fits": {spec: `{bounds: {minTTL: 1h, maxTTL: 60d, maxDeadline: 3h}}`},
+		"leaves nothing": {spec: `{match: {namespaceSelector: {matchLabels: {env: dev}}}, bounds: {minTTL: 7d, maxDeadline: 1h}}`, want: []string{
+			`error spec.bounds.minTTL: 7d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; and so in 1 more`,
+			`error spec.bounds.maxDeadline: 1h is below curfew.dev/min-deadline 2h of namespace "dev": raise it, or lower the other`}},
+		"only warns": {spec: `{action: Warn, bounds: {maxTTL: 7d}}`, want: []string{
+			`warning spec.bounds.maxTTL: 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
+		"not of all objects": {spec: `{match: {matchConditions: [{name: x, expression: "object.spec.suspend"}]}, bounds: {maxTTL: 7d}}`, want: []string{
+			`warning spec.bounds.maxTTL: 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
+		"stood there":     {old: `{bounds: {maxTTL: 7d}}`, spec: `{bounds: {maxTTL: 7d}, priority: 3}`},
+		"one more by now": {old: `{match: {namespaceSelector: {matchLabels: {env: dev}}}, bounds: {minTTL: 36h}}`, spec: `{bounds: {minTTL: 3d}}`, want: []string{`error spec.bounds.minTTL: 3d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; and so in 1 more`}},
+		"at odds with itself": {spec: `{bounds: {minTTL: 7d, maxTTL: 1h}}`, want: []string{
+			`error spec.bounds.minTTL: 7d is above maxTTL 1h: lower it, or raise the other`,
+			`error spec.bounds.maxTTL: 1h is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
+		"short": {spec: `{defaults: {ttl: {value: 5s}, ttlFailed: {value: never}, ttlSucceeded: {expression: "'1s'"}}}`, want: []string{
+			`warning spec.defaults.ttl.value: 5s is under 60s: what gets it may be gone before anyone reads its logs; use 60s or more`}},
+		"short by its own limit": {spec: `{defaults: {ttl: {value: 5m}}, warnBelow: 10m}`, want: []string{
+			`warning spec.defaults.ttl.value: 5m is under 600s: what gets it may be gone before anyone reads its logs; use 600s or more`}},
+		"not short by its own limit": {spec: `{defaults: {ttl: {value: 5s}}, warnBelow: 1s}`},
+		"over": {spec: `{defaults: {ttlLabel: {value: "2026-12-24"}}, bounds: {latestDate: "2026-12-23"}}`, want: []string{
+			`warning spec.defaults.ttlLabel.value: 2026-12-24 is over: nothing is given this label; use a later date`,
+			`warning spec.bounds.latestDate: 2026-12-23 is over: every TTL label is after it; use a later date`}},
+		"not over": {spec: `{defaults: {ttlLabel: {value: "2026-12-25"}}, bounds: {latestDate: "2026-12-24"}}`},
+		"a part that cannot be used": {spec: `{defaults: {ttl: {expression: "objekt.x"}, ttlLabel: {value: 7d}}}`, want: []string{
+			`error spec.defaults.ttl.expression: line 1, column 1: undeclared reference to 'objekt'`}},
+		"could not be used before": {old: `{defaults: {ttl: {expression: "objekt.x"}}}`, spec: `{defaults: {ttl: {expression: "objekt.x"}, ttlFailed: {value: 1y}}}`, want: []string{
+			`error spec.defaults.ttlFailed.value: "1y" is not a duration: unit "y" is unknown; ` + durations + ", or never"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := &PlatformRequest{Namespaces: namespaces, Options: test.options, Now: noon}
+			if test.old != "" {
+				compiled(t, request, test.old)
+			}
+			compiled(t, request, test.spec)
+			var got []string
+			for _, finding := range ReviewPlatform(request).Findings {
+				got = append(got, string(finding.Severity)+" "+finding.String())
+			}
+			if !slices.Equal(got, test.want) {
+				t.Errorf("got\n%q\nwant\n%q", got, test.want)
+			}
+		})
+	}
+}
