@@ -16,18 +16,20 @@ var unusableDefault = Rule{
 		creating := *s.Scope
 		creating.Creating = true
 		effective := policy.Resolve(s.Facts, &creating)
+		var out []policy.Finding
 		for _, value := range []policy.Value{effective.Succeeded, effective.Failed, effective.Deadline} {
 			if value.Default && value.Err != nil {
-				return []policy.Finding{{Severity: policy.Warn, Value: value.Path + value.Text,
-					Message: "no default from " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()}}
+				out = append(out, policy.Finding{Severity: policy.Warn, Value: value.Path + value.Text,
+					Message: "no default from " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()})
+				break
 			}
 		}
 		if s.Operation == Create {
 			if text, said := policy.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && said != nil {
-				return []policy.Finding{{Severity: policy.Warn, Value: said.Path + said.Text,
-					Message: "no TTL label from " + said.Path + " of " + said.Source.Phrase() + ": " + said.Err.Error()}}
+				out = append(out, policy.Finding{Severity: policy.Warn, Value: said.Path + said.Text,
+					Message: "no TTL label from " + said.Path + " of " + said.Source.Phrase() + ": " + said.Err.Error()})
 			}
 		}
-		return nil
+		return out
 	},
 }

@@ -45,9 +45,9 @@ func TestNamespaceValues(t *testing.T) {
 		refused(policy.AnnotationMode, "warm", `"warm" is no mode: use enforce, warn or dry-run`),
 		refused(policy.AnnotationBackfill, "yes", `"yes" is neither "true" nor "false": use one of them`),
 		row{namespace("crossed", policy.AnnotationMinTTL, "8d", policy.AnnotationMaxTTL, "1w"), denied("namespaces.curfew.dev",
-			`metadata.annotations: curfew.dev/min-ttl 8d of namespace "crossed" is above curfew.dev/max-ttl 7d of namespace "crossed": lower the first or raise the second`)},
+			`metadata.annotations[curfew.dev/min-ttl]: 8d is above curfew.dev/max-ttl 7d: lower it, or raise the other`)},
 		row{namespace("crossed", policy.AnnotationMinDeadline, "2h", policy.AnnotationMaxDeadline, "1h"), denied("namespaces.curfew.dev",
-			`metadata.annotations: curfew.dev/min-deadline 2h of namespace "crossed" is above curfew.dev/max-deadline 1h of namespace "crossed": lower the first or raise the second`)},
+			`metadata.annotations[curfew.dev/min-deadline]: 2h is above curfew.dev/max-deadline 1h: lower it, or raise the other`)},
 		// All of them in one namespace, as they may be written.
 		row{namespace("fine", policy.AnnotationDefaultTTL, "never", policy.AnnotationDefaultTTLSucceeded, "90", policy.AnnotationDefaultTTLFailed, "2w",
 			policy.AnnotationDefaultPodTTL, "1.5h", policy.AnnotationDefaultDeadline, "1h30m", policy.AnnotationMinTTL, "60s", policy.AnnotationMaxTTL, "30d",
@@ -176,7 +176,7 @@ func TestRemovingADefault(t *testing.T) {
 	bounded.passes(bounded.create(job("build", inTemplate(hold, "true"))))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
 	bounded.refuses(bounded.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`),
-		refusal+"spec.ttlSecondsAfterFinished: cannot be removed while a max-ttl holds: set it to 7d or less")
+		refusal+`spec.ttlSecondsAfterFinished: cannot be removed while curfew.dev/max-ttl 7d of namespace "`+bounded.name+`" holds: set it to 7d or less`)
 	bounded.refuses(bounded.kubectl("patch", "job", "build", "--type=merge", "-p",
 		`{"spec":{"ttlSecondsAfterFinished":null},"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"never"}}}`),
 		refusal+`metadata.annotations[curfew.dev/ttl-after-finished]: never is above curfew.dev/max-ttl 7d of namespace "`+bounded.name+`": use 7d or less`)

@@ -60,8 +60,6 @@ const (
 	RuleReadable = "readable-document"
 	// RuleSchema is broken by an object of Curfew's own that the API server refuses by the schema of its kind.
 	RuleSchema = "schema"
-	// RuleCompiles is broken by a policy or profile of which something cannot be used, such as an expression.
-	RuleCompiles = "policy-compiles"
 	// RuleEvaluates is broken by a policy of which it cannot be told what it says for an object.
 	RuleEvaluates = "policy-evaluates"
 	// RuleNamespace is broken by an object whose namespace would have to be known, and is not.
@@ -114,7 +112,11 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	}
 	request := rules.Request{Operation: rules.Create, Options: w.options.Rules, Now: w.options.Now, Scope: &policy.Scope{}}
 	var failures []error
-	if kind != namespaceKind {
+	if kind == namespaceKind {
+		request.Outer = func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+			return w.platform.Bounding(asServed(namespace))
+		}
+	} else {
 		var err error
 		if request.Scope, err = w.scopeOf(ctx, result, facts, document.Object, &failures); err != nil {
 			return nil, err

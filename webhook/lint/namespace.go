@@ -13,13 +13,19 @@ import (
 var namespaceKind = schema.GroupKind{Kind: "Namespace"}
 
 // learnNamespace lets a Namespace speak for the objects of the other documents. Of two with the same name the later one holds, as
-// after applying both. The label with its name is put on it by the API server.
+// after applying both.
 func learnNamespace(_ context.Context, w *world, document *Document) {
 	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
-	labels := maps.Clone(facts.Labels)
-	if labels == nil {
-		labels = map[string]string{}
+	w.namespaces[facts.Name] = namespaceAnswer{asServed(policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)), true}
+}
+
+// asServed has the label with its name, which the API server puts on a namespace.
+func asServed(namespace *policy.NamespacePolicy) *policy.NamespacePolicy {
+	out := *namespace
+	out.Labels = maps.Clone(namespace.Labels)
+	if out.Labels == nil {
+		out.Labels = map[string]string{}
 	}
-	labels[corev1.LabelMetadataName] = facts.Name
-	w.namespaces[facts.Name] = namespaceAnswer{policy.ParseNamespace(facts.Name, facts.Annotations, labels), true}
+	out.Labels[corev1.LabelMetadataName] = namespace.Name
+	return &out
 }

@@ -3,6 +3,7 @@ package lint
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -11,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -28,6 +31,20 @@ func learnPolicy(ctx context.Context, w *world, document *Document) {
 	compiled, errs := w.compiler.Policy(object)
 	w.policies = append(w.policies, compiled)
 	w.compiled(document, errs)
+	w.reviews = append(w.reviews, func() { w.review(document, compiled) })
+}
+
+// review asks the rules about a policy, once all namespaces among the documents are known.
+func (w *world) review(document *Document, compiled *expression.Policy) {
+	request := &rules.PlatformRequest{Policy: compiled, Options: w.options.Rules, Now: w.options.Now}
+	for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
+		if known := w.namespaces[name].policy; known.Bounds != (policy.Bounds{}) {
+			request.Namespaces = append(request.Namespaces, known)
+		}
+	}
+	for _, finding := range rules.ReviewPlatform(request).Findings {
+		w.find(document, finding)
+	}
 }
 
 // learnProfile does the same for a KindProfile.
@@ -64,7 +81,7 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 // would say no more than what the schema does, and the fix stands behind it.
 func (w *world) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
-		finding := policy.Finding{Rule: RuleCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
+		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
 		told := slices.IndexFunc(w.about[document], func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
 		switch {
 		case told < 0:

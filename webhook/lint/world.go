@@ -36,6 +36,8 @@ type world struct {
 	compiler *expression.Compiler
 	policies []*expression.Policy
 	profiles []*expression.Profile
+	// reviews of policies, for when all documents have been learned from.
+	reviews []func()
 }
 
 type namespaceAnswer struct {
@@ -84,6 +86,9 @@ func learn(ctx context.Context, options *Options, documents []*Document) (*world
 		if most := options.MaxPlatform; most > 0 && len(w.policies)+len(w.profiles) > most {
 			return nil, &LimitError{What: "policies and profiles", Have: len(w.policies) + len(w.profiles), Max: most}
 		}
+	}
+	for _, review := range w.reviews {
+		review()
 	}
 	w.platform = options.Platform.With(w.policies, w.profiles)
 	for _, document := range documents {

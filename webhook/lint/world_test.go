@@ -163,7 +163,16 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 				`f.yaml:1 error KindProfile x schema spec.podTemplates[0]: Invalid value: "a[0]": spec.podTemplates[0] in body should match '^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$'; "a[0]" is no field path: `,
 				`f.yaml:1 error KindProfile x policy-compiles spec.state.finished: line 1, column 23: Syntax error: mismatched input '<EOF>'`}},
 		"a namespace": {text: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/min-ttl: 2d, curfew.dev/max-ttl: 1d}}}",
-			want: []string{`f.yaml:1 error Namespace ci namespace-values metadata.annotations: curfew.dev/min-ttl 2d of namespace "ci" is above curfew.dev/max-ttl 1d of namespace "ci": lower the first or raise the second`}},
+			want: []string{`f.yaml:1 error Namespace ci namespace-values metadata.annotations[curfew.dev/min-ttl]: 2d is above curfew.dev/max-ttl 1d: lower it, or raise the other`}},
+		"bounds that leave nothing of each other": {
+			text: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/max-ttl: 1d}}}\n---\n" +
+				"{apiVersion: v1, kind: Namespace, metadata: {name: other, annotations: {curfew.dev/max-ttl: 1d}}}\n---\n" +
+				"{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: ci}}}, bounds: {minTTL: 2d}}}\n",
+			want: []string{
+				`f.yaml:1 error Namespace ci namespace-values metadata.annotations[curfew.dev/max-ttl]: 1d is below minTTL 2d of policy "p": raise it, or lower the other`,
+				`f.yaml:5 error LifecyclePolicy p policy-bounds spec.bounds.minTTL: 2d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other`}},
+		"a default that nobody has time to see": {text: strings.Replace(policyTTL, "value: 2h", "value: 2s", 1),
+			want: []string{`f.yaml:1 warning LifecyclePolicy p short-ttl spec.defaults.ttl.value: 2s is under 60s: what gets it may be gone before anyone reads its logs; use 60s or more`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := lines(lintText(t, test.text, offline(t)))
