@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/policy/expression"
 )
@@ -112,6 +113,8 @@ func (k *kind) run(ctx context.Context) {
 func (k *kind) permitted(ctx context.Context) bool {
 	name, said := k.profile.Kind.GroupKind().String(), ""
 	defer k.registry.skipped.DeleteLabelValues(name, "permission")
+	// Asked again soon at first: an API server that has just started refuses what it has not read the permission for yet.
+	delay := &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: recheck}
 	for {
 		missing, err := k.registry.options.Missing(ctx, k.resource())
 		switch {
@@ -127,7 +130,7 @@ func (k *kind) permitted(ctx context.Context) bool {
 					"kind", k.profile.Kind.Kind, "resource", k.resource().String(), "missing", verbs)
 			}
 		}
-		if !k.registry.pause(ctx, recheck) {
+		if !k.registry.pause(ctx, delay.Step()) {
 			return false
 		}
 	}

@@ -51,7 +51,8 @@ type Options struct {
 // settle is how long changes are gathered before they are acted on: installing an operator brings many at once.
 const settle = 500 * time.Millisecond
 
-// recheck is how often it is looked whether a permission that is missing was granted, which no event tells.
+// recheck is how often it is looked whether a permission that is missing was granted, which no event tells, once it has been
+// missing for a while.
 const recheck = time.Minute
 
 // Registry starts and stops feeds as profiles and kinds come and go.

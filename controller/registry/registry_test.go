@@ -276,13 +276,29 @@ func TestPermissionIsNoticed(t *testing.T) {
 		after(5 * time.Minute)
 		c.expect(t, []string{"rayjobs"}, nil)
 		c.mu.Lock()
-		if c.asked > 9 {
-			t.Errorf("asked %d times in 5 minutes, want once a minute for the kind that is skipped alone", c.asked)
+		if c.asked > 14 {
+			t.Errorf("asked %d times in 5 minutes, want a few times soon and then once a minute, for the kind that is skipped alone", c.asked)
 		}
 		delete(c.missing, "jobsets")
 		c.mu.Unlock()
 		after(2 * time.Minute)
 		c.expect(t, []string{"rayjobs", "jobsets"}, nil)
+	})
+}
+
+// An API server that has just started says no to everything for a moment. That is not held against it for a minute.
+func TestPermissionThatComesLateIsNoticedSoon(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, _ := begin(t)
+		c.missing["jobsets"] = []string{"get", "list", "watch", "delete"}
+		c.definitions.put(jobSets(1))
+		after(2 * time.Second)
+		c.expect(t, nil, nil)
+		c.mu.Lock()
+		delete(c.missing, "jobsets")
+		c.mu.Unlock()
+		after(5 * time.Second)
+		c.expect(t, []string{"jobsets"}, nil)
 	})
 }
 

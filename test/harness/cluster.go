@@ -36,6 +36,10 @@ type ClusterOptions struct {
 	InTreeTTL bool
 	// AuditLog makes the API server write logs/audit.log, see [Cluster.Forbidden].
 	AuditLog bool
+	// Controllers is the controller manager's flag, verbatim; empty means all but the in-tree TTL controller.
+	Controllers string
+	// Arguments are further ones, as component=--flag=value.
+	Arguments []string
 	// Out is told how far a first, long build is.
 	Out io.Writer
 }
@@ -52,6 +56,12 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 	}
 	cluster := &Cluster{Dir: dir, root: root}
 	args := []string{"start", fmt.Sprintf("--in-tree-ttl=%t", options.InTreeTTL), fmt.Sprintf("--audit-log=%t", options.AuditLog)}
+	if options.Controllers != "" {
+		args = append(args, "--controllers="+options.Controllers)
+	}
+	for _, argument := range options.Arguments {
+		args = append(args, "--arg="+argument)
+	}
 	if err := cluster.command(ctx, options.Out, args...); err != nil {
 		return nil, err
 	}

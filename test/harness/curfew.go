@@ -1,11 +1,11 @@
 package harness
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
 	"net/http"
-	"path/filepath"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -20,12 +20,21 @@ type Curfew struct {
 	Health, Metrics string
 	// API is the address of a webhook's HTTP API, host and port; see [Cluster.Ask].
 	API string
+	// Kubeconfig is the path of the one that it was given.
+	Kubeconfig string
 }
 
 // CurfewOptions say how a process of Curfew is to run.
 type CurfewOptions struct {
 	// Proxy stands between it and the API server; nil means none.
 	Proxy *Proxy
+	// Wire does so too, one layer below; nil means none.
+	Wire *Wire
+	// Name tells it apart from others of its command, in the names of its log and its kubeconfig; empty means the command's.
+	Name string
+	// Kubeconfig that a process of that name was started with before; empty gets a fresh token, for which the API server has to
+	// answer.
+	Kubeconfig string
 	// Port of a webhook; 0 takes a free one.
 	Port int
 	// Args are further arguments.
@@ -69,21 +78,42 @@ func (c *Cluster) StartController(ctx context.Context, options CurfewOptions) (*
 	return c.startCurfew(ctx, "controller", options)
 }
 
+// LaunchController starts `curfew controller` and does not wait for it.
+func (c *Cluster) LaunchController(ctx context.Context, options CurfewOptions) (*Curfew, error) {
+	return c.launchCurfew(ctx, "controller", options)
+}
+
 func (c *Cluster) startCurfew(ctx context.Context, command string, options CurfewOptions) (*Curfew, error) {
+	curfew, err := c.launchCurfew(ctx, command, options)
+	if err != nil {
+		return nil, err
+	}
+	if err := curfew.WaitReady(ctx); err != nil {
+		return nil, fmt.Errorf("%w\n%s", err, Tail(curfew.Log, 20))
+	}
+	return curfew, nil
+}
+
+func (c *Cluster) launchCurfew(ctx context.Context, command string, options CurfewOptions) (*Curfew, error) {
 	program, err := binary(c.root, "curfew")
 	if err != nil {
 		return nil, err
 	}
 	var server string
 	var authority []byte
-	if options.Proxy != nil {
+	switch {
+	case options.Proxy != nil:
 		server, authority = options.Proxy.URL(), options.Proxy.Authority()
+	case options.Wire != nil:
+		server, authority = options.Wire.URL(), c.Config.CAData
 	}
-	kubeconfig, err := c.serviceAccountKubeconfig(ctx, "curfew-"+command, server, authority)
-	if err != nil {
-		return nil, err
+	name := cmp.Or(options.Name, command)
+	curfew := &Curfew{Kubeconfig: options.Kubeconfig}
+	if curfew.Kubeconfig == "" {
+		if curfew.Kubeconfig, err = c.serviceAccountKubeconfig(ctx, name, "curfew-"+command, server, authority); err != nil {
+			return nil, err
+		}
 	}
-	curfew := &Curfew{}
 	for _, address := range []*string{&curfew.Health, &curfew.Metrics} {
 		port, err := freePort()
 		if err != nil {
@@ -91,15 +121,11 @@ func (c *Cluster) startCurfew(ctx context.Context, command string, options Curfe
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	args := append([]string{command, "--kubeconfig", kubeconfig, "--namespace", Namespace,
+	args := append([]string{command, "--kubeconfig", curfew.Kubeconfig, "--namespace", Namespace,
 		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics}, options.Args...)
-	log := filepath.Join(c.Dir, "logs", "curfew-"+command+".log")
-	curfew.Process, err = startProcess("curfew "+command, log, options.Detached, options.Env, program, args...)
+	curfew.Process, err = startProcess("curfew "+name, c.Log("curfew-"+name), options.Detached, options.Env, program, args...)
 	if err != nil {
 		return nil, err
-	}
-	if err := curfew.WaitReady(ctx); err != nil {
-		return nil, fmt.Errorf("%w\n%s", err, Tail(log, 20))
 	}
 	return curfew, nil
 }

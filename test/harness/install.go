@@ -37,8 +37,8 @@ func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 }
 
 // serviceAccountKubeconfig writes a kubeconfig with a token of one of Curfew's ServiceAccounts, for the API server at an address (the
-// control plane's own where that is empty) and with an authority (likewise).
-func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, account, server string, authority []byte) (string, error) {
+// control plane's own where that is empty) and with an authority (likewise). The process that it is for names it.
+func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, process, account, server string, authority []byte) (string, error) {
 	token, err := c.mustKubectl(ctx, "", "create", "token", account, "--namespace", Namespace, "--duration", "24h")
 	if err != nil {
 		return "", err
@@ -51,7 +51,7 @@ func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, account, server 
 	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: strings.TrimSpace(token)}
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account}
 	config.CurrentContext = "local"
-	path := filepath.Join(c.Dir, account+".kubeconfig")
+	path := filepath.Join(c.Dir, "curfew-"+process+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"time"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// chaos breaks one thing after the other, and keeps a record.
+type chaos struct {
+	cluster  *harness.Cluster
+	replicas []*replica
+	random   *rand.Rand
+	gap      time.Duration // between two of them, on average
+	longest  time.Duration // of a stall or an outage that is made to last
+	out      io.Writer
+
+	record []disruption
+}
+
+// trouble is one way to break things. It returns when all is mended, but for what Curfew has to mend itself.
+type trouble struct {
+	name string
+	do   func(*chaos, context.Context) error
+}
+
+var troubles = []trouble{
+	{"kill -9 kube-apiserver", func(c *chaos, ctx context.Context) error { return c.outage(ctx, "kube-apiserver") }},
+	{"kill -9 a controller", func(c *chaos, _ context.Context) error { return c.any().kill() }},
+	{"cut connections", (*chaos).cut},
+	{"kill -9 etcd", func(c *chaos, ctx context.Context) error { return c.outage(ctx, "etcd") }},
+	{"stall connections", (*chaos).stall},
+	{"kill -9 both controllers", (*chaos).killAll},
+	{"refuse connections", (*chaos).refuse},
+}
+
+// run goes on until ctx ends; what it has begun it mends. The first round is in order, so that a short soak has some of each.
+func (c *chaos) run(ctx context.Context) error {
+	mending := context.WithoutCancel(ctx)
+	for round := 0; ; round++ {
+		order := c.random.Perm(len(troubles))
+		for i := range troubles {
+			next := troubles[i]
+			if round > 0 {
+				next = troubles[order[i]]
+			}
+			pause(ctx, c.gap/2+time.Duration(c.random.Int64N(int64(c.gap))))
+			if ctx.Err() != nil {
+				return nil
+			}
+			from := time.Now()
+			err := next.do(c, mending)
+			to := time.Now()
+			c.record = append(c.record, disruption{next.name, from, to})
+			fmt.Fprintf(c.out, "%s  %s, mended after %s\n", clockTime(from), next.name, to.Sub(from).Round(10*time.Millisecond))
+			if err != nil {
+				return fmt.Errorf("%s: %w", next.name, err)
+			}
+		}
+	}
+}
+
+func (c *chaos) any() *replica { return c.replicas[c.random.IntN(len(c.replicas))] }
+
+func (c *chaos) while() time.Duration { return time.Duration(c.random.Int64N(int64(c.longest))) }
+
+// outage kills a component and starts it again with its data. Etcd runs without fsync, which a kill of the process does not
+// matter to: what it has written is the kernel's by then. A crash of the machine would be another matter.
+func (c *chaos) outage(ctx context.Context, component string) error {
+	if err := c.cluster.Kill(ctx, component); err != nil {
+		return err
+	}
+	pause(ctx, c.while()/2)
+	for tries := 1; ; tries++ {
+		err := c.cluster.Restart(ctx, component)
+		if err == nil || tries == 5 {
+			return err
+		}
+		// Somebody who wanted to connect may have got that very port as his own end, and met himself.
+		for _, r := range c.replicas {
+			r.wire.Cut()
+		}
+		pause(ctx, time.Second)
+	}
+}
+
+func (c *chaos) killAll(context.Context) error {
+	var errs []error
+	for _, r := range c.replicas {
+		errs = append(errs, r.kill())
+	}
+	return errors.Join(errs...)
+}
+
+// cut breaks all connections a few times, at whatever byte they are.
+func (c *chaos) cut(ctx context.Context) error {
+	for range 3 {
+		for _, r := range c.replicas {
+			r.wire.Cut()
+		}
+		pause(ctx, 150*time.Millisecond)
+	}
+	return nil
+}
+
+// stall holds back what is on its way, DELETEs and watch events alike, so that it arrives when the world has moved on.
+func (c *chaos) stall(ctx context.Context) error {
+	for _, r := range c.replicas {
+		r.wire.Stall()
+		defer r.wire.Resume()
+	}
+	pause(ctx, c.while())
+	return nil
+}
+
+// refuse breaks all connections and lets no new ones come about for a while.
+func (c *chaos) refuse(ctx context.Context) error {
+	for _, r := range c.replicas {
+		r.wire.Refuse(true)
+		defer r.wire.Refuse(false)
+		r.wire.Cut()
+	}
+	pause(ctx, c.while())
+	return nil
+}

@@ -1,0 +1,328 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// ownerName is the Job whose Pods go on default-pod-ttl. It never finishes.
+const ownerName = "owner"
+
+// soak is one run.
+type soak struct {
+	*options
+	cluster  *harness.Cluster
+	store    *etcd
+	world    *world
+	ledger   *ledger
+	beats    *heartbeats
+	told     *announcements
+	writer   *writer
+	chaos    *chaos
+	replicas []*replica
+	webhook  *harness.Curfew
+	fleet    []*object
+
+	began, windowFrom, windowTo, settled time.Time
+}
+
+func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
+	world, err := newWorld(cluster.Config)
+	if err != nil {
+		return nil, err
+	}
+	state, err := os.ReadFile(filepath.Join(cluster.Dir, "cluster.json"))
+	if err != nil {
+		return nil, fmt.Errorf("read the cluster's state: %w", err)
+	}
+	var at struct{ Etcd string }
+	if err := json.Unmarshal(state, &at); err != nil {
+		return nil, fmt.Errorf("parse the cluster's state: %w", err)
+	}
+	s := &soak{
+		options: o, cluster: cluster, store: newEtcd(at.Etcd), world: world, began: time.Now(),
+		ledger: newLedger(nsPrefix), beats: &heartbeats{}, told: newAnnouncements(),
+		fleet: newFleet(newRandom(o.seed, 1), o.objects),
+	}
+	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed}
+	for _, name := range []string{"controller-a", "controller-b"} {
+		// Short enough that successors take over within the soak, long enough that a leader lives through some outages.
+		lease := max(3*time.Second, min(10*time.Second, o.window/6))
+		r, err := newReplica(cluster, name, []string{"--lease-duration=" + lease.String()})
+		if err != nil {
+			return nil, err
+		}
+		s.replicas = append(s.replicas, r)
+	}
+	s.chaos = &chaos{cluster: cluster, replicas: s.replicas, random: newRandom(o.seed, 2), gap: o.gap, longest: o.longest, out: os.Stdout}
+	return s, nil
+}
+
+func (s *soak) close() {
+	for _, r := range s.replicas {
+		_ = r.wire.Close()
+	}
+	if s.webhook != nil {
+		_ = s.webhook.Kill() // it may have ended
+	}
+}
+
+func (s *soak) say(format string, args ...any) {
+	fmt.Printf("%s  %s\n", clockTime(time.Now()), fmt.Sprintf(format, args...))
+}
+
+// run prepares, lets everything expire while it breaks things, waits until all is settled, and judges.
+func (s *soak) run(ctx context.Context) (*verdicts, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	var watching sync.WaitGroup
+	defer watching.Wait()
+	defer cancel(nil)
+	// From the present on. The ledger wants to see each object's beginning.
+	start, err := s.store.put(ctx, heartbeatKey, "")
+	if err != nil {
+		return nil, fmt.Errorf("reach etcd: %w", err)
+	}
+	s.ledger.next = start
+	watching.Go(func() { s.ledger.run(ctx, s.store) })
+	watching.Go(func() { s.beats.run(ctx, s.store, 20*time.Millisecond) })
+
+	if err := s.install(ctx); err != nil {
+		return nil, err
+	}
+	for _, r := range s.replicas {
+		watching.Go(func() {
+			if err := r.run(ctx); err != nil {
+				cancel(err)
+			}
+		})
+	}
+	if err := s.load(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.expire(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.calmDown(ctx); err != nil {
+		return nil, err
+	}
+	if err := context.Cause(ctx); err != nil {
+		return nil, err
+	}
+	end := time.Now()
+	return sentence(s.ledger, s.beats, s.told, s.chaos.record, end), nil
+}
+
+// install brings up the webhook and two controllers, and makes what the fleet needs.
+func (s *soak) install(ctx context.Context) (err error) {
+	if s.webhook, err = s.cluster.StartWebhook(ctx, harness.CurfewOptions{}); err != nil {
+		return err
+	}
+	if err := s.cluster.WaitForWebhook(ctx); err != nil {
+		return err
+	}
+	for _, r := range s.replicas {
+		if err := r.start(ctx); err != nil {
+			return err
+		}
+	}
+	if _, stderr, err := s.cluster.KubectlInput(ctx, installation, "apply", "-f", "-"); err != nil {
+		return fmt.Errorf("install the soak's kind: %w\n%s", err, stderr)
+	}
+	if _, stderr, err := s.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/batches."+soakGroup); err != nil {
+		return fmt.Errorf("wait for the soak's kind: %w\n%s", err, stderr)
+	}
+	for name, annotations := range map[string]map[string]string{
+		"plain-0": nil, "plain-1": nil, "plain-2": nil, "platform": nil,
+		"stamped": {prefix + "default-ttl": "2h", prefix + "default-pod-ttl": "90m"},
+		"live":    {prefix + "default-ttl": "2h", prefix + "default-pod-ttl": "90m"},
+		"changed": {prefix + "default-ttl": "2h", prefix + "default-pod-ttl": "90m"},
+	} {
+		if err := s.cluster.NewNamespace(ctx, nsPrefix+name, annotations); err != nil {
+			return err
+		}
+	}
+	if err := s.patchNamespace(ctx, "platform", `{"metadata":{"labels":{"soak":"platform"}}}`); err != nil {
+		return err
+	}
+	suspended := true
+	owner, err := s.world.typed.BatchV1().Jobs(nsPrefix+"live").Create(ctx, &batchv1.Job{
+		ObjectMeta: metav1.ObjectMeta{Name: ownerName},
+		Spec:       batchv1.JobSpec{Suspend: &suspended, Template: corev1.PodTemplateSpec{Spec: (&object{}).podSpec()}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return fmt.Errorf("create the Job that owns Pods: %w", err)
+	}
+	s.world.owner = owner.UID
+	return s.defaultsHold(ctx)
+}
+
+// defaultsHold waits until a default of the policy reaches what is created from now on, and the seconds are over in which the
+// namespaces got theirs: what was created in the same second counts as older.
+func (s *soak) defaultsHold(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
+	defer cancel()
+	for {
+		s.ledger.mu.Lock()
+		rules, namespaces := s.ledger.rules, len(s.ledger.namespaces)
+		s.ledger.mu.Unlock()
+		if namespaces == 7 && len(rules) > 0 && !rules[len(rules)-1].since.IsZero() {
+			pause(ctx, 2*time.Second)
+			return nil
+		}
+		pause(ctx, 50*time.Millisecond)
+		if ctx.Err() != nil {
+			return fmt.Errorf("the policy's default does not hold: see %s", s.cluster.Log("curfew-controller-a"))
+		}
+	}
+}
+
+func (s *soak) patchNamespace(ctx context.Context, name, patch string) error {
+	return insist(ctx, func(ctx context.Context) error {
+		_, err := s.world.typed.CoreV1().Namespaces().Patch(ctx, nsPrefix+name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+		return err
+	})
+}
+
+// load makes all objects, some of them while no webhook answers, and then lets them finish, so that they fall due spread over
+// the window.
+func (s *soak) load(ctx context.Context) error {
+	var unseen, seen, finishing []*object
+	for _, o := range s.fleet {
+		if o.unseen() {
+			unseen = append(unseen, o)
+		} else {
+			seen = append(seen, o)
+		}
+		if o.oddity != "unfinished" {
+			finishing = append(finishing, o)
+		}
+	}
+	create := func(ctx context.Context, o *object) (err error) {
+		o.uid, err = s.world.create(ctx, o)
+		return err
+	}
+	s.say("creating %d objects with the webhook down", len(unseen))
+	if err := s.webhook.Kill(); err != nil {
+		return err
+	}
+	if err := each(ctx, unseen, create); err != nil {
+		return err
+	}
+	var err error
+	if s.webhook, err = s.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: s.webhook.WebhookPort}); err != nil {
+		return err
+	}
+	if err := s.cluster.WaitForWebhook(ctx); err != nil {
+		return err
+	}
+	s.say("creating %d objects with the webhook up", len(seen))
+	from := time.Now()
+	if err := each(ctx, seen, create); err != nil {
+		return err
+	}
+	// To finish them takes no longer than to create them did.
+	perObject := time.Since(from) / time.Duration(max(1, len(seen)))
+	s.windowFrom = time.Now().Add(perObject*time.Duration(len(finishing)) + 2*time.Second).Truncate(time.Second)
+	s.windowTo = s.windowFrom.Add(s.window)
+	random := newRandom(s.seed, 3)
+	for _, o := range s.fleet {
+		o.due = s.windowFrom.Add(time.Duration(random.Int64N(int64(s.window)))).Truncate(time.Second)
+	}
+	s.say("finishing %d objects", len(finishing))
+	return each(ctx, finishing, func(ctx context.Context, o *object) error {
+		at := o.due.Add(-o.ttl)
+		if o.act == lower || o.way == kept {
+			at = time.Now().Add(-time.Minute)
+		}
+		return s.world.finish(ctx, o, at)
+	})
+}
+
+// expire is the window: objects fall due, the second writer writes, and things break.
+func (s *soak) expire(ctx context.Context) error {
+	count, _ := s.ledger.overdue(time.Now())
+	s.say("from now on, for %s: objects expire, and things break (%d are due already)", time.Until(s.windowTo).Round(time.Second), count)
+	group, ctx := errgroup.WithContext(ctx) // what fails ends the others
+	breaking, stop := context.WithDeadline(ctx, s.windowTo)
+	defer stop()
+	group.Go(func() error { return s.writer.run(ctx, s.fleet) })
+	group.Go(func() error { return s.chaos.run(breaking) })
+	group.Go(func() error { return s.change(ctx) })
+	return group.Wait()
+}
+
+// change raises the defaults of a namespace in the middle of the window, and those of the policy later on. What lives by them
+// then is older than they are, and stays. The other namespaces are written to as well, with nothing that matters.
+func (s *soak) change(ctx context.Context) error {
+	for i := range 10 {
+		pause(ctx, time.Until(s.windowFrom.Add(s.window*time.Duration(i+1)/11)))
+		if ctx.Err() != nil {
+			return nil
+		}
+		if err := s.patchNamespace(ctx, "live", fmt.Sprintf(`{"metadata":{"annotations":{"soak.example.com/note":"%d"}}}`, i)); err != nil {
+			return err
+		}
+		switch i {
+		case 4:
+			if err := s.patchNamespace(ctx, "changed", `{"metadata":{"annotations":{"curfew.dev/default-ttl":"300h","curfew.dev/default-pod-ttl":"300h"}}}`); err != nil {
+				return err
+			}
+		case 7:
+			if err := s.raisePolicy(ctx); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (s *soak) raisePolicy(ctx context.Context) error {
+	deadline, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	for {
+		_, stderr, err := s.cluster.Kubectl(deadline, "patch", "lifecyclepolicy", policyName, "--type=merge", "-p", `{"spec":{"defaults":{"ttl":{"value":"300h"}}}}`)
+		if err == nil {
+			return nil
+		}
+		pause(deadline, 500*time.Millisecond)
+		if deadline.Err() != nil {
+			return fmt.Errorf("raise the policy's default: %w\n%s", err, stderr)
+		}
+	}
+}
+
+// calmDown waits until nothing that is due is left, and then until what falls due in the next seconds has gone as well.
+func (s *soak) calmDown(ctx context.Context) error {
+	s.say("nothing is broken any more: waiting for what is due")
+	deadline := time.Now().Add(s.settle)
+	// The last acts put expiries off by as much.
+	last := time.Now().Add(s.writer.later + 2*time.Second)
+	for {
+		count, _ := s.ledger.overdue(time.Now())
+		if now := time.Now(); count == 0 && s.ledger.stuck() == 0 && now.After(last) || now.After(deadline) {
+			break
+		}
+		pause(ctx, 100*time.Millisecond)
+		if ctx.Err() != nil {
+			return context.Cause(ctx)
+		}
+	}
+	// Nothing more may go now.
+	pause(ctx, 2*time.Second)
+	s.settled = time.Now()
+	return nil
+}
