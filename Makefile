@@ -59,12 +59,14 @@ test-unit: ## tests that need no control plane
 	go -C test/cluster test -p $(P) ./local ./cmd/...
 
 .PHONY: test-e2e
-test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and then on
+test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and then on, and a minute of make test-soak
 	IN_TREE_TTL=0 go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
 	IN_TREE_TTL=1 go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
+	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
 
 .PHONY: test-soak
-test-soak: build ## longer than a change can wait for: the race detector, and the end-to-end tests again and again (ROUNDS=5)
+test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed and cut (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
+	@go run ./test/soak $(SOAK)
 	go test -race -count=1 -p $(P) $(UNIT)
 	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e; done
 
@@ -116,7 +118,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built
-	rm -rf bin .cluster .e2e .demo .bench
+	rm -rf bin .cluster .e2e .soak .demo .bench
 
 .PHONY: help
 help: ## this

@@ -18,6 +18,7 @@ type chaos struct {
 	random   *rand.Rand
 	gap      time.Duration // between two of them, on average
 	longest  time.Duration // of a stall or an outage that is made to last
+	gentle   bool          // nothing that ends a leader
 	out      io.Writer
 
 	record []disruption
@@ -26,17 +27,20 @@ type chaos struct {
 // trouble is one way to break things. It returns when all is mended, but for what Curfew has to mend itself.
 type trouble struct {
 	name string
-	do   func(*chaos, context.Context) error
+	// harsh ones end a leader, or make it end itself.
+	harsh bool
+	do    func(*chaos, context.Context) error
 }
 
+// troubles stand in the order of the first round: what mends itself at once comes before what may take a busy machine a while.
 var troubles = []trouble{
-	{"kill -9 kube-apiserver", func(c *chaos, ctx context.Context) error { return c.outage(ctx, "kube-apiserver") }},
-	{"kill -9 a controller", func(c *chaos, _ context.Context) error { return c.any().kill() }},
-	{"cut connections", (*chaos).cut},
-	{"kill -9 etcd", func(c *chaos, ctx context.Context) error { return c.outage(ctx, "etcd") }},
-	{"stall connections", (*chaos).stall},
-	{"kill -9 both controllers", (*chaos).killAll},
-	{"refuse connections", (*chaos).refuse},
+	{"kill -9 a controller", true, func(c *chaos, _ context.Context) error { return c.any().kill() }},
+	{"cut connections", false, (*chaos).cut},
+	{"kill -9 etcd", false, func(c *chaos, ctx context.Context) error { return c.outage(ctx, "etcd") }},
+	{"stall connections", false, (*chaos).stall},
+	{"kill -9 kube-apiserver", true, func(c *chaos, ctx context.Context) error { return c.outage(ctx, "kube-apiserver") }},
+	{"refuse connections", false, (*chaos).refuse},
+	{"kill -9 both controllers", true, (*chaos).killAll},
 }
 
 // run goes on until ctx ends; what it has begun it mends. The first round is in order, so that a short soak has some of each.
@@ -48,6 +52,9 @@ func (c *chaos) run(ctx context.Context) error {
 			next := troubles[i]
 			if round > 0 {
 				next = troubles[order[i]]
+			}
+			if next.harsh && c.gentle {
+				continue
 			}
 			pause(ctx, c.gap/2+time.Duration(c.random.Int64N(int64(c.gap))))
 			if ctx.Err() != nil {
@@ -67,7 +74,10 @@ func (c *chaos) run(ctx context.Context) error {
 
 func (c *chaos) any() *replica { return c.replicas[c.random.IntN(len(c.replicas))] }
 
-func (c *chaos) while() time.Duration { return time.Duration(c.random.Int64N(int64(c.longest))) }
+// while is how long something lasts: more than a second, so that something falls due meanwhile, which happens at whole ones.
+func (c *chaos) while() time.Duration {
+	return 1100*time.Millisecond + time.Duration(c.random.Int64N(int64(max(c.longest-time.Second, 100*time.Millisecond))))
+}
 
 // outage kills a component and starts it again with its data. Etcd runs without fsync, which a kill of the process does not
 // matter to: what it has written is the kernel's by then. A crash of the machine would be another matter.
@@ -75,7 +85,9 @@ func (c *chaos) outage(ctx context.Context, component string) error {
 	if err := c.cluster.Kill(ctx, component); err != nil {
 		return err
 	}
-	pause(ctx, c.while()/2)
+	if !c.gentle {
+		pause(ctx, c.while()/2)
+	}
 	for tries := 1; ; tries++ {
 		err := c.cluster.Restart(ctx, component)
 		if err == nil || tries == 5 {

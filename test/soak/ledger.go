@@ -185,16 +185,18 @@ func (l *ledger) overdue(by time.Time) (count int, examples []string) {
 	return count, examples
 }
 
-// stuck are objects with a deletionTimestamp that are still there.
-func (l *ledger) stuck() (count int) {
+// terminating are objects with a deletionTimestamp that are still there. A Pod is deleted in two steps, even where it is given no
+// grace: an API server that is killed between the two leaves it marked and nothing more, for the kubelet or the Pods' garbage
+// collector to finish off, which the soak does not have.
+func (l *ledger) terminating() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for _, one := range l.lives {
-		if one.deletion != nil && !one.gone {
-			count++
+		if one.deletion != nil && !one.gone && (one.last.kind != pods || len(one.last.finalizers) > 0) {
+			names = append(names, fmt.Sprintf("%s with finalizers %v", describe(one.last), one.last.finalizers))
 		}
 	}
-	return count
+	return names
 }
 
 // pause waits, or returns early when ctx ends.

@@ -5,13 +5,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/test/harness"
@@ -30,15 +30,14 @@ type options struct {
 func main() {
 	var o options
 	flag.IntVar(&o.objects, "objects", 20000, "how many objects are made")
-	flag.DurationVar(&o.window, "window", 3*time.Minute, "over which time they expire, and things are broken")
+	flag.DurationVar(&o.window, "window", 3*time.Minute, "over which time they expire, and things are broken; the last ones in a third of it, without kills")
 	flag.DurationVar(&o.gap, "gap", 4*time.Second, "from one thing that is mended to the next that is broken, on average")
 	flag.DurationVar(&o.longest, "longest", 9*time.Second, "how long a stall or an outage is made to last, at most")
 	flag.DurationVar(&o.settle, "settle", 3*time.Minute, "how long what is due may take, once nothing is broken any more")
 	flag.Uint64Var(&o.seed, "seed", 0, "of the plan; 0 takes one of the clock's. Times differ between two runs all the same")
 	flag.StringVar(&o.dir, "dir", ".soak", "folder of the control plane, its logs and the report")
 	flag.Parse()
-	klog.SetOutput(io.Discard) // client-go complains of every connection that breaks
-	klog.LogToStderr(false)
+	klog.SetLogger(logr.Discard()) // client-go complains of every connection that breaks
 	if o.seed == 0 {
 		o.seed = uint64(time.Now().UnixNano())
 	}

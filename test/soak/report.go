@@ -17,7 +17,7 @@ func (s *soak) report(v *verdicts) string {
 	}
 	fmt.Fprintf(&b, "| %s, seed %d | |\n|---|---|\n", s.began.UTC().Format("2006-01-02"), s.seed)
 	row("objects", "%d, and %d that took the name of another", len(s.fleet), v.lives-len(s.fleet)-1)
-	row("expired within", "%s", s.window)
+	row("expired within", "%s, and one in seven of them in %s after that", s.window, s.window/3)
 	row("changes by the second writer", "%d", s.writer.done.Load())
 	counts := map[string]int{}
 	for _, d := range s.chaos.record {
@@ -55,7 +55,7 @@ func (s *soak) report(v *verdicts) string {
 		}
 		row("requests a deletion", "%s", strings.Join(kinds, ", "))
 	}
-	row("took", "%s, of which %s after the last thing was mended", s.settled.Sub(s.began).Round(time.Second), s.settled.Sub(s.windowTo).Round(time.Second))
+	row("took", "%s, of which %s after the last thing was mended", s.settled.Sub(s.began).Round(time.Second), s.settled.Sub(s.mended).Round(time.Second))
 	return b.String()
 }
 
@@ -80,6 +80,7 @@ func (s *soak) failure(v *verdicts) error {
 	few("were deleted early", v.early)
 	few("were deleted wrongly", v.wrong)
 	few("were forgotten", v.forgotten)
+	few("do not go away, though nobody holds them any more", s.ledger.terminating())
 	few("problems of the ledger, which make it worthless", s.ledger.problems)
 	a, err := readAudit(s.cluster.Log("audit"))
 	if err != nil {

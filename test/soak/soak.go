@@ -36,7 +36,12 @@ type soak struct {
 	webhook  *harness.Curfew
 	fleet    []*object
 
-	began, windowFrom, windowTo, settled time.Time
+	// lease is that of the controllers.
+	lease time.Duration
+	// perObject is how long it takes to create one.
+	perObject time.Duration
+
+	began, mended, settled time.Time
 }
 
 func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
@@ -56,12 +61,12 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 		options: o, cluster: cluster, store: newEtcd(at.Etcd), world: world, began: time.Now(),
 		ledger: newLedger(nsPrefix), beats: &heartbeats{}, told: newAnnouncements(),
 		fleet: newFleet(newRandom(o.seed, 1), o.objects),
+		// Short enough that successors take over within the soak, long enough that a leader lives through some outages.
+		lease: max(6*time.Second, min(12*time.Second, o.window/6)),
 	}
 	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed}
 	for _, name := range []string{"controller-a", "controller-b"} {
-		// Short enough that successors take over within the soak, long enough that a leader lives through some outages.
-		lease := max(3*time.Second, min(10*time.Second, o.window/6))
-		r, err := newReplica(cluster, name, []string{"--lease-duration=" + lease.String()})
+		r, err := newReplica(cluster, name, []string{"--lease-duration=" + s.lease.String()})
 		if err != nil {
 			return nil, err
 		}
@@ -113,17 +118,23 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
-	if err := s.expire(ctx); err != nil {
+	// Six parts in seven expire while everything breaks. The last ones do so while nothing ends a leader, since a new one lists
+	// everything, and makes good what its predecessor forgot.
+	last := len(s.fleet) * 6 / 7
+	if err := s.expire(ctx, s.fleet[:last], s.window); err != nil {
 		return nil, err
 	}
-	if err := s.calmDown(ctx); err != nil {
+	s.chaos.gentle, s.chaos.gap, s.chaos.longest = true, s.chaos.gap/2, s.lease/3
+	if err := s.expire(ctx, s.fleet[last:], s.window/3); err != nil {
 		return nil, err
 	}
+	// Nothing more may go now.
+	pause(ctx, 2*time.Second)
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	end := time.Now()
-	return sentence(s.ledger, s.beats, s.told, s.chaos.record, end), nil
+	s.settled = time.Now()
+	return sentence(s.ledger, s.beats, s.told, s.chaos.record, s.settled), nil
 }
 
 // install brings up the webhook and two controllers, and makes what the fleet needs.
@@ -197,18 +208,14 @@ func (s *soak) patchNamespace(ctx context.Context, name, patch string) error {
 	})
 }
 
-// load makes all objects, some of them while no webhook answers, and then lets them finish, so that they fall due spread over
-// the window.
+// load makes all objects, some of them while no webhook answers. None has finished yet.
 func (s *soak) load(ctx context.Context) error {
-	var unseen, seen, finishing []*object
+	var unseen, seen []*object
 	for _, o := range s.fleet {
 		if o.unseen() {
 			unseen = append(unseen, o)
 		} else {
 			seen = append(seen, o)
-		}
-		if o.oddity != "unfinished" {
-			finishing = append(finishing, o)
 		}
 	}
 	create := func(ctx context.Context, o *object) (err error) {
@@ -234,42 +241,57 @@ func (s *soak) load(ctx context.Context) error {
 	if err := each(ctx, seen, create); err != nil {
 		return err
 	}
+	s.perObject = time.Since(from) / time.Duration(max(1, len(seen)))
+	return nil
+}
+
+// expire lets objects finish, so that they fall due spread over a window, while the second writer writes and things break, and
+// then waits until all that is due has gone.
+func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration) error {
+	var finishing []*object
+	for _, o := range fleet {
+		if o.oddity != "unfinished" {
+			finishing = append(finishing, o)
+		}
+	}
 	// To finish them takes no longer than to create them did.
-	perObject := time.Since(from) / time.Duration(max(1, len(seen)))
-	s.windowFrom = time.Now().Add(perObject*time.Duration(len(finishing)) + 2*time.Second).Truncate(time.Second)
-	s.windowTo = s.windowFrom.Add(s.window)
+	from := time.Now().Add(s.perObject*time.Duration(len(finishing)) + 2*time.Second).Truncate(time.Second)
+	to := from.Add(window)
 	random := newRandom(s.seed, 3)
-	for _, o := range s.fleet {
-		o.due = s.windowFrom.Add(time.Duration(random.Int64N(int64(s.window)))).Truncate(time.Second)
+	for _, o := range fleet {
+		o.due = from.Add(time.Duration(random.Int64N(int64(window)))).Truncate(time.Second)
 	}
 	s.say("finishing %d objects", len(finishing))
-	return each(ctx, finishing, func(ctx context.Context, o *object) error {
+	err := each(ctx, finishing, func(ctx context.Context, o *object) error {
 		at := o.due.Add(-o.ttl)
 		if o.act == lower || o.way == kept {
 			at = time.Now().Add(-time.Minute)
 		}
 		return s.world.finish(ctx, o, at)
 	})
-}
-
-// expire is the window: objects fall due, the second writer writes, and things break.
-func (s *soak) expire(ctx context.Context) error {
-	count, _ := s.ledger.overdue(time.Now())
-	s.say("from now on, for %s: objects expire, and things break (%d are due already)", time.Until(s.windowTo).Round(time.Second), count)
-	group, ctx := errgroup.WithContext(ctx) // what fails ends the others
-	breaking, stop := context.WithDeadline(ctx, s.windowTo)
+	if err != nil {
+		return err
+	}
+	s.say("they expire, and things break, for %s", time.Until(to).Round(time.Second))
+	group, together := errgroup.WithContext(ctx) // what fails ends the others
+	breaking, stop := context.WithDeadline(together, to)
 	defer stop()
-	group.Go(func() error { return s.writer.run(ctx, s.fleet) })
+	group.Go(func() error { return s.writer.run(together, fleet) })
 	group.Go(func() error { return s.chaos.run(breaking) })
-	group.Go(func() error { return s.change(ctx) })
-	return group.Wait()
+	if !s.chaos.gentle {
+		group.Go(func() error { return s.change(together, from) })
+	}
+	if err := group.Wait(); err != nil {
+		return err
+	}
+	return s.settleDown(ctx)
 }
 
 // change raises the defaults of a namespace in the middle of the window, and those of the policy later on. What lives by them
 // then is older than they are, and stays. The other namespaces are written to as well, with nothing that matters.
-func (s *soak) change(ctx context.Context) error {
+func (s *soak) change(ctx context.Context, from time.Time) error {
 	for i := range 10 {
-		pause(ctx, time.Until(s.windowFrom.Add(s.window*time.Duration(i+1)/11)))
+		pause(ctx, time.Until(from.Add(s.window*time.Duration(i+1)/11)))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -305,24 +327,21 @@ func (s *soak) raisePolicy(ctx context.Context) error {
 	}
 }
 
-// calmDown waits until nothing that is due is left, and then until what falls due in the next seconds has gone as well.
-func (s *soak) calmDown(ctx context.Context) error {
+// settleDown waits until nothing that is due is left, what falls due in the next seconds included.
+func (s *soak) settleDown(ctx context.Context) error {
 	s.say("nothing is broken any more: waiting for what is due")
-	deadline := time.Now().Add(s.settle)
+	s.mended = time.Now()
+	deadline := s.mended.Add(s.settle)
 	// The last acts put expiries off by as much.
-	last := time.Now().Add(s.writer.later + 2*time.Second)
+	last := s.mended.Add(s.writer.later + 2*time.Second)
 	for {
 		count, _ := s.ledger.overdue(time.Now())
-		if now := time.Now(); count == 0 && s.ledger.stuck() == 0 && now.After(last) || now.After(deadline) {
-			break
+		if now := time.Now(); count == 0 && len(s.ledger.terminating()) == 0 && now.After(last) || now.After(deadline) {
+			return nil
 		}
 		pause(ctx, 100*time.Millisecond)
 		if ctx.Err() != nil {
 			return context.Cause(ctx)
 		}
 	}
-	// Nothing more may go now.
-	pause(ctx, 2*time.Second)
-	s.settled = time.Now()
-	return nil
 }
