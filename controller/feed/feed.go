@@ -18,6 +18,7 @@ import (
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // Options are what all feeds share.
@@ -60,6 +61,10 @@ type Feed struct {
 	synced     atomic.Bool
 	// seen is whether there has been any object at all. Of most kinds, none has a label.
 	seen atomic.Bool
+
+	liveNamespaces *shared[Namespace]
+	livePolicies   *shared[[]*expression.Policy]
+	liveRuntimes   *shared[map[string]any]
 }
 
 // New registers the kind with the engine and makes its feed.
@@ -73,7 +78,8 @@ func New(kind Kind, options Options) (*Feed, error) {
 	feed := &Feed{
 		kind: kind, options: options, namespaces: options.Namespaces,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
-		rejudge: newPending(),
+		rejudge: newPending(), liveNamespaces: newShared[Namespace](), livePolicies: newShared[[]*expression.Policy](),
+		liveRuntimes: newShared[map[string]any](),
 	}
 	feed.finishes = newRecorder(feed)
 	handle, err := options.Engine.RegisterKind(expiry.KindOptions{

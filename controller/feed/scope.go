@@ -57,7 +57,7 @@ type surroundings struct {
 func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Object, live bool) (*surroundings, error) {
 	namespaces, policies, runtimes := f.namespaces.Get, policiesOf(f.options.Policies, false), runtimesOf(f.options.Runtimes, false)
 	if live {
-		namespaces, policies, runtimes = f.namespaces.Read, policiesOf(f.options.Policies, true), runtimesOf(f.options.Runtimes, true)
+		namespaces, policies, runtimes = f.readNamespace, f.readPolicies, f.readRuntime
 	}
 	namespace, err := namespaces(ctx, facts.Namespace)
 	if err != nil {
@@ -136,6 +136,23 @@ func runtimesOf(reader RuntimeReader, live bool) func(context.Context, *expressi
 	default:
 		return reader.Get
 	}
+}
+
+// What surrounds an object is read live once for all who ask at the same time: see shared.
+
+func (f *Feed) readNamespace(ctx context.Context, name string) (Namespace, error) {
+	return f.liveNamespaces.get(ctx, name, func(ctx context.Context) (Namespace, error) { return f.namespaces.Read(ctx, name) })
+}
+
+func (f *Feed) readPolicies(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
+	read := policiesOf(f.options.Policies, true)
+	return f.livePolicies.get(ctx, kind.String(), func(ctx context.Context) ([]*expression.Policy, error) { return read(ctx, kind) })
+}
+
+func (f *Feed) readRuntime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	read := runtimesOf(f.options.Runtimes, true)
+	key := fmt.Sprintf("%s %s/%s", reference.Kind, reference.Namespace, reference.Name)
+	return f.liveRuntimes.get(ctx, key, func(ctx context.Context) (map[string]any, error) { return read(ctx, reference) })
 }
 
 // jsonOf turns typed objects into their JSON form, with the kind that lists and watches leave out.

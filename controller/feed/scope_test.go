@@ -219,3 +219,45 @@ func TestRejudgeAll(t *testing.T) {
 		expect(t, w, "a", false)
 	})
 }
+
+// Objects that live by their namespace's default fall due together: it is read for many at once, and yet nothing goes by a word
+// that was taken back before it was asked for (S1, S6).
+func TestDrainByADefault(t *testing.T) {
+	for name, withdrawn := range map[string]bool{"to the end": false, "withdrawn in the middle": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				const count = 90 // as many as a fake watch holds
+				w, n := newWorld(), none()
+				w.streams, n.slow = false, 10*time.Millisecond
+				annotations := map[string]string{policy.AnnotationDefaultTTL: "30s"}
+				annotations[policy.AnnotationDefaultSince] = policy.FormatSince(time.Now().Add(-time.Hour), policy.DefaultsHash(annotations))
+				n.set("ci", annotations)
+				for i := range count {
+					w.put(finished("ci", fmt.Sprintf("job-%d", i), fmt.Sprintf("uid-%d", i), -1))
+				}
+				start(t, w, n, nil)
+				at(30 * time.Second)
+				for w.count() > count/2 {
+					at(time.Millisecond)
+				}
+				if !withdrawn {
+					at(10 * time.Second)
+					if left := w.count(); left > 0 {
+						t.Errorf("%d of %d are left", left, count)
+					}
+					if n.reads > count/3 {
+						t.Errorf("%d live reads of the namespace for %d deletions: they are not shared", n.reads, count)
+					}
+					return
+				}
+				n.set("ci", nil)
+				at(n.slow) // what was asked for before is answered by now
+				left := w.count()
+				at(time.Hour)
+				if now := w.count(); left == 0 || now != left {
+					t.Errorf("%d were left when the default was withdrawn, and %d an hour later", left, now)
+				}
+			})
+		})
+	}
+}

@@ -211,12 +211,21 @@ func (w *world) has(namespace, name string) bool {
 	return ok
 }
 
+func (w *world) count() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.jobs)
+}
+
 // namespaces is a NamespaceReader over a map.
 type namespaces struct {
 	mu   sync.Mutex
 	of   map[string]map[string]string
 	fail bool
 	gets int
+	// slow is how long a live read takes, and reads how many there were.
+	slow  time.Duration
+	reads int
 }
 
 func (n *namespaces) Get(_ context.Context, name string) (Namespace, error) {
@@ -232,8 +241,17 @@ func (n *namespaces) Get(_ context.Context, name string) (Namespace, error) {
 	}, nil
 }
 
+// Read answers with what was said when it began, which is the oldest that it may.
 func (n *namespaces) Read(ctx context.Context, name string) (Namespace, error) {
-	return n.Get(ctx, name)
+	read, err := n.Get(ctx, name)
+	n.mu.Lock()
+	n.reads++
+	slow := n.slow
+	n.mu.Unlock()
+	if slow > 0 {
+		<-time.After(slow)
+	}
+	return read, err
 }
 
 func (n *namespaces) set(name string, annotations map[string]string) {

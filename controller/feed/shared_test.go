@@ -1,0 +1,115 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// counter is a thing that changes, and that takes a second to be read: an answer is what it was at some time during the read,
+// here at its beginning, which is the oldest that it may be.
+type counter struct {
+	mu    sync.Mutex
+	value int
+	reads int
+}
+
+func (c *counter) set(value int) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.value = value
+}
+
+func (c *counter) read(ctx context.Context) (int, error) {
+	c.mu.Lock()
+	c.reads++
+	value := c.value
+	c.mu.Unlock()
+	select {
+	case <-ctx.Done():
+		return 0, ctx.Err()
+	case <-time.After(time.Second):
+		return value, nil
+	}
+}
+
+// Nobody gets an answer that was read before he asked, however many share it (S1).
+func TestSharedIsNeverOlderThanTheQuestion(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newShared[int](), &counter{}
+		var asking sync.WaitGroup
+		for i := range 1000 {
+			c.set(i)
+			asking.Go(func() {
+				got, err := s.get(t.Context(), "ci", c.read)
+				if err != nil || got < i {
+					t.Errorf("asked when it was %d, got %d, %v", i, got, err)
+				}
+			})
+			<-time.After(10 * time.Millisecond)
+		}
+		asking.Wait()
+		synctest.Wait()
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		// Ten seconds of asking, and a read takes one.
+		if c.reads > 13 {
+			t.Errorf("%d reads for 1000 questions, want about one a second", c.reads)
+		}
+		if len(s.calls) != 0 {
+			t.Errorf("%d keys are left behind", len(s.calls))
+		}
+	})
+}
+
+func TestSharedKeysAreApart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShared[string]()
+		begin := time.Now()
+		var asking sync.WaitGroup
+		for _, key := range []string{"a", "b", "a", "b"} {
+			asking.Go(func() {
+				got, err := s.get(t.Context(), key, func(context.Context) (string, error) {
+					<-time.After(time.Second)
+					return "of " + key, nil
+				})
+				if err != nil || got != "of "+key {
+					t.Errorf("%s: got %q, %v", key, got, err)
+				}
+			})
+		}
+		asking.Wait()
+		if took := time.Since(begin); took > 2*time.Second {
+			t.Errorf("took %s: one key waited for the other", took)
+		}
+	})
+}
+
+// An error is for those who share it, and for nobody who comes later. Who gives up leaves the others alone.
+func TestSharedErrorsAndGivingUp(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, c := newShared[int](), &counter{value: 7}
+		broken := errors.New("the API server is away")
+		if _, err := s.get(t.Context(), "ci", func(context.Context) (int, error) { return 0, broken }); !errors.Is(err, broken) {
+			t.Errorf("got %v, want %v", err, broken)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var asking sync.WaitGroup
+		asking.Go(func() {
+			if _, err := s.get(ctx, "ci", c.read); !errors.Is(err, context.Canceled) {
+				t.Errorf("got %v, want that it was given up", err)
+			}
+		})
+		synctest.Wait()
+		asking.Go(func() {
+			if got, err := s.get(t.Context(), "ci", c.read); err != nil || got != 7 {
+				t.Errorf("got %d, %v", got, err)
+			}
+		})
+		cancel()
+		asking.Wait()
+	})
+}
