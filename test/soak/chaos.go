@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"strings"
 	"time"
 
 	"curfew.dev/curfew/test/harness"
@@ -93,11 +94,31 @@ func (c *chaos) outage(ctx context.Context, component string) error {
 		if err == nil || tries == 5 {
 			return err
 		}
+		if !strings.Contains(err.Error(), "ended:") {
+			// It runs, and is busy with all who have waited for it.
+			return c.ready(ctx)
+		}
 		// Somebody who wanted to connect may have got that very port as his own end, and met himself.
 		for _, r := range c.replicas {
 			r.wire.Cut()
 		}
 		pause(ctx, time.Second)
+	}
+}
+
+// ready waits until the API server, and etcd behind it, answer.
+func (c *chaos) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)
+	defer cancel()
+	for {
+		_, stderr, err := c.cluster.Kubectl(ctx, "get", "--raw", "/readyz")
+		if err == nil {
+			return nil
+		}
+		pause(ctx, time.Second)
+		if ctx.Err() != nil {
+			return fmt.Errorf("wait for the API server: %w\n%s", err, stderr)
+		}
 	}
 }
 

@@ -35,13 +35,16 @@ func (w *writer) run(ctx context.Context, fleet []*object) error {
 	}
 	slices.SortFunc(planned, func(a, b *object) int { return a.begins().Compare(b.begins()) })
 	var group sync.WaitGroup
+	// As many at a time as leave an API server that comes back the chance to do so.
+	free := make(chan struct{}, loaders)
 	for i, o := range planned {
 		pause(ctx, time.Until(o.begins()))
 		if ctx.Err() != nil {
 			break
 		}
+		free <- struct{}{}
 		group.Go(func() {
-			// In an outage they wait, each for itself, as people would.
+			defer func() { <-free }()
 			err := w.carryOut(ctx, o, newRandom(w.seed, uint64(i)))
 			w.done.Add(1)
 			// Curfew may have been faster, which is the point.
