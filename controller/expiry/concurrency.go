@@ -20,8 +20,8 @@ type concurrency struct {
 	max float64
 	// alpha and beta bound what may be queued. An API server is more than its processors: requests that wait for etcd's next
 	// commit look queued and cost nobody anything. With 2 to 4 queued a drain got 0.6 of what the API server can do, with 10 to
-	// 16 more than 0.9, and another client's p99 stayed under what it is beside the in-tree controller; from 32 on it only got
-	// slower for everybody (docs/performance.md).
+	// 16 three quarters, and another client's p99 was what it is beside the in-tree controller; from 32 on it only got slower for
+	// everybody (docs/performance.md).
 	alpha, beta float64
 
 	limit    float64
