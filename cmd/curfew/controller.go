@@ -82,6 +82,10 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
+	labels, err := newLabels(config, objects, kinds, shared, options)
+	if err != nil {
+		return err
+	}
 	kinds.WriteStatus(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
 	runtimes.Cache = kinds
 	namespaces.OnChange(func(name string) {
@@ -89,6 +93,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 			feed.RejudgeNamespace(name)
 		}
 		kinds.RejudgeNamespace(name)
+		labels.RejudgeNamespace(name)
 	})
 	policies.OnChange(func(concerns func(schema.GroupKind) bool) {
 		for _, feed := range feeds {
@@ -97,6 +102,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 			}
 		}
 		kinds.RejudgeKinds(concerns)
+		labels.RejudgeKinds(concerns)
 	})
 	kinds.OnDefinitions(policies.Wake)
 	keeper := newCoverage(objects, kinds, policies, options, log)
@@ -113,6 +119,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		}
 		group.Go(func() error { return kinds.Run(ctx) })
 		group.Go(func() error { return keeper.Run(ctx) })
+		group.Go(func() error { return labels.Run(ctx) })
 		for _, feed := range feeds {
 			group.Go(func() error { return feed.Run(ctx) })
 		}

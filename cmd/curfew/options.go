@@ -28,7 +28,8 @@ type options struct {
 	requireDelete              bool
 	strictLabels               bool
 	leaderElect                bool
-	protect                    []string
+	protect, namespaces        []string
+	kyvernoLabel               bool
 	dryRun, favourDrain        bool
 	failClosed                 bool
 	maxDeletionsPerMinute      int
@@ -68,6 +69,8 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "wait for the lease before deleting, so that one replica works at a time")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
 	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
+	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
+	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl")
 	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing")
 	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
@@ -108,9 +111,11 @@ func (o *options) validate() error {
 	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
 		bad("warn-below", o.warnBelow, err.Error())
 	}
-	for _, name := range o.protect {
-		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-			bad("protect", name, strings.Join(problems, "; "))
+	for flag, names := range map[string][]string{"protect": o.protect, "namespaces": o.namespaces} {
+		for _, name := range names {
+			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
+				bad(flag, name, strings.Join(problems, "; "))
+			}
 		}
 	}
 	if o.maxDeletionsPerMinute < 0 {

@@ -35,7 +35,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	handles := &handles{of: map[schema.GroupVersionResource][]expiry.Kind{}}
+	handles := &handles[schema.GroupVersionResource]{of: map[schema.GroupVersionResource][]expiry.Kind{}}
 	return registry.New(registry.Options{
 		Builtin:  builtin,
 		Typed:    []schema.GroupKind{policy.JobProfile.Kind.GroupKind(), policy.PodProfile.Kind.GroupKind()},
@@ -57,7 +57,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 
 // newFeedsOf makes the feeds of one kind: for its TTLs, and where Curfew enforces deadlines on it, for those. Neither waits for the
 // other.
-func newFeedsOf(objects dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper, shared feed.Options, handles *handles) (registry.Running, error) {
+func newFeedsOf(objects dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper, shared feed.Options, handles *handles[schema.GroupVersionResource]) (registry.Running, error) {
 	kinds := []feed.Kind{feed.Objects(objects, profile)}
 	if kind, ok := feed.Deadlines(objects, profile, stopper); ok {
 		kinds = append(kinds, kind)
@@ -102,20 +102,20 @@ func (f feedsOfKind) RejudgeAll() {
 	}
 }
 
-// handles are the engine's handles of the kinds that have been fed.
-type handles struct {
+// handles are the engine's handles of what has been fed.
+type handles[K comparable] struct {
 	mu sync.Mutex
-	of map[schema.GroupVersionResource][]expiry.Kind
+	of map[K][]expiry.Kind
 }
 
-func (h *handles) set(resource schema.GroupVersionResource, kinds []expiry.Kind) {
+func (h *handles[K]) set(key K, kinds []expiry.Kind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	h.of[resource] = kinds
+	h.of[key] = kinds
 }
 
-func (h *handles) get(resource schema.GroupVersionResource) []expiry.Kind {
+func (h *handles[K]) get(key K) []expiry.Kind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.of[resource]
+	return h.of[key]
 }

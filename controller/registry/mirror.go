@@ -107,6 +107,9 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 			m.replace(map[string]T{})
 			pause = absentFor
 		case err != nil:
+			if apierrors.IsForbidden(err) {
+				pause = absentFor
+			}
 			m.mu.Lock()
 			again := m.err != nil && m.err.Error() == err.Error()
 			m.err = err

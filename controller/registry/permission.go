@@ -16,15 +16,31 @@ var verbs = []string{"get", "list", "watch", "delete"}
 // Reviews asks the API server what Curfew itself may do.
 type Reviews struct {
 	Client authorizationclient.SelfSubjectAccessReviewInterface
+	// RulesClient lists all that is granted, as far as the authorizer can; only [Labels] ask it.
+	RulesClient RulesReviewer
 }
 
 // Missing names the verbs on a resource, in all namespaces, that are not granted.
 func (r Reviews) Missing(ctx context.Context, resource schema.GroupVersionResource) ([]string, error) {
+	return r.missing(ctx, verbs, resource, metav1.NamespaceAll)
+}
+
+// MissingIn implements [Granter]. Of most kinds nothing may be deleted, so that this is asked first and, where it is the answer,
+// alone.
+func (r Reviews) MissingIn(ctx context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+	missing, err := r.missing(ctx, []string{"delete"}, resource, namespace)
+	if err != nil || len(missing) > 0 {
+		return missing, err
+	}
+	return r.missing(ctx, []string{"get", "list", "watch"}, resource, namespace)
+}
+
+func (r Reviews) missing(ctx context.Context, verbs []string, resource schema.GroupVersionResource, namespace string) ([]string, error) {
 	var missing []string
 	for _, verb := range verbs {
 		review, err := r.Client.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
 			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb,
+				Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb, Namespace: namespace,
 			}},
 		}, metav1.CreateOptions{})
 		if err != nil {

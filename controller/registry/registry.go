@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -201,6 +203,25 @@ func (r *Registry) known() (map[string]expression.Definition, map[schema.GroupKi
 		byKind[own[name].Kind.GroupKind()] = own[name]
 	}
 	return definitions, byKind, nil
+}
+
+// Propagation is what a kind's profile says of the dependents of what is deleted, whatever the trigger; "" without a profile.
+func (r *Registry) Propagation(kind schema.GroupKind) metav1.DeletionPropagation {
+	own, err := r.profiles.All()
+	if err != nil {
+		own = nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		if own[name].Kind.GroupKind() == kind {
+			return own[name].Propagation
+		}
+	}
+	for _, profile := range r.builtin {
+		if profile.Kind.GroupKind() == kind {
+			return profile.Propagation
+		}
+	}
+	return ""
 }
 
 // RejudgeNamespace passes on that a namespace has changed its mind.

@@ -2,6 +2,7 @@ package expression
 
 import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
 
 	"curfew.dev/curfew/policy"
 )
@@ -13,6 +14,8 @@ type Definition struct {
 	ClusterScoped bool
 	// Schemas of the versions that are served, slimmed to the names and shapes of fields.
 	Schemas map[string]*Schema
+	// Storage is the version in which objects are stored.
+	Storage string
 	// UID and Generation of the CustomResourceDefinition: its schemas change with them.
 	UID        string
 	Generation int64
@@ -34,6 +37,9 @@ func DefinitionOf(object map[string]any) Definition {
 	versions, _ := spec["versions"].([]any)
 	for _, item := range versions {
 		version, _ := item.(map[string]any)
+		if stored, _ := version["storage"].(bool); stored {
+			out.Storage = stringAt(version, "name")
+		}
 		if on, _ := version["served"].(bool); on && stringAt(version, "name") != "" {
 			out.Schemas[stringAt(version, "name")] = slim(mapAt(mapAt(version, "schema"), "openAPIV3Schema"), depth)
 		}
@@ -49,6 +55,21 @@ func established(object map[string]any) bool {
 		}
 	}
 	return false
+}
+
+// Preferred is the version to read objects in where any will do, such as for their metadata: the one in which they are stored, which
+// asks no conversion webhook, else the newest that is served. It is "" where none is.
+func (d *Definition) Preferred() string {
+	if _, ok := d.Schemas[d.Storage]; ok {
+		return d.Storage
+	}
+	best := ""
+	for name := range d.Schemas {
+		if best == "" || version.CompareKubeAwareVersionStrings(name, best) > 0 {
+			best = name
+		}
+	}
+	return best
 }
 
 // Serves returns the schema of the version that a profile is written for; ok is false where the kind is not served in that

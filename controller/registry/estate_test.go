@@ -1,0 +1,288 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+)
+
+// estate is what the keeper of label feeds sees and does in these tests.
+type estate struct {
+	services, roles, bindings *source
+
+	mu         sync.Mutex
+	served     []*metav1.APIResourceList
+	failed     map[schema.GroupVersion]error
+	down       error
+	custom     map[schema.GroupResource]Labelable
+	rules      map[string][]authorizationv1.ResourceRule // by namespace; nowhere is everywhere
+	incomplete bool
+	reviews    int // lists of rules
+	asked      int // single permissions
+	broken     map[string]bool
+	running    map[string]int
+	doubled    bool
+	forgot     []string
+	judged     []string
+	refuse     map[string]func() // of feeds that run: calls forbidden
+	lines      []string
+}
+
+func (e *estate) Rules(_ context.Context, namespace string) (Grants, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.reviews++
+	if e.down != nil {
+		return Grants{}, e.down
+	}
+	if e.incomplete {
+		return Grants{Incomplete: true}, nil
+	}
+	return Grants{Rules: append(slices.Clone(e.rules[nowhere]), e.rules[namespace]...)}, nil
+}
+
+func (e *estate) MissingIn(_ context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.asked++
+	if namespace == "" {
+		namespace = nowhere
+	}
+	if (Grants{Rules: e.rules[namespace]}).grants(resource.GroupResource()) {
+		return nil, nil
+	}
+	return []string{"delete"}, nil
+}
+
+func (e *estate) discover(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.down != nil {
+		return nil, nil, e.down
+	}
+	groups := map[string]*metav1.APIGroup{}
+	var order []*metav1.APIGroup
+	for _, list := range e.served {
+		of, _ := schema.ParseGroupVersion(list.GroupVersion)
+		if groups[of.Group] == nil {
+			groups[of.Group] = &metav1.APIGroup{Name: of.Group, PreferredVersion: metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion}}
+			order = append(order, groups[of.Group])
+		}
+		groups[of.Group].Versions = append(groups[of.Group].Versions, metav1.GroupVersionForDiscovery{GroupVersion: list.GroupVersion})
+	}
+	if len(e.failed) > 0 {
+		return order, e.served, &discovery.ErrGroupDiscoveryFailed{Groups: e.failed}
+	}
+	return order, e.served, nil
+}
+
+// planted is a feed that runs.
+type planted struct {
+	estate *estate
+	name   string
+	lane   string
+}
+
+func (p *planted) Run(ctx context.Context) error {
+	e := p.estate
+	e.mu.Lock()
+	e.running[p.name]++
+	e.doubled = e.doubled || e.running[p.name] > 1
+	e.mu.Unlock()
+	<-ctx.Done()
+	e.mu.Lock()
+	e.running[p.name]--
+	if e.running[p.name] == 0 {
+		delete(e.running, p.name)
+	}
+	e.mu.Unlock()
+	return nil
+}
+
+func (p *planted) RejudgeNamespace(name string) { p.note(name) }
+func (p *planted) RejudgeAll()                  { p.note("*") }
+
+func (p *planted) note(what string) {
+	p.estate.mu.Lock()
+	defer p.estate.mu.Unlock()
+	p.estate.judged = append(p.estate.judged, p.name+":"+what)
+}
+
+func (t Target) testName() string {
+	out := t.Resource + "." + t.Kind.Version
+	if t.Namespace != "" {
+		out += "@" + t.Namespace
+	}
+	if t.Alias {
+		out += "~"
+	}
+	return out
+}
+
+func everything() []authorizationv1.ResourceRule { return rule("*", "*") }
+
+func rule(group string, resources ...string) []authorizationv1.ResourceRule {
+	return []authorizationv1.ResourceRule{{Verbs: []string{"get", "list", "watch", "delete"}, APIGroups: []string{group}, Resources: resources}}
+}
+
+func resources(version string, all ...metav1.APIResource) *metav1.APIResourceList {
+	return &metav1.APIResourceList{GroupVersion: version, APIResources: all}
+}
+
+func resource(name, kind string, verbs ...string) metav1.APIResource {
+	if len(verbs) == 0 {
+		verbs = []string{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+	}
+	return metav1.APIResource{Name: name, Kind: kind, Namespaced: true, Verbs: verbs}
+}
+
+func clusterWide(r metav1.APIResource) metav1.APIResource { r.Namespaced = false; return r }
+
+// keep runs a keeper until the test ends. Call it inside a synctest bubble.
+func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*estate, *Labels) {
+	t.Helper()
+	e := &estate{
+		services: newSource(), roles: newSource(), bindings: newSource(),
+		custom: map[schema.GroupResource]Labelable{}, rules: map[string][]authorizationv1.ResourceRule{nowhere: everything()},
+		broken: map[string]bool{}, running: map[string]int{}, refuse: map[string]func(){},
+		served: []*metav1.APIResourceList{resources("v1",
+			resource("configmaps", "ConfigMap"), resource("secrets", "Secret"), clusterWide(resource("nodes", "Node")))},
+	}
+	if prepare != nil {
+		prepare(e)
+	}
+	none := newSource()
+	options := LabelOptions{
+		Discover: e.discover, APIServices: e.services, Granter: e,
+		Definitions: func() (map[schema.GroupResource]Labelable, error) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			out := map[schema.GroupResource]Labelable{}
+			for at, kind := range e.custom {
+				out[at] = kind
+			}
+			return out, nil
+		},
+		Identify: func(context.Context) (Identity, error) {
+			return Identity{User: "system:serviceaccount:curfew-system:curfew-controller", Groups: []string{"system:serviceaccounts"}}, nil
+		},
+		RBAC: func(resource string) Source {
+			switch resource {
+			case "clusterroles":
+				return e.roles
+			case "rolebindings":
+				return e.bindings
+			default:
+				return none
+			}
+		},
+		Start: func(target Target, forbidden func()) (Running, error) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if e.broken[target.Resource] {
+				return nil, errors.New("broken")
+			}
+			e.refuse[target.testName()] = forbidden
+			return &planted{estate: e, name: target.testName()}, nil
+		},
+		Forget: func(target Target) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			if e.running[target.testName()] > 0 {
+				e.doubled = true
+			}
+			e.forgot = append(e.forgot, target.testName())
+		},
+		Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(),
+		Log: funcr.New(func(_, line string) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.lines = append(e.lines, line)
+		}, funcr.Options{}),
+	}
+	if change != nil {
+		change(&options)
+	}
+	l, err := NewLabels(options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = l.Run(ctx); close(done) }()
+	t.Cleanup(func() {
+		cancel()
+		<-done
+		if e.doubled {
+			t.Error("two feeds of one kind ran at once, or one was forgotten while it ran")
+		}
+	})
+	return e, l
+}
+
+func (e *estate) edit(f func()) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	f()
+}
+
+func (e *estate) expect(t *testing.T, want ...string) {
+	t.Helper()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var got []string
+	for name := range e.running {
+		got = append(got, name)
+	}
+	slices.Sort(got)
+	slices.Sort(want)
+	if !slices.Equal(got, want) {
+		t.Errorf("watched: %v\nwant:    %v", got, want)
+	}
+}
+
+// count is how many series a collector has, and value that of the first.
+func count(t *testing.T, collector prometheus.Collector) int { return len(series(t, collector)) }
+
+func value(t *testing.T, collector prometheus.Collector) float64 {
+	t.Helper()
+	all := series(t, collector)
+	if len(all) == 0 {
+		t.Fatal("no series")
+	}
+	return all[0]
+}
+
+func series(t *testing.T, collector prometheus.Collector) []float64 {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	if err := registry.Register(collector); err != nil {
+		t.Fatal(err)
+	}
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []float64
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			out = append(out, metric.GetGauge().GetValue())
+		}
+	}
+	return out
+}
+
+func widgets() (schema.GroupResource, Labelable) {
+	kind := Labelable{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, Resource: "widgets"}
+	return kind.groupResource(), kind
+}

@@ -1,0 +1,274 @@
+package registry
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Every kind that can be listed, watched and deleted is watched, once, in the version that its group prefers.
+func TestEveryKindIsWatchedOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := keep(t, func(e *estate) {
+			e.served = append(e.served,
+				resources("apps/v1", resource("deployments", "Deployment"), resource("deployments/status", "Deployment"), resource("deployments/scale", "Scale")),
+				resources("apps/v1beta1", resource("deployments", "Deployment"), resource("old", "Old")),
+				resources("authentication.k8s.io/v1", resource("tokenreviews", "TokenReview", "create")),
+				resources("metrics.k8s.io/v1beta1", resource("pods", "PodMetrics", "get", "list")),
+				resources("events.k8s.io/v1", resource("events", "Event")),
+				resources("odd.example.com/v1", resource("things", "Thing", "get", "list")),
+				resources("odd.example.com/v1alpha1", resource("things", "Thing")),
+			)
+		}, func(o *LabelOptions) { o.Alias = true })
+		after(2 * time.Second)
+		var want []string
+		for _, name := range []string{"configmaps.v1", "secrets.v1", "nodes.v1", "deployments.v1", "old.v1beta1", "things.v1alpha1"} {
+			want = append(want, name, name+"~")
+		}
+		e.expect(t, want...)
+		l.RejudgeKinds(func(kind schema.GroupKind) bool { return kind.Kind == "Secret" })
+		if len(e.judged) != 2 || !strings.HasSuffix(e.judged[0], ":*") {
+			t.Errorf("judged again: %v", e.judged)
+		}
+		after(9 * time.Minute)
+		if e.reviews > 3 || e.asked != 0 {
+			t.Errorf("asked for rules %d times and for single permissions %d times in nine minutes: no kind is to be polled", e.reviews, e.asked)
+		}
+	})
+}
+
+// A custom kind comes with its definition and goes with it, whatever discovery still says.
+func TestCustomKindsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, widget := widgets()
+		e, l := keep(t, func(e *estate) {
+			service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "example.com", "version": "v1"}}}
+			service.SetName("v1.example.com")
+			service.SetLabels(map[string]string{automanaged: "true"})
+			e.services.put(service)
+			e.served = append(e.served, resources("example.com/v1", resource("widgets", "Widget")))
+		}, nil)
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+		for range 2 {
+			e.edit(func() { e.custom[at] = widget })
+			l.Again()
+			after(2 * time.Second)
+			e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v2")
+			e.edit(func() { delete(e.custom, at) })
+			l.Again()
+			after(2 * time.Second)
+			e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+		}
+		if fmt.Sprint(e.forgot) != "[widgets.v2 widgets.v2]" {
+			t.Errorf("forgot %v", e.forgot)
+		}
+		// It is stored in another version from now on.
+		e.edit(func() { e.custom[at] = widget })
+		l.Again()
+		after(2 * time.Second)
+		widget.Kind.Version = "v3"
+		e.edit(func() { e.custom[at] = widget })
+		l.Again()
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v3")
+	})
+}
+
+// An aggregated API that does not answer for a moment has not lost its kinds; one that is gone has.
+func TestAggregatedAPIs(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := keep(t, func(e *estate) {
+			e.served = append(e.served, resources("wardle.example.com/v1", resource("flunders", "Flunder")))
+		}, nil)
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "flunders.v1")
+		service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "wardle.example.com", "version": "v1"}}}
+		service.SetName("v1.wardle.example.com")
+		e.edit(func() {
+			e.served = e.served[:1]
+			e.failed = map[schema.GroupVersion]error{{Group: "wardle.example.com", Version: "v1"}: errors.New("no answer")}
+		})
+		e.services.put(service)
+		after(time.Minute)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "flunders.v1")
+		e.edit(func() { e.failed = nil })
+		e.services.remove("v1.wardle.example.com")
+		after(time.Minute)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+		e.edit(func() { e.down = errors.New("no answer at all") })
+		e.services.put(service)
+		after(time.Minute)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+		e.edit(func() {
+			e.down = nil
+			e.served = append(e.served, resources("wardle.example.com/v1", resource("flunders", "Flunder")))
+		})
+		after(20 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "flunders.v1")
+	})
+}
+
+// role and binding are what tells that permissions have changed.
+func clusterRole(name string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{}}
+	object.SetName(name)
+	return object
+}
+
+func binding(namespace, name, role, account string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"roleRef":  map[string]any{"kind": "ClusterRole", "name": role},
+		"subjects": []any{map[string]any{"kind": "ServiceAccount", "namespace": "curfew-system", "name": account}},
+	}}
+	object.SetName(name)
+	object.SetNamespace(namespace)
+	return object
+}
+
+// Permissions that come and go are noticed by their roles, and nothing is asked for a role of somebody else.
+func TestPermissionsComeAndGo(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := keep(t, func(e *estate) {
+			e.rules[nowhere] = rule("", "configmaps")
+			e.bindings.put(binding("a", "ours", "curfew-labels", "curfew-controller"))
+			e.bindings.put(binding("b", "theirs", "others", "somebody"))
+			e.roles.put(clusterRole("curfew-labels"))
+			e.roles.put(clusterRole("others"))
+		}, nil)
+		after(30 * time.Second)
+		e.expect(t, "configmaps.v1")
+		if got := count(t, l.skipped); got != 2 || value(t, l.watched) != 1 {
+			t.Errorf("%d kinds are said to be skipped and %v to be watched, want 2 and 1", got, value(t, l.watched))
+		}
+		said, reviews := len(e.lines), e.reviews
+		e.roles.put(clusterRole("others"))
+		e.bindings.put(binding("b", "theirs", "yet-others", "somebody"))
+		after(time.Minute)
+		if e.reviews != reviews || len(e.lines) != said {
+			t.Errorf("a role of somebody else made Curfew ask %d times and say %v", e.reviews-reviews, e.lines[said:])
+		}
+		e.edit(func() { e.rules[nowhere] = everything() })
+		e.roles.put(clusterRole("curfew-labels"))
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+		if got := count(t, l.skipped); got != 0 {
+			t.Errorf("%d kinds are still said to be skipped", got)
+		}
+		e.edit(func() { e.rules[nowhere] = rule("", "secrets") })
+		e.roles.put(clusterRole("curfew-labels"))
+		after(2 * time.Second)
+		e.expect(t, "secrets.v1")
+		if fmt.Sprint(e.forgot) != "[configmaps.v1 nodes.v1]" && fmt.Sprint(e.forgot) != "[nodes.v1 configmaps.v1]" {
+			t.Errorf("forgot %v: what may not be deleted is not to be tried for ever", e.forgot)
+		}
+		after(time.Hour)
+		lines := e.lines[said:]
+		if len(lines) != 2 {
+			t.Errorf("each change is said once, in one line, not:\n%s", strings.Join(lines, "\n"))
+		}
+	})
+}
+
+// Where a kind may be deleted in some namespaces only, it is watched there, and everywhere once that is granted.
+func TestPermissionsInNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := keep(t, func(e *estate) {
+			e.rules[nowhere] = rule("", "configmaps")
+			e.rules["team"] = rule("", "secrets", "nodes")
+			e.rules["named"] = rule("", "secrets")
+			e.rules["unknown"] = everything() // nobody tells of it
+		}, func(o *LabelOptions) { o.Namespaces = []string{"named"} })
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1@named")
+		e.bindings.put(binding("team", "curfew", "whatever", "curfew-controller"))
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1@named", "secrets.v1@team")
+		l.RejudgeNamespace("team")
+		e.edit(func() { e.rules[nowhere] = everything() })
+		e.roles.put(clusterRole("whatever"))
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+		e.edit(func() { e.rules[nowhere] = nil })
+		e.roles.put(clusterRole("whatever"))
+		after(2 * time.Second)
+		e.expect(t, "secrets.v1@named", "secrets.v1@team")
+		e.bindings.remove("curfew")
+		after(2 * time.Second)
+		e.expect(t, "secrets.v1@named")
+	})
+}
+
+// An authorizer that cannot list its rules is asked kind by kind, when something has changed and not before.
+func TestAuthorizerThatCannotList(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := keep(t, func(e *estate) {
+			e.incomplete = true
+			e.rules[nowhere] = rule("", "secrets")
+		}, nil)
+		after(9 * time.Minute)
+		e.expect(t, "secrets.v1")
+		if e.asked > 9 {
+			t.Errorf("asked %d times in nine minutes for three kinds", e.asked)
+		}
+	})
+}
+
+// A feed that is refused has permissions looked at again: no event may have told.
+func TestRefusalIsNoticed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, _ := keep(t, nil, nil)
+		after(30 * time.Second)
+		e.edit(func() { e.rules[nowhere] = rule("", "configmaps") })
+		e.refuse["secrets.v1"]()
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1")
+	})
+}
+
+// One kind that cannot be watched delays no other, and is taken up once it can.
+func TestBrokenFeedDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		e, l := keep(t, func(e *estate) { e.broken["secrets"] = true }, nil)
+		after(2 * time.Second)
+		e.expect(t, "configmaps.v1", "nodes.v1")
+		if value(t, l.skipped.WithLabelValues("Secret", "error")) != 1 {
+			t.Error("the metric does not say that Secrets are skipped")
+		}
+		e.edit(func() { e.broken = map[string]bool{} })
+		after(20 * time.Second)
+		e.expect(t, "configmaps.v1", "nodes.v1", "secrets.v1")
+		if got := count(t, l.skipped); got != 0 {
+			t.Errorf("%d kinds are still said to be skipped", got)
+		}
+	})
+}
+
+// Who Curfew is may not be known at first, or never.
+func TestIdentity(t *testing.T) {
+	for name, err := range map[string]error{"late": errors.New("no answer"), "never": apierrors.NewNotFound(schema.GroupResource{}, "")} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				asked := 0
+				e, _ := keep(t, nil, func(o *LabelOptions) {
+					o.Identify = func(context.Context) (Identity, error) {
+						if asked++; asked < 3 {
+							return Identity{}, err
+						}
+						return Identity{}, nil
+					}
+				})
+				after(5 * time.Second)
+				e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
+			})
+		})
+	}
+}
