@@ -20,8 +20,9 @@ type Delete struct {
 	Resource, Namespace, Name string
 	// Options are what its body said.
 	Options metav1.DeleteOptions
-	// Status is the code of the answer; 0 while there is none.
-	Status int
+	// Status is the code of the answer; 0 while there is none. Answered is when it came.
+	Status   int
+	Answered time.Time
 }
 
 func (p *Proxy) arrived(path string, dryRun bool, body []byte) *Delete {
@@ -52,7 +53,7 @@ func decodeOptions(body []byte, options *metav1.DeleteOptions) error {
 }
 
 func (p *Proxy) answered(record *Delete, code int) {
-	p.update(func() { record.Status = code })
+	p.update(func() { record.Status, record.Answered = code, time.Now() })
 }
 
 func (p *Proxy) update(change func()) {

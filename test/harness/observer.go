@@ -19,7 +19,7 @@ type Event struct {
 	// At is when it told it.
 	At   time.Time
 	Type watch.EventType
-	// Kind is Job or Pod.
+	// Kind is Job or Pod, or what Follow was told.
 	Kind string
 	metav1.Object
 }
@@ -30,7 +30,7 @@ func (e Event) Job() *batchv1.Job { job, _ := e.Object.(*batchv1.Job); return jo
 // Pod is the object of an event about a Pod, else nil.
 func (e Event) Pod() *corev1.Pod { pod, _ := e.Object.(*corev1.Pod); return pod }
 
-// Observer keeps all that the API server tells of the Jobs and Pods of a namespace.
+// Observer keeps all that the API server tells of the Jobs and Pods of a namespace, and of what else it is made to follow.
 type Observer struct {
 	mu      sync.Mutex
 	events  []Event
@@ -50,12 +50,13 @@ func (c *Cluster) Observe(ctx context.Context, namespace string) (*Observer, err
 		return nil, fmt.Errorf("watch the Pods of %s: %w", namespace, err)
 	}
 	observer := &Observer{changed: make(chan struct{})}
-	go observer.follow("Job", jobs)
-	go observer.follow("Pod", pods)
+	go observer.Follow("Job", jobs)
+	go observer.Follow("Pod", pods)
 	return observer, nil
 }
 
-func (o *Observer) follow(kind string, watcher watch.Interface) {
+// Follow keeps what one more watch tells, until it ends.
+func (o *Observer) Follow(kind string, watcher watch.Interface) {
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
 		object, ok := event.Object.(metav1.Object)

@@ -150,12 +150,23 @@ func (s *statusRecorder) WriteHeader(code int) {
 // Unwrap lets http.ResponseController reach what is beneath, to flush.
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x or /apis/batch/v1/namespaces/ci/jobs/x.
+// Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x, /apis/batch/v1/namespaces/ci/jobs/x or
+// /api/v1/nodes/x.
 func Target(path string) (resource, namespace, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
-	at := slices.Index(parts, "namespaces")
-	if at < 0 || len(parts) < at+4 {
+	group := 2 // api/v1
+	if parts[0] == "apis" {
+		group = 3
+	}
+	if len(parts) < group {
 		return "", "", ""
 	}
-	return parts[at+2], parts[at+1], parts[at+3]
+	switch parts = parts[group:]; {
+	case len(parts) >= 4 && parts[0] == "namespaces":
+		return parts[2], parts[1], parts[3]
+	case len(parts) == 2:
+		return parts[0], "", parts[1]
+	default:
+		return "", "", ""
+	}
 }

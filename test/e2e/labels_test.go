@@ -1,0 +1,245 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+var configMaps = schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+
+// objects is a client for any kind.
+func (s *space) objects(resource schema.GroupVersionResource) dynamic.NamespaceableResourceInterface {
+	s.Helper()
+	client, err := dynamic.NewForConfig(suite.cluster.Config)
+	s.ok(err)
+	return client.Resource(resource)
+}
+
+// follow has the observer keep what is told of one more kind in the namespace.
+func (s *space) follow(kind string, resource schema.GroupVersionResource) {
+	s.Helper()
+	watcher, err := s.objects(resource).Namespace(s.name).Watch(s.ctx, metav1.ListOptions{})
+	s.ok(err)
+	go s.observer.Follow(kind, watcher)
+}
+
+// until is the label's form of an instant.
+func until(at time.Time) string { return policy.TTLLabel{At: at}.String() }
+
+// newObject creates an object of any kind with labels.
+func (s *space) newObject(resource schema.GroupVersionResource, kind, name string, labels ...string) *unstructured.Unstructured {
+	s.Helper()
+	object := &unstructured.Unstructured{}
+	object.SetGroupVersionKind(resource.GroupVersion().WithKind(kind))
+	object.SetName(name)
+	object.SetLabels(pairs(labels))
+	created, err := s.objects(resource).Namespace(s.name).Create(s.ctx, object, metav1.CreateOptions{})
+	s.ok(err)
+	return created
+}
+
+func (s *space) newConfigMap(name string, labels ...string) *unstructured.Unstructured {
+	s.Helper()
+	return s.newObject(configMaps, "ConfigMap", name, labels...)
+}
+
+func (s *space) patchConfigMap(name, patch string) error {
+	client, err := dynamic.NewForConfig(suite.cluster.Config)
+	if err != nil {
+		return err
+	}
+	_, err = client.Resource(configMaps).Namespace(s.name).Patch(s.ctx, name, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
+	return err
+}
+
+var grantOnce sync.Once
+
+// labelSpace is a space in which the labels of ConfigMaps are carried out: their deletion has been granted, and noticed.
+func labelSpace(t *testing.T, annotations ...string) *space {
+	t.Helper()
+	s := newSpace(t, annotations...)
+	grantOnce.Do(func() {
+		s.grant("e2e-config-maps", configMaps)
+		s.awaitWatched("ConfigMap", true)
+	})
+	s.follow("ConfigMap", configMaps)
+	return s
+}
+
+// grant lets the controller list, watch and delete kinds, by a ClusterRole that the one in manifests/rbac takes up.
+func (s *space) grant(name string, resources ...schema.GroupVersionResource) {
+	s.Helper()
+	var rules []string
+	for _, resource := range resources {
+		rules = append(rules, fmt.Sprintf(`{"apiGroups":[%q],"resources":[%q],"verbs":["get","list","watch","delete"]}`, resource.Group, resource.Resource))
+	}
+	s.passes(s.kubectlInput(fmt.Sprintf(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":%q,
+		"labels":{"curfew.dev/aggregate-to-controller":"true"}},"rules":[%s]}`, name, strings.Join(rules, ",")), "apply", "-f", "-"))
+}
+
+// awaitWatched waits until the controller says of a kind that its labels are carried out, or are not.
+func (s *space) awaitWatched(kind string, watched bool) {
+	s.Helper()
+	skipped := `curfew_label_kinds_skipped{kind="` + kind + `",reason="permission"} 1`
+	s.awaitMetrics("kind "+kind+" to be watched or skipped", func(text string) bool {
+		return strings.Contains(text, skipped) != watched && !strings.Contains(text, "curfew_label_kinds_watched 0")
+	})
+}
+
+// awaitMetrics asks for the controller's metrics until they are as they should be; nothing tells when they change.
+func (s *space) awaitMetrics(what string, condition func(string) bool) {
+	s.Helper()
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		text, err := suite.controller.Scrape(s.ctx)
+		if err == nil && condition(text) {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-s.ctx.Done():
+			s.Fatalf("waited in vain for %s: %v\n%s", what, err, strings.Join(grep(text, "curfew_label"), "\n"))
+		}
+	}
+}
+
+func grep(text, what string) (out []string) {
+	for line := range strings.Lines(text) {
+		if strings.Contains(line, what) {
+			out = append(out, strings.TrimSpace(line))
+		}
+	}
+	return out
+}
+
+// justBefore returns a moment before an instant: when Curfew has deleted a canary that was due one second earlier.
+func (s *space) justBefore(at time.Time) {
+	s.Helper()
+	canaries := newSpace(s.T)
+	canaries.awaitGone(canaries.finishJob("canary", at.Add(-3*second), ttl(2*second)))
+}
+
+// A label may be put on, lowered, raised and taken off, a second before the object is due as well.
+func TestLabelsChangeASecondBeforeExpiry(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	expiry := now().Add(6 * second)
+	taken := s.newConfigMap("taken", policy.LabelTTL, until(expiry))
+	raised := s.newConfigMap("raised", policy.LabelTTL, until(expiry))
+	spoiled := s.newConfigMap("spoiled", policy.LabelTTL, until(expiry))
+	protected := s.newConfigMap("protected", policy.LabelTTL, until(expiry))
+	lowered := s.newConfigMap("lowered", policy.LabelTTL, "30d")
+	late := s.newConfigMap("late")
+	unchanged := s.newConfigMap("unchanged", policy.LabelTTL, until(expiry))
+
+	s.justBefore(expiry)
+	s.ok(s.patchConfigMap("taken", `{"metadata":{"labels":{"`+policy.LabelTTL+`":null}}}`))
+	s.ok(s.patchConfigMap("raised", `{"metadata":{"labels":{"`+policy.LabelTTL+`":"`+until(expiry.Add(4*second))+`"}}}`))
+	s.ok(s.patchConfigMap("spoiled", `{"metadata":{"labels":{"`+policy.LabelTTL+`":"soon"}}}`))
+	s.ok(s.patchConfigMap("protected", `{"metadata":{"annotations":{"`+policy.AnnotationProtect+`":"true"}}}`))
+	s.ok(s.patchConfigMap("lowered", `{"metadata":{"labels":{"`+policy.LabelTTL+`":"`+until(expiry)+`"}}}`))
+	s.ok(s.patchConfigMap("late", `{"metadata":{"labels":{"`+policy.LabelTTL+`":"`+until(expiry)+`"}}}`))
+
+	s.onTime(s.awaitDeletion(unchanged), expiry)
+	s.onTime(s.awaitDeletion(lowered), expiry)
+	s.onTime(s.awaitDeletion(late), expiry)
+	s.stillThere(raised)
+	s.onTime(s.awaitDeletion(raised), expiry.Add(4*second))
+	s.outlast(expiry)
+	for _, kept := range []metav1.Object{taken, spoiled, protected} {
+		s.stillThere(kept)
+	}
+	s.awaitLog(suite.controller.Log, s.name+"/unchanged", "deleted", `"trigger":"label"`, string(unchanged.GetUID()))
+	s.awaitLog(suite.controller.Log, s.name+"/spoiled", "kept", "neither a time from creation")
+}
+
+// S1: the label changes while the DELETE is under way. Whoever deletes by name or by UID alone deletes it now.
+func TestLabelChangedUnderTheDelete(t *testing.T) {
+	t.Parallel()
+	for name, patch := range map[string]string{
+		"raised":    `{"metadata":{"labels":{"` + policy.LabelTTL + `":"30d"}}}`,
+		"taken":     `{"metadata":{"labels":{"` + policy.LabelTTL + `":null}}}`,
+		"protected": `{"metadata":{"annotations":{"` + policy.AnnotationProtect + `":"true"}}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := labelSpace(t)
+			expiry := now().Add(3 * second)
+			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.inHook(s.patchConfigMap("it", patch)) })()
+			it := s.newConfigMap("it", policy.LabelTTL, until(expiry))
+			s.outlast(expiry)
+			s.stillThere(it)
+			if sent := suite.proxy.Deletes(s.name, "it"); len(sent) != 1 || sent[0].Status != http.StatusConflict {
+				t.Errorf("DELETEs sent: %+v, want one, which met a conflict", sent)
+			}
+		})
+	}
+}
+
+// A TTL and a label on one Job: the earlier deletes it, and the other one changes nothing.
+func TestTheEarlierOfTTLAndLabel(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	start := now()
+	early, late := start.Add(4*second), start.Add(30*second)
+	byLabel := s.finishJob("by-label", start, ttl(hour), labelled(until(early)))
+	byTTL := s.finishJob("by-ttl", start, ttl(4*second), labelled(until(late)))
+	running := s.newJob(job("running", labelled(until(early)), inTemplate(hold, "true")))
+	s.onTime(s.awaitDeletion(byLabel), early)
+	s.onTime(s.awaitDeletion(byTTL), early)
+	s.onTime(s.awaitDeletion(running), early)
+	s.awaitLog(suite.controller.Log, s.name+"/by-label", "deleted", `"trigger":"label"`)
+	s.awaitLog(suite.controller.Log, s.name+"/by-ttl", "deleted", `"trigger":"ttl"`)
+	for _, name := range []string{"by-label", "by-ttl"} {
+		if sent := suite.proxy.Deletes(s.name, name); len(sent) != 1 {
+			t.Errorf("%s: %d DELETEs were sent, want 1", name, len(sent))
+		}
+	}
+}
+
+// Protected namespaces, Curfew's own objects and what lies outside of the bounds are not touched.
+func TestLabelsThatAreNotCarriedOut(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t, policy.AnnotationMaxTTL, "1h")
+	due := until(now().Add(-hour))
+	own := s.newConfigMap("own", policy.LabelTTL, due, policy.LabelPartOf, policy.PartOfCurfew)
+	protected := &unstructured.Unstructured{}
+	protected.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
+	protected.SetName("e2e-" + s.name)
+	protected.SetLabels(map[string]string{policy.LabelTTL: due})
+	for _, namespace := range []string{"kube-public", harness.Namespace} {
+		_, err := s.objects(configMaps).Namespace(namespace).Create(s.ctx, protected, metav1.CreateOptions{})
+		s.ok(err)
+	}
+	defer func() {
+		for _, namespace := range []string{"kube-public", harness.Namespace} {
+			if err := s.objects(configMaps).Namespace(namespace).Delete(context.Background(), protected.GetName(), metav1.DeleteOptions{}); err != nil {
+				t.Errorf("it is gone from %s, a protected namespace: %v", namespace, err)
+			}
+		}
+	}()
+	gone := s.newConfigMap("gone", policy.LabelTTL, due)
+	s.awaitGone(gone)
+	s.outlast(now())
+	s.stillThere(own)
+}
+
+func labelled(value string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelTTL: value} }
+}
