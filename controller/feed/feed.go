@@ -81,6 +81,9 @@ func New(kind Kind, options Options) (*Feed, error) {
 		rejudge: newPending(), liveNamespaces: newShared[Namespace](), livePolicies: newShared[[]*expression.Policy](),
 		liveRuntimes: newShared[map[string]any](),
 	}
+	if kind.Label != "" {
+		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())
+	}
 	feed.finishes = newRecorder(feed)
 	handle, err := options.Engine.RegisterKind(expiry.KindOptions{
 		Resource:    kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource),

@@ -50,12 +50,16 @@ func (c *Cluster) Observe(ctx context.Context, namespace string) (*Observer, err
 		return nil, fmt.Errorf("watch the Pods of %s: %w", namespace, err)
 	}
 	observer := &Observer{changed: make(chan struct{})}
-	go observer.Follow("Job", jobs)
-	go observer.Follow("Pod", pods)
+	for kind, watcher := range map[string]watch.Interface{"Job": jobs, "Pod": pods} {
+		go func() {
+			observer.Follow(kind, watcher)
+			observer.update(func() { observer.err = errors.Join(observer.err, fmt.Errorf("the watch of %ss ended", kind)) })
+		}()
+	}
 	return observer, nil
 }
 
-// Follow keeps what one more watch tells, until it ends.
+// Follow keeps what one more watch tells, until that ends: its kind may go.
 func (o *Observer) Follow(kind string, watcher watch.Interface) {
 	defer watcher.Stop()
 	for event := range watcher.ResultChan() {
@@ -68,7 +72,6 @@ func (o *Observer) Follow(kind string, watcher watch.Interface) {
 			o.events = append(o.events, Event{At: time.Now(), Type: event.Type, Kind: kind, Object: object})
 		})
 	}
-	o.update(func() { o.err = errors.Join(o.err, fmt.Errorf("the watch of %ss ended", kind)) })
 }
 
 func (o *Observer) update(change func()) {
