@@ -60,6 +60,8 @@ const (
 	FinalizerJobTracking = "batch.kubernetes.io/job-tracking"
 	// JobController is the value of spec.managedBy that means Kubernetes' own Job controller.
 	JobController = "kubernetes.io/job-controller"
+	// LabelAggregate on a ClusterRole adds its rules to what the controller may do.
+	LabelAggregate = Prefix + "aggregate-to-controller"
 	// LabelPartOf says which application an object belongs to; PartOfCurfew is Curfew's own.
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	PartOfCurfew = "curfew"

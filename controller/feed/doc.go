@@ -4,6 +4,7 @@
 // A [Kind] (jobs.go, pods.go) says how one kind is listed, watched, read and turned into facts. A [Feed] (feed.go) streams
 // it, page by page or event by event, and keeps no object: each becomes facts, the facts a verdict (judge.go), and the
 // verdict one call of the engine. [Namespaces] (namespaces.go) is the small cache of what namespaces say; when a
-// namespace changes its mind, its objects are judged again. What has to be told to people goes through [Reports]
+// namespace changes its mind, its objects are judged again. A kind whose objects go by label (labels.go) is read by metadata alone
+// and tracked in a lane of its own. What has to be told to people goes through [Reports]
 // (report.go).
 package feed

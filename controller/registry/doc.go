@@ -5,6 +5,10 @@
 // (kinds.go), and starts and stops one feed for each kind that has both (kind.go), once Curfew may list, watch, read and delete
 // there. It follows the runtimes that those kinds refer to (follow.go). [Policies] and [Runtimes] answer the feeds.
 //
-// CustomResourceDefinitions alone say which kinds are served: those that are built into the API server have feeds of their own,
-// and kinds of aggregated API servers none.
+// For profiles, CustomResourceDefinitions alone say which kinds are served: those that are built into the API server have feeds of
+// their own, and kinds of aggregated API servers none.
+//
+// [Labels] (labels.go, label_feed.go) keeps a feed of labelled objects for every kind at all: custom ones by their definitions, all
+// others by discovery (labelable.go), where it is permitted (grants.go), everywhere or in single namespaces. The roles that are
+// bound to Curfew (bindings.go) tell when to ask anew.
 package registry

@@ -18,6 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy"
 )
 
 // Target is what one feed of labelled objects watches.
@@ -330,7 +332,7 @@ func (l *Labels) tell(states map[string]string) {
 		slices.Sort(changed[state])
 		hint := ""
 		if state == "skipped" {
-			hint = "grant get, list, watch and delete to a ClusterRole with label curfew.dev/aggregate-to-controller, or bind them in a namespace"
+			hint = "grant get, list, watch and delete to a ClusterRole with label " + policy.LabelAggregate + ", or bind them in a namespace"
 		}
 		l.log.Info("TTL labels of kinds: "+state, "count", len(changed[state]), "kinds", changed[state], "hint", hint)
 	}

@@ -9,7 +9,6 @@ import (
 	"testing"
 	"time"
 
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -238,8 +237,4 @@ func TestLabelsThatAreNotCarriedOut(t *testing.T) {
 	s.awaitGone(gone)
 	s.outlast(now())
 	s.stillThere(own)
-}
-
-func labelled(value string) func(*batchv1.Job) {
-	return func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelTTL: value} }
 }
