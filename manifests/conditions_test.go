@@ -51,7 +51,7 @@ func TestConditionsCompileOnTheOldestServer(t *testing.T) {
 type request struct {
 	resource  string // of group batch, apps or core, by name
 	old, new  string // YAML; without old it is a CREATE
-	namespace string // labels of the namespace, "in-use" and "pods-in-use"
+	namespace string // labels of the namespace, "in-use", "pods-in-use" and key=value
 	// wants are the entries that must be called, "<mutating entry> <validating entry>", "-" for none.
 	wants string
 }
@@ -205,9 +205,6 @@ func TestConditions(t *testing.T) {
 func evaluate(t *testing.T, entries []webhook, requests map[string]request) (exercised map[string]bool) {
 	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
 	evaluators := make([]celplugin.ConditionEvaluator, len(entries))
-	for i, w := range entries {
-		evaluators[i] = compile(t, w, env)
-	}
 	exercised = map[string]bool{}
 	for name, r := range requests {
 		forms := map[string]func(*testing.T, schema.GroupVersionKind, string) runtime.Object{"typed": parseTyped, "untyped": parseUntyped}
@@ -219,7 +216,13 @@ func evaluate(t *testing.T, entries []webhook, requests map[string]request) (exe
 				attributes := r.attributes(t, parse)
 				called := map[string][]string{}
 				for i, w := range entries {
-					if w.matches(t, attributes, r.namespaceLabels(), evaluators[i]) {
+					if !w.selects(t, attributes, r.namespaceLabels()) {
+						continue
+					}
+					if evaluators[i] == nil {
+						evaluators[i] = compile(t, w, env)
+					}
+					if w.matches(t, attributes, evaluators[i]) {
 						called[w.config] = append(called[w.config], w.name)
 						exercised[w.config+" "+w.name] = true
 					}
@@ -243,7 +246,9 @@ func listed(names []string) string {
 func (r request) namespaceLabels() labels.Set {
 	set := labels.Set{"kubernetes.io/metadata.name": "team"}
 	for _, word := range strings.Fields(r.namespace) {
-		if word == "own" {
+		if key, value, found := strings.Cut(word, "="); found {
+			set[key] = value
+		} else if word == "own" {
 			set["kubernetes.io/metadata.name"] = "curfew-system"
 		} else {
 			set["curfew.dev/"+word] = "true"
@@ -275,7 +280,8 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 	}
 }
 
-func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes, namespace labels.Set, evaluator celplugin.ConditionEvaluator) bool {
+// selects is what the API server looks at before it evaluates anything.
+func (w webhook) selects(t *testing.T, attributes *admission.VersionedAttributes, namespace labels.Set) bool {
 	t.Helper()
 	if !slices.ContainsFunc(w.rules, func(rule admissionv1.RuleWithOperations) bool {
 		return (&rules.Matcher{Rule: rule, Attr: attributes}).Matches()
@@ -301,6 +307,11 @@ func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes
 			return false
 		}
 	}
+	return true
+}
+
+func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes, evaluator celplugin.ConditionEvaluator) bool {
+	t.Helper()
 	// Fail, so that an expression which fails is an error here and not, as under Ignore, a webhook that is not called.
 	fail := admissionv1.Fail
 	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", w.config, w.name).Match(t.Context(), attributes, nil, nil)

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"maps"
+	"strings"
 	"testing"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -127,4 +128,126 @@ func TestKindsConditions(t *testing.T) {
 	all := maps.Clone(requests)
 	maps.Copy(all, kindRequests)
 	evaluate(t, covered(t), all)
+}
+
+const (
+	jobPolicy   = "policies.kinds.curfew.dev validate-policies.jobs.batch.curfew.dev"
+	ownedJob    = "{metadata: {name: a, ownerReferences: [{apiVersion: example.com/v1, kind: Owner, name: o, uid: u, controller: true}]}, spec: {template: {spec: {}}}}"
+	deadlineJob = "{metadata: {name: a, ownerReferences: [{apiVersion: example.com/v1, kind: Owner, name: o, uid: u, controller: true}]}, spec: {activeDeadlineSeconds: 5, template: {spec: {}}}}"
+	taskPod     = "{metadata: {name: a, labels: {app: x}}, spec: {restartPolicy: Never}}"
+)
+
+// policyRequests are rows by the policies of the cluster.
+var policyRequests = map[string]struct {
+	policies []string
+	rows     map[string]request
+}{
+	"a policy by expression": {
+		[]string{"{metadata: {name: a}, spec: {match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: a, expression: 'runtime == null'}]}, defaults: {ttl: {value: 1d}}}}"},
+		map[string]request{
+			"plain Job":                    {resource: "jobs", new: bareJob, wants: jobPolicy},
+			"Job without anything":         {resource: "jobs", new: "{metadata: {name: a}}", wants: jobPolicy},
+			"Job of a CronJob":             {resource: "jobs", new: strings.Replace(ownedJob, "Owner", "CronJob", 1), wants: jobPolicy},
+			"Job that somebody owns":       {resource: "jobs", new: ownedJob, wants: none},
+			"Job with TTL annotation":      {resource: "jobs", new: ttlAnnotation, wants: jobMarked},
+			"Job with native TTL":          {resource: "jobs", new: "{spec: {ttlSecondsAfterFinished: 5}}", wants: "policies.kinds.curfew.dev validate-marked.curfew.dev"},
+			"Job with key on the template": {resource: "jobs", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "policies.kinds.curfew.dev validate-marked.curfew.dev"},
+			"plain Job, in use":            {resource: "jobs", new: bareJob, namespace: "in-use", wants: jobUse},
+			"Job in Curfew's namespace":    {resource: "jobs", new: bareJob, namespace: "own", wants: none},
+			"Job being deleted":            {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z'"), wants: none},
+			"Job untouched":                {resource: "jobs", old: bareJob, new: bareJob, wants: none},
+			"plain CronJob":                {resource: "cronjobs", new: bareCronJob, wants: none},
+			"plain Pod":                    {resource: "pods", new: taskPod, wants: none},
+			"plain Deployment":             {resource: "deployments", new: bareJob, wants: none},
+			"plain JobSet":                 {resource: "jobsets", new: "{spec: {}}", wants: none},
+		},
+	},
+	"two policies by namespace, one of them by label as well": {
+		[]string{
+			"{metadata: {name: a}, spec: {match: {kinds: [{group: batch, kind: Job}], namespaceSelector: {matchLabels: {env: dev}}}, defaults: {ttl: {value: 1d}}}}",
+			"{metadata: {name: b}, spec: {match: {kinds: [{group: batch, kind: '*'}, {kind: Pod}], namespaceSelector: {matchExpressions: [{key: team, operator: Exists}]}, objectSelector: {matchLabels: {app: x}}}, defaults: {ttl: {value: 2d}}}}",
+		},
+		map[string]request{
+			"Job in neither":                {resource: "jobs", new: foreign, wants: none},
+			"Job in the first":              {resource: "jobs", new: bareJob, namespace: "env=dev", wants: jobPolicy},
+			"Job in the second":             {resource: "jobs", new: foreign, namespace: "team=a", wants: "policies-2.kinds.curfew.dev validate-policies-2.jobs.batch.curfew.dev"},
+			"Job in the second, no label":   {resource: "jobs", new: bareJob, namespace: "team=a env=prod", wants: none},
+			"Job in both":                   {resource: "jobs", new: foreign, namespace: "team=a env=dev", wants: "policies-3.kinds.curfew.dev validate-policies-3.jobs.batch.curfew.dev"},
+			"Job in both, no label":         {resource: "jobs", new: bareJob, namespace: "team=a env=dev", wants: "policies-3.kinds.curfew.dev validate-policies-3.jobs.batch.curfew.dev"},
+			"Job in both, in use":           {resource: "jobs", new: foreign, namespace: "team=a env=dev in-use", wants: jobUse},
+			"Pod in the second":             {resource: "pods", new: taskPod, namespace: "team=a in-use", wants: "policies-4.kinds.curfew.dev validate-policies.pods.core.curfew.dev"},
+			"Pod in the second, used":       {resource: "pods", new: taskPod, namespace: "team=a in-use pods-in-use", wants: podUse},
+			"Pod in the second, no label":   {resource: "pods", new: barePod, namespace: "team=a", wants: none},
+			"Pod that never ends":           {resource: "pods", new: "{metadata: {name: a, labels: {app: x}}, spec: {restartPolicy: Always}}", namespace: "team=a", wants: none},
+			"Pod that does not say":         {resource: "pods", new: "{metadata: {name: a, labels: {app: x}}, spec: {}}", namespace: "team=a", wants: none},
+			"Pod of a Job":                  {resource: "pods", new: "{metadata: {name: a, labels: {app: x}, ownerReferences: [{apiVersion: batch/v1, kind: Job, name: o, uid: u, controller: true}]}, spec: {restartPolicy: Never}}", namespace: "team=a", wants: none},
+			"Pod with a key, in the second": {resource: "pods", new: "{metadata: {name: a, labels: {app: x, curfew.dev/ttl: 1h}}, spec: {restartPolicy: Never}}", namespace: "team=a", wants: podMarked},
+		},
+	},
+	"bounds of deadlines alone": {
+		[]string{"{metadata: {name: a}, spec: {match: {kinds: [{group: batch, kind: '*'}, {kind: Pod}, {group: trainer.kubeflow.org, kind: TrainJob}]}, bounds: {maxDeadline: 1h, maxTTL: 1d}}}"},
+		map[string]request{
+			"Job without a deadline":         {resource: "jobs", new: bareJob, wants: none},
+			"Job with a deadline, owned":     {resource: "jobs", new: deadlineJob, wants: "- validate-policies.jobs.batch.curfew.dev"},
+			"Job with both":                  {resource: "jobs", new: "{spec: {activeDeadlineSeconds: 5, ttlSecondsAfterFinished: 5}}", wants: "- validate-marked.curfew.dev"},
+			"Job, deadline changed":          {resource: "jobs", old: bareJob, new: "{spec: {activeDeadlineSeconds: 5}}", wants: "- validate-marked.curfew.dev"},
+			"CronJob without a deadline":     {resource: "cronjobs", new: bareCronJob, wants: none},
+			"CronJob with a deadline":        {resource: "cronjobs", new: "{spec: {jobTemplate: {spec: {activeDeadlineSeconds: 5}}}}", wants: "- validate-policies.cronjobs.batch.curfew.dev"},
+			"Pod without a deadline":         {resource: "pods", new: taskPod, wants: none},
+			"Pod with a deadline":            {resource: "pods", new: "{spec: {activeDeadlineSeconds: 5}}", wants: "- validate-policies.pods.core.curfew.dev"},
+			"Pod, deadline added":            {resource: "pods", old: taskPod, new: "{metadata: {name: a, labels: {app: x}}, spec: {restartPolicy: Never, activeDeadlineSeconds: 5}}", wants: "- validate-deadlines.pods.core.curfew.dev"},
+			"Pod, deadline added, key too":   {resource: "pods", old: taskPod, new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}}, spec: {activeDeadlineSeconds: 5}}", wants: "- validate-marked-pods.curfew.dev"},
+			"Pod, deadline added, pods used": {resource: "pods", old: taskPod, new: "{spec: {activeDeadlineSeconds: 5}}", namespace: "pods-in-use", wants: "- validate-pods.curfew.dev"},
+			"Pod, something else":            {resource: "pods", old: "{spec: {activeDeadlineSeconds: 5}}", new: "{metadata: {name: a, labels: {b: c}}, spec: {activeDeadlineSeconds: 5}}", wants: none},
+			"TrainJob with a deadline":       {resource: "trainjobs", new: "{spec: {activeDeadlineSeconds: 5}}", wants: "- validate-policies.trainjobs.trainer.kubeflow.org.curfew.dev"},
+			"TrainJob without":               {resource: "trainjobs", new: "{spec: {}}", wants: none},
+		},
+	},
+	"TTL labels for whatever is named": {
+		[]string{
+			"{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}, {group: trainer.kubeflow.org, kind: ClusterTrainingRuntime}, {group: batch, kind: CronJob}]}, defaults: {ttlLabel: {value: 7d}}}}",
+			"{metadata: {name: b}, spec: {match: {objectSelector: {matchLabels: {app: x}}}, defaults: {ttlLabel: {value: 1d}}}}",
+		},
+		map[string]request{
+			"Deployment":                    {resource: "deployments", new: bareJob, wants: "policies-3.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"},
+			"Deployment, in use":            {resource: "deployments", new: bareJob, namespace: "in-use", wants: "policies-3.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"},
+			"Deployment, template TTL":      {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", wants: "policies-3.kinds.curfew.dev templates.curfew.dev"},
+			"StatefulSet":                   {resource: "statefulsets", new: foreign, wants: none},
+			"CronJobs are never changed":    {resource: "cronjobs", new: bareCronJob, wants: none},
+			"ClusterTrainingRuntime":        {resource: "clustertrainingruntimes", new: "{spec: {}}", wants: "policies-3.kinds.curfew.dev validate-policies.clustertrainingruntimes.trainer.kubeflow.org.curfew.dev"},
+			"TrainingRuntime":               {resource: "trainingruntimes", new: "{metadata: {name: a, labels: {app: x}}}", wants: none},
+			"JobSet, by label":              {resource: "jobsets", new: "{metadata: {name: a, labels: {app: x}}}", wants: "policies-4.kinds.curfew.dev validate-policies.jobsets.jobset.x-k8s.io.curfew.dev"},
+			"JobSet, by label and with TTL": {resource: "jobsets", new: "{metadata: {name: a, labels: {app: x}}, spec: {ttlSecondsAfterFinished: 5}}", wants: "policies-4.kinds.curfew.dev validate-marked.jobsets.jobset.x-k8s.io.curfew.dev"},
+			"JobSet, other label":           {resource: "jobsets", new: "{metadata: {name: a, labels: {app: y}}}", wants: none},
+			"Job, by label":                 {resource: "jobs", new: foreign, wants: "policies.kinds.curfew.dev validate-policies.jobs.batch.curfew.dev"},
+		},
+	},
+	"what a policy cannot say": {
+		[]string{
+			"{metadata: {name: a}, spec: {match: {objectSelector: {matchExpressions: [{key: app, operator: Near, values: [x]}]}}, defaults: {ttl: {value: 1d}}}}",
+			"{metadata: {name: b}, spec: {bounds: {maxTTL: 1d}, warnBelow: 5m}}",
+			"{metadata: {name: c}, spec: {match: {kinds: [{group: trainer.kubeflow.org, kind: ClusterTrainingRuntime}], namespaceSelector: {matchLabels: {a: b}}}, defaults: {ttlLabel: {value: 7d}}}}",
+		},
+		map[string]request{
+			"plain Job":              {resource: "jobs", new: foreign, wants: none},
+			"plain JobSet":           {resource: "jobsets", new: "{spec: {}}", wants: none},
+			"ClusterTrainingRuntime": {resource: "clustertrainingruntimes", new: "{spec: {}}", namespace: "a=b", wants: none},
+		},
+	},
+}
+
+// TestPoliciesConditions: an object is sent once, whatever policies match it, and once in all with what is sent anyway.
+func TestPoliciesConditions(t *testing.T) {
+	for name, test := range policyRequests {
+		t.Run(name, func(t *testing.T) {
+			entries := covered(t, test.policies...)
+			env := environment.MustBaseEnvSet(oldest)
+			for _, w := range entries {
+				if strings.Contains(w.name, "policies") || strings.Contains(w.name, "deadlines") {
+					compile(t, w, env)
+				}
+			}
+			evaluate(t, entries, test.rows)
+		})
+	}
 }

@@ -70,6 +70,8 @@ type sent struct {
 	mutatingLabel, validatingLabel string
 	// mutating and validating ask whether a new object is sent from all other namespaces; empty means no.
 	mutating, validating string
+	// updates asks whether an update is sent from all other namespaces; set where a changed deadline alone is not.
+	updates string
 	// unchanging kinds are validated and never given anything.
 	unchanging bool
 }
@@ -106,7 +108,7 @@ func (p *plan) kind(in *Input, s *subject) *sent {
 
 // policies adds the webhooks by which the policies see new objects of a kind that nothing else has sent.
 func (p *plan) policies(in *Input, s *sent, all []*speaker) {
-	var giving, speaking []*speaker
+	var giving, speaking, bounding []*speaker
 	for _, candidate := range all {
 		if !candidate.concerns(s.subject) {
 			continue
@@ -115,8 +117,12 @@ func (p *plan) policies(in *Input, s *sent, all []*speaker) {
 		if gives && !s.unchanging {
 			giving = append(giving, candidate)
 		}
-		if gives && !s.unchanging || candidate.bounds(s.subject) {
+		bounds := candidate.bounds(s.subject)
+		if gives && !s.unchanging || bounds {
 			speaking = append(speaking, candidate)
+		}
+		if bounds && s.updates != "" {
+			bounding = append(bounding, candidate)
 		}
 	}
 	for _, of := range cells(giving) {
@@ -125,6 +131,11 @@ func (p *plan) policies(in *Input, s *sent, all []*speaker) {
 	}
 	for _, of := range cells(speaking) {
 		p.validating = append(p.validating, in.spoken("validate-policies."+s.name(), s.rule(admissionv1.Create), &of, s.validatingLabel, s.validating, of.spoken(s.subject, true)))
+	}
+	for _, of := range cells(bounding) {
+		changed := strings.Join(differ(s.deadlines), " || ")
+		p.validating = append(p.validating, in.spoken("validate-deadlines."+s.name(), s.rule(admissionv1.Update), &of, s.validatingLabel, s.updates,
+			"("+changed+") && ("+of.selected()+")"))
 	}
 }
 

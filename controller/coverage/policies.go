@@ -32,29 +32,34 @@ func newSpeaker(policy *v1alpha1.LifecyclePolicy) *speaker {
 		namespaces: requirements(match.NamespaceSelector), labels: requirements(match.ObjectSelector)}
 }
 
-// concerns reports whether the policy can speak of a kind. Kinds that never finish have to be named: a TTL label from a policy
-// for every kind is not meant for Deployments.
+// concerns reports whether the policy can speak of a kind.
 func (p *speaker) concerns(s *subject) bool {
 	if s.ClusterScoped && len(p.namespaces) > 0 {
 		return false
 	}
 	kinds := p.spec.Match.Kinds
-	return len(kinds) == 0 && s.Finishable() || slices.ContainsFunc(kinds, func(kind v1alpha1.GroupKind) bool {
-		named := kind.Group == s.Kind.Group && kind.Kind == s.Kind.Kind
-		return named || s.Finishable() && fits(kind.Group, s.Kind.Group) && fits(kind.Kind, s.Kind.Kind)
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind v1alpha1.GroupKind) bool {
+		return fits(kind.Group, s.Kind.Group) && fits(kind.Kind, s.Kind.Kind)
 	})
 }
 
 func fits(pattern, name string) bool { return pattern == "*" || pattern == name }
 
-// gives reports whether the policy may give new objects of a kind something.
+// names reports whether the policy names a kind itself.
+func (p *speaker) names(s *subject) bool {
+	return slices.Contains(p.spec.Match.Kinds, v1alpha1.GroupKind{Group: s.Kind.Group, Kind: s.Kind.Kind})
+}
+
+// gives reports whether the policy may give new objects of a kind something. A TTL label for every kind is not meant for Deployments:
+// kinds that never finish have to be named.
 func (p *speaker) gives(s *subject) bool {
 	defaults := p.spec.Defaults
 	if defaults == nil {
 		return false
 	}
 	ttl := defaults.TTL != nil || defaults.TTLSucceeded != nil || defaults.TTLFailed != nil
-	return ttl && s.Finishable() || defaults.Deadline != nil && s.DefaultDeadline || defaults.TTLLabel != nil
+	return ttl && s.Finishable() || defaults.Deadline != nil && s.DefaultDeadline ||
+		defaults.TTLLabel != nil && (s.Finishable() || p.names(s))
 }
 
 // bounds reports whether the policy bounds deadlines, which objects of the kind may have without carrying a key. Explicit TTLs
@@ -152,6 +157,18 @@ func (c *cell) objects() *metav1.LabelSelector {
 		}
 	}
 	return &metav1.LabelSelector{MatchExpressions: first}
+}
+
+// selected asks for the labels of the policies, where they do not agree on them.
+func (c *cell) selected() string {
+	if c.objects() != nil {
+		return "true"
+	}
+	var out []string
+	for _, p := range c.speakers {
+		out = append(out, "("+selects(p.labels)+")")
+	}
+	return strings.Join(out, " || ")
 }
 
 // spoken asks whether a policy of the cell may have something to say about a new object.

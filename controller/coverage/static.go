@@ -13,7 +13,8 @@ func static() []*sent {
 	out := []*sent{
 		{subject: job, mutatingLabel: policy.LabelInUse, validatingLabel: policy.LabelInUse, mutating: ownKey, validating: job.marked()},
 		{subject: cronJob, validatingLabel: policy.LabelInUse, validating: cronJob.marked(), unchanging: true},
-		{subject: pod, mutatingLabel: policy.LabelPodsInUse, validatingLabel: policy.LabelPodsInUse, mutating: ownKey, validating: pod.marked()},
+		{subject: pod, mutatingLabel: policy.LabelPodsInUse, validatingLabel: policy.LabelPodsInUse, mutating: ownKey, validating: pod.marked(),
+			updates: ownKeyChanged},
 	}
 	for _, profile := range []*policy.Profile{policy.DeploymentProfile, policy.StatefulSetProfile, policy.DaemonSetProfile} {
 		out = append(out, &sent{subject: typedSubject(profile), validating: templateTTL})
