@@ -102,7 +102,12 @@ func either(conditions []string) string { return strings.Join(conditions, " ||\n
 // ownKey asks whether a new object carries a key of Curfew's itself.
 var ownKey = keyed([]node{{text: "object.?metadata"}})
 
-// marked asks whether a new object says something that concerns Curfew, wherever it is created.
+// maxCondition is how long a condition of one kind may become. The API server takes ever longer to compile longer ones, and takes
+// none at all of more than 100,000 characters, nor a configuration with one.
+const maxCondition = 8000
+
+// marked asks whether a new object says something that concerns Curfew, wherever it is created. Where that would take too much asking,
+// every new object is sent.
 func (s *subject) marked() string {
 	all := &places{keys: true}
 	for _, path := range s.templates {
@@ -111,16 +116,28 @@ func (s *subject) marked() string {
 	for _, path := range s.fields {
 		all.at(path).presence = true
 	}
-	return either(all.met(s.object()))
+	out := either(all.met(s.object()))
+	if len(out) > maxCondition {
+		return "true"
+	}
+	return out
 }
 
-// changed asks whether an update touches what concerns Curfew. Of templates it takes any change of their metadata.
+// changed asks whether an update touches what concerns Curfew. Of templates it takes any change of their metadata; where that would
+// take too much asking, any change of the spec.
 func (s *subject) changed() string {
 	paths := slices.Concat(s.fields, s.deadlines)
 	for _, path := range s.templates {
 		paths = append(paths, path.Child("metadata"))
 	}
-	return either(append([]string{ownKeyChanged}, differ(paths)...))
+	out := either(append([]string{ownKeyChanged}, differ(paths)...))
+	if len(out) > maxCondition {
+		for i := range paths {
+			paths[i] = paths[i][:1]
+		}
+		out = either(append([]string{ownKeyChanged}, differ(paths)...))
+	}
+	return out
 }
 
 // ownKeyChanged compares every key of Curfew's in the old and the new metadata; [?key] of an absent key is optional.none(), which
@@ -137,7 +154,11 @@ func (s *subject) bounded() string {
 	for _, path := range s.deadlines {
 		all.at(path).presence = true
 	}
-	return either(all.met(s.object()))
+	out := either(all.met(s.object()))
+	if len(out) > maxCondition {
+		return "true"
+	}
+	return out
 }
 
 // mayGetDefault asks whether a new object may be given a default: nothing that a controller owns is, and no Pod that never ends

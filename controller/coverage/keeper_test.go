@@ -1,0 +1,401 @@
+package coverage
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// store is one kind of webhook configuration, over a map. It checks preconditions as the API server does.
+type store struct {
+	mu       sync.Mutex
+	objects  map[string]*unstructured.Unstructured
+	watchers map[string][]*watch.RaceFreeFakeWatcher
+	version  int
+	broken   error
+	verbs    []string
+}
+
+var resource = schema.GroupResource{Group: "admissionregistration.k8s.io", Resource: "webhookconfigurations"}
+
+func newStore() *store {
+	return &store{objects: map[string]*unstructured.Unstructured{}, watchers: map[string][]*watch.RaceFreeFakeWatcher{}}
+}
+
+func nameIn(options metav1.ListOptions) string {
+	return strings.TrimPrefix(options.FieldSelector, "metadata.name=")
+}
+
+func (s *store) List(_ context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	list := &unstructured.UnstructuredList{}
+	if object, ok := s.objects[nameIn(options)]; ok {
+		list.Items = append(list.Items, *object.DeepCopy())
+	}
+	list.SetResourceVersion(strconv.Itoa(s.version))
+	return list, nil
+}
+
+func (s *store) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	watcher := watch.NewRaceFreeFake()
+	s.watchers[nameIn(options)] = append(s.watchers[nameIn(options)], watcher)
+	return watcher, nil
+}
+
+func (s *store) Create(_ context.Context, object *unstructured.Unstructured, _ metav1.CreateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.verbs = append(s.verbs, "create")
+	if s.broken != nil {
+		return nil, s.broken
+	}
+	if s.objects[object.GetName()] != nil {
+		return nil, apierrors.NewAlreadyExists(resource, object.GetName())
+	}
+	s.put(object.DeepCopy(), watch.Added)
+	return object, nil
+}
+
+func (s *store) Update(_ context.Context, object *unstructured.Unstructured, _ metav1.UpdateOptions, _ ...string) (*unstructured.Unstructured, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.verbs = append(s.verbs, "update")
+	have := s.objects[object.GetName()]
+	switch {
+	case s.broken != nil:
+		return nil, s.broken
+	case have == nil:
+		return nil, apierrors.NewNotFound(resource, object.GetName())
+	case object.GetResourceVersion() != have.GetResourceVersion():
+		return nil, apierrors.NewConflict(resource, object.GetName(), errors.New("it has changed"))
+	}
+	s.put(object.DeepCopy(), watch.Modified)
+	return object, nil
+}
+
+func (s *store) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.verbs = append(s.verbs, "delete")
+	have := s.objects[name]
+	if have == nil {
+		return apierrors.NewNotFound(resource, name)
+	}
+	if p := options.Preconditions; p == nil || *p.UID != have.GetUID() || *p.ResourceVersion != have.GetResourceVersion() {
+		return apierrors.NewConflict(resource, name, errors.New("preconditions"))
+	}
+	s.drop(name)
+	return nil
+}
+
+func (s *store) drop(name string) {
+	s.version++
+	gone := s.objects[name]
+	delete(s.objects, name)
+	for _, watcher := range s.watchers[name] {
+		watcher.Delete(gone.DeepCopy())
+	}
+}
+
+func (s *store) put(object *unstructured.Unstructured, event watch.EventType) {
+	s.version++
+	object.SetResourceVersion(strconv.Itoa(s.version))
+	if event == watch.Added {
+		object.SetUID("uid-" + "x")
+	}
+	s.objects[object.GetName()] = object
+	for _, watcher := range s.watchers[object.GetName()] {
+		watcher.Action(event, object.DeepCopy())
+	}
+}
+
+// set is what somebody else writes.
+func (s *store) set(t *testing.T, object any) {
+	t.Helper()
+	content, err := asUnstructured(object)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	event := watch.Modified
+	if s.objects[content.GetName()] == nil {
+		event = watch.Added
+	}
+	uid := content.GetUID()
+	s.put(content, event)
+	content.SetUID(uid)
+}
+
+// edit changes what is there.
+func (s *store) edit(change func(*unstructured.Unstructured)) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := s.objects[Name].DeepCopy()
+	change(object)
+	s.put(object, watch.Modified)
+}
+
+func (s *store) remove(name string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.drop(name)
+}
+
+func (s *store) get(t *testing.T) *admissionv1.MutatingWebhookConfiguration {
+	t.Helper()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	object := s.objects[Name]
+	if object == nil {
+		return nil
+	}
+	out, err := read[admissionv1.MutatingWebhookConfiguration](object) // the parts looked at are the same in both kinds
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sent are the writes since the last time it was asked.
+func (s *store) sent() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := s.verbs
+	s.verbs = nil
+	return out
+}
+
+func (s *store) expect(t *testing.T, when string, verbs ...string) {
+	t.Helper()
+	if got := s.sent(); !slices.Equal(got, verbs) {
+		t.Errorf("%s: wrote %v, want %v", when, got, verbs)
+	}
+}
+
+// scene is a keeper over stores. Call it inside a synctest bubble.
+type scene struct {
+	*Keeper
+	mutating, validating *store
+
+	mu    sync.Mutex
+	kinds []registry.Served
+	err   error
+}
+
+func begin(t *testing.T, kinds []registry.Served) *scene {
+	t.Helper()
+	s := &scene{mutating: newStore(), validating: newStore(), kinds: kinds}
+	s.Keeper = New(Options{
+		Kinds: func() ([]registry.Served, error) {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return s.kinds, s.err
+		},
+		Policies: func() ([]*v1alpha1.LifecyclePolicy, error) { return nil, nil },
+		Mutating: s.mutating, Validating: s.validating, Namespace: "curfew-system", Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(),
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+func (s *scene) become(kinds []registry.Served, err error) {
+	s.mu.Lock()
+	s.kinds, s.err = kinds, err
+	s.mu.Unlock()
+	s.Again()
+}
+
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
+}
+
+func jobSets(t *testing.T) []registry.Served {
+	t.Helper()
+	all := builtinKinds(t)
+	return slices.DeleteFunc(all, func(kind registry.Served) bool { return kind.Resource != "jobsets" })
+}
+
+func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
+	kinds := jobSets(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, nil)
+		s.become(nil, errors.New("not known yet"))
+		s.mutating.set(t, staticMutating())
+		s.validating.set(t, staticValidating())
+		after(time.Minute)
+		s.mutating.expect(t, "while nothing is known")
+
+		s.become(kinds, nil)
+		after(2 * time.Second)
+		s.mutating.expect(t, "first", "create")
+		s.validating.expect(t, "first", "create")
+		if got := s.mutating.get(t); len(got.Webhooks) != 2 || got.OwnerReferences[0].Name != "curfew" || string(got.Webhooks[0].ClientConfig.CABundle) != "bundle" {
+			t.Errorf("created %+v", got)
+		}
+		s.Again()
+		after(time.Hour)
+		s.mutating.expect(t, "with nothing to change")
+		s.validating.expect(t, "with nothing to change")
+
+		s.mutating.remove(Name)
+		s.validating.edit(func(object *unstructured.Unstructured) { unstructured.RemoveNestedField(object.Object, "webhooks") })
+		after(5 * time.Second)
+		s.mutating.expect(t, "deleted by somebody", "create")
+		s.validating.expect(t, "emptied by somebody", "update")
+		if got := s.validating.get(t); len(got.Webhooks) != 2 {
+			t.Errorf("%d webhooks, want 2", len(got.Webhooks))
+		}
+
+		s.mutating.edit(func(object *unstructured.Unstructured) {
+			object.SetLabels(map[string]string{"team": "blue"})
+			object.SetOwnerReferences(nil)
+			object.SetAnnotations(map[string]string{"a": "b"})
+		})
+		after(5 * time.Second)
+		s.mutating.expect(t, "labels and owner taken away", "update")
+		if got := s.mutating.get(t); got.Labels["team"] != "blue" || got.Annotations["a"] != "b" || got.Labels["app.kubernetes.io/name"] != "curfew" || len(got.OwnerReferences) != 1 {
+			t.Errorf("its metadata is %v", got.ObjectMeta)
+		}
+
+		s.become(nil, nil)
+		after(5 * time.Second)
+		s.mutating.expect(t, "without kinds", "delete")
+		s.validating.expect(t, "without kinds", "delete")
+		s.become(nil, nil)
+		after(time.Minute)
+		s.mutating.expect(t, "still without kinds")
+	})
+}
+
+// The bundle and the address follow the static configuration; one that was emptied a moment ago is not taken over.
+func TestKeeperFollowsTheStaticConfiguration(t *testing.T) {
+	kinds := jobSets(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, kinds)
+		static := staticMutating()
+		s.mutating.set(t, static)
+		after(2 * time.Second)
+		s.mutating.expect(t, "first", "create")
+
+		for i := range static.Webhooks {
+			static.Webhooks[i].ClientConfig.CABundle = []byte("rotated")
+		}
+		s.mutating.set(t, static)
+		after(2 * time.Second)
+		s.mutating.expect(t, "the CA was rotated", "update")
+		if got := s.mutating.get(t).Webhooks; string(got[0].ClientConfig.CABundle) != "rotated" || string(got[1].ClientConfig.CABundle) != "rotated" {
+			t.Errorf("the bundles are %s and %s", got[0].ClientConfig.CABundle, got[1].ClientConfig.CABundle)
+		}
+
+		url := "https://127.0.0.1:1234/mutate"
+		for i := range static.Webhooks {
+			static.Webhooks[i].ClientConfig.CABundle = nil
+		}
+		static.Webhooks[1].ClientConfig = admissionv1.WebhookClientConfig{URL: &url}
+		s.mutating.set(t, static)
+		after(2 * time.Second)
+		s.mutating.expect(t, "reinstalled elsewhere", "update")
+		if got := s.mutating.get(t).Webhooks[0].ClientConfig; string(got.CABundle) != "rotated" || got.URL == nil || *got.URL != url || got.Service != nil {
+			t.Errorf("its client is %+v", got)
+		}
+
+		s.mutating.remove("curfew")
+		after(2 * time.Second)
+		s.mutating.expect(t, "without the static configuration", "delete")
+		after(time.Hour)
+		s.mutating.expect(t, "still without")
+		s.validating.expect(t, "it never had one")
+	})
+}
+
+// What the API server refuses is tried again, ever less often; a newer state is read and judged again.
+func TestKeeperTriesAgain(t *testing.T) {
+	kinds := jobSets(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, kinds)
+		s.mutating.broken = apierrors.NewForbidden(resource, Name, errors.New("no such rule"))
+		s.mutating.set(t, staticMutating())
+		s.validating.set(t, staticValidating())
+		after(10 * time.Minute)
+		if tried := len(s.mutating.sent()); tried < 10 || tried > 60 {
+			t.Errorf("tried %d times in 10 minutes, want some 25", tried)
+		}
+		s.validating.expect(t, "the other side", "create")
+		s.mutating.mu.Lock()
+		s.mutating.broken = nil
+		s.mutating.mu.Unlock()
+		after(time.Minute)
+		s.mutating.expect(t, "once it is permitted", "create")
+		s.validating.expect(t, "the other side, again")
+	})
+}
+
+// Somebody who undoes every write does not keep the API server busy.
+func TestKeeperFightsSlowly(t *testing.T) {
+	kinds := jobSets(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, kinds)
+		s.mutating.set(t, staticMutating())
+		after(2 * time.Second)
+		s.mutating.sent()
+		for range 600 {
+			s.mutating.edit(func(object *unstructured.Unstructured) { unstructured.RemoveNestedField(object.Object, "webhooks") })
+			after(100 * time.Millisecond)
+		}
+		if wrote := len(s.mutating.sent()); wrote == 0 || wrote > 61 {
+			t.Errorf("wrote %d times in a minute, want at most one a second", wrote)
+		}
+	})
+}
+
+// What is being deleted is left alone, and made anew once it is gone.
+func TestKeeperLeavesWhatIsTerminating(t *testing.T) {
+	kinds := jobSets(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, kinds)
+		s.mutating.set(t, staticMutating())
+		after(2 * time.Second)
+		s.mutating.sent()
+		s.mutating.edit(func(object *unstructured.Unstructured) {
+			at := metav1.Now()
+			object.SetDeletionTimestamp(&at)
+			unstructured.RemoveNestedField(object.Object, "webhooks")
+		})
+		after(time.Minute)
+		s.mutating.expect(t, "while somebody's finalizer holds it")
+		s.mutating.remove(Name)
+		after(2 * time.Second)
+		s.mutating.expect(t, "once it is gone", "create")
+	})
+}

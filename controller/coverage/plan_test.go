@@ -1,0 +1,351 @@
+package coverage
+
+import (
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/admission"
+	celplugin "k8s.io/apiserver/pkg/admission/plugin/cel"
+	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
+	"k8s.io/apiserver/pkg/cel/environment"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+var update = flag.Bool("update", false, "write the golden files anew")
+
+// compiled makes profiles of KindProfiles.
+func compiled(t *testing.T, objects ...*v1alpha1.KindProfile) []*expression.Profile {
+	t.Helper()
+	compiler := expression.NewCompiler(expression.DefaultCacheSize)
+	var out []*expression.Profile
+	for _, object := range objects {
+		profile, errs := compiler.Profile(object)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		out = append(out, profile)
+	}
+	return out
+}
+
+// unknown serves a kind whose schema says nothing.
+func unknown(profile *expression.Profile) expression.Definition {
+	return expression.Definition{Kind: profile.Kind.GroupKind(), Resource: profile.Resource, ClusterScoped: profile.ClusterScoped,
+		Schemas: map[string]*expression.Schema{profile.Kind.Version: nil}}
+}
+
+func builtinKinds(t *testing.T) []registry.Served {
+	t.Helper()
+	objects, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := compiled(t, objects...)
+	var definitions []expression.Definition
+	for _, profile := range all {
+		if profile.Kind.Group != "" && profile.Kind.Group != "batch" {
+			definitions = append(definitions, unknown(profile))
+		}
+	}
+	return registry.ServedBy(all, definitions)
+}
+
+func service(path string) admissionv1.WebhookClientConfig {
+	return admissionv1.WebhookClientConfig{CABundle: []byte("bundle"), Service: &admissionv1.ServiceReference{
+		Namespace: "curfew-system", Name: "curfew-webhook", Path: &path, Port: new(int32(443))}}
+}
+
+func staticMutating() *admissionv1.MutatingWebhookConfiguration {
+	return &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "curfew", UID: "static-m"}, Webhooks: []admissionv1.MutatingWebhook{
+		{Name: "namespaces.curfew.dev", ClientConfig: service("/mutate-namespace")},
+		{Name: "defaults.curfew.dev", ClientConfig: service("/mutate"), TimeoutSeconds: new(int32(5))}}}
+}
+
+func staticValidating() *admissionv1.ValidatingWebhookConfiguration {
+	return &admissionv1.ValidatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: "curfew", UID: "static-v"}, Webhooks: []admissionv1.ValidatingWebhook{
+		{Name: "validate.curfew.dev", ClientConfig: service("/validate"), TimeoutSeconds: new(int32(5))}}}
+}
+
+// TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the difference before you update.
+func TestBuiltinProfiles(t *testing.T) {
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
+		have, err := yaml.Marshal(object)
+		if err != nil {
+			t.Fatal(err)
+		}
+		path := filepath.Join("testdata", name)
+		if *update {
+			if err := os.WriteFile(path, have, 0o644); err != nil {
+				t.Fatal(err)
+			}
+			continue
+		}
+		want, err := os.ReadFile(path)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(have) != string(want) {
+			t.Errorf("%s differs: run the test with -update and read the difference", path)
+		}
+	}
+}
+
+// What is written has to be what the API server stores, and what it takes.
+func TestConfigurationsSayEverything(t *testing.T) {
+	policy := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.LifecyclePolicySpec{
+		Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}}}}
+	in := &Input{Kinds: builtinKinds(t), Policies: []*v1alpha1.LifecyclePolicy{policy}, Namespace: "curfew-system"}
+	for failure := range map[admissionv1.FailurePolicyType]bool{admissionv1.Ignore: true, admissionv1.Fail: true} {
+		mutating, validating := Configurations(in, staticMutating(), staticValidating(), failure)
+		names := map[string]bool{}
+		check := func(name string, client admissionv1.WebhookClientConfig, path string, timeout *int32, conditions []admissionv1.MatchCondition, selectors ...*metav1.LabelSelector) {
+			t.Helper()
+			if names[name] || len(name) > 253 || strings.Count(name, ".") < 2 {
+				t.Errorf("%q: names have to be unique, fully qualified and at most 253 characters", name)
+			}
+			names[name] = true
+			if *client.Service.Path != path || string(client.CABundle) != "bundle" || *timeout != 5 || len(conditions) > 64 {
+				t.Errorf("%s: %v, timeout %d, %d conditions", name, client, *timeout, len(conditions))
+			}
+			for _, selector := range selectors {
+				if selector == nil {
+					t.Errorf("%s: a selector is left to the API server", name)
+				}
+			}
+			if own := selectors[0].MatchExpressions[0]; own.Key != "kubernetes.io/metadata.name" || own.Operator != metav1.LabelSelectorOpNotIn || own.Values[0] != "curfew-system" {
+				t.Errorf("%s: Curfew's own namespace is not left out", name)
+			}
+		}
+		for _, w := range mutating.Webhooks {
+			check(w.Name, w.ClientConfig, "/mutate", w.TimeoutSeconds, w.MatchConditions, w.NamespaceSelector, w.ObjectSelector)
+			if *w.FailurePolicy != admissionv1.Ignore || *w.ReinvocationPolicy != admissionv1.IfNeededReinvocationPolicy || *w.MatchPolicy != admissionv1.Equivalent {
+				t.Errorf("%s: %s, %s, %s", w.Name, *w.FailurePolicy, *w.ReinvocationPolicy, *w.MatchPolicy)
+			}
+			for _, rule := range w.Rules {
+				if len(rule.Operations) != 1 || rule.Operations[0] != admissionv1.Create {
+					t.Errorf("%s: objects are mutated on CREATE only", w.Name)
+				}
+			}
+		}
+		clear(names)
+		for _, w := range validating.Webhooks {
+			check(w.Name, w.ClientConfig, "/validate", w.TimeoutSeconds, w.MatchConditions, w.NamespaceSelector, w.ObjectSelector)
+			if *w.FailurePolicy != failure || *w.MatchPolicy != admissionv1.Equivalent {
+				t.Errorf("%s: %s, %s", w.Name, *w.FailurePolicy, *w.MatchPolicy)
+			}
+		}
+	}
+}
+
+// Nothing to send means no configuration, and so does nowhere to send it.
+func TestNothingToSend(t *testing.T) {
+	if mutating, validating := Configurations(&Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore); mutating != nil || validating != nil {
+		t.Errorf("got %v and %v without kinds and policies", mutating, validating)
+	}
+	elsewhere := staticMutating()
+	elsewhere.Webhooks = elsewhere.Webhooks[:1]
+	in := &Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}
+	if mutating, validating := Configurations(in, elsewhere, &admissionv1.ValidatingWebhookConfiguration{}, admissionv1.Ignore); mutating != nil || validating != nil {
+		t.Errorf("got %v and %v without a webhook to send to", mutating, validating)
+	}
+}
+
+// The URL, the bundle and a shorter timeout of the static configuration are taken over.
+func TestTargetIsCopied(t *testing.T) {
+	static := staticMutating()
+	url := "https://127.0.0.1:9443/mutate"
+	static.Webhooks[1].ClientConfig = admissionv1.WebhookClientConfig{URL: &url, CABundle: []byte("other")}
+	static.Webhooks[1].TimeoutSeconds = new(int32(2))
+	long := staticValidating()
+	long.Webhooks[0].TimeoutSeconds, long.Webhooks[0].ClientConfig.Service.Port = nil, nil // 10 and 443, had the API server filled it in
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Ignore)
+	if w := mutating.Webhooks[0]; w.ClientConfig.Service != nil || *w.ClientConfig.URL != url || string(w.ClientConfig.CABundle) != "other" || *w.TimeoutSeconds != 2 {
+		t.Errorf("%v, timeout %d", w.ClientConfig, *w.TimeoutSeconds)
+	}
+	if w := validating.Webhooks[0]; *w.TimeoutSeconds != 5 || *w.ClientConfig.Service.Port != 443 {
+		t.Errorf("timeout %d, port %d", *w.TimeoutSeconds, *w.ClientConfig.Service.Port)
+	}
+	if got := mutating.OwnerReferences; len(got) != 1 || got[0].UID != "static-m" || got[0].Kind != "MutatingWebhookConfiguration" || got[0].Name != "curfew" || got[0].Controller != nil {
+		t.Errorf("owners %v, want the static configuration", got)
+	}
+}
+
+// condition compiles and evaluates one expression as the API server does.
+func condition(t *testing.T, text string, object, old map[string]any) bool {
+	t.Helper()
+	env := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion())
+	of := &admissionv1.MatchCondition{Name: "a", Expression: text}
+	declared := celplugin.OptionalVariableDeclarations{HasAuthorizer: true}
+	accessor := (*matchconditions.MatchCondition)(of)
+	if result := celplugin.NewCompiler(env).CompileCELExpression(accessor, declared, environment.NewExpressions); result.Error != nil {
+		t.Fatalf("%.500s: %.500s", text, result.Error)
+	}
+	evaluator := celplugin.NewConditionCompiler(env).CompileCondition([]celplugin.ExpressionAccessor{accessor}, declared, environment.NewExpressions)
+	kind := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Render"}
+	operation := admission.Create
+	now := &unstructured.Unstructured{Object: object}
+	attributes := &admission.VersionedAttributes{VersionedKind: kind, VersionedObject: admission.NewLazyObject(now)}
+	if old != nil {
+		operation = admission.Update
+		was := &unstructured.Unstructured{Object: old}
+		attributes.VersionedOldObject = admission.NewLazyObject(was)
+		attributes.Attributes = admission.NewAttributesRecord(now, was, kind, "ns", "a", kind.GroupVersion().WithResource("renders"), "", operation, nil, false, nil)
+	} else {
+		attributes.Attributes = admission.NewAttributesRecord(now, nil, kind, "ns", "a", kind.GroupVersion().WithResource("renders"), "", operation, nil, false, nil)
+	}
+	fail := admissionv1.Fail
+	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", "a", "b").Match(t.Context(), attributes, nil, nil)
+	if result.Error != nil {
+		t.Fatalf("%.500s: %.500s", text, result.Error)
+	}
+	return result.Matches
+}
+
+func object(t *testing.T, text string) map[string]any {
+	t.Helper()
+	out := map[string]any{}
+	if err := yaml.Unmarshal([]byte(text), &out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func profile(t *testing.T, spec string) *v1alpha1.KindProfile {
+	t.Helper()
+	out := &v1alpha1.KindProfile{}
+	if err := yaml.UnmarshalStrict([]byte("metadata: {name: renders}\nspec: "+spec), out); err != nil {
+		t.Fatal(err)
+	}
+	out.Spec.Kind = v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "Render", Resource: "renders"}
+	return out
+}
+
+const state = `state: {finished: "false", finishTime: "null", outcome: "'Failed'"}`
+
+// Names of fields need not be identifiers, and some identifiers are words of CEL.
+func TestOddFieldNames(t *testing.T) {
+	names := []string{"keep-for", "in", "namespace", "$ref", "a/b", `quo"te`, `back\slash`, "ünïcode", "0", "true", "_x", "type", "size"}
+	for _, name := range names {
+		t.Run(name, func(t *testing.T) {
+			of := profile(t, "{"+state+"}")
+			ttl := v1alpha1.FieldPath("spec." + name)
+			of.Spec.Fields = &v1alpha1.NativeFields{TTL: &ttl}
+			of.Spec.PodTemplates = []v1alpha1.FieldPath{v1alpha1.FieldPath("spec.list[*]." + name)}
+			one := compiled(t, of)[0]
+			s := newSubject(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0])
+			with := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name: int64(5)}}
+			without := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name + "x": int64(5)}}
+			template := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"list": []any{map[string]any{name: map[string]any{
+				"metadata": map[string]any{"labels": map[string]any{"curfew.dev/ttl": "1h"}}}}}}}
+			if !condition(t, s.marked(), with, nil) || condition(t, s.marked(), without, nil) || !condition(t, s.marked(), template, nil) {
+				t.Errorf("not found, or found where it is not: %s", s.marked())
+			}
+			if !condition(t, s.changed(), with, without) || condition(t, s.changed(), with, with) || !condition(t, s.changed(), without, template) {
+				t.Errorf("change not seen, or seen where there is none: %s", s.changed())
+			}
+		})
+	}
+}
+
+// Where a schema says nothing, whatever stands there must not make an expression fail.
+func TestNoShapeFails(t *testing.T) {
+	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl.seconds}, podTemplates: ["spec.stages[*].template", "spec.nested[*].inner[*]", spec.template]}`))[0]
+	s := newSubject(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0])
+	for _, text := range []string{
+		"{}", "{spec: 5}", "{spec: null}", "{spec: text}", "{spec: {ttl: 7, stages: 3, template: 8}}", "{spec: {stages: {a: b}}}", "{spec: {stages: [1, null, a, {}]}}",
+		"{spec: {stages: [{template: 5}, {template: {metadata: 4}}, {template: {metadata: {annotations: 3, labels: [1]}}}]}}",
+		"{spec: {stages: [{template: {metadata: {annotations: [curfew.dev/ttl]}}}]}}", "{spec: {nested: [{inner: 5}, {inner: {a: b}}, {inner: [1, {metadata: x}]}, 7]}}",
+	} {
+		if condition(t, s.marked(), object(t, text), nil) {
+			t.Errorf("%s concerns Curfew", text)
+		}
+		for _, other := range []string{"{}", "{spec: {stages: [{}]}}"} {
+			condition(t, s.changed(), object(t, text), object(t, other))
+		}
+	}
+	if !condition(t, s.marked(), object(t, "{spec: {nested: [{inner: 5}, {inner: [1, {metadata: {labels: {curfew.dev/ttl: 1h}}}]}]}}"), nil) {
+		t.Error("a key in a list of lists is not found beside what has another shape")
+	}
+}
+
+// A path that the installed version cannot have is left out, so that it costs nothing and nothing can be wrong about it.
+func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
+	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.old[*].template", "spec.new[*].template"], forbiddenFields: [{path: spec.gone, reason: r}]}`))[0]
+	definition := expression.DefinitionOf(object(t, `{spec: {group: example.com, names: {kind: Render, plural: renders}, scope: Namespaced, versions: [{name: v1, served: true, schema: {openAPIV3Schema:
+		{type: object, properties: {spec: {type: object, properties: {ttl: {type: integer}, new: {type: array, items: {type: object, properties: {template: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}}}}}]},
+		status: {conditions: [{type: Established, status: "True"}]}}`))
+	served := registry.ServedBy([]*expression.Profile{one}, []expression.Definition{definition})
+	if len(served) != 1 {
+		t.Fatalf("%d kinds are served", len(served))
+	}
+	s := newSubject(&served[0])
+	for _, text := range []string{s.marked(), s.changed()} {
+		if strings.Contains(text, "old") && strings.Contains(text, ".?old") || strings.Contains(text, "gone") {
+			t.Errorf("asks for what cannot be there: %s", text)
+		}
+		if !strings.Contains(text, ".?new") || !strings.Contains(text, ".?ttl") {
+			t.Errorf("does not ask for what can: %s", text)
+		}
+	}
+	if strings.Contains(s.marked(), "type(l)") {
+		t.Errorf("asks whether a list is one: %s", s.marked())
+	}
+}
+
+// A profile of many paths must not keep the API server busy: it compiles each expression anew whenever the configuration changes. (A
+// chain of optFlatMap took it ten minutes and more for an ordinary profile.) The largest profile that the schema lets through gets
+// conditions that ask less and send more.
+func TestLargeProfilesCompileQuickly(t *testing.T) {
+	for name, test := range map[string]struct {
+		paths  int
+		coarse bool
+	}{"large": {6, false}, "largest": {32, true}} {
+		t.Run(name, func(t *testing.T) {
+			of := profile(t, "{"+state+", fields: {ttl: spec.a.b.c.d.e.f.ttl}}")
+			for i := range test.paths {
+				of.Spec.PodTemplates = append(of.Spec.PodTemplates,
+					v1alpha1.FieldPath(fmt.Sprintf("spec.p%d.q[*].r.s[*].t.u[*].template", i)), v1alpha1.FieldPath(fmt.Sprintf("spec.o%d.template", i)))
+				of.Spec.Templates = append(of.Spec.Templates, v1alpha1.ObjectTemplate{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.t%d[*].template", i)), Kind: v1alpha1.GroupKind{Group: "example.com", Kind: "Other"}})
+				of.Spec.ForbiddenFields = append(of.Spec.ForbiddenFields, v1alpha1.ForbiddenField{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.f%d[*].u.v.w", i)), Reason: "r"})
+			}
+			one := compiled(t, of)[0]
+			s := newSubject(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0])
+			begin := time.Now()
+			bare, other := object(t, "{spec: {}}"), object(t, "{spec: {replicas: 1}}")
+			if got := condition(t, s.marked(), bare, nil); got != test.coarse {
+				t.Errorf("a plain object is sent: %t, want %t", got, test.coarse)
+			}
+			if got := condition(t, s.changed(), bare, other); got != test.coarse {
+				t.Errorf("an update of something else is sent: %t, want %t", got, test.coarse)
+			}
+			if condition(t, s.changed(), bare, object(t, "{spec: {}, status: {phase: a}}")) {
+				t.Error("an update of the status is sent")
+			}
+			if !condition(t, s.changed(), bare, object(t, "{spec: {p1: {q: [{}]}}}")) {
+				t.Error("a changed list of templates is not sent")
+			}
+			if !condition(t, s.marked(), object(t, "{spec: {f1: [{u: {v: {w: 1}}}]}}"), nil) {
+				t.Error("a forbidden field is not sent")
+			}
+			if took := time.Since(begin); took > 10*time.Second {
+				t.Errorf("took %s", took)
+			}
+			t.Logf("%d and %d characters, %s", len(s.marked()), len(s.changed()), time.Since(begin))
+		})
+	}
+}
