@@ -172,3 +172,15 @@ func TestUnusableSelectorsAreLeftOut(t *testing.T) {
 		t.Error("a policy without selectors is not used")
 	}
 }
+
+// Cells that no namespace can be in are no webhooks.
+func TestImpossibleCellsAreLeftOut(t *testing.T) {
+	var speakers []*speaker
+	for _, value := range []string{"dev", "prod"} {
+		speakers = append(speakers, newSpeaker(&v1alpha1.LifecyclePolicy{Spec: v1alpha1.LifecyclePolicySpec{
+			Match: v1alpha1.Match{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": value}}}}}))
+	}
+	if got := cells(speakers); len(got) != 2 {
+		t.Errorf("%d cells for env=dev and env=prod, want 2", len(got))
+	}
+}
