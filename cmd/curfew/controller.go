@@ -105,7 +105,10 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		labels.RejudgeKinds(concerns)
 	})
 	kinds.OnDefinitions(policies.Wake)
-	keeper := newCoverage(objects, kinds, policies, options, log)
+	keeper, err := newCoverage(objects, kinds, policies, options, log)
+	if err != nil {
+		return err
+	}
 	return mgr.Add(leaderRunnable(func(ctx context.Context) error {
 		if err := namespaces.WaitForSync(ctx); err != nil {
 			return err

@@ -6,6 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
@@ -13,15 +14,18 @@ import (
 )
 
 // newCoverage wires profiles and policies → which requests the API server sends.
-func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *registry.Policies, options *options, log logr.Logger) *coverage.Keeper {
-	keeper := coverage.New(coverage.Options{
+func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *registry.Policies, options *options, log logr.Logger) (*coverage.Keeper, error) {
+	keeper, err := coverage.New(coverage.Options{
 		Kinds: kinds.Served, Policies: policies.Objects,
 		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),
 		Validating: objects.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")),
 		Namespace:  options.namespace, Static: certs.DefaultConfiguration, FailClosed: options.failClosed,
-		Clock: clock.RealClock{}, Log: log,
+		Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry,
 	})
+	if err != nil {
+		return nil, err
+	}
 	kinds.OnChange(keeper.Again)
 	policies.OnChange(func(func(schema.GroupKind) bool) { keeper.Again() })
-	return keeper
+	return keeper, nil
 }

@@ -3,10 +3,12 @@ package coverage
 import (
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -31,8 +33,9 @@ type Options struct {
 	// FailClosed has requests refused that Curfew could not validate. What only fills in defaults never fails a request.
 	FailClosed bool
 
-	Clock clock.Clock
-	Log   logr.Logger
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
 }
 
 const (
@@ -48,11 +51,20 @@ type Keeper struct {
 	log     logr.Logger
 	sides   []side
 	dirty   chan struct{}
+	failed  prometheus.Counter
 }
 
-// New makes a keeper.
-func New(options Options) *Keeper {
-	k := &Keeper{options: options, log: options.Log.WithName("coverage"), dirty: make(chan struct{}, 1)}
+// New makes a keeper. The error is that of registering its metric.
+func New(options Options) (*Keeper, error) {
+	k := &Keeper{options: options, log: options.Log.WithName("coverage"), dirty: make(chan struct{}, 1), failed: prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "curfew_coverage_errors_total",
+		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",
+	})}
+	if options.Registerer != nil {
+		if err := options.Registerer.Register(k.failed); err != nil {
+			return nil, fmt.Errorf("registering the metric of coverage: %w", err)
+		}
+	}
 	failure := admissionv1.Ignore
 	if options.FailClosed {
 		failure = admissionv1.Fail
@@ -61,7 +73,7 @@ func New(options Options) *Keeper {
 		newSide(k, kindMutating, options.Mutating, mutating{}),
 		newSide(k, kindValidating, options.Validating, validating{failure}),
 	}
-	return k
+	return k, nil
 }
 
 // Again has the plan made anew: what it depends on has changed.
@@ -101,6 +113,7 @@ func (k *Keeper) Run(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return nil
 		default:
+			k.failed.Inc()
 			again := delay.Step()
 			k.log.Error(err, "webhook configurations are not in step with profiles and policies, trying again", "name", Name, "after", again)
 			if !k.pause(ctx, again) {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -207,15 +209,20 @@ type scene struct {
 func begin(t *testing.T, kinds []registry.Served) *scene {
 	t.Helper()
 	s := &scene{mutating: newStore(), validating: newStore(), kinds: kinds}
-	s.Keeper = New(Options{
+	counters := prometheus.NewRegistry()
+	keeper, err := New(Options{
 		Kinds: func() ([]registry.Served, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.kinds, s.err
 		},
 		Policies: func() ([]*v1alpha1.LifecyclePolicy, error) { return nil, nil },
-		Mutating: s.mutating, Validating: s.validating, Namespace: "curfew-system", Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(),
+		Mutating: s.mutating, Validating: s.validating, Namespace: "curfew-system", Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: counters,
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Keeper = keeper
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error)
 	go func() { done <- s.Run(ctx) }()
@@ -352,6 +359,10 @@ func TestKeeperTriesAgain(t *testing.T) {
 			t.Errorf("tried %d times in 10 minutes, want some 25", tried)
 		}
 		s.validating.expect(t, "the other side", "create")
+		counted := &dto.Metric{}
+		if err := s.failed.Write(counted); err != nil || counted.Counter.GetValue() < 10 {
+			t.Errorf("counted %v (%v)", counted, err)
+		}
 		s.mutating.mu.Lock()
 		s.mutating.broken = nil
 		s.mutating.mu.Unlock()

@@ -25,6 +25,7 @@ import (
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
@@ -38,6 +39,9 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	registry := prometheus.NewRegistry()
 	controller(t, registry)
 	unusableValue(t, registry)
+	if _, err := coverage.New(coverage.Options{Registerer: registry}); err != nil {
+		t.Fatal(err)
+	}
 	admission(t, registry)
 	leader(t)
 	out := map[string]*dto.MetricFamily{}

@@ -305,3 +305,32 @@ func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
 		t.Error("the static configuration went as well")
 	}
 }
+
+// With --fail-closed what Curfew could not validate is refused; what does not concern it passes all the same, and defaults never
+// stand in anybody's way.
+func TestFailClosed(t *testing.T) {
+	s := newSpace(t)
+	r := render{"closed.e2e.example.com"}
+	s.apply(r.role())
+	s.apply(r.definition())
+	s.apply(r.profile())
+	defer func() { s.passes(s.kubectl("delete", "kindprofile", "renders."+r.group)) }()
+	s.ok(suite.controller.Stop(s.ctx))
+	s.ok(startController(s.ctx, "--fail-closed"))
+	defer func() {
+		s.ok(suite.controller.Stop(s.ctx))
+		s.ok(startController(s.ctx))
+	}()
+	s.awaitRule(r.group)
+	s.awaitValidated(r)
+	port := suite.webhook.WebhookPort
+	s.ok(suite.webhook.Stop(s.ctx))
+	defer func() { s.ok(startWebhook(s.ctx, port)) }()
+	marked := r.object("a", `, "annotations": {"curfew.dev/ttl-after-finished": "1h"}}`)
+	s.poll("the API server to refuse", func(context.Context) (bool, error) {
+		out := s.kubectlInput(marked, "create", "--dry-run=server", "-f", "-")
+		return out.failed && strings.Contains(out.stderr, `failed calling webhook "validate-marked.renders.`+r.group), nil
+	})
+	s.says(s.kubectlInput(r.object("b", `}, "spec": {}`), "create", "-f", "-"))
+	s.says(s.create(job("marked", ttl(hour)))) // the static configuration is another matter
+}

@@ -1,0 +1,90 @@
+package registry
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Runs refer to Recipes, of which nobody wrote a profile, and hold templates of Jobs.
+const runs = `
+metadata: {name: runs}
+spec:
+  kind: {group: example.com, version: v1, kind: Run, resource: runs}
+  state: {finished: "false", finishTime: "null", outcome: "'Failed'"}
+  fields: {ttl: spec.ttl, deadline: spec.deadline}
+  templates: [{path: spec.template, kind: {group: batch, kind: Job}}]
+  deadline: {enforcement: [{ifServed: spec.deadline, by: Controller}, {by: Curfew, stop: [{action: MarkFailed}]}]}
+  runtime:
+    reference: {name: spec.recipe, defaultKind: Recipe}
+    kinds: [{group: example.com, version: v1, kind: Recipe, resource: recipes, ttl: [spec.keep, spec.old.keep], deadline: [spec.limit]}]
+`
+
+const jobs = `
+metadata: {name: jobs}
+spec:
+  kind: {group: batch, version: v1, kind: Job, resource: jobs}
+  state: {finished: "false", finishTime: "null", outcome: "'Failed'"}
+  fields: {ttl: spec.ttlSecondsAfterFinished}
+`
+
+func compileAll(t *testing.T, texts ...string) []*expression.Profile {
+	t.Helper()
+	compiler := expression.NewCompiler(expression.DefaultCacheSize)
+	var out []*expression.Profile
+	for _, text := range texts {
+		object := &v1alpha1.KindProfile{}
+		if err := yaml.UnmarshalStrict([]byte(text), object); err != nil {
+			t.Fatal(err)
+		}
+		profile, errs := compiler.Profile(object)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		out = append(out, profile)
+	}
+	return out
+}
+
+// TestServedBy: each kind that is served and has a profile, or is referred to by one that has, once, as its installed version is.
+func TestServedBy(t *testing.T) {
+	serve := func(kind, resource string, fields ...string) expression.Definition {
+		return readDefinition(definition("example.com", "v1", kind, resource, 1, fields...))
+	}
+	profiles := compileAll(t, runs, jobs)
+	for name, test := range map[string]struct {
+		definitions []expression.Definition
+		want        string
+	}{
+		"nothing":            {},
+		"without a profile":  {definitions: []expression.Definition{serve("Other", "others")}},
+		"the runtimes alone": {definitions: []expression.Definition{serve("Recipe", "recipes", "keep")}},
+		"a version with some of the fields": {
+			definitions: []expression.Definition{serve("Run", "runs", "ttl", "template")},
+			want:        "runs ttl=spec.ttl deadline= annotated=true templates=1 runtime=[] []",
+		},
+		"with its runtimes": {
+			definitions: []expression.Definition{serve("Run", "runs", "deadline"), serve("Recipe", "recipes", "keep")},
+			want:        "recipes ttl= deadline= annotated=false templates=0 runtime=[spec.keep] []; runs ttl= deadline=spec.deadline annotated=false templates=1 runtime=[] []",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var got []string
+			for _, of := range ServedBy(profiles, test.definitions) {
+				got = append(got, fmt.Sprintf("%s ttl=%s deadline=%s annotated=%t templates=%d runtime=%v %v",
+					of.Resource, of.Profile.TTL, of.Profile.Deadline, of.AnnotatedDeadline, len(of.Templates), of.TTL, of.Deadline))
+			}
+			if have := strings.Join(got, "; "); have != test.want {
+				t.Errorf("served:\n%s\nwant:\n%s", have, test.want)
+			}
+		})
+	}
+	if profiles[0].TTL == nil || profiles[0].Templates != nil {
+		t.Error("the profiles themselves were changed")
+	}
+}
