@@ -133,6 +133,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 func newFeeds(config *rest.Config, options feed.Options) ([]*feed.Feed, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
+	config.Wrap(feed.Buffer)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"net/http"
 	"os"
@@ -90,13 +91,19 @@ func (p *process) awaitHealthy(ctx context.Context, client *http.Client, url str
 	}
 }
 
-// freeAddresses are loopback addresses that nobody listens on right now. They are found together, or one might be found twice.
+// freeAddresses are loopback addresses that nobody listens on right now. They are found together, or one might be found twice, and
+// below the ports that the kernel gives to outgoing connections, of which a busy API server has one soon enough.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
-	for range n {
-		l, err := net.Listen("tcp4", "127.0.0.1:0")
+	var last error
+	for tries := 0; len(addresses) < n; tries++ {
+		if tries == 100 {
+			return nil, fmt.Errorf("look for a free port: %w", last)
+		}
+		l, err := net.Listen("tcp4", fmt.Sprintf("127.0.0.1:%d", 10000+rand.IntN(20000)))
 		if err != nil {
-			return nil, fmt.Errorf("look for a free port: %w", err)
+			last = err
+			continue
 		}
 		defer l.Close()
 		addresses = append(addresses, l.Addr().String())
