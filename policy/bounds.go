@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"time"
 )
@@ -63,9 +64,13 @@ func sooner(a, b *Setting) *Setting {
 // CheckTTL says how a TTL lies outside the bounds, or returns nil.
 func (b Bounds) CheckTTL(ttl TTL) error { return check(ttl, b.MinTTL, b.MaxTTL) }
 
-// CheckDeadline says how a deadline lies outside the bounds, or returns nil.
-func (b Bounds) CheckDeadline(deadline time.Duration) error {
-	return check(TTL{After: deadline}, b.MinDeadline, b.MaxDeadline)
+// CheckDeadline says how a deadline lies outside the bounds, or returns nil. Never means that there is to be none.
+func (b Bounds) CheckDeadline(deadline TTL) error {
+	err := check(deadline, b.MinDeadline, b.MaxDeadline)
+	if unreadable := (*UnreadableBoundError)(nil); err != nil && deadline.Never && !errors.As(err, &unreadable) {
+		return fmt.Errorf("no deadline is above %s: use %s or less", b.MaxDeadline.Bound(), b.MaxDeadline.TTL)
+	}
+	return err
 }
 
 // ClampTTL moves a default into the bounds.

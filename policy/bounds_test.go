@@ -50,9 +50,19 @@ func TestCheckDeadline(t *testing.T) {
 		3600: "",
 		3601: `1h1s is above curfew.dev/max-deadline 1h of namespace "ci": use 1h or less`,
 	} {
-		if got := errText(bounds.CheckDeadline(time.Duration(seconds) * time.Second)); got != want {
+		if got := errText(bounds.CheckDeadline(policy.TTL{After: time.Duration(seconds) * time.Second})); got != want {
 			t.Errorf("%d: got %q, want %q", seconds, got, want)
 		}
+	}
+	none := policy.TTL{Never: true}
+	if got, want := errText(bounds.CheckDeadline(none)), `no deadline is above curfew.dev/max-deadline 1h of namespace "ci": use 1h or less`; got != want {
+		t.Errorf("none: got %q, want %q", got, want)
+	}
+	if got := errText(boundsOf("ci", "min-deadline", "1m").CheckDeadline(none)); got != "" {
+		t.Errorf("none is not below a minimum: %q", got)
+	}
+	if got := errText(boundsOf("ci", "max-deadline", "?").CheckDeadline(none)); got != `curfew.dev/max-deadline of namespace "ci" cannot be read: "?" is not a duration: `+fix {
+		t.Errorf("none, and a bound that cannot be read: %q", got)
 	}
 }
 

@@ -39,6 +39,8 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 		return keep("has no deadline")
 	case value.Err != nil:
 		return Verdict{Action: Keep, Reason: "its deadline cannot be used", Source: value.Source, Err: value.problem()}
+	case value.TTL.Never:
+		return keep("is to have no deadline")
 	case facts.Suspended:
 		return keep("is suspended")
 	}

@@ -26,6 +26,7 @@ func TestJudgeDeadline(t *testing.T) {
 		reason string
 		err    bool
 	}{
+		"is to have none":          {Facts{State: State{Started: start}}, Value{Set: true, TTL: TTL{Never: true}, Source: Source{Level: LevelObject}}, false, 0, 9 * time.Hour, Keep, 0, "is to have no deadline", false},
 		"not yet":                  {Facts{State: State{Started: start}}, hour, false, 0, time.Hour - 1, Wait, time.Hour, "", false},
 		"due, to the nanosecond":   {Facts{State: State{Started: start}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},
 		"left to its controller":   {Facts{State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Wait, time.Hour + 30*time.Second, "", false},

@@ -72,10 +72,13 @@ func deadlineAssignments(facts *Facts, effective *Effective) []Assignment {
 		return stamp(facts, AnnotationDeadlineSource, "")
 	}
 	var fill Assignment
-	if facts.Profile.Deadline != nil {
-		fill = Assignment{Path: facts.Profile.Deadline, Value: value.TTL.Seconds()}
-	} else {
+	switch {
+	case facts.Profile.Deadline == nil:
 		fill = annotate(AnnotationActiveDeadline, value.TTL.String())
+	case facts.Profile.DurationDeadline:
+		fill = Assignment{Path: facts.Profile.Deadline, Value: value.TTL.After.String()}
+	default:
+		fill = Assignment{Path: facts.Profile.Deadline, Value: value.TTL.Seconds()}
 	}
 	return append([]Assignment{fill}, stamp(facts, AnnotationDeadlineSource, value.Source.String())...)
 }
@@ -132,7 +135,11 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 	}
 	if source, ok := defaultSource(facts.Annotations[AnnotationDeadlineSource]); ok {
 		if setting := facts.Deadline(); setting != nil && setting.Err == nil {
-			out = append(out, defaultIn(setting, facts.NativeDeadline.Set, source))
+			filled := defaultIn(setting, facts.NativeDeadline.Set, source)
+			if facts.NativeDeadline.Set && facts.Profile.DurationDeadline {
+				filled.Value = setting.Text
+			}
+			out = append(out, filled)
 		}
 	}
 	return out
@@ -148,7 +155,15 @@ func defaultIn(setting *Setting, native bool, source Source) Default {
 	if native {
 		value = FormatSeconds(setting.TTL.After)
 	}
-	return Default{Field: fieldName(setting.Path), Value: value, Source: source}
+	return Default{Field: shownName(setting.Path), Value: value, Source: source}
+}
+
+// shownName is what people call a field that they may not have heard of: the annotation's key, or the path below spec.
+func shownName(path string) string {
+	if strings.HasSuffix(path, "]") {
+		return fieldName(path)
+	}
+	return strings.TrimPrefix(path, "spec.")
 }
 
 // fieldName is what people call a field: the annotation's key, or the last name of the path.
@@ -163,6 +178,10 @@ func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
 	var out []Default
 	for _, assignment := range Defaults(facts, effective, scope.asEnforced()) {
 		name := assignment.Path[len(assignment.Path)-1]
+		shown := name
+		if assignment.Path[0] == "spec" {
+			shown = shownName(assignment.Path.String())
+		}
 		source := effective.Succeeded.Source
 		switch {
 		case name == AnnotationTTLSource || name == AnnotationDeadlineSource:
@@ -176,7 +195,7 @@ func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
 		if seconds, ok := assignment.Value.(int64); ok {
 			value = FormatSeconds(time.Duration(seconds) * time.Second)
 		}
-		out = append(out, Default{Field: name, Value: value, Source: source, DryRun: true})
+		out = append(out, Default{Field: shown, Value: value, Source: source, DryRun: true})
 	}
 	return out
 }

@@ -44,14 +44,22 @@ type Facts struct {
 	StateError error
 }
 
-// NativeField is an integer field of an object, in seconds.
+// NativeField is a field of an object that holds a time in seconds, or as a Go duration.
 type NativeField struct {
 	Set     bool
 	Seconds int64
+	// None means that the author wrote that there is no limit: a duration of 0.
+	None bool
 	// Err says why the field cannot be read; Set is then true.
 	Err error
-	// Text is what stands there, where Err is set.
+	// Text is what stands there, where Err is set or the field is no number.
 	Text string
+}
+
+// Same reports whether two fields that can be read come to the same.
+func (n NativeField) Same(other NativeField) bool {
+	n.Text, other.Text = "", ""
+	return n.Err == nil && other.Err == nil && n == other
 }
 
 // Native makes a [NativeField] of an optional integer of a typed object.
@@ -120,13 +128,20 @@ func (n NativeField) setting(path FieldPath) *Setting {
 }
 
 // Deadline is the active deadline that the object itself states: the native field, else the annotation where the profile
-// lets Curfew enforce one. Nil means that it states none.
+// lets Curfew enforce one. Nil means that it states none; a value of never, that it states that there is none.
 func (f *Facts) Deadline() *Setting {
 	if f.NativeDeadline.Set {
-		if f.NativeDeadline.Err != nil {
-			return &Setting{Path: f.Profile.Deadline.String(), Text: f.NativeDeadline.Text, Err: f.NativeDeadline.Err}
+		path, text := f.Profile.Deadline.String(), f.NativeDeadline.Text
+		switch {
+		case f.NativeDeadline.Err != nil:
+			return &Setting{Path: path, Text: text, Err: f.NativeDeadline.Err}
+		case f.NativeDeadline.None:
+			return &Setting{Path: path, Text: text, TTL: TTL{Never: true}}
+		case f.Profile.DurationDeadline:
+			return &Setting{Path: path, Text: text, TTL: TTL{After: time.Duration(f.NativeDeadline.Seconds) * time.Second}}
+		default:
+			return deadlineSetting(path, strconv.FormatInt(f.NativeDeadline.Seconds, 10))
 		}
-		return deadlineSetting(f.Profile.Deadline.String(), strconv.FormatInt(f.NativeDeadline.Seconds, 10))
 	}
 	text, ok := f.Annotations[AnnotationActiveDeadline]
 	if !ok || !f.Profile.AnnotatedDeadline {

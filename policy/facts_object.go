@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"fmt"
+	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -36,7 +37,11 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	facts.NativeTTL = nativeField(object, profile.TTL)
 	facts.NativeSucceeded = nativeField(object, profile.TTLSucceeded)
 	facts.NativeFailed = nativeField(object, profile.TTLFailed)
-	facts.NativeDeadline = nativeField(object, profile.Deadline)
+	if profile.DurationDeadline {
+		facts.NativeDeadline = durationField(object, profile.Deadline)
+	} else {
+		facts.NativeDeadline = nativeField(object, profile.Deadline)
+	}
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
 		// A value of a wrong shape is somebody else's too: it must not open the door to a default (S6).
 		facts.ManagedBy = fmt.Sprint(value)
@@ -99,6 +104,32 @@ func nativeField(object map[string]any, path FieldPath) NativeField {
 		}
 	}
 	return NativeField{Set: true, Text: fmt.Sprint(value), Err: fmt.Errorf("%v is not a whole number of seconds: use one, such as 3600", value)}
+}
+
+// durationField reads what Kubernetes' metav1.Duration writes, such as 1h0m0s. Parts of a second count as a whole one, and what is
+// longer than Curfew reckons as the longest: neither fails an object sooner than its author said.
+func durationField(object map[string]any, path FieldPath) NativeField {
+	if path == nil {
+		return NativeField{}
+	}
+	value, ok := path.Get(object)
+	if !ok {
+		return NativeField{}
+	}
+	out := NativeField{Set: true, Text: fmt.Sprint(value)}
+	text, ok := value.(string)
+	written, err := time.ParseDuration(text)
+	switch {
+	case !ok || err != nil:
+		out.Err = fmt.Errorf("%q is not a duration: use units h, m, s (1h30m), or 0 for none", out.Text)
+	case written < 0:
+		out.Err = fmt.Errorf("%q is negative: a deadline is 1s or more, or 0 for none", out.Text)
+	case written == 0:
+		out.None = true
+	default:
+		out.Seconds = int64((min(written, MaxDuration) + time.Second - 1) / time.Second)
+	}
+	return out
 }
 
 // jobStateOfObject and podStateOfObject read the few fields they need and leave the rest of the object alone, so that

@@ -22,10 +22,12 @@ type Profile struct {
 	// TTL is the native field that holds a TTL after finished in seconds; nil where the annotation has to do.
 	TTL FieldPath
 	// TTLSucceeded and TTLFailed are native fields that say the same by outcome, in seconds, and win over TTL; nil where the kind
-	// has none.
+	// has none. TTLFailed does not speak of what is Errored.
 	TTLSucceeded, TTLFailed FieldPath
-	// Deadline is the native field that holds an active deadline in seconds.
-	Deadline FieldPath
+	// Deadline is the native field that holds an active deadline: whole seconds or, with DurationDeadline, a Go duration such as
+	// "1h0m0s", of which 0 means none.
+	Deadline         FieldPath
+	DurationDeadline bool
 	// AnnotatedDeadline says that Curfew enforces the annotation curfew.dev/active-deadline on this kind.
 	AnnotatedDeadline bool
 	// DefaultDeadline says that namespaces and policies may give this kind a default deadline; never for Pods.
@@ -100,6 +102,8 @@ type State struct {
 	Finished bool
 	// Outcome is set where Finished is.
 	Outcome Outcome
+	// Errored means that it did not finish as the kind's own word for failed says, so that TTLFailed does not speak of it.
+	Errored bool
 	// FinishTime is when it finished. It is zero where the object is finished and does not say since when.
 	FinishTime time.Time
 }

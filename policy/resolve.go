@@ -101,9 +101,27 @@ func (b Bounds) suiting(facts *Facts) Bounds {
 type RuntimePolicy struct {
 	// Name as sources write it.
 	Name string
+	// Path is where the object names it.
+	Path string
 	TTL  TTLSet
+	// Deadline is nil where the runtime says nothing of one.
+	Deadline *Setting
 	// Missing means that the object names a runtime that does not exist: keep, and report.
 	Missing bool
+	// Err says why it cannot be told which runtime the object uses; Missing is then true.
+	Err error
+}
+
+// Unusable says why nothing is known of what the runtime says, or returns nil.
+func (r *RuntimePolicy) Unusable() error {
+	switch {
+	case r.Err != nil:
+		return fmt.Errorf("the runtime cannot be told: %w", r.Err)
+	case r.Missing:
+		return fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", r.Name)
+	default:
+		return nil
+	}
 }
 
 // PlatformPolicy is what a LifecyclePolicy says for one object that it matches: its expressions are evaluated already.
@@ -131,7 +149,7 @@ type PlatformPolicy struct {
 type Value struct {
 	// Set is false where no level said anything. Such an object stays.
 	Set bool
-	// TTL holds the value; a deadline uses After alone.
+	// TTL holds the value. A deadline that is never is one that the author wrote there is not to be.
 	TTL    TTL
 	Source Source
 	// Path and Text are what was written where.
@@ -181,7 +199,11 @@ func resolveTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
 		return runtimeTTL(scope.Runtime, outcome)
 	}
 	own := facts.TTLs()
-	if setting := own.For(outcome); setting != nil {
+	setting := own.For(outcome)
+	if facts.Errored && outcome == Failed && setting == own.NativeFailed {
+		setting = own.Native
+	}
+	if setting != nil {
 		return objectTTL(facts, scope, setting)
 	}
 	if !own.Empty() {
@@ -199,9 +221,8 @@ func resolveTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
 
 func runtimeTTL(runtime *RuntimePolicy, outcome Outcome) Value {
 	source := Source{LevelRuntime, runtime.Name}
-	if runtime.Missing {
-		return Value{Set: true, Source: source, Live: true,
-			Err: fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", runtime.Name)}
+	if err := runtime.Unusable(); err != nil {
+		return Value{Set: true, Source: source, Path: runtime.Path, Live: true, Err: err}
 	}
 	setting := runtime.TTL.For(outcome)
 	if setting == nil {
@@ -350,15 +371,22 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 	if !facts.Profile.HasDeadline() {
 		return Value{}
 	}
+	if runtime := scope.Runtime; runtime != nil && runtime.Deadline != nil && facts.ForeignManager() == "" {
+		said := runtime.Deadline
+		return Value{Set: true, TTL: said.TTL, Source: Source{LevelRuntime, runtime.Name}, Path: said.Path, Text: said.Text, Live: true, Err: said.Err}
+	}
 	if own := facts.Deadline(); own != nil {
 		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
 		if value.Err == nil {
-			value.Err = scope.Enforced().CheckDeadline(own.TTL.After)
+			value.Err = scope.Enforced().CheckDeadline(own.TTL)
 		}
 		return value
 	}
 	if !facts.Profile.DefaultDeadline || NoDefault(facts) != "" {
 		return Value{}
+	}
+	if scope.Runtime != nil && scope.Runtime.Unusable() != nil {
+		return Value{} // It may say a longer one.
 	}
 	if namespace := scope.Namespace; namespace != nil && namespace.Deadline != nil {
 		value := Value{Source: Source{LevelNamespace, namespace.Name}}
@@ -377,7 +405,7 @@ func (v Value) defaultedDeadline(facts *Facts, scope *Scope, setting *Setting, s
 	if v.reaches(facts, scope, setting, since, backfill) && v.Err == nil {
 		bounds := scope.Bounds()
 		v.TTL.After = bounds.ClampDeadline(v.TTL.After)
-		v.Err = bounds.CheckDeadline(v.TTL.After)
+		v.Err = bounds.CheckDeadline(v.TTL)
 	}
 	return v
 }

@@ -41,12 +41,12 @@ func (f *Facts) holds(assignments []Assignment, count int) bool {
 		return false
 	}
 	for _, assignment := range assignments {
-		if seconds, ok := assignment.Value.(int64); ok {
-			native := f.NativeTTL
-			if f.Profile.Deadline.String() == assignment.Path.String() {
-				native = f.NativeDeadline
-			}
-			if !native.Set || native.Err != nil || native.Seconds != seconds {
+		native, isNative := f.native(assignment.Path)
+		if seconds, ok := assignment.Value.(int64); ok && (!native.Set || native.Err != nil || native.Seconds != seconds) {
+			return false
+		}
+		if isNative {
+			if text, ok := assignment.Value.(string); ok && native.Text != text {
 				return false
 			}
 			continue
@@ -56,4 +56,16 @@ func (f *Facts) holds(assignments []Assignment, count int) bool {
 		}
 	}
 	return true
+}
+
+// native is the native field at a path to which defaults are written, if there is one.
+func (f *Facts) native(path FieldPath) (NativeField, bool) {
+	switch path.String() {
+	case f.Profile.TTL.String():
+		return f.NativeTTL, true
+	case f.Profile.Deadline.String():
+		return f.NativeDeadline, true
+	default:
+		return NativeField{}, false
+	}
 }

@@ -101,7 +101,7 @@ func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[str
 	reference, err := f.kind.Runtime.Reference(facts.Namespace, content)
 	if err != nil {
 		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", err.Error())
-		return &policy.RuntimePolicy{Name: "(unreadable)", Missing: true}, nil, nil
+		return f.kind.Runtime.Unreadable(err), nil, nil
 	}
 	if reference == nil {
 		return nil, nil, nil
@@ -110,8 +110,7 @@ func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[str
 	if err != nil {
 		return nil, nil, fmt.Errorf("reading %s: %w", reference, err)
 	}
-	said, _ := reference.Policy(object)
-	return said, object, nil
+	return reference.Policy(object), object, nil
 }
 
 func policiesOf(reader PolicyReader, live bool) func(context.Context, schema.GroupKind) ([]*expression.Policy, error) {

@@ -85,7 +85,7 @@ func (s *Snapshot) runtimeOf(ctx context.Context, scope *policy.Scope, facts *po
 	reference, err := kind.Reference(facts.Namespace, object)
 	if err != nil {
 		// It uses a runtime and cannot be told which: kept, as if that were gone (S6).
-		scope.Runtime = &policy.RuntimePolicy{Missing: true}
+		scope.Runtime = kind.Unreadable(err)
 		return nil, nil
 	}
 	if reference == nil || read == nil {
@@ -98,7 +98,7 @@ func (s *Snapshot) runtimeOf(ctx context.Context, scope *policy.Scope, facts *po
 	if err != nil {
 		return nil, fmt.Errorf("reading %s: %w", reference, err)
 	}
-	scope.Runtime, _ = reference.Policy(runtime)
+	scope.Runtime = reference.Policy(runtime)
 	return runtime, nil
 }
 

@@ -146,6 +146,7 @@ func markRuntimes(profiles policy.Profiles, user *expression.Profile) {
 		if profile.TTL == nil && len(ttl) > 0 {
 			profile.TTL = ttl[0]
 		}
+		profile.AnnotatedDeadline = true // What it says there holds for those that use it, so that it has to be readable.
 		if profile.Deadline == nil && len(deadline) > 0 {
 			profile.Deadline = deadline[0]
 		}

@@ -128,7 +128,7 @@ func TestOtherResults(t *testing.T) {
 	if _, err := mustCompile(t, `object.seven`, ScopeProfile, ResultBool).Bool(ctx, variables); err == nil {
 		t.Error("7 is true or false")
 	}
-	if _, err := mustCompile(t, `object.at`, ScopeProfile, ResultOutcome).Outcome(ctx, variables); err == nil {
+	if _, _, err := mustCompile(t, `object.at`, ScopeProfile, ResultOutcome).Outcome(ctx, variables); err == nil {
 		t.Error("a time is an outcome")
 	}
 	if past, err := mustCompile(t, `now > timestamp(object.at)`, ScopeCleanup, ResultBool).Bool(ctx, variables); err != nil || !past {

@@ -18,8 +18,6 @@ type Profile struct {
 	*policy.Profile
 	// Generation of the object that was compiled; zero for those that come with Curfew.
 	Generation int64
-	// DurationDeadline is a native deadline that is written as a Go duration ("1h0m0s"); Profile.Deadline is then nil.
-	DurationDeadline policy.FieldPath
 	// Suspend is the field that suspends an object; nil where the kind has none.
 	Suspend *Suspend
 	// Forbidden fields must not be set.
@@ -125,11 +123,8 @@ func (p *Profile) fields(path *field.Path, spec *v1alpha1.NativeFields, errs *fi
 	p.TTL = optional("ttl", spec.TTL)
 	p.TTLSucceeded = optional("ttlSucceeded", spec.TTLSucceeded)
 	p.TTLFailed = optional("ttlFailed", spec.TTLFailed)
-	if deadline := optional("deadline", spec.Deadline); spec.DeadlineFormat == v1alpha1.FormatDuration {
-		p.DurationDeadline = deadline
-	} else {
-		p.Profile.Deadline = deadline
-	}
+	p.Profile.Deadline = optional("deadline", spec.Deadline)
+	p.DurationDeadline = spec.DeadlineFormat == v1alpha1.FormatDuration
 	if spec.Suspend != nil {
 		if parsed := parseScalarPath(path.Child("suspend", "path"), spec.Suspend.Path, errs); parsed != nil {
 			p.Suspend = &Suspend{parsed, suspendValue(spec.Suspend.Value)}
@@ -183,7 +178,7 @@ func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
 func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 	out, inner := *p, *p.Profile
 	out.Profile = &inner
-	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &inner.TTLSucceeded, &inner.TTLFailed, &out.DurationDeadline} {
+	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &inner.TTLSucceeded, &inner.TTLFailed} {
 		if *path != nil && !has(*path) {
 			*path = nil
 		}

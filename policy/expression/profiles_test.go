@@ -21,9 +21,9 @@ type sample struct {
 	Name   string         `json:"name"`
 	Object map[string]any `json:"object"`
 	Want   struct {
-		Finished, Suspended bool
-		Outcome             string
-		Started, FinishTime time.Time
+		Finished, Suspended, Errored bool
+		Outcome                      string
+		Started, FinishTime          time.Time
 		// Error is what the error has to contain.
 		Error string
 	} `json:"want"`
@@ -122,6 +122,7 @@ func checkSample(t *testing.T, profile *expression.Profile, s *sample) {
 		outcome = policy.Failed
 	}
 	if facts.Finished != s.Want.Finished || facts.Outcome != outcome || facts.Suspended != s.Want.Suspended ||
+		facts.Errored != s.Want.Errored ||
 		!facts.FinishTime.Equal(s.Want.FinishTime) || !facts.Started.Equal(s.Want.Started) {
 		t.Errorf("got %+v, want %+v", facts.State, s.Want)
 	}
@@ -224,20 +225,20 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said, deadline := ref.Policy(nil); !said.Missing || deadline != nil {
+	if said := ref.Policy(nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
 		t.Errorf("a runtime that is gone: %+v", said)
 	}
-	said, deadline := ref.Policy(map[string]any{"spec": map[string]any{
+	said := ref.Policy(map[string]any{"spec": map[string]any{
 		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
 	}})
 	if setting := said.TTL.For(policy.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
 		setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)
 	}
-	if deadline == nil || deadline.TTL.After != time.Hour {
-		t.Errorf("deadline: %+v", deadline)
+	if said.Deadline == nil || said.Deadline.TTL.After != time.Hour || said.Deadline.Source.String() != "runtime/torch" {
+		t.Errorf("deadline: %+v", said.Deadline)
 	}
-	said, _ = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "nonsense"}}})
+	said = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "nonsense"}}})
 	if setting := said.TTL.For(policy.Succeeded); setting == nil || setting.Err == nil {
 		t.Errorf("an unreadable annotation has to stay unreadable (S6): %+v", setting)
 	}

@@ -23,7 +23,7 @@ const (
 	ResultBool Result = iota
 	// ResultTime is a timestamp, an RFC 3339 string, or nothing.
 	ResultTime
-	// ResultOutcome is "Succeeded" or "Failed".
+	// ResultOutcome is "Succeeded", "Failed" or "Error".
 	ResultOutcome
 	// ResultTTL is a duration, a string as in annotations ("1d", "never"), whole seconds, or nothing.
 	ResultTTL
@@ -41,7 +41,7 @@ func (r Result) String() string {
 	case ResultTime:
 		return "a timestamp, an RFC 3339 string or null"
 	case ResultOutcome:
-		return `"Succeeded" or "Failed"`
+		return `"Succeeded", "Failed" or "Error"`
 	case ResultTTL:
 		return `a duration, a string such as "1d" or "never", whole seconds or null`
 	case ResultDuration:
@@ -133,19 +133,21 @@ func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, er
 	}
 }
 
-// Outcome evaluates an expression of [ResultOutcome].
-func (p *Program) Outcome(ctx context.Context, variables *Variables) (policy.Outcome, error) {
+// Outcome evaluates an expression of [ResultOutcome]. What ended in an error failed, and errored is true.
+func (p *Program) Outcome(ctx context.Context, variables *Variables) (outcome policy.Outcome, errored bool, err error) {
 	value, err := p.evaluate(ctx, variables)
 	if err != nil {
-		return policy.NoOutcome, err
+		return policy.NoOutcome, false, err
 	}
 	switch value {
 	case types.String("Succeeded"):
-		return policy.Succeeded, nil
+		return policy.Succeeded, false, nil
 	case types.String("Failed"):
-		return policy.Failed, nil
+		return policy.Failed, false, nil
+	case types.String("Error"):
+		return policy.Failed, true, nil
 	default:
-		return policy.NoOutcome, p.wrong(value)
+		return policy.NoOutcome, false, p.wrong(value)
 	}
 }
 

@@ -32,6 +32,8 @@ type Reference struct {
 	Namespace, Name string
 
 	from *runtimeKind
+	// path is where the object names it.
+	path string
 }
 
 // String names the runtime for messages.
@@ -118,7 +120,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		case group != "" && candidate.kind.Group != group, kind != "" && candidate.kind.Kind != kind, pick && candidate.clusterScoped != wanted:
 			continue
 		}
-		out := &Reference{Kind: candidate.kind, Resource: candidate.resource, Name: name, from: candidate}
+		out := &Reference{Kind: candidate.kind, Resource: candidate.resource, Name: name, from: candidate, path: r.name.String()}
 		if !candidate.clusterScoped {
 			out.Namespace = namespace
 		}
@@ -139,25 +141,32 @@ func textAt(path policy.FieldPath, object map[string]any, otherwise string) stri
 	return otherwise
 }
 
-// Policy is what the runtime says for the objects that use it. A nil runtime is one that does not exist. The deadline is nil
-// where it says nothing of one.
-func (r *Reference) Policy(runtime map[string]any) (said *policy.RuntimePolicy, deadline *policy.Setting) {
+// Unreadable is what stands for a runtime of which it cannot be told which it is, for the error of [Runtime.Reference]: what uses
+// it is kept, as if it were gone (S6).
+func (r *Runtime) Unreadable(err error) *policy.RuntimePolicy {
+	return &policy.RuntimePolicy{Path: r.name.String(), Missing: true, Err: err}
+}
+
+// Policy is what the runtime says for the objects that use it. A nil runtime is one that does not exist.
+func (r *Reference) Policy(runtime map[string]any) *policy.RuntimePolicy {
 	source := policy.Source{Level: policy.LevelRuntime, Name: r.Name}
+	said := &policy.RuntimePolicy{Name: r.Name, Path: r.path}
 	if runtime == nil {
-		return &policy.RuntimePolicy{Name: r.Name, Missing: true}, nil
+		said.Missing = true
+		return said
 	}
 	facts := policy.FactsOfObject(&policy.Profile{
 		Name: r.Kind.Kind, Kind: r.Kind,
 		TTL: first(r.from.ttl, runtime), Deadline: first(r.from.deadline, runtime), AnnotatedDeadline: true,
 	}, runtime)
-	said = &policy.RuntimePolicy{Name: r.Name, TTL: facts.TTLs()}
+	said.TTL = facts.TTLs()
 	for _, setting := range said.TTL.Settings() {
 		setting.Source = source
 	}
-	if deadline = facts.Deadline(); deadline != nil {
-		deadline.Source = source
+	if said.Deadline = facts.Deadline(); said.Deadline != nil {
+		said.Deadline.Source = source
 	}
-	return said, deadline
+	return said
 }
 
 // first is the first path that leads to something.

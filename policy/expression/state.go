@@ -81,7 +81,7 @@ func (s *states) read(object map[string]any) (policy.State, error) {
 	if !state.Finished {
 		return state, nil
 	}
-	if state.Outcome, err = s.outcome.Outcome(ctx, variables); err != nil {
+	if state.Outcome, state.Errored, err = s.outcome.Outcome(ctx, variables); err != nil {
 		return fail("outcome", err)
 	}
 	if state.FinishTime, err = s.finishTime.Time(ctx, variables); err != nil {

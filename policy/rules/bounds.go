@@ -31,9 +31,9 @@ var bounds = Rule{
 			}
 		}
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
-			if err := enforced.CheckDeadline(deadline.TTL.After); err != nil {
+			if err := enforced.CheckDeadline(deadline.TTL); err != nil {
 				out = append(out, outside(s, deadline, err))
-			} else if err := all.CheckDeadline(deadline.TTL.After); err != nil {
+			} else if err := all.CheckDeadline(deadline.TTL); err != nil {
 				out = append(out, s.warn(deadline.Path, deadline.Text, err.Error()))
 			}
 		}

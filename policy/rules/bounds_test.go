@@ -58,3 +58,15 @@ func TestBoundsOfWhatNeverFinishes(t *testing.T) {
 	cronJob := builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "9d").Map()
 	equal(t, judge(bounds, policy.CronJobProfile, Request{Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}}, nil, cronJob), nil)
 }
+
+func TestBoundsOfDurationDeadline(t *testing.T) {
+	with := func(timeout any) map[string]any { return object("PipelineRun", map[string]any{"timeout": timeout}) }
+	request := func() Request {
+		return Request{Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-deadline", "2h"), nil)}}
+	}
+	equal(t, judge(bounds, pipelineRun, request(), nil, with("90m")), nil)
+	equal(t, judge(bounds, pipelineRun, request(), nil, with("3h0m0s")),
+		[]string{`error spec.timeout: 3h is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
+	equal(t, judge(bounds, pipelineRun, request(), nil, with("0")),
+		[]string{`error spec.timeout: no deadline is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
+}

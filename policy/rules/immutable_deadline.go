@@ -22,6 +22,9 @@ var immutableDeadline = Rule{
 		if path := r.Facts.Profile.Deadline; path != nil {
 			before, had := path.Get(r.Old)
 			after, has := path.Get(r.Object)
+			if r.Facts.Profile.DurationDeadline && r.Facts.NativeDeadline.Same(r.OldFacts.NativeDeadline) {
+				after = before // 60m is 1h.
+			}
 			out = append(out, deadlineChange(kind, path.String(), fmt.Sprint(before), had, fmt.Sprint(after), has)...)
 		}
 		before, had := r.OldFacts.Annotations[policy.AnnotationActiveDeadline]

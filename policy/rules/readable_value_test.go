@@ -40,3 +40,11 @@ func TestReadableValue(t *testing.T) {
 		"being deleted": {old: job().Map(), object: job().Annotation(policy.AnnotationTTL, "soon").Deleting(noon).Map()},
 	})
 }
+
+func TestReadableDurationDeadline(t *testing.T) {
+	with := func(timeout any) map[string]any { return object("PipelineRun", map[string]any{"timeout": timeout}) }
+	equal(t, judge(readableValue, pipelineRun, Request{}, nil, with("1h0m0s")), nil)
+	equal(t, judge(readableValue, pipelineRun, Request{}, nil, with("0s")), nil)
+	equal(t, judge(readableValue, pipelineRun, Request{}, nil, with("1d")),
+		[]string{`error spec.timeout: "1d" is not a duration: use units h, m, s (1h30m), or 0 for none`})
+}

@@ -31,11 +31,13 @@ func All() []Rule {
 		sourceStamp,
 		noEffect,
 		runtimeTTL,
+		runtimeDeadline,
 		ttlLabel,
 		shortTTL,
 		hookJob,
 		gitOps,
 		unusableDefault,
+		unusableRuntime,
 		userMayDelete,
 		controllerMayDelete,
 	}

@@ -97,7 +97,11 @@ var trainJob = &policy.Profile{Name: "trainjob", ImmutableDeadline: true, Defaul
 var trainingRuntime = &policy.Profile{Name: "runtime", RuntimeOf: "TrainJob", TTL: policy.MustFieldPath("spec.ttlSecondsAfterFinished"),
 	Forbidden: []policy.Forbidden{{Path: policy.MustFieldPath("spec.template.spec.replicatedJobs[*].template.spec.activeDeadlineSeconds"), Reason: "set it on the TrainJob"}}}
 
+var pipelineRun = &policy.Profile{Name: "pipelinerun", ImmutableDeadline: true, Deadline: policy.MustFieldPath("spec.timeout"), DurationDeadline: true,
+	State: func(map[string]any) (policy.State, error) { return policy.State{}, nil }}
+
 func init() {
+	pipelineRun.Kind.Kind = "PipelineRun"
 	trainJob.Kind.Kind, trainingRuntime.Kind.Kind = "TrainJob", "TrainingRuntime"
 }
 

@@ -135,7 +135,8 @@ type StateExpressions struct {
 	// down when it first saw the object finished. Only asked of finished objects.
 	// +required
 	FinishTime Expression `json:"finishTime"`
-	// outcome is "Succeeded" or "Failed". Only asked of finished objects.
+	// outcome is "Succeeded", "Failed" or "Error". Only asked of finished objects. "Error" counts as failed, but fields.ttlFailed does
+	// not speak of it, for kinds whose own controller tells the two apart.
 	// +required
 	Outcome Expression `json:"outcome"`
 	// started is when it became active: a timestamp, an RFC 3339 string, or null for not yet. The clock of a deadline starts
@@ -155,13 +156,15 @@ type NativeFields struct {
 	// ttlSucceeded leads to a field that says the same for objects that succeeded, and wins over ttl.
 	// +optional
 	TTLSucceeded *FieldPath `json:"ttlSucceeded,omitempty"`
-	// ttlFailed leads to a field that says the same for objects that failed, and wins over ttl.
+	// ttlFailed leads to a field that says the same for objects that failed, and wins over ttl. Its controller, and so Curfew, does
+	// not take it for objects whose outcome is "Error".
 	// +optional
 	TTLFailed *FieldPath `json:"ttlFailed,omitempty"`
 	// deadline leads to the time that an object may be active.
 	// +optional
 	Deadline *FieldPath `json:"deadline,omitempty"`
-	// deadlineFormat is how the field deadline is written: Seconds is a whole number, Duration a string such as "1h0m0s".
+	// deadlineFormat is how the field deadline is written: Seconds is a whole number, Duration a string such as "1h0m0s", of which 0
+	// means that there is no deadline.
 	// +optional
 	// +kubebuilder:default=Seconds
 	// +kubebuilder:validation:Enum=Seconds;Duration

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+
+	"curfew.dev/curfew/policy"
+)
+
+// unusableRuntime warns that the runtime which decides when the object goes does not exist, or says what cannot be read, so that
+// the object stays until that is mended.
+//
+// Fields: the reference to the runtime, such as spec.runtimeRef.name of a TrainJob.
+var unusableRuntime = Rule{
+	Name: "unusable-runtime",
+	Check: func(s *Subject) []policy.Finding {
+		if s.IsTemplate() || s.Scope == nil || s.Scope.Runtime == nil || s.ForeignManager() != "" {
+			return nil
+		}
+		runtime := s.Scope.Runtime
+		switch {
+		case runtime.Err != nil:
+			return []policy.Finding{{Field: runtime.Path, Severity: policy.Warn, Value: runtime.Err.Error(),
+				Message: fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(runtime.Err.Error(), runtime.Path+": "), s.Profile.Kind.Kind)}}
+		case runtime.Missing:
+			return []policy.Finding{{Field: runtime.Path, Severity: policy.Warn, Value: runtime.Name,
+				Message: fmt.Sprintf("runtime %q does not exist: this %s stays until it does and says a TTL", runtime.Name, s.Profile.Kind.Kind)}}
+		}
+		var out []policy.Finding
+		for _, setting := range append(runtime.TTL.Settings(), runtime.Deadline) {
+			if setting != nil && setting.Err != nil {
+				out = append(out, policy.Finding{Field: runtime.Path, Severity: policy.Warn, Value: setting.Path + setting.Text,
+					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: mend it; until then %s", runtime.Name, setting.Text, setting.Path, until(s, setting))})
+			}
+		}
+		return out
+	},
+}
+
+// until is what comes of a value of a runtime that cannot be read.
+func until(s *Subject, setting *policy.Setting) string {
+	if setting == s.Scope.Runtime.Deadline {
+		return "there is no deadline"
+	}
+	return "this " + s.Profile.Kind.Kind + " stays"
+}
