@@ -345,6 +345,17 @@ func defaultTTL(facts *Facts, scope *Scope, outcome Outcome) Value {
 	return Value{}
 }
 
+// LeftToPolicies says which defaults of an object the policies are asked for at all: those that its namespace says nothing of.
+// It does not matter what the object says itself, since a default that was filled in has to be told from its author's word.
+func LeftToPolicies(facts *Facts, namespace *NamespacePolicy) (ttl, deadline bool) {
+	ttl = !facts.IsPod() || !facts.OwnedByJob()
+	if namespace == nil {
+		return ttl, true
+	}
+	set := namespace.ttlFor(facts)
+	return ttl && set.Empty(), namespace.Deadline == nil
+}
+
 // ttlFor is what the namespace says for one object: default-pod-ttl speaks for Pods before the others and, for Pods of a
 // Job, alone.
 func (n *NamespacePolicy) ttlFor(facts *Facts) TTLSet {

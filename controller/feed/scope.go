@@ -78,7 +78,7 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 	if err != nil {
 		return nil, fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
 	}
-	variables := &expression.Variables{Object: content, Namespace: namespace.Object}
+	variables := &expression.Variables{Object: content, Namespace: namespace.Object, NamespacePolicy: namespace.Policy}
 	if f.kind.Runtime != nil {
 		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, facts, content, runtimes); err != nil {
 			return nil, err

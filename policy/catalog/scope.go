@@ -18,29 +18,27 @@ type RuntimeReader func(ctx context.Context, reference *expression.Reference) (m
 var ErrRuntimeNotKnown = errors.New("the runtime is not known")
 
 // Concerns reports whether some policy can speak of a kind.
-func (s *Snapshot) Concerns(kind schema.GroupKind) bool {
+func (s *Snapshot) Concerns(kind schema.GroupKind) bool { return len(s.concerning(kind)) > 0 }
+
+// concerning are the policies that can speak of a kind, in their order. They are looked for once a kind.
+func (s *Snapshot) concerning(kind schema.GroupKind) []*expression.Policy {
+	if len(s.Policies) == 0 {
+		return nil
+	}
+	if known, ok := s.byKind.Load(kind); ok {
+		return known.([]*expression.Policy)
+	}
+	var out []*expression.Policy
 	for _, candidate := range s.Policies {
 		if candidate.Concerns(kind) {
-			return true
+			out = append(out, candidate)
 		}
 	}
-	return false
-}
-
-// concerning are the policies that can speak of a kind, in their order; none of them costs nothing.
-func (s *Snapshot) concerning(kind schema.GroupKind) []*expression.Policy {
-	for i, candidate := range s.Policies {
-		if candidate.Concerns(kind) {
-			out := []*expression.Policy{candidate}
-			for _, other := range s.Policies[i+1:] {
-				if other.Concerns(kind) {
-					out = append(out, other)
-				}
-			}
-			return out
-		}
+	// Kinds without a profile, which somebody may make up, are not remembered: there is no end to them.
+	if _, ok := s.Profiles[kind]; ok {
+		s.byKind.Store(kind, out)
 	}
-	return nil
+	return out
 }
 
 // Bounding are the policies whose bounds hold in a namespace, in their order.
@@ -66,7 +64,7 @@ func (s *Snapshot) Scope(ctx context.Context, facts *policy.Facts, object map[st
 		return nil, err
 	}
 	if policies := s.concerning(kind); len(policies) > 0 {
-		variables := &expression.Variables{Object: object, Namespace: namespaceObject(namespace), Runtime: runtime}
+		variables := &expression.Variables{Object: object, NamespacePolicy: namespace, Runtime: runtime}
 		var errs []error
 		scope.Policies, errs = expression.Matching(ctx, policies, facts, variables)
 		for _, err := range errs {
@@ -100,26 +98,4 @@ func (s *Snapshot) runtimeOf(ctx context.Context, scope *policy.Scope, facts *po
 	}
 	scope.Runtime = reference.Policy(runtime)
 	return runtime, nil
-}
-
-// namespaceObject is the metadata of a namespace as policies see it.
-func namespaceObject(namespace *policy.NamespacePolicy) map[string]any {
-	if namespace == nil {
-		return nil
-	}
-	metadata := map[string]any{"name": namespace.Name}
-	for name, pairs := range map[string]map[string]string{"labels": namespace.Labels, "annotations": namespace.Annotations} {
-		if len(pairs) > 0 {
-			metadata[name] = anyMap(pairs)
-		}
-	}
-	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-}
-
-func anyMap(pairs map[string]string) map[string]any {
-	out := make(map[string]any, len(pairs))
-	for key, value := range pairs {
-		out[key] = value
-	}
-	return out
 }

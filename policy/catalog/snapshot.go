@@ -3,6 +3,7 @@ package catalog
 import (
 	"maps"
 	"slices"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -30,6 +31,8 @@ type Snapshot struct {
 
 	runtimes map[schema.GroupKind]*expression.Runtime
 	parts    parts
+	// byKind are the policies that can speak of a kind: an index that fills as it is asked.
+	byKind sync.Map
 }
 
 // With is the snapshot as it would be with further policies and profiles; one of the same name gives way.

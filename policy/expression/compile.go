@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -15,6 +16,8 @@ type Program struct {
 	source  string
 	result  Result
 	program cel.Program
+	// loops means that it goes over lists or maps, and takes the longer the larger these are. Only then is there anything to interrupt.
+	loops bool
 }
 
 // CompileError says where in an expression what is wrong.
@@ -49,7 +52,7 @@ func compile(source string, scope Scope, result Result, costLimit uint64) (*Prog
 	if err != nil {
 		return nil, &CompileError{Line: 1, Column: 1, Message: err.Error()}
 	}
-	return &Program{source: source, result: result, program: program}, nil
+	return &Program{source: source, result: result, program: program, loops: loops(ast)}, nil
 }
 
 // compileError keeps the first issue: what follows it is mostly a consequence. CEL counts columns from 0.
@@ -66,14 +69,26 @@ func compileError(issues *cel.Issues) *CompileError {
 	}
 }
 
+// loops reports whether an expression has a comprehension, such as exists or map.
+func loops(compiled *cel.Ast) bool {
+	found := false
+	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(expr ast.Expr) {
+		found = found || expr.Kind() == ast.ComprehensionKind
+	}))
+	return found
+}
+
 // evaluate runs the program. The context interrupts it; one that can never be done costs nothing.
 func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, error) {
 	var value ref.Val
 	var err error
-	if ctx.Done() == nil {
-		value, _, err = p.program.Eval(activation{variables})
-	} else if err = ctx.Err(); err == nil {
+	if err = ctx.Err(); err != nil {
+		return nil, fmt.Errorf("evaluating: %w", err)
+	}
+	if p.loops && ctx.Done() != nil {
 		value, _, err = p.program.ContextEval(ctx, activation{variables})
+	} else {
+		value, _, err = p.program.Eval(activation{variables})
 	}
 	if err != nil {
 		return nil, fmt.Errorf("evaluating: %w", err)

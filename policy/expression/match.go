@@ -83,14 +83,18 @@ func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Varia
 	if !m.concerns(facts.Profile.Kind.GroupKind()) || !m.labels.Matches(labels.Set(facts.Labels)) {
 		return false, nil
 	}
-	errs := []error{m.err}
+	var errs []error
+	if m.err != nil {
+		errs = append(errs, m.err)
+	}
 	if !m.namespaces.Empty() {
+		labels, known := variables.namespaceLabels()
 		switch {
 		case facts.Namespace == "":
 			return false, nil
-		case variables.Namespace == nil:
+		case !known:
 			errs = append(errs, fmt.Errorf("spec.match.namespaceSelector: namespace %q is not known", facts.Namespace))
-		case !m.namespaces.Matches(labelsOf(variables.Namespace)):
+		case !m.namespaces.Matches(labels):
 			return false, nil
 		}
 	}
@@ -107,8 +111,10 @@ func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Varia
 			return false, nil
 		}
 	}
-	err := errors.Join(errs...)
-	return err == nil, err
+	if len(errs) > 0 {
+		return false, errors.Join(errs...)
+	}
+	return true, nil
 }
 
 // labelsOf are the labels of an object as decoded JSON, looked at where they are: a hundred policies with selectors would

@@ -247,17 +247,3 @@ func Sort(policies []*Policy) {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))
 	})
 }
-
-// Matching is what sorted policies say for one object, as [policy.Scope] takes it.
-func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) ([]*policy.PlatformPolicy, []error) {
-	var out []*policy.PlatformPolicy
-	var errs []error
-	for _, p := range policies {
-		said, matched, failed := p.For(ctx, facts, variables)
-		if matched {
-			out = append(out, said)
-		}
-		errs = append(errs, failed...)
-	}
-	return out, errs
-}

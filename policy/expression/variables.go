@@ -1,14 +1,22 @@
 package expression
 
 import (
+	"maps"
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"curfew.dev/curfew/policy"
 )
 
-// Variables are what an expression is evaluated over: objects as decoded JSON. A nil object is null.
+// Variables are what an expression is evaluated over: objects as decoded JSON. A nil object is null. No expression sees
+// metadata.managedFields: some of those who evaluate it do not have them, and it has to mean the same to all.
 type Variables struct {
 	Object, Namespace, Runtime map[string]any
+	// NamespacePolicy is what the namespace says. Where Namespace is nil, expressions see the metadata of it, which is put together
+	// when one asks.
+	NamespacePolicy *policy.NamespacePolicy
 	// Now is the instant of the decision, for expressions of [ScopeCleanup].
 	Now time.Time
 }
@@ -20,11 +28,11 @@ type activation struct{ *Variables }
 func (a activation) ResolveName(name string) (any, bool) {
 	switch name {
 	case varObject:
-		return orNull(a.Object), true
+		return orNull(withoutManagedFields(&a.Object)), true
 	case varNamespaceObject:
-		return orNull(a.Namespace), true
+		return orNull(a.namespace()), true
 	case varRuntime:
-		return orNull(a.Runtime), true
+		return orNull(withoutManagedFields(&a.Runtime)), true
 	case varNow:
 		return a.Now, true
 	default:
@@ -34,6 +42,53 @@ func (a activation) ResolveName(name string) (any, bool) {
 
 // Parent implements cel.Activation.
 func (a activation) Parent() cel.Activation { return nil }
+
+// withoutManagedFields puts another map in the place of one that has them; that itself, which may be somebody's cache, is left alone.
+func withoutManagedFields(object *map[string]any) map[string]any {
+	metadata, _ := (*object)["metadata"].(map[string]any)
+	if _, ok := metadata["managedFields"]; !ok {
+		return *object
+	}
+	metadata = maps.Clone(metadata)
+	delete(metadata, "managedFields")
+	*object = maps.Clone(*object)
+	(*object)["metadata"] = metadata
+	return *object
+}
+
+// namespace is the namespace as expressions see it.
+func (v *Variables) namespace() map[string]any {
+	if v.Namespace != nil || v.NamespacePolicy == nil {
+		return v.Namespace
+	}
+	metadata := map[string]any{"name": v.NamespacePolicy.Name}
+	for name, pairs := range map[string]map[string]string{"labels": v.NamespacePolicy.Labels, "annotations": v.NamespacePolicy.Annotations} {
+		if len(pairs) > 0 {
+			metadata[name] = anyMap(pairs)
+		}
+	}
+	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
+}
+
+func anyMap(pairs map[string]string) map[string]any {
+	out := make(map[string]any, len(pairs))
+	for key, value := range pairs {
+		out[key] = value
+	}
+	return out
+}
+
+// namespaceLabels are those that policies select by; known is false where nothing is known of the namespace.
+func (v *Variables) namespaceLabels() (of labels.Labels, known bool) {
+	switch {
+	case v.Namespace != nil:
+		return labelsOf(v.Namespace), true
+	case v.NamespacePolicy != nil:
+		return labels.Set(v.NamespacePolicy.Labels), true
+	default:
+		return nil, false
+	}
+}
 
 func orNull(object map[string]any) any {
 	if object == nil {

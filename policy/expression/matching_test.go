@@ -1,0 +1,152 @@
+package expression_test
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// specs are parts of policies; each says something else, cannot be used in some way, or says nothing in the end.
+var specParts = map[string][]string{
+	"match": {
+		"", "", `matchConditions: [{name: a, expression: "object.spec.parallelism == 4"}]`, `matchConditions: [{name: a, expression: "object.spec.parallelism > 4"}]`,
+		`matchConditions: [{name: a, expression: "object.nothing == 1"}]`, `namespaceSelector: {matchLabels: {env: test}}`, `namespaceSelector: {matchLabels: {env: prod}}`,
+	},
+	"defaults": {
+		"", "ttl: {value: 1h}", "ttl: {value: never}", "ttl: {expression: 'null'}", "ttl: {expression: 'object.nothing'}", "ttlFailed: {value: 2d}", "ttlSucceeded: {expression: 'null'}, ttlFailed: {value: 3d}",
+		"deadline: {value: 6h}", "deadline: {expression: 'null'}", "ttlLabel: {value: 7d}", "ttlLabel: {expression: 'null'}", "ttl: {value: 5d}, deadline: {value: 2h}, ttlLabel: {value: 1d}",
+	},
+	"bounds": {"", "", "", "", "", "", "", "maxTTL: 12h", "minTTL: 2h", "maxDeadline: 1h", "latestDate: '2026-03-02'", "latestDate: tomorrow"},
+}
+
+// TestWhatIsNotAskedDoesNotCount: leaving policies out that could only say what has been said changes nothing that follows.
+func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
+	compiler := expression.NewCompiler(256)
+	asked, all := 0, 0
+	check := func(t *rapid.T) {
+		part := func(name string) string {
+			if text := rapid.SampledFrom(specParts[name]).Draw(t, name); text != "" {
+				return name + ": {" + text + "}"
+			}
+			return ""
+		}
+		var policies []*expression.Policy
+		for i := range rapid.IntRange(2, 6).Draw(t, "policies") {
+			text := "{" + strings.Join(nonEmpty(part("match"), part("defaults"), part("bounds"), rapid.SampledFrom([]string{"", "", "", "", "", "warnBelow: 5m"}).Draw(t, "warnBelow"),
+				rapid.SampledFrom([]string{"", "backfill: true"}).Draw(t, "backfill"), "priority: "+fmt.Sprint(rapid.IntRange(-1, 1).Draw(t, "priority"))), ", ") + "}"
+			compiled, _ := compiler.Policy(lifecyclePolicy(t, fmt.Sprintf("p%d", i), text))
+			policies = append(policies, compiled)
+		}
+		expression.Sort(policies)
+		annotations := map[string]string{}
+		for _, key := range []string{policy.AnnotationDefaultTTL, policy.AnnotationDefaultTTLFailed, policy.AnnotationDefaultPodTTL, policy.AnnotationDefaultDeadline, policy.AnnotationMaxTTL} {
+			if rapid.IntRange(0, 7).Draw(t, key) == 0 {
+				annotations[key] = rapid.SampledFrom([]string{"4h", "30m", "soon"}).Draw(t, "value of "+key)
+			}
+		}
+		namespace := policy.ParseNamespace("ci", annotations, map[string]string{"env": "test"})
+		facts, object := matchingFacts(t)
+		variables := &expression.Variables{Object: object, NamespacePolicy: namespace}
+
+		var every []*policy.PlatformPolicy
+		for _, p := range policies {
+			if said, matched, _ := p.For(context.Background(), facts, variables); matched {
+				every = append(every, said)
+			}
+		}
+		some, _ := expression.Matching(context.Background(), policies, facts, variables)
+		asked, all = asked+len(some), all+len(every)
+		for _, creating := range []bool{true, false} {
+			want := consequences(facts, &policy.Scope{Namespace: namespace, Policies: every, Creating: creating})
+			have := consequences(facts, &policy.Scope{Namespace: namespace, Policies: some, Creating: creating})
+			if !reflect.DeepEqual(have, want) {
+				t.Fatalf("creating %v:\ngot  %+v\nwant %+v", creating, have, want)
+			}
+		}
+	}
+	// What differs is rare: a policy before that matches and has nothing to say of the one thing.
+	for range 10 {
+		rapid.Check(t, check)
+	}
+	if asked == 0 || asked*10 > all*9 {
+		t.Errorf("%d of %d policies that match were asked: nothing is tested", asked, all)
+	}
+}
+
+func nonEmpty(parts ...string) []string {
+	var out []string
+	for _, part := range parts {
+		if part != "" {
+			out = append(out, part)
+		}
+	}
+	return out
+}
+
+// matchingFacts are a Job or a Pod, some of them stamped, owned, or with a TTL of their own.
+func matchingFacts(t *rapid.T) (*policy.Facts, map[string]any) {
+	metadata := map[string]any{"name": "x", "namespace": "ci", "creationTimestamp": epoch.Format(time.RFC3339)}
+	spec := map[string]any{"parallelism": int64(4), "restartPolicy": "Never"}
+	profile := rapid.SampledFrom([]*policy.Profile{policy.JobProfile, policy.PodProfile}).Draw(t, "profile")
+	annotations := map[string]any{}
+	if rapid.IntRange(0, 3).Draw(t, "own") == 0 {
+		annotations[policy.AnnotationTTL] = "45m"
+	}
+	if rapid.IntRange(0, 2).Draw(t, "stamped") == 0 {
+		annotations[policy.AnnotationTTLSource] = rapid.SampledFrom([]string{"namespace/ci", "policy/p0", "object"}).Draw(t, "stamp")
+	}
+	metadata["annotations"] = annotations
+	if owner := rapid.SampledFrom([]string{"", "", "Job", "CronJob", "Workflow"}).Draw(t, "owner"); owner != "" {
+		metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "batch/v1", "kind": owner, "name": "o", "uid": "u", "controller": true}}
+	}
+	object := map[string]any{"metadata": metadata, "spec": spec}
+	return policy.FactsOfObject(profile, object), object
+}
+
+// consequences are all that anybody asks a scope for.
+func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
+	assignments, filled := policy.FillIn(facts, scope, epoch)
+	effective := policy.Resolve(facts, scope)
+	label, said := policy.DefaultLabel(facts, scope, epoch)
+	source := ""
+	if said != nil {
+		source = said.Source.String()
+	}
+	own, err := policy.ParseTTLLabel("3d")
+	if err != nil {
+		panic(err)
+	}
+	warnBelow := time.Duration(0)
+	for _, p := range scope.Policies {
+		if warnBelow == 0 {
+			warnBelow = p.WarnBelow
+		}
+	}
+	return map[string]any{
+		"assignments": assignments, "filled": filled, "effective": effective, "label": label, "label's source": source,
+		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.EnforcedFor(facts), "outer": scope.BoundsFor(facts),
+		"own label": fmt.Sprint(scope.CheckLabel(own, epoch)), "warnBelow": warnBelow,
+		"unfilled": policy.Unfilled(facts, scope), "defaulted label": policy.DefaultedLabel(facts, scope, epoch),
+	}
+}
+
+// TestEveryPartOfAPolicyIsAnAnswer: whoever adds a part to PlatformPolicy has to say when it counts (Policy.answers).
+func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
+	known := map[string]string{
+		"Name": "no answer", "Since": "of a default", "Backfill": "of a default", "WarnOnly": "of bounds",
+		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "WarnBelow": "always asked",
+	}
+	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.PlatformPolicy]()) {
+		if known[field.Name] == "" {
+			t.Errorf("PlatformPolicy.%s: say in Policy.answers when a policy that has it must be asked, and note it here", field.Name)
+		}
+	}
+}
