@@ -109,19 +109,21 @@ const accessTimeout = 2 * time.Second
 
 // access asks about the user and the controller where the request sets a TTL. An answer that does not come is no answer: the
 // rules that need one then say nothing, except with --require-delete, where it is an error and the failure policy decides.
-func (w *Webhooks) access(ctx context.Context, request *request, review *rules.Request) (rules.Access, error) {
+func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
 	if w.reviews == nil || rules.SetsLifetime(review) == nil {
 		return rules.Access{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	what := authorizationv1.ResourceAttributes{
-		Namespace: request.facts.Namespace, Group: request.resource.Group, Version: request.resource.Version,
-		Resource: request.resource.Resource, Name: request.facts.Name,
+		Namespace: review.Facts.Namespace, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: review.Facts.Name,
 	}
 	var access rules.Access
-	var err error
-	if access.User, err = w.ask(ctx, request.userInfo, what); err != nil && w.options.RequireDelete {
+	user, err := who()
+	if err == nil {
+		access.User, err = w.ask(ctx, user, what)
+	}
+	if err != nil && w.options.RequireDelete {
 		return access, err
 	}
 	if w.controllerUser != "" {

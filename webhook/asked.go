@@ -46,5 +46,5 @@ func (w *Webhooks) Access(ctx context.Context, user authenticationv1.UserInfo, r
 		return rules.Access{}, nil
 	}
 	resource := metav1.GroupVersionResource{Group: profile.Kind.Group, Version: profile.Kind.Version, Resource: profile.Resource}
-	return w.access(ctx, &request{facts: review.Facts, userInfo: user, resource: resource}, review)
+	return w.access(ctx, review, resource, func() (authenticationv1.UserInfo, error) { return user, nil })
 }

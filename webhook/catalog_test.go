@@ -28,7 +28,7 @@ func (r *runtimes) Runtime(_ context.Context, reference *expression.Reference) (
 	return r.objects[reference.Name], r.err
 }
 
-func builtinProfiles(t *testing.T) []*v1alpha1.KindProfile {
+func builtinProfiles(t testing.TB) []*v1alpha1.KindProfile {
 	t.Helper()
 	out, err := profiles.All()
 	if err != nil {

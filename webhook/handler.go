@@ -6,16 +6,17 @@ import (
 	"runtime/debug"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy/v1alpha1"
+	"curfew.dev/curfew/webhook/wire"
 )
 
 // reviewFunc answers one decoded request at the instant now.
 type reviewFunc func(ctx context.Context, request *request, now time.Time) answer
 
-// handler is the frame around a review: it decodes, reads the clock, recovers, counts, and logs what went wrong.
+// handler is the frame around a review: it reads the clock, decodes, recovers, counts, and logs what went wrong.
 type handler struct {
 	webhooks *Webhooks
 	// name of the endpoint, as metrics have it.
@@ -23,27 +24,27 @@ type handler struct {
 	review reviewFunc
 }
 
-// Handle implements [admission.Handler].
-func (h *handler) Handle(ctx context.Context, req admission.Request) admission.Response {
+// handle answers a review.
+func (h *handler) handle(ctx context.Context, review *wire.Review) answer {
 	start := h.webhooks.clock.Now()
-	answer := h.answer(ctx, &req, start)
-	if answer.err != nil {
-		h.webhooks.log.Error(answer.err, "request could not be reviewed", "webhook", h.name, "operation", req.Operation,
-			"kind", req.Kind.String(), "object", klog.KRef(req.Namespace, req.Name), "requestID", req.UID)
+	out := h.answer(ctx, review, start)
+	out.response.UID = types.UID(review.UID)
+	if out.err != nil {
+		h.webhooks.log.Error(out.err, "request could not be reviewed", "webhook", h.name, "operation", review.Operation,
+			"kind", kindOf(review).String(), "object", klog.KRef(review.Namespace, review.Name), "requestID", review.UID)
 	}
-	setStatus(ctx, answer.status)
-	h.webhooks.metrics.reviewed(h.name, h.kindLabel(&req), string(req.Operation), answer.outcome, h.webhooks.clock.Now().Sub(start))
-	return answer.response
+	h.webhooks.metrics.reviewed(h.name, h.kindLabel(review), review.Operation, out.outcome, h.webhooks.clock.Now().Sub(start))
+	return out
 }
 
 // answer turns a panic into an error of Curfew's own: it must neither deny nor take the server down (S8).
-func (h *handler) answer(ctx context.Context, req *admission.Request, now time.Time) (out answer) {
+func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time) (out answer) {
 	defer func() {
 		if reason := recover(); reason != nil {
 			out = failed("curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
 	}()
-	request, err := h.webhooks.decode(req)
+	request, err := h.webhooks.decode(review)
 	if err != nil {
 		return invalid(err)
 	}
@@ -54,8 +55,8 @@ func (h *handler) answer(ctx context.Context, req *admission.Request, now time.T
 }
 
 // kindLabel bounds the metric: whoever reaches the port can make up kinds.
-func (h *handler) kindLabel(req *admission.Request) string {
-	kind := kindOf(req)
+func (h *handler) kindLabel(review *wire.Review) string {
+	kind := kindOf(review)
 	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() || kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
 		return kind.Kind
 	}

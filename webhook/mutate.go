@@ -31,7 +31,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 // assigned answers with the patch for some assignments. One that cannot be made, or does not apply, is not sent: the API
 // server would turn it into a 500 whatever the failure policy says.
 func (w *Webhooks) assigned(request *request, assignments []policy.Assignment, source string) answer {
-	patch, err := patchFor(request.raw, request.object, assignments)
+	patch, err := patchFor(&request.review.Object, assignments)
 	if err != nil {
 		w.metrics.dropped.Inc()
 		out := untouched()

@@ -5,10 +5,12 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
@@ -17,15 +19,28 @@ import (
 // liveReadTimeout leaves time for an answer within the five seconds that the API server waits.
 const liveReadTimeout = 2 * time.Second
 
-// Namespaces reads namespaces from a cache of their metadata, and from the API server where that does not know them.
+// Namespaces reads namespaces from a cache of their metadata, and from the API server where that does not know them. What it has
+// read is parsed once a version of the namespace.
 type Namespaces struct {
 	cache, live client.Reader
+
+	mu     sync.RWMutex
+	parsed map[string]parsedNamespace
 }
+
+type parsedNamespace struct {
+	uid     types.UID
+	version string
+	policy  *policy.NamespacePolicy
+}
+
+// maxParsed bounds the memory that namespaces of the past may take; beyond it all are parsed anew.
+const maxParsed = 8192
 
 // NewNamespaces returns a getter over a cache, which holds [NamespaceMetadata] objects, and over a reader that asks the API
 // server.
 func NewNamespaces(cache, live client.Reader) *Namespaces {
-	return &Namespaces{cache: cache, live: live}
+	return &Namespaces{cache: cache, live: live, parsed: map[string]parsedNamespace{}}
 }
 
 // NamespaceMetadata is an empty Namespace of which only metadata is read; caches and informers are keyed by it.
@@ -45,7 +60,25 @@ func (n *Namespaces) Namespace(ctx context.Context, name string) (*policy.Namesp
 	if err != nil {
 		return nil, fmt.Errorf("from the cache: %w", err)
 	}
-	return policy.ParseNamespace(name, object.Annotations, object.Labels), nil
+	return n.parse(name, object), nil
+}
+
+// parse reads a version of a namespace, or remembers that it did. Nobody changes what it returns.
+func (n *Namespaces) parse(name string, object *metav1.PartialObjectMetadata) *policy.NamespacePolicy {
+	n.mu.RLock()
+	known, ok := n.parsed[name]
+	n.mu.RUnlock()
+	if ok && known.uid == object.UID && known.version == object.ResourceVersion && object.ResourceVersion != "" {
+		return known.policy
+	}
+	read := policy.ParseNamespace(name, object.Annotations, object.Labels)
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	if len(n.parsed) >= maxParsed {
+		clear(n.parsed)
+	}
+	n.parsed[name] = parsedNamespace{object.UID, object.ResourceVersion, read}
+	return read
 }
 
 // LiveNamespace implements [NamespaceGetter].

@@ -3,12 +3,14 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
@@ -106,5 +108,62 @@ func TestNamespaces(t *testing.T) {
 				t.Errorf("%+v, %v; want a TTL of %v", got, err, test.want)
 			}
 		})
+	}
+}
+
+// versioned hands out one namespace whose annotations change with its version, or with its uid.
+type versioned struct {
+	client.Reader
+	uid, version, ttl string
+}
+
+func (v *versioned) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	object.SetName(key.Name)
+	object.SetUID(types.UID(v.uid))
+	object.SetResourceVersion(v.version)
+	object.SetAnnotations(map[string]string{policy.AnnotationDefaultTTL: v.ttl})
+	return nil
+}
+
+// TestNamespacesAreParsedOnceAVersion: what is remembered is of the very version that the cache holds.
+func TestNamespacesAreParsedOnceAVersion(t *testing.T) {
+	from := &versioned{uid: "a", version: "1", ttl: "1h"}
+	getter := NewNamespaces(from, &reader{})
+	get := func(name string, want time.Duration) *policy.NamespacePolicy {
+		t.Helper()
+		got, err := getter.Namespace(t.Context(), name)
+		if err != nil || got.Name != name || got.TTL.All.TTL.After != want {
+			t.Fatalf("%+v, %v; want a TTL of %v", got, err, want)
+		}
+		return got
+	}
+	first := get("ci", time.Hour)
+	if get("ci", time.Hour) != first {
+		t.Error("the same version is parsed again")
+	}
+	from.version, from.ttl = "2", "2h"
+	get("ci", 2*time.Hour)
+	// Deleted and made again: versions may repeat where a cluster is restored, UIDs do not.
+	from.uid, from.ttl = "b", "3h"
+	get("ci", 3*time.Hour)
+	get("other", 3*time.Hour)
+	get("ci", 3*time.Hour)
+	// A version that is not known is nobody's.
+	from.version = ""
+	get("ci", 3*time.Hour)
+	from.ttl = "4h"
+	get("ci", 4*time.Hour)
+}
+
+// TestParsedNamespacesAreBounded: a cluster that makes and forgets namespaces all day does not fill the memory.
+func TestParsedNamespacesAreBounded(t *testing.T) {
+	getter := NewNamespaces(&versioned{uid: "a", version: "1", ttl: "1h"}, &reader{})
+	for i := range maxParsed + 10 {
+		if _, err := getter.Namespace(t.Context(), fmt.Sprint("pr-", i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if n := len(getter.parsed); n > maxParsed {
+		t.Errorf("%d namespaces are remembered, want at most %d", n, maxParsed)
 	}
 }

@@ -8,7 +8,6 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/catalog"
@@ -134,11 +133,6 @@ func New(options Options) (*Webhooks, error) {
 	}, nil
 }
 
-// Registrar takes handlers by path, as controller-runtime's webhook server does.
-type Registrar interface {
-	Register(path string, hook http.Handler)
-}
-
 // Profiles are those by which the webhooks judge at this moment.
 func (w *Webhooks) Profiles() policy.Profiles {
 	if w.catalog == nil {
@@ -147,10 +141,10 @@ func (w *Webhooks) Profiles() policy.Profiles {
 	return w.catalog.Snapshot().Profiles
 }
 
-// Register hands the endpoints to a server. A server takes each path once.
-func (w *Webhooks) Register(server Registrar) {
+// Register adds the endpoints to those of a server. They count and measure themselves.
+func (w *Webhooks) Register(mux *http.ServeMux) {
 	for path, review := range w.endpoints() {
-		server.Register(path, serve(w.handler(path, review)))
+		mux.Handle(path, w.handler(path, review))
 	}
 }
 
@@ -164,6 +158,6 @@ func (w *Webhooks) endpoints() map[string]reviewFunc {
 	}
 }
 
-func (w *Webhooks) handler(path string, review reviewFunc) admission.Handler {
+func (w *Webhooks) handler(path string, review reviewFunc) *handler {
 	return &handler{webhooks: w, name: path[1:], review: review}
 }

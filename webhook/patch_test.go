@@ -1,12 +1,10 @@
 package webhook
 
 import (
-	"encoding/json"
 	"testing"
 
-	utiljson "k8s.io/apimachinery/pkg/util/json"
-
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/webhook/wire"
 )
 
 func set(value any, path ...string) policy.Assignment {
@@ -42,11 +40,11 @@ func TestPatchFor(t *testing.T) {
 		"set and then taken out of ours": {object: `{}`, assignments: []policy.Assignment{set("x", "a", "b"), set("y", "a", "c"), set(nil, "a", "b")}, patch: `[{"op":"add","path":"/a","value":{"c":"y"}}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var object map[string]any
-			if err := utiljson.Unmarshal([]byte(test.object), &object); err != nil {
+			fields, err := wire.Decode(test.object)
+			if err != nil {
 				t.Fatal(err)
 			}
-			patch, err := patchFor([]byte(test.object), object, test.assignments)
+			patch, err := patchFor(&wire.Object{Raw: test.object, Fields: fields}, test.assignments)
 			if message(err) != test.err {
 				t.Fatalf("error %q, want %q", message(err), test.err)
 			}
@@ -66,16 +64,9 @@ func message(err error) string {
 
 // TestPatchIsTriedBeforeItIsSent: what was decoded and what was sent may differ in ways that nobody thought of.
 func TestPatchIsTriedBeforeItIsSent(t *testing.T) {
-	patch, err := patchFor([]byte(`{"a":[]}`), map[string]any{"a": map[string]any{}}, []policy.Assignment{set("x", "a", "b")})
+	object := &wire.Object{Raw: `{"a":[]}`, Fields: map[string]any{"a": map[string]any{}}}
+	patch, err := patchFor(object, []policy.Assignment{set("x", "a", "b")})
 	if err == nil {
 		t.Errorf("patch %s passes for one that applies", patch)
-	}
-	for _, broken := range []string{`{`, `[{"op":"remove","path":"/x"}]`, `[{"op":"replace","path":"/x/y","value":1}]`} {
-		if applies([]byte(`{}`), []byte(broken)) == nil {
-			t.Errorf("%s applies", broken)
-		}
-	}
-	if !json.Valid([]byte(`{}`)) || applies([]byte(`{}`), []byte(`[{"op":"add","path":"/x","value":1}]`)) != nil {
-		t.Error("a good patch does not apply")
 	}
 }

@@ -27,11 +27,11 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	}
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
 	var err error
-	if review.Policy, review.Errors, err = w.compile(kind.Kind, request.raw); err != nil {
+	if review.Policy, review.Errors, err = w.compile(kind.Kind, request.review.Object.Raw); err != nil {
 		return invalid(fmt.Errorf("request.object: %w", err))
 	}
-	if len(request.oldRaw) > 0 {
-		if review.OldPolicy, review.OldErrors, err = w.compile(kind.Kind, request.oldRaw); err != nil {
+	if request.old != nil {
+		if review.OldPolicy, review.OldErrors, err = w.compile(kind.Kind, request.review.Old.Raw); err != nil {
 			return invalid(fmt.Errorf("request.oldObject: %w", err))
 		}
 	}
@@ -44,17 +44,17 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }
 
-func (w *Webhooks) compile(kind string, raw []byte) (*expression.Policy, field.ErrorList, error) {
+func (w *Webhooks) compile(kind, raw string) (*expression.Policy, field.ErrorList, error) {
 	if kind == "KindProfile" {
 		object := &v1alpha1.KindProfile{}
-		if err := json.Unmarshal(raw, object); err != nil {
+		if err := json.Unmarshal([]byte(raw), object); err != nil {
 			return nil, nil, err
 		}
 		_, errs := w.compiler.Profile(object)
 		return nil, errs, nil
 	}
 	object := &v1alpha1.LifecyclePolicy{}
-	if err := json.Unmarshal(raw, object); err != nil {
+	if err := json.Unmarshal([]byte(raw), object); err != nil {
 		return nil, nil, err
 	}
 	compiled, errs := w.compiler.Policy(object)

@@ -8,7 +8,6 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 
 	"curfew.dev/curfew/policy"
 )
@@ -35,7 +34,7 @@ const (
 
 // answer is a response with what the frame around the review has to know of it. Only the constructors below make one.
 type answer struct {
-	response admission.Response
+	response admissionv1.AdmissionResponse
 	outcome  outcome
 	// status is the HTTP status; anything but 200 leaves the request to the failure policy.
 	status int
@@ -45,7 +44,7 @@ type answer struct {
 
 // untouched lets a request pass that is none of Curfew's business.
 func untouched() answer {
-	return answer{response: admission.Allowed(""), outcome: outcomeAllowed, status: http.StatusOK}
+	return answer{response: admissionv1.AdmissionResponse{Allowed: true}, outcome: outcomeAllowed, status: http.StatusOK}
 }
 
 // patched lets a request pass, with a change where there is one. The mutating side sends no warnings: the API server would
@@ -67,7 +66,7 @@ func decided(decision *policy.Decision, toPerson bool) answer {
 	out := untouched()
 	if denials := decision.Denials(); len(denials) > 0 {
 		out.outcome = outcomeDenied
-		out.response = admission.Denied(oneLine(decision.Reason(), maxReason))
+		out.response = admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, decision.Reason())}
 		out.response.Result.Details = &metav1.StatusDetails{Causes: causes(denials)}
 	} else if len(decision.Defaults) > 0 && !decision.Defaults[0].DryRun {
 		out.outcome = outcomeDefaulted
@@ -81,19 +80,34 @@ func decided(decision *policy.Decision, toPerson bool) answer {
 
 // failed is an error inside Curfew: the failure policy decides. The message is for users, the error for the log.
 func failed(message string, err error) answer {
-	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusInternalServerError, Reason: metav1.StatusReasonInternalError, Message: message,
-	}}}
+	response := admissionv1.AdmissionResponse{Result: failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, message)}
 	return answer{response: response, outcome: outcomeError, status: http.StatusInternalServerError, err: err}
 }
 
 // invalid is a request that is no proper AdmissionReview; the API server sends none such.
 func invalid(err error) answer {
-	response := admission.Response{AdmissionResponse: admissionv1.AdmissionResponse{Result: &metav1.Status{
-		Status: metav1.StatusFailure, Code: http.StatusBadRequest, Reason: metav1.StatusReasonBadRequest,
-		Message: oneLine(err.Error(), maxReason),
-	}}}
-	return answer{response: response, outcome: outcomeInvalid, status: http.StatusBadRequest, err: err}
+	out := refused(http.StatusBadRequest, err)
+	out.err = err
+	return out
+}
+
+// refused is what cannot be read as an AdmissionReview at all.
+func refused(status int, err error) answer {
+	reason := metav1.StatusReasonBadRequest
+	switch status {
+	case http.StatusMethodNotAllowed:
+		reason = metav1.StatusReasonMethodNotAllowed
+	case http.StatusRequestEntityTooLarge:
+		reason = metav1.StatusReasonRequestEntityTooLarge
+	case http.StatusUnsupportedMediaType:
+		reason = metav1.StatusReasonUnsupportedMediaType
+	}
+	response := admissionv1.AdmissionResponse{Result: failure(int32(status), reason, err.Error())}
+	return answer{response: response, outcome: outcomeInvalid, status: status}
+}
+
+func failure(code int32, reason metav1.StatusReason, message string) *metav1.Status {
+	return &metav1.Status{Status: metav1.StatusFailure, Code: code, Reason: reason, Message: oneLine(message, maxReason)}
 }
 
 func causes(denials []policy.Finding) []metav1.StatusCause {

@@ -62,54 +62,6 @@ func mustReview(t *testing.T) []byte {
 	return body
 }
 
-func TestMalformedReviews(t *testing.T) {
-	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"`
-	for name, test := range map[string]struct {
-		body    string
-		status  int
-		message string
-	}{
-		"empty":             {"", 400, "request body is empty"},
-		"no JSON":           {"hello", 400, ""},
-		"a list":            {"[]", 400, ""},
-		"another kind":      {`{"apiVersion":"v1","kind":"Pod"}`, 400, ""},
-		"no request":        {head + `}`, 400, "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"},
-		"null request":      {head + `,"request":null}`, 400, "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"},
-		"no object":         {head + `,"request":{"uid":"u","operation":"CREATE"}}`, 400, "request.object is absent: a CREATE carries one"},
-		"null object":       {head + `,"request":{"uid":"u","operation":"CREATE","object":null}}`, 400, ""},
-		"object is a list":  {head + `,"request":{"uid":"u","operation":"CREATE","object":[]}}`, 400, ""},
-		"no old object":     {head + `,"request":{"uid":"u","operation":"UPDATE","object":{}}}`, 400, "request.oldObject is absent: a UPDATE carries one"},
-		"nothing we review": {head + `,"request":{"uid":"u","operation":"DELETE"}}`, 200, ""},
-		"a subresource":     {head + `,"request":{"uid":"u","operation":"UPDATE","subResource":"status"}}`, 200, ""},
-		"too large":         {head + `,"x":"` + strings.Repeat("x", 8<<20) + `"}`, 413, "request entity is too large; limit is 7340032 bytes"},
-	} {
-		for _, path := range []string{PathMutate, PathValidate, PathMutateNamespace, PathValidateNamespace} {
-			t.Run(name+path, func(t *testing.T) {
-				w := newWorld(t)
-				status, review := w.post(t, path, []byte(test.body))
-				if status != test.status || int(review.Response.Result.Code) != test.status || review.Response.Allowed != (status == 200) {
-					t.Errorf("HTTP %d, result %+v, allowed %v; want %d", status, review.Response.Result, review.Response.Allowed, test.status)
-				}
-				if status >= 400 && (review.Response.Result.Message == "" || test.message != "" && review.Response.Result.Message != test.message) {
-					t.Errorf("message %q, want %q", review.Response.Result.Message, test.message)
-				}
-			})
-		}
-	}
-}
-
-func TestContentType(t *testing.T) {
-	w := newWorld(t)
-	response, err := w.server.Client().Post(w.server.URL+PathValidate, "text/plain", strings.NewReader("{}"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusBadRequest {
-		t.Errorf("HTTP %d, want 400", response.StatusCode)
-	}
-}
-
 // TestMetricsAreBounded: neither kinds that somebody makes up nor namespaces make new series.
 func TestMetricsAreBounded(t *testing.T) {
 	w := newWorld(t)

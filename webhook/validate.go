@@ -43,7 +43,7 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	}
 	review.Operation, review.User, review.Options, review.Now = operation, request.user, w.options, now
 	review.Object, review.Old, review.Facts, review.OldFacts = request.object, request.old, request.facts, request.oldFacts
-	access, err := w.access(ctx, request, review)
+	access, err := w.access(ctx, review, request.review.Resource, request.review.UserInfo)
 	if err != nil {
 		return failed("curfew could not find out whether you may delete this", err)
 	}

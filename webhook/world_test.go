@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
@@ -79,6 +78,7 @@ func (n *namespaces) LiveNamespace(_ context.Context, name string) (*policy.Name
 // world is a webhook server on TLS, with what surrounds it.
 type world struct {
 	server     *httptest.Server
+	mux        *http.ServeMux
 	webhooks   *Webhooks
 	namespaces *namespaces
 	clock      *steppingClock
@@ -112,9 +112,9 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 	if w.webhooks, err = New(options); err != nil {
 		t.Fatal(err)
 	}
-	mux := http.NewServeMux()
-	w.webhooks.Register(ctrlwebhook.NewServer(ctrlwebhook.Options{WebhookMux: mux}))
-	w.server = httptest.NewTLSServer(mux)
+	w.mux = http.NewServeMux()
+	w.webhooks.Register(w.mux)
+	w.server = httptest.NewTLSServer(w.mux)
 	t.Cleanup(w.server.Close)
 	return w
 }
@@ -206,6 +206,9 @@ func (w *world) post(t testing.TB, path string, body []byte) (int, admissionv1.A
 	var review admissionv1.AdmissionReview
 	if err := json.Unmarshal(text, &review); err != nil || review.Response == nil {
 		t.Fatalf("answer is no AdmissionReview: %v: %s", err, text)
+	}
+	if review.Response.Result == nil {
+		review.Response.Result = &metav1.Status{Code: http.StatusOK} // What is allowed needs no status.
 	}
 	return response.StatusCode, review
 }

@@ -90,7 +90,8 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
-				feed.NamespaceMeta():  {Transform: feed.StripNamespace},
+				// Every review reads a namespace, and nobody changes one that was read.
+				feed.NamespaceMeta():  {Transform: feed.StripNamespace, UnsafeDisableDeepCopy: new(true)},
 				webhook.Definitions(): {Transform: webhook.StripDefinition},
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 
 	"github.com/go-logr/logr"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -44,10 +45,13 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 		return nil, err
 	}
 	certificate := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: provider.GetCertificate}
+	mux := http.NewServeMux()
 	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Host: options.host, Port: options.port,
+		Host: options.host, Port: options.port, WebhookMux: mux,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.MinVersion, c.GetCertificate = certificate.MinVersion, certificate.GetCertificate
+			// What an API server speaks to a webhook behind a Service, whatever that offers (kubernetes issue 75791).
+			c.NextProtos = []string{"http/1.1"}
 		}},
 	})
 	authorization, err := authorizationclient.NewForConfig(config)
@@ -84,7 +88,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 	if err != nil {
 		return nil, err
 	}
-	handlers.Register(server)
+	handlers.Register(mux)
 	for _, runnable := range []manager.Runnable{provider, watch, server} {
 		if err := mgr.Add(runnable); err != nil {
 			return nil, err

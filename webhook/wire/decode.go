@@ -1,0 +1,117 @@
+package wire
+
+import (
+	"fmt"
+	"strconv"
+)
+
+// Decode decodes one JSON object as k8s.io/apimachinery/pkg/util/json does: whole numbers that fit become int64, others float64.
+// A null is a nil map.
+func Decode(text string) (map[string]any, error) {
+	s := scanner{text: text}
+	if s.next() == 'n' {
+		if _, err := s.literal(); err != nil {
+			return nil, err
+		}
+		return nil, s.end()
+	}
+	out, err := s.object()
+	if err != nil {
+		return nil, err
+	}
+	return out, s.end()
+}
+
+// object decodes the object that comes next. Of two members of one name the later holds.
+func (s *scanner) object() (map[string]any, error) {
+	if err := s.open('{', "an object"); err != nil {
+		return nil, err
+	}
+	out := map[string]any{}
+	for first := true; ; first = false {
+		done, err := s.more('}', first)
+		if done || err != nil {
+			return out, err
+		}
+		name, err := s.name()
+		if err != nil {
+			return nil, err
+		}
+		if out[name], err = s.value(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// kubernetesObject decodes a Kubernetes object, without its metadata.managedFields.
+func (s *scanner) kubernetesObject() (map[string]any, error) {
+	out := map[string]any{}
+	err := s.members(func(name string) (err error) {
+		if name == "metadata" && s.next() == '{' {
+			out[name], err = s.metadata()
+		} else {
+			out[name], err = s.value()
+		}
+		return err
+	})
+	return out, err
+}
+
+func (s *scanner) metadata() (map[string]any, error) {
+	out := map[string]any{}
+	err := s.members(func(name string) (err error) {
+		if name == "managedFields" {
+			return s.skip()
+		}
+		out[name], err = s.value()
+		return err
+	})
+	return out, err
+}
+
+// value decodes the value that comes next.
+func (s *scanner) value() (any, error) {
+	switch s.next() {
+	case '{':
+		return s.object()
+	case '[':
+		return s.list()
+	case '"':
+		return s.string()
+	case 't', 'f', 'n':
+		return s.literal()
+	default:
+		text, whole, err := s.number()
+		if err != nil {
+			return nil, err
+		}
+		if whole {
+			if number, err := strconv.ParseInt(text, 10, 64); err == nil {
+				return number, nil
+			}
+		}
+		number, err := strconv.ParseFloat(text, 64)
+		if err != nil {
+			return nil, s.fail(fmt.Sprintf("the number %s is too large", text))
+		}
+		return number, nil
+	}
+}
+
+func (s *scanner) list() ([]any, error) {
+	if err := s.open('[', "a list"); err != nil {
+		return nil, err
+	}
+	out := []any{}
+	for first := true; ; first = false {
+		done, err := s.more(']', first)
+		if done || err != nil {
+			return out, err
+		}
+		value, err := s.value()
+		if err != nil {
+			return nil, err
+		}
+		out = append(out, value)
+	}
+}

@@ -1,0 +1,200 @@
+package wire
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	authenticationv1 "k8s.io/api/authentication/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utiljson "k8s.io/apimachinery/pkg/util/json"
+)
+
+// What a review has to say of itself. The manifests ask for no other version.
+const (
+	apiVersion = "admission.k8s.io/v1"
+	kind       = "AdmissionReview"
+)
+
+// Review is what admission asks for of an AdmissionReview with a request. Strings and objects are parts of the text that it was
+// read from.
+type Review struct {
+	UID                          string
+	Operation                    string
+	Kind                         metav1.GroupVersionKind
+	Resource                     metav1.GroupVersionResource
+	SubResource, Namespace, Name string
+	Username                     string
+	Object, Old                  Object
+	user                         string
+}
+
+// Object is an object of a review.
+type Object struct {
+	// Raw is the object as it was sent; empty where there is none.
+	Raw string
+	// Fields is the decoded object without its managedFields; nil where there is none, or null.
+	Fields map[string]any
+}
+
+// Parse reads a review. Its errors are for whoever sent it: they name the field.
+func Parse(text string) (*Review, error) {
+	s := scanner{text: text}
+	out := &Review{}
+	var version, name string
+	found := false
+	err := s.distinct("", func(member string) error {
+		switch member {
+		case "apiVersion":
+			return s.stringInto(&version, member)
+		case "kind":
+			return s.stringInto(&name, member)
+		case "request":
+			if s.next() == 'n' {
+				return s.skip()
+			}
+			found = true
+			return out.request(&s)
+		default:
+			return s.skip()
+		}
+	})
+	if err == nil {
+		err = s.end()
+	}
+	var syntax *syntaxError
+	switch {
+	case errors.As(err, &syntax):
+		return nil, fmt.Errorf("the body is no JSON that could be an AdmissionReview: %w", err)
+	case err != nil:
+		return nil, err
+	case version != apiVersion || name != kind:
+		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", version, name, apiVersion)
+	case !found || out.UID == "":
+		return nil, errors.New("the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request")
+	}
+	return out, nil
+}
+
+func (r *Review) request(s *scanner) error {
+	return s.distinct("request.", func(member string) error {
+		switch member {
+		case "uid":
+			return s.stringInto(&r.UID, "request.uid")
+		case "operation":
+			return s.stringInto(&r.Operation, "request.operation")
+		case "kind":
+			return s.group("request.kind", &r.Kind.Group, &r.Kind.Version, "kind", &r.Kind.Kind)
+		case "resource":
+			return s.group("request.resource", &r.Resource.Group, &r.Resource.Version, "resource", &r.Resource.Resource)
+		case "subResource":
+			return s.stringInto(&r.SubResource, "request.subResource")
+		case "namespace":
+			return s.stringInto(&r.Namespace, "request.namespace")
+		case "name":
+			return s.stringInto(&r.Name, "request.name")
+		case "userInfo":
+			return r.userInfo(s)
+		case "object":
+			return r.Object.read(s, "request.object")
+		case "oldObject":
+			return r.Old.read(s, "request.oldObject")
+		default:
+			return s.skip()
+		}
+	})
+}
+
+// read takes an object. What is none is left to whoever needs one: a DELETE has an oldObject alone.
+func (o *Object) read(s *scanner, field string) (err error) {
+	c := s.next()
+	from := s.at
+	switch c {
+	case '{':
+		o.Fields, err = s.kubernetesObject()
+	case 'n':
+		o.Fields, err = nil, s.skip()
+	default:
+		if err = s.skip(); err == nil {
+			err = fmt.Errorf("%s is no JSON object", field)
+		}
+	}
+	o.Raw = s.text[from:s.at]
+	return err
+}
+
+func (r *Review) userInfo(s *scanner) error {
+	if s.next() == 'n' {
+		return s.skip()
+	}
+	from := s.at
+	err := s.distinct("request.userInfo.", func(member string) error {
+		if member == "username" {
+			return s.stringInto(&r.Username, "request.userInfo.username")
+		}
+		return s.skip()
+	})
+	r.user = s.text[from:s.at]
+	return err
+}
+
+// UserInfo is who asks, groups and all. Few reviews need it.
+func (r *Review) UserInfo() (authenticationv1.UserInfo, error) {
+	out := authenticationv1.UserInfo{}
+	if r.user == "" {
+		return out, nil
+	}
+	if err := utiljson.Unmarshal([]byte(r.user), &out); err != nil {
+		return out, fmt.Errorf("request.userInfo: %w", err)
+	}
+	return out, nil
+}
+
+// distinct calls visit for each member of the object that comes next, and takes none of them twice: which of two counts is a
+// matter of opinion, and no API server sends two.
+func (s *scanner) distinct(prefix string, visit func(name string) error) error {
+	var space [24]string
+	seen := space[:0]
+	return s.members(func(name string) error {
+		if slices.Contains(seen, name) {
+			return fmt.Errorf("%s%s is there twice", prefix, name)
+		}
+		seen = append(seen, name)
+		return visit(name)
+	})
+}
+
+// stringInto takes a string; null leaves it empty.
+func (s *scanner) stringInto(to *string, field string) (err error) {
+	switch s.next() {
+	case '"':
+		*to, err = s.string()
+		return err
+	case 'n':
+		return s.skip()
+	default:
+		if err := s.skip(); err != nil {
+			return err
+		}
+		return fmt.Errorf("%s is no string", field)
+	}
+}
+
+// group takes a group, version and a third part.
+func (s *scanner) group(field string, group, version *string, third string, name *string) error {
+	if s.next() == 'n' {
+		return s.skip()
+	}
+	return s.distinct(field+".", func(member string) error {
+		switch member {
+		case "group":
+			return s.stringInto(group, field+".group")
+		case "version":
+			return s.stringInto(version, field+".version")
+		case third:
+			return s.stringInto(name, field+"."+third)
+		default:
+			return s.skip()
+		}
+	})
+}
