@@ -25,6 +25,8 @@ type listReport struct {
 	Seconds float64 `json:"seconds"`
 }
 
+func init() { commands[listCommand] = runList }
+
 // runList is what a restart is measured by: all Jobs, page by page, by client-go's typed client (protobuf, no limit of its own). It
 // judges nothing and keeps nothing. The connection is there before the clock starts, as Curfew's is when it gets the lease.
 func runList(ctx context.Context, args []string, out io.Writer) error {

@@ -19,6 +19,8 @@ import (
 // loopCommand is the first argument that turns this program into the bare loop.
 const loopCommand = "loop"
 
+func init() { commands[loopCommand] = runLoop }
+
 // loopReport is what the loop writes when it is through.
 type loopReport struct {
 	Deletes int     `json:"deletes"`

@@ -5,19 +5,21 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"syscall"
 )
 
+// commands are first arguments that turn this program into one that a bench runs in a process of its own.
+var commands = map[string]func(ctx context.Context, args []string, out io.Writer) error{}
+
 func main() {
 	ctx, cancel := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	var err error
-	if len(os.Args) > 1 && os.Args[1] == loopCommand {
-		err = runLoop(ctx, os.Args[2:], os.Stdout)
-	} else if len(os.Args) > 1 && os.Args[1] == listCommand {
-		err = runList(ctx, os.Args[2:], os.Stdout)
+	if len(os.Args) > 1 && commands[os.Args[1]] != nil {
+		err = commands[os.Args[1]](ctx, os.Args[2:], os.Stdout)
 	} else {
 		err = run(ctx, os.Args[1:])
 	}
