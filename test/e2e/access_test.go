@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"strings"
 	"testing"
 	"time"
 
@@ -52,4 +53,20 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 		warned("metadata.labels[curfew.dev/ttl]: sets when this Job is deleted"+notYours))
 	s.says(s.kubectl("--as=ann", "label", "job", "default", "team=blue"))
 	s.says(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
+}
+
+// A TTL that the controller may not carry out, because nobody has granted it the kind, is warned about until somebody does.
+func TestKindThatTheControllerMayNotDelete(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	later := newSpace(t)
+	// Another kind than that of kinds_test.go, which counts how often it is reviewed.
+	r, parcel := render{"access.e2e.example.com"}, strings.NewReplacer("Render", "Parcel", "render", "parcel").Replace
+	s.apply(parcel(r.definition()))
+	s.apply(parcel(r.profile()))
+	const not = "Curfew's controller may not delete a Parcel here: it will stay until an admin grants that"
+	s.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), warned("spec.keep-for: " + not)})
+	s.says(s.kubectlInput(parcel(r.object("a", `, "labels": {"curfew.dev/ttl": "1d"}}`)), "create", "-f", "-"), warned("metadata.labels[curfew.dev/ttl]: "+not))
+	s.apply(parcel(r.role()))
+	later.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), ""})
 }

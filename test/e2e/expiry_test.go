@@ -145,6 +145,28 @@ func TestFinishTimeInTheFuture(t *testing.T) {
 	s.onTime(s.awaitDeletion(due), finish.Add(2*second))
 }
 
+// A Pod that does not say when it ended (evicted before it had a condition) goes its TTL after Curfew first saw it finished,
+// which is kept on the Pod, so that a restart does not begin anew.
+func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	lost := pod("lost", corev1.RestartPolicyNever, policy.AnnotationTTL, "3s")
+	lost.Spec.SchedulerName = "nobody" // nor does anybody else write its status
+	created := s.newPod(lost)
+	before := now()
+	s.passes(s.kubectl("patch", "pod", "lost", "--subresource=status", "--type=merge", "-p", `{"status":{"phase":"Failed","reason":"Evicted","conditions":null}}`))
+	stamped := s.await("a finish time", func(e harness.Event) bool {
+		return e.GetUID() == created.GetUID() && e.GetAnnotations()[policy.AnnotationFinishedAt] != ""
+	})
+	at, err := time.Parse(time.RFC3339, stamped.GetAnnotations()[policy.AnnotationFinishedAt])
+	s.ok(err)
+	// Whole seconds, and never the one before.
+	if at.Before(before) || at.After(time.Now().Add(second)) {
+		t.Errorf("it says %s, and was seen between %s and %s", at, before, time.Now())
+	}
+	s.onTime(s.awaitDeletion(created), at.Add(3*second))
+}
+
 // A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent again and again, and once
 // the finalizer goes, the Job and its Pods go.
 func TestForeignFinalizer(t *testing.T) {

@@ -81,6 +81,14 @@ func (s *space) kubectlInput(input string, args ...string) output {
 	return output{stdout, stderr, err != nil}
 }
 
+// afterwards runs kubectl when the test and its context have ended, to clean up what is not in its namespace.
+func (s *space) afterwards(args ...string) output {
+	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	defer cancel()
+	stdout, stderr, err := suite.cluster.Kubectl(ctx, args...)
+	return output{stdout, stderr, err != nil}
+}
+
 // create creates objects with `kubectl create -f -`.
 func (s *space) create(objects ...any) output {
 	s.Helper()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -76,7 +77,7 @@ func run(m *testing.M) (code int, err error) {
 
 	code = m.Run()
 
-	return code, nothingForbidden()
+	return code, errors.Join(nothingForbidden(), everyRuleSpoke())
 }
 
 // nothingForbidden: whatever the tests made Curfew do, its permissions were enough. It comes last, when all has been done.

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
@@ -25,9 +26,21 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 	cmd.Stdin = strings.NewReader(input)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
+	if !slices.Contains(args, "wait") && !slices.Contains(args, "delete") { // Those mostly sleep.
+		select {
+		case kubectls <- struct{}{}:
+			defer func() { <-kubectls }()
+		case <-ctx.Done():
+			return "", "", ctx.Err()
+		}
+	}
 	err = cmd.Run()
 	return out.String(), errOut.String(), err
 }
+
+// kubectls bounds how many run at once. Each takes a tenth of a second of a core to start, so that a few dozen of them would keep
+// the control plane and Curfew from their work, and tests would find that late.
+var kubectls = make(chan struct{}, 3)
 
 // kubectl is for the harness's own use, where a failure is nobody's reading.
 func (c *Cluster) mustKubectl(ctx context.Context, input string, args ...string) (string, error) {

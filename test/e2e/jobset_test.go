@@ -1,0 +1,89 @@
+package e2e
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/policy"
+)
+
+// A JobSet has a native TTL and no native deadline: the one is filled in, the other becomes an annotation that Curfew enforces.
+func TestJobSetDefaults(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "2h")
+	from := ` from namespace "` + s.name + `"`
+	filled := both(warned("ttlSecondsAfterFinished defaulted to 86400 (1d)"+from), warned("curfew.dev/active-deadline defaulted to 2h"+from))
+	s.eventually(row{s.jobSet("plain"), filled})
+	owner := s.newJob(job("owner", inTemplate(hold, "true")))
+	s.creates(
+		row{s.jobSet("plain"), filled},
+		row{s.jobSet("own", at("spec.ttlSecondsAfterFinished", 3600), noted(policy.AnnotationActiveDeadline, "1h")), ""},
+		row{s.jobSet("never", noted(policy.AnnotationTTL, "never"), noted(policy.AnnotationActiveDeadline, "1d")), ""},
+		// S5: the TrainJob that owns it would miss it.
+		row{s.jobSet("owned", ownedBy(owner, "TrainJob")), ""},
+		row{s.jobSet("elsewhere", at("spec.managedBy", "kueue.x-k8s.io/multikueue")), ""},
+		row{s.jobSet("copied", tagged(policy.LabelMultiKueueOrigin, "manager")), ""},
+		row{s.jobSet("protected", noted(policy.AnnotationProtect, "true")), ""},
+	)
+	const path = ".spec.ttlSecondsAfterFinished"
+	for name, want := range map[string][3]string{
+		"plain": {"86400", "namespace/" + s.name, "2h"}, "own": {"3600", "object", "1h"}, "never": {"", "object", "1d"},
+		"owned": {}, "elsewhere": {}, "copied": {}, "protected": {},
+	} {
+		annotations := s.metaOf("jobset", name).Annotations
+		if got := [3]string{s.jsonpath("jobset", name, path), annotations[policy.AnnotationTTLSource], annotations[policy.AnnotationActiveDeadline]}; got != want {
+			t.Errorf("TTL, source and deadline of %s are %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The rules of admission, on a JobSet.
+func TestJobSetRules(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMaxTTL, "7d", policy.AnnotationMinDeadline, "10m")
+	const webhook, field = "validate.jobsets.jobset.x-k8s.io.curfew.dev", "spec.ttlSecondsAfterFinished: "
+	in := func(key string) string { return "metadata.annotations[" + key + "]: " }
+	of := ` of namespace "` + s.name + `": use `
+	s.eventually(row{s.jobSet("long", at("spec.ttlSecondsAfterFinished", 8*86400)), denied(webhook, field+"8d is above curfew.dev/max-ttl 7d"+of+"7d or less")})
+	s.wouldCreate(
+		row{s.jobSet("never", noted(policy.AnnotationTTLFailed, "never")), denied(webhook, in(policy.AnnotationTTLFailed)+"never is above curfew.dev/max-ttl 7d"+of+"7d or less")},
+		row{s.jobSet("short", noted(policy.AnnotationActiveDeadline, "1m")), denied(webhook, in(policy.AnnotationActiveDeadline)+
+			"1m is below curfew.dev/min-deadline 10m"+of+"10m or more")},
+		row{s.jobSet("zero", noted(policy.AnnotationActiveDeadline, "0")), denied(webhook, in(policy.AnnotationActiveDeadline)+`"0" is below 1: a deadline is 1s or more`)},
+		row{s.jobSet("soon", noted(policy.AnnotationTTL, "soon")), denied(webhook, in(policy.AnnotationTTL)+`"soon" is not a duration: `+readable+", or never")},
+		row{s.jobSet("both", at("spec.ttlSecondsAfterFinished", 60), noted(policy.AnnotationTTL, "1d")), denied(webhook, in(policy.AnnotationTTL)+
+			"1d is longer than spec.ttlSecondsAfterFinished 60, which the JobSet's own controller acts on first: remove one")},
+		row{s.jobSet("template", at("spec.replicatedJobs[0].template.spec.template.metadata", map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1h"}})),
+			denied(webhook, "spec.replicatedJobs[0].template.spec.template."+in(policy.AnnotationTTL)+"a pod template cannot have a TTL: set spec.ttlSecondsAfterFinished")},
+		row{s.jobSet("job-template", at("spec.replicatedJobs[0].template.spec.ttlSecondsAfterFinished", 8*86400)), denied(webhook,
+			"spec.replicatedJobs[0].template."+field+"8d is above curfew.dev/max-ttl 7d"+of+"7d or less")},
+		row{s.jobSet("quick", at("spec.ttlSecondsAfterFinished", 5)), warned(field + "5s is under 60s: the JobSet may be gone before anyone reads its logs; use 60s or more")},
+		row{s.jobSet("hook", at("spec.ttlSecondsAfterFinished", 600), noted("argocd.argoproj.io/hook", "Sync")), warned(
+			field + "Argo CD may sync again when its hook vanishes: use argocd.argoproj.io/hook-delete-policy")},
+		row{s.jobSet("tracked", at("spec.ttlSecondsAfterFinished", 600), tagged("kustomize.toolkit.fluxcd.io/name", "apps")), warned(
+			field + "Flux tracks this object and will create and run it again once gone: use a longer TTL or a hook")},
+		row{s.jobSet("label", tagged(policy.LabelTTL, "90s")), warned("metadata.labels[curfew.dev/ttl]: " +
+			`"90s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`)},
+		row{s.jobSet("fits", at("spec.ttlSecondsAfterFinished", 3600), noted(policy.AnnotationTTLFailed, "30m"), noted(policy.AnnotationActiveDeadline, "1h")), ""},
+	)
+}
+
+// A JobSet goes at finish + TTL, by its native field or an annotation, by outcome; one that has not finished stays.
+func TestJobSetVanishesAtItsSecond(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.creates(
+		row{s.jobSet("field", at("spec.ttlSecondsAfterFinished", 60)), ""},
+		row{s.jobSet("failed", noted(policy.AnnotationTTLFailed, "1m"), noted(policy.AnnotationTTLSucceeded, "never")), ""},
+		row{s.jobSet("succeeded", noted(policy.AnnotationTTLFailed, "1m"), noted(policy.AnnotationTTLSucceeded, "never")), ""},
+		row{s.jobSet("running", at("spec.ttlSecondsAfterFinished", 60)), ""},
+	)
+	end := now().Add(-57 * second)
+	s.finished("jobset", "succeeded", "Completed", end)
+	s.finished("jobset", "failed", "Failed", end)
+	s.finished("jobset", "field", "Completed", end)
+	s.goneBy("jobset", "field", end.Add(60*second))
+	s.goneBy("jobset", "failed", end.Add(60*second))
+	s.outlast(now())
+	s.there("jobset", "succeeded")
+	s.there("jobset", "running")
+}

@@ -1,0 +1,231 @@
+package e2e
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// policy creates a LifecyclePolicy for Jobs of some namespaces, of which it has the first one's name and another, and answers with
+// its name. It goes with the test: policies are the whole cluster's.
+func (s *space) policy(name, match, rest string, others ...*space) string {
+	s.Helper()
+	names := []string{s.name}
+	for _, other := range others {
+		names = append(names, other.name)
+	}
+	name = s.name + "-" + name
+	if match == "" {
+		match = "kinds: [{group: batch, kind: Job}]"
+	}
+	s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: %s}, spec: {match: {%s, namespaceSelector:
+		{matchExpressions: [{key: kubernetes.io/metadata.name, operator: In, values: [%s]}]}}, %s}}`, name, match, strings.Join(names, ", "), rest))
+	s.Cleanup(func() {
+		if out := s.afterwards("delete", "lifecyclepolicy", name, "--ignore-not-found"); out.failed {
+			s.Errorf("policy %s stays behind: %s", name, out.stderr)
+		}
+	})
+	return name
+}
+
+func tier(name string) func(*batchv1.Job) {
+	return func(j *batchv1.Job) { j.Labels = map[string]string{"tier": name} }
+}
+
+// The levels of precedence from the object down, each pair of neighbours both ways round: the longer and the shorter value in
+// the upper one. The level decides first and the outcome within it; between policies the priority, and then the name.
+func TestPrecedence(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	longer := newSpace(t, policy.AnnotationDefaultTTL, "9h")
+	shorter := newSpace(t, policy.AnnotationDefaultTTL, "30m")
+	outcome := newSpace(t, policy.AnnotationDefaultTTLFailed, "3d")
+	jobs := func(tier string) string {
+		return "kinds: [{group: batch, kind: Job}], objectSelector: {matchLabels: {tier: " + tier + "}}"
+	}
+	s.policy("plain", "", `defaults: {ttl: {value: 2h}}`, longer, shorter, outcome)
+	s.policy("gold", jobs("gold"), `priority: 10, defaults: {ttl: {value: 3h}}`)
+	s.policy("iron", jobs("iron"), `priority: 10, defaults: {ttl: {value: 1h}}`)
+	s.policy("tie-b", jobs("tie"), `priority: 20, defaults: {ttl: {value: 5h}}`)
+	s.policy("tie-a", jobs("tie"), `priority: 20, defaults: {ttl: {value: 4h}}`)
+	s.policy("silent", jobs("silent"), `priority: 30, warnBelow: 1m`)
+	filled := func(s *space, value, from string) string {
+		return warned("ttlSecondsAfterFinished defaulted to " + value + " from " + strings.ReplaceAll(from, "%", s.name))
+	}
+	for _, row := range []row{
+		{job("plain"), filled(s, "7200 (2h)", `policy "%-plain"`)},
+		{job("gold", tier("gold")), filled(s, "10800 (3h)", `policy "%-gold"`)},
+		{job("iron", tier("iron")), filled(s, "3600 (1h)", `policy "%-iron"`)},
+		{job("tie", tier("tie")), filled(s, "14400 (4h)", `policy "%-tie-a"`)},
+		{job("silent", tier("silent")), filled(s, "7200 (2h)", `policy "%-plain"`)},
+	} {
+		s.eventually(row)
+		s.says(s.create(row.object), row.said)
+	}
+	s.creates(
+		row{job("longer", native(24*time.Hour)), ""}, row{job("shorter", native(10*time.Minute)), ""},
+		row{job("never", annotated(policy.AnnotationTTL, "never")), ""}, row{job("failed", annotated(policy.AnnotationTTLFailed, "10m")), ""})
+	for name, want := range map[string]string{"plain": "7200 policy/%-plain", "gold": "10800 policy/%-gold", "iron": "3600 policy/%-iron",
+		"tie": "14400 policy/%-tie-a", "longer": "86400 object", "shorter": "600 object", "never": " object", "failed": " object"} {
+		got := s.jsonpath("job", name, ".spec.ttlSecondsAfterFinished") + " " + s.getJob(name).Annotations[policy.AnnotationTTLSource]
+		if want = strings.ReplaceAll(want, "%", s.name); got != want {
+			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
+		}
+	}
+	longer.says(longer.create(job("job")), filled(longer, "32400 (9h)", `namespace "%"`))
+	shorter.says(shorter.create(job("job")), filled(shorter, "1800 (30m)", `namespace "%"`))
+	outcome.says(outcome.create(job("job")), warned(`curfew.dev/ttl-after-failed defaulted to 3d from namespace "`+outcome.name+`"`))
+	if got := outcome.getJob("job"); got.Spec.TTLSecondsAfterFinished != nil || got.Annotations[policy.AnnotationTTLSucceeded] != "" {
+		t.Errorf("a policy spoke where the namespace had spoken of the other outcome: %v", got.Annotations)
+	}
+	// Between the object and its namespace.
+	longer.says(longer.create(job("own", native(10*time.Minute))))
+	shorter.says(shorter.create(job("own", native(24*time.Hour))))
+	if got := *longer.getJob("own").Spec.TTLSecondsAfterFinished + *shorter.getJob("own").Spec.TTLSecondsAfterFinished; got != 600+86400 {
+		t.Errorf("they became %d seconds together", got)
+	}
+}
+
+// A policy's bounds are outer ones, which a namespace may narrow and not widen. They refuse what authors write, labels too,
+// and move defaults inside.
+func TestPolicyBounds(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	wider := newSpace(t, policy.AnnotationMaxTTL, "30d")
+	narrower := newSpace(t, policy.AnnotationMaxTTL, "3d")
+	name := s.policy("bounds", "", `defaults: {ttl: {value: 20d}}, bounds: {minTTL: 10m, maxTTL: 7d, minDeadline: 1m, maxDeadline: 1d, latestDate: "2099-06-30"}, warnBelow: 15m`,
+		wider, narrower)
+	of := ` of policy "` + name + `": use `
+	s.eventually(row{job("default"), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "` + name + `"`)})
+	const long, never, field = "8d is above maxTTL 7d", "never is above maxTTL 7d", "spec.ttlSecondsAfterFinished: "
+	// Where nothing else has them sent, what carries a key or a native TTL is by validate-marked, and a deadline by the policy.
+	s.creates(
+		row{job("long", native(8*24*time.Hour)), denied("validate-marked.curfew.dev", field+long+of+"7d or less")},
+		row{job("short", native(5*time.Minute)), both(denied("validate-marked.curfew.dev", field+"5m is below minTTL 10m"+of+"10m or more"),
+			warned(field+"5m is under 900s: the Job may be gone before anyone reads its logs; use 900s or more"))},
+		row{job("never", annotated(policy.AnnotationTTL, "never")), denied("validate-marked.curfew.dev",
+			"metadata.annotations[curfew.dev/ttl-after-finished]: "+never+of+"7d or less")},
+		row{job("label", native(time.Hour), labelled("8d")), denied("validate-marked.curfew.dev", "metadata.labels[curfew.dev/ttl]: "+long+of+"7d or less")},
+		row{job("deadline", native(time.Hour), limited(25*time.Hour)), denied("validate-marked.curfew.dev",
+			"spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d"+of+"1d or less")},
+		row{job("fits", native(time.Hour), limited(time.Hour)), ""},
+	)
+	wider.says(wider.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "`+name+`"`))
+	wider.refuses(wider.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev", field+long+of+"7d or less"))
+	narrower.says(narrower.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 259200 (3d) from policy "`+name+`"`))
+	narrower.refuses(narrower.create(job("long", native(4*24*time.Hour))), denied("validate.curfew.dev",
+		field+`4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
+}
+
+// With action Warn a value outside of the bounds passes with a warning. A deadline alone is seen as well, and the last date of a
+// label.
+func TestPolicyActions(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.policy("warn", "", `action: Warn, bounds: {maxTTL: 7d, maxDeadline: 1d}`)
+	strict := newSpace(t)
+	date := strict.policy("strict", "", `bounds: {latestDate: "2099-06-30", maxDeadline: 1d}`)
+	s.eventually(row{job("deadline", limited(25*time.Hour)), warned(`spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d of policy "` + name + `": use 1d or less`)})
+	s.creates(row{job("long", native(8*24*time.Hour)), warned(`spec.ttlSecondsAfterFinished: 8d is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
+	strict.eventually(row{job("deadline", limited(25*time.Hour)), denied("validate-policies.jobs.batch.curfew.dev",
+		`spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d of policy "`+date+`": use 1d or less`)})
+	strict.creates(
+		row{job("late", labelled("2099-07-01")), denied("validate-marked.curfew.dev",
+			`metadata.labels[curfew.dev/ttl]: 2099-07-01 is after latestDate 2099-06-30 of policy "`+date+`": use a date up to then`)},
+		row{job("last", labelled("2099-06-30")), ""},
+	)
+}
+
+// What a policy gives: TTLs by outcome, a deadline and a TTL label, constant or by CEL, to the kinds and objects that it
+// matches and to nothing else.
+func TestPolicyDefaults(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	dry := newSpace(t, policy.AnnotationMode, "dry-run")
+	name := s.policy("all", "kinds: [{group: batch, kind: Job}], matchConditions: [{name: no-system, expression: '!object.metadata.name.startsWith(\"system-\")'}]",
+		`defaults: {ttlSucceeded: {expression: 'namespaceObject.metadata.name == "`+s.name+`" ? "10m" : "20m"'}, ttlFailed: {value: never},
+		deadline: {expression: 'object.?spec.?parallelism.orValue(1) > 1 ? dyn(duration("4h")) : dyn(7200)'}, ttlLabel: {value: 30d}}`, dry)
+	from := ` from policy "` + name + `"`
+	all := strings.Join([]string{warned("curfew.dev/ttl-after-succeeded defaulted to 10m" + from), warned("curfew.dev/ttl-after-failed defaulted to never" + from),
+		warned("activeDeadlineSeconds defaulted to 7200 (2h)" + from), warned("curfew.dev/ttl defaulted to 30d" + from)}, "\n")
+	s.eventually(row{job("one"), all})
+	parallel := job("parallel")
+	parallel.Spec.Parallelism = new(int32)
+	*parallel.Spec.Parallelism = 2
+	s.creates(row{job("one"), all}, row{job("system-x"), ""}, row{pod("pod", corev1.RestartPolicyNever), ""}, row{cronJob("cron"), ""})
+	s.says(s.create(parallel), strings.Split(strings.Replace(all, "7200 (2h)", "14400 (4h)", 1), "\n")...)
+	created := s.getJob("one")
+	if got := created.Annotations; got[policy.AnnotationTTLSucceeded] != "10m" || got[policy.AnnotationTTLFailed] != "never" ||
+		got[policy.AnnotationTTLSource] != "policy/"+name || got[policy.AnnotationDeadlineSource] != "policy/"+name || created.Labels[policy.LabelTTL] != "30d" ||
+		created.Spec.TTLSecondsAfterFinished != nil || *created.Spec.ActiveDeadlineSeconds != 7200 {
+		t.Errorf("it became %v %v %v", got, created.Labels, created.Spec)
+	}
+	if got := s.getJob("system-x"); len(got.Annotations)+len(got.Labels[policy.LabelTTL]) > 0 {
+		t.Errorf("what the policy does not match became %v %v", got.Annotations, got.Labels)
+	}
+	would := strings.NewReplacer("defaulted to 10m", "would be defaulted to 20m", "defaulted to", "would be defaulted to", from, from+" (dry-run)").Replace(all)
+	dry.says(dry.create(job("one")), strings.Split(would, "\n")...)
+	if got := dry.getJob("one"); len(got.Annotations)+len(got.Labels[policy.LabelTTL]) > 0 {
+		t.Errorf("in dry-run it became %v %v", got.Annotations, got.Labels)
+	}
+}
+
+// An expression that fails gives nothing, refuses nobody, and is told to the author.
+func TestPolicyThatFails(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMaxDeadline, "1d")
+	name := s.policy("fails", "", `defaults: {ttl: {expression: 'object.metadata.labels["keep-for"]'}}`)
+	s.eventually(row{job("labelled", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "3h"} }),
+		warned(`ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "` + name + `"`)})
+	s.says(s.create(job("bare")), warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": evaluating: no such key: labels`))
+	s.says(s.create(job("unreadable", func(j *batchv1.Job) { j.Labels = map[string]string{"keep-for": "soon"} })),
+		warned(`no default from spec.defaults.ttl.expression of policy "`+name+`": the result "soon" is not a duration: `+readable+`, or never`))
+	for _, name := range []string{"bare", "unreadable"} {
+		if got := s.getJob(name); got.Spec.TTLSecondsAfterFinished != nil || len(got.Annotations) > 0 {
+			t.Errorf("%s became %v", name, got.Annotations)
+		}
+	}
+}
+
+// S6: the default of a policy does not reach what is older than it, until backfill says so.
+func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	old := s.newJob(job("old"))
+	finish := s.awaitJobFinish(old)
+	name := s.policy("late", "", `defaults: {ttl: {value: 2s}}`)
+	s.eventually(row{job("young"), warned(`ttlSecondsAfterFinished defaulted to 2 (2s) from policy "` + name + `"`)})
+	young := s.newJob(job("young"))
+	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(2*second))
+	s.outlast(finish.Add(2 * second))
+	s.stillThere(old)
+	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
+	s.awaitGone(old)
+}
+
+// The columns that kubectl prints of Curfew's own kinds, and the condition Ready.
+func TestPrinterColumns(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.policy("columns", "", `priority: 7, defaults: {ttl: {value: 1d}, deadline: {value: 12h}}, bounds: {maxTTL: 2w}, action: Warn`)
+	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=30s"))
+	columns := func(args ...string) string {
+		var out []string
+		for line := range strings.Lines(s.passes(s.kubectl(append([]string{"get"}, args...)...)).stdout) {
+			out = append(out, strings.Join(strings.Fields(line), " "))
+		}
+		return strings.Join(out, "\n")
+	}
+	if got, want := columns("lcp", name), "NAME PRIORITY TTL DEADLINE MAX TTL ACTION READY AGE\n"+name+" 7 1d 12h 2w Warn True "; !strings.HasPrefix(got, want) {
+		t.Errorf("kubectl get lcp prints\n%s\nwant\n%s", got, want)
+	}
+	if got, want := columns("lcp", name, "-o", "wide"), name+" 7 1d 12h 2w Warn True Accepted "; !strings.Contains(got, want) {
+		t.Errorf("kubectl get lcp -o wide prints\n%s\nwant\n%s", got, want)
+	}
+}

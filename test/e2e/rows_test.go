@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"flag"
+	"fmt"
+	"go/ast"
+	"go/constant"
+	"go/parser"
+	"go/token"
+	"go/types"
+	"slices"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/rules"
+)
+
+// What shows each row of the tables in docs/reference.md. A row without a test fails TestEveryRowHasATest; one whose test does
+// not make the rule speak fails the run, which asks the API server's audit log at its end.
+
+// keyRows are Curfew's annotations and labels.
+var keyRows = map[string][]func(*testing.T){
+	policy.AnnotationDefaultTTL:          {TestDefaultTTLIsFilledInAndAnnounced, TestPatchCreatesParents, TestDefaultsAreCarriedOut, TestJobSetDefaults, TestTrainJobDefaults},
+	policy.AnnotationDefaultTTLSucceeded: {TestDefaultsByOutcomeAreAnnotations, TestTTLByOutcome},
+	policy.AnnotationDefaultTTLFailed:    {TestDefaultsByOutcomeAreAnnotations, TestTTLByOutcome, TestPrecedence},
+	policy.AnnotationDefaultPodTTL:       {TestDefaultPodTTL, TestPodsOfAJobGoOnlyWhenAccountedFor},
+	policy.AnnotationDefaultDeadline:     {TestDefaultDeadline, TestJobSetDefaults, TestTrainJobDefaults},
+	policy.AnnotationMinTTL:              {TestBounds, TestBoundsHoldForLabels},
+	policy.AnnotationMaxTTL:              {TestBounds, TestBoundsHoldForLabels, TestPolicyBounds, TestRemovingADefault, TestJobSetRules},
+	policy.AnnotationMinDeadline:         {TestDeadlineBounds, TestJobSetRules},
+	policy.AnnotationMaxDeadline:         {TestDeadlineBounds, TestTrainJobDefaults},
+	policy.AnnotationMode:                {TestModeWarn, TestModeDryRun, TestPolicyDefaults, TestStrictOptions},
+	policy.AnnotationBackfill:            {TestDefaultDoesNotReachWhatIsOlder, TestPolicyDoesNotReachWhatIsOlder},
+	policy.AnnotationDefaultSince:        {TestCurfewsOwnKeysOnNamespaces},
+	policy.LabelInUse:                    {TestCurfewsOwnKeysOnNamespaces, TestUnusedNamespaceIsLeftAlone},
+	policy.LabelPodsInUse:                {TestCurfewsOwnKeysOnNamespaces},
+
+	policy.AnnotationTTL:            {TestJobVanishesAtItsSecond, TestPodVanishesAtItsSecond, TestProtectAndNever, TestObjectValues, TestRuntimePrecedence},
+	policy.AnnotationTTLSucceeded:   {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
+	policy.AnnotationTTLFailed:      {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
+	policy.AnnotationActiveDeadline: {TestJobSetRules, TestAnnotationsWithoutEffect, TestTrainJobDeadlineIsImmutable},
+	policy.AnnotationProtect:        {TestProtectAndNever, TestAnnotationsBesideTheNativeField, TestJobSetDefaults},
+	policy.AnnotationTTLSource:      {TestOwnTTLWins, TestSourcesAreNotForAuthors, TestPrecedence, TestRuntimePrecedence},
+	policy.AnnotationDeadlineSource: {TestDefaultDeadline, TestSourcesAreNotForAuthors},
+	policy.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
+	policy.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
+}
+
+// ruleRows are the rules of admission.
+var ruleRows = map[string][]func(*testing.T){
+	"namespace-values":      {TestNamespaceValues, TestShortDefaultsAreWarned},
+	"pod-template-ttl":      {TestTTLInPodTemplateIsRefused, TestJobSetRules, TestTrainJobDefaults, TestRuntimeRules, TestHTTPAPIOffline},
+	"pod-restart-policy":    {TestPodThatNeverFinishesCannotHaveATTL},
+	"forbidden-field":       {TestRuntimeRules},
+	"immutable-deadline":    {TestTrainJobDeadlineIsImmutable},
+	"readable-value":        {TestObjectValues, TestJobSetRules, TestRuntimeRules},
+	"bounds":                {TestBounds, TestDeadlineBounds, TestPolicyBounds, TestPolicyActions, TestJobSetRules, TestTrainJobDefaults, TestUnreadableNamespaceIsTold},
+	"native-acts-first":     {TestAnnotationsBesideTheNativeField, TestJobSetRules},
+	"removed-default":       {TestRemovingADefault, TestUpdateRefusesOnlyWhatItChanges},
+	"source-stamp":          {TestSourcesAreNotForAuthors},
+	"no-effect":             {TestAnnotationsWithoutEffect, TestTrainJobDefaults},
+	"runtime-ttl":           {TestRuntimePrecedence, TestRuntimeIsReadLive},
+	"ttl-label":             {TestTTLLabel, TestStrictOptions, TestBoundsHoldForLabels, TestPolicyBounds, TestJobSetRules},
+	"short-ttl":             {TestShortTTLIsWarned, TestShortDefaultsAreWarned, TestPolicyBounds, TestJobSetRules, TestRuntimeRules},
+	"hook-job":              {TestHooksAreWarned, TestJobSetRules},
+	"gitops-loop":           {TestShortTTLUnderGitOpsIsWarned, TestJobSetRules},
+	"unusable-default":      {TestUnreadableNamespaceIsTold, TestPolicyThatFails},
+	"user-may-delete":       {TestTTLOfThoseWhoMayNotDelete, TestStrictOptions},
+	"controller-may-delete": {TestKindThatTheControllerMayNotDelete},
+	policyCompiles:          {TestLifecyclePolicySchema, TestKindProfileSchema},
+}
+
+// policyCompiles is the one rule about Curfew's own kinds, which the registry does not hold.
+const policyCompiles = "policy-compiles"
+
+// restRows are the other rows: what is told to whom, and who else answers.
+var restRows = map[string][]func(*testing.T){
+	"precedence: object, namespace, policies":           {TestPrecedence, TestOwnTTLWins},
+	"precedence: runtime":                               {TestRuntimePrecedence, TestRuntimeIsReadLive, TestRuntimeThatDoesNotExist},
+	"LifecyclePolicy":                                   {TestLifecyclePolicySchema, TestPolicyDefaults, TestPolicyBounds, TestPolicyActions, TestPrinterColumns},
+	"KindProfile":                                       {TestKindProfileSchema, TestKindProfileBringsAdmission, TestPrinterColumns},
+	"no default for what others own or manage":          {TestNoDefaultForWhatOthersManage, TestJobOfCronJobGetsAtLeastAMinute, TestJobSetDefaults, TestTrainJobDefaults},
+	"explicit values of what others own count":          {TestExplicitTTLOfOwnedObjectsCounts},
+	"defaults are announced to people alone":            {TestDefaultTTLIsFilledInAndAnnounced, TestDefaultIsNotAnnouncedToServiceAccounts},
+	"an update is judged by what it changes":            {TestUpdateRefusesOnlyWhatItChanges, TestUpdateWarnsOnlyOfWhatItChanges},
+	"dry runs":                                          {TestServerSideDryRun},
+	"audit annotations":                                 {TestAuditAnnotations},
+	"--native-ttl=off":                                  {TestNativeTTLOff},
+	"--strict-labels, --require-delete":                 {TestStrictOptions},
+	"what does not use Curfew":                          {TestUnusedNamespaceIsLeftAlone, TestKindProfileBringsAdmission},
+	"the webhook is down":                               {TestWebhookDown},
+	"/v1/validate, /v1/default and kubectl curfew lint": {TestHTTPAPIAnswersAsAdmissionDoes, TestHTTPAPIOffline, TestLintAnswersAsAdmissionDoes},
+}
+
+func TestEveryRowHasATest(t *testing.T) {
+	known := []string{policyCompiles}
+	for _, rule := range rules.All() {
+		known = append(known, rule.Name)
+	}
+	for _, name := range known {
+		if len(ruleRows[name]) == 0 {
+			t.Errorf("no test shows rule %s", name)
+		}
+	}
+	for name := range ruleRows {
+		if !slices.Contains(known, name) {
+			t.Errorf("there is no rule %s", name)
+		}
+	}
+	for _, key := range keysOfCurfew(t) {
+		if len(keyRows[key]) == 0 {
+			t.Errorf("no test shows %s", key)
+		}
+	}
+	for row, tests := range restRows {
+		if len(tests) == 0 {
+			t.Errorf("no test shows %s", row)
+		}
+	}
+}
+
+// keysOfCurfew are the values of the constants in policy/keys.go that are annotations and labels of Curfew's.
+func keysOfCurfew(t *testing.T) []string {
+	t.Helper()
+	set := token.NewFileSet()
+	file, err := parser.ParseFile(set, "../../policy/keys.go", nil, parser.SkipObjectResolution)
+	if err != nil {
+		t.Fatal(err)
+	}
+	checked, err := (&types.Config{}).Check("keys", set, []*ast.File{file}, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, name := range checked.Scope().Names() {
+		one, ok := checked.Scope().Lookup(name).(*types.Const)
+		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label")) {
+			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, policy.Prefix) {
+				out = append(out, value)
+			}
+		}
+	}
+	if len(out) < 20 {
+		t.Fatalf("only %d keys found", len(out))
+	}
+	return out
+}
+
+// everyRuleSpoke holds what the map above promises against what happened: each rule was in an answer of a webhook. A run of
+// some of the tests promises nothing.
+func everyRuleSpoke() error {
+	for _, name := range []string{"test.run", "test.skip"} {
+		if one := flag.Lookup(name); one != nil && one.Value.String() != "" {
+			return nil
+		}
+	}
+	spoke, err := suite.cluster.RulesAudited()
+	if err != nil {
+		return err
+	}
+	var silent []string
+	for name := range ruleRows {
+		if !spoke[name] {
+			silent = append(silent, name)
+		}
+	}
+	if len(silent) > 0 {
+		slices.Sort(silent)
+		return fmt.Errorf("rules that nothing made speak: %s", strings.Join(silent, ", "))
+	}
+	return nil
+}

@@ -1,0 +1,176 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy"
+)
+
+// A TrainJob has a native deadline and no native TTL.
+func TestTrainJobDefaults(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "2h", policy.AnnotationMaxDeadline, "1d")
+	s.creates(row{s.runtime("TrainingRuntime", "silent"), ""})
+	silent := []func(trained){at("spec.runtimeRef.kind", "TrainingRuntime")}
+	from := ` from namespace "` + s.name + `"`
+	filled := both(warned("curfew.dev/ttl-after-finished defaulted to 1d"+from), warned("activeDeadlineSeconds defaulted to 7200 (2h)"+from))
+	s.eventually(row{s.trainJob("plain", "silent", silent...), filled})
+	const webhook = "validate.trainjobs.trainer.kubeflow.org.curfew.dev"
+	with := func(more ...func(trained)) []func(trained) { return append(more, silent...) }
+	s.creates(
+		row{s.trainJob("plain", "silent", silent...), filled},
+		row{s.trainJob("own", "silent", with(noted(policy.AnnotationTTL, "3h"), at("spec.activeDeadlineSeconds", 3600))...), ""},
+		row{s.trainJob("never", "silent", with(noted(policy.AnnotationTTL, "never"), at("spec.activeDeadlineSeconds", 3600))...), ""},
+		row{s.trainJob("elsewhere", "silent", with(at("spec.managedBy", "kueue.x-k8s.io/multikueue"))...), ""},
+		row{s.trainJob("long", "silent", with(at("spec.activeDeadlineSeconds", 90000))...), denied(webhook,
+			`spec.activeDeadlineSeconds: 1d1h is above curfew.dev/max-deadline 1d of namespace "`+s.name+`": use 1d or less`)},
+		row{s.trainJob("annotated", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), at("spec.activeDeadlineSeconds", 60), noted(policy.AnnotationTTL, "3h"))...), warned(
+			"metadata.annotations[curfew.dev/active-deadline]: has no effect on a TrainJob: set spec.activeDeadlineSeconds")},
+		row{s.trainJob("template", "silent", with(at("spec.activeDeadlineSeconds", 60), at("spec.runtimePatches", []any{map[string]any{"manager": "test.example.com/x",
+			"trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{map[string]any{"name": "node",
+				"template": map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1h"}}}}}}}}}}}}))...),
+			denied(webhook, "spec.runtimePatches[0].trainingRuntimeSpec.template.spec.replicatedJobs[0].template.spec.template."+
+				"metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: set metadata.annotations[curfew.dev/ttl-after-finished] on the TrainJob")},
+	)
+	for name, want := range map[string][3]string{
+		"plain": {"1d", "namespace/" + s.name, "7200"}, "own": {"3h", "object", "3600"}, "never": {"never", "object", "3600"}, "elsewhere": {},
+	} {
+		annotations := s.metaOf("trainjob", name).Annotations
+		if got := [3]string{annotations[policy.AnnotationTTL], annotations[policy.AnnotationTTLSource], s.jsonpath("trainjob", name, ".spec.activeDeadlineSeconds")}; got != want {
+			t.Errorf("TTL, source and deadline of %s are %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A deadline is neither added, changed nor removed after creation. Trainer's own schema refuses the change of a field; that one
+// is added or removed it lets pass.
+func TestTrainJobDeadlineIsImmutable(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	refusal := `Error from server (Forbidden): admission webhook "validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev" denied the request: `
+	const field, key = "spec.activeDeadlineSeconds: ", "metadata.annotations[curfew.dev/active-deadline]: "
+	s.eventually(row{s.trainJob("probe", "any", noted(policy.AnnotationTTL, "soon")), denied("validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev",
+		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
+	s.creates(row{s.trainJob("with", "any", at("spec.activeDeadlineSeconds", 3600), noted(policy.AnnotationActiveDeadline, "1h")), warned(
+		"metadata.annotations[curfew.dev/active-deadline]: has no effect on a TrainJob: set spec.activeDeadlineSeconds")},
+		row{s.trainJob("without", "any"), ""})
+	patch := func(name, patch string) output {
+		return s.kubectl("patch", "trainjob", name, "--type=merge", "-p", patch)
+	}
+	s.refuses(patch("without", `{"spec":{"activeDeadlineSeconds":60}}`), refusal+field+"cannot be added after creation: leave it out, or create a new TrainJob with it")
+	s.refuses(patch("with", `{"spec":{"activeDeadlineSeconds":null}}`), refusal+field+"cannot be removed after creation: leave it at 3600, or create a new TrainJob without it")
+	if out := patch("with", `{"spec":{"activeDeadlineSeconds":60}}`); !out.failed || !strings.Contains(out.stderr, "spec.activeDeadlineSeconds: Invalid value: 60: field is immutable") {
+		t.Errorf("kubectl said %q", out.stderr)
+	}
+	noEffect := warned(key + "has no effect on a TrainJob: set spec.activeDeadlineSeconds")
+	s.refuses(s.kubectl("annotate", "trainjob", "without", policy.AnnotationActiveDeadline+"=1h"), noEffect,
+		refusal+key+"cannot be added after creation: leave it out, or create a new TrainJob with it")
+	s.refuses(s.kubectl("annotate", "--overwrite", "trainjob", "with", policy.AnnotationActiveDeadline+"=2h"), noEffect,
+		refusal+key+"cannot be changed after creation, from 1h to 2h: leave it, or create a new TrainJob")
+	s.refuses(s.kubectl("annotate", "trainjob", "with", policy.AnnotationActiveDeadline+"-"),
+		refusal+key+"cannot be removed after creation: leave it at 1h, or create a new TrainJob without it")
+	s.says(s.kubectl("label", "trainjob", "with", "team=blue"))
+}
+
+// A training runtime has its TTL in an annotation. Inside its template one would take the JobSet, or single Jobs, away under the
+// TrainJob that uses it; a deadline there would stop them one by one.
+func TestRuntimeRules(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	const template = "spec.template.spec."
+	const inAnnotation = "must not be set: a runtime has its TTL in annotation curfew.dev/ttl-after-finished, for the TrainJobs that use it"
+	for kind, webhook := range map[string]string{"TrainingRuntime": "validate-marked.trainingruntimes.trainer.kubeflow.org.curfew.dev",
+		"ClusterTrainingRuntime": "validate.clustertrainingruntimes.trainer.kubeflow.org.curfew.dev"} {
+		name := s.name + "-torch"
+		s.eventually(row{s.runtime(kind, name, at(template+"ttlSecondsAfterFinished", 60)), denied(webhook, template+"ttlSecondsAfterFinished: "+inAnnotation)})
+		s.wouldCreate(
+			row{s.runtime(kind, name, at(template+"replicatedJobs[0].template.spec.ttlSecondsAfterFinished", 60)), denied(webhook,
+				template+"replicatedJobs[0].template.spec.ttlSecondsAfterFinished: "+inAnnotation)},
+			row{s.runtime(kind, name, at(template+"replicatedJobs[0].template.spec.activeDeadlineSeconds", 60)), denied(webhook,
+				template+"replicatedJobs[0].template.spec.activeDeadlineSeconds: must not be set: set spec.activeDeadlineSeconds on the TrainJob, which stops all of its Jobs together")},
+			row{s.runtime(kind, name, at(template+"replicatedJobs[0].template.spec.template.metadata", map[string]any{"annotations": map[string]any{policy.AnnotationTTLFailed: "1h"}})), denied(webhook,
+				template+"replicatedJobs[0].template.spec.template.metadata.annotations[curfew.dev/ttl-after-failed]: a pod template cannot have a TTL: "+
+					"set metadata.annotations[curfew.dev/ttl-after-finished] on the "+kind)},
+			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "soon")), denied(webhook, `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+", or never")},
+			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "30s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: 30s is under 60s: " +
+				"a TrainJob that uses it may be gone before anyone reads its logs; use 60s or more")},
+			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "1d"), noted(policy.AnnotationTTLFailed, "never")), ""},
+		)
+	}
+}
+
+// What the runtime says comes before what the TrainJob, its namespace and policies say, longer or shorter: it is the platform's.
+// A differing value gets a warning. The stamp says where the TTL is from; nothing is filled in, as nothing is frozen.
+func TestRuntimePrecedence(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
+	cluster := s.name + "-cluster"
+	s.Cleanup(func() { s.afterwards("delete", "clustertrainingruntime", cluster, "--ignore-not-found") })
+	s.creates(
+		row{s.runtime("ClusterTrainingRuntime", cluster, noted(policy.AnnotationTTL, "9d")), ""}, // above all bounds
+		row{s.runtime("TrainingRuntime", "own", noted(policy.AnnotationTTL, "2h"), noted(policy.AnnotationTTLFailed, "never")), ""},
+	)
+	own := at("spec.runtimeRef.kind", "TrainingRuntime")
+	const key, failed = "metadata.annotations[curfew.dev/ttl-after-finished]: ", "metadata.annotations[curfew.dev/ttl-after-failed]: "
+	s.eventually(row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)})
+	s.creates(
+		row{s.trainJob("plain", cluster), ""},
+		row{s.trainJob("shorter", cluster, noted(policy.AnnotationTTL, "1h")), warned(key + `1h is ignored: runtime "` + cluster + `" says 9d; remove it`)},
+		row{s.trainJob("equal", cluster, noted(policy.AnnotationTTLSucceeded, "6d")), warned("metadata.annotations[curfew.dev/ttl-after-succeeded]: " +
+			`6d is ignored: runtime "` + cluster + `" says 9d; remove it`)},
+		row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)},
+		row{s.trainJob("outcome", "own", own, noted(policy.AnnotationTTLFailed, "1h"), noted(policy.AnnotationTTL, "2h")), warned(failed + `1h is ignored: runtime "own" says never; remove it`)},
+		row{s.trainJob("same", "own", own, noted(policy.AnnotationTTLFailed, "never"), noted(policy.AnnotationTTL, "2h")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
+			failed+`never is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)},
+	)
+	for name, want := range map[string]string{"plain": " runtime/" + cluster, "shorter": "1h runtime/" + cluster, "longer": "3h runtime/own", "outcome": "2h runtime/own"} {
+		annotations := s.metaOf("trainjob", name).Annotations
+		if got := annotations[policy.AnnotationTTL] + " " + annotations[policy.AnnotationTTLSource]; got != want {
+			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
+		}
+	}
+}
+
+// The runtime is read at the moment of deletion: a change of it counts for what exists already. One that is gone, or cannot be
+// read, keeps.
+func TestRuntimeIsReadLive(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "1s")...)
+	own := at("spec.runtimeRef.kind", "TrainingRuntime")
+	s.creates(
+		row{s.runtime("TrainingRuntime", "changed", noted(policy.AnnotationTTL, "1h")), ""},
+		row{s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1h")), ""},
+		row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1m")), ""},
+		row{s.trainJob("shortened", "changed", own), ""},
+		row{s.trainJob("kept", "gone", own), ""},
+		row{s.trainJob("longer", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
+			`1s is ignored: runtime "raised" says 1m; remove it`)},
+	)
+	end := now()
+	for _, name := range []string{"shortened", "kept", "longer"} {
+		s.finished("trainjob", name, "Complete", end)
+	}
+	s.passes(s.kubectl("delete", "trainingruntime", "gone"))
+	s.awaitLog(suite.controller.Log, s.name+"/kept", `"kept"`, "does not exist")
+	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "changed", policy.AnnotationTTL+"=2s"))
+	s.goneBy("trainjob", "shortened", end.Add(2*second))
+	s.outlast(end.Add(2 * second))
+	s.there("trainjob", "kept")
+	s.there("trainjob", "longer")
+	// Back again, it counts.
+	s.passes(s.create(s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1s"))))
+	s.goneBy("trainjob", "kept", end.Add(second))
+}
+
+// A runtime that does not exist: the TrainJob is let in, nothing is filled in, and it stays when it has finished.
+func TestRuntimeThatDoesNotExist(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1h")
+	s.eventually(row{s.trainJob("probe", "none", noted(policy.AnnotationTTL, "soon")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
+		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
+	s.says(s.create(s.trainJob("orphan", s.name+"-none")))
+	if got := s.metaOf("trainjob", "orphan").Annotations; len(got) > 0 {
+		t.Errorf("it became %v", got)
+	}
+}
