@@ -130,7 +130,7 @@ func (f *Feed) labelScope(ctx context.Context, around *surroundings, facts *poli
 	case around.undecided && live:
 		return errPoliciesChanged
 	case len(errs) > 0:
-		f.options.Policies.Failed(errs)
+		f.options.Policies.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), errs)
 	}
 	return nil
 }

@@ -255,7 +255,7 @@ func (b *book) Read(ctx context.Context, kind schema.GroupKind) ([]*expression.P
 	return b.Get(ctx, kind)
 }
 
-func (b *book) Failed(errs []error) {
+func (b *book) Failed(_ string, errs []error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.failed += len(errs)

@@ -34,8 +34,8 @@ type PolicyReader interface {
 	Get(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
 	// Read asks the API server: a default that was taken back a moment ago deletes nothing.
 	Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
-	// Failed tells which of them failed on an object, which was kept for that.
-	Failed(errs []error)
+	// Failed tells which of them failed on an object (such as Job ci/build), which was kept for that.
+	Failed(object string, errs []error)
 }
 
 // RuntimeReader reads what objects refer to. A runtime that does not exist is nil and no error.
@@ -89,7 +89,7 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 		if ctx.Err() != nil {
 			return nil, ctx.Err() // Stopped in the middle is no fault of the policy's.
 		}
-		f.options.Policies.Failed(errs)
+		f.options.Policies.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), errs)
 	}
 	return scope, nil
 }

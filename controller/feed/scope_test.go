@@ -39,7 +39,7 @@ func (p *platform) Read(context.Context, schema.GroupKind) ([]*expression.Policy
 	return p.live, nil
 }
 
-func (p *platform) Failed(errs []error) {
+func (p *platform) Failed(_ string, errs []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failures += len(errs)

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 
@@ -32,6 +33,7 @@ type Policies struct {
 	mirror   *Mirror[compiledPolicy]
 	log      logr.Logger
 	status   *statuses // nil where none is written
+	failures failures
 }
 
 // NewPolicies follows a source of LifecyclePolicies.
@@ -138,9 +140,16 @@ func (p *Policies) Read(ctx context.Context, kind schema.GroupKind) ([]*expressi
 	}
 }
 
-// Failed implements feed.PolicyReader.
-func (p *Policies) Failed(errs []error) {
+// Failed implements feed.PolicyReader: the log has every failure, and the condition Ready of the policy the first ones.
+func (p *Policies) Failed(object string, errs []error) {
 	for _, err := range errs {
-		p.log.V(1).Info("an object was kept: a policy cannot be told for it", "reason", err.Error())
+		p.log.V(1).Info("an object was kept: a policy cannot be told for it", "object", object, "reason", err.Error())
+		failed := (*expression.PolicyError)(nil)
+		if p.status == nil || !errors.As(err, &failed) || !p.failures.add(object, failed) {
+			continue
+		}
+		if known, ok := p.mirror.Get(failed.Policy); ok {
+			p.writeStatus(failed.Policy, &known)
+		}
 	}
 }

@@ -153,6 +153,7 @@ func (r *Registry) Run(ctx context.Context) error {
 			continue // What makes it known says so.
 		}
 		r.reconcile(ctx, wanted)
+		r.writeStatuses()
 	}
 }
 

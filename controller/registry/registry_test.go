@@ -158,7 +158,7 @@ func (c *cluster) feed(resource string) *stream {
 }
 
 // begin runs a registry until the test ends. Call it inside a synctest bubble.
-func begin(t *testing.T) (*cluster, *Registry) {
+func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Registry) {
 	t.Helper()
 	c := &cluster{
 		profiles: newSource(), definitions: newSource(), runtimes: newSource(),
@@ -196,6 +196,9 @@ func begin(t *testing.T) (*cluster, *Registry) {
 	})
 	if err != nil {
 		t.Fatal(err)
+	}
+	for _, prepare := range before {
+		prepare(c, r)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -1,9 +1,12 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
+	"fmt"
 	"slices"
+	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
@@ -12,7 +15,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
@@ -39,10 +41,10 @@ func newStatuses(patcher Patcher, clock clock.Clock, log logr.Logger) *statuses 
 	return &statuses{patcher: patcher, clock: clock, log: log, wake: make(chan struct{}, 1), pending: map[string][]byte{}}
 }
 
-// ready is the patch of a status, or nil where there is nothing to write. since is "" for kinds that have none.
-func (s *statuses) ready(object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, errs field.ErrorList, old, since string) []byte {
+// ready is the patch of a status with a condition Ready, or nil where there is nothing to write. since is "" for kinds that have
+// none.
+func (s *statuses) ready(object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, condition metav1.Condition, old, since string) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
-	condition := expression.Ready(object.Generation, errs, nil)
 	condition.LastTransitionTime = metav1.NewTime(s.clock.Now())
 	if changed := meta.SetStatusCondition(&new, condition); !changed && observed == object.Generation && old == since {
 		return nil
@@ -125,15 +127,24 @@ func (s *statuses) run(ctx context.Context) {
 // WriteStatus has the status of policies written: Ready, and since when the defaults hold. Call it before Run.
 func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock) {
 	p.status = newStatuses(patcher, clock, p.log)
-	p.mirror.OnChange(func(name string, _, new *compiledPolicy) {
-		if new == nil {
-			p.status.add(name, nil)
-			return
+	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
+		if new == nil || old != nil && old.object.UID != new.object.UID {
+			p.failures.forget(name)
 		}
-		status := &new.object.Status
-		p.status.add(name, p.status.ready(&new.object.ObjectMeta, status.ObservedGeneration, status.Conditions, new.errs,
-			status.DefaultSince, expression.StampPolicy(new.object, clock.Now())))
+		p.writeStatus(name, new)
 	})
+}
+
+// writeStatus has the status of one policy written; nil is one that is gone.
+func (p *Policies) writeStatus(name string, of *compiledPolicy) {
+	if of == nil {
+		p.status.add(name, nil)
+		return
+	}
+	status := &of.object.Status
+	condition := expression.Ready(of.object.Generation, of.errs, p.failures.of(name, of.object.Generation))
+	p.status.add(name, p.status.ready(&of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, condition,
+		status.DefaultSince, expression.StampPolicy(of.object, p.status.clock.Now())))
 }
 
 // WriteStatus has the status of KindProfiles written. Call it before Run.
@@ -142,9 +153,49 @@ func (r *Registry) WriteStatus(patcher Patcher) {
 	r.profiles.OnChange(func(name string, _, new *compiledProfile) {
 		if new == nil {
 			r.status.add(name, nil)
-			return
 		}
-		status := &new.object.Status
-		r.status.add(name, r.status.ready(&new.object.ObjectMeta, status.ObservedGeneration, status.Conditions, new.errs, "", ""))
 	})
+}
+
+// writeStatuses has the status of all KindProfiles written, each of which depends on what is served as well.
+func (r *Registry) writeStatuses() {
+	if r.status == nil {
+		return
+	}
+	definitions, _, err := r.known()
+	if err != nil {
+		return // What makes it known says so.
+	}
+	own, err := r.profiles.All()
+	if err != nil {
+		return
+	}
+	for name, profile := range own {
+		condition := expression.Ready(profile.object.Generation, profile.errs, nil)
+		if reason := r.notServed(definitions, &profile); reason != "" && len(profile.errs) == 0 {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonKindNotServed, reason
+		}
+		status := &profile.object.Status
+		r.status.add(name, r.status.ready(&profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions, condition, "", ""))
+	}
+}
+
+// notServed says why the kind of a profile is not there, or returns "". Kinds of Kubernetes itself have no
+// CustomResourceDefinition, and are there.
+func (r *Registry) notServed(definitions map[string]expression.Definition, profile *compiledProfile) string {
+	kind := profile.Kind
+	if group := kind.Group; !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+		return ""
+	}
+	for _, definition := range definitions {
+		if definition.Kind != kind.GroupKind() {
+			continue
+		}
+		if _, ok := definition.Serves(profile.Profile); ok {
+			return ""
+		}
+		return fmt.Sprintf("spec.kind: %s is served, and not as resource %s of version %s in scope %s: correct these",
+			kind.GroupKind(), profile.Resource, kind.Version, cmp.Or(profile.object.Spec.Kind.Scope, v1alpha1.ScopeNamespaced))
+	}
+	return fmt.Sprintf("spec.kind: no CustomResourceDefinition serves %s: install it, or correct group and kind", kind.GroupKind())
 }

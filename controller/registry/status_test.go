@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"strings"
 	"sync"
 	"testing"
@@ -83,5 +84,109 @@ func TestPolicyStatus(t *testing.T) {
 				t.Errorf("patch %s\nwant %s, a default-since and the UID", patch, want)
 			}
 		}
+	})
+}
+
+// An expression that fails on objects shows in the condition Ready: once however many objects it fails on, for the generation that
+// failed, and not for a policy of the same name that came later.
+func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &patcher{source: newSource()}
+		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
+		policies.WriteStatus(p, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { policies.Run(ctx); close(done) }()
+		defer func() { cancel(); <-done }()
+		fail := func(object string, generation int64, reason string) {
+			policies.Failed(object, []error{&expression.PolicyError{Policy: "platform", Generation: generation, Err: errors.New(reason)}})
+		}
+		var seen int
+		expect := func(reason, message string) {
+			t.Helper()
+			after(2 * time.Second)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.patches) != seen+1 {
+				t.Fatalf("%d patches, want %d:\n%s", len(p.patches), seen+1, strings.Join(p.patches, "\n"))
+			}
+			if patch := p.patches[seen]; !strings.Contains(patch, `"reason":"`+reason+`"`) || !strings.Contains(patch, `"message":"`+message+`"`) {
+				t.Errorf("patch %s\nwant %s: %s", patch, reason, message)
+			}
+			seen++
+		}
+		quiet := func() {
+			t.Helper()
+			after(2 * time.Second)
+			p.mu.Lock()
+			defer p.mu.Unlock()
+			if len(p.patches) != seen {
+				t.Errorf("it wrote %s", p.patches[seen:])
+			}
+		}
+		p.put(lifecyclePolicy(`"30s"`, 1))
+		expect("Accepted", "everything can be used")
+		fail("Job ci/a", 1, "spec.x: no such key")
+		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept)")
+		fail("Job ci/b", 1, "spec.x: no such key")
+		quiet()
+		fail("Job ci/b", 1, "spec.y: no such key")
+		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept); spec.y: no such key (Job ci/b, which is kept)")
+		p.put(lifecyclePolicy(`"40s"`, 2))
+		expect("Accepted", "everything can be used")
+		fail("Job ci/a", 1, "spec.z: a judgement that was under way")
+		quiet()
+		fail("Job ci/a", 2, "spec.x: no such key")
+		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept)")
+		p.remove("platform")
+		again := lifecyclePolicy(`"40s"`, 2)
+		again.SetUID("uid-2")
+		p.put(again)
+		expect("Accepted", "everything can be used")
+	})
+}
+
+// A KindProfile says whether its kind is there, as it says it, and notices when that changes.
+func TestProfileStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var p *patcher
+		c, _ := begin(t, func(c *cluster, r *Registry) {
+			p = &patcher{source: c.profiles}
+			r.WriteStatus(p)
+		})
+		profile := func(name, group, finished string) *unstructured.Unstructured {
+			object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+				"kind":  map[string]any{"group": group, "version": "v1", "kind": "Render", "resource": "renders"},
+				"state": map[string]any{"finished": finished, "finishTime": "null", "outcome": `"Failed"`},
+			}}}
+			object.SetName(name)
+			object.SetGeneration(1)
+			return object
+		}
+		expect := func(name, reason, message string) {
+			t.Helper()
+			after(2 * time.Second)
+			c.profiles.mu.Lock()
+			defer c.profiles.mu.Unlock()
+			data, err := json.Marshal(c.profiles.objects[name].Object["status"])
+			if err != nil {
+				t.Fatal(err)
+			}
+			if !strings.Contains(string(data), `"reason":"`+reason+`"`) || !strings.Contains(string(data), message) {
+				t.Errorf("%s: the status is %s\nwant %s: %s", name, data, reason, message)
+			}
+		}
+		c.profiles.put(profile("renders", "example.com", "true"))
+		c.profiles.put(profile("builtin", "apps", "true"))
+		c.profiles.put(profile("broken", "other.example.com", "objekt"))
+		expect("renders", "KindNotServed", "spec.kind: no CustomResourceDefinition serves Render.example.com: install it, or correct group and kind")
+		expect("builtin", "Accepted", "everything can be used")
+		expect("broken", "InvalidExpression", "spec.state.finished: line 1, column 1: undeclared reference")
+		c.definitions.put(definition("example.com", "v1beta1", "Render", "renders", 1))
+		expect("renders", "KindNotServed", "spec.kind: Render.example.com is served, and not as resource renders of version v1 in scope Namespaced: correct these")
+		c.definitions.put(definition("example.com", "v1", "Render", "renders", 2))
+		expect("renders", "Accepted", "everything can be used")
+		c.definitions.remove("renders.example.com")
+		expect("renders", "KindNotServed", "no CustomResourceDefinition")
 	})
 }

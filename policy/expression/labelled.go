@@ -37,7 +37,7 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		case err != nil:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, WarnOnly: said.WarnOnly,
 				Bounds: policy.Bounds{MinTTL: said.Bounds.MinTTL, MaxTTL: said.Bounds.MaxTTL}, LatestUnreadable: said.LatestUnreadable})
-			errs = append(errs, err)
+			errs = append(errs, p.failure(err))
 		case matched:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, WarnOnly: said.WarnOnly,
 				Bounds: policy.Bounds{MinTTL: p.Bounds.MinTTL, MaxTTL: p.Bounds.MaxTTL}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})

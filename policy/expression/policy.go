@@ -168,7 +168,7 @@ func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPol
 func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
 	matched, err := p.match.holds(ctx, facts, variables)
 	if err != nil {
-		err = fmt.Errorf("policy %q: %w", p.Name, err)
+		err = p.failure(err)
 		return p.unusable(err), true, []error{err}
 	}
 	if !matched {
@@ -189,7 +189,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	var errs []error
 	for _, setting := range append(out.TTL.Settings(), out.Deadline, out.Label) {
 		if setting != nil && setting.Err != nil {
-			errs = append(errs, fmt.Errorf("policy %q: %s: %w", p.Name, setting.Path, setting.Err))
+			errs = append(errs, p.failure(fmt.Errorf("%s: %w", setting.Path, setting.Err)))
 		}
 	}
 	return out, true, errs
@@ -209,6 +209,25 @@ func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Settin
 		return nil
 	}
 	return &policy.Setting{Path: p.label.path, Source: p.source, Text: text, Err: err}
+}
+
+// PolicyError is what failed of a policy on one object, which is kept for that.
+type PolicyError struct {
+	// Policy and Generation say which state of which policy failed.
+	Policy     string
+	Generation int64
+	// Err names the field, and says why.
+	Err error
+}
+
+// Error names the policy, the field and why.
+func (e *PolicyError) Error() string { return fmt.Sprintf("policy %q: %v", e.Policy, e.Err) }
+
+// Unwrap is what failed.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+func (p *Policy) failure(err error) error {
+	return &PolicyError{Policy: p.Name, Generation: p.Generation, Err: err}
 }
 
 // unusable has err in the place of all that the policy says.

@@ -191,6 +191,12 @@ func TestPolicyThatFails(t *testing.T) {
 			t.Errorf("%s became %v", name, got.Annotations)
 		}
 	}
+	// The controller meets them again when they have finished.
+	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=EvaluationFailed", "--timeout=60s"))
+	message := s.jsonpath("lifecyclepolicy", name, `.status.conditions[?(@.type=="Ready")].message`)
+	if want := "spec.defaults.ttl.expression: "; !strings.HasPrefix(message, want) || !strings.Contains(message, " (Job "+s.name+"/") {
+		t.Errorf("its condition Ready says %q, want %q and a Job", message, want)
+	}
 }
 
 // S6: the default of a policy does not reach what is older than it, until backfill says so.
@@ -227,5 +233,13 @@ func TestPrinterColumns(t *testing.T) {
 	}
 	if got, want := columns("lcp", name, "-o", "wide"), name+" 7 1d 12h 2w Warn True Accepted "; !strings.Contains(got, want) {
 		t.Errorf("kubectl get lcp -o wide prints\n%s\nwant\n%s", got, want)
+	}
+	profile := s.name + "-profile"
+	s.apply(`{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: ` + profile + `}, spec: {kind: {group: nobody.example.com, version: v1, kind: Ghost, resource: ghosts},
+		state: {finished: "true", finishTime: "null", outcome: "'Failed'"}, fields: {ttl: spec.ttl}}}`)
+	s.Cleanup(func() { s.afterwards("delete", "kindprofile", profile) })
+	s.passes(s.kubectl("wait", "kindprofile/"+profile, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=KindNotServed", "--timeout=30s"))
+	if got, want := columns("kprof", profile), "NAME GROUP VERSION KIND TTL FIELD READY AGE\n"+profile+" nobody.example.com v1 Ghost spec.ttl False "; !strings.HasPrefix(got, want) {
+		t.Errorf("kubectl get kprof prints\n%s\nwant\n%s", got, want)
 	}
 }
