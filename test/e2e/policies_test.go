@@ -121,6 +121,13 @@ func TestPolicyBounds(t *testing.T) {
 	narrower.says(narrower.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 259200 (3d) from policy "`+name+`"`))
 	narrower.refuses(narrower.create(job("long", native(4*24*time.Hour))), denied("validate.curfew.dev",
 		field+`4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
+	// Bounds that leave nothing are refused, whichever of the two comes last.
+	refusal := `Error from server (Forbidden): admission webhook "namespaces.curfew.dev" denied the request: `
+	wider.refuses(wider.kubectl("annotate", "namespace", wider.name, policy.AnnotationMinTTL+"=8d"), refusal+
+		`metadata.annotations[curfew.dev/min-ttl]: 8d is above maxTTL 7d of policy "`+name+`": lower it, or raise the other`)
+	s.refuses(s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: never}, spec: {bounds: {minTTL: 4d}, match: {namespaceSelector:
+		{matchLabels: {kubernetes.io/metadata.name: `+narrower.name+`}}}}}`, "create", "-f", "-"), denied("policies.curfew.dev",
+		`spec.bounds.minTTL: 4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": lower it, or raise the other`))
 }
 
 // With action Warn a value outside of the bounds passes with a warning. A deadline alone is seen as well, and the last date of a

@@ -68,11 +68,9 @@ var ruleRows = map[string][]func(*testing.T){
 	"unusable-default":      {TestUnreadableNamespaceIsTold, TestPolicyThatFails},
 	"user-may-delete":       {TestTTLOfThoseWhoMayNotDelete, TestStrictOptions},
 	"controller-may-delete": {TestKindThatTheControllerMayNotDelete},
-	policyCompiles:          {TestLifecyclePolicySchema, TestKindProfileSchema},
+	rules.PolicyCompiles:    {TestLifecyclePolicySchema, TestKindProfileSchema},
+	rules.PolicyBounds:      {TestPolicyBounds},
 }
-
-// policyCompiles is the one rule about Curfew's own kinds, which the registry does not hold.
-const policyCompiles = "policy-compiles"
 
 // restRows are the other rows: what is told to whom, and who else answers.
 var restRows = map[string][]func(*testing.T){
@@ -94,7 +92,7 @@ var restRows = map[string][]func(*testing.T){
 }
 
 func TestEveryRowHasATest(t *testing.T) {
-	known := []string{policyCompiles}
+	known := rules.PlatformRules()
 	for _, rule := range rules.All() {
 		known = append(known, rule.Name)
 	}
