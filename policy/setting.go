@@ -19,6 +19,9 @@ type Setting struct {
 	Err error
 }
 
+// Field is what people call the place where the setting stands: the annotation's key, or the last name of the path.
+func (s *Setting) Field() string { return fieldName(s.Path) }
+
 // TTLSet is what one level of precedence says about the TTL. Outcome-specific settings win over the plain one, and an
 // annotation over the native field beside it.
 type TTLSet struct {

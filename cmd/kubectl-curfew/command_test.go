@@ -13,28 +13,51 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files anew")
 
-// noon is when tests take place.
-var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+// noon is when tests take place, in a time zone of its own.
+var noon = time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("CET", 3600))
 
-// execute runs a command line as main does.
-func execute(t *testing.T, stdin string, args ...string) (code int, stdout, stderr string) {
+// world of a command line: what it is run in.
+type scene struct {
+	stdin string
+	// notMine are verbs and resources that the user may not, such as "list secrets"; notAllowed those that the controller may not either.
+	notMine, notAllowed []string
+	// terminal: a person looks on.
+	terminal bool
+}
+
+// execute runs a command line as main does, against the cluster of testdata.
+func execute(t *testing.T, in scene, args ...string) (code int, stdout, stderr string, patched []string) {
 	t.Helper()
+	t.Setenv("KUBECONFIG", os.DevNull)
+	cluster := newFakeCluster(t, objects(t))
+	for _, key := range in.notMine {
+		cluster.notMine[key] = true
+	}
+	for _, key := range in.notAllowed {
+		cluster.notAllowed[key] = true
+	}
 	var out, diagnostics bytes.Buffer
-	command := root(func() time.Time { return noon })
+	command := root(surroundings{
+		now: func() time.Time { return noon }, connect: cluster.connect,
+		terminal: func(stream any) bool { return in.terminal && stream != &diagnostics },
+	})
 	command.SetArgs(args)
-	command.SetIn(strings.NewReader(stdin))
+	command.SetIn(strings.NewReader(in.stdin))
 	command.SetOut(&out)
 	command.SetErr(&diagnostics)
 	code = run(t.Context(), command)
-	return code, out.String(), diagnostics.String()
+	return code, out.String(), diagnostics.String(), cluster.patched
+}
+
+// golden is a command line, what it is run in, and its exit status.
+type golden struct {
+	args []string
+	scene
+	code int
 }
 
 // goldens are command lines; testdata/golden/<name>.txt holds what comes of each.
-var goldens = map[string]struct {
-	args  []string
-	stdin string
-	code  int
-}{
+var goldens = map[string]golden{
 	"version":            {args: []string{"version"}},
 	"table":              {args: []string{"lint", "-f", "testdata/manifests", "-R"}, code: 1},
 	"json":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "json"}, code: 1},
@@ -53,26 +76,44 @@ var goldens = map[string]struct {
 	"warn-below":         {args: []string{"lint", "-f", "testdata/quick.yaml", "--warn-below", "5s", "--warnings-as-errors"}},
 	"stdin-github": {
 		args:  []string{"lint", "-f", "-", "-n", "ci", "-f", "testdata/manifests/namespace.yaml", "-o", "github"},
-		stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n", code: 1,
+		scene: scene{stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"}, code: 1,
 	},
 	"no-file":         {args: []string{"lint"}, code: 2},
 	"missing-file":    {args: []string{"lint", "-f", "testdata/absent.yaml"}, code: 2},
 	"empty-directory": {args: []string{"lint", "-f", "testdata/empty"}, code: 2},
-	"empty-stdin":     {args: []string{"lint", "-f", "-"}, stdin: "# nothing\n", code: 2},
+	"empty-stdin":     {args: []string{"lint", "-f", "-"}, scene: scene{stdin: "# nothing\n"}, code: 2},
 	"bad-flags":       {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon", "--native-ttl", "maybe"}, code: 2},
 	"unknown-flag":    {args: []string{"lint", "--recursiv"}, code: 2},
 	"unknown-command": {args: []string{"explode"}, code: 2},
 	"an-argument":     {args: []string{"lint", "job.yaml"}, code: 2},
 }
 
+// commandLine is how a person would type the arguments.
+func commandLine(args []string) string {
+	var out []string
+	for _, arg := range args {
+		if strings.ContainsAny(arg, " '") {
+			arg = "'" + arg + "'"
+		}
+		out = append(out, arg)
+	}
+	return strings.Join(out, " ")
+}
+
 func TestGolden(t *testing.T) {
+	for name, test := range clusterGoldens {
+		goldens[name] = test
+	}
 	for name, test := range goldens {
 		t.Run(name, func(t *testing.T) {
-			code, stdout, stderr := execute(t, test.stdin, test.args...)
+			code, stdout, stderr, patched := execute(t, test.scene, test.args...)
 			if code != test.code {
 				t.Errorf("exit status %d, want %d", code, test.code)
 			}
-			have := fmt.Sprintf("$ kubectl curfew %s\n%s--- stderr, exit status %d\n%s", strings.Join(test.args, " "), stdout, code, stderr)
+			have := fmt.Sprintf("$ kubectl curfew %s\n%s--- stderr, exit status %d\n%s", commandLine(test.args), stdout, code, stderr)
+			if len(patched) > 0 {
+				have += "--- patches\n" + strings.Join(patched, "\n") + "\n"
+			}
 			file := filepath.Join("testdata", "golden", name+".txt")
 			if *update {
 				if err := os.WriteFile(file, []byte(have), 0o644); err != nil {
@@ -100,7 +141,7 @@ func TestGolden(t *testing.T) {
 }
 
 func TestHelpNamesEveryFlag(t *testing.T) {
-	code, stdout, _ := execute(t, "", "lint", "--help")
+	code, stdout, _, _ := execute(t, scene{}, "lint", "--help")
 	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "github, json, table, wide, yaml", "--warnings-as-errors", "--warn-below"} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in the help (exit status %d):\n%s", want, code, stdout)
@@ -114,7 +155,7 @@ func TestGitHubEscapes(t *testing.T) {
 	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	code, stdout, _ := execute(t, "", "lint", "-f", file, "-o", "github")
+	code, stdout, _, _ := execute(t, scene{}, "lint", "-f", file, "-o", "github")
 	if code != 1 || strings.Count(stdout, "\n") != 1 || !strings.Contains(stdout, "a%2Cb.yaml,line=6,") || !strings.Contains(stdout, "1%25") {
 		t.Errorf("exit status %d:\n%s", code, stdout)
 	}

@@ -36,10 +36,12 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 	if len(runs) < 3 {
 		t.Errorf("only %d runs of lint are shown", len(runs))
 	}
+	files := objects(t) // read before the folder changes
+	_ = files
 	t.Chdir("testdata/docs")
 	for line, want := range runs {
 		command, _, _ := strings.Cut(line, "   # ")
-		_, stdout, stderr := execute(t, "", strings.Fields(command)...)
+		_, stdout, stderr, _ := execute(t, scene{}, strings.Fields(command)...)
 		if have := stdout + stderr; have != want {
 			t.Errorf("kubectl curfew %s prints\n%s\nand not\n%s", line, have, want)
 		}

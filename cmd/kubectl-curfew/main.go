@@ -18,7 +18,7 @@ var version = "dev"
 
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	code := run(ctx, root(time.Now))
+	code := run(ctx, root(surroundings{now: time.Now, connect: connect, terminal: terminal}))
 	stop()
 	os.Exit(code)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/spf13/cobra"
 )
@@ -19,8 +18,8 @@ const (
 // errBadNews ends a command whose output already says what is wrong.
 var errBadNews = errors.New("bad news")
 
-// root is the command line. now tells the time; each command reads it once.
-func root(now func() time.Time) *cobra.Command {
+// root is the command line.
+func root(around surroundings) *cobra.Command {
 	command := &cobra.Command{
 		Use:           "kubectl-curfew",
 		Short:         "Ask Curfew what happens to your objects, and when",
@@ -28,7 +27,10 @@ func root(now func() time.Time) *cobra.Command {
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
 	}
-	command.AddCommand(lintCommand(now), versionCommand())
+	command.AddCommand(
+		expiringCommand(around), explainCommand(around), extendCommand(around), expireNowCommand(around), cancelCommand(around),
+		lintCommand(around.now), versionCommand(),
+	)
 	return command
 }
 

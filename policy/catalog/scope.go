@@ -74,6 +74,19 @@ func (s *Snapshot) Scope(ctx context.Context, facts *policy.Facts, object map[st
 	return scope, nil
 }
 
+// Reference says which runtime an object uses; nil where it uses none, or where it cannot be told which.
+func (s *Snapshot) Reference(facts *policy.Facts, object map[string]any) *expression.Reference {
+	kind := s.runtimes[facts.Profile.Kind.GroupKind()]
+	if kind == nil {
+		return nil
+	}
+	reference, err := kind.Reference(facts.Namespace, object)
+	if err != nil {
+		return nil
+	}
+	return reference
+}
+
 // runtimeOf reads the runtime that an object uses and notes in the scope what it says; nil where it uses none.
 func (s *Snapshot) runtimeOf(ctx context.Context, scope *policy.Scope, facts *policy.Facts, object map[string]any, read RuntimeReader) (map[string]any, error) {
 	kind := s.runtimes[facts.Profile.Kind.GroupKind()]

@@ -29,11 +29,15 @@ type Snapshot struct {
 	// Policies in the order in which they are asked.
 	Policies []*expression.Policy
 
+	compiled map[schema.GroupKind]*expression.Profile
 	runtimes map[schema.GroupKind]*expression.Runtime
 	parts    parts
 	// byKind are the policies that can speak of a kind: an index that fills as it is asked.
 	byKind sync.Map
 }
+
+// Compiled is the profile of a kind with what feeds and deadlines need to know of it; nil where the kind has none.
+func (s *Snapshot) Compiled(kind schema.GroupKind) *expression.Profile { return s.compiled[kind] }
 
 // With is the snapshot as it would be with further policies and profiles; one of the same name gives way.
 func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Profile) *Snapshot {
@@ -52,7 +56,7 @@ func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Pr
 
 func (p parts) snapshot() *Snapshot {
 	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
-	out := &Snapshot{runtimes: map[schema.GroupKind]*expression.Runtime{}, parts: p}
+	out := &Snapshot{compiled: map[schema.GroupKind]*expression.Profile{}, runtimes: map[schema.GroupKind]*expression.Runtime{}, parts: p}
 	out.Policies = slices.Collect(maps.Values(p.policies))
 	expression.Sort(out.Policies)
 	all := slices.Clone(p.builtin)
@@ -73,6 +77,7 @@ func (p parts) snapshot() *Snapshot {
 	}
 	for _, profile := range all {
 		kind := profile.Kind.GroupKind()
+		out.compiled[kind] = profile
 		if profile.Runtime != nil {
 			out.runtimes[kind] = profile.Runtime
 		} else {

@@ -1,0 +1,132 @@
+package change
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+
+func subject(object map[string]any, scope *policy.Scope) *Subject {
+	facts := policy.FactsOfObject(policy.JobProfile, object)
+	return &Subject{Object: object, Now: noon, Explained: policy.Explain(facts, scope, policy.Question{Now: noon})}
+}
+
+// drawn is a finished Job that goes by some of: its native field, annotations, a label, its namespace's default.
+func drawn(t *rapid.T) *Subject {
+	job := builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-time.Hour))
+	text := func(name string) string { return rapid.SampledFrom([]string{"30m", "2h", "1d", "90s"}).Draw(t, name) }
+	if rapid.Bool().Draw(t, "native") {
+		job.TTL(int32(rapid.SampledFrom([]int{60, 7200, 86400}).Draw(t, "native TTL")))
+	}
+	for _, key := range policy.TTLAnnotations {
+		if rapid.IntRange(0, 2).Draw(t, key) == 0 {
+			job.Annotation(key, text(key+" value"))
+		}
+	}
+	if rapid.Bool().Draw(t, "labelled") {
+		job.Label(policy.LabelTTL, rapid.SampledFrom([]string{"3h", "2026-12-24T133000Z", "2026-12-25", "1d"}).Draw(t, "label"))
+	}
+	annotations := map[string]string{}
+	if rapid.Bool().Draw(t, "default") {
+		annotations[policy.AnnotationDefaultTTL] = text("default TTL")
+	}
+	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(noon.Add(-1000*time.Hour), policy.DefaultsHash(annotations))
+	return subject(job.Map(), &policy.Scope{Namespace: policy.ParseNamespace("ci", annotations, nil)})
+}
+
+// explainedAfter is what the code that decides says of the object once the patch is applied.
+func explainedAfter(s *Subject, plan *Plan) *policy.Explanation {
+	changed := merged(runtime.DeepCopyJSONValue(s.Object), plan.Patch).(map[string]any)
+	return policy.Explain(policy.FactsOfObject(policy.JobProfile, changed), s.Explained.Scope, policy.Question{Now: noon})
+}
+
+// TestExtendNeverShortens: by whatever it goes, it goes at the time that was asked for, or a little later, and never before; nor would
+// the kind's own controller, which reads the native field alone, delete it before.
+func TestExtendNeverShortens(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawn(t)
+		before, goes := s.Explained.Goes()
+		target := Target{By: time.Duration(rapid.IntRange(1, 200000).Draw(t, "by")) * time.Second}
+		until := before.Expiry.Add(target.By)
+		if rapid.Bool().Draw(t, "until") {
+			until = noon.Add(target.By)
+			target = Target{Until: until}
+		}
+		plan, err := Extend(s, target)
+		if err != nil {
+			// An object that contradicts itself, as admission would not let it, stays as it is.
+			contradicts := strings.Contains(err.Error(), "which the Job's own controller acts on first")
+			if goes && until.After(noon) && !until.Before(before.Expiry) && !contradicts {
+				t.Fatalf("refused: %v", err)
+			}
+			return
+		}
+		after := explainedAfter(s, plan)
+		verdict, ok := after.Goes()
+		if !ok || verdict.Expiry.Before(until) || verdict.Expiry.Before(before.Expiry) || verdict.Expiry.After(until.Add(time.Minute)) || !plan.After.Expiry.Equal(verdict.Expiry) {
+			t.Fatalf("goes at %v (%v), was to go at %v, went at %v; told %v; patch %v", verdict.Expiry, ok, until, before.Expiry, plan.After.Expiry, plan.Patch)
+		}
+		if native := after.Facts.TTLs().NativeFor(policy.Succeeded); native != nil && after.Facts.FinishTime.Add(native.TTL.After).Before(verdict.Expiry) &&
+			after.ByLabel.Expiry.IsZero() {
+			t.Fatalf("its own controller deletes it at %v, before %v", after.Facts.FinishTime.Add(native.TTL.After), verdict.Expiry)
+		}
+	})
+}
+
+// TestCancelLetsStay: nothing deletes it any more, its own controller included.
+func TestCancelLetsStay(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawn(t)
+		plan, err := Cancel(s)
+		if _, goes := s.Explained.Goes(); err != nil {
+			if goes {
+				t.Fatalf("refused: %v", err)
+			}
+			return
+		}
+		after := explainedAfter(s, plan)
+		if verdict, ok := after.Goes(); ok || len(after.Facts.TTLs().Natives()) > 0 || plan.After != (Fate{}) {
+			t.Fatalf("goes at %v by %s, told %+v; patch %v", verdict.Expiry, verdict.Trigger, plan.After, plan.Patch)
+		}
+	})
+}
+
+// TestExpireNowGoesNow: in the seconds to come, whatever it would have gone by, and never where something stops it.
+func TestExpireNowGoesNow(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		s := drawn(t)
+		plan, err := ExpireNow(s, nil)
+		if err != nil {
+			t.Fatalf("refused: %v", err)
+		}
+		after := explainedAfter(s, plan)
+		verdict, ok := after.Goes()
+		if !ok || verdict.Expiry.After(noon.Add(5*time.Second)) || after.ByLabel.Expiry.Before(noon) {
+			t.Fatalf("goes at %v (%v); patch %v", verdict.Expiry, ok, plan.Patch)
+		}
+		for _, stops := range []policy.ObstacleKind{policy.ObstacleProtection, policy.ObstacleDryRun, policy.ObstaclePermission, policy.ObstacleAccounting, policy.ObstacleBreaker} {
+			if _, err := ExpireNow(s, []policy.Obstacle{{Kind: stops, Stops: true, Message: "stays"}}); err == nil {
+				t.Fatalf("%s did not stop it", stops)
+			}
+		}
+	})
+}
+
+func TestMerged(t *testing.T) {
+	target := map[string]any{"a": map[string]any{"b": int64(1), "c": "x"}, "d": []any{int64(1)}, "e": "text"}
+	patch := map[string]any{"a": map[string]any{"b": nil, "n": map[string]any{"m": "y"}}, "d": []any{}, "e": map[string]any{"f": true}, "g": nil}
+	have, _ := merged(target, patch).(map[string]any)
+	inner := have["a"].(map[string]any)
+	if _, ok := inner["b"]; ok || inner["c"] != "x" || inner["n"].(map[string]any)["m"] != "y" || len(have["d"].([]any)) != 0 ||
+		have["e"].(map[string]any)["f"] != true || len(have) != 3 {
+		t.Errorf("%v", have)
+	}
+}

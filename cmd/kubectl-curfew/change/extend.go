@@ -1,0 +1,187 @@
+package change
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Target is how much longer an object is to live. One of the fields is set.
+type Target struct {
+	// By is added to what it has.
+	By time.Duration
+	// Until is when it is to go.
+	Until time.Time
+	// To is its TTL after finished or, where its kind does not finish, from creation.
+	To time.Duration
+}
+
+// Extend lets an object live longer, by the label, by the TTL after finished or by both, whichever would delete it before. It never
+// shortens a life.
+func Extend(s *Subject, target Target) (*Plan, error) {
+	if err := s.untouchable(); err != nil {
+		return nil, err
+	}
+	e := s.Explained
+	for _, verdict := range []policy.Verdict{e.ByTTL, e.ByLabel} {
+		if verdict.Err != nil && target.To == 0 {
+			return nil, fmt.Errorf("has a value that cannot be used, and is kept: %w", verdict.Err)
+		}
+	}
+	if target.To > 0 {
+		return extendTo(s, target.To)
+	}
+	goes, ok := e.Goes()
+	if !ok {
+		return extendUnfinished(s, target)
+	}
+	until := target.Until
+	if target.By > 0 {
+		until = goes.Expiry.Add(target.By)
+	}
+	switch {
+	case !until.After(s.Now):
+		return nil, fmt.Errorf("would still be overdue, since %s: give more", until.In(s.Now.Location()).Format(time.RFC3339))
+	case until.Before(goes.Expiry):
+		return nil, nothing("goes at %s, which is later: nothing to extend", goes.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+	}
+	patch := map[string]any{}
+	if verdict := e.ByTTL; speaks(verdict) && verdict.Expiry.Before(until) {
+		after := until.Sub(e.Facts.FinishTime)
+		if whole := after.Truncate(time.Second); whole < after {
+			after = whole + time.Second
+		}
+		if err := s.setTTL(patch, e.Facts.Outcome, after); err != nil {
+			return nil, err
+		}
+	}
+	if verdict := e.ByLabel; speaks(verdict) && verdict.Expiry.Before(until) {
+		s.setLabel(patch, until)
+	}
+	return s.try(patch)
+}
+
+// setLabel has the label name an instant or, where it counts from the creation and whole minutes do, keeps counting.
+func (s *Subject) setLabel(patch map[string]any, until time.Time) {
+	key := s.Explained.LabelKey
+	old, err := policy.ParseTTLLabel(s.facts().Labels[key])
+	fresh := policy.TTLLabel{At: roundUp(until)}
+	if life := until.Sub(s.facts().Created); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
+		fresh = policy.TTLLabel{After: life}
+	}
+	set(patch, label(key), fresh.String())
+}
+
+func roundUp(at time.Time) time.Time {
+	whole := at.UTC().Truncate(time.Second)
+	if whole.Before(at) {
+		return whole.Add(time.Second)
+	}
+	return whole
+}
+
+// extendUnfinished adds to a TTL whose time has not begun.
+func extendUnfinished(s *Subject, target Target) (*Plan, error) {
+	e := s.Explained
+	if !e.Facts.Profile.Finishable() || e.Facts.Finished {
+		return nil, nothing("has no expiry to extend: give it one with --to")
+	}
+	patch, found := map[string]any{}, false
+	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+		value := e.Effective.TTL(outcome)
+		if !value.Set || value.TTL.Never {
+			continue
+		}
+		found = true
+		if target.By == 0 {
+			return nil, errors.New("has not finished, so that its TTL has no date yet: use --by or --to")
+		}
+		if err := s.setTTL(patch, outcome, value.TTL.After+target.By); err != nil {
+			return nil, err
+		}
+	}
+	if !found {
+		return nil, nothing("has no expiry to extend: give it one with --to")
+	}
+	return s.try(patch)
+}
+
+// extendTo gives a TTL: after finished where the kind finishes, else from creation.
+func extendTo(s *Subject, to time.Duration) (*Plan, error) {
+	e, patch := s.Explained, map[string]any{}
+	if !e.Facts.Profile.Finishable() {
+		fresh := policy.TTLLabel{After: to}
+		if to < time.Minute || to%time.Minute != 0 {
+			return nil, fmt.Errorf("its kind does not finish, and label %s has whole minutes: give 1m or more", policy.LabelTTL)
+		}
+		if e.ByLabel.Err == nil && speaks(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
+			return nil, nothing("goes at %s, which is later: nothing to extend", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+		}
+		key := e.LabelKey
+		if key == "" {
+			key = policy.LabelTTL
+		}
+		set(patch, label(key), fresh.String())
+		return s.try(patch)
+	}
+	changed := false
+	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+		value := e.Effective.TTL(outcome)
+		if value.Set && value.Err == nil && (value.TTL.Never || value.TTL.After >= to) {
+			continue
+		}
+		changed = true
+		if err := s.setTTL(patch, outcome, to); err != nil {
+			return nil, err
+		}
+	}
+	if !changed {
+		return nil, nothing("has a TTL of %s, which is no shorter: nothing to extend", e.Effective.TTL(e.Facts.Outcome).TTL)
+	}
+	plan, err := s.try(patch)
+	if err == nil && speaks(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {
+		return nil, fmt.Errorf("goes at %s by its label, whatever its TTL is: use --by or --until", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+	}
+	return plan, err
+}
+
+// setTTL writes a TTL after finished for an outcome where the one stands that decides, and raises the native field beside it, which
+// the kind's own controller would act on first.
+func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after time.Duration) error {
+	e := s.Explained
+	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
+		return fmt.Errorf("its runtime %q decides, whatever it says itself: change it there", e.Scope.Runtime.Name)
+	}
+	if after > policy.MaxDuration {
+		return fmt.Errorf("%s is too long: at most %s", policy.FormatDuration(after), policy.FormatDuration(policy.MaxDuration))
+	}
+	own := e.Facts.TTLs()
+	decides := own.For(outcome)
+	native := own.NativeFor(outcome)
+	if native != nil && (decides == native || native.Err != nil || native.TTL.After < after) {
+		path, err := policy.ParseFieldPath(native.Path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", native.Path, err)
+		}
+		set(patch, path, int64(after/time.Second))
+	}
+	if decides != nil && decides == native {
+		return nil
+	}
+	key := policy.AnnotationTTL
+	switch decides {
+	case nil:
+	case own.Succeeded:
+		key = policy.AnnotationTTLSucceeded
+	case own.Failed:
+		key = policy.AnnotationTTLFailed
+	}
+	if decides == nil && !own.Empty() {
+		// The object speaks for the other outcome, and has to go on doing so.
+		key = map[policy.Outcome]string{policy.Succeeded: policy.AnnotationTTLSucceeded, policy.Failed: policy.AnnotationTTLFailed}[outcome]
+	}
+	set(patch, annotation(key), policy.FormatDuration(after))
+	return nil
+}

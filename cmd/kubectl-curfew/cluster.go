@@ -1,0 +1,95 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/pflag"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	"k8s.io/client-go/rest"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// surroundings are what commands take from the machine they run on; tests bring their own.
+type surroundings struct {
+	// now tells the time, in the user's time zone. Each command reads it once.
+	now func() time.Time
+	// connect makes clients of the API server that the flags name.
+	connect func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error)
+	// terminal tells whether a stream is one that a person looks at.
+	terminal func(stream any) bool
+}
+
+// connection are the flags of commands that ask a cluster.
+type connection struct {
+	surroundings
+	flags           *genericclioptions.ConfigFlags
+	curfewNamespace string
+}
+
+func newConnection(around surroundings) *connection {
+	flags := genericclioptions.NewConfigFlags(true)
+	flags.CacheDir = nil // What is served is asked anew: a kind that came a minute ago counts.
+	return &connection{surroundings: around, flags: flags, curfewNamespace: "curfew-system"}
+}
+
+// add adds the flags of kubectl: -n, --context, --kubeconfig and the like.
+func (c *connection) add(flags *pflag.FlagSet) {
+	c.flags.AddFlags(flags)
+	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew itself runs in, to learn how its controller is set")
+}
+
+// namespace is that of -n, else the one of the context.
+func (c *connection) namespace() (string, error) {
+	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	return namespace, err
+}
+
+// overlay are objects that are to hold as if they were applied.
+type overlay struct {
+	policies []*v1alpha1.LifecyclePolicy
+	profiles []*v1alpha1.KindProfile
+}
+
+// open connects and reads what holds for all objects. Warnings of the API server go to warnings.
+func (c *connection) open(ctx context.Context, now time.Time, with overlay, warnings io.Writer) (*world.World, error) {
+	clients, err := c.connect(c.flags, warnings)
+	if err != nil {
+		return nil, err
+	}
+	builtin, err := profiles.All()
+	if err != nil {
+		return nil, err
+	}
+	return world.Open(ctx, clients, world.Options{
+		Builtin: builtin, Namespace: c.curfewNamespace, Now: now, Policies: with.policies, Profiles: with.profiles,
+	})
+}
+
+// connect makes clients of the cluster that the flags name.
+func connect(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error) {
+	config, err := flags.ToRESTConfig()
+	if err != nil {
+		return world.Clients{}, err
+	}
+	config.UserAgent = "kubectl-curfew/" + version
+	// As kubectl has it: enough for the many small lists, and the API server's fairness does the rest.
+	config.QPS, config.Burst = 50, 300
+	config.WarningHandler = rest.NoWarnings{}
+	if warnings != nil {
+		config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
+	}
+	return world.NewClients(config)
+}
+
+// tellNotes says what could not be read, and what that means.
+func tellNotes(w *world.World, diagnostics io.Writer) {
+	for _, note := range w.Notes() {
+		fmt.Fprintln(diagnostics, "note:", note)
+	}
+}

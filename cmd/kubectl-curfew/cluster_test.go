@@ -1,0 +1,181 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
+	discoveryfake "k8s.io/client-go/discovery/fake"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	authorizationfake "k8s.io/client-go/kubernetes/typed/authorization/v1/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// served is what the cluster of the tests serves, by group and version.
+var served = map[string][]metav1.APIResource{
+	"v1": {
+		resource("namespaces", "Namespace", "ns", false), resource("configmaps", "ConfigMap", "cm", true), resource("secrets", "Secret", "", true),
+		resource("pods", "Pod", "po", true), resource("persistentvolumeclaims", "PersistentVolumeClaim", "pvc", true),
+		{Name: "pods/log", Kind: "Pod", Namespaced: true, Verbs: metav1.Verbs{"get"}},
+		{Name: "bindings", Kind: "Binding", Namespaced: true, Verbs: metav1.Verbs{"create"}},
+	},
+	"apps/v1":                       {resource("deployments", "Deployment", "deploy", true), resource("replicasets", "ReplicaSet", "rs", true)},
+	"batch/v1":                      {resource("jobs", "Job", "", true)},
+	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false)},
+	"events.k8s.io/v1":              {resource("events", "Event", "ev", true)},
+	"rbac.authorization.k8s.io/v1":  {resource("clusterroles", "ClusterRole", "", false)},
+	"trainer.kubeflow.org/v1alpha1": {resource("trainjobs", "TrainJob", "", true), resource("clustertrainingruntimes", "ClusterTrainingRuntime", "", false)},
+	"apiextensions.k8s.io/v1":       {resource("customresourcedefinitions", "CustomResourceDefinition", "crd", false)},
+}
+
+func resource(name, kind, short string, namespaced bool) metav1.APIResource {
+	out := metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced,
+		Verbs: metav1.Verbs{"create", "delete", "get", "list", "patch", "update", "watch"}}
+	if short != "" {
+		out.ShortNames = []string{short}
+	}
+	return out
+}
+
+// objects are those of testdata/cluster.
+func objects(t testing.TB) []runtime.Object {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(testdata(t), "cluster", "*.yaml"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cluster: %v", err)
+	}
+	var out []runtime.Object
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		documents, errs := lint.Read(lint.Source{Name: file, Data: data}, lint.Limits{})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		for _, document := range documents {
+			out = append(out, &unstructured.Unstructured{Object: document.Object})
+		}
+	}
+	return out
+}
+
+func testdata(t testing.TB) string {
+	t.Helper()
+	dir, err := filepath.Abs("testdata")
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// fakeCluster is an API server of the tests. Its users may do everything but what is forbidden.
+type fakeCluster struct {
+	objects   *dynamicfake.FakeDynamicClient
+	metadata  *metadatafake.FakeMetadataClient
+	discovery *discoveryfake.FakeDiscovery
+	reviews   *clienttesting.Fake
+	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller included; notMine those that the user
+	// may not.
+	notAllowed, notMine map[string]bool
+	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH".
+	patched []string
+}
+
+func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
+	t.Helper()
+	kinds := map[schema.GroupVersionResource]string{}
+	var lists []*metav1.APIResourceList
+	for version, resources := range served {
+		of, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		lists = append(lists, &metav1.APIResourceList{GroupVersion: version, APIResources: resources})
+		for _, one := range resources {
+			if !strings.Contains(one.Name, "/") {
+				kinds[of.WithResource(one.Name)] = one.Kind + "List"
+			}
+		}
+	}
+	c := &fakeCluster{reviews: &clienttesting.Fake{}, notAllowed: map[string]bool{}, notMine: map[string]bool{}}
+	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		t.Fatal(err)
+	}
+	var slim []runtime.Object
+	for _, object := range all {
+		u, _ := object.(*unstructured.Unstructured)
+		partial := &metav1.PartialObjectMetadata{}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(u.Object, partial); err != nil {
+			t.Fatal(err)
+		}
+		partial.TypeMeta = metav1.TypeMeta{APIVersion: u.GetAPIVersion(), Kind: u.GetKind()}
+		slim = append(slim, partial)
+	}
+	c.metadata = metadatafake.NewSimpleMetadataClient(scheme, slim...)
+	c.discovery = &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
+	c.reviews.AddReactor("create", "*", c.review)
+	for _, fake := range []*clienttesting.Fake{&c.objects.Fake, &c.metadata.Fake} {
+		fake.PrependReactor("*", "*", c.authorize)
+	}
+	return c
+}
+
+// review answers access reviews.
+func (c *fakeCluster) review(action clienttesting.Action) (bool, runtime.Object, error) {
+	create, _ := action.(clienttesting.CreateAction)
+	switch review := create.GetObject().(type) {
+	case *authorizationv1.SelfSubjectAccessReview:
+		key := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Resource
+		review.Status.Allowed = !c.notMine[key] && !c.notAllowed[key]
+		return true, review, nil
+	case *authorizationv1.SubjectAccessReview:
+		if c.notMine["create subjectaccessreviews"] {
+			return true, nil, forbidden("create", "subjectaccessreviews")
+		}
+		key := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Resource
+		review.Status.Allowed = !c.notAllowed[key]
+		return true, review, nil
+	}
+	return false, nil, nil
+}
+
+// authorize refuses what the user may not do, and notes patches.
+func (c *fakeCluster) authorize(action clienttesting.Action) (bool, runtime.Object, error) {
+	key := action.GetVerb() + " " + action.GetResource().Resource
+	if c.notMine[key] || c.notAllowed[key] {
+		return true, nil, forbidden(action.GetVerb(), action.GetResource().Resource)
+	}
+	if patch, ok := action.(clienttesting.PatchAction); ok {
+		c.patched = append(c.patched, action.GetResource().Resource+" "+action.GetNamespace()+"/"+patch.GetName()+" "+string(patch.GetPatch()))
+	}
+	return false, nil, nil
+}
+
+func (c *fakeCluster) connect(*genericclioptions.ConfigFlags, io.Writer) (world.Clients, error) {
+	return world.Clients{
+		Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata,
+		Authorization: &authorizationfake.FakeAuthorizationV1{Fake: c.reviews},
+	}, nil
+}
+
+func forbidden(verb, resource string) error {
+	return apierrors.NewForbidden(schema.GroupResource{Resource: resource}, "", fmt.Errorf("you cannot %s it", verb))
+}

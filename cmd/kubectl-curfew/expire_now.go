@@ -1,0 +1,28 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+)
+
+func expireNowCommand(around surroundings) *cobra.Command {
+	options := newChanging(around, "expires now")
+	options.plan = change.ExpireNow
+	command := &cobra.Command{
+		Use:   "expire-now " + changingUse,
+		Short: "Have Curfew delete objects at once",
+		Long: `Have Curfew delete objects at once, by a TTL label that names this moment. Other than kubectl delete it is Curfew that deletes: with its
+preconditions, its rate limit, its log and its protection. What is protected, or would stay for another reason, is refused.`,
+		Example: `  # This Job, now
+  kubectl curfew expire-now job/build -n ci
+
+  # All finished Pods of a demo, after a look at them
+  kubectl curfew expire-now pods -l app=demo --dry-run=server
+  kubectl curfew expire-now pods -l app=demo`,
+		RunE:              options.run,
+		ValidArgsFunction: options.completeObjects,
+	}
+	options.addFlags(command.Flags())
+	return command
+}

@@ -1,0 +1,295 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// expiringOptions are the flags of expiring, each documented where it is added.
+type expiringOptions struct {
+	*connection
+	everywhere                      bool
+	selector, output                string
+	within, before, between, during string
+	longerThan                      string
+	source, trigger                 string
+	with                            []string
+	watch                           bool
+}
+
+func expiringCommand(around surroundings) *cobra.Command {
+	options := expiringOptions{connection: newConnection(around), output: "table"}
+	command := &cobra.Command{
+		Use:   "expiring [KIND...] [flags]",
+		Short: "List what goes, when, why, and what stands in its way",
+		Long: `List what goes, when, why, and what stands in its way: by its TTL after finished, by its TTL label, or stopped at its deadline.
+
+It asks the API server alone, with your own permissions, and judges as the controller does. What you may not read is said. Without a
+KIND all kinds are asked about. Times are in the time zone of your machine, and shown with it.
+
+A time is a time of day (17:00, 5pm, noon), a day (today, friday, 2026-12-24, 24 december), both (friday 17:00), a length of time
+from now (in 6h), now, or RFC 3339. What can mean two instants is refused. A period is a day, a week (this week, next week), a month
+(may, 2026-05) or a year.`,
+		Example: examples(seedQuestions),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			query, err := options.query(args, options.now())
+			if err != nil {
+				return err
+			}
+			return options.run(cmd.Context(), query, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.completeKinds,
+	}
+	flags := command.Flags()
+	options.add(flags)
+	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces, and what lies in none")
+	flags.StringVarP(&options.selector, "selector", "l", "", "labels of the objects, such as app=web")
+	flags.StringVarP(&options.output, "output", "o", options.output, "format: "+strings.Join(names(expiringOutputs), ", "))
+	flags.StringVar(&options.within, "within", "", "what goes in this length of time, such as 6h; what is overdue included")
+	flags.StringVar(&options.before, "before", "", "what goes before a time, such as 17:00; what is overdue included")
+	flags.StringVar(&options.between, "between", "", "what goes between two times, such as now..'friday 17:00'")
+	flags.StringVar(&options.during, "during", "", "what goes in a period, such as 2026-05, may or friday")
+	flags.StringVar(&options.longerThan, "ttl-longer-than", "", "what has a TTL over this, such as 7d, finished or not; never counts")
+	flags.StringVar(&options.source, "source", "", "what goes by the word of a source, such as object, namespace/ci or policy/nightly")
+	flags.StringVar(&options.trigger, "trigger", "", "what goes by a trigger: ttl, label or deadline")
+	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
+	flags.BoolVarP(&options.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
+	return command
+}
+
+// seedQuestions are what people want to know, each with the line that answers it. They stand in the help and in the tests.
+var seedQuestions = []struct{ question, line string }{
+	{"What goes in the next 6 hours?", "expiring -A --within 6h"},
+	{"Which Deployments go by 5pm today?", "expiring deployments -A --before 17:00"},
+	{"What goes in namespace foo between now and Friday 5pm?", "expiring -n foo --between now..'friday 17:00'"},
+	{"What has a TTL over 7 days?", "expiring -A --ttl-longer-than 7d"},
+	{"What expires in May?", "expiring -A --during may"},
+	{"What would this policy delete now, if it were applied?", "expiring -A --with policy.yaml --source policy/nightly --before now"},
+	{"Why does this object have this expiry, and what stands in its way?", "explain job/build -n ci"},
+}
+
+func examples(of []struct{ question, line string }) string {
+	var out strings.Builder
+	for i, each := range of {
+		if i > 0 {
+			out.WriteString("\n\n")
+		}
+		fmt.Fprintf(&out, "  # %s\n  kubectl curfew %s", each.question, each.line)
+	}
+	return out.String()
+}
+
+// expiringQuery is what is asked, read and checked.
+type expiringQuery struct {
+	now      time.Time
+	kinds    []string
+	span     *moment.Span
+	longer   *time.Duration
+	source   string
+	trigger  policy.Trigger
+	with     overlay
+	selector string
+}
+
+// query names every flag that cannot be used, with its value and the fix.
+func (o *expiringOptions) query(args []string, now time.Time) (*expiringQuery, error) {
+	var errs []error
+	bad := func(flag, value string, err error) {
+		errs = append(errs, fmt.Errorf("--%s=%s: %w", flag, value, err))
+	}
+	out := &expiringQuery{now: now, source: o.source, selector: o.selector}
+	for _, arg := range args {
+		if strings.Contains(arg, "/") {
+			errs = append(errs, fmt.Errorf("%q is one object: use kubectl curfew explain %[1]s", arg))
+		}
+		out.kinds = append(out.kinds, strings.Split(arg, ",")...)
+	}
+	given := 0
+	for _, time := range []string{o.within, o.before, o.between, o.during} {
+		if time != "" {
+			given++
+		}
+	}
+	if given > 1 {
+		errs = append(errs, errors.New("--within, --before, --between and --during exclude each other: give one"))
+	}
+	var span moment.Span
+	var err error
+	switch {
+	case o.within != "":
+		var length time.Duration
+		if length, err = policy.ParseDuration(o.within); err != nil {
+			bad("within", o.within, err)
+		}
+		span.To = now.Add(length).Add(1) // up to and with
+	case o.before != "":
+		if span.To, err = moment.Parse(o.before, now); err != nil {
+			bad("before", o.before, err)
+		} else if span.To.Before(now) {
+			bad("before", o.before, fmt.Errorf("that was at %s: give a time to come, such as \"tomorrow %s\"", instant(span.To, now.Location()), o.before))
+		}
+		if span.To.Equal(now) {
+			span.To = now.Add(1) // What is due at this very instant is due.
+		}
+	case o.between != "":
+		if span, err = moment.ParseSpan(o.between, now); err != nil {
+			bad("between", o.between, err)
+		}
+	case o.during != "":
+		if span, err = moment.ParsePeriod(o.during, now); err != nil {
+			bad("during", o.during, err)
+		}
+	}
+	if given > 0 {
+		out.span = &span
+	}
+	if o.longerThan != "" {
+		length, err := policy.ParseDuration(o.longerThan)
+		if err != nil {
+			bad("ttl-longer-than", o.longerThan, err)
+		}
+		out.longer = &length
+	}
+	switch out.trigger = policy.Trigger(o.trigger); out.trigger {
+	case "", policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline:
+	default:
+		bad("trigger", o.trigger, errors.New("give ttl, label or deadline"))
+	}
+	if _, err := labels.Parse(o.selector); err != nil {
+		bad("selector", o.selector, err)
+	}
+	if _, ok := expiringOutputs[o.output]; !ok {
+		bad("output", o.output, fmt.Errorf("give one of %s", strings.Join(names(expiringOutputs), ", ")))
+	}
+	if o.watch && o.output != "table" && o.output != "wide" {
+		bad("output", o.output, errors.New("with --watch give table or wide"))
+	}
+	if out.with, err = readOverlay(o.with); err != nil {
+		errs = append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// matches reports whether an entry is asked about.
+func (q *expiringQuery) matches(entry *world.Entry) bool {
+	switch {
+	case q.trigger != "" && entry.Trigger != q.trigger, q.source != "" && entry.Source.String() != q.source:
+		return false
+	case q.longer != nil && (entry.Trigger == policy.TriggerDeadline || !entry.Value.Never && entry.Value.After <= *q.longer):
+		return false
+	case entry.Expiry.IsZero():
+		return q.longer != nil && q.span == nil
+	default:
+		return q.span == nil || q.span.Contains(entry.Expiry)
+	}
+}
+
+// byTime sorts entries by when they go, those of which that is not known last.
+func byTime(a, b *world.Entry) int {
+	switch {
+	case a.Expiry.IsZero() != b.Expiry.IsZero():
+		if a.Expiry.IsZero() {
+			return 1
+		}
+		return -1
+	case !a.Expiry.Equal(b.Expiry):
+		return a.Expiry.Compare(b.Expiry)
+	default:
+		return strings.Compare(a.Namespace+"/"+a.Kind.Name(a.Name), b.Namespace+"/"+b.Kind.Name(b.Name))
+	}
+}
+
+func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
+	progress := newProgress(o.surroundings, diagnostics)
+	defer progress.done()
+	progress.say("reading policies and profiles")
+	w, err := o.open(ctx, query.now, query.with, nil)
+	if err != nil {
+		return err
+	}
+	kinds, err := o.kinds(w, query)
+	if err != nil {
+		return err
+	}
+	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil}
+	if !o.everywhere {
+		if reading.Namespace, err = o.namespace(); err != nil {
+			return err
+		}
+	}
+	if o.watch {
+		progress.done()
+		return o.follow(ctx, w, kinds, reading, query, out, diagnostics)
+	}
+	entries, err := gather(ctx, w, kinds, reading, query, progress)
+	if err != nil {
+		return err
+	}
+	progress.done()
+	slices.SortFunc(entries, byTime)
+	if err := expiringOutputs[o.output](o.report(w, query, entries), out); err != nil {
+		return err
+	}
+	tellNotes(w, diagnostics)
+	if len(entries) == 0 && (o.output == "table" || o.output == "wide") {
+		fmt.Fprintln(diagnostics, o.nothing(query, reading))
+	}
+	return nil
+}
+
+func (o *expiringOptions) report(w *world.World, query *expiringQuery, entries []*world.Entry) *expiringReport {
+	return &expiringReport{now: query.now, everywhere: o.everywhere, entries: entries, notes: w.Notes()}
+}
+
+// nothing says what was asked, so that an empty answer is not taken for another one.
+func (o *expiringOptions) nothing(query *expiringQuery, reading world.Query) string {
+	out := "nothing"
+	if reading.Namespace != "" {
+		out += fmt.Sprintf(" in namespace %q", reading.Namespace)
+	}
+	zone := query.now.Location()
+	switch {
+	case query.span != nil && query.span.From.IsZero():
+		out += " goes before " + instant(query.span.To, zone)
+	case query.span != nil:
+		out += " goes between " + instant(query.span.From, zone) + " and " + instant(query.span.To, zone)
+	case query.longer != nil:
+		out += " has a TTL over " + policy.FormatDuration(*query.longer)
+	default:
+		out += " has an expiry"
+	}
+	return out
+}
+
+// kinds are those that are asked about: named ones, else all that can go. Those that lie in no namespace are left out where one
+// namespace is asked about.
+func (o *expiringOptions) kinds(w *world.World, query *expiringQuery) ([]world.Kind, error) {
+	if len(query.kinds) > 0 {
+		var out []world.Kind
+		for _, text := range query.kinds {
+			kind, err := w.KindOf(text)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, kind)
+		}
+		return out, nil
+	}
+	all, err := w.Kinds()
+	if err != nil {
+		return nil, err
+	}
+	return slices.DeleteFunc(all, func(kind world.Kind) bool { return kind.ClusterScoped && !o.everywhere }), nil
+}

@@ -1,0 +1,299 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// explainOptions are the flags of explain.
+type explainOptions struct {
+	*connection
+	selection world.Selection
+	output    string
+	with      []string
+}
+
+func explainCommand(around surroundings) *cobra.Command {
+	options := explainOptions{connection: newConnection(around), output: "text"}
+	command := &cobra.Command{
+		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR) [flags]",
+		Short: "Say why an object goes when it does, and what stands in its way",
+		Long: `Say why an object goes when it does, or does not: what each level of precedence says and which of them decides, for its TTL after
+finished, its TTL label and its deadline; what stands in its way, and the command that would change it.
+
+It asks the API server alone, with your own permissions, and judges as the controller does. What you may not read is said.`,
+		Example: `  # Why does this Job go when it does, and what stands in its way?
+  kubectl curfew explain job/build -n ci
+
+  # What would a policy say of it that is not applied yet?
+  kubectl curfew explain job/build -n ci --with policy.yaml
+
+  # For programs
+  kubectl curfew explain configmap/demo -o json`,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			options.selection.Args = args
+			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.completeObjects,
+	}
+	flags := command.Flags()
+	options.add(flags)
+	addSelection(flags, &options.selection)
+	flags.StringVarP(&options.output, "output", "o", options.output, "format: json, text, yaml")
+	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
+	return command
+}
+
+// explained is all that is to be said about one object.
+type explained struct {
+	kind      world.Kind
+	now       time.Time
+	of        *policy.Explanation
+	obstacles []policy.Obstacle
+	// entries are when it goes and is stopped, obstacles not taken into account.
+	entries []world.Entry
+	// runtime is what the object uses; nil where it uses none.
+	runtime *expression.Reference
+	// enforcer says who stops it at its deadline.
+	enforcer string
+	// What the user may do about it.
+	mayChange, mayDelete bool
+}
+
+func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
+	now := o.now()
+	switch o.output {
+	case "text", "json", "yaml":
+	default:
+		return fmt.Errorf("--output=%s: give json, text or yaml", o.output)
+	}
+	with, err := readOverlay(o.with)
+	if err != nil {
+		return err
+	}
+	if o.selection.Namespace, err = o.namespace(); err != nil {
+		return err
+	}
+	w, err := o.open(ctx, now, with, nil)
+	if err != nil {
+		return err
+	}
+	selected, err := w.Select(ctx, o.selection)
+	if err != nil {
+		return err
+	}
+	if len(selected) == 0 {
+		return errors.New("nothing is selected")
+	}
+	var all []*explained
+	for _, one := range selected {
+		said, err := explain(ctx, w, one, now)
+		if err != nil {
+			return err
+		}
+		all = append(all, said)
+	}
+	if err := writeExplained(all, w.Notes(), o.output, out); err != nil {
+		return err
+	}
+	if o.output == "text" {
+		tellNotes(w, diagnostics)
+	}
+	return nil
+}
+
+func explain(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*explained, error) {
+	of, err := w.Explain(ctx, one.Kind, one.Object, now)
+	if err != nil {
+		return nil, err
+	}
+	out := &explained{kind: one.Kind, now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
+	out.enforcer = "its own controller stops it"
+	if compiled := w.Platform().Compiled(one.Kind.GroupKind()); compiled != nil && compiled.Enforcement != nil && compiled.Enforcement.By == v1alpha1.EnforcedByCurfew {
+		out.enforcer = "Curfew stops it"
+	}
+	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of, true); err != nil {
+		return nil, err
+	}
+	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {
+		return nil, err
+	}
+	if out.mayChange, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "patch"); err != nil {
+		return nil, err
+	}
+	out.mayDelete, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "delete")
+	return out, err
+}
+
+// fate is the answer in one sentence.
+func (e *explained) fate() string {
+	zone := e.now.Location()
+	if facts := e.of.Facts; facts.Deleting {
+		return fmt.Sprintf("is being deleted, since %s, %s", instant(facts.DeletingSince, zone), relative(facts.DeletingSince, e.now))
+	}
+	for _, entry := range e.entries {
+		if entry.Trigger == policy.TriggerDeadline {
+			continue
+		}
+		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
+		if entry.Trigger == policy.TriggerLabel {
+			by = fmt.Sprintf("by its label %s: %s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey])
+		}
+		switch {
+		case entry.Expiry.IsZero() && entry.Value.Never:
+			return "stays: " + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
+		case entry.Expiry.IsZero() && entry.ByOutcome:
+			return "goes after it has finished; how long after depends on how it ends, see below"
+		case entry.Expiry.IsZero():
+			return fmt.Sprintf("goes %s after it has finished, by %s TTL%s", entry.Value, ownTTL(entry.Source, "the"), fromSource(entry.Source))
+		}
+		about := ""
+		if entry.Estimated {
+			about = "about "
+		}
+		when := about + instant(entry.Expiry, zone) + ", " + relative(entry.Expiry, e.now)
+		if e.stopped() {
+			return fmt.Sprintf("stays, although it is due %s, %s: see what stands in its way", when, by)
+		}
+		return fmt.Sprintf("goes %s, %s", when, by)
+	}
+	if e.stopped() {
+		return "stays: see what stands in its way"
+	}
+	return "stays: " + e.whyNot()
+}
+
+// whyNot is why nothing deletes it.
+func (e *explained) whyNot() string {
+	if !e.of.Facts.Profile.Finishable() {
+		return "it has no TTL label, and " + e.of.ByTTL.Reason
+	}
+	for _, said := range e.of.TTL {
+		if said.Decides && said.Why != "" {
+			return "no TTL, as " + said.Source.String() + " decides: " + said.Why
+		}
+	}
+	return "no level gives it a TTL, and it has no TTL label"
+}
+
+func (e *explained) stopped() bool {
+	for _, obstacle := range e.obstacles {
+		if obstacle.Stops {
+			return true
+		}
+	}
+	return false
+}
+
+// ownTTL and fromSource go around the word TTL: its own TTL, the TTL from namespace "ci".
+func ownTTL(source policy.Source, otherwise string) string {
+	if source.Level == policy.LevelObject {
+		return "its own"
+	}
+	return otherwise
+}
+
+func fromSource(source policy.Source) string {
+	if source.Level == policy.LevelObject {
+		return ""
+	}
+	return " from " + source.Phrase()
+}
+
+// advice are the commands that would change when it goes.
+func (e *explained) advice() []string {
+	name := e.kind.Name(e.of.Facts.Name)
+	if e.of.Facts.Namespace != "" {
+		name += " -n " + e.of.Facts.Namespace
+	}
+	var out []string
+	for _, obstacle := range e.obstacles {
+		switch obstacle.Kind {
+		case policy.ObstacleProtection:
+			if e.of.Facts.Protected() {
+				out = append(out, "kubectl annotate "+name+" "+policy.AnnotationProtect+"-")
+			}
+		case policy.ObstacleDryRun:
+			if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
+				out = append(out, "kubectl annotate namespace "+namespace.Name+" "+policy.AnnotationMode+"-")
+			}
+		case policy.ObstacleTerminating, policy.ObstacleFinalizer:
+			if len(e.of.Facts.Finalizers) > 0 {
+				out = append(out, "kubectl get "+name+" -o jsonpath='{.metadata.finalizers}'")
+			}
+		}
+	}
+	if e.of.Facts.Deleting || e.stopped() && !e.unusable() {
+		return unique(out)
+	}
+	for _, entry := range e.entries {
+		if entry.Trigger == policy.TriggerDeadline {
+			continue
+		}
+		if entry.Source.Level == policy.LevelRuntime {
+			if e.runtime != nil {
+				at := strings.ToLower(e.runtime.Kind.Kind) + "." + e.runtime.Kind.Group + "/" + e.runtime.Name
+				if e.runtime.Namespace != "" {
+					at += " -n " + e.runtime.Namespace
+				}
+				out = append(out, "kubectl annotate "+at+" "+policy.AnnotationTTL+"=2d --overwrite")
+			}
+			return unique(out)
+		}
+		if entry.Value.Never {
+			return unique(append(out, "kubectl annotate "+name+" "+policy.AnnotationTTL+"=1d --overwrite"))
+		}
+		out = append(out, "kubectl curfew extend "+name+" --by 1d")
+		if entry.Trigger == policy.TriggerLabel || e.of.Scope.EnforcedFor(e.of.Facts).CheckTTL(policy.TTL{Never: true}) == nil {
+			out = append(out, "kubectl curfew cancel "+name)
+		}
+		return unique(out)
+	}
+	if e.of.Facts.Profile.Finishable() {
+		return unique(append(out, "kubectl curfew extend "+name+" --to 1d"))
+	}
+	return unique(append(out, "kubectl label "+name+" "+policy.LabelTTL+"=1d"))
+}
+
+// unusable reports whether a value that cannot be used keeps the object.
+func (e *explained) unusable() bool {
+	for _, obstacle := range e.obstacles {
+		if obstacle.Kind == policy.ObstacleValue {
+			return true
+		}
+	}
+	return false
+}
+
+// deadline is when the object is stopped, and by whom; "" where it is not.
+func (e *explained) deadline() string {
+	for _, entry := range e.entries {
+		if entry.Trigger == policy.TriggerDeadline {
+			return fmt.Sprintf("%s, %s; %s", instant(entry.Expiry, e.now.Location()), relative(entry.Expiry, e.now), e.enforcer)
+		}
+	}
+	return ""
+}
+
+func unique(all []string) []string {
+	var out []string
+	seen := map[string]bool{}
+	for _, one := range all {
+		if !seen[one] {
+			seen[one] = true
+			out = append(out, one)
+		}
+	}
+	return out
+}

@@ -1,0 +1,290 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+func writeExplained(all []*explained, notes []string, format string, out io.Writer) error {
+	if format == "text" {
+		for i, one := range all {
+			if i > 0 {
+				fmt.Fprintln(out)
+			}
+			if err := one.text(out); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	data := explainedData{Items: []explainedItem{}, Notes: notes}
+	for _, one := range all {
+		data.Items = append(data.Items, one.data())
+	}
+	if format == "yaml" {
+		return asYAML(data, out)
+	}
+	return asJSON(data, out)
+}
+
+// text is for people: the answer first, then how it came about.
+func (e *explained) text(out io.Writer) error {
+	facts, zone := e.of.Facts, e.now.Location()
+	name := e.kind.Name(facts.Name)
+	if facts.Namespace != "" {
+		name += " in namespace " + facts.Namespace
+	}
+	fmt.Fprintf(out, "%s %s\n\n", name, oneLine(e.fate()))
+	rows := [][]string{{"Created", instant(facts.Created, zone) + ", " + relative(facts.Created, e.now)}}
+	rows = append(rows, []string{"State", e.state()})
+	if deadline := e.deadline(); deadline != "" {
+		rows = append(rows, []string{"Deadline", deadline})
+	}
+	if owner := facts.Owner; owner != nil {
+		rows = append(rows, []string{"Owner", owner.Kind + " " + owner.Name})
+	}
+	if err := table(out, rows); err != nil {
+		return err
+	}
+	for _, part := range []struct {
+		title string
+		rows  [][]string
+	}{
+		{"TTL after finished", levels(e.of.TTL, e.of.ByTTL)},
+		{"TTL label", e.label()},
+		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
+		{"Bounds", e.bounds()},
+		{"In its way", e.inTheWay()},
+		{"To change it", e.toChange()},
+	} {
+		fmt.Fprintf(out, "\n%s\n", part.title)
+		if err := table(out, part.rows); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (e *explained) state() string {
+	facts, zone := e.of.Facts, e.now.Location()
+	switch {
+	case facts.StateError != nil:
+		return "cannot be read: " + facts.StateError.Error()
+	case !facts.Profile.Finishable():
+		return "a " + e.kind.Kind + " does not finish"
+	case facts.Finished && facts.FinishTime.IsZero():
+		return facts.Outcome.String() + "; it does not say when"
+	case facts.Finished:
+		return facts.Outcome.String() + " at " + instant(facts.FinishTime, zone) + ", " + relative(facts.FinishTime, e.now)
+	case facts.Suspended:
+		return "suspended"
+	case facts.Started.IsZero():
+		return "not started"
+	default:
+		return "active since " + instant(facts.Started, zone) + ", " + relative(facts.Started, e.now)
+	}
+}
+
+// levels are the levels of precedence, the one that decides marked.
+func levels(all []policy.Said, verdict policy.Verdict) [][]string {
+	if len(all) == 0 {
+		return [][]string{{"   none: " + verdict.Reason}}
+	}
+	var out [][]string
+	for _, said := range all {
+		mark := "   "
+		if said.Decides {
+			mark = " > "
+		}
+		var parts []string
+		for _, setting := range said.Settings {
+			field := setting.Field()
+			if said.Source.Level == policy.LevelPolicy {
+				field = setting.Path
+			}
+			parts = append(parts, settingText(field, setting))
+		}
+		text := strings.Join(parts, ", ")
+		switch {
+		case text == "" && said.Why == "":
+			text = "nothing"
+		case text == "":
+			text = said.Why
+		case said.Why != "":
+			text += "; " + said.Why
+		}
+		out = append(out, []string{mark + said.Source.String(), text})
+	}
+	return out
+}
+
+// settingText is a setting as people read it: ttlSecondsAfterFinished 86400 (1d).
+func settingText(field string, setting *policy.Setting) string {
+	out := field + " " + setting.Text
+	if setting.Err != nil {
+		return fmt.Sprintf("%s, which cannot be used: %s", out, setting.Err)
+	}
+	if text := setting.TTL.String(); text != setting.Text {
+		out += " (" + text + ")"
+	}
+	return out
+}
+
+func (e *explained) label() [][]string {
+	if e.of.LabelKey == "" {
+		return [][]string{{"   none"}}
+	}
+	text := e.of.LabelKey + ": " + e.of.Facts.Labels[e.of.LabelKey]
+	switch verdict := e.of.ByLabel; {
+	case verdict.Err != nil:
+		text += ", which cannot be used: " + verdict.Err.Error()
+	case !verdict.Expiry.IsZero():
+		text += ", which is " + instant(verdict.Expiry, e.now.Location())
+	}
+	return [][]string{{"   " + text}}
+}
+
+func (e *explained) bounds() [][]string {
+	var out [][]string
+	for _, bound := range e.of.Bounds {
+		text := settingText(bound.Field(), bound)
+		if bound.Source.Name != "" {
+			text += " of " + bound.Source.Phrase()
+		}
+		out = append(out, []string{"   " + text})
+	}
+	for _, said := range e.of.Scope.Policies {
+		if !said.LatestDate.IsZero() {
+			out = append(out, []string{"   latestDate " + said.LatestDate.UTC().Format(time.DateOnly) + " of " + policy.Source{Level: policy.LevelPolicy, Name: said.Name}.Phrase()})
+		}
+	}
+	if len(out) == 0 {
+		return [][]string{{"   none"}}
+	}
+	return out
+}
+
+func (e *explained) inTheWay() [][]string {
+	var out [][]string
+	for _, obstacle := range e.obstacles {
+		out = append(out, []string{"   " + string(obstacle.Kind), obstacle.Message})
+	}
+	if len(out) == 0 {
+		return [][]string{{"   nothing"}}
+	}
+	return out
+}
+
+func (e *explained) toChange() [][]string {
+	var out [][]string
+	for _, line := range e.advice() {
+		out = append(out, []string{"   " + line})
+	}
+	if len(out) == 0 {
+		out = append(out, []string{"   nothing can be done about it here"})
+	}
+	if !e.mayChange {
+		out = append(out, []string{"   you may not change it: ask for the verb patch on " + e.kind.GroupResource().String()})
+	}
+	return out
+}
+
+// explainedData is the answer for programs.
+type explainedData struct {
+	Items []explainedItem `json:"items"`
+	Notes []string        `json:"notes,omitempty"`
+}
+
+type explainedItem struct {
+	Object   objectData `json:"object"`
+	Summary  string     `json:"summary"`
+	Created  *time.Time `json:"created,omitempty"`
+	Finished *time.Time `json:"finished,omitempty"`
+	State    string     `json:"state"`
+	// Expiry is when it goes, obstacles not taken into account.
+	Expiry  *time.Time `json:"expiry"`
+	Trigger string     `json:"trigger,omitempty"`
+	Source  string     `json:"source,omitempty"`
+	// Deadline is when it is stopped.
+	Deadline  *time.Time     `json:"deadline,omitempty"`
+	Levels    levelsData     `json:"levels"`
+	Bounds    []settingData  `json:"bounds,omitempty"`
+	Obstacles []obstacleData `json:"obstacles,omitempty"`
+	Advice    []string       `json:"advice,omitempty"`
+	MayChange bool           `json:"mayChange"`
+	MayDelete bool           `json:"mayDelete"`
+}
+
+type levelsData struct {
+	TTL      []levelData `json:"ttl,omitempty"`
+	Deadline []levelData `json:"deadline,omitempty"`
+	Label    string      `json:"label,omitempty"`
+}
+
+type levelData struct {
+	Level    string        `json:"level"`
+	Decides  bool          `json:"decides,omitempty"`
+	Settings []settingData `json:"settings,omitempty"`
+	Why      string        `json:"why,omitempty"`
+}
+
+type settingData struct {
+	Path  string `json:"path"`
+	Value string `json:"value"`
+	// Source of a bound.
+	Source string `json:"source,omitempty"`
+	Error  string `json:"error,omitempty"`
+}
+
+func (e *explained) data() explainedItem {
+	facts := e.of.Facts
+	out := explainedItem{
+		Object:  objectData{e.kind.GroupVersion().String(), e.kind.Kind, facts.Namespace, facts.Name, string(facts.UID)},
+		Summary: e.fate(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
+		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
+		Obstacles: obstaclesData(e.obstacles), Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
+	}
+	if e.of.LabelKey != "" {
+		out.Levels.Label = facts.Labels[e.of.LabelKey]
+	}
+	for _, entry := range e.entries {
+		if entry.Trigger == policy.TriggerDeadline {
+			out.Deadline = timeData(entry.Expiry, e.now)
+		} else {
+			out.Expiry, out.Trigger, out.Source = timeData(entry.Expiry, e.now), string(entry.Trigger), entry.Source.String()
+		}
+	}
+	for _, bound := range e.of.Bounds {
+		out.Bounds = append(out.Bounds, settingOf(bound))
+	}
+	return out
+}
+
+func levelsOf(all []policy.Said) []levelData {
+	var out []levelData
+	for _, said := range all {
+		level := levelData{Level: said.Source.String(), Decides: said.Decides, Why: said.Why}
+		for _, setting := range said.Settings {
+			data := settingOf(setting)
+			data.Source = ""
+			level.Settings = append(level.Settings, data)
+		}
+		out = append(out, level)
+	}
+	return out
+}
+
+func settingOf(setting *policy.Setting) settingData {
+	out := settingData{Path: setting.Path, Value: setting.Text}
+	if setting.Source.Name != "" {
+		out.Source = setting.Source.String()
+	}
+	if setting.Err != nil {
+		out.Error = setting.Err.Error()
+	}
+	return out
+}

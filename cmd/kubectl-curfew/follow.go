@@ -1,0 +1,268 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+	"time"
+
+	"golang.org/x/term"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// follow shows what expiring shows, and then what changes, until ctx is done. Where a namespace or a policy changes its mind, all is
+// asked anew.
+func (o *expiringOptions) follow(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, out, diagnostics io.Writer) error {
+	shown := o.newScreen(out)
+	for first := true; ctx.Err() == nil; first = false {
+		if !first {
+			var err error
+			if w, err = o.open(ctx, o.now(), query.with, nil); err != nil {
+				return err
+			}
+		}
+		if err := o.followOnce(ctx, w, kinds, reading, query, shown, diagnostics, first); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// followOnce goes on until something around the objects has changed.
+func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery,
+	shown screen, diagnostics io.Writer, first bool) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var group sync.WaitGroup
+	defer group.Wait()
+	defer cancel()
+	changes, listed, failed := make(chan world.Change, 256), make(chan struct{}, len(kinds)), make(chan error, len(kinds))
+	for _, kind := range kinds {
+		group.Go(func() {
+			err := w.Watch(ctx, kind, reading, func(change world.Change) {
+				select {
+				case changes <- change:
+				case <-ctx.Done():
+				}
+			}, func() { listed <- struct{}{} })
+			if err != nil && ctx.Err() == nil {
+				failed <- fmt.Errorf("%s: %w", kind.GroupResource(), err)
+			}
+		})
+	}
+	group.Go(func() { w.WatchAround(ctx, reading.Namespace, cancel) })
+	entries := map[types.UID][]world.Entry{}
+	timer := time.NewTicker(time.Second)
+	defer timer.Stop()
+	var refused []error
+	for waiting := len(kinds); ; {
+		select {
+		case <-ctx.Done():
+			return nil
+		case change := <-changes:
+			if err := take(ctx, w, entries, change, o.now()); err != nil {
+				if ctx.Err() != nil {
+					return nil
+				}
+				return err
+			}
+			if len(changes) > 0 {
+				continue // All that is there already is shown at once.
+			}
+		case <-listed:
+			if waiting--; waiting == 0 && first {
+				// What was left out is said once it is known.
+				o.tellRefused(w, query, refused, diagnostics)
+			}
+		case err := <-failed:
+			if len(query.kinds) > 0 {
+				return err
+			}
+			refused = append(refused, err)
+		case <-timer.C:
+		}
+		if waiting == 0 {
+			if err := shown.show(o.matching(query, entries)); err != nil {
+				return err
+			}
+		}
+	}
+}
+
+func (o *expiringOptions) tellRefused(w *world.World, query *expiringQuery, refused []error, diagnostics io.Writer) {
+	var kinds []string
+	for _, err := range refused {
+		if world.Refused(err) {
+			kind, _, _ := cutError(err)
+			kinds = append(kinds, kind)
+		}
+	}
+	if len(kinds) > 0 && len(query.kinds) == 0 {
+		w.Note(refusal(kinds))
+	}
+	tellNotes(w, diagnostics)
+}
+
+// take brings what is known of an object up to date.
+func take(ctx context.Context, w *world.World, entries map[types.UID][]world.Entry, change world.Change, now time.Time) error {
+	if change.Object == nil {
+		delete(entries, change.UID)
+		return nil
+	}
+	found, err := w.Entries(ctx, change.Kind, change.Object, now)
+	if err != nil {
+		return err
+	}
+	if len(found) == 0 {
+		delete(entries, change.UID)
+	} else {
+		entries[change.UID] = found
+	}
+	return nil
+}
+
+// matching is what is asked about, at this moment: a length of time from now moves on with the time.
+func (o *expiringOptions) matching(query *expiringQuery, entries map[types.UID][]world.Entry) *expiringReport {
+	now := o.now()
+	asked := *query
+	if o.within != "" {
+		if length, err := policy.ParseDuration(o.within); err == nil {
+			span := *query.span
+			span.To = now.Add(length).Add(1)
+			asked.span = &span
+		}
+	}
+	out := &expiringReport{now: now, everywhere: o.everywhere}
+	for _, all := range entries {
+		for i := range all {
+			if asked.matches(&all[i]) {
+				out.entries = append(out.entries, &all[i])
+			}
+		}
+	}
+	slices.SortFunc(out.entries, byTime)
+	return out
+}
+
+func cutError(err error) (before, after string, ok bool) {
+	inner := errors.Unwrap(err)
+	if inner == nil {
+		return err.Error(), "", false
+	}
+	text := err.Error()
+	return text[:len(text)-len(inner.Error())-len(": ")], inner.Error(), true
+}
+
+// screen shows a report and then later ones.
+type screen interface {
+	show(report *expiringReport) error
+}
+
+func (o *expiringOptions) newScreen(out io.Writer) screen {
+	wide := o.output == "wide"
+	if file, ok := out.(*os.File); ok && o.terminal(out) {
+		return &inPlace{out: out, wide: wide, size: func() (int, int) {
+			width, height, err := term.GetSize(int(file.Fd()))
+			if err != nil {
+				return 0, 0
+			}
+			return width, height
+		}}
+	}
+	return &asLines{out: out, wide: wide, told: map[string][]string{}}
+}
+
+// inPlace overwrites what it showed before.
+type inPlace struct {
+	out  io.Writer
+	wide bool
+	size func() (width, height int)
+	// lines that stand on the screen.
+	lines int
+}
+
+func (s *inPlace) show(report *expiringReport) error {
+	width, height := s.size()
+	rows := report.rows(s.wide)
+	if len(rows) == 0 {
+		rows = [][]string{{"nothing, at " + instant(report.now, report.now.Location())}}
+	}
+	layout := columns{}
+	layout.learn(rows)
+	var lines []string
+	for _, row := range rows {
+		lines = append(lines, cut(layout.line(row), width))
+	}
+	if most := height - 2; height > 2 && len(lines) > most {
+		more := len(lines) - most + 1
+		lines = append(lines[:most-1], fmt.Sprintf("… and %d more", more))
+	}
+	text := ""
+	if s.lines > 0 {
+		text = fmt.Sprintf("\x1b[%dA\x1b[J", s.lines)
+	}
+	for _, line := range lines {
+		text += line + "\n"
+	}
+	s.lines = len(lines)
+	_, err := io.WriteString(s.out, text)
+	return err
+}
+
+// asLines writes a line for each change.
+type asLines struct {
+	out    io.Writer
+	wide   bool
+	layout columns
+	// told are the rows that hold, by object and trigger, without the time that is left.
+	told  map[string][]string
+	began bool
+}
+
+func (s *asLines) show(report *expiringReport) error {
+	matching := map[string]bool{}
+	var rows [][]string
+	at := slices.Index(report.header(s.wide), "LEFT")
+	for _, entry := range report.entries {
+		key := string(entry.UID) + " " + string(entry.Trigger)
+		matching[key] = true
+		cells := report.row(entry, report.now, s.wide)
+		lasting := slices.Clone(cells)
+		lasting[at] = "-"
+		was, known := s.told[key]
+		switch {
+		case !known:
+			rows = append(rows, append([]string{"NEW"}, cells...))
+		case !slices.Equal(was, lasting):
+			rows = append(rows, append([]string{"CHANGED"}, cells...))
+		}
+		s.told[key] = lasting
+	}
+	for _, key := range slices.Sorted(maps.Keys(s.told)) {
+		if !matching[key] {
+			rows = append(rows, append([]string{"GONE"}, s.told[key]...))
+			delete(s.told, key)
+		}
+	}
+	if len(rows) == 0 {
+		return nil
+	}
+	if !s.began {
+		s.began = true
+		rows = append([][]string{append([]string{"EVENT"}, report.header(s.wide)...)}, rows...)
+	}
+	s.layout.learn(rows)
+	for _, row := range rows {
+		if _, err := fmt.Fprintln(s.out, s.layout.line(row)); err != nil {
+			return err
+		}
+	}
+	return nil
+}

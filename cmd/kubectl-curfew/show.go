@@ -1,0 +1,78 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"text/tabwriter"
+	"time"
+)
+
+// instant is a time as tables show it, with its zone: 2026-11-20 17:00:00 CET.
+func instant(at time.Time, zone *time.Location) string {
+	if at.IsZero() {
+		return "-"
+	}
+	return at.In(zone).Format("2006-01-02 15:04:05 MST")
+}
+
+// left is how long it is until an instant, in two units: 3d4h, 2h15m, 45s. What is over is "overdue" by so much.
+func left(at, now time.Time) string {
+	if at.IsZero() {
+		return "-"
+	}
+	length := at.Sub(now)
+	switch {
+	case length <= 0 && length > -time.Second:
+		return "now"
+	case length < 0:
+		return "overdue " + twoUnits(-length)
+	}
+	return twoUnits(length)
+}
+
+// relative is an instant beside now: in 2h15m, 3d ago.
+func relative(at, now time.Time) string {
+	if length := at.Sub(now); length > 0 {
+		return "in " + twoUnits(length)
+	}
+	return twoUnits(now.Sub(at)) + " ago"
+}
+
+func twoUnits(length time.Duration) string {
+	length = length.Truncate(time.Second)
+	units := []struct {
+		name string
+		size time.Duration
+	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}, {"s", time.Second}}
+	for i, unit := range units {
+		count := length / unit.size
+		if count == 0 && i < len(units)-1 {
+			continue
+		}
+		out := fmt.Sprintf("%d%s", count, unit.name)
+		if i < len(units)-1 {
+			if rest := length % unit.size / units[i+1].size; rest > 0 {
+				out += fmt.Sprintf("%d%s", rest, units[i+1].name)
+			}
+		}
+		return out
+	}
+	return "0s"
+}
+
+// table writes rows in columns, as kubectl does.
+func table(out io.Writer, rows [][]string) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	writer := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
+	for _, row := range rows {
+		cells := make([]string, len(row))
+		for i, cell := range row {
+			cells[i] = oneLine(cell)
+		}
+		fmt.Fprintln(writer, strings.Join(cells, "\t"))
+	}
+	return writer.Flush()
+}

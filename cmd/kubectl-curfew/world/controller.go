@@ -1,0 +1,91 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Controller is how Curfew's controller is set, by the arguments of its Deployment. Where that cannot be read, the defaults hold.
+type Controller struct {
+	// Known is false where nothing was found or may be read.
+	Known bool
+	// User that it is to the API server.
+	User string
+	// DryRun is --dry-run, Alias --kyverno-label, Protect --protect with its own namespace.
+	DryRun, Alias bool
+	Protect       []string
+}
+
+// Surroundings are what the settings mean for obstacles.
+func (c Controller) Surroundings() policy.Surroundings {
+	return policy.Surroundings{Protect: c.Protect, DryRun: c.DryRun}
+}
+
+// protected is the default of --protect.
+var protected = []string{"kube-system", "kube-public", "kube-node-lease"}
+
+var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+
+// controllerSelector is what manifests/deploy labels the controller with.
+const controllerSelector = policy.LabelPartOf + "=" + policy.PartOfCurfew + ",app.kubernetes.io/component=controller"
+
+// readController looks for the controller's Deployment. Most users may not read it, which is no error.
+func (w *World) readController(ctx context.Context) error {
+	w.Controller = Controller{
+		User:    "system:serviceaccount:" + w.options.Namespace + ":curfew-controller",
+		Protect: append(slices.Clone(protected), w.options.Namespace),
+	}
+	list, err := w.clients.Objects.Resource(deployments).Namespace(w.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector, Limit: 1})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("reading Curfew's controller in namespace %q: %w", w.options.Namespace, err)
+	}
+	w.Controller.read(&list.Items[0], w.options.Namespace)
+	return nil
+}
+
+// read takes the settings from the arguments of a Deployment.
+func (c *Controller) read(deployment *unstructured.Unstructured, namespace string) {
+	c.Known = true
+	if account, _, _ := unstructured.NestedString(deployment.Object, "spec", "template", "spec", "serviceAccountName"); account != "" {
+		c.User = "system:serviceaccount:" + namespace + ":" + account
+	}
+	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
+	for _, item := range containers {
+		container, _ := item.(map[string]any)
+		args, _, _ := unstructured.NestedStringSlice(container, "args")
+		command, _, _ := unstructured.NestedStringSlice(container, "command")
+		c.readArgs(append(command, args...), namespace)
+	}
+}
+
+// readArgs understands the few flags that matter and passes over the others.
+func (c *Controller) readArgs(args []string, namespace string) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
+	flags.ParseErrorsAllowlist.UnknownFlags = true
+	flags.Usage = func() {}
+	own := flags.String("namespace", namespace, "")
+	protect := flags.StringSlice("protect", protected, "")
+	dryRun := flags.Bool("dry-run", false, "")
+	alias := flags.Bool("kyverno-label", false, "")
+	for _, arg := range args {
+		// One at a time: an unknown flag must not swallow the next.
+		if strings.HasPrefix(arg, "--") {
+			_ = flags.Parse([]string{arg})
+		}
+	}
+	c.DryRun, c.Alias = *dryRun, *alias
+	c.Protect = append(slices.Clone(*protect), *own)
+}

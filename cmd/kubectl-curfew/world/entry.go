@@ -1,0 +1,127 @@
+package world
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Entry is one way in which an object goes, or is stopped.
+type Entry struct {
+	Kind            Kind
+	Namespace, Name string
+	UID             types.UID
+	// Created and Finished are times of the object; Finished is zero where it has not, or does not say.
+	Created, Finished time.Time
+
+	Trigger policy.Trigger
+	Source  policy.Source
+	// Value is how long it may live by that trigger. ByOutcome tells that it depends on how it will end: Value is the longer one.
+	Value     policy.TTL
+	ByOutcome bool
+	// Expiry is zero where it is not known yet, because the object has not finished.
+	Expiry time.Time
+	// Estimated: the object does not say when it finished; the time counts from when the controller sees it.
+	Estimated bool
+	// Obstacles stand in the way.
+	Obstacles []policy.Obstacle
+}
+
+// Blocker is the first obstacle, those that stop it before those that may only hold it; nil where there is none.
+func (e *Entry) Blocker() *policy.Obstacle {
+	var first *policy.Obstacle
+	for i := range e.Obstacles {
+		if e.Obstacles[i].Stops {
+			return &e.Obstacles[i]
+		}
+		if first == nil {
+			first = &e.Obstacles[i]
+		}
+	}
+	return first
+}
+
+// Entries are how an object goes by what is known now, and how it is stopped; none where it stays. What stands in its way is told
+// beside it, and not taken into account: without it, it would go then.
+func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, now time.Time) ([]Entry, error) {
+	explained, err := w.Explain(ctx, kind, object, now)
+	if err != nil {
+		return nil, err
+	}
+	free := policy.Explain(policy.Unobstructed(explained.Facts), explained.Scope, policy.Question{Now: now, Alias: w.Controller.Alias})
+	var out []Entry
+	if entry, ok := goes(free, now); ok {
+		out = append(out, entry)
+	}
+	if verdict := free.ByDeadline; verdict.Trigger == policy.TriggerDeadline {
+		out = append(out, Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: free.Effective.Deadline.TTL, Expiry: verdict.Expiry})
+	}
+	if len(out) == 0 {
+		return nil, nil
+	}
+	obstacles, err := w.Obstacles(ctx, kind, explained, false)
+	if err != nil {
+		return nil, err
+	}
+	facts := explained.Facts
+	for i := range out {
+		entry := &out[i]
+		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
+		entry.Created, entry.Finished = facts.Created, facts.FinishTime
+		entry.Obstacles = obstacles
+	}
+	return out, nil
+}
+
+// goes is the earlier of TTL and label; ok is false where neither speaks.
+func goes(e *policy.Explanation, now time.Time) (Entry, bool) {
+	byTTL, okTTL := byTTL(e, now)
+	byLabel, okLabel := byLabel(e)
+	switch {
+	case okLabel && (!okTTL || byTTL.Expiry.IsZero() || byLabel.Expiry.Before(byTTL.Expiry)):
+		return byLabel, true
+	default:
+		return byTTL, okTTL
+	}
+}
+
+func byLabel(e *policy.Explanation) (Entry, bool) {
+	verdict := e.ByLabel
+	if verdict.Action != policy.Wait && verdict.Action != policy.Delete {
+		return Entry{}, false
+	}
+	life := max(0, verdict.Expiry.Sub(e.Facts.Created)).Truncate(time.Second)
+	return Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: policy.TTL{After: life}, Expiry: verdict.Expiry}, true
+}
+
+func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
+	verdict, value := e.ByTTL, e.Effective.TTL(e.Facts.Outcome)
+	entry := Entry{Trigger: policy.TriggerTTL, Source: value.Source, Value: value.TTL}
+	switch verdict.Action {
+	case policy.Wait, policy.Delete:
+		entry.Expiry = verdict.Expiry
+		return entry, true
+	case policy.RecordFinish:
+		entry.Expiry, entry.Estimated = now.Add(value.TTL.After), true
+		return entry, true
+	}
+	if e.Facts.Finished {
+		return entry, usable(value) && value.TTL.Never
+	}
+	// It will be known once the object has finished.
+	longer, other := e.Effective.Succeeded, e.Effective.Failed
+	if usable(other) && (!usable(longer) || other.TTL.Never || !longer.TTL.Never && other.TTL.After > longer.TTL.After) {
+		longer, other = other, longer
+	}
+	if !usable(longer) || e.Facts.StateError != nil || (e.Facts.IsPod() && e.Facts.AlwaysRestarts()) {
+		return entry, false
+	}
+	entry.Source, entry.Value = longer.Source, longer.TTL
+	entry.ByOutcome = !usable(other) || other.TTL != longer.TTL
+	return entry, true
+}
+
+func usable(value policy.Value) bool { return value.Set && value.Err == nil }

@@ -1,0 +1,128 @@
+package world
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Kind is a kind whose objects can go by Curfew: it can be listed, watched and deleted.
+type Kind struct {
+	schema.GroupVersionKind
+	Resource      string
+	ClusterScoped bool
+	// Profile as it holds in this cluster; a bare one for kinds on which a label alone speaks.
+	Profile *policy.Profile
+}
+
+// GroupResource names the kind as people do: jobs.batch.
+func (k Kind) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
+}
+
+// At is what requests are sent to.
+func (k Kind) At() schema.GroupVersionResource { return k.GroupVersion().WithResource(k.Resource) }
+
+// Name is an object of the kind as kubectl takes it: job.batch/build.
+func (k Kind) Name(object string) string {
+	out := strings.ToLower(k.Kind)
+	if k.Group != "" {
+		out += "." + k.Group
+	}
+	return out + "/" + object
+}
+
+// verbs are what the controller needs on a kind.
+var verbs = []string{"list", "watch", "delete"}
+
+// twins are kinds that show the objects of another one.
+var twins = map[schema.GroupResource]bool{{Group: "events.k8s.io", Resource: "events"}: true}
+
+// Kinds are all kinds whose objects can go, by group and name of the resource.
+func (w *World) Kinds() ([]Kind, error) {
+	served, err := w.served()
+	if err != nil {
+		return nil, err
+	}
+	kinds := slices.Collect(maps.Values(served))
+	slices.SortFunc(kinds, func(a, b Kind) int {
+		return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource)
+	})
+	return kinds, nil
+}
+
+// Kind finds one of them; ok is false for what is not served, or can never go.
+func (w *World) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
+	served, err := w.served()
+	kind, ok = served[at]
+	return kind, ok, err
+}
+
+// served are the kinds that can go, each in the version that its profile is written for where that is served, else in the one that
+// its group prefers.
+func (w *World) served() (map[schema.GroupResource]Kind, error) {
+	groups, lists, err := w.discover()
+	if err != nil {
+		return nil, err
+	}
+	preferred := map[string]bool{}
+	for _, group := range groups {
+		preferred[group.PreferredVersion.GroupVersion] = true
+	}
+	out := map[schema.GroupResource]Kind{}
+	for _, list := range lists {
+		of, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for i := range list.APIResources {
+			resource := &list.APIResources[i]
+			at := schema.GroupResource{Group: of.Group, Resource: resource.Name}
+			if strings.Contains(resource.Name, "/") || twins[at] || lacks(resource.Verbs) {
+				continue
+			}
+			kind := of.WithKind(resource.Kind)
+			profile := w.platform.Profiles.For(kind)
+			known, have := out[at]
+			switch {
+			case !have, profile.State != nil && profile.Kind.Version == of.Version:
+			case preferred[list.GroupVersion] && (known.Profile.State == nil || known.Profile.Kind.Version != known.Version):
+			default:
+				continue
+			}
+			out[at] = Kind{GroupVersionKind: kind, Resource: resource.Name, ClusterScoped: !resource.Namespaced, Profile: profile}
+		}
+	}
+	return out, nil
+}
+
+// discover asks the API server once which kinds it serves. A group that does not answer is left out, and said.
+func (w *World) discover() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.discovered {
+		return w.groups, w.lists, nil
+	}
+	groups, lists, err := w.clients.Discovery.ServerGroupsAndResources()
+	if failed := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &failed) {
+		for group := range failed.Groups {
+			w.notes = append(w.notes, fmt.Sprintf("group %s does not answer: its kinds are left out", group))
+		}
+	} else if err != nil {
+		return nil, nil, fmt.Errorf("asking the API server which kinds it serves: %w", err)
+	}
+	w.groups, w.lists, w.discovered = groups, lists, true
+	return groups, lists, nil
+}
+
+func lacks(have metav1.Verbs) bool {
+	return slices.ContainsFunc(verbs, func(verb string) bool { return !slices.Contains(have, verb) })
+}

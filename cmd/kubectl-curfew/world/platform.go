@@ -1,0 +1,131 @@
+package world
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// pageSize is how many objects are read at once.
+const pageSize = 500
+
+// readPlatform reads profiles and policies, and lays over them those that are to hold as if they were applied.
+func (w *World) readPlatform(ctx context.Context) error {
+	known, err := catalog.New(w.options.Builtin)
+	if err != nil {
+		return err
+	}
+	profiles, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles, "kinds that only they teach are not known")
+	if err != nil {
+		return err
+	}
+	for _, object := range append(profiles, w.options.Profiles...) {
+		if errs := known.SetProfile(object); len(errs) > 0 {
+			w.note("KindProfile %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+		}
+	}
+	policies, err := readAll[v1alpha1.LifecyclePolicy](ctx, w, v1alpha1.LifecyclePolicies, "their defaults and bounds are not known")
+	if err != nil {
+		return err
+	}
+	for _, object := range w.options.Policies {
+		// As the controller would stamp it: the defaults hold for what is created from now on.
+		object = object.DeepCopy()
+		object.Status.DefaultSince = expression.StampPolicy(object, w.options.Now)
+		policies = append(policies, object)
+	}
+	for _, object := range policies {
+		if errs := known.SetPolicy(object); len(errs) > 0 {
+			w.note("LifecyclePolicy %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+		}
+	}
+	w.platform = known.Snapshot()
+	return w.readDefinitions(ctx, known)
+}
+
+// readAll reads all objects of a kind of Curfew's. Where Curfew is not installed there are none.
+func readAll[T any](ctx context.Context, w *World, resource, otherwise string) ([]*T, error) {
+	var out []*T
+	err := pages(ctx, w.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)), metav1.ListOptions{}, func(item *unstructured.Unstructured) error {
+		object := new(T)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
+			return fmt.Errorf("%s %s is not of the form that this version knows: %w", item.GetKind(), item.GetName(), err)
+		}
+		out = append(out, object)
+		return nil
+	})
+	switch {
+	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+		return nil, nil
+	case apierrors.IsForbidden(err):
+		w.note("you may not list %s.%s: %s", resource, v1alpha1.GroupVersion.Group, otherwise)
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("listing %s: %w", resource, err)
+	}
+	return out, nil
+}
+
+// pages hands out the objects of a list, page by page.
+func pages(ctx context.Context, resource dynamic.ResourceInterface, options metav1.ListOptions, take func(*unstructured.Unstructured) error) error {
+	options.Limit = pageSize
+	for {
+		page, err := resource.List(ctx, options)
+		if err != nil {
+			return err
+		}
+		for i := range page.Items {
+			if err := take(&page.Items[i]); err != nil {
+				return err
+			}
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}
+
+var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
+
+// readDefinitions has the profiles hold as they do for the installed versions of their kinds. Where that may not be read they hold
+// as they are written, which differs for a few kinds of old versions alone.
+func (w *World) readDefinitions(ctx context.Context, known *catalog.Catalog) error {
+	served, err := w.served()
+	if err != nil {
+		return err
+	}
+	for _, profile := range w.platform.Profiles {
+		at := schema.GroupResource{Group: profile.Kind.Group, Resource: profile.Resource}
+		if _, ok := served[at]; !ok || profile.Kind.Group == "" || profile.State == nil || !custom(profile.Kind.Group) {
+			continue
+		}
+		object, err := w.clients.Objects.Resource(definitionResource).Get(ctx, at.String(), metav1.GetOptions{})
+		if apierrors.IsForbidden(err) {
+			return nil
+		}
+		if apierrors.IsNotFound(err) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("reading CustomResourceDefinition %s: %w", at, err)
+		}
+		definition := expression.DefinitionOf(object.Object)
+		known.SetDefinition(object.GetName(), &definition)
+	}
+	w.platform = known.Snapshot()
+	return nil
+}
+
+// custom tells a group of custom kinds from those of Kubernetes itself, which have no CustomResourceDefinitions.
+func custom(group string) bool { return group != "batch" && group != "apps" }

@@ -1,0 +1,216 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/restmapper"
+)
+
+// Selection says which objects are meant, as people say it to kubectl: KIND/NAME…, KIND NAME…, or KIND with a selector or All.
+type Selection struct {
+	Args      []string
+	Namespace string
+	// Everywhere is -A; names cannot be given then.
+	Everywhere bool
+	// Selector is -l; All is --all.
+	Selector string
+	All      bool
+}
+
+// Selected is one object that was meant.
+type Selected struct {
+	Kind   Kind
+	Object map[string]any
+}
+
+// KindOf finds a kind by what people call it: jobs, job, Job, jobs.batch, deploy.
+func (w *World) KindOf(text string) (Kind, error) {
+	mapper, err := w.mapper()
+	if err != nil {
+		return Kind{}, err
+	}
+	mapping, err := mappingOf(mapper, text)
+	if meta.IsNoMatchError(err) {
+		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
+	}
+	if err != nil {
+		return Kind{}, fmt.Errorf("kind %q: %w", text, err)
+	}
+	kind, ok, err := w.Kind(mapping.Resource.GroupResource())
+	if err == nil && !ok {
+		err = fmt.Errorf("%s: %w", text, ErrNotServed)
+	}
+	return kind, err
+}
+
+// mapper is made of what discovery told, with the short names of kinds.
+func (w *World) mapper() (meta.RESTMapper, error) {
+	groups, lists, err := w.discover()
+	if err != nil {
+		return nil, err
+	}
+	versions := map[string][]metav1.APIResource{}
+	for _, list := range lists {
+		versions[list.GroupVersion] = list.APIResources
+	}
+	var resources []*restmapper.APIGroupResources
+	for _, group := range groups {
+		of := &restmapper.APIGroupResources{Group: *group, VersionedResources: map[string][]metav1.APIResource{}}
+		for _, version := range group.Versions {
+			if list, ok := versions[version.GroupVersion]; ok {
+				of.VersionedResources[version.Version] = list
+			}
+		}
+		resources = append(resources, of)
+	}
+	asked := remembered{w.clients.Discovery, groups, lists}
+	return restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(resources), asked, func(string) {}), nil
+}
+
+// remembered answers what was asked before.
+type remembered struct {
+	discovery.DiscoveryInterface
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+}
+
+// ServerGroupsAndResources implements discovery.DiscoveryInterface.
+func (r remembered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	return r.groups, r.lists, nil
+}
+
+func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
+	full, resource := schema.ParseResourceArg(text)
+	var kind schema.GroupVersionKind
+	var err error
+	if full != nil {
+		kind, err = mapper.KindFor(*full)
+	}
+	if full == nil || err != nil {
+		kind, err = mapper.KindFor(resource.WithVersion(""))
+	}
+	if err == nil {
+		return mapper.RESTMapping(kind.GroupKind(), kind.Version)
+	}
+	fullKind, groupKind := schema.ParseKindArg(text)
+	if fullKind != nil {
+		if mapping, err := mapper.RESTMapping(fullKind.GroupKind(), fullKind.Version); err == nil {
+			return mapping, nil
+		}
+	}
+	return mapper.RESTMapping(groupKind)
+}
+
+// Select reads the objects that are meant, in the order of the arguments.
+func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
+	names, err := s.named()
+	if err != nil {
+		return nil, err
+	}
+	var out []Selected
+	for _, named := range names {
+		kind, err := w.KindOf(named.kind)
+		if err != nil {
+			return nil, err
+		}
+		if named.name != "" {
+			one, err := w.get(ctx, kind, s.Namespace, named.name)
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, one)
+			continue
+		}
+		namespace := s.Namespace
+		if s.Everywhere || kind.ClusterScoped {
+			namespace = ""
+		}
+		err = pages(ctx, w.clients.Objects.Resource(kind.At()).Namespace(namespace), metav1.ListOptions{LabelSelector: s.Selector},
+			func(object *unstructured.Unstructured) error {
+				out = append(out, Selected{kind, object.Object})
+				return nil
+			})
+		if err != nil {
+			return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
+		}
+	}
+	return out, nil
+}
+
+// Get reads one object of a kind anew.
+func (w *World) Get(ctx context.Context, kind Kind, namespace, name string) (Selected, error) {
+	return w.get(ctx, kind, namespace, name)
+}
+
+func (w *World) get(ctx context.Context, kind Kind, namespace, name string) (Selected, error) {
+	if kind.ClusterScoped {
+		namespace = ""
+	}
+	object, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		if namespace == "" {
+			return Selected{}, fmt.Errorf("%s does not exist", kind.Name(name))
+		}
+		return Selected{}, fmt.Errorf("%s does not exist in namespace %q", kind.Name(name), namespace)
+	}
+	if err != nil {
+		return Selected{}, err
+	}
+	return Selected{kind, object.Object}, nil
+}
+
+// named is one argument: a kind, and a name unless a selector or All takes its place.
+type named struct{ kind, name string }
+
+func (s Selection) named() ([]named, error) {
+	if len(s.Args) == 0 {
+		return nil, errors.New("say which: KIND/NAME, KIND NAME, or KIND with -l or --all")
+	}
+	var out []named
+	slashed := strings.Contains(s.Args[0], "/")
+	for _, arg := range s.Args {
+		kind, name, ok := strings.Cut(arg, "/")
+		switch {
+		case ok != slashed:
+			return nil, fmt.Errorf("%q: give either KIND/NAME throughout, or KIND NAME", arg)
+		case ok && (kind == "" || name == "" || strings.Contains(name, "/")):
+			return nil, fmt.Errorf("%q: give KIND/NAME, and the namespace by -n", arg)
+		case ok:
+			out = append(out, named{kind, name})
+		}
+	}
+	many := s.Selector != "" || s.All
+	switch {
+	case slashed && many, len(s.Args) > 1 && many:
+		return nil, errors.New("give names, or -l or --all, but not both")
+	case (slashed || len(s.Args) > 1) && s.Everywhere:
+		return nil, errors.New("a name is one in a namespace: give -n, and not -A")
+	case slashed:
+		return out, nil
+	}
+	kinds := strings.Split(s.Args[0], ",")
+	switch {
+	case len(s.Args) == 1 && !many:
+		return nil, fmt.Errorf("%q says no object: give %[1]s/NAME, or -l or --all", s.Args[0])
+	case len(s.Args) == 1:
+		for _, kind := range kinds {
+			out = append(out, named{kind: kind})
+		}
+	case len(kinds) > 1:
+		return nil, fmt.Errorf("%q: give names as KIND/NAME for several kinds", s.Args[0])
+	default:
+		for _, name := range s.Args[1:] {
+			out = append(out, named{s.Args[0], name})
+		}
+	}
+	return out, nil
+}

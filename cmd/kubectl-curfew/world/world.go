@@ -1,0 +1,118 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/dynamic"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Clients talk to the API server as the user.
+type Clients struct {
+	Discovery     discovery.DiscoveryInterface
+	Objects       dynamic.Interface
+	Metadata      metadata.Interface
+	Authorization authorizationclient.AuthorizationV1Interface
+}
+
+// NewClients makes them all of one configuration.
+func NewClients(config *rest.Config) (Clients, error) {
+	var out Clients
+	var err error
+	if out.Discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
+		return out, fmt.Errorf("client of the API server: %w", err)
+	}
+	if out.Objects, err = dynamic.NewForConfig(config); err != nil {
+		return out, fmt.Errorf("client of the API server: %w", err)
+	}
+	if out.Metadata, err = metadata.NewForConfig(config); err != nil {
+		return out, fmt.Errorf("client of the API server: %w", err)
+	}
+	if out.Authorization, err = authorizationclient.NewForConfig(config); err != nil {
+		return out, fmt.Errorf("client of the API server: %w", err)
+	}
+	return out, nil
+}
+
+// Options of a world.
+type Options struct {
+	// Builtin are the profiles that come with Curfew.
+	Builtin []*v1alpha1.KindProfile
+	// Namespace that Curfew runs in.
+	Namespace string
+	// Now is when the question is asked.
+	Now time.Time
+	// Policies and Profiles hold as if they were applied now.
+	Policies []*v1alpha1.LifecyclePolicy
+	Profiles []*v1alpha1.KindProfile
+}
+
+// World is what decides how long objects live, as far as the user may read it. It is safe for concurrent use.
+type World struct {
+	// Controller is how Curfew's controller is set.
+	Controller Controller
+
+	clients  Clients
+	options  Options
+	platform *catalog.Snapshot
+
+	mu         sync.Mutex
+	notes      []string
+	namespaces map[string]*policy.NamespacePolicy
+	runtimes   map[string]runtimeAnswer
+	access     map[string]rules.Answer
+	groups     []*metav1.APIGroup
+	lists      []*metav1.APIResourceList
+	discovered bool
+	// noReviews: the user may not ask what others may do.
+	noReviews bool
+}
+
+// Open reads what holds for all objects. What may not be read is noted, not an error.
+func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
+	w := &World{
+		clients: clients, options: options,
+		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]rules.Answer{},
+	}
+	if err := w.readPlatform(ctx); err != nil {
+		return nil, err
+	}
+	if err := w.readController(ctx); err != nil {
+		return nil, err
+	}
+	return w, nil
+}
+
+// Platform is what profiles and policies say.
+func (w *World) Platform() *catalog.Snapshot { return w.platform }
+
+// Note keeps a sentence for the user, once.
+func (w *World) Note(text string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if !slices.Contains(w.notes, text) {
+		w.notes = append(w.notes, text)
+	}
+}
+
+func (w *World) note(format string, values ...any) { w.Note(fmt.Sprintf(format, values...)) }
+
+// Notes say what could not be read, and what that means.
+func (w *World) Notes() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.notes)
+}

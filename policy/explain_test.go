@@ -1,0 +1,246 @@
+package policy_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// told are levels as a test compares them: "* namespace/ci: 1h (why)".
+func told(levels []policy.Said) []string {
+	var out []string
+	for _, said := range levels {
+		mark, text := "  ", said.Source.String()
+		if said.Decides {
+			mark = "* "
+		}
+		var values []string
+		for _, setting := range said.Settings {
+			values = append(values, setting.Text)
+		}
+		if len(values) > 0 {
+			text += ": " + strings.Join(values, ", ")
+		}
+		if said.Why != "" {
+			text += " (" + said.Why + ")"
+		}
+		out = append(out, mark+text)
+	}
+	return out
+}
+
+func TestExplainLevels(t *testing.T) {
+	created := noon.Add(-time.Hour)
+	for name, test := range map[string]struct {
+		job   *builders.JobWrapper
+		scope policy.Scope
+		want  []string
+	}{
+		"nobody says anything": {job: builders.MakeJob("ci", "a"), scope: policy.Scope{Namespace: namespaceOf()},
+			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci"}},
+		"the object": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h"), platform("b")}},
+			want: []string{"  runtime (it uses none)", "* object: 60", "  namespace/ci: 1h (not asked: a level above decides)", "  policy/a: 2h (not asked: a level above decides)", "  policy/b"}},
+		"a default that was filled in": {job: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
+			want: []string{"  runtime (it uses none)", `* object: 60 (filled in at its creation from namespace "ci")`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+		"a default that was taken away": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
+			want: []string{"  runtime (it uses none)", "* object (its value was taken away after its creation, which means none)", "  namespace/ci: 1h (not asked: a level above decides)"}},
+		"the runtime": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Runtime: &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1d")}},
+			want: []string{"* runtime/torch: 1d", "  object: 60 (not asked: the runtime decides)", "  namespace/ci: 1h (not asked: a level above decides)"}},
+		"a runtime that is gone": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Runtime: &policy.RuntimePolicy{Name: "torch", Missing: true}},
+			want: []string{"* runtime/torch (it does not exist, or cannot be told: the object is kept)", "  object: 60 (not asked: the runtime decides)"}},
+		"the namespace": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}},
+			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h", "  policy/a: 2h (not asked: a level above decides)"}},
+		"a default that came later": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h")},
+			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (the object is older than the default, of 2026-12-24T12:00:00Z, which has no backfill)"}},
+		"a default that came later and reaches back": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h", "backfill", "true")},
+			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (older than the default, and reached by backfill)"}},
+		"a policy": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{platform("a"), platform("b", "ttl-after-failed", "2h")}},
+			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci", "  policy/a", "* policy/b: 2h"}},
+		"an owner": {job: builders.MakeJob("ci", "a").ControlledBy("example.com/v1", "Thing", "x"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
+			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci: 1h (not asked: no default, as the object is owned by Thing x)"}},
+		"protected": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationProtect, "true"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
+			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci: 1h (not asked: no default, as the object is protected)"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			explained := policy.Explain(policy.FactsOfObject(policy.JobProfile, test.job.Map()), &test.scope, policy.Question{Now: noon})
+			equal(t, told(explained.TTL), test.want)
+		})
+	}
+}
+
+func TestExplainDeadlineAndBounds(t *testing.T) {
+	scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "2h", "max-ttl", "7d", "min-deadline", "1m")}
+	own := policy.Explain(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Created(noon).Deadline(90).Map()), scope, policy.Question{Now: noon})
+	equal(t, told(own.Deadline), []string{"* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"})
+	equal(t, bounds(own), []string{"7d", "1m"})
+	given := policy.Explain(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Created(noon).Map()), scope, policy.Question{Now: noon})
+	equal(t, told(given.Deadline), []string{"  object", "* namespace/ci: 2h"})
+	pod := policy.Explain(policy.FactsOfObject(policy.PodProfile, builders.MakePod("ci", "a").Created(noon).Map()), scope, policy.Question{Now: noon})
+	equal(t, told(pod.Deadline), []string{"  object", "  namespace/ci: 2h (not asked: no default deadline for a Pod)"})
+	cron := policy.Explain(policy.FactsOfObject(policy.CronJobProfile, builders.MakeCronJob("ci", "a").Map()), scope, policy.Question{Now: noon})
+	if len(cron.TTL)+len(cron.Deadline) > 0 || cron.ByTTL.Reason != "a CronJob does not finish" || cron.ByDeadline.Reason != "a CronJob has no deadline" {
+		t.Errorf("of a CronJob: %+v", cron)
+	}
+}
+
+func bounds(e *policy.Explanation) []string {
+	var out []string
+	for _, bound := range e.Bounds {
+		out = append(out, bound.Text)
+	}
+	return out
+}
+
+// TestGoesByTheEarlier: with a TTL and a label, whichever is earlier; the alias only where it is understood.
+func TestGoesByTheEarlier(t *testing.T) {
+	scope := &policy.Scope{Namespace: namespaceOf()}
+	for name, test := range map[string]struct {
+		label, alias string
+		understood   bool
+		want         string
+	}{
+		"TTL alone":                 {want: "ttl 13:00"},
+		"label before it":           {label: "2h30m", want: "label 12:30"},
+		"label after it":            {label: "1d", want: "ttl 13:00"},
+		"alias":                     {alias: "2h30m", understood: true, want: "label 12:30"},
+		"alias, not understood":     {alias: "2h30m", want: "ttl 13:00"},
+		"both, the label decides":   {label: "1d", alias: "2h30m", understood: true, want: "ttl 13:00"},
+		"a label that is no label":  {label: "soon", want: "ttl 13:00"},
+		"a label of long ago is it": {label: "2026-01-01", want: "label 00:00"},
+	} {
+		job := builders.MakeJob("ci", "a").Created(noon.Add(-2 * time.Hour)).TTL(3600).Complete(noon)
+		for key, value := range map[string]string{policy.LabelTTL: test.label, policy.LabelKyvernoTTL: test.alias} {
+			if value != "" {
+				job.Label(key, value)
+			}
+		}
+		explained := policy.Explain(policy.FactsOfObject(policy.JobProfile, job.Map()), scope, policy.Question{Now: noon, Alias: test.understood})
+		verdict, ok := explained.Goes()
+		if got := fmt.Sprint(verdict.Trigger, " ", verdict.Expiry.Format("15:04")); !ok || got != test.want {
+			t.Errorf("%s: %s, want %s", name, got, test.want)
+		}
+	}
+}
+
+// TestExplanationAgrees: the level that is said to decide is the one that Resolve takes its value from, whatever the world.
+func TestExplanationAgrees(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		object, profile := drawFinished(t)
+		if rapid.Bool().Draw(t, "is stamped") {
+			metadata := object["metadata"].(map[string]any)
+			if metadata["annotations"] == nil {
+				metadata["annotations"] = map[string]any{}
+			}
+			metadata["annotations"].(map[string]any)[policy.AnnotationTTLSource] = rapid.SampledFrom([]string{"namespace/ci", "policy/a", "object", "runtime/x"}).Draw(t, "stamp")
+		}
+		facts := policy.FactsOfObject(profile, object)
+		namespace := map[string]string{}
+		for _, key := range rapid.SliceOfNDistinct(rapid.SampledFrom(namespaceKeys), 0, 4, rapid.ID).Draw(t, "namespace") {
+			namespace[key] = drawReadable(t, key)
+		}
+		since := noon.Add(time.Duration(rapid.SampledFrom([]int{-6000, -500, 0}).Draw(t, "since")) * time.Second)
+		namespace[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(namespace))
+		scope := &policy.Scope{Namespace: policy.ParseNamespace("ci", namespace, nil)}
+		for _, name := range []string{"a", "b"} {
+			if rapid.Bool().Draw(t, "policy "+name) {
+				said := platform(name, rapid.SampledFrom([]string{"ttl-after-finished", "ttl-after-failed"}).Draw(t, "key of "+name), "2h")
+				said.Since, said.Backfill = since, rapid.Bool().Draw(t, "backfill of "+name)
+				scope.Policies = append(scope.Policies, said)
+			}
+		}
+		switch rapid.IntRange(0, 3).Draw(t, "runtime") {
+		case 1:
+			scope.Runtime = &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1d")}
+		case 2:
+			scope.Runtime = &policy.RuntimePolicy{Name: "torch"}
+		case 3:
+			scope.Runtime = &policy.RuntimePolicy{Name: "torch", Missing: true}
+		}
+		explained := policy.Explain(facts, scope, policy.Question{Now: noon})
+		deciders := 0
+		for _, said := range explained.TTL {
+			if !said.Decides {
+				continue
+			}
+			deciders++
+			for _, value := range []policy.Value{explained.Effective.Succeeded, explained.Effective.Failed} {
+				if !value.Set {
+					continue
+				}
+				// What was filled in stands in the object and has the source of who filled it in.
+				if value.Source != said.Source && (said.Source.Level != policy.LevelObject || value.Source.Level != policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource]).Level) {
+					t.Fatalf("%q decides, and the value is from %q\n%s", said.Source, value.Source, lines(told(explained.TTL)))
+				}
+			}
+		}
+		set := explained.Effective.Succeeded.Set || explained.Effective.Failed.Set
+		if deciders > 1 || (set && deciders == 0) {
+			t.Fatalf("%d levels decide\n%s", deciders, lines(told(explained.TTL)))
+		}
+	})
+}
+
+func TestObstacles(t *testing.T) {
+	finished := func() *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(60).Complete(noon)
+	}
+	around := policy.Surroundings{Protect: []string{"kube-system", "own"}}
+	for name, test := range map[string]struct {
+		job    *builders.JobWrapper
+		scope  policy.Scope
+		around *policy.Surroundings
+		want   []string
+	}{
+		"nothing":             {job: finished()},
+		"protected":           {job: finished().Annotation(policy.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
+		"part of Curfew":      {job: finished().Label(policy.LabelPartOf, policy.PartOfCurfew), want: []string{"protection! is part of Curfew"}},
+		"protected namespace": {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
+		"a bad value":         {job: finished().Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad label":         {job: finished().Label(policy.LabelTTL, "1s"), want: []string{`value! its TTL label cannot be used: metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`}},
+		"dry-run":             {job: finished(), scope: policy.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: what is due is only reported`}},
+		"controller dry-run":  {job: finished(), around: &policy.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: what is due is only reported"}},
+		"finalizers":          {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
+		"an owner that makes another": {job: finished().ControlledBy("apps/v1", "ReplicaSet", "web"),
+			want: []string{"owner is owned by ReplicaSet web, which makes another one in its place"}},
+		"an owner that does not": {job: finished().ControlledBy("batch/v1", "CronJob", "nightly")},
+		"terminating":            {job: finished().Deleting(noon), want: []string{"terminating! is being deleted since 2026-12-24T12:00:00Z; Curfew does not send its DELETE again"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := policy.FactsOfObject(policy.JobProfile, test.job.Map())
+			given := around
+			if test.around != nil {
+				given = *test.around
+			}
+			var have []string
+			for _, obstacle := range policy.Explain(facts, &test.scope, policy.Question{Now: noon}).Obstacles(given) {
+				mark := ""
+				if obstacle.Stops {
+					mark = "!"
+				}
+				have = append(have, string(obstacle.Kind)+mark+" "+obstacle.Message)
+			}
+			equal(t, have, test.want)
+			free := policy.Unobstructed(facts)
+			if free.Deleting || free.Protected() {
+				t.Error("something still holds it back")
+			}
+		})
+	}
+	pod := builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "b").Finalizer(policy.FinalizerJobTracking).Phase("Succeeded").Terminated(noon).Map()
+	have := policy.Explain(policy.FactsOfObject(policy.PodProfile, pod), &policy.Scope{}, policy.Question{Now: noon}).Obstacles(around)
+	if len(have) != 1 || have[0].Kind != policy.ObstacleAccounting {
+		t.Errorf("of an uncounted Pod: %+v", have)
+	}
+	namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "kube-system"}}
+	bare := &policy.Profile{}
+	bare.Kind.Version, bare.Kind.Kind = "v1", "Namespace"
+	if have := policy.Explain(policy.FactsOfObject(bare, namespace), &policy.Scope{}, policy.Question{Now: noon}).Obstacles(around); len(have) != 1 {
+		t.Errorf("of a protected Namespace: %+v", have)
+	}
+}

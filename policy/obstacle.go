@@ -1,0 +1,115 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// Obstacle is something that stands between an object and its end.
+type Obstacle struct {
+	// Kind is a word for machines, such as protection or finalizer.
+	Kind ObstacleKind
+	// Message says what stands in the way, about the object: "is protected by annotation curfew.dev/protect".
+	Message string
+	// Stops means that the object is not deleted while it stands. What does not stop Curfew may still keep the object for a while, or
+	// bring it back.
+	Stops bool
+}
+
+// ObstacleKind says what kind of thing stands in the way.
+type ObstacleKind string
+
+// The kinds of obstacles.
+const (
+	ObstacleTerminating ObstacleKind = "terminating"
+	ObstacleProtection  ObstacleKind = "protection"
+	ObstacleValue       ObstacleKind = "value"
+	ObstacleDryRun      ObstacleKind = "dry-run"
+	ObstacleAccounting  ObstacleKind = "accounting"
+	ObstacleFinalizer   ObstacleKind = "finalizer"
+	ObstacleOwner       ObstacleKind = "owner"
+	ObstaclePermission  ObstacleKind = "permission"
+	ObstacleBreaker     ObstacleKind = "breaker"
+)
+
+// Surroundings are what is known of the controller, beside the object.
+type Surroundings struct {
+	// Protect are the namespaces in which the controller deletes nothing, its own included.
+	Protect []string
+	// DryRun is --dry-run of the controller.
+	DryRun bool
+}
+
+// Obstacles are what stands in the way of an object, as far as the object, what surrounds it and the controller's settings tell.
+func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
+	var out []Obstacle
+	add := func(kind ObstacleKind, stops bool, message string, values ...any) {
+		out = append(out, Obstacle{kind, fmt.Sprintf(message, values...), stops})
+	}
+	facts := e.Facts
+	if facts.Deleting {
+		add(ObstacleTerminating, true, "is being deleted since %s; Curfew does not send its DELETE again", facts.DeletingSince.UTC().Format(timeFormat))
+	}
+	if facts.Protected() {
+		add(ObstacleProtection, true, "is protected by annotation %s", AnnotationProtect)
+	}
+	if facts.CurfewsOwn() {
+		add(ObstacleProtection, true, "is part of Curfew")
+	}
+	switch name := facts.Namespace; {
+	case name != "" && slices.Contains(around.Protect, name):
+		add(ObstacleProtection, true, "namespace %q is protected by the controller's --protect", name)
+	case facts.IsNamespace() && slices.Contains(around.Protect, facts.Name):
+		add(ObstacleProtection, true, "is protected by the controller's --protect")
+	}
+	for _, verdict := range []Verdict{e.ByTTL, e.ByLabel, e.ByDeadline} {
+		if verdict.Err != nil {
+			add(ObstacleValue, true, "%s: %s", verdict.Reason, verdict.Err)
+		}
+	}
+	if facts.IsPod() && facts.Uncounted() {
+		add(ObstacleAccounting, true, "has not been accounted for by its Job (finalizer %s)", FinalizerJobTracking)
+	}
+	switch {
+	case e.Scope.Mode() == ModeDryRun:
+		add(ObstacleDryRun, true, "namespace %q is in dry-run: what is due is only reported", e.Scope.Namespace.Name)
+	case around.DryRun:
+		add(ObstacleDryRun, true, "the controller runs with --dry-run: what is due is only reported")
+	}
+	if foreign := foreignFinalizers(facts); len(foreign) > 0 {
+		add(ObstacleFinalizer, false, "has %s: whoever put it there has to remove it before the object is gone", listed("finalizer", foreign))
+	}
+	if facts.Owner != nil && remakers[facts.Owner.Kind] {
+		add(ObstacleOwner, false, "is owned by %s %s, which makes another one in its place", facts.Owner.Kind, facts.Owner.Name)
+	}
+	return out
+}
+
+const timeFormat = "2006-01-02T15:04:05Z"
+
+// foreignFinalizers are those that the garbage collector and the Job controller do not remove by themselves.
+func foreignFinalizers(facts *Facts) []string {
+	return slices.DeleteFunc(slices.Clone(facts.Finalizers), func(name string) bool {
+		return name == "foregroundDeletion" || name == "orphan" || name == FinalizerJobTracking
+	})
+}
+
+func listed(noun string, names []string) string {
+	if len(names) > 1 {
+		noun += "s"
+	}
+	return noun + " " + strings.Join(names, ", ")
+}
+
+// remakers are kinds whose controllers keep a number of what they own. Other owners, a Job for instance, let finished children go.
+var remakers = map[string]bool{
+	"ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true, "Deployment": true,
+}
+
+// Unobstructed are the facts without what only holds an object back, so that it can be told when it would go.
+func Unobstructed(facts *Facts) *Facts {
+	out := facts.without(AnnotationProtect)
+	out.Deleting = false
+	return out
+}
