@@ -77,12 +77,14 @@ func objects(t testing.TB) []runtime.Object {
 
 func testdata(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.Abs("testdata")
-	if err != nil {
-		t.Fatal(err)
+	if !filepath.IsAbs(testdataAt) {
+		t.Fatal("where testdata is cannot be told")
 	}
-	return dir
+	return testdataAt
 }
+
+// testdataAt is told before a test changes the folder.
+var testdataAt, _ = filepath.Abs("testdata")
 
 // fakeCluster is an API server of the tests. Its users may do everything but what is forbidden.
 type fakeCluster struct {

@@ -36,8 +36,6 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 	if len(runs) < 3 {
 		t.Errorf("only %d runs of lint are shown", len(runs))
 	}
-	files := objects(t) // read before the folder changes
-	_ = files
 	t.Chdir("testdata/docs")
 	for line, want := range runs {
 		command, _, _ := strings.Cut(line, "   # ")

@@ -31,9 +31,9 @@ func (p *pieces) Close() error {
 	return nil
 }
 
-type answer struct{ body io.ReadCloser }
+type cannedAnswer struct{ body io.ReadCloser }
 
-func (a answer) RoundTrip(*http.Request) (*http.Response, error) {
+func (a cannedAnswer) RoundTrip(*http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: a.body}, nil
 }
 
@@ -43,7 +43,7 @@ func roundTrip(t *testing.T, url string, body io.ReadCloser) io.ReadCloser {
 	if err != nil {
 		t.Fatal(err)
 	}
-	response, err := Buffer(answer{body}).RoundTrip(request)
+	response, err := Buffer(cannedAnswer{body}).RoundTrip(request)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -83,6 +83,6 @@ func TestBufferHoldsNothingBack(t *testing.T) {
 func TestOtherAnswersAreLeftAlone(t *testing.T) {
 	body := &pieces{}
 	if got := roundTrip(t, "https://api/apis/batch/v1/jobs?limit=500", body); got != io.ReadCloser(body) {
-		t.Error("the answer to a list has a buffer, too")
+		t.Error("the cannedAnswer to a list has a buffer, too")
 	}
 }

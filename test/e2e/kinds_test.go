@@ -112,11 +112,18 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 	plain.refuses(plain.kubectlInput(r.object("d", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"),
 		denied("validate-marked.renders."+r.group+".curfew.dev", `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+
 			`use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`))
-	before := s.reviews("Render")
-	plain.says(plain.kubectlInput(r.object("e", `}, "spec": {"deadline": 5}`), "create", "-f", "-"))
-	plain.passes(plain.kubectl("label", "renders."+r.group, "e", "a=b"))
-	if after := s.reviews("Render"); after != before {
-		t.Errorf("%v reviews of Renders that say nothing of Curfew", after-before)
+	// Other tests have Renders of their own reviewed meanwhile: what is reviewed each time is this one's.
+	quiet := false
+	for i := 0; i < 10 && !quiet; i++ {
+		before := s.reviews("Render")
+		plain.says(plain.kubectlInput(r.object("e", `}, "spec": {"deadline": 5}`), "create", "-f", "-"))
+		plain.passes(plain.kubectl("label", "renders."+r.group, "e", "a=b"))
+		if quiet = s.reviews("Render") == before; !quiet {
+			plain.passes(plain.kubectl("delete", "renders."+r.group, "e"))
+		}
+	}
+	if !quiet {
+		t.Error("a Render that says nothing of Curfew is reviewed")
 	}
 	out := plain.kubectl("annotate", "renders."+r.group, "e", "curfew.dev/ttl-after-finished=-1")
 	if want := `admission webhook "validate-marked.renders.` + r.group; !out.failed || !strings.Contains(out.stderr, want) {

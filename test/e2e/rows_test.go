@@ -60,6 +60,8 @@ var ruleRows = map[string][]func(*testing.T){
 	"removed-default":       {TestRemovingADefault, TestUpdateRefusesOnlyWhatItChanges},
 	"source-stamp":          {TestSourcesAreNotForAuthors},
 	"no-effect":             {TestAnnotationsWithoutEffect, TestTrainJobDefaults},
+	"runtime-deadline":      {TestRuntimePrecedence},
+	"unusable-runtime":      {TestRuntimeThatDoesNotExist},
 	"runtime-ttl":           {TestRuntimePrecedence, TestRuntimeIsReadLive},
 	"ttl-label":             {TestTTLLabel, TestStrictOptions, TestBoundsHoldForLabels, TestPolicyBounds, TestJobSetRules},
 	"short-ttl":             {TestShortTTLIsWarned, TestShortDefaultsAreWarned, TestPolicyBounds, TestJobSetRules, TestRuntimeRules},
@@ -134,7 +136,7 @@ func keysOfCurfew(t *testing.T) []string {
 	for _, name := range checked.Scope().Names() {
 		one, ok := checked.Scope().Lookup(name).(*types.Const)
 		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label")) {
-			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, policy.Prefix) {
+			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, policy.Prefix) && value != policy.LabelAggregate {
 				out = append(out, value)
 			}
 		}

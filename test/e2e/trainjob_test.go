@@ -50,11 +50,13 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	s := newSpace(t)
 	refusal := `Error from server (Forbidden): admission webhook "validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev" denied the request: `
 	const field, key = "spec.activeDeadlineSeconds: ", "metadata.annotations[curfew.dev/active-deadline]: "
-	s.eventually(row{s.trainJob("probe", "any", noted(policy.AnnotationTTL, "soon")), denied("validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev",
+	s.creates(row{s.runtime("TrainingRuntime", "any"), ""})
+	own := at("spec.runtimeRef.kind", "TrainingRuntime")
+	s.eventually(row{s.trainJob("probe", "any", own, noted(policy.AnnotationTTL, "soon")), denied("validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev",
 		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
-	s.creates(row{s.trainJob("with", "any", at("spec.activeDeadlineSeconds", 3600), noted(policy.AnnotationActiveDeadline, "1h")), warned(
+	s.creates(row{s.trainJob("with", "any", own, at("spec.activeDeadlineSeconds", 3600), noted(policy.AnnotationActiveDeadline, "1h")), warned(
 		"metadata.annotations[curfew.dev/active-deadline]: has no effect on a TrainJob: set spec.activeDeadlineSeconds")},
-		row{s.trainJob("without", "any"), ""})
+		row{s.trainJob("without", "any", own), ""})
 	patch := func(name, patch string) output {
 		return s.kubectl("patch", "trainjob", name, "--type=merge", "-p", patch)
 	}
@@ -114,6 +116,9 @@ func TestRuntimePrecedence(t *testing.T) {
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	const key, failed = "metadata.annotations[curfew.dev/ttl-after-finished]: ", "metadata.annotations[curfew.dev/ttl-after-failed]: "
 	s.eventually(row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)})
+	s.creates(row{s.runtime("TrainingRuntime", "timed", noted(policy.AnnotationActiveDeadline, "2h")), ""})
+	s.eventually(row{s.trainJob("late", "timed", own, at("spec.activeDeadlineSeconds", 10800)), both(warned(`curfew.dev/ttl-after-finished defaulted to 1d from namespace "`+s.name+`"`),
+		warned(`spec.activeDeadlineSeconds: 3h is ignored: runtime "timed" says 2h; remove it`))})
 	s.creates(
 		row{s.trainJob("plain", cluster), ""},
 		row{s.trainJob("shorter", cluster, noted(policy.AnnotationTTL, "1h")), warned(key + `1h is ignored: runtime "` + cluster + `" says 9d; remove it`)},
@@ -167,9 +172,13 @@ func TestRuntimeIsReadLive(t *testing.T) {
 func TestRuntimeThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1h")
-	s.eventually(row{s.trainJob("probe", "none", noted(policy.AnnotationTTL, "soon")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
+	missing := func(name string) string {
+		return warned(`spec.runtimeRef.name: runtime "` + name + `" does not exist: this TrainJob stays until it does and says a TTL`)
+	}
+	s.creates(row{s.runtime("TrainingRuntime", "some"), ""})
+	s.eventually(row{s.trainJob("probe", "some", at("spec.runtimeRef.kind", "TrainingRuntime"), noted(policy.AnnotationTTL, "soon")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
 		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
-	s.says(s.create(s.trainJob("orphan", s.name+"-none")))
+	s.says(s.create(s.trainJob("orphan", s.name+"-none")), missing(s.name+"-none"))
 	if got := s.metaOf("trainjob", "orphan").Annotations; len(got) > 0 {
 		t.Errorf("it became %v", got)
 	}

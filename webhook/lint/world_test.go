@@ -56,7 +56,8 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			lines: []string{`warning Job ci/a unusable-default no default from spec.match of policy "p": policy "p": spec.match.matchConditions[0] (c): evaluating: no such key: spec`}},
 		"a policy that cannot be evaluated and gives labels": {documents: []string{
 			strings.NewReplacer("ttl: {value: 2h}", "ttlLabel: {expression: object.spec.x}").Replace(policyTTL) + plainJob},
-			lines: []string{`warning Job ci/a unusable-default no TTL label from spec.defaults.ttlLabel.expression of policy "p": evaluating: no such key: spec`}},
+			lines: []string{`warning Job ci/a policy-evaluates policy "p": spec.defaults.ttlLabel.expression: evaluating: no such key: spec; the object gets nothing from it, and is kept`,
+				`warning Job ci/a unusable-default no TTL label from spec.defaults.ttlLabel.expression of policy "p": evaluating: no such key: spec`}},
 		"the bounds of a policy": {documents: []string{
 			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {maxTTL: 1h, latestDate: 2026-12-31}", 1),
 			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}, spec: {ttlSecondsAfterFinished: 7200}}"},
@@ -210,10 +211,11 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 		filled, lines []string
 		source        string
 	}{
-		"its policy":                      {text: plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 18000 (5h) from policy "p"`}},
-		"a posted policy over its":        {text: policyTTL + plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
-		"its runtime":                     {text: trainJob, source: "runtime/torch"},
-		"a runtime that it does not have": {text: strings.Replace(trainJob, "name: torch", "name: gone", 1)},
+		"its policy":               {text: plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 18000 (5h) from policy "p"`}},
+		"a posted policy over its": {text: policyTTL + plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
+		"its runtime":              {text: trainJob, source: "runtime/torch"},
+		"a runtime that it does not have": {text: strings.Replace(trainJob, "name: torch", "name: gone", 1),
+			lines: []string{`f.yaml:1 warning TrainJob ci/t unusable-runtime spec.runtimeRef.name: runtime "gone" does not exist: this TrainJob stays until it does and says a TTL`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := offline(t)
