@@ -13,6 +13,8 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
@@ -97,6 +99,16 @@ func (s *space) run(name, annotations, spec string) metav1.Object {
 	return s.getRun(name)
 }
 
+// giveDeadline has a Run fail so long after its creation, in whole seconds. What the test needs to be there by then is there.
+func (s *space) giveDeadline(run metav1.Object, deadline time.Duration) time.Duration {
+	s.Helper()
+	deadline = deadline.Truncate(second)
+	_, err := s.objects(schema.GroupVersionResource{Group: "deadline.example.com", Version: "v1", Resource: "runs"}).Namespace(s.name).Patch(s.ctx,
+		run.GetName(), types.MergePatchType, fmt.Appendf(nil, `{"metadata":{"annotations":{%q: %q}}}`, policy.AnnotationActiveDeadline, deadline), metav1.PatchOptions{})
+	s.ok(err)
+	return deadline
+}
+
 type runObject struct {
 	metav1.ObjectMeta `json:"metadata"`
 	Spec              struct{ Hold bool }
@@ -162,7 +174,7 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 	s := newSpace(t)
 	s.newRuns()
 	// Its Job, a Pod of its own, and others that only look like them.
-	due := s.run("due", activeDeadline+`"6s"`, "")
+	due := s.run("due", "", "")
 	s.setStatus("due", `{"conditions":[{"type":"Ready","status":"True","reason":"Up"},{"type":"Failed","status":"False","reason":"Fine"}]}`)
 	ours := s.childJob(due, "ours")
 	oursPod := s.podOf(ours)
@@ -175,19 +187,20 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 	s.run("held", activeDeadline+`"1s"`, `"hold": true`)
 	s.run("none", "", "")
 	s.run("kept", activeDeadline+`"1s", "`+policy.AnnotationProtect+`": "true"`, "")
-	unreadable := s.run("won", activeDeadline+`"3s"`, "")
-	_ = unreadable
+	won := s.run("won", "", "")
 	s.setStatus("won", `{"conditions":[{"type":"Complete","status":"True","reason":"Done","lastTransitionTime":"`+now().UTC().Format(time.RFC3339)+`"}]}`)
+	s.giveDeadline(won, second)
+	deadline := s.giveDeadline(due, now().Sub(due.GetCreationTimestamp().Time)+4*second)
 
 	failed := s.awaitRun("due", "condition=Failed")
 	if got, want := failed.conditions(), "Ready=True/Up Failed=True/DeadlineExceeded"; got != want {
 		t.Errorf("its conditions are %q, want %q", got, want)
 	}
 	mark := failed.Status.Conditions[1]
-	if at := due.GetCreationTimestamp().Add(6 * second); mark.LastTransitionTime.Time.Before(at) || mark.LastTransitionTime.Time.After(at.Add(tooLate)) {
+	if at := due.GetCreationTimestamp().Add(deadline); mark.LastTransitionTime.Time.Before(at) || mark.LastTransitionTime.Time.After(at.Add(tooLate)) {
 		t.Errorf("it failed at %s, its deadline was %s", mark.LastTransitionTime, at)
 	}
-	if !strings.Contains(mark.Message, "longer than its deadline of 6s") {
+	if !strings.Contains(mark.Message, "longer than its deadline of "+deadline.String()) {
 		t.Errorf("the message is %q", mark.Message)
 	}
 	s.awaitGone(ours)
@@ -230,9 +243,10 @@ func TestDeadlineHolds(t *testing.T) {
 		return true
 	})
 	defer remove()
-	due := s.run("due", activeDeadline+`"4s"`, "")
+	due := s.run("due", "", "")
 	child := s.childJob(due, "child")
 	running := s.podOf(child)
+	s.giveDeadline(due, second)
 	s.awaitRun("due", "condition=Failed")
 	s.awaitGone(child)
 	s.awaitGone(running)

@@ -215,13 +215,13 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 	s := newSpace(t)
 	late := s.finishJob("late", now())
 	lowered := s.finishJob("lowered", now(), ttl(hour))
-	taken := s.finishJob("taken", now(), ttl(5*second))
-	s.passes(s.kubectl("annotate", "job", "taken", policy.AnnotationTTL+"-"))
+	taken := s.finishJob("taken", now(), ttl(8*second))
+	s.patchJob("taken", `{"metadata":{"annotations":{"`+policy.AnnotationTTL+`":null}}}`) // kubectl may take its time
 	s.passes(s.kubectl("annotate", "job", "late", policy.AnnotationTTL+"=1"))
 	s.passes(s.kubectl("annotate", "--overwrite", "job", "lowered", policy.AnnotationTTL+"=1"))
 	s.awaitGone(late)
 	s.awaitGone(lowered)
-	s.outlast(now().Add(5 * second))
+	s.outlast(now().Add(8 * second))
 	s.stillThere(taken)
 }
 

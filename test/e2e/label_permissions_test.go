@@ -9,12 +9,14 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// custom is a space with a kind of its own, of which the controller may delete nothing yet.
+// custom is a space with a kind of its own, of which the controller may delete nothing yet. The test may take back what it
+// grants.
 func custom(t *testing.T) (*space, schema.GroupVersionResource) {
 	t.Helper()
 	s := labelSpace(t)
 	resource := s.define("Thing", s.name+".example.com", true, version{name: "v1", storage: true})
 	s.follow("Thing", resource)
+	suite.revoked.Store(resource.Group, true)
 	return s, resource
 }
 

@@ -20,7 +20,7 @@ import (
 )
 
 // patience is how long a test waits for what must come. It is no measure of speed: tests say themselves what is too late.
-const patience = 90 * time.Second
+const patience = 3 * time.Minute
 
 // space is a test's own namespace.
 type space struct {
