@@ -20,6 +20,10 @@ const (
 	labelTime = "2006-01-02T150405Z"
 )
 
+// epoch: no object is older, so that an earlier date can only be a slip, which shortens no life (S6). It also keeps a date
+// apart from the zero time.
+var epoch = time.Unix(0, 0)
+
 // minLabelTTL: what is meant to go in less than a minute would go before its author saw it.
 const minLabelTTL = time.Minute
 
@@ -27,7 +31,11 @@ const minLabelTTL = time.Minute
 // date (2026-12-24, from midnight on), or an instant (2026-12-24T003000Z), both in UTC.
 func ParseTTLLabel(text string) (TTLLabel, error) {
 	for _, layout := range []string{labelDate, labelTime} {
-		if at, err := time.Parse(layout, text); err == nil {
+		// time.Parse also takes fractions of seconds, which are not in the grammar.
+		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == text {
+			if at.Before(epoch) {
+				return TTLLabel{}, fmt.Errorf("%q is before 1970: use a later date", text)
+			}
 			return TTLLabel{At: at}, nil
 		}
 	}

@@ -126,3 +126,34 @@ func TestCheckLabel(t *testing.T) {
 		t.Errorf("latest date: %v", err)
 	}
 }
+
+// FuzzParseTTLLabel holds that what can be read is within the bounds, is written as something that reads the same, and that Go
+// reads sums of hours and minutes alike.
+func FuzzParseTTLLabel(f *testing.F) {
+	for _, seed := range []string{"", "1m", "90m", "1d12h", "59s", "0m", "2026-12-24", "2026-12-24T003000Z", "2026-12-24T00:30:00Z", "2026-02-30",
+		"2026-12-24T003000.5Z", "0001-01-01", "9999-12-31", "24855d", "24856d", "99999999999d", "1w", "-1m", "1.5d", "٣m", "never"} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, err := policy.ParseTTLLabel(text)
+		if err != nil {
+			if got != (policy.TTLLabel{}) {
+				t.Fatalf("ParseTTLLabel(%q) = %v beside error %v", text, got, err)
+			}
+			return
+		}
+		if got.At.IsZero() == (got.After == 0) {
+			t.Fatalf("ParseTTLLabel(%q) = %+v: neither or both of a time from creation and an instant", text, got)
+		}
+		if got.At.IsZero() && (got.After < time.Minute || got.After > (1<<31-1)*time.Second || got.After%time.Minute != 0) {
+			t.Fatalf("ParseTTLLabel(%q) = %v: not whole minutes within the bounds", text, got.After)
+		}
+		if goes, err := time.ParseDuration(text); err == nil && goes != got.After {
+			t.Fatalf("ParseTTLLabel(%q) = %v, Go reads %v", text, got.After, goes)
+		}
+		again, err := policy.ParseTTLLabel(got.String())
+		if err != nil || again != got {
+			t.Fatalf("%q is %+v; %q is %+v, %v", text, got, got, again, err)
+		}
+	})
+}
