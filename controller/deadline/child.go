@@ -60,7 +60,8 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 }
 
 // markChild fails the object through its child, whose controller stops what it runs and whose own controller copies the mark. It
-// holds once the object itself says so; while there is no child there is nothing to mark, and it is looked for again.
+// holds once the object itself says so; while there is no child there is nothing to mark, and it is looked for again. A child that is
+// not as it was read a moment ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
 func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
 	client, own, err := s.children(ctx, step.Child)
 	if err != nil {
@@ -73,7 +74,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		}
 		now := s.options.Clock.Now()
 		condition := s.condition(step, now)
-		patch, err := conditionsOf(child.Object).patch(child.GetUID(), child.GetResourceVersion(), condition)
+		patch, err := conditionsOf(child.Object).patch(child.GetUID(), child.GetResourceVersion(), condition, step.Status)
 		if err != nil {
 			return false, err
 		}
@@ -84,7 +85,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		_, err = client.Patch(ctx, child.GetName(), types.JSONPatchType, patch, options, "status")
 		switch {
 		case statusCode(err) == 422, apierrors.IsConflict(err), apierrors.IsNotFound(err):
-			return false, nil // It has changed since it was read a moment ago. There will be another look.
+			return false, apierrors.NewConflict(resourceOf(step.Child).GroupResource(), child.GetName(), err)
 		case err != nil:
 			return false, fmt.Errorf("marking %s %s/%s as failed: %w", step.Child.Kind, child.GetNamespace(), child.GetName(), err)
 		case s.request.DryRun:

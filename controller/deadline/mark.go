@@ -4,7 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -51,8 +54,8 @@ type operation struct {
 }
 
 // patch is a JSON Patch (RFC 6902) that writes a condition into just the state that was seen: it replaces the one of the type that
-// is there and never adds a second (a CRD need not say that conditions are keyed by type).
-func (c conditions) patch(uid types.UID, resourceVersion string, condition metav1.Condition) ([]byte, error) {
+// is there and never adds a second (a CRD need not say that conditions are keyed by type). Other fields of the status go with it.
+func (c conditions) patch(uid types.UID, resourceVersion string, condition metav1.Condition, fields map[string]string) ([]byte, error) {
 	write := operation{Op: "add", Path: "/status/conditions/-", Value: condition}
 	at, there := c.at[condition.Type]
 	switch {
@@ -63,12 +66,19 @@ func (c conditions) patch(uid types.UID, resourceVersion string, condition metav
 	case !c.list:
 		write.Path, write.Value = "/status/conditions", []metav1.Condition{condition}
 	}
-	return json.Marshal([]operation{
+	patch := []operation{
 		{Op: "test", Path: "/metadata/uid", Value: uid},
 		{Op: "test", Path: "/metadata/resourceVersion", Value: resourceVersion},
 		write,
-	})
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		patch = append(patch, operation{Op: "add", Path: "/status/" + escaped.Replace(name), Value: fields[name]})
+	}
+	return json.Marshal(patch)
 }
+
+// escaped is a name in a JSON Pointer (RFC 6901).
+var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
 // mark fails the object itself, in the state that was judged. It holds where the object is marked already, by whomever.
 func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
@@ -77,7 +87,7 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 	}
 	now := s.options.Clock.Now()
 	condition := s.condition(step, now)
-	patch, err := s.seen.conditions.patch(s.request.UID, s.request.ResourceVersion, condition)
+	patch, err := s.seen.conditions.patch(s.request.UID, s.request.ResourceVersion, condition, step.Status)
 	if err != nil {
 		return false, err
 	}

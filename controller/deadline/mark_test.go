@@ -24,6 +24,7 @@ func TestPatch(t *testing.T) {
 		seen, is, want string // status
 		version        string
 		refused        bool
+		fields         map[string]string
 	}{
 		"no status":             {seen: ``, is: ``, want: `{"conditions":[MARK]}`},
 		"a status without":      {seen: `{"active":2}`, is: `{"active":2}`, want: `{"active":2,"conditions":[MARK]}`},
@@ -31,6 +32,8 @@ func TestPatch(t *testing.T) {
 		"empty":                 {seen: `{"conditions":[]}`, is: `{"conditions":[]}`, want: `{"conditions":[MARK]}`},
 		"others":                {seen: `{"conditions":[{"type":"A"},{"type":"B"}]}`, is: `{"conditions":[{"type":"A"},{"type":"B"}]}`, want: `{"conditions":[{"type":"A"},{"type":"B"},MARK]}`},
 		"Failed is False":       {seen: `{"conditions":[{"type":"Failed","status":"False"},{"type":"B"}]}`, is: `{"conditions":[{"type":"Failed","status":"False"},{"type":"B"}]}`, want: `{"conditions":[MARK,{"type":"B"}]}`},
+		"with a phase":          {seen: `{"phase":"Running"}`, is: `{"phase":"Running"}`, want: `{"conditions":[MARK],"phase":"Failed","a/b":"c"}`, fields: map[string]string{"phase": "Failed", "a/b": "c"}},
+		"a phase alone":         {seen: ``, is: ``, want: `{"conditions":[MARK],"phase":"Failed"}`, fields: map[string]string{"phase": "Failed"}},
 		"it finished meanwhile": {seen: `{"conditions":[]}`, is: `{"conditions":[{"type":"Complete"}]}`, version: "8", refused: true},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -45,7 +48,7 @@ func TestPatch(t *testing.T) {
 				}
 				return out
 			}
-			data, err := conditionsOf(object(c.seen, "7")).patch("u", "7", mark)
+			data, err := conditionsOf(object(c.seen, "7")).patch("u", "7", mark, c.fields)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -63,7 +63,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 			if proceed, started = e.follow(j, &res, jd); !proceed {
 				return res
 			}
-			if unchanged >= 2 && !uidOnly {
+			if unchanged >= 2 && !uidOnly && j.kind.Actor == nil { // an Actor's conflict may be about a child
 				// The API refuses the very resourceVersion that it shows: it does not honour the precondition. What was
 				// just read is judged, so the UID has to do (DESIGN section 4.2).
 				uidOnly = true
@@ -98,7 +98,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 		case resp.Code == http.StatusConflict && again:
 			res.conflicts++
 			fresh = true
-		case resp.Code == http.StatusBadRequest && again && !uidOnly:
+		case resp.Code == http.StatusBadRequest && again && !uidOnly && j.kind.Actor == nil:
 			// Kubernetes itself never calls a precondition malformed; an aggregated API may.
 			fresh, uidOnly = true, true
 		case resp.Code == http.StatusConflict:

@@ -55,6 +55,7 @@ const (
 //
 // +kubebuilder:validation:XValidation:rule="self.action != 'Delete' || has(self.child)",message="Delete needs child: Curfew deletes no object for its deadline, only what it runs"
 // +kubebuilder:validation:XValidation:rule="self.action != 'Suspend' || !has(self.child)",message="Suspend acts on the object itself: leave child out"
+// +kubebuilder:validation:XValidation:rule="self.action == 'MarkFailed' || !has(self.status)",message="status is what MarkFailed writes: leave it out"
 type StopStep struct {
 	// action: MarkFailed sets the condition Failed with reason DeadlineExceeded in the status, and sets it again if it is taken
 	// away. Delete deletes a child. DeletePods deletes the running Pods. Suspend sets the field fields.suspend.
@@ -69,6 +70,11 @@ type StopStep struct {
 	// +kubebuilder:default=Failed
 	// +kubebuilder:validation:MaxLength=316
 	ConditionType string `json:"conditionType,omitempty"`
+	// status are further fields right below the status that MarkFailed writes with the condition, because the kind's own controller
+	// would: the phase Failed, for example.
+	// +optional
+	// +kubebuilder:validation:MaxProperties=8
+	Status map[string]string `json:"status,omitempty"`
 }
 
 // StopAction is what a step does.
