@@ -18,6 +18,10 @@ P ?= 2
 # make lint vets. On a machine that has compiled nothing yet, go test would vet all that we depend on first.
 NOVET := -vet=off
 
+# The Trainer that test/peers pins itself, the newest, and all that it has a module for.
+PEERS ?= $(shell sed -n 's|^\tgithub.com/kubeflow/trainer/v2 \(v[^ ]*\).*|\1|p' test/peers/go.mod)
+TRAINERS = $(patsubst test/peers/trainer-%/go.mod,%,$(sort $(wildcard test/peers/trainer-*/go.mod))) $(PEERS)
+
 STATICCHECK := honnef.co/go/tools/cmd/staticcheck@v0.7.0
 CLUSTER := bin/cluster
 
@@ -54,7 +58,7 @@ down: $(CLUSTER) build-demo ## stop Curfew and the control plane; harmless when 
 ##@ Test
 
 .PHONY: test
-test: test-unit test-e2e ## everything a change must pass: unit and end-to-end tests
+test: test-unit test-e2e test-peers ## everything a change must pass: unit and end-to-end tests
 
 .PHONY: test-unit
 test-unit: ## tests that need no control plane
@@ -65,6 +69,14 @@ test-unit: ## tests that need no control plane
 test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, and a minute of make test-soak
 	printf '%s\n' 0 1 | xargs -P 2 -I{} env IN_TREE_TTL={} go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
+
+.PHONY: test-peers
+test-peers: build ## deadlines and TTLs beside the real controllers of JobSet and the newest Trainer (PEERS=v2.2.0: another one)
+	PEERS=$(PEERS) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e
+
+.PHONY: test-peers-all
+test-peers-all: build ## the same beside each Trainer that test/peers pins, one after the other
+	for version in $(TRAINERS); do PEERS=$$version go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e; done
 
 .PHONY: test-soak
 test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed and cut (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
@@ -105,7 +117,7 @@ generate: ## bring what is generated up to date: deep copies and CRDs, formattin
 	gofmt -w $$(git ls-files '*.go')
 	go mod tidy
 	go -C test/cluster mod tidy
-	go -C test/peers mod tidy
+	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy; done
 
 .PHONY: verify
 verify: $(CLUSTER) ## fail where generate would change something or a kustomization does not build
@@ -115,12 +127,12 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go mod tidy -diff
 	go mod verify
 	go -C test/cluster mod tidy -diff
-	go -C test/peers mod tidy -diff
+	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	go test -count=1 ./manifests/...
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built
-	rm -rf bin .cluster .e2e .e2e-in-tree .soak .demo .bench
+	rm -rf bin .cluster .e2e .e2e-in-tree .e2e-trainer-* .soak .demo .bench
 
 .PHONY: help
 help: ## this

@@ -35,6 +35,12 @@ var spaces atomic.Int64
 // newSpace makes a namespace with annotations, given as key, value, key, value.
 func newSpace(t *testing.T, annotations ...string) *space {
 	t.Helper()
+	return newSpaceFor(t, patience, annotations...)
+}
+
+// newSpaceFor is newSpace for a test that has to wait for longer.
+func newSpaceFor(t *testing.T, patience time.Duration, annotations ...string) *space {
+	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	s := &space{T: t, ctx: ctx, name: fmt.Sprintf("e2e-%d", spaces.Add(1))}
 	s.ok(suite.cluster.NewNamespace(ctx, s.name, pairs(annotations)))

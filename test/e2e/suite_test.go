@@ -23,6 +23,7 @@ var suite struct {
 	controller *harness.Curfew
 	inTreeTTL  bool
 	revoked    sync.Map // API groups of tests that take permissions away
+	peers      peers    // nothing of them runs but for make test-peers
 }
 
 func TestMain(m *testing.M) {
@@ -42,9 +43,13 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	dir := filepath.Join(root, ".e2e") // one for each of the two ways, which make test-e2e runs at the same time
+	dir := filepath.Join(root, ".e2e") // one for each of the ways, which may run at the same time
 	if suite.inTreeTTL {
 		dir += "-in-tree"
+	}
+	trainer := harness.Trainer.At(os.Getenv("PEERS"))
+	if trainer.Version != "" {
+		dir += "-trainer-" + trainer.Version
 	}
 	// What an earlier run left behind, if it was killed.
 	if err := harness.StopCluster(ctx, dir); err != nil {
@@ -60,7 +65,7 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
-	if err := suite.cluster.InstallCRDs(ctx, harness.JobSet, harness.Trainer); err != nil {
+	if err := suite.cluster.InstallCRDs(ctx, harness.JobSet, trainer); err != nil {
 		return 0, err
 	}
 	for _, log := range []string{"curfew-webhook.log", "curfew-controller.log"} {
@@ -80,6 +85,12 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = stopped(suite.controller, err) }()
+	if trainer.Version != "" {
+		if err := suite.peers.start(ctx, trainer); err != nil {
+			return 0, err
+		}
+		defer func() { err = errors.Join(err, suite.peers.stop()) }()
+	}
 
 	code = m.Run()
 

@@ -39,7 +39,11 @@ func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 // serviceAccountKubeconfig writes a kubeconfig with a token of one of Curfew's ServiceAccounts, for the API server at an address (the
 // control plane's own where that is empty) and with an authority (likewise). The process that it is for names it.
 func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, process, account, server string, authority []byte) (string, error) {
-	token, err := c.mustKubectl(ctx, "", "create", "token", account, "--namespace", Namespace, "--duration", "24h")
+	return c.accountKubeconfig(ctx, "curfew-"+process, Namespace, account, server, authority)
+}
+
+func (c *Cluster) accountKubeconfig(ctx context.Context, file, namespace, account, server string, authority []byte) (string, error) {
+	token, err := c.mustKubectl(ctx, "", "create", "token", account, "--namespace", namespace, "--duration", "24h")
 	if err != nil {
 		return "", err
 	}
@@ -51,7 +55,7 @@ func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, process, account
 	config.AuthInfos[account] = &clientcmdapi.AuthInfo{Token: strings.TrimSpace(token)}
 	config.Contexts["local"] = &clientcmdapi.Context{Cluster: "local", AuthInfo: account}
 	config.CurrentContext = "local"
-	path := filepath.Join(c.Dir, "curfew-"+process+".kubeconfig")
+	path := filepath.Join(c.Dir, file+".kubeconfig")
 	if err := clientcmd.WriteToFile(*config, path); err != nil {
 		return "", fmt.Errorf("write %s: %w", path, err)
 	}

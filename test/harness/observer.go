@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -103,6 +104,13 @@ func (o *Observer) Await(ctx context.Context, condition func(Event) bool) (Event
 			return Event{}, ctx.Err()
 		}
 	}
+}
+
+// All is all that was told so far, in the order in which it came.
+func (o *Observer) All() []Event {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return slices.Clone(o.events)
 }
 
 // History is all that was told of one object so far.

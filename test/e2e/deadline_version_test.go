@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// hunts is a kind whose later versions have a deadline of their own, as TrainJobs have: FIELD stands for its place in the schema.
+const huntKind = `
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: hunts.version.example.com}
+spec:
+  group: version.example.com
+  scope: Namespaced
+  names: {plural: hunts, singular: hunt, kind: Hunt}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      subresources: {status: {}}
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties:
+            spec: {type: object, properties: {prey: {type: string}FIELD}}
+            status: {type: object, x-kubernetes-preserve-unknown-fields: true}
+`
+
+const huntProfile = `
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata: {name: e2e-hunts, labels: {curfew.dev/aggregate-to-controller: "true"}}
+rules:
+  - {apiGroups: [version.example.com], resources: [hunts], verbs: [get, list, watch, delete, patch]}
+  - {apiGroups: [version.example.com], resources: [hunts/status], verbs: [patch]}
+---
+apiVersion: curfew.dev/v1alpha1
+kind: KindProfile
+metadata: {name: hunts}
+spec:
+  kind: {group: version.example.com, version: v1, kind: Hunt, resource: hunts}
+  state:
+    finished: object.?status.?conditions.orValue([]).exists(c, c.type in ["Complete", "Failed"] && c.status == "True")
+    finishTime: object.?status.?conditions.orValue([]).filter(c, c.type in ["Complete", "Failed"] && c.status == "True")[?0].?lastTransitionTime
+    outcome: 'object.status.conditions.exists(c, c.type == "Complete" && c.status == "True") ? "Succeeded" : "Failed"'
+    started: object.?metadata.?creationTimestamp.orValue(null)
+  fields: {deadline: spec.limitSeconds}
+  deadline:
+    default: true
+    enforcement:
+      - {ifServed: spec.limitSeconds, by: Controller, graceSeconds: 5, stop: [{action: MarkFailed}]}
+      - {by: Curfew, stop: [{action: MarkFailed}]}
+`
+
+// A definition that comes to have a deadline field, and loses it again, is noticed without a restart: without the field Curfew carries
+// out the annotation, with it the kind's own controller has the field to itself, and Curfew a grace period later.
+func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")
+	install := func(field string) {
+		t.Helper()
+		s.apply(strings.Replace(huntKind, "FIELD", field, 1))
+	}
+	install("")
+	s.passes(s.kubectl("wait", "crd/hunts.version.example.com", "--for=condition=Established", "--timeout=60s"))
+	s.apply(huntProfile)
+	hunt := func(name, annotations, spec string) string {
+		return fmt.Sprintf(`{"apiVersion": "version.example.com/v1", "kind": "Hunt", "metadata": {"name": %q, "annotations": {%s}}, "spec": {%s}}`, name, annotations, spec)
+	}
+	create := func(name, annotations, spec string) time.Time {
+		t.Helper()
+		s.passes(s.kubectlInput(hunt(name, annotations, spec), "create", "-f", "-"))
+		return s.metaOf("hunt", name).CreationTimestamp.Time
+	}
+	awaitDefault := func(path, want string) {
+		t.Helper()
+		s.poll("a default at "+path, func(context.Context) (bool, error) {
+			out := s.kubectlInput(hunt("probe", "", `"prey": "snark"`), "create", "--dry-run=server", "-o", "jsonpath={"+path+"}", "-f", "-")
+			return out.stdout == want, nil
+		})
+	}
+	awaitWatched := func(times int) {
+		t.Helper()
+		s.poll("Hunts to be watched anew", func(context.Context) (bool, error) {
+			return len(logLines(suite.controller.Log, "kind is watched", "hunts")) >= times, nil
+		})
+	}
+	failed := func(name string, from, to time.Time) {
+		t.Helper()
+		s.passes(s.kubectl("wait", "hunt/"+name, "--for=condition=Failed", "--timeout=60s"))
+		at, err := time.Parse(time.RFC3339, s.jsonpath("hunt", name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
+		s.ok(err)
+		if at.Before(from) || at.After(to) {
+			t.Errorf("%s failed at %s, want between %s and %s", name, at.Format(time.TimeOnly), from.Format(time.TimeOnly), to.Format(time.TimeOnly))
+		}
+	}
+	annotation := `"` + policy.AnnotationActiveDeadline + `": `
+
+	awaitDefault(`.metadata.annotations.curfew\.dev/active-deadline`, "1h")
+	awaitWatched(1)
+	created := create("without", annotation+`"3s"`, "")
+	failed("without", created.Add(3*second), created.Add(3*second+tooLate))
+
+	install(", limitSeconds: {type: integer, minimum: 1}")
+	awaitDefault(".spec.limitSeconds", "3600")
+	awaitWatched(2)
+	create("annotated", annotation+`"1s"`, `"limitSeconds": 3600`)
+	created = create("with", "", `"limitSeconds": 2`)
+	failed("with", created.Add(2*second+5*second), created.Add(2*second+5*second+tooLate))
+	if got := s.jsonpath("hunt", "annotated", ".status"); got != "" {
+		t.Errorf("where there is a field, the annotation brought about %s", got)
+	}
+
+	install("")
+	awaitDefault(`.metadata.annotations.curfew\.dev/active-deadline`, "1h")
+	failed("annotated", created, time.Now().Add(patience))
+	created = create("again", annotation+`"3s"`, "")
+	failed("again", created.Add(3*second), created.Add(3*second+tooLate))
+}
+
+// What Kubernetes' own tests expect of the deadline of a Job holds for one that Curfew filled in: it is an ordinary one.
+func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultDeadline, "6s")
+	held := inTemplate(hold, "true")
+	s.passes(s.create(job("hangs", held)))
+	nowhere := job("nowhere")
+	nowhere.Spec.Template.Spec.NodeSelector = map[string]string{"e2e.curfew.dev/none": "true"}
+	s.passes(s.create(nowhere))
+	paused := job("paused", held)
+	paused.Spec.Suspend = new(true)
+	s.passes(s.create(paused))
+	hangs := s.getJob("hangs")
+	running := s.podOf(hangs)
+	for _, name := range []string{"hangs", "nowhere"} {
+		at := s.awaitJobFinish(s.getJob(name))
+		failed := s.getJob(name)
+		if reason := failed.Status.Conditions[len(failed.Status.Conditions)-1].Reason; reason != policy.ReasonDeadlineExceeded {
+			t.Errorf("%s failed with %s, want %s", name, reason, policy.ReasonDeadlineExceeded)
+		}
+		if due := failed.Status.StartTime.Add(6 * second); at.Before(due) {
+			t.Errorf("%s failed at %s, before its deadline %s", name, at, due)
+		}
+	}
+	s.awaitGone(running)
+	s.outlast(now())
+	suspended := s.getJob("paused")
+	if c := suspended.Status.Conditions; len(c) != 1 || c[0].Type != "Suspended" || suspended.Status.StartTime != nil {
+		t.Errorf("suspended, its conditions are %v and its start %v", c, suspended.Status.StartTime)
+	}
+	resumed := time.Now().Truncate(second)
+	s.patchJob("paused", `{"spec":{"suspend":false}}`)
+	at := s.awaitJobFinish(suspended)
+	if started := s.getJob("paused").Status.StartTime; started.Time.Before(resumed) || at.Before(started.Add(6*second)) {
+		t.Errorf("resumed at %s it started at %s and failed at %s, want its whole deadline", resumed, started, at)
+	}
+}
+
+// Zero, negative and boolean deadlines are refused: in a field by the schema of its kind, in the annotation by Curfew.
+func TestTrainJobDeadlineValues(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
+	s.creates(row{s.runtime("TrainingRuntime", "any"), ""})
+	own := at("spec.runtimeRef.kind", "TrainingRuntime")
+	for name, c := range map[string]struct {
+		value any
+		want  string
+	}{
+		"zero":     {0, "spec.activeDeadlineSeconds: Invalid value: 0: spec.activeDeadlineSeconds in body should be greater than or equal to 1"},
+		"negative": {-5, "spec.activeDeadlineSeconds: Invalid value: -5: spec.activeDeadlineSeconds in body should be greater than or equal to 1"},
+		"boolean":  {true, "spec.activeDeadlineSeconds in body must be of type int"},
+	} {
+		if out := s.create(s.trainJob(name, "any", own, at("spec.activeDeadlineSeconds", c.value))); !out.failed || !strings.Contains(out.stderr, c.want) {
+			t.Errorf("%s: kubectl said %q, want %q", name, out.stderr, c.want)
+		}
+	}
+	const webhook, key = "validate.jobsets.jobset.x-k8s.io.curfew.dev", "metadata.annotations[curfew.dev/active-deadline]: "
+	s.eventually(row{s.jobSet("zero", noted(policy.AnnotationActiveDeadline, "0")), denied(webhook, key+`"0" is below 1: a deadline is 1s or more`)})
+	s.wouldCreate(
+		row{s.jobSet("negative", noted(policy.AnnotationActiveDeadline, "-5")), denied(webhook, key+`"-5" is negative: a duration is 0 or more`)},
+		row{s.jobSet("boolean", noted(policy.AnnotationActiveDeadline, "true")), denied(webhook, key+`"true" is not a duration: `+readable)},
+		row{s.jobSet("never", noted(policy.AnnotationActiveDeadline, "never")), denied(webhook, key+`"never" is not a duration: `+readable)},
+	)
+}
+
+// The samples for those who train are admitted as they are, and what their author wrote is what they have. The policy among them is for
+// the whole cluster, so that this test runs before the parallel ones.
+func TestTrainingSamples(t *testing.T) {
+	s := newSpace(t)
+	sample := func(name string) []string {
+		return []string{"--namespace=", "-f", "../../manifests/samples/" + name + ".yaml"}
+	}
+	apply := func(name string) output { return s.passes(s.kubectl(append([]string{"apply"}, sample(name)...)...)) }
+	experiments := *s
+	experiments.name = "experiments"
+	probe := func(said string) {
+		t.Helper()
+		experiments.eventually(row{s.trainJob("probe", "torch-curfew"), said})
+	}
+	apply("1-namespaces")
+	defer s.afterwards("delete", "namespace", "ci", "experiments", "--wait=false")
+	apply("5-training-platform")
+	probe(warned(`activeDeadlineSeconds defaulted to 28800 (8h) from policy "training"`))
+	s.says(apply("6-trainjob"))
+	if got := s.passes(s.kubectl("get", "trainjob", "fine-tune", "--namespace=experiments", "-o", "jsonpath={.spec.activeDeadlineSeconds}")).stdout; got != "14400" {
+		t.Errorf("the deadline of the data scientist became %s", got)
+	}
+	if out := apply("7-trainjob-before-v2.2"); !strings.Contains(out.stderr, "has no effect on a TrainJob: set spec.activeDeadlineSeconds") {
+		t.Errorf("of an annotation beside the field kubectl said %q", out.stderr)
+	}
+	long := s.trainJob("long", "torch-curfew", at("spec.activeDeadlineSeconds", 90000))
+	if out := experiments.create(long); !out.failed || !strings.Contains(out.stderr, `1d1h is above maxDeadline 1d of policy "training": use 1d or less`) {
+		t.Errorf("of a deadline above the bound kubectl said %q", out.stderr)
+	}
+	s.passes(s.kubectl(append([]string{"delete"}, sample("5-training-platform")...)...))
+	probe(warned(`spec.runtimeRef.name: runtime "torch-curfew" does not exist: this TrainJob stays until it does and says a TTL`))
+}

@@ -1,0 +1,307 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// aMinute is how long nothing may come back.
+const aMinute = time.Minute
+
+// A TrainJob that is active for longer than its deadline fails, and nothing of it comes back; one whose deadline is far away runs on.
+func TestPeersDeadlineExceeded(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", true)
+	far := s.train("far", "torch", deadlined(hour))
+	job := s.train("hangs", "torch", deadlined(20*second))
+	s.awaitRunning(far)
+	s.awaitRunning(job)
+	event := s.awaitExceeded(job, job.GetCreationTimestamp().Add(20*second))
+	failed, _ := failure(event)
+	stopped := s.awaitStopped(job)
+	if late := stopped.Sub(event.At); late > 10*second {
+		t.Errorf("it was stopped %s after it had failed", late)
+	}
+	s.staysStopped(job, stopped, aMinute)
+	s.untouched(far)
+	if left := s.activePods(far); len(left) != 2 {
+		t.Errorf("the other TrainJob has the active Pods %v, want two", left)
+	}
+	if suite.peers.native() {
+		return
+	}
+	// Here Curfew's is the only word on it, and Trainer hands it on.
+	if !strings.Contains(failed.Message, "longer than its deadline of 20s") {
+		t.Errorf("the message is %q", failed.Message)
+	}
+	sets := s.getJobSets()
+	if len(sets) != 2 {
+		t.Errorf("there are %d JobSets, want that of each TrainJob: one that is deleted is created anew", len(sets))
+	}
+}
+
+// Created suspended, a deadline does not begin; resumed, it is there in full.
+func TestPeersCreatedSuspended(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", true)
+	suspended := at("spec.suspend", true)
+	never := s.train("never", "torch", suspended, deadlined(1*second))
+	job := s.train("resumed", "torch", suspended, deadlined(12*second))
+	s.awaitSuspended(never, metav1.ConditionTrue)
+	s.awaitSuspended(job, metav1.ConditionTrue)
+	s.outlast(job.GetCreationTimestamp().Add(15 * second))
+	s.untouched(job)
+	s.suspend("resumed", false)
+	since := s.awaitSuspended(job, metav1.ConditionFalse)
+	s.awaitRunning(job)
+	s.awaitExceeded(job, since.Add(12*second))
+	s.awaitStopped(job)
+	s.untouched(never)
+}
+
+// Suspended on the way and resumed, a TrainJob has its whole deadline again; finished, its TTL does not care.
+func TestPeersSuspendAndResume(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", true)
+	job := s.train("paused", "torch", deadlined(15*second))
+	s.awaitRunning(job)
+	s.suspend("paused", true)
+	s.awaitSuspended(job, metav1.ConditionTrue)
+	s.outlast(job.GetCreationTimestamp().Add(18 * second))
+	if conditions := conditions(s.getTrainJob("paused")); len(conditions) != 1 || conditions[0].Type != "Suspended" {
+		t.Errorf("suspended, its conditions are %v, want Suspended alone", conditions)
+	}
+	s.suspend("paused", false)
+	since := s.awaitSuspended(job, metav1.ConditionFalse)
+	s.awaitExceeded(job, since.Add(15*second))
+	s.awaitStopped(job)
+}
+
+// Of what is managed by another controller, Curfew touches nothing.
+func TestPeersManagedByAnother(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t, policy.AnnotationDefaultTTL, "1s", policy.AnnotationDefaultDeadline, "1s")
+	s.newRuntime("torch", true, noted(policy.AnnotationTTL, "1s"))
+	job := s.train("elsewhere", "torch", deadlined(1*second), at("spec.managedBy", "kueue.x-k8s.io/multikueue"))
+	s.outlast(job.GetCreationTimestamp().Add(1*second + grace))
+	now := s.getTrainJob("elsewhere")
+	if _, failed := failure(now); failed > 0 || now.GetDeletionTimestamp() != nil {
+		t.Errorf("it was touched: %v", now.Object["status"])
+	}
+	for key := range now.GetAnnotations() {
+		if key != policy.AnnotationActiveDeadline && strings.HasPrefix(key, policy.Prefix) {
+			t.Errorf("it was given %s", key)
+		}
+	}
+	for _, sent := range suite.proxy.Deletes(s.name, "elsewhere") {
+		t.Errorf("Curfew sent a DELETE: %+v", sent)
+	}
+}
+
+// A deadline that the author did not write comes from the namespace, or from a LifecyclePolicy: into Trainer's field where there is
+// one, else into an annotation. It is carried out like any other, and bounds hold for it.
+func TestPeersDefaultDeadline(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t, policy.AnnotationDefaultDeadline, "20s", policy.AnnotationMaxDeadline, "1h")
+	s.newRuntime("torch", true)
+	where := "curfew.dev/active-deadline defaulted to 20s"
+	path, own := ".metadata.annotations.curfew\\.dev/active-deadline", "metadata.annotations[curfew.dev/active-deadline]"
+	if suite.peers.native() {
+		where, path, own = "activeDeadlineSeconds defaulted to 20 (20s)", ".spec.activeDeadlineSeconds", "spec.activeDeadlineSeconds"
+	}
+	torch := at("spec.runtimeRef.kind", "TrainingRuntime")
+	s.eventually(row{s.trainJob("probe", "torch", torch), warned(where + ` from namespace "` + s.name + `"`)})
+	job := s.train("defaulted", "torch")
+	if got := s.jsonpath("trainjob", "defaulted", path); strings.TrimSuffix(got, "s") != "20" {
+		t.Errorf("%s is %q, want 20s", path, got)
+	}
+	s.wouldCreate(row{s.trainJob("long", "torch", torch, deadlined(2*hour)), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
+		own+`: 2h is above curfew.dev/max-deadline 1h of namespace "`+s.name+`": use 1h or less`)})
+
+	// The same from a policy, in a namespace that says nothing.
+	p := newPeerSpace(t)
+	p.newRuntime("torch", true)
+	name := p.policy("deadline", "kinds: [{group: trainer.kubeflow.org, kind: TrainJob}]", "defaults: {deadline: {value: 20s}}, bounds: {minDeadline: 10s}")
+	p.eventually(row{p.trainJob("probe", "torch", torch), warned(where + ` from policy "` + name + `"`)})
+	short := p.kubectlInput(p.manifest(p.trainJob("short", "torch", torch, deadlined(5*second))), "create", "-f", "-")
+	if want := own + `: 5s is below minDeadline 10s of policy "` + name + `": use 10s or more`; !short.failed || !strings.Contains(short.stderr, want) {
+		t.Errorf("kubectl said %q, want %q", short.stderr, want)
+	}
+	other := p.train("defaulted", "torch")
+	s.awaitExceeded(job, job.GetCreationTimestamp().Add(20*second))
+	p.awaitExceeded(other, other.GetCreationTimestamp().Add(20*second))
+	s.awaitStopped(job)
+	p.awaitStopped(other)
+}
+
+// The first deletion of a child fails, whoever sends it: that of the JobSet from v2.2.0 on, where Trainer never sends a second one
+// (kubeflow/trainer#3833), that of the JobSet's Jobs before. Nothing leaks.
+func TestPeersFirstChildDeletionFails(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", true)
+	child := "jobsets"
+	if !suite.peers.native() {
+		child = "jobs"
+	}
+	refuse := func(proxy *harness.Proxy, resources ...string) (count *atomic.Int32) {
+		count = &atomic.Int32{}
+		remove := proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
+			resource, namespace, _ := harness.Target(r.URL.Path)
+			for _, one := range resources {
+				if r.Method == http.MethodDelete && namespace == s.name && resource == one {
+					if count.Add(1) == 1 {
+						w.WriteHeader(http.StatusInternalServerError)
+						return true
+					}
+				}
+			}
+			return false
+		})
+		t.Cleanup(remove)
+		return count
+	}
+	theirs, ours := refuse(suite.peers.proxy, child), refuse(suite.proxy, child, "pods")
+	job := s.train("leaks", "torch", deadlined(20*second))
+	s.awaitRunning(job)
+	due := job.GetCreationTimestamp().Add(20 * second)
+	s.awaitExceeded(job, due)
+	stopped := s.awaitStopped(job)
+	if n := theirs.Load(); n == 0 {
+		t.Errorf("no deletion of %s was sent by the controllers: nothing was refused", child)
+	}
+	if suite.peers.native() {
+		if theirs, ours := theirs.Load(), ours.Load(); theirs != 1 || ours < 2 {
+			t.Errorf("Trainer sent %d deletions and Curfew %d, want 1, which failed, and a second one after the first of Curfew's failed", theirs, ours)
+		}
+		if early := due.Add(grace).Sub(stopped); early > 0 {
+			t.Errorf("Curfew did not leave Trainer its grace period, it was %s early", early)
+		}
+	}
+	s.staysStopped(job, stopped, aMinute)
+}
+
+// A reconcile that began before the mark overwrites the conditions, and starts anew what is gone: the mark is back, and all of it gone,
+// again and again.
+func TestPeersStaleReconcile(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", true)
+	job := s.train("stale", "torch", deadlined(15*second))
+	s.awaitRunning(job)
+	s.awaitExceeded(job, job.GetCreationTimestamp().Add(15*second))
+	s.awaitStopped(job)
+	for range 3 {
+		erased := now()
+		if suite.peers.native() {
+			s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
+		} else {
+			// Trainer copies: the mark that counts is that of the JobSet.
+			s.passes(s.kubectl("patch", "jobset", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[],"terminalState":""}}`))
+			s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
+		}
+		s.await("the mark to be back", func(e harness.Event) bool {
+			return e.Kind == "TrainJob" && e.GetUID() == job.GetUID() && e.At.After(erased) && exceeded(e)
+		})
+		s.awaitStopped(job)
+	}
+	s.outlast(now().Add(20 * second))
+	if now := s.getTrainJob("stale"); !exceeded(now) {
+		t.Errorf("at the end its conditions are %v", conditions(now))
+	}
+	if left := s.activePods(job); len(left) > 0 {
+		t.Errorf("at the end its Pods %v are active", left)
+	}
+}
+
+// A JobSet by itself has no deadline of its own: Curfew marks it as its own controller would, and that stops its Jobs.
+func TestPeersJobSetDeadline(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	held := at("spec.replicatedJobs[0].template.spec.template.metadata", map[string]any{"annotations": map[string]any{hold: "true"}})
+	s.creates(row{s.jobSet("hangs", held, noted(policy.AnnotationActiveDeadline, "15s")), ""}, row{s.jobSet("far", held, noted(policy.AnnotationActiveDeadline, "1h")), ""})
+	started := s.metaOf("jobset", "hangs").CreationTimestamp.Time
+	event := s.await("the JobSet to exceed its deadline", func(e harness.Event) bool { return e.Kind == "JobSet" && e.GetName() == "hangs" && exceeded(e) })
+	s.onTime(event, started.Add(15*second))
+	s.await("its Job to be gone", func(e harness.Event) bool {
+		return e.Kind == "Job" && e.GetLabels()["jobset.sigs.k8s.io/jobset-name"] == "hangs" && e.Type == watch.Deleted
+	})
+	s.outlast(time.Now().Add(20 * second))
+	if left := s.activePods(event); len(left) > 0 {
+		t.Errorf("its Pods %v are active", left)
+	}
+	if left := s.activePods(s.metaOf("jobset", "far")); len(left) != 1 {
+		t.Errorf("the other JobSet has the active Pods %v, want one", left)
+	}
+}
+
+// A deadline that passes before any Pod has started fails the TrainJob all the same.
+func TestPeersDeadlineBeforeAnyPodStarted(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("nowhere", true, at("spec.template.spec.replicatedJobs[0].template.spec.template.spec.nodeSelector", map[string]any{"e2e.curfew.dev/none": "true"}))
+	job := s.train("pending", "nowhere", deadlined(1*second))
+	s.awaitExceeded(job, job.GetCreationTimestamp().Add(1*second))
+	stopped := s.awaitStopped(job)
+	s.staysStopped(job, stopped, 15*second)
+}
+
+// What the Kubeflow SDK sends when a data scientist gives TrainerClient().train options=[Annotations({...})]: a name that it makes up, the
+// annotations as they are and nothing beside them, and a runtime by its name alone. They reach Curfew unchanged, past all webhooks.
+func TestPeersSDK(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	cluster := s.name + "-torch"
+	s.newClusterRuntime(cluster)
+	t.Cleanup(func() {
+		s.afterwards("delete", "clustertrainingruntime", cluster, "--ignore-not-found", "--wait=false")
+	})
+	given := map[string]any{policy.AnnotationActiveDeadline: "20s", "owner": "alice", "ticket": "JIRA-42"}
+	sent := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+		"metadata": map[string]any{"name": "x1a2b3c4d5e6", "annotations": given},
+		"spec":     map[string]any{"runtimeRef": map[string]any{"name": cluster}, "trainer": map[string]any{"numNodes": int64(2), "command": []any{"python", "-c", "train()"}}},
+	}}
+	var job *unstructured.Unstructured
+	s.poll("Trainer to know the runtime", func(ctx context.Context) (bool, error) {
+		var err error
+		job, err = suite.peers.objects.Resource(trainJobs).Namespace(s.name).Create(ctx, sent, metav1.CreateOptions{})
+		if err != nil && strings.Contains(err.Error(), "must be created before the TrainJob") {
+			return false, nil
+		}
+		return err == nil, err
+	})
+	got := s.getTrainJob(job.GetName()).GetAnnotations()
+	for key, want := range given {
+		if got[key] != want {
+			t.Errorf("annotation %s became %q, want %q", key, got[key], want)
+		}
+	}
+	if len(got) != len(given) {
+		t.Errorf("the annotations became %v", got)
+	}
+	s.awaitRunning(job)
+	due := job.GetCreationTimestamp().Add(20 * second)
+	if suite.peers.native() {
+		// The field is where a deadline goes here; the annotation has no effect, and kubectl says so.
+		s.outlast(due.Add(grace))
+		s.untouched(job)
+		return
+	}
+	s.awaitExceeded(job, due)
+	s.awaitStopped(job)
+}

@@ -1,0 +1,97 @@
+package e2e
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// Curfew and Trainer are killed before a deadline and a TTL are due. What fell due while nobody was there, a Curfew that follows carries
+// out at once, and what is yet to come on time, both without Trainer. When that is back it has nothing to add, and starts nothing anew.
+// The test stops processes that all share, so that it runs before the parallel ones.
+func TestPeersBothAreKilled(t *testing.T) {
+	s := newPeerSpace(t)
+	defer restartController(s.space)()
+	s.newRuntime("held", true)
+	s.newRuntime("soon", false, noted(policy.AnnotationTTL, "8s"))
+	s.newRuntime("later", false, noted(policy.AnnotationTTL, "25s"))
+	missed, job := s.train("missed", "held", deadlined(12*second)), s.train("on-time", "held", deadlined(24*second))
+	overdue, later := s.train("overdue", "soon"), s.train("later", "later")
+	gone, end := s.awaitComplete(overdue), s.awaitComplete(later)
+	s.awaitRunning(missed)
+	s.awaitRunning(job)
+	s.ok(suite.controller.Kill())
+	s.ok(suite.peers.manager.Kill())
+	back := false
+	defer func() {
+		if !back {
+			s.ok(suite.peers.startTrainer(s.ctx))
+		}
+	}()
+	curfews := func(deadline time.Duration, of interface{ GetCreationTimestamp() metav1.Time }) time.Time {
+		due := of.GetCreationTimestamp().Add(deadline)
+		if suite.peers.native() {
+			due = due.Add(grace)
+		}
+		return due
+	}
+	passed := curfews(12*second, missed)
+	if due := gone.Add(8 * second); due.After(passed) {
+		passed = due
+	}
+	s.pass(passed)
+	s.untouched(overdue)
+	s.untouched(missed)
+	if left := s.activePods(missed); len(left) != 2 {
+		t.Errorf("without anybody there are %d active Pods, want 2", len(left))
+	}
+
+	s.ok(startController(s.ctx))
+	begun := time.Now()
+	s.awaitAllGone(overdue)
+	if took := s.awaitStopped(missed).Sub(begun); took > 2*tooLate {
+		t.Errorf("what fell due while it was away was stopped %s after it began", took)
+	}
+	s.onTime(s.awaitAllGone(later), end.Add(25*second))
+	due := curfews(24*second, job)
+	stopped := s.awaitStopped(job)
+	if late := stopped.Sub(due); late < 0 || late > 2*tooLate {
+		t.Errorf("it was stopped %s after the deadline was Curfew's, want between 0s and %s", late, 2*tooLate)
+	}
+	if suite.peers.native() {
+		s.awaitExceeded(job, due)
+	}
+
+	s.ok(suite.peers.startTrainer(s.ctx))
+	back = true
+	for _, each := range []interface{ GetUID() types.UID }{missed, job} {
+		s.await("the TrainJob to have failed", func(e harness.Event) bool { return e.GetUID() == each.GetUID() && exceeded(e) })
+	}
+	s.outlast(time.Now().Add(5 * second))
+	for _, e := range s.since(stopped) {
+		if e.Type == watch.Added {
+			t.Errorf("at %s %s %s was created", e.At.Format(time.TimeOnly), e.Kind, e.GetName())
+		}
+	}
+	if left := append(s.activePods(missed), s.activePods(job)...); len(left) > 0 {
+		t.Errorf("their Pods %v are active", left)
+	}
+}
+
+// pass waits for an instant, which no event tells of: there is nobody to delete a canary.
+func (s peerSpace) pass(until time.Time) {
+	s.Helper()
+	timer := time.NewTimer(time.Until(until))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+	case <-s.ctx.Done():
+		s.Fatal(s.ctx.Err())
+	}
+}

@@ -1,0 +1,94 @@
+package e2e
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// A TrainJob that has finished goes by the TTL of its runtime, with its JobSet, Jobs and Pods: at once with 0, and without one never.
+func TestPeersRuntimeTTL(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("zero", false, noted(policy.AnnotationTTL, "0"))
+	s.newRuntime("soon", false, noted(policy.AnnotationTTL, "10s"))
+	s.newRuntime("silent", false)
+	s.newRuntime("held", true, noted(policy.AnnotationTTL, "0"))
+	kept := s.train("kept", "silent")
+	running := s.train("running", "held")
+	atOnce := s.train("at-once", "zero")
+	soon := s.train("soon", "soon")
+	end := s.awaitComplete(soon)
+	s.onTime(s.awaitAllGone(atOnce), s.awaitComplete(atOnce))
+	s.onTime(s.awaitAllGone(soon), end.Add(10*second))
+	s.awaitComplete(kept)
+	s.outlast(end.Add(10 * second))
+	s.untouched(kept)
+	s.untouched(running)
+}
+
+// What the runtime says is read at the moment of deletion: an edit counts for what exists, one that is gone keeps.
+func TestPeersRuntimeChanges(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	for name, ttl := range map[string]string{"shortened": "1h", "lengthened": "15s", "gone": "1h"} {
+		s.newRuntime(name, false, noted(policy.AnnotationTTL, ttl))
+	}
+	shortened, lengthened, gone := s.train("shortened", "shortened"), s.train("lengthened", "lengthened"), s.train("orphan", "gone")
+	end := s.awaitComplete(lengthened)
+	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", policy.AnnotationTTL+"=1h"))
+	s.awaitComplete(gone)
+	s.passes(s.kubectl("delete", "trainingruntime", "gone", "--wait=false"))
+	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", policy.AnnotationTTL+"=2s"))
+	s.awaitComplete(shortened)
+	s.awaitAllGone(shortened)
+	s.outlast(end.Add(15 * second))
+	s.untouched(lengthened)
+	s.untouched(gone)
+	if s.runtimeExists("gone") {
+		// Trainer before v2.3.0 holds on to a runtime that is in use, so that it still has its word.
+		s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", policy.AnnotationTTL+"=2s"))
+	} else {
+		s.awaitLog(suite.controller.Log, s.name+"/orphan", "the runtime gone does not exist")
+		s.newRuntime("gone", false, noted(policy.AnnotationTTL, "2s"))
+	}
+	s.awaitAllGone(gone)
+}
+
+func (s peerSpace) runtimeExists(name string) bool {
+	s.Helper()
+	_, err := suite.peers.objects.Resource(trainJobs.GroupVersion().WithResource("trainingruntimes")).Namespace(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	if !apierrors.IsNotFound(err) {
+		s.ok(err)
+	}
+	return err == nil
+}
+
+// Created suspended and resumed, a TrainJob has its TTL from when it finished.
+func TestPeersSuspendedJobThatFinishes(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", false, noted(policy.AnnotationTTL, "8s"))
+	job := s.train("late", "torch", at("spec.suspend", true))
+	s.awaitSuspended(job, metav1.ConditionTrue)
+	s.outlast(job.GetCreationTimestamp().Add(8 * second))
+	s.untouched(job)
+	s.suspend("late", false)
+	end := s.awaitComplete(job)
+	s.onTime(s.awaitAllGone(job), end.Add(8*second))
+}
+
+// What a deadline has failed has finished: it goes by its TTL.
+func TestPeersDeadlineThenTTL(t *testing.T) {
+	t.Parallel()
+	s := newPeerSpace(t)
+	s.newRuntime("torch", true, noted(policy.AnnotationTTL, "20s"))
+	job := s.train("both", "torch", deadlined(15*second))
+	s.awaitRunning(job)
+	event := s.awaitExceeded(job, job.GetCreationTimestamp().Add(15*second))
+	failed, _ := failure(event)
+	s.onTime(s.awaitAllGone(job), failed.LastTransitionTime.Add(20*second))
+}
