@@ -113,8 +113,13 @@ func (e *Engine) work(ctx context.Context, j *job) {
 		if ctx.Err() == nil {
 			if now, ok := e.checkClock(r); ok {
 				j = e.take(now, r)
-				if j != nil && e.inFlight < e.conc.Limit() {
+				switch {
+				case j != nil && e.inFlight < e.conc.Limit():
 					e.wakeUp() // the limit grew: there is room for one more worker
+				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
+					// The dispatcher went to sleep while more was due than might be under way, so that it did not see what comes
+					// after that.
+					e.wakeUp()
 				}
 			}
 		}

@@ -102,6 +102,26 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
+// More falls due at once than may be under way, and something else soon after: the dispatcher must not sleep through it.
+func TestRunIsPunctualAfterABurst(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxConcurrency = 3 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		due := time.Now().Add(time.Minute)
+		for i := range 20 {
+			s.track(e, kind, i, due)
+		}
+		next := due.Add(800 * time.Millisecond)
+		s.track(e, kind, 100, next)
+		pass(time.Until(next) - time.Millisecond)
+		s.mu.Lock()
+		s.late = 0
+		s.mu.Unlock()
+		pass(time.Second)
+		if s.left() != 0 || s.late > time.Millisecond {
+			t.Errorf("%d left, and one came %s late", s.left(), s.late)
+		}
+	})
+}
+
 func TestRunIsPunctual(t *testing.T) {
 	bubble(t, nil, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		start := time.Now()
