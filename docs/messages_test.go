@@ -57,6 +57,12 @@ const manifests = `
 {apiVersion: batch/v1, kind: Job, metadata: {name: h, namespace: keep, annotations: {helm.sh/hook: pre-install}}, spec: {ttlSecondsAfterFinished: 600}}
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: i, namespace: keep, annotations: {argocd.argoproj.io/tracking-id: x}}, spec: {ttlSecondsAfterFinished: 600}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: j, namespace: keep, annotations: {curfew.dev/ttl: 1d}}, spec: {}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: k, namespace: keep, labels: {curfew.dev/ttl: 2026-12-24}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: l, namespace: keep, labels: {curfew.dev/ttl-after-finished: 1d}}}
 `
 
 // contradiction is a namespace that would get in the way of the others.

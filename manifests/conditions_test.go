@@ -164,7 +164,10 @@ var requests = map[string]request{
 
 	// Workloads that run forever.
 	"plain Deployment, in use":              {resource: "deployments", new: bareJob, namespace: "in-use pods-in-use", wants: none},
-	"Deployment with TTL label on itself":   {resource: "deployments", new: ttlLabel, wants: none},
+	"Deployment with TTL label on itself":   {resource: "deployments", new: ttlLabel, wants: "- templates.curfew.dev"},
+	"Deployment with TTL as annotation":     {resource: "deployments", new: metadata("annotations: {curfew.dev/ttl: 1h}"), wants: "- templates.curfew.dev"},
+	"Deployment, TTL label changed":         {resource: "deployments", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 2h}"), wants: "- templates.curfew.dev"},
+	"Deployment, TTL label and others":      {resource: "deployments", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 1h, a: b}"), wants: none},
 	"Deployment, template annotation":       {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", wants: "- templates.curfew.dev"},
 	"StatefulSet, template deadline":        {resource: "statefulsets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}", namespace: "in-use", wants: "- templates.curfew.dev"},
 	"DaemonSet, template label":             {resource: "daemonsets", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "- templates.curfew.dev"},
@@ -263,7 +266,7 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 	if r.resource == "namespaces" {
 		namespace = "a" // the API server sets it to the name of the Namespace
 	}
-	if kind.Group == "curfew.dev" || strings.HasPrefix(kind.Kind, "Cluster") {
+	if kind.Group == "curfew.dev" || strings.HasPrefix(kind.Kind, "Cluster") || strings.HasSuffix(kind.Kind, "Review") {
 		namespace = ""
 	}
 	object := parse(t, kind, r.new)
@@ -299,11 +302,18 @@ func (w webhook) selects(t *testing.T, attributes *admission.VersionedAttributes
 		if selector, err = metav1.LabelSelectorAsSelector(w.objects); err != nil {
 			t.Fatal(err)
 		}
-		object, err := meta.Accessor(attributes.GetObject())
-		if err != nil {
-			t.Fatal(err)
+		selected := false // As the API server does: by the labels that it had as well.
+		for _, of := range []runtime.Object{attributes.GetObject(), attributes.GetOldObject()} {
+			if of == nil {
+				continue
+			}
+			object, err := meta.Accessor(of)
+			if err != nil {
+				t.Fatal(err)
+			}
+			selected = selected || selector.Matches(labels.Set(object.GetLabels()))
 		}
-		if !selector.Matches(labels.Set(object.GetLabels())) {
+		if !selected {
 			return false
 		}
 	}

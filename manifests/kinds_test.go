@@ -45,8 +45,12 @@ func served(t *testing.T) []registry.Served {
 // covered are the static configurations and, beside them, what the controller makes of built-in profiles and policies.
 func covered(t *testing.T, policies ...string) []webhook {
 	t.Helper()
+	return coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system"}, policies...)
+}
+
+func coveredWith(t *testing.T, in *coverage.Input, policies ...string) []webhook {
+	t.Helper()
 	objects := build(t, "base")
-	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system"}
 	for _, text := range policies {
 		policy := &v1alpha1.LifecyclePolicy{}
 		if err := yaml.UnmarshalStrict([]byte(text), policy); err != nil {
@@ -120,13 +124,102 @@ func init() {
 		"pytorchjobs":             {Group: "kubeflow.org", Version: "v1", Kind: "PyTorchJob"},
 		"appwrappers":             {Group: "workload.codeflare.dev", Version: "v1beta2", Kind: "AppWrapper"},
 		"volcanojobs":             {Group: "batch.volcano.sh", Version: "v1alpha1", Kind: "Job"},
+		"configmaps":              {Version: "v1", Kind: "ConfigMap"}, "events": {Version: "v1", Kind: "Event"},
+		"leases":            {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
+		"clusterroles":      {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
+		"things":            {Group: "example.com", Version: "v1beta3", Kind: "Thing"},
+		"tokenreviews":      {Group: "authentication.k8s.io", Version: "v1", Kind: "TokenReview"},
+		"validatingwebhook": {Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ClusterWebhookConfiguration"},
 	})
+}
+
+const (
+	byLabel      = "- validate-labels.curfew.dev"
+	labelledOnly = "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}}"
+	bare         = "{metadata: {name: a, labels: {app: x}}}"
+)
+
+func labelledWith(labels string) string { return "{metadata: {name: a, labels: {" + labels + "}}}" }
+
+// labelRequests are the rows for kinds without a profile.
+var labelRequests = map[string]request{
+	"plain ConfigMap":                       {resource: "configmaps", new: bare, wants: none},
+	"plain ConfigMap, in use":               {resource: "configmaps", new: bare, namespace: "in-use pods-in-use", wants: none},
+	"ConfigMap with annotations":            {resource: "configmaps", new: "{metadata: {name: a, annotations: {curfew.dev/ttl: 1h, curfew.dev/protect: 'true'}}}", wants: none},
+	"ConfigMap with a label":                {resource: "configmaps", new: labelledOnly, wants: byLabel},
+	"ConfigMap with a label, in use":        {resource: "configmaps", new: labelledOnly, namespace: "in-use", wants: byLabel},
+	"ConfigMap of Curfew's":                 {resource: "configmaps", new: labelledOnly, namespace: "own", wants: none},
+	"ConfigMap being deleted":               {resource: "configmaps", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z', labels: {curfew.dev/ttl: 1h}}}", wants: none},
+	"ConfigMap with another key":            {resource: "configmaps", new: labelledWith("curfew.dev/ttl-source: x"), wants: none},
+	"ConfigMap with Kyverno's label":        {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: none},
+	"ConfigMap, label comes":                {resource: "configmaps", old: bare, new: labelledOnly, wants: byLabel},
+	"ConfigMap, label changes":              {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 2h"), wants: byLabel},
+	"ConfigMap, label goes":                 {resource: "configmaps", old: labelledOnly, new: bare, wants: none},
+	"ConfigMap, label stays":                {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 1h, a: b"), wants: none},
+	"ConfigMap, label stays, protected":     {resource: "configmaps", old: labelledOnly, new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, annotations: {curfew.dev/protect: 'yes'}}}", wants: byLabel},
+	"ConfigMap, an annotation as label":     {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
+	"ConfigMap, two of them":                {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-failed: 1h, curfew.dev/ttl-after-succeeded: 1h"), wants: "- validate-labels-succeeded.curfew.dev"},
+	"ConfigMap, failed":                     {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-failed: 1h"), wants: "- validate-labels-failed.curfew.dev"},
+	"ConfigMap, deadline":                   {resource: "configmaps", new: labelledWith("curfew.dev/active-deadline: 1h"), wants: "- validate-labels-deadline.curfew.dev"},
+	"ConfigMap, all of them":                {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1h, curfew.dev/ttl-after-finished: 1h, curfew.dev/active-deadline: 1h"), wants: byLabel},
+	"ConfigMap, one in the place of other":  {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledOnly, wants: byLabel},
+	"ConfigMap, one beside another":         {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledWith("curfew.dev/ttl-after-finished: 1h, curfew.dev/ttl: 1h"), wants: byLabel},
+	"ConfigMap, back to the annotation":     {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
+	"custom kind":                           {resource: "things", new: labelledOnly, wants: byLabel},
+	"custom kind of strange shape":          {resource: "things", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, ownerReferences: null}, spec: 5}", wants: byLabel},
+	"cluster-scoped kind":                   {resource: "clusterroles", new: labelledOnly, wants: byLabel},
+	"plain cluster-scoped kind":             {resource: "clusterroles", new: bare, wants: none},
+	"LifecyclePolicy with a label":          {resource: "lifecyclepolicies", old: "{metadata: {name: a}}", new: labelledOnly, wants: byLabel},
+	"ReplicaSet":                            {resource: "replicasets", new: labelledOnly, wants: byLabel},
+	"ReplicaSet of a Deployment":            {resource: "replicasets", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: o, uid: u, controller: true}]}}", wants: none},
+	"Event":                                 {resource: "events", new: labelledOnly, wants: none},
+	"Lease":                                 {resource: "leases", new: labelledOnly, wants: none},
+	"TokenReview":                           {resource: "tokenreviews", new: labelledOnly, wants: none},
+	"webhook configuration":                 {resource: "validatingwebhook", new: labelledOnly, wants: none},
+	"Namespace, by the static webhook":      {resource: "namespaces", new: labelledOnly, wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Deployment, by the static webhook":     {resource: "deployments", new: labelledOnly, wants: "- templates.curfew.dev"},
+	"JobSet, by the webhook of its profile": {resource: "jobsets", new: labelledOnly, wants: "defaults-marked.kinds.curfew.dev validate-marked.jobsets.jobset.x-k8s.io.curfew.dev"},
+}
+
+// aliasRequests are the rows for Kyverno's label where the controller runs with --kyverno-label.
+var aliasRequests = map[string]request{
+	"ConfigMap with the alias":             {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"ConfigMap with both":                  {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h, curfew.dev/ttl: 1h"), wants: byLabel},
+	"ConfigMap, alias comes":               {resource: "configmaps", old: bare, new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"ConfigMap, alias stays":               {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 1h"), new: labelledWith("cleanup.kyverno.io/ttl: 1h, a: b"), wants: none},
+	"ConfigMap, alias goes":                {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 1h"), new: bare, wants: none},
+	"ConfigMap, alias has the word":        {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 1h, curfew.dev/ttl: 1h"), new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Job with the alias":                   {resource: "jobs", new: metadata("labels: {cleanup.kyverno.io/ttl: 1h}"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Deployment with the alias":            {resource: "deployments", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Namespace with the alias":             {resource: "namespaces", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Event with the alias":                 {resource: "events", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: none},
+	"ConfigMap of Curfew's with the alias": {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), namespace: "own", wants: none},
+}
+
+func TestAliasConditions(t *testing.T) {
+	all := maps.Clone(labelRequests)
+	delete(all, "ConfigMap with Kyverno's label")
+	maps.Copy(all, aliasRequests)
+	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Alias: true})
+	env := environment.MustBaseEnvSet(oldest)
+	for _, w := range entries {
+		if strings.HasPrefix(w.name, "validate-labels") {
+			compile(t, w, env)
+		}
+	}
+	exercised := evaluate(t, entries, all)
+	for _, w := range entries {
+		if strings.HasPrefix(w.name, "validate-labels") && !exercised[w.config+" "+w.name] {
+			t.Errorf("%s: no row calls it", w.name)
+		}
+	}
 }
 
 // Each request is asked of the static configurations and the controller's together: at most one entry of a side may answer.
 func TestKindsConditions(t *testing.T) {
 	all := maps.Clone(requests)
 	maps.Copy(all, kindRequests)
+	maps.Copy(all, labelRequests)
 	evaluate(t, covered(t), all)
 }
 

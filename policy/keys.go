@@ -72,3 +72,9 @@ const (
 
 // TTLAnnotations are the annotations that give an object a TTL after finished, the plain one first.
 var TTLAnnotations = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed}
+
+// NamespaceAnnotations are the annotations that people write on a Namespace.
+var NamespaceAnnotations = []string{
+	AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed, AnnotationDefaultPodTTL, AnnotationDefaultDeadline,
+	AnnotationMinTTL, AnnotationMaxTTL, AnnotationMinDeadline, AnnotationMaxDeadline, AnnotationMode, AnnotationBackfill,
+}

@@ -141,11 +141,15 @@ func (s *Scope) checkLabel(label TTLLabel, created time.Time, bounds Bounds, cou
 	return nil
 }
 
-// DefaultLabel is the TTL label that admission gives to an object that has none, and what says so: the first policy with one
+// DefaultLabel is the TTL label that admission gives to an object that has none, nor its alias, and what says so: the first policy with one
 // decides. It is "" where none is given; the setting then has an error where one was meant. A default is moved inside the
 // bounds. One that would be over at once is stale and not given (S6).
 func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
 	if _, ok := facts.Labels[LabelTTL]; ok || NoDefault(facts) != "" || scope.Mode() == ModeDryRun {
+		return "", nil
+	}
+	// It would outrank what the author said in the alias.
+	if _, ok := facts.Labels[LabelKyvernoTTL]; ok {
 		return "", nil
 	}
 	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label is written, so not there (S5).

@@ -118,6 +118,9 @@ func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource m
 	what := authorizationv1.ResourceAttributes{
 		Namespace: review.Facts.Namespace, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: review.Facts.Name,
 	}
+	if review.Facts.IsNamespace() {
+		what.Namespace = review.Facts.Name // As requests for a Namespace are authorized: roles in it count.
+	}
 	var access rules.Access
 	user, err := who()
 	if err == nil {

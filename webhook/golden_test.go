@@ -44,6 +44,7 @@ type goldenSettings struct {
 	NativeTTLOff  bool `json:"nativeTTLOff"`
 	RequireDelete bool `json:"requireDelete"`
 	StrictLabels  bool `json:"strictLabels"`
+	KyvernoLabel  bool `json:"kyvernoLabel"`
 	// MayNotDelete lists who may not delete the object: user, controller.
 	MayNotDelete []string `json:"mayNotDelete"`
 }
@@ -172,6 +173,7 @@ func goldenWorld(t *testing.T, known *catalog.Catalog, folder string, settings g
 	return newWorld(t, func(o *Options) {
 		o.Catalog, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
+		o.KyvernoLabel = settings.KyvernoLabel
 	})
 }
 

@@ -56,6 +56,8 @@ type Options struct {
 	RequireDelete bool
 	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused.
 	StrictLabels bool
+	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is.
+	KyvernoLabel bool
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger
 }
@@ -126,7 +128,9 @@ func New(options Options) (*Webhooks, error) {
 		clock:   options.Clock,
 		metrics: metrics,
 		log:     log,
-		options: rules.Options{WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels},
+		options: rules.Options{
+			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, KyvernoLabel: options.KyvernoLabel,
+		},
 
 		reviews:        options.Access,
 		controllerUser: options.ControllerUser,

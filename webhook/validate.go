@@ -10,6 +10,9 @@ import (
 
 // validate asks the rules about a new or changed object.
 func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time) answer {
+	if request.facts.IsNamespace() { // Sent here for a label of Kyverno's.
+		return w.validateNamespace(ctx, request, now)
+	}
 	if request.facts.Deleting {
 		return untouched()
 	}
@@ -22,13 +25,17 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	return w.decide(ctx, request, &rules.Request{Scope: scope, Effective: &effective}, now)
 }
 
-// validateNamespace asks the rules about the annotations of a namespace. It is in nobody's scope but its own; the bounds of
-// policies are outer ones all the same.
+// validateNamespace asks the rules about the annotations of a namespace, and its TTL label. It is in nobody's scope but its own; the
+// bounds of policies are outer ones all the same, and those that speak of Namespaces bound the label.
 func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
-	review := &rules.Request{Scope: &policy.Scope{}}
+	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, false)
+	if err != nil {
+		return unreadable(request.facts, err)
+	}
+	review := &rules.Request{Scope: scope}
 	if w.catalog != nil {
 		review.Outer = w.catalog.Snapshot().Bounding
 	}

@@ -83,6 +83,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 		ControllerUser:  "system:serviceaccount:" + options.namespace + ":" + controllerAccount,
 		RequireDelete:   options.requireDelete,
 		StrictLabels:    options.strictLabels,
+		KyvernoLabel:    options.kyvernoLabel,
 		Logger:          log.WithName("webhook"),
 	})
 	if err != nil {

@@ -280,8 +280,8 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 		after(5 * time.Second)
 		s.mutating.expect(t, "deleted by somebody", "create")
 		s.validating.expect(t, "emptied by somebody", "update")
-		if got := s.validating.get(t); len(got.Webhooks) != 2 {
-			t.Errorf("%d webhooks, want 2", len(got.Webhooks))
+		if got := s.validating.get(t); len(got.Webhooks) != 2+len(sentLabels) {
+			t.Errorf("%d webhooks, want 2 and those for labels", len(got.Webhooks))
 		}
 
 		s.mutating.edit(func(object *unstructured.Unstructured) {
@@ -298,7 +298,10 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 		s.become(nil, nil)
 		after(5 * time.Second)
 		s.mutating.expect(t, "without kinds", "delete")
-		s.validating.expect(t, "without kinds", "delete")
+		s.validating.expect(t, "without kinds", "update")
+		if got := s.validating.get(t); len(got.Webhooks) != len(sentLabels) {
+			t.Errorf("%d webhooks, want those for labels", len(got.Webhooks))
+		}
 		s.become(nil, nil)
 		after(time.Minute)
 		s.mutating.expect(t, "still without kinds")

@@ -23,6 +23,8 @@ type Input struct {
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.
 	Namespace string
+	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
+	Alias bool
 }
 
 // entry is what is particular to one webhook.
@@ -54,9 +56,11 @@ func newPlan(in *Input) *plan {
 			speakers = append(speakers, p)
 		}
 	}
-	for _, s := range append(static(), subjects...) {
+	all := append(static(), subjects...)
+	for _, s := range all {
 		out.policies(in, s, speakers)
 	}
+	out.labels(in, all)
 	out.mutating = merged(out.mutating)
 	number(out.mutating, ".kinds")
 	number(out.validating, "")

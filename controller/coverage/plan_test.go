@@ -152,10 +152,15 @@ func TestConfigurationsSayEverything(t *testing.T) {
 	}
 }
 
-// Nothing to send means no configuration, and so does nowhere to send it.
+// Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are always sent.
 func TestNothingToSend(t *testing.T) {
-	if mutating, validating := Configurations(&Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore); mutating != nil || validating != nil {
-		t.Errorf("got %v and %v without kinds and policies", mutating, validating)
+	mutating, validating := Configurations(&Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	if mutating != nil || len(validating.Webhooks) != len(sentLabels) {
+		t.Errorf("got %v and %d webhooks without kinds and policies", mutating, len(validating.Webhooks))
+	}
+	_, validating = Configurations(&Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	if len(validating.Webhooks) != len(sentLabels)+1 {
+		t.Errorf("got %d webhooks with --kyverno-label, want one more", len(validating.Webhooks))
 	}
 	elsewhere := staticMutating()
 	elsewhere.Webhooks = elsewhere.Webhooks[:1]

@@ -17,7 +17,7 @@ func static() []*sent {
 			updates: ownKeyChanged},
 	}
 	for _, profile := range []*policy.Profile{policy.DeploymentProfile, policy.StatefulSetProfile, policy.DaemonSetProfile} {
-		out = append(out, &sent{subject: typedSubject(profile), validating: templateTTL})
+		out = append(out, &sent{subject: typedSubject(profile), validating: either([]string{ownKey, templateTTL})})
 	}
 	return out
 }

@@ -77,9 +77,6 @@ func is(pattern, name string) bool { return pattern == "*" || pattern == name }
 // holds reports whether the policy speaks of an object. As in the API server, one condition that is false decides, whatever
 // the others came to; an error is one only where nothing is false.
 func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Variables) (bool, error) {
-	if len(m.kinds) == 0 && facts.Profile.Unknown {
-		return false, nil // Every kind with a profile, and this has none.
-	}
 	if !m.concerns(facts.Profile.Kind.GroupKind()) || !m.labels.Matches(labels.Set(facts.Labels)) {
 		return false, nil
 	}

@@ -166,6 +166,14 @@ func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPol
 // cannot be told whether the policy matches, the answer has an error in place of everything that the policy might have said:
 // the object keeps (S6), and nothing refuses it.
 func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
+	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
+		// Every kind with a profile, and this has none: it is given nothing. The bounds hold for the labels of all kinds.
+		bounds, _, errs := LabelBounds(ctx, []*Policy{p}, facts, variables, true)
+		if len(bounds) == 0 {
+			return nil, false, nil
+		}
+		return bounds[0], true, errs
+	}
 	matched, err := p.match.holds(ctx, facts, variables)
 	if err != nil {
 		err = p.failure(err)

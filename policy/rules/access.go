@@ -27,16 +27,16 @@ type Access struct {
 // default filled in was set by whoever wrote the default.
 func SetsLifetime(request *Request) *policy.Setting {
 	facts := request.Facts
-	if facts.Deleting || isNamespace(facts) {
+	if facts.Deleting {
 		return nil
 	}
 	var before []*policy.Setting
 	if request.Operation == Update && request.OldFacts != nil {
-		before = lifetimes(request.OldFacts)
+		before = lifetimes(request.OldFacts, request.Options)
 	} else {
 		before = filledIn(request)
 	}
-	for _, setting := range lifetimes(facts) {
+	for _, setting := range lifetimes(facts, request.Options) {
 		if setting.Err == nil && !setting.TTL.Never && !contains(before, setting) {
 			return setting
 		}
@@ -60,14 +60,14 @@ func filledIn(request *Request) []*policy.Setting {
 
 // lifetimes are the settings by which the object goes. A TTL after finished is none on a kind that never finishes, a runtime
 // included, nor is a label that cannot be read.
-func lifetimes(facts *policy.Facts) []*policy.Setting {
+func lifetimes(facts *policy.Facts, options Options) []*policy.Setting {
 	var out []*policy.Setting
 	if facts.Profile.Finishable() {
 		out = facts.TTLs().Settings()
 	}
-	text, ok := facts.Labels[policy.LabelTTL]
+	key, text, ok := options.ttlLabel(facts)
 	if _, err := policy.ParseTTLLabel(text); ok && err == nil {
-		out = append(out, &policy.Setting{Path: policy.LabelPath(policy.LabelTTL), Text: text})
+		out = append(out, &policy.Setting{Path: policy.LabelPath(key), Text: text})
 	}
 	return out
 }

@@ -33,6 +33,8 @@ func All() []Rule {
 		runtimeTTL,
 		runtimeDeadline,
 		ttlLabel,
+		labelAsAnnotation,
+		annotationAsLabel,
 		shortTTL,
 		hookJob,
 		gitOps,

@@ -35,6 +35,17 @@ type Options struct {
 	RequireDelete bool
 	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused instead of warned about.
 	StrictLabels bool
+	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is, on objects without that.
+	KyvernoLabel bool
+}
+
+// ttlLabel is the label by which an object goes, and its value.
+func (o Options) ttlLabel(facts *policy.Facts) (key, text string, ok bool) {
+	if text, ok = facts.Labels[policy.LabelTTL]; ok || !o.KyvernoLabel {
+		return policy.LabelTTL, text, ok
+	}
+	text, ok = facts.Labels[policy.LabelKyvernoTTL]
+	return policy.LabelKyvernoTTL, text, ok
 }
 
 // DefaultWarnBelow is the TTL under which authors are warned that logs and status will be gone before they look.

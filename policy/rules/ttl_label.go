@@ -10,17 +10,17 @@ import (
 // ttlLabel warns of a TTL label that cannot be read or lies in the past, and refuses one outside of the bounds. With
 // --strict-labels it refuses the first two as well.
 //
-// Restricted field: metadata.labels[curfew.dev/ttl]. Allowed values: <n>m, <n>h, <n>d and sums, at least 1m; a date or an
+// Restricted field: metadata.labels[curfew.dev/ttl], or its alias with --kyverno-label. Allowed values: <n>m, <n>h, <n>d and sums, at least 1m; a date or an
 // instant to come; within min-ttl, max-ttl and a policy's latestDate. What breaks nothing but those of policies with action Warn
 // is warned about.
 var ttlLabel = Rule{
 	Name: "ttl-label",
 	Check: func(s *Subject) []policy.Finding {
-		text, ok := s.Labels[policy.LabelTTL]
+		key, text, ok := s.Options.ttlLabel(s.Facts)
 		if !ok || s.IsTemplate() {
 			return nil
 		}
-		path := policy.LabelPath(policy.LabelTTL)
+		path := policy.LabelPath(key)
 		complain := s.warn
 		if s.Options.StrictLabels {
 			complain = s.deny

@@ -27,4 +27,18 @@ func TestTTLLabel(t *testing.T) {
 	latest.WarnOnly = true
 	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
 		[]string{"warning " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
+
+	alias := func(options Options, labels ...string) []string {
+		wrapper := job()
+		for i := 0; i < len(labels); i += 2 {
+			wrapper.Label(labels[i], labels[i+1])
+		}
+		return judge(ttlLabel, policy.JobProfile, Request{Now: noon, Options: options, Scope: bounded}, nil, wrapper.Map())
+	}
+	understood := Options{KyvernoLabel: true}
+	equal(t, alias(Options{}, policy.LabelKyvernoTTL, "2d"), nil)
+	equal(t, alias(understood, policy.LabelKyvernoTTL, "1d"), nil)
+	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d"),
+		[]string{`error metadata.labels[cleanup.kyverno.io/ttl]: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
+	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d", policy.LabelTTL, "1d"), nil)
 }

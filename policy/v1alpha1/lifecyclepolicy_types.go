@@ -90,7 +90,7 @@ const (
 
 // Match selects objects. All parts have to fit.
 type Match struct {
-	// kinds that the policy speaks of. Empty means every kind with a profile.
+	// kinds that the policy speaks of. Empty means every kind with a profile, and bounds then hold for the TTL labels of all others too.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64

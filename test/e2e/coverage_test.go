@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
@@ -43,6 +44,20 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 	plain.work()
 	if after := plain.calls(); after != before {
 		t.Errorf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", after-before)
+	}
+	// Kinds that Curfew has nothing to say about: nowhere, whatever the namespace says, and whatever the annotations.
+	thing := using.define("Thing", using.name+".example.com", true, version{name: "v1", storage: true})
+	for _, s := range []*space{plain, using} {
+		before := s.calls()
+		s.store(thing)
+		if after := s.calls(); after != before {
+			t.Errorf("%v calls of Curfew's webhooks for what has no label, want none", after-before)
+		}
+	}
+	before = using.calls()
+	using.newConfigMap("labelled", policy.LabelTTL, "30d")
+	if after := using.calls(); after-before != 1 {
+		t.Errorf("%v calls for a labelled ConfigMap, want 1", after-before)
 	}
 	before = using.calls()
 	using.work()
@@ -77,6 +92,22 @@ func (s *space) work() {
 	s.passes(s.kubectl("patch", "job", "build", "-p", `{"spec":{"parallelism":2}}`))
 	s.passes(s.kubectl("create", "job", "tonight", "--from=cronjob/nightly"))
 	s.passes(s.kubectl("delete", "deployment/web", "pod/server", "--wait=false"))
+}
+
+// store makes, changes and deletes objects of kinds without a profile, of which none has a label of Curfew's.
+func (s *space) store(thing schema.GroupVersionResource) {
+	s.Helper()
+	names := []string{"configmap/settings", "secret/key", "service/web", "lease.coordination.k8s.io/leader", "serviceaccount/robot", "things." + thing.Group + "/thing"}
+	s.passes(s.create(labelledAs("v1", "ConfigMap", "settings", "app", "x"), labelledAs("v1", "Secret", "key"), labelledAs("v1", "ServiceAccount", "robot"),
+		labelledAs("coordination.k8s.io/v1", "Lease", "leader"), labelledAs(thing.Group+"/v1", "Thing", "thing"),
+		map[string]any{"apiVersion": "v1", "kind": "Service", "metadata": map[string]any{"name": "web"}, "spec": map[string]any{"ports": []any{map[string]any{"port": 80}}}}))
+	s.passes(s.kubectl("create", "clusterrole", "e2e-plain-"+s.name, "--verb=get", "--resource=pods"))
+	for _, name := range append(names, "clusterrole/e2e-plain-"+s.name) {
+		s.passes(s.kubectl("label", name, "team=blue"))
+		s.passes(s.kubectl("annotate", name, "example.com/note=x", policy.AnnotationProtect+"=true"))
+		s.passes(s.kubectl("annotate", name, policy.AnnotationProtect+"-"))
+		s.passes(s.kubectl("delete", name))
+	}
 }
 
 // lifecyclePolicy applies a LifecyclePolicy until the test ends.

@@ -3,9 +3,11 @@ package e2e
 import (
 	"net/http"
 	"strconv"
+	"strings"
 	"testing"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
@@ -81,6 +83,7 @@ func TestStrictOptions(t *testing.T) {
 		row{job("past", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+past)},
 		row{job("bad", labelled("90s")), denied("validate-marked.curfew.dev", field+bad)},
 		row{job("good", labelled("90m")), ""},
+		row{labelledAs("v1", "ConfigMap", "bad", policy.LabelTTL, "90s"), denied("validate-labels.curfew.dev", field+bad)},
 	)
 	lenient.creates(row{job("bad", labelled("90s")), warned(field + "would be refused (mode warn): " + bad)})
 
@@ -95,6 +98,43 @@ func TestStrictOptions(t *testing.T) {
 			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+notYours)
 	lenient.says(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"),
 		warned("spec.ttlSecondsAfterFinished: would be refused (mode warn): sets when this Job is deleted"+notYours))
+}
+
+// With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back where that speaks.
+func TestKyvernoLabel(t *testing.T) {
+	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
+	const key = policy.LabelKyvernoTTL
+	due := until(now().Add(-hour))
+	before := s.newConfigMap("before", key, due)
+	s.says(s.create(labelledAs("v1", "ConfigMap", "unread", key, "soon")))
+
+	port := suite.webhook.WebhookPort
+	restart := func(args ...string) {
+		s.Helper()
+		s.ok(suite.webhook.Stop(s.ctx))
+		s.ok(startWebhook(s.ctx, port, args...))
+		s.ok(suite.controller.Stop(s.ctx))
+		s.ok(startController(s.ctx, args...))
+	}
+	s.stillThere(before)
+	restart("--kyverno-label")
+	defer restart()
+	s.awaitGone(before)
+	const field = "metadata.labels[cleanup.kyverno.io/ttl]: "
+	bad := labelledAs("v1", "ConfigMap", "bad", key, "soon")
+	s.eventually(row{bad, warned(field + `"soon"` + notALabel)})
+	s.creates(
+		row{bad, warned(field + `"soon"` + notALabel)},
+		row{labelledAs("v1", "ConfigMap", "good", key, "90d"), ""},
+		row{labelledAs("v1", "ConfigMap", "long", key, "91d"), denied("validate-labels-kyverno.curfew.dev",
+			field+`91d is above curfew.dev/max-ttl 90d of namespace "`+s.name+`": use 90d or less`)},
+		row{labelledAs("v1", "ConfigMap", "both", key, due, policy.LabelTTL, "1d"), ""},
+	)
+	// A Job is sent for being in a namespace that uses Curfew as well: either of the webhooks may answer first.
+	out := s.create(job("long", func(j *batchv1.Job) { j.Labels = map[string]string{key: "91d"} }))
+	if want := field + "91d is above"; !out.failed || !strings.Contains(out.stderr, want) {
+		t.Errorf("kubectl said %q, want %q", out.stderr, want)
+	}
 }
 
 // With --dry-run nothing is deleted, and each deletion that would be is told once.

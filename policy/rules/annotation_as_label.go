@@ -1,0 +1,43 @@
+package rules
+
+import (
+	"maps"
+	"slices"
+
+	"curfew.dev/curfew/policy"
+)
+
+// annotationAsLabel warns of annotations of Curfew's where nothing reads them: among the labels. The author believes that they hold.
+//
+// Fields: metadata.labels[curfew.dev/*], of the keys that are annotations; on a Namespace its defaults and bounds as well. Allowed
+// values: absent.
+var annotationAsLabel = Rule{
+	Name: "annotation-as-label",
+	Check: func(s *Subject) []policy.Finding {
+		keys := objectAnnotations
+		if isNamespace(s.Facts) {
+			keys = namespaceAnnotations
+		}
+		var out []policy.Finding
+		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+			if slices.Contains(keys, key) {
+				out = append(out, s.warn(policy.LabelPath(key), s.Labels[key], "is an annotation, and has no effect as a label: "+s.annotationInstead(key)))
+			}
+		}
+		return out
+	},
+}
+
+// objectAnnotations and namespaceAnnotations are those that people write.
+var (
+	objectAnnotations    = append(slices.Clone(policy.TTLAnnotations), policy.AnnotationActiveDeadline, policy.AnnotationProtect)
+	namespaceAnnotations = append(slices.Clone(policy.NamespaceAnnotations), objectAnnotations...)
+)
+
+// annotationInstead does not send anybody to an annotation that would have no effect either.
+func (s *Subject) annotationInstead(key string) string {
+	if slices.Contains(policy.TTLAnnotations, key) && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
+		return "a " + s.Profile.Kind.Kind + " has no TTL after finished; use label " + policy.LabelTTL
+	}
+	return "set " + s.path(policy.AnnotationPath(key))
+}

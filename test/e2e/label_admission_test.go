@@ -1,0 +1,164 @@
+package e2e
+
+import (
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+const (
+	labelField = "metadata.labels[curfew.dev/ttl]: "
+	notALabel  = " is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)"
+)
+
+// labelledAs is an object of any kind with labels, as JSON-like maps.
+func labelledAs(apiVersion, kind, name string, labels ...string) map[string]any {
+	fields := map[string]any{}
+	for key, value := range pairs(labels) {
+		fields[key] = value
+	}
+	return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "labels": fields}}
+}
+
+// A label is reviewed on whatever kind it stands, built in or custom, namespaced or not: when it comes and when it changes.
+func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
+	thing := s.define("Thing", s.name+".example.com", true, version{name: "v1", storage: true})
+	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
+	s.grant("e2e-"+s.name, thing, site)
+	of := ` of namespace "` + s.name + `": use 90d or less`
+	const bound = "91d is above curfew.dev/max-ttl 90d"
+	for _, kind := range []struct{ apiVersion, kind, resource string }{
+		{"v1", "ConfigMap", "configmap"}, {thing.Group + "/v1", "Thing", thing.Resource + "." + thing.Group},
+	} {
+		object := func(name, ttl string) map[string]any {
+			return labelledAs(kind.apiVersion, kind.kind, name, policy.LabelTTL, ttl)
+		}
+		s.eventually(row{object("good", "90d"), ""}) // once it is known that the controller may delete the kind
+		s.creates(
+			row{object("good", "90d"), ""},
+			row{object("bad", "soon"), warned(labelField + `"soon"` + notALabel)},
+			row{object("past", "2020-12-24"), warned(labelField + "2020-12-24 was over at 2020-12-24T00:00:00Z: the " + kind.kind + " goes at once; use a later one")},
+			row{object("long", "91d"), denied("validate-labels.curfew.dev", labelField+bound+of)},
+			row{labelledAs(kind.apiVersion, kind.kind, "none"), ""},
+		)
+		refused := `Error from server (Forbidden): admission webhook "validate-labels.curfew.dev" denied the request: ` + labelField + bound + of
+		s.refuses(s.kubectl("label", kind.resource, "none", policy.LabelTTL+"=91d"), refused)
+		s.refuses(s.kubectl("label", "--overwrite", kind.resource, "good", policy.LabelTTL+"=91d"), refused)
+		s.says(s.kubectl("label", "--overwrite", kind.resource, "good", policy.LabelTTL+"=30d"))
+		s.says(s.kubectl("label", kind.resource, "good", "team=blue"))
+		s.says(s.kubectl("label", kind.resource, "good", policy.LabelTTL+"-"))
+	}
+	cluster := func(ttl string) map[string]any {
+		return labelledAs(site.Group+"/v1", "Site", s.name, policy.LabelTTL, ttl)
+	}
+	s.eventually(row{cluster("91d"), ""})
+	s.wouldCreate(row{cluster("1s"), warned(labelField + `"1s"` + notALabel)})
+}
+
+// The samples of policies: 90 days at most, and not after the end of the year.
+func TestLabelPolicySamples(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	text, err := os.ReadFile("../../manifests/samples/5-labels.yaml")
+	s.ok(err)
+	// As it stands, but for this namespace alone: the other tests have labels as well. A date that never comes to be over.
+	sample := strings.NewReplacer("    objectSelector:\n", "    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: "+s.name+"}}\n    objectSelector:\n",
+		"labels-90-days", s.name+"-90-days", "labels-this-year", s.name+"-this-year", "2026-12-31", "2098-12-31").Replace(string(text))
+	s.apply(sample)
+	s.Cleanup(func() {
+		s.afterwards("delete", "lifecyclepolicy", s.name+"-90-days", s.name+"-this-year", "--ignore-not-found")
+	})
+	long := denied("validate-labels.curfew.dev", labelField+`91d is above maxTTL 90d of policy "`+s.name+`-90-days": use 90d or less`)
+	s.eventually(row{labelledAs("v1", "ConfigMap", "long", policy.LabelTTL, "91d"), long})
+	date := labelledAs("v1", "ConfigMap", "date", policy.LabelTTL, "2098-12-31", "project", "twenty-six")
+	s.tries("the date to be too late", ` is above maxTTL 90d of policy "`+s.name+`-90-days": use 90d or less`, date)
+	s.creates(row{labelledAs("v1", "ConfigMap", "fits", policy.LabelTTL, "90d", "project", "twenty-six"), ""})
+
+	s.passes(s.kubectl("delete", "lifecyclepolicy", s.name+"-90-days"))
+	s.eventually(row{date, ""})
+	s.creates(
+		row{date, ""},
+		row{labelledAs("v1", "ConfigMap", "after", policy.LabelTTL, "2099-01-01", "project", "twenty-six"), denied("validate-labels.curfew.dev",
+			labelField+`2099-01-01 is after latestDate 2098-12-31 of policy "`+s.name+`-this-year": use a date up to then`)},
+		row{labelledAs("v1", "ConfigMap", "other", policy.LabelTTL, "2099-01-01"), ""},
+	)
+}
+
+// A label is a delete permission in disguise, on any kind, and needs one of the controller's.
+func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
+	t.Parallel()
+	s, resource := custom(t)
+	thing := func(name string) map[string]any {
+		return labelledAs(resource.Group+"/v1", "Thing", name, policy.LabelTTL, "1d")
+	}
+	of := "things." + resource.Group
+	const controller = labelField + "Curfew's controller may not delete a Thing here: it will stay until an admin grants that"
+	s.eventually(row{thing("a"), warned(controller)})
+
+	s.passes(s.kubectl("create", "role", "ann", "--verb=create,get,patch", "--resource="+of))
+	s.passes(s.kubectl("create", "rolebinding", "ann", "--role=ann", "--user=ann"))
+	s.says(s.kubectlInput(s.manifest(thing("b")), "--as=ann", "create", "-f", "-"),
+		warned(labelField+"sets when this Thing is deleted"+notYours), warned(controller))
+	s.grant("e2e-"+s.name, resource)
+	s.eventually(row{thing("c"), ""})
+}
+
+// A label on a Namespace takes along all that is in it; whoever may delete that Namespace alone may put it there.
+func TestLabelOnANamespace(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.passes(s.kubectl("create", "clusterrole", "e2e-"+s.name, "--verb=get,patch", "--resource=namespaces"))
+	s.passes(s.kubectl("create", "clusterrolebinding", "e2e-"+s.name, "--clusterrole=e2e-"+s.name, "--user=e2e-ann", "--user=e2e-bob"))
+	s.Cleanup(func() { s.afterwards("delete", "clusterrole,clusterrolebinding", "e2e-"+s.name) })
+	s.passes(s.kubectl("create", "role", "bob", "--verb=delete", "--resource=namespaces"))
+	s.passes(s.kubectl("create", "rolebinding", "bob", "--role=bob", "--user=e2e-bob"))
+	user := warned(labelField + "sets when this Namespace is deleted" + notYours)
+	label := func(who, value string) string {
+		s.Helper()
+		return s.passes(s.kubectl("--as="+who, "label", "--overwrite", "namespace", s.name, policy.LabelTTL+"="+value)).stderr
+	}
+	if said := label("e2e-ann", "30d"); !strings.Contains(said, user) {
+		t.Errorf("kubectl said %q, want %q", said, user)
+	}
+	if said := label("e2e-bob", "31d"); strings.Contains(said, user) {
+		t.Errorf("kubectl said %q to one who may delete it", said)
+	}
+	s.passes(s.kubectl("label", "namespace", s.name, policy.LabelTTL+"-"))
+}
+
+// Whoever takes a label for an annotation, or the other way round, is told.
+func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	asLabel := func(key string) string {
+		return warned("metadata.labels[" + key + "]: is an annotation, and has no effect as a label: set metadata.annotations[" + key + "]")
+	}
+	asAnnotation := warned("metadata.annotations[curfew.dev/ttl]: is a label, and has no effect as an annotation: set metadata.labels[curfew.dev/ttl]")
+	task := pod("task", corev1.RestartPolicyNever)
+	task.Labels = map[string]string{policy.AnnotationTTL: "1h"}
+	here := namespace("mixed-up")
+	here.Labels = map[string]string{policy.AnnotationDefaultTTL: "1h"}
+	var anything []row
+	for _, key := range append([]string{policy.AnnotationActiveDeadline}, policy.TTLAnnotations...) {
+		said := warned("metadata.labels[" + key + "]: is an annotation, and has no effect as a label: a ConfigMap has no TTL after finished; use label curfew.dev/ttl")
+		if key == policy.AnnotationActiveDeadline {
+			said = asLabel(key)
+		}
+		anything = append(anything, row{labelledAs("v1", "ConfigMap", fmt.Sprintf("a%d", len(anything)), key, "1h"), said})
+	}
+	s.creates(append(anything,
+		row{job("annotation", annotated(policy.LabelTTL, "1d")), asAnnotation + ", or annotation curfew.dev/ttl-after-finished"},
+		row{task, asLabel(policy.AnnotationTTL)},
+	)...)
+	s.wouldCreate(row{here, asLabel(policy.AnnotationDefaultTTL)})
+	s.says(s.kubectl("create", "deployment", "web", "--image=web"))
+	s.says(s.kubectl("annotate", "deployment", "web", policy.LabelTTL+"=1d"), asAnnotation)
+	s.says(s.kubectl("annotate", "deployment", "web", "example.com/note=x"))
+}
