@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"context"
 	"slices"
 	"strings"
 	"testing"
@@ -18,6 +19,7 @@ import (
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/predicates/rules"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/apiserver/pkg/authorization/authorizer"
 	"k8s.io/apiserver/pkg/cel/environment"
 	"sigs.k8s.io/yaml"
 )
@@ -52,6 +54,7 @@ type request struct {
 	resource  string // of group batch, apps or core, by name
 	old, new  string // YAML; without old it is a CREATE
 	namespace string // labels of the namespace, "in-use", "pods-in-use" and key=value
+	mayNot    string // who may not delete the object: the name of a user
 	// wants are the entries that must be called, "<mutating entry> <validating entry>", "-" for none.
 	wants string
 }
@@ -225,7 +228,7 @@ func evaluate(t *testing.T, entries []webhook, requests map[string]request) (exe
 					if evaluators[i] == nil {
 						evaluators[i] = compile(t, w, env)
 					}
-					if w.matches(t, attributes, evaluators[i]) {
+					if w.matches(t, attributes, evaluators[i], r.mayNot) {
 						called[w.config] = append(called[w.config], w.name)
 						exercised[w.config+" "+w.name] = true
 					}
@@ -320,11 +323,21 @@ func (w webhook) selects(t *testing.T, attributes *admission.VersionedAttributes
 	return true
 }
 
-func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes, evaluator celplugin.ConditionEvaluator) bool {
+func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes, evaluator celplugin.ConditionEvaluator, mayNot string) bool {
 	t.Helper()
+	authorize := authorizer.AuthorizerFunc(func(_ context.Context, asked authorizer.Attributes) (authorizer.Decision, string, error) {
+		if asked.GetVerb() != "delete" || asked.GetResource() != attributes.GetResource().Resource || asked.GetAPIGroup() != attributes.GetResource().Group ||
+			asked.GetNamespace() != attributes.GetNamespace() {
+			t.Errorf("asks whether somebody may %s %s in %q", asked.GetVerb(), asked.GetResource(), asked.GetNamespace())
+		}
+		if asked.GetUser().GetName() == mayNot {
+			return authorizer.DecisionNoOpinion, "", nil
+		}
+		return authorizer.DecisionAllow, "", nil
+	})
 	// Fail, so that an expression which fails is an error here and not, as under Ignore, a webhook that is not called.
 	fail := admissionv1.Fail
-	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", w.config, w.name).Match(t.Context(), attributes, nil, nil)
+	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", w.config, w.name).Match(t.Context(), attributes, nil, authorize)
 	if result.Error != nil {
 		t.Errorf("%s %s: %v", w.config, w.name, result.Error)
 	}

@@ -45,7 +45,7 @@ func served(t *testing.T) []registry.Served {
 // covered are the static configurations and, beside them, what the controller makes of built-in profiles and policies.
 func covered(t *testing.T, policies ...string) []webhook {
 	t.Helper()
-	return coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system"}, policies...)
+	return coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}, policies...)
 }
 
 func coveredWith(t *testing.T, in *coverage.Input, policies ...string) []webhook {
@@ -135,7 +135,9 @@ func init() {
 
 const (
 	byLabel      = "- validate-labels.curfew.dev"
-	labelledOnly = "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}}"
+	byLabelInUse = "- validate-labels-in-use.curfew.dev"
+	controllerSA = "system:serviceaccount:curfew-system:curfew-controller"
+	labelledOnly = "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}}}"
 	bare         = "{metadata: {name: a, labels: {app: x}}}"
 )
 
@@ -143,35 +145,54 @@ func labelledWith(labels string) string { return "{metadata: {name: a, labels: {
 
 // labelRequests are the rows for kinds without a profile.
 var labelRequests = map[string]request{
-	"plain ConfigMap":                       {resource: "configmaps", new: bare, wants: none},
-	"plain ConfigMap, in use":               {resource: "configmaps", new: bare, namespace: "in-use pods-in-use", wants: none},
-	"ConfigMap with annotations":            {resource: "configmaps", new: "{metadata: {name: a, annotations: {curfew.dev/ttl: 1h, curfew.dev/protect: 'true'}}}", wants: none},
-	"ConfigMap with a label":                {resource: "configmaps", new: labelledOnly, wants: byLabel},
-	"ConfigMap with a label, in use":        {resource: "configmaps", new: labelledOnly, namespace: "in-use", wants: byLabel},
-	"ConfigMap of Curfew's":                 {resource: "configmaps", new: labelledOnly, namespace: "own", wants: none},
-	"ConfigMap being deleted":               {resource: "configmaps", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z', labels: {curfew.dev/ttl: 1h}}}", wants: none},
-	"ConfigMap with another key":            {resource: "configmaps", new: labelledWith("curfew.dev/ttl-source: x"), wants: none},
-	"ConfigMap with Kyverno's label":        {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: none},
-	"ConfigMap, label comes":                {resource: "configmaps", old: bare, new: labelledOnly, wants: byLabel},
-	"ConfigMap, label changes":              {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 2h"), wants: byLabel},
-	"ConfigMap, label goes":                 {resource: "configmaps", old: labelledOnly, new: bare, wants: none},
-	"ConfigMap, label stays":                {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 1h, a: b"), wants: none},
-	"ConfigMap, label stays, protected":     {resource: "configmaps", old: labelledOnly, new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, annotations: {curfew.dev/protect: 'yes'}}}", wants: byLabel},
-	"ConfigMap, an annotation as label":     {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
-	"ConfigMap, two of them":                {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-failed: 1h, curfew.dev/ttl-after-succeeded: 1h"), wants: "- validate-labels-succeeded.curfew.dev"},
-	"ConfigMap, failed":                     {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-failed: 1h"), wants: "- validate-labels-failed.curfew.dev"},
-	"ConfigMap, deadline":                   {resource: "configmaps", new: labelledWith("curfew.dev/active-deadline: 1h"), wants: "- validate-labels-deadline.curfew.dev"},
-	"ConfigMap, all of them":                {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1h, curfew.dev/ttl-after-finished: 1h, curfew.dev/active-deadline: 1h"), wants: byLabel},
-	"ConfigMap, one in the place of other":  {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledOnly, wants: byLabel},
-	"ConfigMap, one beside another":         {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledWith("curfew.dev/ttl-after-finished: 1h, curfew.dev/ttl: 1h"), wants: byLabel},
-	"ConfigMap, back to the annotation":     {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
+	"plain ConfigMap":                      {resource: "configmaps", new: bare, wants: none},
+	"plain ConfigMap, in use":              {resource: "configmaps", new: bare, namespace: "in-use pods-in-use", wants: none},
+	"ConfigMap with annotations":           {resource: "configmaps", new: "{metadata: {name: a, annotations: {curfew.dev/ttl: 2026-12-24, curfew.dev/protect: 'true'}}}", wants: none},
+	"ConfigMap with a label":               {resource: "configmaps", new: labelledOnly, wants: byLabel},
+	"ConfigMap with a label, in use":       {resource: "configmaps", new: labelledOnly, namespace: "in-use", wants: byLabelInUse},
+	"ConfigMap of Curfew's":                {resource: "configmaps", new: labelledOnly, namespace: "own", wants: none},
+	"ConfigMap being deleted":              {resource: "configmaps", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z', labels: {curfew.dev/ttl: 2026-12-24}}}", wants: none},
+	"ConfigMap with another key":           {resource: "configmaps", new: labelledWith("curfew.dev/ttl-source: x"), wants: none},
+	"ConfigMap with Kyverno's label":       {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: none},
+	"ConfigMap, label comes":               {resource: "configmaps", old: bare, new: labelledOnly, wants: byLabel},
+	"ConfigMap, label changes":             {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 2026-12-25"), wants: byLabel},
+	"ConfigMap, label goes":                {resource: "configmaps", old: labelledOnly, new: bare, wants: none},
+	"ConfigMap, label stays":               {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 2026-12-24, a: b"), wants: none},
+	"ConfigMap, label stays, protected":    {resource: "configmaps", old: labelledOnly, new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, annotations: {curfew.dev/protect: 'yes'}}}", wants: byLabel},
+	"ConfigMap, an annotation as label":    {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
+	"ConfigMap, two of them":               {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-failed: 1h, curfew.dev/ttl-after-succeeded: 1h"), wants: "- validate-labels-succeeded.curfew.dev"},
+	"ConfigMap, failed":                    {resource: "configmaps", new: labelledWith("curfew.dev/ttl-after-failed: 1h"), wants: "- validate-labels-failed.curfew.dev"},
+	"ConfigMap, deadline":                  {resource: "configmaps", new: labelledWith("curfew.dev/active-deadline: 1h"), wants: "- validate-labels-deadline.curfew.dev"},
+	"ConfigMap, all of them":               {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 2026-12-24, curfew.dev/ttl-after-finished: 1h, curfew.dev/active-deadline: 1h"), wants: byLabel},
+	"ConfigMap, one in the place of other": {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledOnly, wants: byLabel},
+	"ConfigMap, one beside another":        {resource: "configmaps", old: labelledWith("curfew.dev/ttl-after-finished: 1h"), new: labelledWith("curfew.dev/ttl-after-finished: 1h, curfew.dev/ttl: 2026-12-24"), wants: byLabel},
+	"ConfigMap, back to the annotation":    {resource: "configmaps", old: labelledOnly, new: labelledWith("curfew.dev/ttl-after-finished: 1h"), wants: "- validate-labels-finished.curfew.dev"},
+	// What is plainly in order is not sent.
+	"plain label":                         {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d12h, app: x"), wants: none},
+	"plain label, custom kind":            {resource: "things", new: labelledWith("curfew.dev/ttl: 30m"), wants: none},
+	"plain label, cluster-scoped":         {resource: "clusterroles", new: labelledWith("curfew.dev/ttl: 30m"), wants: none},
+	"plain label, with others":            {resource: "things", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 30m}, annotations: {example.com/a: b}}}", wants: none},
+	"plain label, in use":                 {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d12h"), namespace: "in-use", wants: byLabelInUse},
+	"plain label, author may not":         {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d"), mayNot: "someone", wants: byLabel},
+	"plain label, controller may not":     {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d"), mayNot: controllerSA, wants: byLabel},
+	"cluster-scoped, controller may not":  {resource: "clusterroles", new: labelledWith("curfew.dev/ttl: 1d"), mayNot: controllerSA, wants: byLabel},
+	"plain label, annotation of Curfew's": {resource: "configmaps", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 30m}, annotations: {curfew.dev/ttl: 30m}}}", wants: byLabel},
+	"plain label, another of Curfew's":    {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 30m, curfew.dev/protect: 'true'"), wants: byLabel},
+	"plain label comes":                   {resource: "configmaps", old: bare, new: labelledWith("curfew.dev/ttl: 30m"), wants: byLabel},
+	"plain label changes, in use":         {resource: "configmaps", old: labelledWith("curfew.dev/ttl: 30m"), new: labelledWith("curfew.dev/ttl: 31m"), namespace: "in-use", wants: byLabelInUse},
+	"plain label goes":                    {resource: "configmaps", old: labelledWith("curfew.dev/ttl: 30m"), new: bare, wants: none},
+	"seconds":                             {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 90s"), wants: byLabel},
+	"nothing":                             {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 0m"), wants: byLabel},
+	"sum of three":                        {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d1h1m"), wants: byLabel},
+	"empty":                               {resource: "configmaps", new: labelledWith("curfew.dev/ttl: ''"), wants: byLabel},
+
 	"custom kind":                           {resource: "things", new: labelledOnly, wants: byLabel},
-	"custom kind of strange shape":          {resource: "things", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, ownerReferences: null}, spec: 5}", wants: byLabel},
+	"custom kind of strange shape":          {resource: "things", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, ownerReferences: null}, spec: 5}", wants: byLabel},
 	"cluster-scoped kind":                   {resource: "clusterroles", new: labelledOnly, wants: byLabel},
 	"plain cluster-scoped kind":             {resource: "clusterroles", new: bare, wants: none},
 	"LifecyclePolicy with a label":          {resource: "lifecyclepolicies", old: "{metadata: {name: a}}", new: labelledOnly, wants: byLabel},
 	"ReplicaSet":                            {resource: "replicasets", new: labelledOnly, wants: byLabel},
-	"ReplicaSet of a Deployment":            {resource: "replicasets", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: o, uid: u, controller: true}]}}", wants: none},
+	"ReplicaSet of a Deployment":            {resource: "replicasets", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: o, uid: u, controller: true}]}}", wants: none},
 	"Event":                                 {resource: "events", new: labelledOnly, wants: none},
 	"Lease":                                 {resource: "leases", new: labelledOnly, wants: none},
 	"TokenReview":                           {resource: "tokenreviews", new: labelledOnly, wants: none},
@@ -183,24 +204,27 @@ var labelRequests = map[string]request{
 
 // aliasRequests are the rows for Kyverno's label where the controller runs with --kyverno-label.
 var aliasRequests = map[string]request{
-	"ConfigMap with the alias":             {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
-	"ConfigMap with both":                  {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h, curfew.dev/ttl: 1h"), wants: byLabel},
-	"ConfigMap, alias comes":               {resource: "configmaps", old: bare, new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
-	"ConfigMap, alias stays":               {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 1h"), new: labelledWith("cleanup.kyverno.io/ttl: 1h, a: b"), wants: none},
-	"ConfigMap, alias goes":                {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 1h"), new: bare, wants: none},
-	"ConfigMap, alias has the word":        {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 1h, curfew.dev/ttl: 1h"), new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
-	"Job with the alias":                   {resource: "jobs", new: metadata("labels: {cleanup.kyverno.io/ttl: 1h}"), wants: "- validate-labels-kyverno.curfew.dev"},
-	"Deployment with the alias":            {resource: "deployments", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
-	"Namespace with the alias":             {resource: "namespaces", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: "- validate-labels-kyverno.curfew.dev"},
-	"Event with the alias":                 {resource: "events", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), wants: none},
-	"ConfigMap of Curfew's with the alias": {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1h"), namespace: "own", wants: none},
+	"ConfigMap with the alias":             {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"plain alias":                          {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1d"), wants: none},
+	"plain alias, author may not":          {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1d"), mayNot: "someone", wants: "- validate-labels-kyverno.curfew.dev"},
+	"plain alias, in use":                  {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 1d"), namespace: "in-use", wants: "- validate-labels-kyverno-in-use.curfew.dev"},
+	"ConfigMap with both":                  {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24, curfew.dev/ttl: 2026-12-24"), wants: byLabel},
+	"ConfigMap, alias comes":               {resource: "configmaps", old: bare, new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"ConfigMap, alias stays":               {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24, a: b"), wants: none},
+	"ConfigMap, alias goes":                {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), new: bare, wants: none},
+	"ConfigMap, alias has the word":        {resource: "configmaps", old: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24, curfew.dev/ttl: 2026-12-24"), new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Job with the alias":                   {resource: "jobs", new: metadata("labels: {cleanup.kyverno.io/ttl: 2026-12-24}"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Deployment with the alias":            {resource: "deployments", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Namespace with the alias":             {resource: "namespaces", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: "- validate-labels-kyverno.curfew.dev"},
+	"Event with the alias":                 {resource: "events", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), wants: none},
+	"ConfigMap of Curfew's with the alias": {resource: "configmaps", new: labelledWith("cleanup.kyverno.io/ttl: 2026-12-24"), namespace: "own", wants: none},
 }
 
 func TestAliasConditions(t *testing.T) {
 	all := maps.Clone(labelRequests)
 	delete(all, "ConfigMap with Kyverno's label")
 	maps.Copy(all, aliasRequests)
-	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Alias: true})
+	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true})
 	env := environment.MustBaseEnvSet(oldest)
 	for _, w := range entries {
 		if strings.HasPrefix(w.name, "validate-labels") {
@@ -315,6 +339,30 @@ var policyRequests = map[string]struct {
 			"Job, by label":                 {resource: "jobs", new: foreign, wants: "policies.kinds.curfew.dev validate-policies.jobs.batch.curfew.dev"},
 		},
 	},
+	"bounds of labels": {
+		[]string{
+			"{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: example.com, kind: '*'}], objectSelector: {matchLabels: {app: x}}}, bounds: {maxTTL: 90d}}}",
+			"{metadata: {name: b}, spec: {match: {kinds: [{group: rbac.authorization.k8s.io, kind: ClusterRole}], objectSelector: {matchExpressions: [{key: app, operator: Near, values: [x]}]}}, bounds: {latestDate: 2026-12-31}}}",
+			"{metadata: {name: c}, spec: {bounds: {maxDeadline: 1h}}}",
+		},
+		map[string]request{
+			"ConfigMap that it bounds":    {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d, app: x"), wants: byLabel},
+			"ConfigMap that it does not":  {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d, app: z"), wants: none},
+			"ConfigMap without labels":    {resource: "configmaps", new: "{metadata: {name: a}}", wants: none},
+			"custom kind that it bounds":  {resource: "things", new: labelledWith("curfew.dev/ttl: 1d, app: x"), wants: byLabel},
+			"kind of another policy":      {resource: "clusterroles", new: labelledWith("curfew.dev/ttl: 1d"), wants: byLabel},
+			"kind of none":                {resource: "replicasets", new: labelledWith("curfew.dev/ttl: 1d, app: x"), wants: none},
+			"ConfigMap in use, unbounded": {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d, app: z"), namespace: "in-use", wants: byLabelInUse},
+		},
+	},
+	"bounds of everything": {
+		[]string{"{metadata: {name: a}, spec: {bounds: {minTTL: 1h}}}"},
+		map[string]request{
+			"ConfigMap":           {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d"), wants: byLabel},
+			"plain ConfigMap":     {resource: "configmaps", new: bare, wants: none},
+			"cluster-scoped kind": {resource: "clusterroles", new: labelledWith("curfew.dev/ttl: 1d"), wants: byLabel},
+		},
+	},
 	"what a policy cannot say": {
 		[]string{
 			"{metadata: {name: a}, spec: {match: {objectSelector: {matchExpressions: [{key: app, operator: Near, values: [x]}]}}, defaults: {ttl: {value: 1d}}}}",
@@ -336,7 +384,7 @@ func TestPoliciesConditions(t *testing.T) {
 			entries := covered(t, test.policies...)
 			env := environment.MustBaseEnvSet(oldest)
 			for _, w := range entries {
-				if strings.Contains(w.name, "policies") || strings.Contains(w.name, "deadlines") {
+				if strings.Contains(w.name, "policies") || strings.Contains(w.name, "deadlines") || strings.Contains(w.name, "labels") {
 					compile(t, w, env)
 				}
 			}

@@ -19,7 +19,7 @@ func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *
 		Kinds: kinds.Served, Policies: policies.Objects,
 		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),
 		Validating: objects.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")),
-		Namespace:  options.namespace, Static: certs.DefaultConfiguration, FailClosed: options.failClosed, Alias: options.kyvernoLabel,
+		Namespace:  options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration, FailClosed: options.failClosed, Alias: options.kyvernoLabel,
 		Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry,
 	})
 	if err != nil {

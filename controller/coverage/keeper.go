@@ -32,6 +32,8 @@ type Options struct {
 	Static string
 	// FailClosed has requests refused that Curfew could not validate. What only fills in defaults never fails a request.
 	FailClosed bool
+	// Controller is the controller's ServiceAccount in it.
+	Controller string
 	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
 	Alias bool
 
@@ -139,7 +141,7 @@ func (k *Keeper) reconcile(ctx context.Context) (wrote bool, err error) {
 	if err != nil {
 		return false, k.unknown(err)
 	}
-	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Alias: k.options.Alias})
+	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Alias: k.options.Alias})
 	var errs []error
 	for i := range k.sides {
 		did, err := k.sides[i].reconcile(ctx, plan)

@@ -23,6 +23,8 @@ type Input struct {
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.
 	Namespace string
+	// Controller is the controller's ServiceAccount there; where it is empty, every labelled object is sent.
+	Controller string
 	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
 	Alias bool
 }
@@ -49,9 +51,8 @@ func newPlan(in *Input) *plan {
 			subjects = append(subjects, out.kind(in, s))
 		}
 	}
-	sorted := slices.SortedFunc(slices.Values(in.Policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
 	var speakers []*speaker
-	for _, object := range sorted {
+	for _, object := range in.sorted() {
 		if p := newSpeaker(object); p != nil {
 			speakers = append(speakers, p)
 		}
@@ -65,6 +66,11 @@ func newPlan(in *Input) *plan {
 	number(out.mutating, ".kinds")
 	number(out.validating, "")
 	return out
+}
+
+// sorted are the policies in an order that is always the same.
+func (in *Input) sorted() []*v1alpha1.LifecyclePolicy {
+	return slices.SortedFunc(slices.Values(in.Policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // sent is a kind, and which new objects of it are sent without any policy: policies have only the others sent.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -17,10 +18,12 @@ import (
 	celplugin "k8s.io/apiserver/pkg/admission/plugin/cel"
 	"k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions"
 	"k8s.io/apiserver/pkg/cel/environment"
+	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -82,7 +85,7 @@ func staticValidating() *admissionv1.ValidatingWebhookConfiguration {
 
 // TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the difference before you update.
 func TestBuiltinProfiles(t *testing.T) {
-	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating(), admissionv1.Ignore)
 	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
 		have, err := yaml.Marshal(object)
 		if err != nil {
@@ -107,9 +110,9 @@ func TestBuiltinProfiles(t *testing.T) {
 
 // What is written has to be what the API server stores, and what it takes.
 func TestConfigurationsSayEverything(t *testing.T) {
-	policy := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.LifecyclePolicySpec{
+	of := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: "a"}, Spec: v1alpha1.LifecyclePolicySpec{
 		Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}}}}
-	in := &Input{Kinds: builtinKinds(t), Policies: []*v1alpha1.LifecyclePolicy{policy}, Namespace: "curfew-system"}
+	in := &Input{Kinds: builtinKinds(t), Policies: []*v1alpha1.LifecyclePolicy{of}, Namespace: "curfew-system", Controller: "curfew-controller", Alias: true}
 	for failure := range map[admissionv1.FailurePolicyType]bool{admissionv1.Ignore: true, admissionv1.Fail: true} {
 		mutating, validating := Configurations(in, staticMutating(), staticValidating(), failure)
 		names := map[string]bool{}
@@ -168,6 +171,24 @@ func TestNothingToSend(t *testing.T) {
 	if mutating, validating := Configurations(in, elsewhere, &admissionv1.ValidatingWebhookConfiguration{}, admissionv1.Ignore); mutating != nil || validating != nil {
 		t.Errorf("got %v and %v without a webhook to send to", mutating, validating)
 	}
+}
+
+// PlainLabel is taken for a label that Curfew has nothing to say of.
+func TestPlainLabels(t *testing.T) {
+	plain := regexp.MustCompile(PlainLabel)
+	for _, text := range []string{"1m", "90m", "9999d", "9999d9999d", "1d12h", "1h1h"} {
+		if !plain.MatchString(text) {
+			t.Errorf("%s is not plain", text)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.StringMatching(`[0-9]{1,6}[mhdsw][0-9]{0,5}[mhd]?[0-9a-z-]{0,3}`).Draw(t, "text")
+		if plain.MatchString(text) {
+			if _, err := policy.ParseTTLLabel(text); err != nil {
+				t.Fatalf("%q is plain, and %v", text, err)
+			}
+		}
+	})
 }
 
 // The URL, the bundle and a shorter timeout of the static configuration are taken over.

@@ -54,10 +54,19 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 			t.Errorf("%v calls of Curfew's webhooks for what has no label, want none", after-before)
 		}
 	}
-	before = using.calls()
-	using.newConfigMap("labelled", policy.LabelTTL, "30d")
-	if after := using.calls(); after-before != 1 {
-		t.Errorf("%v calls for a labelled ConfigMap, want 1", after-before)
+	// A label has it sent once where there are bounds to know of, and where it is not plainly in order.
+	plain.grant("e2e-config-maps", configMaps)
+	plain.awaitWatched("ConfigMap", true)
+	for _, labelled := range []struct {
+		in    *space
+		value string
+		want  float64
+	}{{using, "30d", 1}, {plain, "2099-12-24", 1}, {plain, "30d", 0}} {
+		before = plain.calls()
+		labelled.in.newConfigMap("labelled-"+strings.ToLower(labelled.value), policy.LabelTTL, labelled.value)
+		if after := plain.calls(); after-before != labelled.want {
+			t.Errorf("%v calls for a ConfigMap with label %s, want %v", after-before, labelled.value, labelled.want)
+		}
 	}
 	before = using.calls()
 	using.work()

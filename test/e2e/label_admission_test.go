@@ -45,10 +45,10 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 			row{object("good", "90d"), ""},
 			row{object("bad", "soon"), warned(labelField + `"soon"` + notALabel)},
 			row{object("past", "2020-12-24"), warned(labelField + "2020-12-24 was over at 2020-12-24T00:00:00Z: the " + kind.kind + " goes at once; use a later one")},
-			row{object("long", "91d"), denied("validate-labels.curfew.dev", labelField+bound+of)},
+			row{object("long", "91d"), denied("validate-labels-in-use.curfew.dev", labelField+bound+of)},
 			row{labelledAs(kind.apiVersion, kind.kind, "none"), ""},
 		)
-		refused := `Error from server (Forbidden): admission webhook "validate-labels.curfew.dev" denied the request: ` + labelField + bound + of
+		refused := `Error from server (Forbidden): admission webhook "validate-labels-in-use.curfew.dev" denied the request: ` + labelField + bound + of
 		s.refuses(s.kubectl("label", kind.resource, "none", policy.LabelTTL+"=91d"), refused)
 		s.refuses(s.kubectl("label", "--overwrite", kind.resource, "good", policy.LabelTTL+"=91d"), refused)
 		s.says(s.kubectl("label", "--overwrite", kind.resource, "good", policy.LabelTTL+"=30d"))

@@ -126,7 +126,7 @@ func TestKyvernoLabel(t *testing.T) {
 	s.creates(
 		row{bad, warned(field + `"soon"` + notALabel)},
 		row{labelledAs("v1", "ConfigMap", "good", key, "90d"), ""},
-		row{labelledAs("v1", "ConfigMap", "long", key, "91d"), denied("validate-labels-kyverno.curfew.dev",
+		row{labelledAs("v1", "ConfigMap", "long", key, "91d"), denied("validate-labels-kyverno-in-use.curfew.dev",
 			field+`91d is above curfew.dev/max-ttl 90d of namespace "`+s.name+`": use 90d or less`)},
 		row{labelledAs("v1", "ConfigMap", "both", key, due, policy.LabelTTL, "1d"), ""},
 	)
