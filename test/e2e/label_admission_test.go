@@ -66,7 +66,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 func TestLabelPolicySamples(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
-	text, err := os.ReadFile("../../manifests/samples/5-labels.yaml")
+	text, err := os.ReadFile("../../manifests/samples/8-labels.yaml")
 	s.ok(err)
 	// As it stands, but for this namespace alone: the other tests have labels as well. A date that never comes to be over.
 	sample := strings.NewReplacer("    objectSelector:\n", "    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: "+s.name+"}}\n    objectSelector:\n",
