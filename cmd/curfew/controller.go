@@ -36,6 +36,10 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
+	census, err := feed.NewCensus(metrics.Registry)
+	if err != nil {
+		return err
+	}
 	engine, err := expiry.New(expiry.Options{
 		Deleter: deleter, Ping: deleter.Ping, Skew: skew, Clock: clock.RealClock{},
 		Log: log.WithName("expiry"), Registerer: metrics.Registry,
@@ -63,6 +67,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
 		Protect: append([]string{options.namespace}, options.protect...), AnnotationsOnly: options.annotationsOnly(),
 		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation), Listed: giveBack(ctx),
+		Census: census,
 	}
 	feeds, err := newFeeds(config, shared)
 	if err != nil {

@@ -40,6 +40,9 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 	if err != nil {
 		return nil, err
 	}
+	if err := metrics.Registry.Register(certs.NewExpiryMetric(provider)); err != nil {
+		return nil, fmt.Errorf("registering metrics of the certificate: %w", err)
+	}
 	warnBelow, err := policy.ParseDuration(options.warnBelow)
 	if err != nil {
 		return nil, err

@@ -44,6 +44,8 @@ type Options struct {
 	// Listed is told each time that a kind has been listed whole, and how many objects came; nil where nobody minds. It must not
 	// block.
 	Listed func(objects int)
+	// Census tells which feeds know all of their objects; nil where nobody asks.
+	Census *Census
 }
 
 // DefaultRelistEvery is how often a feed lists everything anew.
@@ -59,6 +61,8 @@ type Feed struct {
 	rejudge    *pending
 	finishes   *recorder
 	synced     atomic.Bool
+	// following is whether all objects are known and the changes since are being watched.
+	following atomic.Bool
 	// seen is whether there has been any object at all. Of most kinds, none has a label.
 	seen atomic.Bool
 
@@ -129,6 +133,8 @@ func (f *Feed) Handle() expiry.Kind { return f.handle }
 
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
+	f.options.Census.enter(f)
+	defer f.options.Census.leave(f)
 	go f.rejudgeLoop(ctx)
 	if f.kind.Label == "" {
 		go f.finishes.run(ctx)
@@ -140,6 +146,7 @@ func (f *Feed) Run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
+			f.following.Store(false)
 			if f.options.Forbidden != nil && apierrors.IsForbidden(err) {
 				f.options.Forbidden()
 			}

@@ -179,11 +179,13 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
+				f.following.Store(false)
 				f.log.V(1).Info("watch failed, trying again", "reason", err.Error())
 				f.pause(ctx, delay.Step())
 				continue
 			}
 		}
+		f.following.Store(true)
 		next, err := f.drain(ctx, at, events, relist)
 		events.Stop()
 		events = nil

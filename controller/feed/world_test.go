@@ -38,6 +38,8 @@ type world struct {
 	page int
 	// stale makes the next watch from a resourceVersion fail as too old.
 	stale bool
+	// refuse makes list and watch fail.
+	refuse error
 
 	watchers []*watch.RaceFreeFakeWatcher
 	lists    []string // namespaces that were listed, "" for all
@@ -139,6 +141,9 @@ func (w *world) list(_ context.Context, namespace string, options metav1.ListOpt
 func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.refuse != nil {
+		return nil, w.refuse
+	}
 	initial := options.SendInitialEvents != nil && *options.SendInitialEvents
 	if initial && !w.streams {
 		return nil, apierrors.NewInvalid(batchv1.SchemeGroupVersion.WithKind("ListOptions").GroupKind(), "", nil)
@@ -300,4 +305,10 @@ func finished(namespace, name, uid string, ttl int32) *batchv1.Job {
 		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))},
 	}
 	return job
+}
+
+func (w *world) setRefuse(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.refuse = err
 }

@@ -27,7 +27,7 @@ type query struct {
 // found as well.
 var (
 	aggregations = []string{"sum", "max", "min", "count"}
-	functions    = []string{"rate", "increase", "histogram_quantile", "absent", "abs"}
+	functions    = []string{"rate", "increase", "histogram_quantile", "absent", "abs", "time"}
 	groupings    = []string{"by", "without", "on", "ignoring"}
 	operators    = []string{"and", "or", "unless", "bool"}
 

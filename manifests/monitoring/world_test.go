@@ -3,6 +3,8 @@ package monitoring_test
 import (
 	"bytes"
 	"context"
+	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
 	"errors"
 	"net/http"
@@ -19,12 +21,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/utils/clock"
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
@@ -42,6 +46,8 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	if _, err := coverage.New(coverage.Options{Registerer: registry}); err != nil {
 		t.Fatal(err)
 	}
+	census(t, registry)
+	registry.MustRegister(certs.NewExpiryMetric(served{}))
 	admission(t, registry)
 	leader(t)
 	out := map[string]*dto.MetricFamily{}
@@ -167,6 +173,41 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	if _, err := one.Judge(t.Context(), expiry.Object{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// census has a feed run until all of its kind is known.
+func census(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	counted, err := feed.NewCensus(registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	engine, err := expiry.New(expiry.Options{Deleter: answers{}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	known := make(chan struct{})
+	one, err := feed.New(feed.Kind{
+		Profile: policy.JobProfile,
+		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
+			all := watch.NewRaceFreeFake()
+			all.Action(watch.Bookmark, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1",
+				Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}})
+			return all, nil
+		},
+	}, feed.Options{Engine: engine, Namespaces: silent{}, Log: logr.Discard(), Census: counted, Listed: func(int) { close(known) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	go func() { _ = one.Run(t.Context()) }()
+	<-known
+}
+
+// served is a certificate that ends at some time.
+type served struct{ certs.Provider }
+
+func (served) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return &tls.Certificate{Certificate: [][]byte{{}}, Leaf: &x509.Certificate{NotAfter: time.Now().Add(time.Hour)}}, nil
 }
 
 // said are namespaces: "ci" has a default and a bound, none other can be read.

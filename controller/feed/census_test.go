@@ -1,0 +1,100 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+)
+
+// shown is what a scrape has of curfew_feed_synced.
+func shown(t *testing.T, registry *prometheus.Registry) []string {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out := []string{}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			var labels []string
+			for _, pair := range metric.GetLabel() {
+				labels = append(labels, fmt.Sprintf("%s=%s", pair.GetName(), pair.GetValue()))
+			}
+			out = append(out, fmt.Sprintf("%s %v", strings.Join(labels, " "), metric.GetGauge().GetValue()))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// A kind is known once every one of its feeds has listed all and watches on; a watch that cannot be opened makes it unknown again. Of
+// feeds that do not run, nothing is said.
+func TestCensus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		registry := prometheus.NewPedanticRegistry()
+		census, err := NewCensus(registry)
+		if err != nil {
+			t.Fatal(err)
+		}
+		expect := func(when string, want ...string) {
+			t.Helper()
+			if got := shown(t, registry); !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
+		ttl, east, west := newWorld(), newWorld(), newWorld()
+		west.refuse = errors.New("no route to host")
+		engine, err := expiry.New(expiry.Options{Deleter: ttl, Clock: clock.RealClock{}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		run := func(w *world, label, namespace string) (stop func()) {
+			kind := w.kind()
+			kind.Label, kind.Namespace = label, namespace
+			if label != "" {
+				kind.Lane = LaneLabel
+			}
+			one, err := New(kind, Options{Engine: engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard(), Census: census})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { _ = one.Run(ctx); close(done) }()
+			return func() { cancel(); w.cut(); <-done }
+		}
+		expect("before anything runs")
+		stopTTL := run(ttl, "", "")
+		stopEast := run(east, policy.LabelTTL, "east")
+		stopWest := run(west, policy.LabelTTL, "west")
+		defer stopTTL()
+		defer stopEast()
+		at(time.Second)
+		expect("one namespace cannot be read", "group=batch kind=Job purpose=label 0", "group=batch kind=Job purpose=ttl 1")
+		west.setRefuse(nil)
+		at(20 * time.Second)
+		expect("all are known", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 1")
+		ttl.setRefuse(errors.New("no route to host"))
+		ttl.cut()
+		at(time.Second)
+		expect("the watch cannot be opened again", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 0")
+		ttl.setRefuse(nil)
+		at(20 * time.Second)
+		expect("the watch is back", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 1")
+		stopWest()
+		stopEast()
+		expect("labels are not watched any more", "group=batch kind=Job purpose=ttl 1")
+	})
+}
