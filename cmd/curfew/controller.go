@@ -40,16 +40,6 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
-	engine, err := expiry.New(expiry.Options{
-		Deleter: deleter, Ping: deleter.Ping, Skew: skew, Clock: clock.RealClock{},
-		Log: log.WithName("expiry"), Registerer: metrics.Registry,
-		MaxDeletionsPerMinute: options.maxDeletionsPerMinute, FavourDrain: options.favourDrain, DryRun: options.dryRun,
-		StuckAfter: options.stuckAfter,
-		OnSummary:  reports.Summary, OnBreaker: reports.Breaker, OnStuck: reports.Stuck,
-	})
-	if err != nil {
-		return err
-	}
 	namespaces, err := feed.NewNamespaces(ctx, mgr.GetCache(), mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, log)
 	if err != nil {
 		return err
@@ -63,6 +53,20 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	policies := registry.NewPolicies(rules, compiler, clock.RealClock{}, log)
 	policies.WriteStatus(rules, clock.RealClock{})
 	runtimes := &registry.Runtimes{Client: objects}
+	notices, err := newNotices(mgr, config, namespaces, policies, options, log)
+	if err != nil {
+		return err
+	}
+	engine, err := expiry.New(expiry.Options{
+		Deleter: deleter, Ping: deleter.Ping, Skew: skew, Clock: clock.RealClock{},
+		Log: log.WithName("expiry"), Registerer: metrics.Registry,
+		MaxDeletionsPerMinute: options.maxDeletionsPerMinute, FavourDrain: options.favourDrain, DryRun: options.dryRun,
+		StuckAfter: options.stuckAfter,
+		OnSummary:  notices.digests.Add, OnBreaker: notices.pauses.Breaker, OnStuck: reports.Stuck,
+	})
+	if err != nil {
+		return err
+	}
 	shared := feed.Options{
 		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
 		Protect: append([]string{options.namespace}, options.protect...), AnnotationsOnly: options.annotationsOnly(),
@@ -131,7 +135,11 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		for _, feed := range feeds {
 			group.Go(func() error { return feed.Run(ctx) })
 		}
-		return group.Wait()
+		group.Go(func() error { return notices.pauses.Run(ctx) })
+		group.Go(func() error { return notices.digests.Run(ctx) })
+		err := group.Wait()
+		notices.last(ctx)
+		return err
 	}))
 }
 

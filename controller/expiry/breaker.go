@@ -66,6 +66,11 @@ func scopeSource(o *Object) scopeKey {
 	return scopeKey{class: sourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
 }
 
+// String is the same for the same scope, and for no other.
+func (k scopeKey) String() string {
+	return fmt.Sprintf("%s/%d/%s/%s", k.class, k.kind, k.namespace, k.source)
+}
+
 func newBreakers() *breakers { return &breakers{scopes: map[scopeKey]*scope{}} }
 
 // limits of the interval between rounds of probes: an API server that is away is looked for often, a missing permission
@@ -155,13 +160,14 @@ func (b *breakers) succeed(k scopeKey) (closed bool) {
 	return s.open
 }
 
-// forget drops what is known of one kind.
-func (b *breakers) forget(kind Kind) {
+// forget drops what is known of one kind, and answers with the scopes that were open.
+func (b *breakers) forget(kind Kind) (closed []scopeKey) {
 	for k := range b.scopes {
-		if k.kind == kind && k.class != classAPIServer {
-			b.succeed(k)
+		if k.kind == kind && k.class != classAPIServer && b.succeed(k) {
+			closed = append(closed, k)
 		}
 	}
+	return closed
 }
 
 // openByClass counts open scopes for the metric.
@@ -192,5 +198,5 @@ func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEve
 	if open {
 		message = fmt.Sprintf("deletions are paused: %s (%s)", what, reason)
 	}
-	return BreakerEvent{Class: k.class, Kind: kind, Namespace: k.namespace, Source: k.source, Open: open, Reason: reason, Message: message, At: at}
+	return BreakerEvent{Class: k.class, Scope: k.String(), Kind: kind, Namespace: k.namespace, Source: k.source, Open: open, Reason: reason, Message: message, At: at}
 }

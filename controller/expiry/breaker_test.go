@@ -128,3 +128,33 @@ func TestBreakerOneObject(t *testing.T) {
 		t.Errorf("%+v", *events)
 	}
 }
+
+// A pause and its end name the same scope, other pauses another; the pauses of a kind that is forgotten end.
+func TestBreakerEventsNameTheirScope(t *testing.T) {
+	w, _, events := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		return Response{Code: http.StatusForbidden, Message: "no"}
+	})
+	w.dueSoon(10, "a", func(o *Object) { o.Source, o.Namespace = "namespace/a", "a" })
+	w.dueSoon(10, "b", func(o *Object) { o.Source, o.Namespace = "policy/p", "a" })
+	w.advance(time.Second)
+	w.pump()
+	if len(*events) != 2 || (*events)[0].Scope == (*events)[1].Scope || (*events)[0].Scope == "" {
+		t.Fatalf("%+v", *events)
+	}
+	w.engine.ForgetKind(w.kind)
+	open := map[string]bool{}
+	for _, ev := range *events {
+		if ev.Open {
+			open[ev.Scope] = true
+		} else {
+			delete(open, ev.Scope)
+		}
+	}
+	if len(*events) != 4 || len(open) != 0 {
+		t.Errorf("after the kind was forgotten: %+v", *events)
+	}
+	if got := metricValue(t, w.engine, "curfew_breaker_open"); got != 0 {
+		t.Errorf("curfew_breaker_open %v", got)
+	}
+}

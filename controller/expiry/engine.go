@@ -119,7 +119,9 @@ func (e *Engine) ForgetKind(k Kind) {
 	e.sweep(k, func(*entry) bool { return true })
 	e.mu.Lock()
 	defer e.unlock()
-	e.breakers.forget(k)
+	for _, scope := range e.breakers.forget(k) {
+		e.tell(scope.event(false, "", e.kinds[k].opts.Kind, e.opts.Clock.Now()))
+	}
 }
 
 // Upsert tracks an object, or postpones or advances what is tracked under its UID in the kind's lane. A state that is older than the tracked

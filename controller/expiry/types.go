@@ -221,6 +221,9 @@ type BreakerEvent struct {
 	// Class is what is paused: "clock" and "apiserver" (everything), "kind", or the class of the source: "object",
 	// "namespace", "policy", "runtime".
 	Class string
+	// Scope tells scopes apart. It is the same in the event that begins a pause and in the one that ends it, and no two scopes that are
+	// paused at a time share it. It is not for people.
+	Scope string
 	// Kind, Namespace and Source name the scope as far as the class has them.
 	Kind      string
 	Namespace string

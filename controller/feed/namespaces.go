@@ -195,6 +195,29 @@ func (n *Namespaces) Read(ctx context.Context, name string) (Namespace, error) {
 	return parse(meta), nil
 }
 
+// UID is that of a namespace, "" where it is not known.
+func (n *Namespaces) UID(name string) types.UID {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	if meta := n.metas[name]; meta != nil {
+		return meta.UID
+	}
+	return ""
+}
+
+// InUse are the namespaces that say something of Curfew's.
+func (n *Namespaces) InUse() []string {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	var out []string
+	for name, read := range n.known {
+		if read.Policy != nil {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
 // Run keeps the stamps until ctx is done; for the leader alone.
 func (n *Namespaces) Run(ctx context.Context) error {
 	delay := newDelay()

@@ -2,7 +2,6 @@ package feed
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -15,8 +14,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Reports tells people what they should know: values that keep an object because they cannot be used, objects that do not
-// go, pauses, and, in one Event on the source, what was deleted.
+// Reports tells people what they should know of single objects: values that keep one because they cannot be used, and objects that do
+// not go. What sources are told is package notice's.
 type Reports struct {
 	events   events.EventRecorder
 	log      logr.Logger
@@ -76,55 +75,6 @@ func (r *Reports) Marked(mark deadline.Mark) {
 		APIVersion: mark.Kind.GroupVersion().String(), Kind: mark.Kind.Kind, Namespace: mark.Namespace, Name: mark.Name, UID: mark.UID,
 	}
 	r.events.Eventf(reference, nil, corev1.EventTypeWarning, policy.ReasonDeadlineExceeded, "Fail", "%s", mark.Message)
-}
-
-// Summary writes one Event on each source for what was deleted on its behalf. Deletions that an object's own TTL asked for
-// have no source but the object, which is gone; they are in the log.
-func (r *Reports) Summary(summaries []expiry.Summary) {
-	for _, summary := range summaries {
-		source := policy.ParseSource(summary.Source)
-		if source.Level != policy.LevelNamespace {
-			continue
-		}
-		reason := "Deleted"
-		if summary.Deleted == 0 {
-			reason = "WouldDelete"
-		}
-		reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: source.Name}
-		r.events.Eventf(reference, nil, corev1.EventTypeNormal, reason, "Delete", "%s", summaryNote(summary))
-	}
-}
-
-// noteMost is where the API server cuts the note of an Event.
-const noteMost = 1024
-
-func summaryNote(summary expiry.Summary) string {
-	verb, count := "Deleted", summary.Deleted
-	if count == 0 {
-		verb, count = "Would delete (dry-run)", summary.DryRun
-	}
-	note := fmt.Sprintf("%s %d x %s by %s: %s", verb, count, summary.Kind.Kind, summary.Trigger, strings.Join(summary.Examples, ", "))
-	if count > len(summary.Examples) {
-		note += ", …"
-	}
-	if len(note) > noteMost {
-		note = note[:noteMost]
-	}
-	return note
-}
-
-// Breaker writes an Event on the source whose deletions are paused or go on. The engine logs it.
-func (r *Reports) Breaker(event expiry.BreakerEvent) {
-	source := policy.ParseSource(event.Source)
-	if source.Level != policy.LevelNamespace {
-		return
-	}
-	kind, reason := corev1.EventTypeNormal, "DeletionsGoOn"
-	if event.Open {
-		kind, reason = corev1.EventTypeWarning, event.Reason
-	}
-	reference := &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: source.Name}
-	r.events.Eventf(reference, nil, kind, reason, "Pause", "%s", event.Message)
 }
 
 func name(namespace, name string) string {

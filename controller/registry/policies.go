@@ -34,6 +34,7 @@ type Policies struct {
 	log      logr.Logger
 	status   *statuses // nil where none is written
 	failures failures
+	pauses   pauses
 }
 
 // NewPolicies follows a source of LifecyclePolicies.

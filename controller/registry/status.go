@@ -41,12 +41,15 @@ func newStatuses(patcher Patcher, clock clock.Clock, log logr.Logger) *statuses 
 	return &statuses{patcher: patcher, clock: clock, log: log, wake: make(chan struct{}, 1), pending: map[string][]byte{}}
 }
 
-// ready is the patch of a status with a condition Ready, or nil where there is nothing to write. since is "" for kinds that have
-// none.
-func (s *statuses) ready(object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, condition metav1.Condition, old, since string) []byte {
+// patch is that of a status with these conditions, or nil where there is nothing to write. since is "" for kinds that have none.
+func (s *statuses) patch(object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, since string) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
-	condition.LastTransitionTime = metav1.NewTime(s.clock.Now())
-	if changed := meta.SetStatusCondition(&new, condition); !changed && observed == object.Generation && old == since {
+	changed := false
+	for _, condition := range set {
+		condition.LastTransitionTime = metav1.NewTime(s.clock.Now())
+		changed = meta.SetStatusCondition(&new, condition) || changed
+	}
+	if !changed && observed == object.Generation && old == since {
 		return nil
 	}
 	status := map[string]any{"observedGeneration": object.Generation, "conditions": new}
@@ -130,6 +133,7 @@ func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock) {
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
 		if new == nil || old != nil && old.object.UID != new.object.UID {
 			p.failures.forget(name)
+			p.pauses.forget(name)
 		}
 		p.writeStatus(name, new)
 	})
@@ -142,8 +146,12 @@ func (p *Policies) writeStatus(name string, of *compiledPolicy) {
 		return
 	}
 	status := &of.object.Status
-	condition := expression.Ready(of.object.Generation, of.errs, p.failures.of(name, of.object.Generation))
-	p.status.add(name, p.status.ready(&of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, condition,
+	conditions := []metav1.Condition{expression.Ready(of.object.Generation, of.errs, p.failures.of(name, of.object.Generation))}
+	if paused, ok := p.pauses.of(name); ok {
+		paused.ObservedGeneration = of.object.Generation
+		conditions = append(conditions, paused)
+	}
+	p.status.add(name, p.status.patch(&of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
 		status.DefaultSince, expression.StampPolicy(of.object, p.status.clock.Now())))
 }
 
@@ -176,7 +184,8 @@ func (r *Registry) writeStatuses() {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonKindNotServed, reason
 		}
 		status := &profile.object.Status
-		r.status.add(name, r.status.ready(&profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions, condition, "", ""))
+		r.status.add(name, r.status.patch(&profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions,
+			[]metav1.Condition{condition}, "", ""))
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -188,5 +189,60 @@ func TestProfileStatus(t *testing.T) {
 		expect("renders", "Accepted", "everything can be used")
 		c.definitions.remove("renders.example.com")
 		expect("renders", "KindNotServed", "no CustomResourceDefinition")
+	})
+}
+
+// Paused stands beside Ready, and each is kept when the other changes. A policy of the same name that came later has none of it.
+func TestPauseShowsInTheStatus(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &patcher{source: newSource()}
+		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
+		policies.WriteStatus(p, clock.RealClock{})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { policies.Run(ctx); close(done) }()
+		defer func() { cancel(); <-done }()
+		expect := func(when, left string, want ...string) {
+			t.Helper()
+			after(2 * time.Second)
+			var got []string
+			known, _ := policies.mirror.Get("platform")
+			for _, condition := range known.object.Status.Conditions {
+				got = append(got, string(condition.Type+" "+string(condition.Status)+" "+condition.Reason))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+			if names, err := policies.Left(ctx); err != nil || strings.Join(names, " ") != left {
+				t.Errorf("%s: left are %q (%v), want %q", when, names, err, left)
+			}
+		}
+		write := func(status metav1.ConditionStatus, reason string) {
+			if err := policies.Write(ctx, "platform", metav1.Condition{Status: status, Reason: reason, Message: "m"}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		write("True", "Refused")
+		p.put(lifecyclePolicy(`"30s"`, 1))
+		expect("paused before it was there", "", "Ready True Accepted")
+		write("True", "Refused")
+		expect("paused", "platform", "Ready True Accepted", "Paused True Refused")
+		changed := p.objects["platform"].DeepCopy()
+		changed.SetGeneration(2)
+		if err := unstructured.SetNestedField(changed.Object, "objekt.name", "spec", "defaults", "ttl", "expression"); err != nil {
+			t.Fatal(err)
+		}
+		p.put(changed)
+		expect("changed", "platform", "Ready False InvalidExpression", "Paused True Refused")
+		write("False", "DeletionsGoOn")
+		expect("gone on", "", "Ready False InvalidExpression", "Paused False DeletionsGoOn")
+		p.remove("platform")
+		again := lifecyclePolicy(`"40s"`, 1)
+		again.SetUID("uid-2")
+		p.put(again)
+		expect("made anew", "", "Ready True Accepted")
+		if policies.UID("platform") != "uid-2" || policies.UID("other") != "" || !slices.Equal(policies.All(), []string{"platform"}) {
+			t.Errorf("UID %q, all %q", policies.UID("platform"), policies.All())
+		}
 	})
 }

@@ -8,6 +8,10 @@ import (
 // field that cannot and why; what can be used holds nevertheless.
 const ConditionReady = "Ready"
 
+// ConditionPaused says whether the controller has paused the deletions that a LifecyclePolicy asks for, and why. A policy whose
+// deletions have never been paused does not have it.
+const ConditionPaused = "Paused"
+
 // Reasons of the condition Ready.
 const (
 	// ReasonAccepted: everything can be used.

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -148,6 +149,12 @@ func TestControllerDryRun(t *testing.T) {
 	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
 	s.stillThere(due)
 	s.stillThere(later)
+	for _, name := range []string{"due", "later"} {
+		// The API server is asked, so that what it would refuse is told too.
+		if sent := suite.proxy.Deletes(s.name, name); len(sent) != 1 || !slices.Equal(sent[0].Options.DryRun, []string{metav1.DryRunAll}) || sent[0].Status != http.StatusOK {
+			t.Errorf("DELETEs of %s: %+v, want one with dryRun All that is accepted", name, sent)
+		}
+	}
 	s.ok(suite.controller.Stop(s.ctx))
 	s.ok(startController(s.ctx))
 	s.awaitGone(due)

@@ -23,6 +23,8 @@ type Delete struct {
 	// Status is the code of the answer; 0 while there is none. Answered is when it came.
 	Status   int
 	Answered time.Time
+	// FlowSchema is the UID of the one that the API server counted it to.
+	FlowSchema string
 }
 
 func (p *Proxy) arrived(path string, dryRun bool, body []byte) *Delete {
@@ -52,8 +54,8 @@ func decodeOptions(body []byte, options *metav1.DeleteOptions) error {
 	return options.Unmarshal(unknown.Raw)
 }
 
-func (p *Proxy) answered(record *Delete, code int) {
-	p.update(func() { record.Status, record.Answered = code, time.Now() })
+func (p *Proxy) answered(record *Delete, status *statusRecorder) {
+	p.update(func() { record.Status, record.FlowSchema, record.Answered = status.code, status.flowSchema, time.Now() })
 }
 
 func (p *Proxy) update(change func()) {

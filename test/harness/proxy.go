@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 
+	flowcontrolv1 "k8s.io/api/flowcontrol/v1"
 	"k8s.io/client-go/rest"
 )
 
@@ -123,7 +124,7 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 		record = p.arrived(r.URL.Path, r.URL.Query().Has("dryRun"), body)
 		status := &statusRecorder{ResponseWriter: w}
 		w = status
-		defer func() { p.answered(record, status.code) }()
+		defer func() { p.answered(record, status) }()
 	}
 	p.mu.Lock()
 	hooks := p.hooks
@@ -139,11 +140,12 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 // statusRecorder remembers how a request was answered.
 type statusRecorder struct {
 	http.ResponseWriter
-	code int
+	code       int
+	flowSchema string
 }
 
 func (s *statusRecorder) WriteHeader(code int) {
-	s.code = code
+	s.code, s.flowSchema = code, s.Header().Get(flowcontrolv1.ResponseHeaderMatchedFlowSchemaUID)
 	s.ResponseWriter.WriteHeader(code)
 }
 

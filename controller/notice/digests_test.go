@@ -1,0 +1,134 @@
+package notice
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/controller/expiry"
+)
+
+// store keeps Events as the API server would.
+type store struct {
+	of       map[string]*corev1.Event
+	requests int
+}
+
+func (s *store) Create(_ context.Context, event *corev1.Event, _ metav1.CreateOptions) (*corev1.Event, error) {
+	s.requests++
+	if s.of[event.Name] != nil {
+		return nil, apierrors.NewAlreadyExists(corev1.Resource("events"), event.Name)
+	}
+	s.of[event.Name] = event
+	return event, nil
+}
+
+func (s *store) Patch(_ context.Context, name string, _ types.PatchType, data []byte, _ metav1.PatchOptions, _ ...string) (*corev1.Event, error) {
+	s.requests++
+	event := s.of[name]
+	if event == nil {
+		return nil, apierrors.NewNotFound(corev1.Resource("events"), name)
+	}
+	return event, json.Unmarshal(data, event)
+}
+
+// all are the Events as "reason kind/name xcount: message".
+func (s *store) all() []string {
+	var out []string
+	for _, event := range s.of {
+		on := event.InvolvedObject
+		out = append(out, fmt.Sprintf("%s %s %s/%s %s x%d: %s", event.Reason, on.APIVersion, on.Kind, on.Name, on.UID, event.Count, event.Message))
+	}
+	slices.Sort(out)
+	return out
+}
+
+func summary(source, kind, trigger string, deleted, dryRun int, names ...string) expiry.Summary {
+	return expiry.Summary{Source: source, Trigger: trigger, Kind: expiry.KindOptions{Kind: kind}, Deleted: deleted, DryRun: dryRun, Examples: names}
+}
+
+// One Event a source, however much is deleted and for how long; it says what the last minute brought and how much there was in all.
+func TestDigests(t *testing.T) {
+	events := &store{of: map[string]*corev1.Event{}}
+	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
+	digests := NewDigests(DigestOptions{Events: events, Instance: "host", Clock: clk, Log: logr.Discard(),
+		UIDs: func(target Target) types.UID { return types.UID("uid-" + target.Name) }})
+	say := func(summaries ...expiry.Summary) {
+		digests.Add(summaries)
+		digests.Flush(t.Context())
+	}
+	expect := func(when string, want ...string) {
+		t.Helper()
+		if got := events.all(); !slices.Equal(got, want) {
+			t.Errorf("%s:\n%s\nwant\n%s", when, strings.Join(got, "\n"), strings.Join(want, "\n"))
+		}
+	}
+	say(
+		summary("namespace/ci", "Job", "ttl", 12, 0, "ci/a", "ci/b", "ci/c"),
+		summary("namespace/ci", "Pod", "ttl", 3, 0, "ci/p", "ci/q", "ci/r"),
+		summary("policy/platform", "Job", "ttl", 1, 2, "x/a"),
+		summary("object", "Job", "ttl", 9, 0, "ci/own"),
+		summary("runtime/torch", "TrainJob", "ttl", 9, 0, "ci/own"),
+	)
+	platform := []string{
+		"Deleted curfew.dev/v1alpha1 LifecyclePolicy/platform uid-platform x1: Deleted 1 x Job by ttl: x/a",
+		"WouldDelete curfew.dev/v1alpha1 LifecyclePolicy/platform uid-platform x1: Would delete (dry-run) 2 x Job by ttl: x/a, …",
+	}
+	expect("the first minute", slices.Concat(platform[:1],
+		[]string{"Deleted v1 Namespace/ci uid-ci x1: Deleted 12 x Job by ttl, 3 x Pod by ttl: ci/a, ci/b, ci/c, …"}, platform[1:])...)
+
+	for range 10 {
+		clk.Step(time.Minute)
+		say(summary("namespace/ci", "Job", "ttl", 1000, 0, "ci/d"))
+	}
+	expect("ten minutes later", slices.Concat(platform[:1],
+		[]string{"Deleted v1 Namespace/ci uid-ci x11: Deleted 1000 x Job by ttl: ci/d, … (10015 since 2026-12-24T12:00:00Z)"}, platform[1:])...)
+	if events.requests != 13 {
+		t.Errorf("%d requests, want one a source and minute", events.requests)
+	}
+
+	// The API server has forgotten it.
+	clear(events.of)
+	say(summary("namespace/ci", "Job", "ttl", 2, 0, "ci/e", "ci/f"))
+	expect("forgotten", "Deleted v1 Namespace/ci uid-ci x1: Deleted 2 x Job by ttl: ci/e, ci/f")
+	say(summary("namespace/ci", "Job", "ttl", 1, 0, "ci/g"))
+	expect("forgotten, and a minute later", "Deleted v1 Namespace/ci uid-ci x2: Deleted 1 x Job by ttl: ci/g (3 since 2026-12-24T12:10:00Z)")
+
+	// What has long been idle begins anew, and keeps nothing in memory.
+	clk.Step(idle + time.Second)
+	say(summary("namespace/exp", "Job", "ttl", 1, 0, "exp/a"))
+	if len(digests.of) != 1 {
+		t.Errorf("%d digests are kept, want that of exp alone", len(digests.of))
+	}
+	say(summary("namespace/ci", "Job", "ttl", 1, 0, "ci/h"))
+	expect("after a pause",
+		"Deleted v1 Namespace/ci uid-ci x1: Deleted 1 x Job by ttl: ci/h",
+		"Deleted v1 Namespace/ci uid-ci x2: Deleted 1 x Job by ttl: ci/g (3 since 2026-12-24T12:10:00Z)",
+		"Deleted v1 Namespace/exp uid-exp x1: Deleted 1 x Job by ttl: exp/a")
+}
+
+// However many kinds and however long names, the text fits.
+func TestDigestOfManyKinds(t *testing.T) {
+	one := digest{count: 1, fresh: map[what]int{}, names: []string{strings.Repeat("ä", 800), "b"}}
+	for i := range 40 {
+		one.fresh[what{fmt.Sprintf("Kind%d", i), "label"}] = i + 1
+	}
+	note := one.note(ReasonDeleted)
+	if want := "Deleted 40 x Kind39 by label, 39 x Kind38 by label,"; !strings.HasPrefix(note, want) || !strings.Contains(note, "33 x Kind32 by label, 32 more kinds: ä") {
+		t.Errorf("%s\nwant %s …", note, want)
+	}
+	if len(note) > noteMost {
+		t.Errorf("%d bytes", len(note))
+	}
+}

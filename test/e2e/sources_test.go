@@ -1,0 +1,134 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"sync/atomic"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// forbid answers all DELETEs in a namespace as an authorizer would, until it is lifted.
+func (s *space) forbid() (lift func()) {
+	var lifted atomic.Bool
+	remove := suite.proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
+		_, namespace, _ := harness.Target(r.URL.Path)
+		if lifted.Load() || r.Method != http.MethodDelete || namespace != s.name {
+			return false
+		}
+		w.Header().Set("Content-Type", "application/json")
+		w.WriteHeader(http.StatusForbidden)
+		// The client may be gone, which is its affair.
+		_ = json.NewEncoder(w).Encode(metav1.Status{TypeMeta: metav1.TypeMeta{Kind: "Status", APIVersion: "v1"}, Status: metav1.StatusFailure,
+			Code: http.StatusForbidden, Reason: metav1.StatusReasonForbidden, Message: "forbidden by a test"})
+		return true
+	})
+	s.Cleanup(remove)
+	return func() { lifted.Store(true) }
+}
+
+// eventAbout waits for an Event on a cluster-scoped object whose reason is the given one and whose message has the words.
+func (s *space) eventAbout(kind, name, reason string, words ...string) {
+	s.Helper()
+	events, err := suite.cluster.Client.CoreV1().Events(metav1.NamespaceDefault).Watch(s.ctx, metav1.ListOptions{
+		FieldSelector:     fmt.Sprintf("involvedObject.kind=%s,involvedObject.name=%s,reason=%s", kind, name, reason),
+		SendInitialEvents: new(true), ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan, AllowWatchBookmarks: true,
+	})
+	s.ok(err)
+	defer events.Stop()
+	last := "none"
+waiting:
+	for change := range events.ResultChan() {
+		event, ok := change.Object.(*corev1.Event)
+		if !ok || event.Name == "" {
+			continue
+		}
+		last = event.Message
+		for _, word := range words {
+			if !strings.Contains(event.Message, word) {
+				continue waiting
+			}
+		}
+		if event.InvolvedObject.UID == "" {
+			s.Errorf("Event %s has no UID, so that kubectl describe does not show it", event.Name)
+		}
+		return
+	}
+	s.Fatalf("no Event %s on %s %s has %q; the last was %q", reason, kind, name, words, last)
+}
+
+// A source whose deletions are refused says so in a condition and an Event, and the metric counts it; so does that they go on. What was
+// deleted is one Event on the source.
+func TestSourcesAreTold(t *testing.T) {
+	t.Parallel()
+	const pods = 6 // one more than opens the breaker
+	for name, source := range map[string]func(*space) (kind, name, class string){
+		"namespace": func(s *space) (string, string, string) {
+			s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1s"))
+			return "Namespace", s.name, "namespace"
+		},
+		"policy": func(s *space) (string, string, string) {
+			name := s.policy("told", "kinds: [{kind: Pod}]", `defaults: {ttl: {value: 1s}}`)
+			return "LifecyclePolicy", name, "policy"
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			lift := s.forbid()
+			kind, name, class := source(s)
+			condition := map[string]string{"Namespace": "curfew.dev/Paused", "LifecyclePolicy": "Paused"}[kind]
+			var last metav1.Object
+			for i := range pods {
+				// What is created before the default holds gets none.
+				s.eventuallyDefaulted(fmt.Sprintf("pod-%d", i))
+				last = s.getPod(fmt.Sprintf("pod-%d", i))
+			}
+			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition, "--timeout=60s"))
+			s.eventAbout(kind, name, "Refused", "deletions are paused", "Pod of source", s.name)
+			series := `curfew_breaker_open{class="` + class + `"}`
+			if open, err := strconv.Atoi(metric(t, s.ctx, series)); err != nil || open < 1 {
+				t.Errorf("%s is %d (%v), want at least 1", series, open, err)
+			}
+			lift()
+			s.awaitGone(last)
+			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition+"=false", "--timeout=60s"))
+			s.eventAbout(kind, name, "DeletionsGoOn", "deletions go on", s.name)
+			s.eventAbout(kind, name, "Deleted", fmt.Sprintf("Deleted %d x Pod by ttl: %s/pod-", pods, s.name))
+		})
+	}
+}
+
+// eventuallyDefaulted creates a Pod as soon as it is given a default.
+func (s *space) eventuallyDefaulted(name string) {
+	s.Helper()
+	for s.ctx.Err() == nil {
+		created := s.newPod(pod(name, corev1.RestartPolicyNever))
+		if created.Annotations[policy.AnnotationTTLSource] != "" {
+			return
+		}
+		s.passes(s.kubectl("delete", "pod", name, "--force"))
+	}
+	s.Fatal("no Pod is given the default")
+}
+
+// The controller's requests fall under its own FlowSchema, by the API server's own word.
+func TestRequestsFallUnderTheFlowSchema(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.awaitGone(s.finishJob("due", now(), ttl(second)))
+	sent := suite.proxy.AwaitDeletes(s.ctx, s.name, "due", 1)
+	schema, err := suite.cluster.Client.FlowcontrolV1().FlowSchemas().Get(s.ctx, "curfew-controller", metav1.GetOptions{})
+	s.ok(err)
+	if len(sent) == 0 || sent[0].FlowSchema != string(schema.UID) {
+		t.Errorf("the DELETEs %+v fell under other FlowSchemas than curfew-controller, %s", sent, schema.UID)
+	}
+}
