@@ -52,6 +52,7 @@ func TestSummarize(t *testing.T) {
 	all := []measurement{
 		{Contestant: theLimit, PerSecond: 1000, DrainP99: 50}, {Contestant: theCurfew, PerSecond: 900, DrainP99: 10},
 		{Contestant: theUnbound, PerSecond: 300, DrainP99: 20}, {Contestant: theDefault, PerSecond: 10, DrainP99: 5},
+		{Contestant: theEqual, PerSecond: 950, DrainP99: 50},
 	}
 	got := map[string]float64{}
 	for _, r := range summarize(all, contestants, 10000) {
@@ -59,7 +60,7 @@ func TestSummarize(t *testing.T) {
 	}
 	want := map[string]float64{
 		"drain.jobs.10k.vs_limit": 0.9, "drain.jobs.10k.vs_intree_unthrottled": 3, "drain.jobs.10k.vs_intree_default": 90,
-		"drain.jobs.10k.limit": 1, "drain.jobs.10k.intree_unthrottled": 0.3, "drain.jobs.10k.intree_default": 0.01,
+		"drain.jobs.10k.vs_limit_as_curfew": 0.947, "drain.jobs.10k.limit_as_curfew": 0.95, "drain.jobs.10k.limit": 1, "drain.jobs.10k.intree_unthrottled": 0.3, "drain.jobs.10k.intree_default": 0.01,
 		"drain.bystander_p99.vs_intree": 0.5, "drain.bystander_p99.limit.vs_intree": 2.5,
 	}
 	if !reflect.DeepEqual(got, want) {

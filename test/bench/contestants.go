@@ -20,6 +20,8 @@ type contestant struct {
 	name string
 	// about is how the table calls it.
 	about string
+	// ends: its process ends by itself when all are deleted.
+	ends bool
 	// window ends the measurement after that time; 0: when all Jobs are deleted.
 	window time.Duration
 	// needs is a flag of `curfew controller` without which it cannot take part.
@@ -39,6 +41,7 @@ type heat struct {
 // Names of contestants that results are computed from.
 const (
 	theLimit      = "limit"
+	theEqual      = "limit_as_curfew"
 	theCurfew     = "curfew"
 	theDrainer    = "curfew_favour_drain"
 	theForeground = "curfew_foreground"
@@ -48,9 +51,11 @@ const (
 
 // contestants lists all, in the order of the first round.
 var contestants = []contestant{
-	{name: theLimit, about: "bare loop of parallel DELETE calls", start: startLoop},
+	{name: theLimit, about: "bare loop of parallel DELETE calls", ends: true, start: startLoop},
 	{name: theCurfew, about: "Curfew", start: startCurfew()},
 	{name: theUnbound, about: "in-tree TTL controller, unthrottled", start: startInTree(100000, 100000)},
+	// An administrator's calls are exempt from priority and fairness and from most of the authorization. Nobody's who is installed are.
+	{name: theEqual, about: "the same loop with Curfew's rights", ends: true, start: startEqualLoop},
 	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
 	{name: theForeground, about: "Curfew, Foreground", needs: "--propagation", start: startCurfew("--propagation=Foreground")},
 	// The defaults of --kube-api-qps and --kube-api-burst. All 10,000 would take a quarter of an hour.
@@ -58,16 +63,20 @@ var contestants = []contestant{
 }
 
 func startLoop(ctx context.Context, e *environment, h heat) (*process, error) {
-	return startLoopTo(ctx, e, h, nil)
+	return startLoopTo(ctx, e, h, e.state.Kubeconfig, nil)
+}
+
+func startEqualLoop(ctx context.Context, e *environment, h heat) (*process, error) {
+	return startLoopTo(ctx, e, h, e.curfewConfig, nil)
 }
 
 // startLoopTo also gives what the loop reports to out, if that is not nil.
-func startLoopTo(ctx context.Context, e *environment, h heat, out io.Writer) (*process, error) {
+func startLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string, out io.Writer) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return launch(ctx, h.log, out, self, loopCommand, "--kubeconfig", e.state.Kubeconfig, "--prefix", h.set.prefix,
+	return launch(ctx, h.log, out, self, loopCommand, "--kubeconfig", kubeconfig, "--prefix", h.set.prefix,
 		"--jobs", strconv.Itoa(h.set.count), "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
 }
 

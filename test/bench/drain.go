@@ -47,7 +47,7 @@ func contestantsOfMany() []contestant {
 	var field []contestant
 	for _, c := range contestants {
 		switch c.name {
-		case theForeground:
+		case theForeground, theEqual:
 			continue
 		case theUnbound:
 			c.window = sliceOfMany
@@ -214,7 +214,7 @@ func (d *contest) probe(ctx context.Context) error {
 // bareRate lets the loop run at once and takes its own word for the rate.
 func (d *contest) bareRate(ctx context.Context, h heat) (float64, error) {
 	var out bytes.Buffer
-	p, err := startLoopTo(ctx, d.env, h, &out)
+	p, err := startLoopTo(ctx, d.env, h, d.env.state.Kubeconfig, &out)
 	if err != nil {
 		return 0, err
 	}
@@ -261,11 +261,12 @@ func summarize(all []measurement, field []contestant, jobs int) []result {
 	variants := []struct{ infix, who string }{{"", theCurfew}, {"favour_drain.", theDrainer}, {"foreground.", theForeground}}
 	for _, v := range variants {
 		against(prefix+v.infix+"vs_limit", "deletes/s", rates, v.who, theLimit)
+		against(prefix+v.infix+"vs_limit_as_curfew", "deletes/s", rates, v.who, theEqual)
 		against(prefix+v.infix+"vs_intree_unthrottled", "deletes/s", rates, v.who, theUnbound)
 		against(prefix+v.infix+"vs_intree_default", "deletes/s", rates, v.who, theDefault)
 	}
 	// For the record: how fast everybody was, all beside the limit.
-	for _, who := range []string{theLimit, theUnbound, theDefault} {
+	for _, who := range []string{theLimit, theEqual, theUnbound, theDefault} {
 		against(prefix+who, "deletes/s", rates, who, theLimit)
 	}
 	bystander := "drain.bystander_p99."

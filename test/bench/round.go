@@ -152,8 +152,8 @@ func (d *contest) measure(ctx context.Context, c contestant, p *process, o *obse
 	if err != nil {
 		return err
 	}
-	if c.name == theLimit {
-		// The one process that ends by itself: then the kernel's count is gone, and its last word has it.
+	if c.ends {
+		// A process that ends by itself: then the kernel's count is gone, and its last word has it.
 		<-p.ended
 		if to, err = clock(pids); err != nil {
 			return err
