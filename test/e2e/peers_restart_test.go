@@ -55,17 +55,16 @@ func TestPeersBothAreKilled(t *testing.T) {
 	s.ok(startController(s.ctx))
 	begun := time.Now()
 	s.awaitAllGone(overdue)
-	if took := s.awaitStopped(missed).Sub(begun); took > 2*tooLate {
+	if took := s.awaitStopped(missed).Sub(begun); took > startup {
 		t.Errorf("what fell due while it was away was stopped %s after it began", took)
 	}
-	s.onTime(s.awaitAllGone(later), end.Add(25*second))
+	if late := s.awaitAllGone(later).At.Sub(end.Add(25 * second)); late < 0 || late > startup {
+		t.Errorf("the other was deleted %s after its expiry, want between 0s and %s", late, startup)
+	}
 	due := curfews(24*second, job)
 	stopped := s.awaitStopped(job)
-	if late := stopped.Sub(due); late < 0 || late > 2*tooLate {
-		t.Errorf("it was stopped %s after the deadline was Curfew's, want between 0s and %s", late, 2*tooLate)
-	}
-	if suite.peers.native() {
-		s.awaitExceeded(job, due)
+	if late := stopped.Sub(due); late < 0 || late > startup {
+		t.Errorf("it was stopped %s after the deadline was Curfew's, want between 0s and %s", late, startup)
 	}
 
 	s.ok(suite.peers.startTrainer(s.ctx))
@@ -83,6 +82,10 @@ func TestPeersBothAreKilled(t *testing.T) {
 		t.Errorf("their Pods %v are active", left)
 	}
 }
+
+// startup is how long a controller may take until it knows all kinds and objects, on a machine that is busy with other tests. The
+// definitions of Trainer alone are megabytes.
+const startup = 25 * time.Second
 
 // pass waits for an instant, which no event tells of: there is nobody to delete a canary.
 func (s peerSpace) pass(until time.Time) {
