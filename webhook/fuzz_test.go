@@ -86,6 +86,7 @@ func FuzzBody(f *testing.F) {
 		f.Add(uint8(i), uint8(i), "application/json", []byte(body))
 		f.Add(uint8(i), uint8(0), "text/plain", []byte(body))
 	}
+	f.Add(uint8(0), uint8(0), "application/json", []byte(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":"CREATE","kind":{"group":"batch","version":"v1","kind":"Job"},"namespace":"elsewhere","object":{}}}`))
 	w := newWorld(f)
 	w.namespaces.cached["bench-curfew"] = map[string]string{"curfew.dev/default-ttl": "1d"}
 	methods := []string{http.MethodPost, http.MethodGet, http.MethodPut, http.MethodHead, "FUZZ"}
@@ -103,6 +104,10 @@ func FuzzBody(f *testing.F) {
 		case http.StatusOK:
 			if _, err := wire.Parse(string(body)); err != nil {
 				t.Fatalf("%q is answered, and is no review: %v", body, err)
+			}
+		case http.StatusInternalServerError: // a namespace that nobody can read
+			if parsed, err := wire.Parse(string(body)); err != nil || w.namespaces.cached[parsed.Namespace] != nil {
+				t.Fatalf("HTTP %d for %q: %s", recorder.Code, body, recorder.Body)
 			}
 		case http.StatusBadRequest, http.StatusUnsupportedMediaType:
 		case http.StatusMethodNotAllowed:
