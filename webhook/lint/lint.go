@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -183,14 +184,26 @@ func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
 // addFailures adds the policies that could not be evaluated, as far as no finding says so.
 func (r *Result) addFailures(failures []error) {
 	for _, err := range failures {
-		cause := err
-		if inner := errors.Unwrap(err); inner != nil {
-			cause = inner
-		}
-		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return strings.Contains(finding.Message, cause.Error()) }) {
+		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return tells(finding.Message, err) }) {
 			r.add(policy.Finding{Rule: RuleEvaluates, Severity: policy.Warn, Message: err.Error() + "; the object gets nothing from it, and is kept"})
 		}
 	}
+}
+
+// tells reports whether a message says already what failed: of which policy, in which field and why, in whatever order. Two fields of
+// a policy can fail for the same reason, and both have to be said.
+func tells(message string, failure error) bool {
+	of := (*expression.PolicyError)(nil)
+	if !errors.As(failure, &of) {
+		return strings.Contains(message, failure.Error())
+	}
+	parts := []string{fmt.Sprintf("policy %q", of.Policy)}
+	if why := errors.Unwrap(of.Err); why != nil && strings.HasSuffix(of.Err.Error(), ": "+why.Error()) {
+		parts = append(parts, strings.TrimSuffix(of.Err.Error(), ": "+why.Error()), why.Error())
+	} else {
+		parts = append(parts, of.Err.Error())
+	}
+	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(message, part) })
 }
 
 // factsOf reads an object. One that may have a namespace and names none is created in that of the options.

@@ -56,8 +56,11 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			lines: []string{`warning Job ci/a unusable-default no default from spec.match of policy "p": policy "p": spec.match.matchConditions[0] (c): evaluating: no such key: spec`}},
 		"a policy that cannot be evaluated and gives labels": {documents: []string{
 			strings.NewReplacer("ttl: {value: 2h}", "ttlLabel: {expression: object.spec.x}").Replace(policyTTL) + plainJob},
-			lines: []string{`warning Job ci/a policy-evaluates policy "p": spec.defaults.ttlLabel.expression: evaluating: no such key: spec; the object gets nothing from it, and is kept`,
-				`warning Job ci/a unusable-default no TTL label from spec.defaults.ttlLabel.expression of policy "p": evaluating: no such key: spec`}},
+			lines: []string{`warning Job ci/a unusable-default no TTL label from spec.defaults.ttlLabel.expression of policy "p": evaluating: no such key: spec`}},
+		"a policy that cannot be evaluated twice for the same reason": {documents: []string{
+			strings.NewReplacer("ttl: {value: 2h}", "ttlSucceeded: {expression: object.spec.x}, ttlFailed: {expression: object.spec.x}").Replace(policyTTL) + plainJob},
+			lines: []string{`warning Job ci/a policy-evaluates policy "p": spec.defaults.ttlFailed.expression: evaluating: no such key: spec; the object gets nothing from it, and is kept`,
+				`warning Job ci/a unusable-default no default from spec.defaults.ttlSucceeded.expression of policy "p": evaluating: no such key: spec`}},
 		"the bounds of a policy": {documents: []string{
 			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {maxTTL: 1h, latestDate: 2026-12-31}", 1),
 			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}, spec: {ttlSecondsAfterFinished: 7200}}"},
