@@ -66,8 +66,9 @@ test-unit: ## tests that need no control plane
 	go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
 
 .PHONY: test-e2e
-test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, and a minute of make test-soak
+test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, and a minute of make test-soak
 	printf '%s\n' 0 1 | xargs -P 2 -I{} env IN_TREE_TTL={} go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
+	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
 
 .PHONY: test-peers
@@ -99,9 +100,14 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 ##@ Develop
 
 .PHONY: build
-build: $(CLUSTER) build-demo ## bin/curfew and bin/kubectl-curfew, and what the targets above run
+build: $(CLUSTER) build-demo ## bin/curfew, bin/kubectl-curfew and its completion, and what the targets above run
 	@$(call build,bin/curfew,./cmd/curfew)
 	@$(call build,bin/kubectl-curfew,./cmd/kubectl-curfew)
+	@install -m 755 cmd/kubectl-curfew/kubectl_complete-curfew bin/
+
+.PHONY: krew
+krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's manifest in dist/ (VERSION=v0.1.0, KREW="-url https://...")
+	@go run ./manifests/krew -version "$(VERSION)" $(KREW)
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and the house rules (test/house)
@@ -132,7 +138,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built
-	rm -rf bin .cluster .e2e .e2e-in-tree .e2e-trainer-* .soak .demo .bench
+	rm -rf bin dist .cluster .e2e .e2e-in-tree .e2e-cli .e2e-trainer-* .soak .demo .bench
 
 .PHONY: help
 help: ## this

@@ -26,6 +26,6 @@ protected instead. A deadline is left as it is.`,
 		RunE:              options.run,
 		ValidArgsFunction: options.completeObjects,
 	}
-	options.addFlags(command.Flags())
+	options.addFlags(command)
 	return command
 }

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
@@ -37,12 +36,14 @@ func newChanging(around surroundings, done string) *changing {
 	return &changing{connection: newConnection(around), dryRun: "none", output: "text", done: done}
 }
 
-func (c *changing) addFlags(flags *pflag.FlagSet) {
+func (c *changing) addFlags(command *cobra.Command) {
+	flags := command.Flags()
 	c.add(flags)
 	addSelection(flags, &c.selection)
 	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (nothing is sent) or server (the API server and its webhooks are asked, nothing is stored)")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask before more than one object is changed")
 	flags.StringVarP(&c.output, "output", "o", c.output, "format: json, name, text, yaml")
+	c.completeFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": {"json", "name", "text", "yaml"}})
 }
 
 // use and examples that the three commands share.
@@ -67,8 +68,10 @@ func (c *changing) validate() error {
 type planned struct {
 	world.Selected
 	namespace, name string
-	plan            *change.Plan
-	err             error
+	// before is when it goes as it is.
+	before change.Fate
+	plan   *change.Plan
+	err    error
 }
 
 func (p *planned) String() string {
@@ -90,10 +93,14 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	if c.selection.Namespace, err = c.namespace(); err != nil {
 		return err
 	}
-	w, err := c.open(ctx, now, overlay{}, diagnostics)
+	progress := newProgress(c.surroundings, diagnostics)
+	defer progress.done()
+	progress.say("reading kinds, profiles and policies")
+	w, err := c.open(ctx, now, overlay{}, progress)
 	if err != nil {
 		return err
 	}
+	progress.say("reading what is meant")
 	selected, err := w.Select(ctx, c.selection)
 	if err != nil {
 		return err
@@ -103,7 +110,8 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	}
 	var all []*planned
 	ready := 0
-	for _, one := range selected {
+	for i, one := range selected {
+		progress.say("judging %d of %s", i+1, count(len(selected), "object"))
 		each, err := c.planOne(ctx, w, one, now)
 		if err != nil {
 			return err
@@ -112,11 +120,13 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 			ready++
 		}
 	}
+	progress.done()
 	tellNotes(w, diagnostics)
-	if err := c.preview(all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
+	if err := c.preview(ctx, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
 		return err
 	}
-	return c.carryOut(ctx, w, all, now, out, diagnostics)
+	progress.again()
+	return c.carryOut(ctx, w, all, now, out, progress)
 }
 
 func (c *changing) planOne(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*planned, error) {
@@ -124,17 +134,17 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 	if err != nil {
 		return nil, err
 	}
-	obstacles, err := w.Obstacles(ctx, one.Kind, explained, false)
+	obstacles, err := w.Obstacles(ctx, one.Kind, explained)
 	if err != nil {
 		return nil, err
 	}
-	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name}
+	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name, before: change.FateOf(explained)}
 	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)
 	return out, nil
 }
 
 // preview shows what is to be done where it is more than one, and asks. Those that cannot be done are told beside it.
-func (c *changing) preview(all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
+func (c *changing) preview(ctx context.Context, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
 	if ready == 0 || len(all) == 1 {
 		return nil
 	}
@@ -146,11 +156,7 @@ func (c *changing) preview(all []*planned, ready int, now time.Time, in io.Reade
 		} else {
 			then = fateText(each.plan.After, now)
 		}
-		before := "-"
-		if each.plan != nil {
-			before = fateText(each.plan.Before, now)
-		}
-		rows = append(rows, []string{orDash(each.namespace), each.Kind.Name(each.name), before, then})
+		rows = append(rows, []string{orDash(each.namespace), each.Kind.Name(each.name), fateText(each.before, now), then})
 	}
 	if err := table(diagnostics, rows); err != nil {
 		return err
@@ -162,11 +168,20 @@ func (c *changing) preview(all []*planned, ready int, now time.Time, in io.Reade
 		return fmt.Errorf("%s would be changed, and nobody can be asked: add --yes, or look first with --dry-run=server", count(ready, "object"))
 	}
 	fmt.Fprintf(diagnostics, "Change %s? [y/N] ", count(ready, "object"))
-	answer, _ := bufio.NewReader(in).ReadString('\n')
-	if answer = strings.ToLower(strings.TrimSpace(answer)); answer != "y" && answer != "yes" {
-		return errors.New("nothing was changed")
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case said := <-answer:
+		if said == "y" || said == "yes" {
+			return nil
+		}
+	case <-ctx.Done(): // Ctrl-C is an answer, too.
+		fmt.Fprintln(diagnostics)
 	}
-	return nil
+	return errors.New("nothing was changed")
 }
 
 func orDash(text string) string {
@@ -191,37 +206,41 @@ func fateText(fate change.Fate, now time.Time) string {
 }
 
 // carryOut writes the plans and says what came of each. It goes on after a failure.
-func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, now time.Time, out, diagnostics io.Writer) error {
+func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, now time.Time, out io.Writer, progress *progress) error {
 	data := changedData{Items: []changedItem{}}
 	failed := false
-	for _, each := range all {
+	for i, each := range all {
+		progress.say("changing %d of %s", i+1, count(len(all), "object"))
 		if each.err == nil {
 			each.err = c.write(ctx, w, each, now)
 		}
 		if ctx.Err() != nil {
-			return ctx.Err()
+			return fmt.Errorf("interrupted before object %d of %d: those before it are changed", i+1, len(all))
 		}
 		if nothing := (*change.NothingError)(nil); len(all) > 1 && errors.As(each.err, &nothing) {
 			continue // The preview said so.
 		}
 		if each.err != nil {
 			failed = true
-			fmt.Fprintf(diagnostics, "error: %s: %s\n", each, oneLine(each.err.Error()))
+			fmt.Fprintf(progress, "error: %s: %s\n", each, oneLine(each.err.Error()))
 			continue
 		}
 		for _, warning := range each.plan.Warnings {
-			fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, oneLine(warning))
+			fmt.Fprintf(progress, "warning: %s: %s\n", each, oneLine(warning))
 		}
 		switch c.output {
 		case "name":
+			progress.done() // The lines tell of it themselves.
 			fmt.Fprintln(out, each.Kind.Name(each.name))
 		case "text":
+			progress.done()
 			fmt.Fprintf(out, "%s %s: %s (was: %s)%s\n", each.Kind.Name(each.name), c.done,
 				fateText(each.plan.After, now), fateText(each.plan.Before, now), c.mode())
 		default:
 			data.Items = append(data.Items, changedOf(each, now))
 		}
 	}
+	progress.done()
 	var err error
 	switch c.output {
 	case "json":

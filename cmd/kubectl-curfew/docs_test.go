@@ -10,6 +10,7 @@ import (
 
 var (
 	console = regexp.MustCompile("(?ms)^ *```console\n(.*?)^ *```$")
+	realRun = regexp.MustCompile(`(?m)^\$ (kubectl curfew (?:cancel|expire-now|expiring|explain|extend) .*)\n((?:[^$\n].*\n|\n)*)`)
 	lintRun = regexp.MustCompile(`(?m)^\$ kubectl curfew (lint .*)\n((?:[^$\n].*\n)*)`)
 )
 
@@ -43,5 +44,52 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 		if have := stdout + stderr; have != want {
 			t.Errorf("kubectl curfew %s prints\n%s\nand not\n%s", line, have, want)
 		}
+	}
+}
+
+// TestPagesShowWhatWasPrinted: what the pages show of commands that ask a cluster is what they printed in the end-to-end tests.
+func TestPagesShowWhatWasPrinted(t *testing.T) {
+	files, err := filepath.Glob("../../test/e2e/cli/testdata/golden/*.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	printed := map[string]string{}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_, rest, _ := strings.Cut(string(text), "$ ")
+		line, rest, _ := strings.Cut(rest, "\n")
+		stdout, rest, _ := strings.Cut(rest, "--- stderr, exit status ")
+		_, stderr, _ := strings.Cut(rest, "\n")
+		printed[line] = stderr + stdout
+	}
+	pages, err := filepath.Glob("../../docs/*.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for _, page := range append(pages, "../../README.md") {
+		text, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, block := range console.FindAllStringSubmatch(string(text), -1) {
+			for _, run := range realRun.FindAllStringSubmatch(block[1], -1) {
+				have := strings.TrimSpace(run[2])
+				if have == "" {
+					continue
+				}
+				shown++
+				command, _, _ := strings.Cut(run[1], "   # ")
+				if want, ok := printed[command]; !ok || have != strings.TrimSpace(want) {
+					t.Errorf("%s: %s is shown with\n%s\nand printed\n%s", page, command, have, want)
+				}
+			}
+		}
+	}
+	if shown < 4 {
+		t.Errorf("only %d runs are shown", shown)
 	}
 }

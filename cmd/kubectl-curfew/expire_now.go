@@ -23,6 +23,6 @@ preconditions, its rate limit, its log and its protection. What is protected, or
 		RunE:              options.run,
 		ValidArgsFunction: options.completeObjects,
 	}
-	options.addFlags(command.Flags())
+	options.addFlags(command)
 	return command
 }

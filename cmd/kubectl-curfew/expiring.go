@@ -66,6 +66,7 @@ from now (in 6h), now, or RFC 3339. What can mean two instants is refused. A per
 	flags.StringVar(&options.trigger, "trigger", "", "what goes by a trigger: ttl, label or deadline")
 	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
 	flags.BoolVarP(&options.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
+	options.completeFlags(command, map[string][]string{"output": names(expiringOutputs), "trigger": {"deadline", "label", "ttl"}})
 	return command
 }
 
@@ -214,7 +215,7 @@ func byTime(a, b *world.Entry) int {
 func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
 	progress := newProgress(o.surroundings, diagnostics)
 	defer progress.done()
-	progress.say("reading policies and profiles")
+	progress.say("reading kinds, profiles and policies")
 	w, err := o.open(ctx, query.now, query.with, nil)
 	if err != nil {
 		return err

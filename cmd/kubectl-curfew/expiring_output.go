@@ -108,9 +108,17 @@ func (r *expiringReport) row(entry *world.Entry, now time.Time, wide bool) []str
 		}
 	}
 	if wide {
-		out = append(out, entry.Value.String(), instant(entry.Created, zone), instant(entry.Finished, zone))
+		out = append(out, ttlText(entry), instant(entry.Created, zone), instant(entry.Finished, zone))
 	}
 	return append(out, blocker)
+}
+
+// ttlText is how long an object may live. Until a date, that is no round number.
+func ttlText(entry *world.Entry) string {
+	if entry.Trigger == policy.TriggerLabel {
+		return twoUnits(entry.Value.After)
+	}
+	return entry.Value.String()
 }
 
 // expiringData is the answer for programs.

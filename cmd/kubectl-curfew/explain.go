@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
@@ -52,15 +53,20 @@ It asks the API server alone, with your own permissions, and judges as the contr
 	addSelection(flags, &options.selection)
 	flags.StringVarP(&options.output, "output", "o", options.output, "format: json, text, yaml")
 	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
+	options.completeFlags(command, map[string][]string{"output": {"json", "text", "yaml"}})
 	return command
 }
 
 // explained is all that is to be said about one object.
 type explained struct {
-	kind      world.Kind
-	now       time.Time
-	of        *policy.Explanation
-	obstacles []policy.Obstacle
+	kind world.Kind
+	// controller is the Deployment of Curfew's as kubectl takes it.
+	controller string
+	now        time.Time
+	of         *policy.Explanation
+	obstacles  []policy.Obstacle
+	// unknown is what may stand in its way and cannot be known by whoever asks.
+	unknown []string
 	// entries are when it goes and is stopped, obstacles not taken into account.
 	entries []world.Entry
 	// runtime is what the object uses; nil where it uses none.
@@ -85,10 +91,14 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	if o.selection.Namespace, err = o.namespace(); err != nil {
 		return err
 	}
+	progress := newProgress(o.surroundings, diagnostics)
+	defer progress.done()
+	progress.say("reading kinds, profiles and policies")
 	w, err := o.open(ctx, now, with, nil)
 	if err != nil {
 		return err
 	}
+	progress.say("reading what is meant")
 	selected, err := w.Select(ctx, o.selection)
 	if err != nil {
 		return err
@@ -97,13 +107,15 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 		return errors.New("nothing is selected")
 	}
 	var all []*explained
-	for _, one := range selected {
+	for i, one := range selected {
+		progress.say("explaining %d of %s", i+1, count(len(selected), "object"))
 		said, err := explain(ctx, w, one, now)
 		if err != nil {
 			return err
 		}
 		all = append(all, said)
 	}
+	progress.done()
 	if err := writeExplained(all, w.Notes(), o.output, out); err != nil {
 		return err
 	}
@@ -118,12 +130,15 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	if err != nil {
 		return nil, err
 	}
-	out := &explained{kind: one.Kind, now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
+	out := &explained{kind: one.Kind, controller: w.Controller.Name(), now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
 	out.enforcer = "its own controller stops it"
 	if compiled := w.Platform().Compiled(one.Kind.GroupKind()); compiled != nil && compiled.Enforcement != nil && compiled.Enforcement.By == v1alpha1.EnforcedByCurfew {
 		out.enforcer = "Curfew stops it"
 	}
-	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of, true); err != nil {
+	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of); err != nil {
+		return nil, err
+	}
+	if out.obstacles, out.unknown, err = w.Surroundings(ctx, one.Kind, of, out.obstacles, now); err != nil {
 		return nil, err
 	}
 	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {
@@ -148,7 +163,7 @@ func (e *explained) fate() string {
 		}
 		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
 		if entry.Trigger == policy.TriggerLabel {
-			by = fmt.Sprintf("by its label %s: %s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey])
+			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey])
 		}
 		switch {
 		case entry.Expiry.IsZero() && entry.Value.Never:
@@ -164,7 +179,14 @@ func (e *explained) fate() string {
 		}
 		when := about + instant(entry.Expiry, zone) + ", " + relative(entry.Expiry, e.now)
 		if e.stopped() {
-			return fmt.Sprintf("stays, although it is due %s, %s: see what stands in its way", when, by)
+			due := "is"
+			if !entry.Expiry.After(e.now) {
+				due = "was"
+			}
+			return fmt.Sprintf("stays, although it %s due %s, %s: see what stands in its way", due, when, by)
+		}
+		if entry.Expiry.Before(e.now.Add(-time.Second)) {
+			return fmt.Sprintf("was due %s, %s, and is still there", when, by)
 		}
 		return fmt.Sprintf("goes %s, %s", when, by)
 	}
@@ -219,20 +241,7 @@ func (e *explained) advice() []string {
 	}
 	var out []string
 	for _, obstacle := range e.obstacles {
-		switch obstacle.Kind {
-		case policy.ObstacleProtection:
-			if e.of.Facts.Protected() {
-				out = append(out, "kubectl annotate "+name+" "+policy.AnnotationProtect+"-")
-			}
-		case policy.ObstacleDryRun:
-			if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
-				out = append(out, "kubectl annotate namespace "+namespace.Name+" "+policy.AnnotationMode+"-")
-			}
-		case policy.ObstacleTerminating, policy.ObstacleFinalizer:
-			if len(e.of.Facts.Finalizers) > 0 {
-				out = append(out, "kubectl get "+name+" -o jsonpath='{.metadata.finalizers}'")
-			}
-		}
+		out = append(out, e.against(obstacle.Kind, name)...)
 	}
 	if e.of.Facts.Deleting || e.stopped() && !e.unusable() {
 		return unique(out)
@@ -264,6 +273,52 @@ func (e *explained) advice() []string {
 		return unique(append(out, "kubectl curfew extend "+name+" --to 1d"))
 	}
 	return unique(append(out, "kubectl label "+name+" "+policy.LabelTTL+"=1d"))
+}
+
+// against are the commands that take an obstacle away, or show more of it. name is the object as kubectl takes it.
+func (e *explained) against(kind policy.ObstacleKind, name string) []string {
+	switch facts := e.of.Facts; kind {
+	case policy.ObstacleProtection:
+		if facts.Protected() {
+			return []string{"kubectl annotate " + name + " " + policy.AnnotationProtect + "-"}
+		}
+	case policy.ObstacleDryRun:
+		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
+			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
+		}
+		return []string{"kubectl edit " + e.controller + "   # take --dry-run away"}
+	case policy.ObstacleTerminating, policy.ObstacleFinalizer:
+		if len(facts.Finalizers) > 0 {
+			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}
+		}
+	case policy.ObstacleOwner:
+		group, _, found := strings.Cut(facts.Owner.APIVersion, "/")
+		if !found {
+			group = ""
+		}
+		owner := world.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Kind: facts.Owner.Kind}}.Name(facts.Owner.Name)
+		if facts.Namespace != "" {
+			owner += " -n " + facts.Namespace
+		}
+		return []string{"kubectl curfew explain " + owner}
+	case policy.ObstaclePermission:
+		role, resource := "curfew-controller-"+e.kind.Resource, e.kind.GroupResource()
+		return []string{
+			"kubectl create clusterrole " + role + " --verb=get,list,watch,delete --resource=" + resource.String(),
+			"kubectl label clusterrole " + role + " " + policy.LabelAggregate + "=true",
+		}
+	case policy.ObstacleBreaker:
+		goes, _ := e.of.Goes()
+		switch goes.Source.Level {
+		case policy.LevelPolicy:
+			return []string{"kubectl describe lifecyclepolicy " + goes.Source.Name}
+		case policy.LevelNamespace:
+			return []string{"kubectl describe namespace " + goes.Source.Name}
+		default:
+			return []string{"kubectl describe namespace " + facts.Namespace}
+		}
+	}
+	return nil
 }
 
 // unusable reports whether a value that cannot be used keeps the object.

@@ -174,7 +174,13 @@ func (e *explained) inTheWay() [][]string {
 		out = append(out, []string{"   " + string(obstacle.Kind), obstacle.Message})
 	}
 	if len(out) == 0 {
-		return [][]string{{"   nothing"}}
+		out = append(out, []string{"   nothing"})
+		if len(e.unknown) > 0 {
+			out[0][0] += " that is known"
+		}
+	}
+	for _, what := range e.unknown {
+		out = append(out, []string{"   not known: " + what})
 	}
 	return out
 }
@@ -214,9 +220,11 @@ type explainedItem struct {
 	Levels    levelsData     `json:"levels"`
 	Bounds    []settingData  `json:"bounds,omitempty"`
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
-	Advice    []string       `json:"advice,omitempty"`
-	MayChange bool           `json:"mayChange"`
-	MayDelete bool           `json:"mayDelete"`
+	// Unknown is what may stand in its way and cannot be known by whoever asks.
+	Unknown   []string `json:"unknown,omitempty"`
+	Advice    []string `json:"advice,omitempty"`
+	MayChange bool     `json:"mayChange"`
+	MayDelete bool     `json:"mayDelete"`
 }
 
 type levelsData struct {
@@ -246,7 +254,7 @@ func (e *explained) data() explainedItem {
 		Object:  objectData{e.kind.GroupVersion().String(), e.kind.Kind, facts.Namespace, facts.Name, string(facts.UID)},
 		Summary: e.fate(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
 		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
-		Obstacles: obstaclesData(e.obstacles), Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
+		Obstacles: obstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
 	}
 	if e.of.LabelKey != "" {
 		out.Levels.Label = facts.Labels[e.of.LabelKey]

@@ -42,8 +42,8 @@ changed in exactly the state that was looked at.`,
 		},
 		ValidArgsFunction: options.completeObjects,
 	}
+	options.addFlags(command)
 	flags := command.Flags()
-	options.addFlags(flags)
 	flags.StringVar(&by, "by", "", "how much longer, such as 1d")
 	flags.StringVar(&until, "until", "", "until when, such as 'friday 18:00'")
 	flags.StringVar(&to, "to", "", "its TTL after it finishes, such as 2w; for kinds that do not finish, from its creation")

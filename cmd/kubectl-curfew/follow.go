@@ -79,7 +79,9 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 		case <-listed:
 			if waiting--; waiting == 0 && first {
 				// What was left out is said once it is known.
-				o.tellRefused(w, query, refused, diagnostics)
+				if err := tellRefused(w, refused, len(kinds), reading, diagnostics); err != nil {
+					return err
+				}
 			}
 		case err := <-failed:
 			if len(query.kinds) > 0 {
@@ -96,7 +98,7 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 	}
 }
 
-func (o *expiringOptions) tellRefused(w *world.World, query *expiringQuery, refused []error, diagnostics io.Writer) {
+func tellRefused(w *world.World, refused []error, of int, reading world.Query, diagnostics io.Writer) error {
 	var kinds []string
 	for _, err := range refused {
 		if world.Refused(err) {
@@ -104,10 +106,11 @@ func (o *expiringOptions) tellRefused(w *world.World, query *expiringQuery, refu
 			kinds = append(kinds, kind)
 		}
 	}
-	if len(kinds) > 0 && len(query.kinds) == 0 {
-		w.Note(refusal(kinds))
+	if err := noteRefused(w, kinds, of, reading); err != nil {
+		return err
 	}
 	tellNotes(w, diagnostics)
+	return nil
 }
 
 // take brings what is known of an object up to date.

@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"os"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -12,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
@@ -110,6 +113,14 @@ func TestWatchTellsChanges(t *testing.T) {
 		t.Fatal(err)
 	}
 	expect("GONE job.batch/build 2026-12-24 13:00:00 CET - ttl namespace/ci -")
+	// Other than the API server's, the watches of the fake tell nothing of what was before them.
+	if err := wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
+		return slices.ContainsFunc(cluster.metadata.Actions(), func(action clienttesting.Action) bool {
+			return action.Matches("watch", "namespaces")
+		}), nil
+	}); err != nil {
+		t.Fatal(err)
+	}
 	namespaces := cluster.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
 	if _, err := namespaces.Patch(ctx, "ci", "application/merge-patch+json", []byte(`{"metadata":{"annotations":{"curfew.dev/mode":"dry-run"}}}`), metav1.PatchOptions{}); err != nil {
 		t.Fatal(err)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,7 +41,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				mu.Lock()
 				defer mu.Unlock()
 				objects++
-				progress.say(fmt.Sprintf("%s looked at", count(objects, "object")))
+				progress.say("%s looked at", count(objects, "object"))
 				for i := range entries {
 					entry := &entries[i]
 					if at := (key{entry.UID, entry.Trigger}); !seen[at] && query.matches(entry) {
@@ -63,11 +64,25 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 			}
 		})
 	}
-	err := group.Wait()
-	if len(refused) > 0 {
-		w.Note(refusal(refused))
+	if err := group.Wait(); err != nil {
+		return nil, err
 	}
-	return out, err
+	return out, noteRefused(w, refused, len(kinds), reading)
+}
+
+// noteRefused says which kinds the user may not list. Where that is all of them there is no answer.
+func noteRefused(w *world.World, refused []string, kinds int, reading world.Query) error {
+	switch {
+	case len(refused) == 0:
+		return nil
+	case len(refused) < kinds:
+		w.Note(refusal(refused))
+		return nil
+	case reading.Namespace == "":
+		return errors.New("you may not list anything in all namespaces: give one with -n")
+	default:
+		return fmt.Errorf("you may not list anything in namespace %q: give another with -n", reading.Namespace)
+	}
 }
 
 // refusal says which kinds the user may not list.

@@ -47,7 +47,7 @@ checked themselves, schema and expressions. A TTL inside a pod template is found
 
 Exit status: 0 nothing would be refused, 1 something would be (or, with --warnings-as-errors, warned about), 2 usage.`,
 		Example: `  kubectl curfew lint -f manifests/ -R
-  kustomize build . | kubectl curfew lint -f -
+  kubectl kustomize . | kubectl curfew lint -f -
   kubectl curfew lint -f job.yaml -o wide     # what is filled in, too
   kubectl curfew lint -f job.yaml -o github   # annotations in a pull request`,
 		Args: func(_ *cobra.Command, args []string) error {
@@ -72,6 +72,10 @@ Exit status: 0 nothing would be refused, 1 something would be (or, with --warnin
 	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
 	flags.BoolVar(&options.strictLabels, "strict-labels", false, "refuse a TTL label that is bad or in the past, as with the webhook's flag")
 	flags.StringVar(&options.nativeTTL, "native-ttl", options.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
+	completeFlags(command, map[string]cobra.CompletionFunc{
+		"output":     cobra.FixedCompletions(outputNames(), cobra.ShellCompDirectiveNoFileComp),
+		"native-ttl": cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
+	})
 	return command
 }
 

@@ -57,7 +57,7 @@ func page(root *cobra.Command) string {
 		"flags, files or objects that cannot be used.\n\n")
 	var commands []*cobra.Command
 	for _, command := range root.Commands() {
-		if command.IsAvailableCommand() && command.Name() != "help" && command.Name() != "completion" {
+		if command.IsAvailableCommand() && command.Name() != "help" {
 			commands = append(commands, command)
 		}
 	}

@@ -21,16 +21,35 @@ var errBadNews = errors.New("bad news")
 // root is the command line.
 func root(around surroundings) *cobra.Command {
 	command := &cobra.Command{
-		Use:           "kubectl-curfew",
-		Short:         "Ask Curfew what happens to your objects, and when",
+		Use:   "kubectl-curfew",
+		Short: "Ask what happens to your objects, and when",
+		Long: `Ask what goes from a cluster, when, why, and what stands in its way; let objects live longer, go at once, or stay; check manifests.
+
+All of it asks the API server alone, with your own permissions: no service of Curfew has to be reachable. Times are in the time zone of
+your machine, and shown with it.
+
+Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an object could not be changed), 2 there is no answer: flags,
+files or objects that cannot be used.`,
+		Example: `  # What goes in the next 6 hours, in all namespaces?
+  kubectl curfew expiring -A --within 6h
+
+  # Why does this Job go when it does, and what stands in its way?
+  kubectl curfew explain job/build -n ci
+
+  # A day more
+  kubectl curfew extend job/build -n ci --by 1d
+
+  # Before anything is applied
+  kubectl curfew lint -f manifests/`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
 	}
 	command.AddCommand(
 		expiringCommand(around), explainCommand(around), extendCommand(around), expireNowCommand(around), cancelCommand(around),
-		lintCommand(around.now), versionCommand(),
+		lintCommand(around.now), completionCommand(), versionCommand(),
 	)
+	command.CompletionOptions.DisableDefaultCmd = true // Ours knows of kubectl.
 	return command
 }
 

@@ -52,8 +52,8 @@ func nothing(format string, values ...any) error {
 // facts reads the object of a subject.
 func (s *Subject) facts() *policy.Facts { return s.Explained.Facts }
 
-// fate is when an object goes by an explanation.
-func fate(e *policy.Explanation) Fate {
+// FateOf is when an object goes by an explanation.
+func FateOf(e *policy.Explanation) Fate {
 	if verdict, ok := e.Goes(); ok {
 		return Fate{Expiry: verdict.Expiry}
 	}
@@ -97,7 +97,7 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	facts := policy.FactsOfObject(s.facts().Profile, changed)
 	facts.Namespace = s.facts().Namespace
 	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
-	plan := &Plan{Patch: patch, Before: fate(s.Explained), After: fate(after), Warnings: warnings}
+	plan := &Plan{Patch: patch, Before: FateOf(s.Explained), After: FateOf(after), Warnings: warnings}
 	decision := rules.Review(&rules.Request{
 		Operation: rules.Update, Object: changed, Old: s.Object, Facts: facts, OldFacts: s.facts(),
 		Scope: s.Explained.Scope, Effective: &after.Effective, Now: s.Now,

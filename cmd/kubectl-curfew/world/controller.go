@@ -17,8 +17,10 @@ import (
 
 // Controller is how Curfew's controller is set, by the arguments of its Deployment. Where that cannot be read, the defaults hold.
 type Controller struct {
-	// Known is false where nothing was found or may be read.
-	Known bool
+	// Unknown says why nothing is known of it; "" where it is.
+	Unknown string
+	// Namespace and Deployment are where it is; "" where nothing is known of it.
+	Namespace, Deployment string
 	// User that it is to the API server.
 	User string
 	// DryRun is --dry-run, Alias --kyverno-label, Protect --protect with its own namespace.
@@ -30,6 +32,9 @@ type Controller struct {
 func (c Controller) Surroundings() policy.Surroundings {
 	return policy.Surroundings{Protect: c.Protect, DryRun: c.DryRun}
 }
+
+// Name is its Deployment as kubectl takes it.
+func (c Controller) Name() string { return "deployment/" + c.Deployment + " -n " + c.Namespace }
 
 // protected is the default of --protect.
 var protected = []string{"kube-system", "kube-public", "kube-node-lease"}
@@ -46,10 +51,14 @@ func (w *World) readController(ctx context.Context) error {
 		Protect: append(slices.Clone(protected), w.options.Namespace),
 	}
 	list, err := w.clients.Objects.Resource(deployments).Namespace(w.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector, Limit: 1})
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0 {
+	switch {
+	case apierrors.IsForbidden(err):
+		w.Controller.Unknown = fmt.Sprintf("you may not list deployments.apps in namespace %q", w.options.Namespace)
 		return nil
-	}
-	if err != nil {
+	case apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0:
+		w.Controller.Unknown = fmt.Sprintf("there is no Deployment of it in namespace %q; --curfew-namespace names another", w.options.Namespace)
+		return nil
+	case err != nil:
 		return fmt.Errorf("reading Curfew's controller in namespace %q: %w", w.options.Namespace, err)
 	}
 	w.Controller.read(&list.Items[0], w.options.Namespace)
@@ -58,7 +67,7 @@ func (w *World) readController(ctx context.Context) error {
 
 // read takes the settings from the arguments of a Deployment.
 func (c *Controller) read(deployment *unstructured.Unstructured, namespace string) {
-	c.Known = true
+	c.Namespace, c.Deployment = deployment.GetNamespace(), deployment.GetName()
 	if account, _, _ := unstructured.NestedString(deployment.Object, "spec", "template", "spec", "serviceAccountName"); account != "" {
 		c.User = "system:serviceaccount:" + namespace + ":" + account
 	}

@@ -62,7 +62,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	if len(out) == 0 {
 		return nil, nil
 	}
-	obstacles, err := w.Obstacles(ctx, kind, explained, false)
+	obstacles, err := w.Obstacles(ctx, kind, explained)
 	if err != nil {
 		return nil, err
 	}

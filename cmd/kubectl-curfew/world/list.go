@@ -15,7 +15,7 @@ import (
 
 // Query says which objects are asked about.
 type Query struct {
-	// Namespace is "" for all.
+	// Namespace is "" for all. Kinds that lie in none have all of their objects asked about.
 	Namespace string
 	// Selector of labels, as kubectl takes it.
 	Selector string
@@ -34,6 +34,9 @@ type pass struct {
 
 // passes read objects as narrowly as the API allows: kinds that finish whole, others by their label, and of those metadata alone.
 func (w *World) passes(kind Kind, query Query) []pass {
+	if kind.ClusterScoped {
+		query.Namespace = ""
+	}
 	of := func(metadata bool, fields string, selectors ...string) pass {
 		if query.Selector != "" {
 			selectors = append(selectors, query.Selector)

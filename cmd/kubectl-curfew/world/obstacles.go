@@ -3,22 +3,21 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Obstacles are what stands in the way of an object: what policy finds, what the controller may not do, and, where thorough is set,
-// what its Events say.
-func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Explanation, thorough bool) ([]policy.Obstacle, error) {
+// Obstacles are what stands in the way of an object: what policy finds, and what the controller may not do.
+func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Explanation) ([]policy.Obstacle, error) {
 	out := explained.Obstacles(w.Controller.Surroundings())
 	answer, err := w.ControllerMayDelete(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
@@ -26,69 +25,86 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Expl
 	}
 	if answer == rules.No {
 		out = append(out, policy.Obstacle{Kind: policy.ObstaclePermission, Stops: true,
-			Message: fmt.Sprintf("%s may not delete %s here", w.Controller.User, kind.GroupResource())})
+			Message: fmt.Sprintf("Curfew's controller, %s, may not delete %s here", w.Controller.User, kind.GroupResource())})
 	}
-	if !thorough {
-		return out, nil
-	}
-	paused, err := w.paused(ctx, explained)
-	if err != nil {
-		return nil, err
-	}
-	return append(out, paused...), nil
+	return out, nil
 }
 
-var eventResource = schema.GroupVersionResource{Group: "events.k8s.io", Version: "v1", Resource: "events"}
-
-// actionPause is the action of Events by which the controller says that it pauses deletions of a source, reasonGoOn the reason of the
-// one that ends it.
-const (
-	actionPause = "Pause"
-	reasonGoOn  = "DeletionsGoOn"
-)
-
-// paused says that the deletions of the object's source are paused, as far as its Events tell.
-func (w *World) paused(ctx context.Context, explained *policy.Explanation) ([]policy.Obstacle, error) {
+// Surroundings adds to obstacles what else stands in the way of an object, by what the API server knows of the controller's state, and
+// says what of that cannot be known by whoever asks.
+func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
+	all []policy.Obstacle, unknown []string, err error) {
+	if why := w.Controller.Unknown; why != "" {
+		unknown = append(unknown, "whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: "+why)
+	}
+	answer, err := w.ControllerMayDelete(ctx, kind, explained.Facts.Namespace)
+	if err != nil {
+		return nil, nil, err
+	}
+	if answer == rules.Unknown {
+		unknown = append(unknown, "whether Curfew's controller may delete it: you may not create subjectaccessreviews.authorization.k8s.io")
+	}
 	goes, ok := explained.Goes()
-	if !ok || goes.Source.Level != policy.LevelNamespace {
-		return nil, nil
+	if !ok {
+		return obstacles, unknown, nil
 	}
-	selector := fields.Set{"regarding.kind": "Namespace", "regarding.name": goes.Source.Name}.AsSelector().String()
-	var last *unstructured.Unstructured
-	err := pages(ctx, w.clients.Objects.Resource(eventResource).Namespace(metav1.NamespaceDefault), metav1.ListOptions{FieldSelector: selector},
-		func(event *unstructured.Unstructured) error {
-			action, _, _ := unstructured.NestedString(event.Object, "action")
-			if action == actionPause && (last == nil || eventTime(last).Before(eventTime(event))) {
-				last = event
-			}
-			return nil
-		})
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return nil, nil
+	paused, why, err := w.paused(ctx, kind, goes.Source, explained.Facts.Namespace)
+	if why != "" && !goes.Expiry.After(now) && !slices.ContainsFunc(obstacles, func(o policy.Obstacle) bool { return o.Stops }) {
+		// Of interest once it is due, and still there for no other reason.
+		unknown = append(unknown, "whether deletions are paused: "+why)
 	}
-	if err != nil {
-		return nil, fmt.Errorf("reading the Events of namespace %q: %w", goes.Source.Name, err)
-	}
-	if last == nil {
-		return nil, nil
-	}
-	reason, _, _ := unstructured.NestedString(last.Object, "reason")
-	kind, _, _ := unstructured.NestedString(last.Object, "type")
-	note, _, _ := unstructured.NestedString(last.Object, "note")
-	if reason == reasonGoOn || kind != corev1.EventTypeWarning {
-		return nil, nil
-	}
-	return []policy.Obstacle{{Kind: policy.ObstacleBreaker, Stops: true,
-		Message: fmt.Sprintf("deletions by %s were paused at %s: %s", goes.Source.Phrase(), eventTime(last).UTC().Format(time.RFC3339), note)}}, nil
+	return append(obstacles, paused...), unknown, err
 }
 
-// eventTime is when an Event was last seen.
-func eventTime(event *unstructured.Unstructured) time.Time {
-	for _, path := range [][]string{{"series", "lastObservedTime"}, {"eventTime"}, {"deprecatedLastTimestamp"}, {"metadata", "creationTimestamp"}} {
-		text, _, _ := unstructured.NestedString(event.Object, path...)
-		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
-			return at
+// paused says that the deletions of what a source asks for are paused, by the condition that the controller keeps on it (package
+// controller/notice), or why that cannot be known.
+func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, namespace string) (obstacles []policy.Obstacle, unknown string, err error) {
+	// What an object or its runtime asks for is told on the namespace that the object lies in.
+	at, name, condition := namespaceResource, namespace, policy.Prefix+v1alpha1.ConditionPaused
+	switch source.Level {
+	case policy.LevelPolicy:
+		at, name, condition = v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies), source.Name, v1alpha1.ConditionPaused
+	case policy.LevelNamespace:
+		name = source.Name
+	}
+	if name == "" {
+		return nil, "of what lies in no namespace only the controller's log and its metric curfew_breaker_open tell", nil
+	}
+	object, err := w.clients.Objects.Resource(at).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Sprintf("you may not get %s/%s, whose condition %s tells", at.GroupResource(), name, condition), nil
+	case apierrors.IsNotFound(err):
+		return nil, "", nil
+	case err != nil:
+		return nil, "", fmt.Errorf("reading %s %q: %w", at.GroupResource(), name, err)
+	}
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		fields, _ := item.(map[string]any)
+		if fields["type"] != condition || fields["status"] != string(metav1.ConditionTrue) {
+			continue
+		}
+		message, _ := fields["message"].(string)
+		since, _ := fields["lastTransitionTime"].(string)
+		if !concerns(message, kind.Kind, source) {
+			continue
+		}
+		obstacles = append(obstacles, policy.Obstacle{Kind: policy.ObstacleBreaker, Stops: true, Message: "since " + since + " " + message})
+	}
+	return obstacles, "", nil
+}
+
+// concerns tells whether the message of a pause, or of several, is about objects of a kind that go by the word of a source, as far as it
+// names its scopes. They are told as: deletions are paused: Job of source "object" in namespace "ci" (Refused), all of kind Job, everything.
+func concerns(message, kind string, source policy.Source) bool {
+	for scope := range strings.SplitSeq(message, "; ") {
+		switch {
+		case strings.Contains(scope, " of source ") && !strings.Contains(scope, fmt.Sprintf(": %s of source %q", kind, source.String())):
+		case strings.Contains(scope, ": all of kind ") && !strings.Contains(scope, ": all of kind "+kind+" ("):
+		default:
+			return true
 		}
 	}
-	return time.Time{}
+	return false
 }

@@ -1,0 +1,57 @@
+package main
+
+import (
+	_ "embed"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// kubectlCompletion is what kubectl runs for suggestions behind `kubectl curfew`.
+//
+//go:embed kubectl_complete-curfew
+var kubectlCompletion string
+
+// shells are those that cobra writes scripts for, and kubectl, whose own completion asks plugins by a script on the PATH.
+var shells = []string{"bash", "fish", "kubectl", "powershell", "zsh"}
+
+func completionCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "completion (bash | fish | kubectl | powershell | zsh)",
+		Short: "Print a script that completes command lines",
+		Long: `Print a script that completes command lines: commands, flags, kinds, names, namespaces and contexts.
+
+kubectl completes plugins itself where its own completion is set up (kubectl completion --help): it asks a program named
+kubectl_complete-curfew on the PATH, which is what "kubectl" prints. The others are for calling kubectl-curfew by its own name.`,
+		Example: `  # For kubectl curfew, into any folder of the PATH
+  kubectl curfew completion kubectl > ./kubectl_complete-curfew
+  chmod +x ./kubectl_complete-curfew
+
+  # For kubectl-curfew, in this bash
+  source <(kubectl curfew completion bash)`,
+		Args:                  cobra.ExactArgs(1),
+		ValidArgs:             shells,
+		DisableFlagsInUseLine: true,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if !slices.Contains(shells, args[0]) {
+				return fmt.Errorf("%q is no shell that is known: give one of %s", args[0], strings.Join(shells, ", "))
+			}
+			out, root := cmd.OutOrStdout(), cmd.Root()
+			switch args[0] {
+			case "bash":
+				return root.GenBashCompletionV2(out, true)
+			case "fish":
+				return root.GenFishCompletion(out, true)
+			case "powershell":
+				return root.GenPowerShellCompletionWithDesc(out)
+			case "zsh":
+				return root.GenZshCompletion(out)
+			default:
+				_, err := fmt.Fprint(out, kubectlCompletion)
+				return err
+			}
+		},
+	}
+}

@@ -1,0 +1,56 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// TestProgress: nothing within a second, then what is being done, brought up to date, and gone without a trace before anything else is
+// written. Where nobody looks on, nothing ever.
+func TestProgress(t *testing.T) {
+	for name, watched := range map[string]bool{"a person looks on": true, "a pipe": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var out strings.Builder
+				said := func(want string) {
+					t.Helper()
+					synctest.Wait()
+					if !watched {
+						want = strings.NewReplacer("\r\x1b[K", "", "reading...", "", "judging 7 of 9...", "").Replace(want)
+					}
+					if out.String() != want {
+						t.Errorf("%q, want %q", out.String(), want)
+					}
+					out.Reset()
+				}
+				progress := newProgress(surroundings{terminal: func(any) bool { return watched }}, &out)
+				progress.say("reading")
+				time.Sleep(quietFor - time.Nanosecond)
+				said("")
+				time.Sleep(time.Nanosecond)
+				said("\r\x1b[Kreading...")
+				progress.say("judging %d of %d", 7, 9)
+				time.Sleep(tick)
+				said("\r\x1b[Kjudging 7 of 9...")
+				if _, err := progress.Write([]byte("Warning: x\n")); err != nil {
+					t.Fatal(err)
+				}
+				said("\r\x1b[KWarning: x\n")
+				time.Sleep(tick)
+				said("\r\x1b[Kjudging 7 of 9...")
+				progress.done()
+				progress.done()
+				time.Sleep(time.Minute)
+				said("\r\x1b[K")
+				progress.again()
+				time.Sleep(quietFor - time.Nanosecond)
+				said("")
+				progress.done()
+				time.Sleep(time.Minute)
+				said("")
+			})
+		})
+	}
+}

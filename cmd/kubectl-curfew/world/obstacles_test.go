@@ -1,0 +1,29 @@
+package world
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/policy"
+)
+
+func TestConcerns(t *testing.T) {
+	const job, pod = `deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused)`, `deletions are paused: Pod of source "namespace/ci" in namespace "ci" (Refused)`
+	ci, own := policy.Source{Level: policy.LevelNamespace, Name: "ci"}, policy.Source{Level: policy.LevelObject}
+	for message, want := range map[string]struct{ job, own bool }{
+		job:              {true, false},
+		pod:              {false, false},
+		pod + "; " + job: {true, false},
+		`deletions are paused: Job of source "object" in namespace "ci" (Refused)`: {false, true},
+		"deletions are paused: all of kind Job (ServerErrors)":                     {true, true},
+		"deletions are paused: all of kind JobSet (ServerErrors)":                  {false, false},
+		"deletions are paused: everything (Unreachable)":                           {true, true},
+		pod + "; and 2 more": {true, true}, // which are not told apart
+	} {
+		if have := concerns(message, "Job", ci); have != want.job {
+			t.Errorf("%s: %t for what the namespace asks for", message, have)
+		}
+		if have := concerns(message, "Job", own); have != want.own {
+			t.Errorf("%s: %t for what the object asks for", message, have)
+		}
+	}
+}

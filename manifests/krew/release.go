@@ -1,0 +1,188 @@
+package main
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"sigs.k8s.io/yaml"
+)
+
+// release is what is to be packed.
+type release struct {
+	version, out, url, homepage string
+	platforms                   []string
+	// build writes the plugin for a platform into a file.
+	build func(goos, goarch, version, file string) error
+}
+
+// semantic is how krew wants versions: v0.1.0, v0.1.0-rc.1.
+var semantic = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
+
+func (r *release) validate() error {
+	var errs []error
+	if !semantic.MatchString(r.version) {
+		errs = append(errs, fmt.Errorf("-version=%s: give one such as v0.1.0 (make krew VERSION=v0.1.0)", r.version))
+	}
+	for name, address := range map[string]string{"url": r.url, "homepage": r.homepage} {
+		if address != "" && !strings.HasPrefix(address, "https://") {
+			errs = append(errs, fmt.Errorf("-%s=%s: give an address that begins with https://", name, address))
+		}
+	}
+	for _, platform := range r.platforms {
+		if goos, goarch, ok := strings.Cut(platform, "/"); !ok || goos == "" || goarch == "" {
+			errs = append(errs, fmt.Errorf("-platforms: %q: give OS/ARCH, such as linux/amd64", platform))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// pack writes the archives and the manifest, and returns their paths.
+func (r *release) pack() ([]string, error) {
+	if err := r.validate(); err != nil {
+		return nil, err
+	}
+	root, err := root()
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(r.out, 0o755); err != nil {
+		return nil, err
+	}
+	manifest := newPlugin(r.version, r.homepage)
+	var files []string
+	for _, platform := range r.platforms {
+		goos, goarch, _ := strings.Cut(platform, "/")
+		archive, err := r.archive(root, goos, goarch)
+		if err != nil {
+			return nil, fmt.Errorf("%s: %w", platform, err)
+		}
+		name := fmt.Sprintf("kubectl-curfew_%s_%s_%s.tar.gz", r.version, goos, goarch)
+		file := filepath.Join(r.out, name)
+		if err := os.WriteFile(file, archive, 0o644); err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+		uri := name
+		if r.url != "" {
+			uri = strings.TrimSuffix(r.url, "/") + "/" + name
+		}
+		sum := sha256.Sum256(archive)
+		manifest.add(goos, goarch, uri, hex.EncodeToString(sum[:]), program(goos))
+	}
+	text, err := yaml.Marshal(manifest)
+	if err != nil {
+		return nil, err
+	}
+	file := filepath.Join(r.out, "curfew.yaml")
+	return append(files, file), os.WriteFile(file, text, 0o644)
+}
+
+// program is the plugin's file in an archive.
+func program(goos string) string {
+	if goos == "windows" {
+		return "kubectl-curfew.exe"
+	}
+	return "kubectl-curfew"
+}
+
+// archive holds the plugin, what kubectl's completion runs, and the licence, which krew asks for.
+func (r *release) archive(root, goos, goarch string) ([]byte, error) {
+	dir, err := os.MkdirTemp("", "krew")
+	if err != nil {
+		return nil, err
+	}
+	defer os.RemoveAll(dir)
+	built := filepath.Join(dir, program(goos))
+	if err := r.build(goos, goarch, r.version, built); err != nil {
+		return nil, err
+	}
+	entries := []struct {
+		path string
+		mode int64
+	}{{built, 0o755}, {filepath.Join(root, "LICENSE"), 0o644}}
+	if goos != "windows" {
+		entries = append(entries, struct {
+			path string
+			mode int64
+		}{filepath.Join(root, "cmd", "kubectl-curfew", "kubectl_complete-curfew"), 0o755})
+	}
+	var out bytes.Buffer
+	zipped := gzip.NewWriter(&out)
+	packed := tar.NewWriter(zipped)
+	for _, entry := range entries {
+		if err := add(packed, entry.path, entry.mode); err != nil {
+			return nil, err
+		}
+	}
+	if err := errors.Join(packed.Close(), zipped.Close()); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// add puts a file into an archive, without owner or time, so that the same source makes the same archive.
+func add(to *tar.Writer, path string, mode int64) error {
+	file, err := os.Open(path)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	if err := to.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: filepath.Base(path), Mode: mode, Size: info.Size()}); err != nil {
+		return err
+	}
+	_, err = io.Copy(to, file)
+	return err
+}
+
+// build is go build, without anything of the machine that builds.
+func build(goos, goarch, version, file string) error {
+	return compile(version, file, []string{"-trimpath"}, "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+}
+
+func compile(version, file string, flags []string, env ...string) error {
+	root, err := root()
+	if err != nil {
+		return err
+	}
+	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
+	cmd.Dir = root
+	cmd.Env = append(os.Environ(), env...)
+	if text, err := cmd.CombinedOutput(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text)
+	}
+	return nil
+}
+
+// root is the top folder of the repository.
+func root() (string, error) {
+	here, err := os.Getwd()
+	if err != nil {
+		return "", err
+	}
+	for dir := here; ; dir = filepath.Dir(dir) {
+		_, err := os.Stat(filepath.Join(dir, "go.mod"))
+		if err == nil {
+			return dir, nil
+		}
+		if !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return "", fmt.Errorf("no go.mod in or above %s: run this within the repository", here)
+		}
+	}
+}

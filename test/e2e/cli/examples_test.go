@@ -1,0 +1,139 @@
+package cli
+
+import (
+	"context"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+var (
+	commandName = regexp.MustCompile(`(?m)^  ([a-z][a-z-]*) +\S`)
+	exampleLine = regexp.MustCompile(`(?m)^  ([a-z].*)$`)
+)
+
+// TestExamplesRun: every line that stands as an example in the help of a command does what it says there.
+func TestExamplesRun(t *testing.T) {
+	w := laid(t)
+	// What they name, beside the fixture.
+	kubectl(t, "create job train --image busybox")
+	kubectl(t, "annotate namespace ci curfew.dev/max-ttl-") // One of them keeps a Job for good.
+	kubectl(t, `run demo --image busybox --labels app=demo --restart Never --overrides '{"spec":{"schedulerName":"none"}}'`)
+	_, rest, _ := strings.Cut(kubectl(t, "curfew --help").stdout, "Available Commands:")
+	list, _, _ := strings.Cut(rest, "\nFlags:")
+	commands := commandName.FindAllStringSubmatch(list, -1)
+	if len(commands) < 8 {
+		t.Fatalf("found commands %q", commands)
+	}
+	// Some write files.
+	dir, total := t.TempDir(), 0
+	if err := os.CopyFS(dir, os.DirFS("testdata")); err != nil {
+		t.Fatal(err)
+	}
+	for _, command := range append(commands, []string{"", ""}) {
+		help := kubectl(t, "curfew "+command[1]+" --help").stdout
+		_, rest, ok := strings.Cut(help, "\nExamples:\n")
+		if !ok {
+			if command[1] != "version" && command[1] != "help" {
+				t.Errorf("%s has no examples", command[1])
+			}
+			continue
+		}
+		for _, found := range exampleLine.FindAllStringSubmatch(before(rest), -1) {
+			total++
+			text := found[1]
+			t.Run(text, func(t *testing.T) {
+				got := typed(t, line{text: asTyped(text), dir: dir})
+				if got.code != 0 {
+					t.Errorf("exit status %d\n%s%s", got.code, got.stdout, got.stderr)
+				}
+				if strings.HasPrefix(text, "kubectl curfew expire-now job/build") {
+					w.gone(t, "jobs", "ci", "build")
+					w.job(t, finishedJob("ci", "build", time.Now(), -1)) // Others speak of it.
+				}
+			})
+		}
+	}
+	if total < 25 {
+		t.Errorf("only %d examples were found", total)
+	}
+}
+
+// before is what stands before the next heading of a help.
+func before(help string) string {
+	var out strings.Builder
+	for text := range strings.Lines(help) {
+		if text != "\n" && !strings.HasPrefix(text, " ") {
+			break
+		}
+		out.WriteString(text)
+	}
+	return out.String()
+}
+
+// asTyped is an example as the test runs it: told yes where it would ask, and with an end where it would go on. The time of day of one
+// has to be still to come.
+func asTyped(text string) string {
+	for _, changing := range []string{"kubectl curfew extend ", "kubectl curfew cancel ", "kubectl curfew expire-now "} {
+		if rest, ok := strings.CutPrefix(text, changing); ok && !strings.Contains(text, "--dry-run") {
+			text = changing + "--yes " + rest
+		}
+	}
+	if strings.Contains(text, "--watch") {
+		text = "timeout --preserve-status -s INT 2 " + text
+	}
+	if strings.HasPrefix(text, "source ") || strings.Contains(text, "<(") {
+		text = `bash -c "` + text + `"`
+	}
+	if hour := time.Now().UTC().Hour(); hour >= 17 && strings.Contains(text, "17:00") && !strings.Contains(text, "friday") {
+		text = strings.ReplaceAll(text, "17:00", "23:59:59")
+	}
+	return text
+}
+
+// TestProgress: what takes longer than a second says what is being done, on a terminal and nowhere else, and leaves nothing of that.
+func TestProgress(t *testing.T) {
+	w := laid(t)
+	w.space(t, "slow", nil)
+	w.configMap(t, "slow", "demo", map[string]string{policy.LabelTTL: "2099-01-01"})
+	slow, err := harness.NewProxy(suite.cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer slow.Close()
+	kubeconfig := through(t, slow)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	for _, text := range []string{"expiring configmaps", "explain cm/demo", "extend cm/demo --by 1d --dry-run=server"} {
+		t.Run(text, func(t *testing.T) {
+			goOn := hold(slow)
+			screen := onTerminal(ctx, t, line{text: "kubectl curfew " + text + " -n slow", kubeconfig: kubeconfig})
+			screen.awaitScreen(ctx, "progress", func(lines []string) bool {
+				return len(lines) == 1 && strings.HasPrefix(lines[0], "reading kinds, profiles and policies...")
+			})
+			goOn()
+			last := screen.awaitScreen(ctx, "answer", func(lines []string) bool {
+				return len(lines) > 0 && strings.Contains(strings.Join(lines, "\n"), "configmap/demo")
+			})
+			if strings.Contains(strings.Join(last, "\n"), "...") {
+				t.Errorf("the progress is left on the screen:\n%s", strings.Join(last, "\n"))
+			}
+			if code, _ := screen.end(); code != 0 {
+				t.Errorf("exit status %d", code)
+			}
+		})
+	}
+	// Through a pipe, the same wait says nothing.
+	goOn := hold(slow)
+	timer := time.AfterFunc(3*time.Second, goOn)
+	defer timer.Stop()
+	got := typed(t, line{text: "kubectl curfew explain cm/demo -n slow", kubeconfig: kubeconfig})
+	if got.code != 0 || got.stderr != "" || strings.Contains(got.stdout, "...") {
+		t.Errorf("exit status %d: %q\n%s", got.code, got.stderr, got.stdout)
+	}
+}

@@ -1,0 +1,52 @@
+package cli
+
+import (
+	"net/http"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"k8s.io/client-go/tools/clientcmd"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// through is the administrator's kubeconfig for an API server behind a proxy.
+func through(t *testing.T, proxy *harness.Proxy) string {
+	t.Helper()
+	config, err := clientcmd.LoadFromFile(suite.cluster.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	// What the proxy passes on are headers, not certificates.
+	kubectl(t, "create serviceaccount admin -n curfew-system")
+	kubectl(t, "create clusterrolebinding admin --clusterrole=cluster-admin --serviceaccount=curfew-system:admin")
+	token := strings.TrimSpace(kubectl(t, "create token admin -n curfew-system").stdout)
+	for _, user := range config.AuthInfos {
+		user.Token, user.ClientCertificate, user.ClientCertificateData, user.ClientKey, user.ClientKeyData = token, "", nil, "", nil
+	}
+	for _, server := range config.Clusters {
+		server.Server, server.CertificateAuthority, server.CertificateAuthorityData = proxy.URL(), "", proxy.Authority()
+	}
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// hold has requests for Curfew's policies wait until told.
+func hold(proxy *harness.Proxy) (goOn func()) {
+	waiting := make(chan struct{})
+	remove := proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
+		if strings.Contains(r.URL.Path, "/lifecyclepolicies") {
+			select {
+			case <-waiting:
+			case <-r.Context().Done():
+			}
+		}
+		return false
+	})
+	return sync.OnceFunc(func() { close(waiting); remove() })
+}

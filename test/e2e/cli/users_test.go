@@ -1,0 +1,84 @@
+package cli
+
+import (
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"curfew.dev/curfew/policy"
+)
+
+// developer is a kubeconfig with two contexts: "admin", and "dev" of a user who may see and edit one namespace, and nothing else.
+func developer(t *testing.T, namespace string) string {
+	t.Helper()
+	kubectl(t, "create serviceaccount dev -n "+namespace)
+	kubectl(t, "create rolebinding dev -n "+namespace+" --clusterrole=edit --serviceaccount="+namespace+":dev")
+	token := strings.TrimSpace(kubectl(t, "create token dev -n "+namespace).stdout)
+	config, err := clientcmd.LoadFromFile(suite.cluster.Kubeconfig)
+	if err != nil {
+		t.Fatal(err)
+	}
+	current := config.Contexts[config.CurrentContext]
+	config.AuthInfos["dev"] = &clientcmdapi.AuthInfo{Token: token}
+	config.Contexts["admin"] = current
+	config.Contexts["dev"] = &clientcmdapi.Context{Cluster: current.Cluster, AuthInfo: "dev", Namespace: namespace}
+	config.CurrentContext = "dev"
+	file := filepath.Join(t.TempDir(), "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, file); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}
+
+// TestOneNamespaceAlone: who may see one namespace is answered for that one, is told what that leaves out, and can change what is there.
+func TestOneNamespaceAlone(t *testing.T) {
+	w := laid(t)
+	w.space(t, "tenant", nil)
+	w.configMap(t, "tenant", "mine", map[string]string{policy.LabelTTL: "2099-01-01"})
+	kubeconfig := developer(t, "tenant")
+	dev := func(text string) answer {
+		t.Helper()
+		return typed(t, line{text: "kubectl curfew " + text, kubeconfig: kubeconfig})
+	}
+	contains := func(got answer, code int, want ...string) {
+		t.Helper()
+		if got.code != code {
+			t.Errorf("exit status %d, want %d", got.code, code)
+		}
+		for _, part := range want {
+			if !strings.Contains(got.stdout+got.stderr, part) {
+				t.Errorf("no %q in\n%s%s", part, got.stdout, got.stderr)
+			}
+		}
+	}
+	// The namespace is that of the context.
+	contains(dev("expiring"), 0, "configmap/mine   2099-01-01 00:00:00 UTC", "note: you may not list lifecyclepolicies.curfew.dev: their defaults and bounds are not known")
+	contains(dev("expiring configmaps,jobs"), 0, "configmap/mine")
+	// Elsewhere there is nothing to see, which is not the same as nothing.
+	contains(dev("expiring -A"), 2, "you may not list anything in all namespaces: give one with -n")
+	contains(dev("expiring -n foo"), 2, `you may not list anything in namespace "foo"`)
+	contains(dev("expiring secrets -n foo"), 2, `secrets is forbidden: User "system:serviceaccount:tenant:dev" cannot list resource "secrets"`)
+	contains(dev("explain configmap/mine"), 0, "configmap/mine in namespace tenant goes 2099-01-01 00:00:00 UTC",
+		"not known: whether Curfew's controller may delete it: you may not create subjectaccessreviews.authorization.k8s.io",
+		`not known: whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: you may not list deployments.apps in namespace "curfew-system"`)
+	contains(dev("extend configmap/mine --by 1d"), 0, "configmap/mine extended: 2099-01-02 00:00:00 UTC (was: 2099-01-01 00:00:00 UTC)")
+	contains(dev("cancel cm/demo -n default"), 2, `configmaps "demo" is forbidden`)
+	// Somebody else's context in the same file.
+	contains(dev("expiring --context admin -n foo deployments -o name"), 0, "deployment.apps/web\n")
+	contains(dev("expiring --context nowhere"), 2, `context "nowhere" does not exist`)
+	// Who may look but not touch is told so.
+	kubectl(t, "delete rolebinding dev -n tenant")
+	kubectl(t, "create rolebinding dev -n tenant --clusterrole=view --serviceaccount=tenant:dev")
+	deadline := time.Now().Add(patience)
+	for typed(t, line{text: "kubectl auth can-i patch configmaps -n tenant", kubeconfig: kubeconfig}).code == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the permission does not go")
+		}
+	}
+	contains(dev("explain configmap/mine"), 0, "you may not change it: ask for the verb patch on configmaps")
+	contains(dev("extend configmap/mine --by 1d"), 1, `error: configmap/mine in namespace tenant: configmaps "mine" is forbidden`)
+}

@@ -1,0 +1,102 @@
+package cli
+
+import (
+	"bufio"
+	"context"
+	"io"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// fields are a table without its spacing, one string a row.
+func fields(lines []string) []string {
+	var out []string
+	for _, line := range lines {
+		out = append(out, strings.Join(strings.Fields(line), " "))
+	}
+	return out
+}
+
+func label(at time.Time) string { return at.UTC().Format("2006-01-02T150405Z") }
+
+// TestWatchInPlace: on a terminal the table stays where it is; rows come, change and go as their objects do, and the time that is left
+// runs. Ctrl-C ends it well.
+func TestWatchInPlace(t *testing.T) {
+	w := laid(t)
+	w.space(t, "watched", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	w.configMap(t, "watched", "first", map[string]string{policy.LabelTTL: "2099-01-01"})
+	screen := onTerminal(ctx, t, line{text: "kubectl curfew expiring -n watched --watch"})
+	rowIs := func(at int, name, expires string) func([]string) bool {
+		return func(lines []string) bool {
+			shown := fields(lines)
+			return len(shown) > at && strings.HasPrefix(shown[0], "NAME EXPIRES LEFT") && strings.HasPrefix(shown[at], "configmap/"+name+" "+expires)
+		}
+	}
+	screen.awaitScreen(ctx, "first row", rowIs(1, "first", "2099-01-01 00:00:00 UTC"))
+	soon := time.Now().Add(4 * time.Second).Truncate(time.Second)
+	w.configMap(t, "watched", "second", map[string]string{policy.LabelTTL: label(soon)})
+	screen.awaitScreen(ctx, "second object above it", rowIs(1, "second", soon.UTC().Format(layout)))
+	kubectl(t, "label -n watched configmap/first --overwrite "+policy.LabelTTL+"=2098-01-01")
+	screen.awaitScreen(ctx, "new date", func(lines []string) bool {
+		return rowIs(1, "first", "2098-01-01 00:00:00 UTC")(lines) || rowIs(2, "first", "2098-01-01 00:00:00 UTC")(lines)
+	})
+	// Curfew deletes the second one when its time has come, and its row goes.
+	last := screen.awaitScreen(ctx, "end of the second", func(lines []string) bool { return len(lines) == 2 && rowIs(1, "first", "2098")(lines) })
+	before := strings.Join(last, "\n")
+	if strings.Contains(before, "<") {
+		t.Errorf("the screen:\n%s", before)
+	}
+	screen.types("\x03")
+	code, raw := screen.end()
+	if code != 0 {
+		t.Errorf("exit status %d after Ctrl-C", code)
+	}
+	if !strings.Contains(raw, "\x1b[2A\x1b[J") || !strings.Contains(raw, "\x1b[3A\x1b[J") {
+		t.Errorf("it was not overwritten in place: %q", raw)
+	}
+}
+
+// TestWatchLines: where nobody looks on, each change is a line.
+func TestWatchLines(t *testing.T) {
+	w := laid(t)
+	w.space(t, "piped", nil)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := (line{text: "exec kubectl curfew expiring configmaps -n piped --watch"}).command(ctx)
+	reader, writer := io.Pipe()
+	cmd.Stdout = writer
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	lines := bufio.NewScanner(reader)
+	next := func(want ...string) {
+		t.Helper()
+		if !lines.Scan() {
+			t.Fatalf("no more lines: %v", lines.Err())
+		}
+		have := strings.Fields(lines.Text())
+		if strings.Contains(lines.Text(), "\x1b") || len(have) < len(want) || strings.Join(have[:len(want)], " ") != strings.Join(want, " ") {
+			t.Fatalf("%q, want %v", lines.Text(), want)
+		}
+	}
+	w.configMap(t, "piped", "one", map[string]string{policy.LabelTTL: "2099-01-01"})
+	next("EVENT", "NAME", "EXPIRES", "LEFT", "TRIGGER", "SOURCE", "BLOCKER")
+	next("NEW", "configmap/one", "2099-01-01", "00:00:00", "UTC")
+	kubectl(t, "curfew extend -n piped configmap/one --until 2100-01-01")
+	next("CHANGED", "configmap/one", "2100-01-01", "00:00:00", "UTC")
+	kubectl(t, "curfew cancel -n piped configmap/one")
+	next("GONE", "configmap/one", "2100-01-01", "00:00:00", "UTC")
+	if err := cmd.Process.Signal(os.Interrupt); err != nil {
+		t.Fatal(err)
+	}
+	go func() { _, _ = io.Copy(io.Discard, reader) }()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("after an interrupt: %v", err)
+	}
+}
