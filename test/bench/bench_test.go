@@ -320,7 +320,7 @@ func TestObserver(t *testing.T) {
 	} {
 		stream.Write(frame(t, event.kind, event.job))
 	}
-	o := &observer{stream: nopCloser{&stream}, prefix: "h7-", want: 2, seen: map[types.UID]sighting{}, full: make(chan struct{}), done: make(chan struct{})}
+	o := &observer{object: func() watched { return &batchv1.Job{} }, stream: nopCloser{&stream}, prefix: "h7-", want: 2, seen: map[types.UID]sighting{}, full: make(chan struct{}), done: make(chan struct{})}
 	if err := o.read(); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended, and it says %v", err)
 	}
@@ -350,7 +350,7 @@ func TestObserverTakesUpAnEndedWatch(t *testing.T) {
 		streams = streams[1:]
 		return nopCloser{next}, nil
 	}
-	o, err := observeWith(t.Context(), open, "8", jobSet{prefix: "h7", count: 2})
+	o, err := observeWith(t.Context(), open, "8", jobSet{prefix: "h7", count: 2}, func() watched { return &batchv1.Job{} })
 	if err != nil {
 		t.Fatal(err)
 	}

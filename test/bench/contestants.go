@@ -35,6 +35,7 @@ type heat struct {
 	set      jobSet
 	due      time.Time
 	parallel int    // of the bare loop
+	resource string // what the bare loop deletes
 	log      string // where the contestant's output goes
 }
 
@@ -77,7 +78,7 @@ func startLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string,
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	return launch(ctx, h.log, out, self, loopCommand, "--kubeconfig", kubeconfig, "--prefix", h.set.prefix,
-		"--jobs", strconv.Itoa(h.set.count), "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
+		"--jobs", strconv.Itoa(h.set.count), "--resource", h.resource, "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
 }
 
 // startCurfew starts the controller as an installation would, with a token of its ServiceAccount.

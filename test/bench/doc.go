@@ -18,6 +18,9 @@
 //
 // loop.go is a contestant: the bare loop of DELETE calls, in a process of its own like all others.
 //
+// The drain of labelled ConfigMaps (label_drain.go) is the same contest with another cargo (labels.go). label_create.go creates
+// ConfigMaps with and without a label, by turns, and label_memory.go measures what the controller needs to know them.
+//
 // Memory (memory.go), restart (restart.go) and idle time (idle.go) are measured with Jobs that are not due: a backlog of real
 // ones (backlog.go), and a million that come from a recorded watch (record.go), which a server between controller and API server
 // replays (replay.go). resident.go reads what a process needs. lister.go is the bare list beside which a restart is put. Lateness

@@ -63,37 +63,56 @@ type contest struct {
 	name      string // of the bench
 	jobs      int
 	rounds    int
-	load      load
+	load      cargo
 	bystander kubernetes.Interface
 	heats     int
 	finishing time.Duration // how long it took to finish the last set
 }
 
+// resource is what the bare loop deletes.
+func (d *contest) resource() string {
+	if _, ok := d.load.(labelled); ok {
+		return resourceConfigMaps
+	}
+	return resourceJobs
+}
+
 func runDrain(ctx context.Context, e *environment, d *contest, field []contestant) ([]result, error) {
+	all, field, err := d.drain(ctx, e, field)
+	if err != nil {
+		return nil, err
+	}
+	return summarize(all, field, d.jobs), nil
+}
+
+// drain lets the field delete by turns. Without a load it is Jobs.
+func (d *contest) drain(ctx context.Context, e *environment, field []contestant) ([]measurement, []contestant, error) {
 	if d.jobs < 2 || d.rounds < 1 {
-		return nil, fmt.Errorf("%d Jobs in %d rounds: give at least 2 Jobs, as a rate needs two events, and 1 round", d.jobs, d.rounds)
+		return nil, nil, fmt.Errorf("%d Jobs in %d rounds: give at least 2 Jobs, as a rate needs two events, and 1 round", d.jobs, d.rounds)
 	}
 	field, err := chooseContestants(e.contestants, field)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if field, err = able(ctx, e, field); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	client, err := kubernetes.NewForConfig(connect(e.config))
 	if err != nil {
-		return nil, fmt.Errorf("make a client: %w", err)
+		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
-	d.load = load{client}
+	if d.load == nil {
+		d.load = load{client}
+	}
 	if err := d.load.namespace(ctx); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if d.bystander, err = newBystander(ctx, e, client); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	if e.parallel == 0 && slices.ContainsFunc(field, func(c contestant) bool { return c.name == theLimit }) {
 		if err := d.probe(ctx); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 	var all []measurement
@@ -104,19 +123,19 @@ func runDrain(ctx context.Context, e *environment, d *contest, field []contestan
 			c := field[(i+n-1)%len(field)]
 			m, err := d.run(ctx, c, n)
 			if err != nil {
-				return nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
+				return nil, nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
 			}
 			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   CPU %.1f s   others %.0f%%\n",
 				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds, m.Others*100)
 			all = append(all, m)
 			// Each time, so that a run that is cut short leaves what it has measured.
 			if err := e.writeRuns(d.name, all); err != nil {
-				return nil, err
+				return nil, nil, err
 			}
 		}
 	}
 	warnOfOthers(e.out, all)
-	return summarize(all, field, d.jobs), nil
+	return all, field, nil
 }
 
 func chooseContestants(only string, all []contestant) ([]contestant, error) {
@@ -187,7 +206,7 @@ func (d *contest) probe(ctx context.Context) error {
 	for range probePasses {
 		for _, parallel := range candidates {
 			d.heats++
-			h := heat{set: jobSet{prefix: fmt.Sprintf("h%d", d.heats), count: probeJobs}, parallel: parallel, due: time.Now(), log: d.env.logPath("probe")}
+			h := heat{set: jobSet{prefix: fmt.Sprintf("h%d", d.heats), count: probeJobs}, parallel: parallel, due: time.Now(), resource: d.resource(), log: d.env.logPath("probe")}
 			if err := d.load.create(ctx, h.set); err != nil {
 				return fmt.Errorf("create Jobs for the probe: %w", err)
 			}

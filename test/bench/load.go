@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/rest"
 	"k8s.io/utils/ptr"
 )
 
@@ -21,6 +22,17 @@ const (
 	ttl = time.Hour
 )
 
+// cargo is what falls due in a drain.
+type cargo interface {
+	namespace(ctx context.Context) error
+	create(ctx context.Context, set jobSet) error
+	// finish makes all of the set due at one second.
+	finish(ctx context.Context, set jobSet, due time.Time) error
+	// clear deletes what is left of a set.
+	clear(ctx context.Context, set jobSet) error
+	observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error)
+}
+
 // load makes Jobs and lets them be finished.
 type load struct{ client kubernetes.Interface }
 
@@ -30,6 +42,10 @@ func (l load) namespace(ctx context.Context) error {
 		return fmt.Errorf("create namespace %s: %w", benchNamespace, err)
 	}
 	return nil
+}
+
+func (l load) observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
+	return observe(ctx, config, set)
 }
 
 // create makes unfinished Jobs with a TTL. spec.managedBy keeps the Job controller away from them: no Pods, no finalizer, and

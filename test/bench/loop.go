@@ -11,9 +11,15 @@ import (
 	"sync/atomic"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+
+	"curfew.dev/curfew/policy"
 )
 
 // loopCommand is the first argument that turns this program into the bare loop.
@@ -28,13 +34,14 @@ type loopReport struct {
 }
 
 // runLoop is the limit: parallel Background DELETE calls by client-go's typed client, over names that are known beforehand,
-// with the Job watch open beside it that every contestant has. It judges nothing, keeps nothing and retries nothing.
+// with the watch open beside it that every contestant has. It judges nothing, keeps nothing and retries nothing.
 func runLoop(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(loopCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")
 	set := jobSet{}
 	fs.StringVar(&set.prefix, "prefix", "", "what the Jobs' names begin with")
 	fs.IntVar(&set.count, "jobs", 0, "how many there are")
+	resource := fs.String("resource", resourceJobs, "what is deleted: jobs or configmaps")
 	parallel := fs.Int("parallel", 16, "calls at a time")
 	at := fs.Int64("at", 0, "the Unix second at which to begin")
 	if err := fs.Parse(args); err != nil {
@@ -44,31 +51,58 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("read the kubeconfig: %w", err)
 	}
-	client, err := kubernetes.NewForConfig(connect(config))
+	watching, remove, err := loopOver(ctx, config, *resource)
 	if err != nil {
-		return fmt.Errorf("make a client: %w", err)
+		return err
 	}
-	watch, err := client.BatchV1().Jobs(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
-	if err != nil {
-		return fmt.Errorf("watch Jobs: %w", err)
-	}
-	defer watch.Stop()
+	defer watching.Stop()
 	go func() {
-		for range watch.ResultChan() {
+		for range watching.ResultChan() {
 		}
 	}()
 	if err := pause(ctx, time.Until(time.Unix(*at, 0))); err != nil {
 		return err
 	}
 	began := time.Now()
-	policy := metav1.DeletePropagationBackground
+	background := metav1.DeletePropagationBackground
 	err = set.each(ctx, *parallel, func(ctx context.Context, name string) error {
-		return client.BatchV1().Jobs(benchNamespace).Delete(ctx, name, metav1.DeleteOptions{PropagationPolicy: &policy})
+		return remove(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
 	})
 	if err != nil {
 		return fmt.Errorf("delete: %w", err)
 	}
 	return json.NewEncoder(out).Encode(loopReport{Deletes: set.count, Seconds: time.Since(began).Seconds()})
+}
+
+// What the loop can delete.
+const (
+	resourceJobs       = "jobs"
+	resourceConfigMaps = "configmaps"
+)
+
+// loopOver opens the watch that every contestant has, and tells how one object is deleted. Labelled ConfigMaps are watched as Curfew
+// does: their metadata alone, by label.
+func loopOver(ctx context.Context, config *rest.Config, resource string) (watch.Interface, func(context.Context, string, metav1.DeleteOptions) error, error) {
+	client, err := kubernetes.NewForConfig(connect(config))
+	if err != nil {
+		return nil, nil, fmt.Errorf("make a client: %w", err)
+	}
+	if resource == resourceConfigMaps {
+		partial, err := metadata.NewForConfig(connect(config))
+		if err != nil {
+			return nil, nil, fmt.Errorf("make a client: %w", err)
+		}
+		watching, err := partial.Resource(corev1.SchemeGroupVersion.WithResource(resource)).Watch(ctx, metav1.ListOptions{LabelSelector: policy.LabelTTL})
+		if err != nil {
+			return nil, nil, fmt.Errorf("watch ConfigMaps: %w", err)
+		}
+		return watching, client.CoreV1().ConfigMaps(benchNamespace).Delete, nil
+	}
+	watching, err := client.BatchV1().Jobs(metav1.NamespaceAll).Watch(ctx, metav1.ListOptions{})
+	if err != nil {
+		return nil, nil, fmt.Errorf("watch Jobs: %w", err)
+	}
+	return watching, client.BatchV1().Jobs(benchNamespace).Delete, nil
 }
 
 // jobSet is a number of Jobs whose names are known.

@@ -22,13 +22,14 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// observer watches Jobs and notes when each was first seen to be deleted: gone, or with a deletionTimestamp. It is the same for
+// observer watches Jobs, or objects of another kind, and notes when each was first seen to be deleted: gone, or with a deletionTimestamp. It is the same for
 // every contestant and knows nothing of them. It reads the stream by hand, so that an event's time is that of its arrival.
 //
 // The API server ends a watch now and then: when its time is up, or when the watcher falls behind. The observer takes it up again
 // at the resourceVersion of the last event, so that no deletion is missed; one that comes late is late by the gap.
 type observer struct {
 	open   func(ctx context.Context, resourceVersion string) (io.ReadCloser, error)
+	object func() watched
 	prefix string
 	cancel context.CancelFunc
 
@@ -52,6 +53,12 @@ type sighting struct {
 // futileMost bounds how often in a row a watch is taken up again and brings nothing.
 const futileMost = 10
 
+// watched is an object that comes in a watch.
+type watched interface {
+	metav1.Object
+	Unmarshal(data []byte) error
+}
+
 // observe begins to watch the Jobs of a set, from now on.
 func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, error) {
 	client, err := kubernetes.NewForConfig(connect(config))
@@ -63,19 +70,24 @@ func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, e
 		return nil, fmt.Errorf("list Jobs for the observer: %w", err)
 	}
 	open := func(ctx context.Context, resourceVersion string) (io.ReadCloser, error) {
-		stream, err := client.BatchV1().RESTClient().Get().Namespace(benchNamespace).Resource("jobs").
-			Param("watch", "true").Param("resourceVersion", resourceVersion).
-			// Whole Jobs in protobuf, as the contestants' own watches: the API server then encodes each event once for all.
-			SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
-		if err != nil {
-			return nil, fmt.Errorf("watch Jobs for the observer: %w", err)
-		}
-		return stream, nil
+		return stream(ctx, client.BatchV1().RESTClient(), "jobs", resourceVersion)
 	}
-	return observeWith(ctx, open, list.ResourceVersion, set)
+	return observeWith(ctx, open, list.ResourceVersion, set, func() watched { return &batchv1.Job{} })
 }
 
-func observeWith(ctx context.Context, open func(context.Context, string) (io.ReadCloser, error), from string, set jobSet) (*observer, error) {
+// stream opens a watch of a resource.
+func stream(ctx context.Context, client rest.Interface, resource, resourceVersion string) (io.ReadCloser, error) {
+	out, err := client.Get().Namespace(benchNamespace).Resource(resource).
+		Param("watch", "true").Param("resourceVersion", resourceVersion).
+		// Whole objects in protobuf, as the contestants' own watches of Jobs: the API server then encodes each event once for all.
+		SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("watch %s for the observer: %w", resource, err)
+	}
+	return out, nil
+}
+
+func observeWith(ctx context.Context, open func(context.Context, string) (io.ReadCloser, error), from string, set jobSet, object func() watched) (*observer, error) {
 	ctx, cancel := context.WithCancel(ctx)
 	stream, err := open(ctx, from)
 	if err != nil {
@@ -83,7 +95,7 @@ func observeWith(ctx context.Context, open func(context.Context, string) (io.Rea
 		return nil, err
 	}
 	o := &observer{
-		open: open, cancel: cancel, stream: stream, at: from, prefix: set.prefix + "-", want: set.count,
+		open: open, object: object, cancel: cancel, stream: stream, at: from, prefix: set.prefix + "-", want: set.count,
 		seen: make(map[types.UID]sighting, set.count), full: make(chan struct{}), done: make(chan struct{}),
 	}
 	go o.run(ctx)
@@ -148,20 +160,21 @@ func readFrame(in io.Reader) ([]byte, error) {
 }
 
 func (o *observer) note(frame []byte, at time.Time) error {
-	event, job, err := decodeEvent(frame)
+	object := o.object()
+	event, err := decodeEventInto(frame, object)
 	if err != nil {
 		return err
 	}
-	o.at, o.futile = job.ResourceVersion, 0
-	if !strings.HasPrefix(job.Name, o.prefix) || event != watch.Deleted && job.DeletionTimestamp == nil {
+	o.at, o.futile = object.GetResourceVersion(), 0
+	if !strings.HasPrefix(object.GetName(), o.prefix) || event != watch.Deleted && object.GetDeletionTimestamp() == nil {
 		return nil
 	}
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if _, again := o.seen[job.UID]; again {
+	if _, again := o.seen[object.GetUID()]; again {
 		return nil
 	}
-	o.seen[job.UID] = sighting{job.Name, at}
+	o.seen[object.GetUID()] = sighting{object.GetName(), at}
 	if len(o.seen) == o.want {
 		close(o.full)
 	}
@@ -169,24 +182,30 @@ func (o *observer) note(frame []byte, at time.Time) error {
 }
 
 func decodeEvent(frame []byte) (watch.EventType, *batchv1.Job, error) {
-	event, job := metav1.WatchEvent{}, &batchv1.Job{}
+	job := &batchv1.Job{}
+	event, err := decodeEventInto(frame, job)
+	return event, job, err
+}
+
+func decodeEventInto(frame []byte, object watched) (watch.EventType, error) {
+	event := metav1.WatchEvent{}
 	raw, err := unwrap(frame)
 	if err != nil {
-		return "", nil, err
+		return "", err
 	}
 	if err := event.Unmarshal(raw); err != nil {
-		return "", nil, fmt.Errorf("decode an event: %w", err)
+		return "", fmt.Errorf("decode an event: %w", err)
 	}
 	if watch.EventType(event.Type) == watch.Error {
-		return "", nil, errors.New("the API server ended the watch with an error")
+		return "", errors.New("the API server ended the watch with an error")
 	}
 	if raw, err = unwrap(event.Object.Raw); err != nil {
-		return "", nil, err
+		return "", err
 	}
-	if err := job.Unmarshal(raw); err != nil {
-		return "", nil, fmt.Errorf("decode a Job: %w", err)
+	if err := object.Unmarshal(raw); err != nil {
+		return "", fmt.Errorf("decode an object: %w", err)
 	}
-	return watch.EventType(event.Type), job, nil
+	return watch.EventType(event.Type), nil
 }
 
 // unwrap takes off the envelope that Kubernetes puts around each protobuf message. The event itself comes without the four

@@ -187,16 +187,20 @@ func (e *environment) launchCurfew(ctx context.Context, log, kubeconfig string, 
 
 // awaitTracked returns when so many Jobs are tracked.
 func (c *curfewProcess) awaitTracked(ctx context.Context, want int, patience time.Duration) error {
+	return c.awaitTrackedOf(ctx, "Job", want, patience)
+}
+
+func (c *curfewProcess) awaitTrackedOf(ctx context.Context, kind string, want int, patience time.Duration) error {
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	for {
 		samples, err := scrape(ctx, http.DefaultClient, "http://"+c.metrics+"/metrics")
-		got := samples[`curfew_tracked_objects{kind="Job"}`]
+		got := samples[`curfew_tracked_objects{kind="`+kind+`"}`]
 		switch {
 		case err == nil && int(got) == want:
 			return nil
 		case err == nil && int(got) > want:
-			return fmt.Errorf("Curfew tracks %.0f Jobs of %d", got, want)
+			return fmt.Errorf("Curfew tracks %.0f %ss of %d", got, kind, want)
 		}
 		select {
 		case <-c.ended:
@@ -204,7 +208,7 @@ func (c *curfewProcess) awaitTracked(ctx context.Context, want int, patience tim
 		default:
 		}
 		if pause(ctx, 250*time.Millisecond) != nil {
-			return fmt.Errorf("Curfew tracks %.0f Jobs of %d after %s (%v)", got, want, patience, err)
+			return fmt.Errorf("Curfew tracks %.0f %ss of %d after %s (%v)", got, kind, want, patience, err)
 		}
 	}
 }

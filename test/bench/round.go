@@ -75,12 +75,12 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	// To finish them takes about as long as to create them, or as last time. A whole second, as the API knows no finer times.
 	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
 	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
-	watching, err := observe(ctx, d.env.config, set)
+	watching, err := d.load.observe(ctx, d.env.config, set)
 	if err != nil {
 		return err
 	}
 	defer watching.close()
-	p, err := c.start(ctx, d.env, heat{set: set, due: due, parallel: d.env.parallel, log: d.env.logPath(fmt.Sprintf("%s-%d", c.name, m.Round))})
+	p, err := c.start(ctx, d.env, heat{set: set, due: due, parallel: d.env.parallel, resource: d.resource(), log: d.env.logPath(fmt.Sprintf("%s-%d", c.name, m.Round))})
 	if err != nil {
 		return err
 	}

@@ -22,7 +22,7 @@ func custom(t *testing.T) (*space, schema.GroupVersionResource) {
 
 func groupKind(resource schema.GroupVersionResource) string { return "Thing." + resource.Group }
 
-// A kind is taken up when its permission is granted, dropped when that is revoked, and taken up again.
+// A kind is taken up when its permission is granted, dropped when that is revoked, and taken up again. Others notice nothing of it.
 func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
@@ -35,8 +35,10 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 
 	s.passes(s.kubectl("delete", "clusterrole", role))
 	s.awaitWatched(groupKind(resource), false)
-	expiry := now().Add(second)
+	expiry := now().Add(2 * second)
 	between := s.newObject(resource, "Thing", "between", policy.LabelTTL, until(expiry))
+	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
+	s.onTime(s.awaitDeletion(healthy), expiry) // a kind without permission delays no other
 	s.outlast(expiry)
 	s.stillThere(between)
 	if sent := suite.proxy.Deletes(s.name, "between"); len(sent) != 0 {
