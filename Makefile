@@ -82,8 +82,13 @@ test-peers-all: build ## the same beside each Trainer that test/peers pins, one 
 .PHONY: test-soak
 test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed and cut (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
 	@go run ./test/soak $(SOAK)
+	go test -count=1 -timeout 60m -run TestSafety ./controller/expiry -rapid.checks=10000
 	go test -race -count=1 -p $(P) $(UNIT)
 	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e; done
+
+.PHONY: test-mutation
+test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some); leaves the tree alone
+	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for a while (FUZZTIME=1m)

@@ -76,6 +76,25 @@ func TestOneDeleteAtExpiry(t *testing.T) {
 	}
 }
 
+// A default that was resolved live may have been raised since, without a word about the object: it is read right before the deletion.
+func TestLiveDefaultIsReadAgain(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.defaultTTL = time.Second
+	w.finish(w.create("j", 0, false))
+	w.deliverAll()
+	w.defaultTTL = time.Hour
+	w.advance(time.Minute)
+	w.pump()
+	if w.deletes != 0 || len(*outcomes) != 0 {
+		t.Fatalf("%d DELETEs, outcomes %v: the default of an hour has a minute behind it", w.deletes, *outcomes)
+	}
+	w.advance(time.Hour)
+	w.pump()
+	if n := count(*outcomes); w.deletes != 1 || n[Deleted] != 1 {
+		t.Errorf("%d DELETEs, outcomes %v", w.deletes, *outcomes)
+	}
+}
+
 // After an accepted DELETE stale events keep out for a while; if the object is there all the same, a list brings it back.
 func TestTombstone(t *testing.T) {
 	w, _, _ := ready(t, nil)

@@ -86,7 +86,9 @@ func TestRetriesForEver(t *testing.T) {
 					if w.deletes > before {
 						break
 					}
-					w.advance(250 * time.Millisecond)
+					if w.advance(250 * time.Millisecond); w.mono-last > time.Hour {
+						t.Fatal("it was not tried again within an hour")
+					}
 				}
 				wait := w.mono - last
 				if w.deletes > 1 && wait < time.Second {

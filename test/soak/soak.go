@@ -254,8 +254,9 @@ func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration
 			finishing = append(finishing, o)
 		}
 	}
-	// To finish them takes no longer than to create them did.
-	from := time.Now().Add(s.perObject*time.Duration(len(finishing)) + 2*time.Second).Truncate(time.Second)
+	// To finish them takes no longer than to create them did, unless the machine has become busier: the window must not be over before
+	// anything is broken.
+	from := time.Now().Add(2*s.perObject*time.Duration(len(finishing)) + 2*time.Second).Truncate(time.Second)
 	to := from.Add(window)
 	random := newRandom(s.seed, 3)
 	for _, o := range fleet {

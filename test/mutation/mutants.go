@@ -1,0 +1,263 @@
+package main
+
+// Mutant is one way to break a safety invariant of the contract (DESIGN, section 8; docs/design.md).
+type Mutant struct {
+	Invariant string
+	// Name says what is broken, for people.
+	Name string
+	// File is edited: Old, which has to be there exactly once, becomes New.
+	File, Old, New string
+	// Package has the Tests, of which at least one has to fail.
+	Package string
+	Tests   []string
+}
+
+const (
+	engine  = "controller/expiry"
+	feeds   = "controller/feed"
+	decides = "policy"
+	admits  = "webhook"
+)
+
+var mutants = []Mutant{
+	{
+		Invariant: "S1", Name: "the resourceVersion is no precondition any more",
+		File: "controller/expiry/attempt.go",
+		Old:  "if uidOnly {\n\t\tr.ResourceVersion = \"\"", New: "if true {\n\t\tr.ResourceVersion = \"\"",
+		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry"},
+	},
+	{
+		Invariant: "S1", Name: "the resourceVersion is not sent",
+		File: "controller/expiry/client.go",
+		Old:  "if r.ResourceVersion != \"\" {\n\t\to.Preconditions", New: "if r.ResourceVersion == \"\" {\n\t\to.Preconditions",
+		Package: engine, Tests: []string{"TestClientSends"},
+	},
+	{
+		Invariant: "S1", Name: "after a conflict the DELETE is sent again by UID, unjudged",
+		File: "controller/expiry/attempt.go",
+		Old:  "res.conflicts++\n\t\t\tfresh = true", New: "res.conflicts++\n\t\t\tuidOnly = true",
+		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
+	},
+	{
+		Invariant: "S1", Name: "what a fresh look finds not to be due is deleted all the same",
+		File: "controller/expiry/attempt.go",
+		Old:  "if !ok || nanos(jd.Object.Expiry) > now {", New: "if !ok {",
+		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
+	},
+	{
+		Invariant: "S1", Name: "a default that was resolved live is not read again before the deletion",
+		File: "controller/expiry/attempt.go",
+		Old:  "fresh := j.object.Live || j.kind.UIDOnly", New: "fresh := j.kind.UIDOnly",
+		Package: engine, Tests: []string{"TestLiveDefaultIsReadAgain"},
+	},
+	{
+		Invariant: "S1", Name: "objects are taken up a second early",
+		File: "controller/expiry/dispatch.go",
+		Old:  "if !ok || x.at(slot).wake > now {", New: "if !ok || x.at(slot).wake > now+int64(time.Second) {",
+		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
+	},
+	{
+		Invariant: "S1", Name: "an object that is due by a clock that is ahead goes by that clock",
+		File: "controller/expiry/clock.go",
+		Old:  "return r.wall - int64(max(0, proven)), g.held == \"\"", New: "return r.wall, g.held == \"\"",
+		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
+	},
+	{
+		Invariant: "S1", Name: "deletions go on while the clock is off beyond the bound",
+		File: "controller/expiry/clock.go",
+		Old:  "g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,", New: "g.hold(false, ReasonClockSkew,",
+		Package: engine, Tests: []string{"TestGuard"},
+	},
+	{
+		Invariant: "S1", Name: "a jump of the clock is not noticed",
+		File: "controller/expiry/clock.go",
+		Old:  "if d := offset - g.offset; d > jumpBound || d < -jumpBound {", New: "if d := offset - g.offset; d > jumpBound && d < -jumpBound {",
+		Package: engine, Tests: []string{"TestSafety", "TestGuard", "TestGuardAlone"},
+	},
+	{
+		Invariant: "S1", Name: "what surrounds an object is taken from the cache right before the deletion",
+		File: "controller/feed/judge.go",
+		Old:  "scope, err := f.scope(ctx, facts, object, true)", New: "scope, err := f.scope(ctx, facts, object, false)",
+		Package: feeds, Tests: []string{"TestPolicyWithdrawnBehindTheCache", "TestRuntimeIsReadLiveBeforeADeletion"},
+	},
+	{
+		Invariant: "S2", Name: "the UID is not sent",
+		File: "controller/expiry/client.go",
+		Old:  "Preconditions: &metav1.Preconditions{UID: &r.UID}}", New: "Preconditions: &metav1.Preconditions{}}",
+		Package: engine, Tests: []string{"TestClientSends"},
+	},
+	{
+		Invariant: "S2", Name: "the UID is no precondition any more",
+		File: "controller/expiry/attempt.go",
+		Old:  "UID: o.UID, ResourceVersion: o.ResourceVersion,", New: "ResourceVersion: o.ResourceVersion,",
+		Package: engine, Tests: []string{"TestSafety"},
+	},
+	{
+		Invariant: "S2", Name: "a finish time is written down for whatever bears the name now",
+		File: "controller/feed/finish.go",
+		Old:  "\t\t\"uid\":             job.uid,\n", New: "",
+		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
+	},
+	{
+		Invariant: "S3", Name: "a DELETE that fails is not tried again",
+		File: "controller/expiry/settle.go",
+		Old:  "e.again(slot, now, now+int64(wait))", New: "e.bury(slot, now)\n\t\t_ = wait",
+		Package: engine, Tests: []string{"TestSafety", "TestRetriesForEver"},
+	},
+	{
+		Invariant: "S3", Name: "a DELETE without an answer counts as done",
+		File: "controller/expiry/settle.go",
+		Old:  "gone := res.deleting.IsZero() && (", New: "gone := res.lost || res.deleting.IsZero() && (",
+		Package: engine, Tests: []string{"TestSafety", "TestUnanswered"},
+	},
+	{
+		Invariant: "S3", Name: "a list from a cache that lags sweeps out what the watch has told since",
+		File: "controller/expiry/relist.go",
+		Old:  "en.flags&flagOddRV != 0 || en.rv <= limit)", New: "en.flags&flagOddRV != 0 || en.rv <= limit || true)",
+		Package: engine, Tests: []string{"TestSafety", "TestRelistSweeps"},
+	},
+	{
+		Invariant: "S3", Name: "what the API server accepted and lost is never believed to exist again",
+		File: "controller/expiry/apply.go",
+		Old:  "stateTombstone, now+int64(e.opts.KeepOut))", New: "stateTombstone, now+100_000*int64(e.opts.KeepOut))",
+		Package: engine, Tests: []string{"TestTombstone"},
+	},
+	{
+		Invariant: "S3", Name: "nothing is listed anew for what a watch lost",
+		File: "controller/feed/stream.go",
+		Old:  "case <-relist:\n\t\t\treturn at, errListAgain", New: "case <-relist:\n\t\t\tcontinue",
+		Package: feeds, Tests: []string{"TestPeriodicRelist"},
+	},
+	{
+		Invariant: "S3", Name: "a watch that is too old is given up instead of listing anew",
+		File: "controller/feed/stream.go",
+		Old:  "if gone(err) {\n\t\t\t\treturn errListAgain\n\t\t\t}\n\t\t\tif err != nil {\n\t\t\t\tevents = nil", New: "if err != nil {\n\t\t\t\tevents = nil",
+		Package: feeds, Tests: []string{"TestWatchTooOldListsAgain"},
+	},
+	{
+		Invariant: "S3", Name: "one lane's word cancels what another tracks",
+		File: "controller/expiry/engine.go",
+		Old:  "return e.index.lookup(uid, e.kinds[k].opts.Lane)", New: "return e.index.lookup(uid, 0)",
+		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
+	},
+	{
+		Invariant: "S3", Name: "the finish time that only Curfew saw is not written down",
+		File: "controller/feed/finish.go",
+		Old:  "if r.feed.kind.Patch == nil {", New: "if r.feed.kind.Patch != nil {",
+		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
+	},
+	{
+		Invariant: "S4", Name: "SuccessCriteriaMet counts as the end of a Job",
+		File: "policy/facts_job.go",
+		Old:  "case batchv1.JobComplete:", New: "case batchv1.JobComplete, batchv1.JobSuccessCriteriaMet:",
+		Package: decides, Tests: []string{"TestJudge"},
+	},
+	{
+		Invariant: "S4", Name: "FailureTarget counts as the end of a Job",
+		File: "policy/facts_job.go",
+		Old:  "case batchv1.JobFailed:", New: "case batchv1.JobFailed, batchv1.JobFailureTarget:",
+		Package: decides, Tests: []string{"TestJudge"},
+	},
+	{
+		Invariant: "S4", Name: "a condition counts whatever its status",
+		File: "policy/facts_job.go",
+		Old:  "if condition.Status != corev1.ConditionTrue {", New: "if condition.Status == corev1.ConditionUnknown {",
+		Package: decides, Tests: []string{"TestJudge"},
+	},
+	{
+		Invariant: "S4", Name: "what has not finished is judged by its TTL",
+		File: "policy/judge.go",
+		Old:  "case !facts.Finished:\n\t\treturn keep(\"is not finished\") // S4\n", New: "",
+		Package: decides, Tests: []string{"TestJudge"},
+	},
+	{
+		Invariant: "S5", Name: "a child of another controller is given a default",
+		File: "policy/resolve.go",
+		Old:  "if facts.Owner != nil && !facts.isCronJobsJob() {", New: "if false {",
+		Package: decides, Tests: []string{"TestNoDefault"},
+	},
+	{
+		Invariant: "S5", Name: "what another cluster's manager answers for is given a default",
+		File: "policy/resolve.go",
+		Old:  "if manager := facts.ForeignManager(); manager != \"\" {", New: "if manager := facts.ForeignManager(); manager == \"?\" {",
+		Package: decides, Tests: []string{"TestNoDefault"},
+	},
+	{
+		Invariant: "S5", Name: "a Pod goes before its Job has accounted for it",
+		File: "policy/judge.go",
+		Old:  "case facts.Uncounted():\n\t\treturn keep(\"its Job has not accounted for it yet\")\n", New: "",
+		Package: decides, Tests: []string{"TestJudgeOfPods"},
+	},
+	{
+		Invariant: "S5", Name: "a labelled Pod goes before its Job has accounted for it",
+		File: "policy/judge_label.go",
+		Old:  "case facts.IsPod() && facts.Uncounted():", New: "case false:",
+		Package: decides, Tests: []string{"TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "a TTL that cannot be read counts as 0",
+		File: "policy/judge.go",
+		Old:  "case value.Err != nil:", New: "case value.Err != nil && value.Text == \"?\":",
+		Package: decides, Tests: []string{"TestGarbageNeverShortensALife", "TestJudge"},
+	},
+	{
+		Invariant: "S6", Name: "a label that cannot be read counts as 0",
+		File: "policy/judge_label.go",
+		Old:  "case err != nil:\n\t\treturn unusable(err) // S6", New: "case err != nil && text == \"?\":\n\t\treturn unusable(err)",
+		Package: decides, Tests: []string{"TestAnyLabelKeepsAtLeastAMinute", "TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "a default reaches what is older than it",
+		File: "policy/resolve.go",
+		Old:  "if !young && !backfill {", New: "if !young && backfill {",
+		Package: decides, Tests: []string{"TestYoungerAndOlderThanTheDefault"},
+	},
+	{
+		Invariant: "S6", Name: "protect is honoured for the value true alone",
+		File: "policy/facts.go",
+		Old:  "return ok && value != \"false\"", New: "return ok && value == \"true\"",
+		Package: decides, Tests: []string{"TestJudge", "TestGarbageNeverShortensALife"},
+	},
+	{
+		Invariant: "S6", Name: "a container that ended at the epoch ended long ago",
+		File: "policy/facts_pod.go",
+		Old:  "return at.Unix() > 0", New: "return !at.IsZero()",
+		Package: decides, Tests: []string{"TestPodFinishTime"},
+	},
+	{
+		Invariant: "S6", Name: "a finish time that Curfew saw is rounded down",
+		File: "controller/feed/finish.go",
+		Old:  "return at.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)", New: "return at.UTC().Truncate(time.Second)",
+		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
+	},
+	{
+		Invariant: "S6", Name: "a runtime that is gone says nothing, so that the next level speaks",
+		File: "policy/resolve.go",
+		Old:  "(scope.Runtime.Missing || !scope.Runtime.TTL.Empty())", New: "!scope.Runtime.TTL.Empty()",
+		Package: decides, Tests: []string{"TestRuntimeGoneKeeps"},
+	},
+	{
+		Invariant: "S8", Name: "an error inside Curfew denies",
+		File: "webhook/response.go",
+		Old:  "outcome: outcomeError, status: http.StatusInternalServerError, err: err}", New: "outcome: outcomeError, status: http.StatusOK, err: err}",
+		Package: admits, Tests: []string{"TestErrorsAreNoDenials"},
+	},
+	{
+		Invariant: "S8", Name: "a panic in a rule takes the request down",
+		File: "webhook/handler.go",
+		Old:  "if reason := recover(); reason != nil {", New: "if reason := any(nil); reason != nil {",
+		Package: admits, Tests: []string{"TestErrorsAreNoDenials"},
+	},
+	{
+		Invariant: "S8", Name: "a patch that does not apply is sent",
+		File: "webhook/patch.go",
+		Old:  "if err := object.Applies(draft.operations); err != nil {\n\t\treturn nil, err\n\t}\n", New: "",
+		Package: admits, Tests: []string{"TestPatchIsTriedBeforeItIsSent", "TestUnappliablePatchIsDropped"},
+	},
+	{
+		Invariant: "S8", Name: "something is deleted before the API server has told its time",
+		File: "controller/expiry/clock.go",
+		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
+		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
+	},
+}
