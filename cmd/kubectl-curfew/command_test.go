@@ -149,6 +149,21 @@ func TestHelpNamesEveryFlag(t *testing.T) {
 	}
 }
 
+// TestHelpFits: no description is wider than a terminal, and none loses a word by that.
+func TestHelpFits(t *testing.T) {
+	command := root(surroundings{})
+	for _, each := range append(command.Commands(), command) {
+		for line := range strings.Lines(each.Long) {
+			if len([]rune(strings.TrimSuffix(line, "\n"))) > helpWidth {
+				t.Errorf("%s: %q", each.Name(), line)
+			}
+		}
+	}
+	if have, want := wrap("one two three\nfour\n\nfive", 9), "one two\nthree\nfour\n\nfive"; have != want {
+		t.Errorf("%q, want %q", have, want)
+	}
+}
+
 func TestGitHubEscapes(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "a,b.yaml")
 	text := "apiVersion: batch/v1\nkind: Job\nmetadata:\n  name: a\n  annotations:\n    curfew.dev/ttl-after-finished: \"1%\\n::error::x\"\n"

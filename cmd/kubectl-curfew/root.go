@@ -50,6 +50,7 @@ files or objects that cannot be used.`,
 		lintCommand(around.now), completionCommand(), versionCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours knows of kubectl.
+	wrapHelp(command)
 	return command
 }
 
