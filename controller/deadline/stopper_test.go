@@ -203,3 +203,28 @@ func TestStateThatWasNotSeen(t *testing.T) {
 		t.Errorf("the answer is %+v, want a conflict and no write", got)
 	}
 }
+
+// The mark of the object itself is one request, and comes before all else: where it is not accepted, nothing is stopped.
+func TestMarkComesFirst(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		code int
+		want []string
+	}{
+		"accepted":       {nil, http.StatusOK, []string{"delete sets/a", "patch runs/a", "delete pods/a-0"}},
+		"it has changed": {apierrors.NewInvalid(schema.GroupKind{Kind: "Run"}, "a", nil), http.StatusConflict, []string{"patch runs/a"}},
+		"forbidden":      {apierrors.NewForbidden(runs.GroupResource(), "a", nil), http.StatusForbidden, []string{"patch runs/a"}},
+		"no answer":      {http.ErrHandlerTimeout, 0, []string{"patch runs/a"}},
+	} {
+		s := newScene(t, nil, time.Time{}, mark(nil), deleteSet, deletePods)
+		s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			return true, &metav1.PartialObjectMetadata{}, c.err
+		})
+		if got := s.Delete(t.Context(), s.request); got.Code != c.code {
+			t.Errorf("%s: the answer is %+v, want %d", name, got, c.code)
+		}
+		if got := s.writes(); !slices.Equal(got, c.want) {
+			t.Errorf("%s: it sent %v, want %v", name, got, c.want)
+		}
+	}
+}

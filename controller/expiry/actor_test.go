@@ -125,3 +125,37 @@ func TestActorBesideADelete(t *testing.T) {
 		t.Errorf("%d calls, %d DELETEs after the end", len(a.calls), w.deletes)
 	}
 }
+
+// The conflicts of an Actor, and what it calls malformed, may be about a child of the object: it is always told the state that was judged,
+// and never a UID alone.
+func TestActorIsToldTheStateThatWasJudged(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	conflict, malformed := Response{Code: http.StatusConflict}, Response{Code: http.StatusBadRequest}
+	a := &actor{answers: []Response{conflict, conflict, conflict, conflict, conflict, malformed, {Code: http.StatusOK, Rest: true}}}
+	judged := 0
+	var object Object
+	kind, err := w.engine.RegisterKind(KindOptions{
+		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true, Lane: 3, Actor: a,
+		Judge: func(context.Context, Object) (Judgement, error) {
+			judged++
+			return Judgement{Verdict: Track, Object: object}, nil
+		},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object = Object{Kind: kind, Namespace: "ns", Name: "r", UID: "u", ResourceVersion: "7", Expiry: epoch.Add(time.Second), Trigger: "deadline", Source: "object"}
+	w.engine.Upsert(object)
+	for range 20 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if len(a.calls) != 7 || judged < 4 {
+		t.Fatalf("%d calls and %d fresh looks, want 7 and 4 or more", len(a.calls), judged)
+	}
+	for i, call := range a.calls {
+		if call.ResourceVersion != "7" {
+			t.Errorf("call %d has resourceVersion %q, want 7", i, call.ResourceVersion)
+		}
+	}
+}

@@ -35,8 +35,9 @@ func init() {
 
 // markers are who writes the mark.
 var markers = []contestant{
-	{name: theLimit, about: "bare loop of parallel status patches", start: startMarkLoop},
+	{name: theLimit, about: "bare loop of parallel status patches", ends: true, start: startMarkLoop},
 	{name: theCurfew, about: "Curfew", start: startCurfew()},
+	{name: theEqual, about: "the same loop with Curfew's rights", ends: true, start: startEqualMarkLoop},
 	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
 }
 
@@ -167,7 +168,7 @@ func (d *markContest) nextSet(count int) jobSet {
 // bareRate lets the loop run at once and takes its own word for the rate.
 func (d *markContest) bareRate(ctx context.Context, h heat) (float64, error) {
 	var out bytes.Buffer
-	p, err := startMarkLoopTo(ctx, d.env, h, &out)
+	p, err := startMarkLoopTo(ctx, d.env, h, d.env.state.Kubeconfig, &out)
 	if err != nil {
 		return 0, err
 	}
@@ -188,15 +189,19 @@ func (d *markContest) bareRate(ctx context.Context, h heat) (float64, error) {
 }
 
 func startMarkLoop(ctx context.Context, e *environment, h heat) (*process, error) {
-	return startMarkLoopTo(ctx, e, h, nil)
+	return startMarkLoopTo(ctx, e, h, e.state.Kubeconfig, nil)
 }
 
-func startMarkLoopTo(ctx context.Context, e *environment, h heat, out io.Writer) (*process, error) {
+func startEqualMarkLoop(ctx context.Context, e *environment, h heat) (*process, error) {
+	return startMarkLoopTo(ctx, e, h, e.curfewConfig, nil)
+}
+
+func startMarkLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string, out io.Writer) (*process, error) {
 	self, err := os.Executable()
 	if err != nil {
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
-	return launch(ctx, h.log, out, self, markLoopCommand, "--kubeconfig", e.state.Kubeconfig, "--prefix", h.set.prefix,
+	return launch(ctx, h.log, out, self, markLoopCommand, "--kubeconfig", kubeconfig, "--prefix", h.set.prefix,
 		"--objects", strconv.Itoa(h.set.count), "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
 }
 
@@ -283,8 +288,8 @@ func (d *markContest) measure(ctx context.Context, c contestant, p *process, o *
 	if err != nil {
 		return 0, err
 	}
-	if c.name == theLimit {
-		// The one process that ends by itself: then the kernel's count is gone, and its last word has it.
+	if c.ends {
+		// A process that ends by itself: then the kernel's count is gone, and its last word has it.
 		<-p.ended
 		if to, err = clock(pids); err != nil {
 			return 0, err
@@ -307,8 +312,10 @@ func markResults(all []markRun, objects int) []result {
 	prefix := "deadline.mark." + sizeName(objects) + "."
 	var results []result
 	for _, v := range []struct{ infix, who string }{{"", theCurfew}, {"favour_drain.", theDrainer}} {
-		if len(rates[v.who]) > 0 && len(rates[v.who]) == len(rates[theLimit]) {
-			results = append(results, compare(prefix+v.infix+"vs_limit", "marks/s", rates[v.who], about[theLimit], rates[theLimit]))
+		for _, limit := range []struct{ name, who string }{{"vs_limit", theLimit}, {"vs_limit_as_curfew", theEqual}} {
+			if len(rates[v.who]) > 0 && len(rates[v.who]) == len(rates[limit.who]) {
+				results = append(results, compare(prefix+v.infix+limit.name, "marks/s", rates[v.who], about[limit.who], rates[limit.who]))
+			}
 		}
 	}
 	return results
