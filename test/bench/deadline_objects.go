@@ -51,12 +51,17 @@ spec:
 ---
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
-metadata:
-  name: bench-runs
-  labels: {curfew.dev/aggregate-to-controller: "true"}
+metadata: {name: bench-runs}
 rules:
   - {apiGroups: [bench.example.com], resources: [runs], verbs: [get, list, watch, delete, patch]}
   - {apiGroups: [bench.example.com], resources: [runs/status], verbs: [patch]}
+---
+# Bound by itself: the controller that aggregates roles does not run here.
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRoleBinding
+metadata: {name: bench-runs}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: bench-runs}
+subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]
 ---
 apiVersion: curfew.dev/v1alpha1
 kind: KindProfile
