@@ -47,6 +47,7 @@ func TestDefaultLabel(t *testing.T) {
 		"no policy":            {},
 		"first that speaks":    {policies: []*policy.PlatformPolicy{{}, {Label: label("2d")}, {Label: label("1h")}}, want: "2d"},
 		"has one":              {labels: []string{policy.LabelTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
+		"has the alias":        {labels: []string{policy.LabelKyvernoTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 		"unreadable":           {policies: []*policy.PlatformPolicy{{Label: label("soon")}}, err: `"soon" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`},
 		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("90s")}}}, want: "1m"},
 		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{MinTTL: bound("7201s")}}}, want: "2h1m"},
