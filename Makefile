@@ -11,7 +11,7 @@ LDFLAGS := -X main.version=$(VERSION)
 # Tests of the product; those in test/e2e start a control plane and have a target of their own.
 UNIT = $(shell go list ./... | grep -v /test/e2e)
 # How many end-to-end tests run at once, in each of two suites. They wait far more than they compute.
-E2E_PARALLEL ?= 16
+E2E_PARALLEL ?= 10
 # Packages whose tests run at once. Two cores is what there is.
 P ?= 2
 
