@@ -73,6 +73,7 @@ test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TT
 
 .PHONY: test-peers
 test-peers: build ## deadlines and TTLs beside the real controllers of JobSet and the newest Trainer (PEERS=v2.2.0: another one)
+	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version every test would be skipped: name one, such as PEERS=v2.3.0" >&2; exit 1; }
 	PEERS=$(PEERS) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e
 
 .PHONY: test-peers-all

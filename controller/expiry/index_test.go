@@ -204,9 +204,6 @@ func randomUID(rng *rand.Rand) types.UID {
 func TestMemory(t *testing.T) {
 	const most = 170
 	for _, n := range []int{20_000, 200_000, 1_000_000} {
-		if n > 200_000 && testing.Short() {
-			continue
-		}
 		w := newWorld(t.Fatalf)
 		before := heapInUse()
 		fill(w.engine, w.kind, n)

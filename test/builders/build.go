@@ -26,7 +26,7 @@ func BuildJob(namespace, name string) *batchv1.Job {
 			Requests: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("2"), corev1.ResourceMemory: resource.MustParse("4Gi")},
 			Limits:   corev1.ResourceList{corev1.ResourceMemory: resource.MustParse("8Gi")},
 		},
-		VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}, {Name: "cache", MountPath: "/root/.cache"}},
+		VolumeMounts: []corev1.VolumeMount{{Name: "src", MountPath: "/src"}, {Name: "cache", MountPath: "/build/cache"}},
 	}
 	env(&build, "CI", "true", "BUILD_NUMBER", "48213", "BRANCH", "main", "GOFLAGS", "-mod=readonly", "REGISTRY", "registry.example/shop")
 	build.Env = append(build.Env, corev1.EnvVar{Name: "TOKEN", ValueFrom: &corev1.EnvVarSource{SecretKeyRef: &corev1.SecretKeySelector{
