@@ -1,9 +1,7 @@
 package main
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"flag"
 	"fmt"
 	"io"
@@ -230,27 +228,8 @@ func (d *contest) probe(ctx context.Context) error {
 	return nil
 }
 
-// bareRate lets the loop run at once and takes its own word for the rate.
 func (d *contest) bareRate(ctx context.Context, h heat) (float64, error) {
-	var out bytes.Buffer
-	p, err := startLoopTo(ctx, d.env, h, d.env.state.Kubeconfig, &out)
-	if err != nil {
-		return 0, err
-	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		p.stop()
-		return 0, ctx.Err()
-	}
-	if p.err != nil {
-		return 0, fmt.Errorf("%w; its log is %s", p.err, h.log)
-	}
-	var report loopReport
-	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		return 0, fmt.Errorf("read what the loop reports: %w", err)
-	}
-	return float64(report.Deletes) / report.Seconds, nil
+	return bareRate(ctx, d.env, h, startLoopTo)
 }
 
 // bystanderJobs is the number of Jobs that needs not be said in the names of the bystander's results.

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -103,6 +104,30 @@ func loopOver(ctx context.Context, config *rest.Config, resource string) (watch.
 		return nil, nil, fmt.Errorf("watch Jobs: %w", err)
 	}
 	return watching, client.BatchV1().Jobs(benchNamespace).Delete, nil
+}
+
+// bareRate lets a loop run at once and takes its own word for the rate.
+func bareRate(ctx context.Context, e *environment, h heat,
+	start func(ctx context.Context, e *environment, h heat, kubeconfig string, out io.Writer) (*process, error)) (float64, error) {
+	var out bytes.Buffer
+	p, err := start(ctx, e, h, e.state.Kubeconfig, &out)
+	if err != nil {
+		return 0, err
+	}
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		p.stop()
+		return 0, ctx.Err()
+	}
+	if p.err != nil {
+		return 0, fmt.Errorf("%w; its log is %s", p.err, h.log)
+	}
+	var report loopReport
+	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
+		return 0, fmt.Errorf("read what the loop reports: %w", err)
+	}
+	return float64(report.Deletes) / report.Seconds, nil
 }
 
 // jobSet is a number of Jobs whose names are known.
