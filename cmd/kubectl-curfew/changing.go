@@ -95,18 +95,9 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	}
 	progress := newProgress(c.surroundings, diagnostics)
 	defer progress.done()
-	progress.say("reading kinds, profiles and policies")
-	w, err := c.open(ctx, now, overlay{}, progress)
+	w, selected, err := c.selected(ctx, now, overlay{}, c.selection, progress, progress)
 	if err != nil {
 		return err
-	}
-	progress.say("reading what is meant")
-	selected, err := w.Select(ctx, c.selection)
-	if err != nil {
-		return err
-	}
-	if len(selected) == 0 {
-		return errors.New("nothing is selected")
 	}
 	var all []*planned
 	ready := 0

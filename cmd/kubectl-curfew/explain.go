@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -93,18 +92,9 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	}
 	progress := newProgress(o.surroundings, diagnostics)
 	defer progress.done()
-	progress.say("reading kinds, profiles and policies")
-	w, err := o.open(ctx, now, with, nil)
+	w, selected, err := o.selected(ctx, now, with, o.selection, progress, nil)
 	if err != nil {
 		return err
-	}
-	progress.say("reading what is meant")
-	selected, err := w.Select(ctx, o.selection)
-	if err != nil {
-		return err
-	}
-	if len(selected) == 0 {
-		return errors.New("nothing is selected")
 	}
 	var all []*explained
 	for i, one := range selected {

@@ -1,6 +1,11 @@
 package main
 
 import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
 	"github.com/spf13/pflag"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -11,4 +16,20 @@ func addSelection(flags *pflag.FlagSet, selection *world.Selection) {
 	flags.BoolVarP(&selection.Everywhere, "all-namespaces", "A", false, "all namespaces; only with -l or --all")
 	flags.StringVarP(&selection.Selector, "selector", "l", "", "labels of the objects, such as app=web")
 	flags.BoolVar(&selection.All, "all", false, "all objects of the kind")
+}
+
+// selected connects and reads what a selection means, at least one object. Warnings of the API server go to warnings.
+func (c *connection) selected(ctx context.Context, now time.Time, with overlay, selection world.Selection, progress *progress,
+	warnings io.Writer) (*world.World, []world.Selected, error) {
+	progress.say("reading kinds, profiles and policies")
+	w, err := c.open(ctx, now, with, warnings)
+	if err != nil {
+		return nil, nil, err
+	}
+	progress.say("reading what is meant")
+	found, err := w.Select(ctx, selection)
+	if err == nil && len(found) == 0 {
+		err = errors.New("nothing is selected")
+	}
+	return w, found, err
 }
