@@ -25,6 +25,10 @@ var clusterGoldens = map[string]golden{
 	"expiring-kind-that-stays":    {args: words("expiring bindings -A"), code: 2},
 	"expiring-bad-flags":          {args: []string{"expiring", "job/a", "--within", "soon", "--before", "11:00", "--ttl-longer-than", "x", "-o", "xml", "-l", "a==b==c", "--trigger", "whim", "--with", "testdata/quick.yaml"}, code: 2},
 	"expiring-over":               {args: words("expiring -A --before 11:00"), code: 2},
+	"expiring-over-day":           {args: []string{"expiring", "-A", "--before", "last friday"}, code: 2},
+	"expiring-phrase":             {args: []string{"expiring", "-A", "--between", "in 3 hours..next tuesday at 5pm"}},
+	"expiring-two-meanings":       {args: []string{"expiring", "-A", "--before", "next friday"}, code: 2},
+	"expiring-left-over":          {args: []string{"expiring", "-A", "--before", "friday 17:00 please"}, code: 2},
 
 	// The seed questions, each by the line of the help; those that name a time, at the time of the tests.
 	"question-1": {args: words("expiring -A --within 6h")},
@@ -71,6 +75,8 @@ var clusterGoldens = map[string]golden{
 	"extend-runtime":        {args: words("extend trainjob/tune -n lab --by 1h"), code: 1},
 	"extend-label":          {args: words("extend cm/demo --by 2d")},
 	"extend-label-until":    {args: []string{"extend", "cm/demo", "--until", "2027-02-01T08:30:15Z"}},
+	"extend-end-of-month":   {args: []string{"extend", "cm/demo", "--until", "end of next month"}},
+	"extend-two-meanings":   {args: []string{"extend", "cm/demo-2", "--until", "next sunday"}, code: 2},
 	"extend-date":           {args: words("extend cm/demo-2 --by 36h")},
 	"extend-never-shortens": {args: words("extend cm/demo-2 --until tomorrow"), code: 1},
 	"extend-nothing-to":     {args: words("extend cm/plain --by 1d"), code: 1},

@@ -39,9 +39,10 @@ func expiringCommand(around surroundings) *cobra.Command {
 It asks the API server alone, with your own permissions, and judges as the controller does. What you may not read is said. Without a
 KIND all kinds are asked about. Times are in the time zone of your machine, and shown with it.
 
-A time is a time of day (17:00, 5pm, noon), a day (today, friday, 2026-12-24, 24 december), both (friday 17:00), a length of time
-from now (in 6h), now, or RFC 3339. What can mean two instants is refused. A period is a day, a week (this week, next week), a month
-(may, 2026-05) or a year.`,
+A time is a time of day (17:00, 5pm, noon), a day (today, friday, next tuesday, 2026-12-24, 24 december), both (friday 17:00), a length
+of time from now (in 6h, in 3 hours, 2 days ago), the end of a period (end of may), now, or RFC 3339. What is not understood to the last
+word, or can mean two instants, is refused. A period is a day, a week (this week, next week; from Monday on), a month (may, 2026-05) or a
+year.`,
 		Example: examples(seedQuestions),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			query, err := options.query(args, options.now())
@@ -139,7 +140,7 @@ func (o *expiringOptions) query(args []string, now time.Time) (*expiringQuery, e
 		if span.To, err = moment.Parse(o.before, now); err != nil {
 			bad("before", o.before, err)
 		} else if span.To.Before(now) {
-			bad("before", o.before, fmt.Errorf("that was at %s: give a time to come, such as \"tomorrow %s\"", instant(span.To, now.Location()), o.before))
+			bad("before", o.before, fmt.Errorf("that was at %s: give a time to come%s", instant(span.To, now.Location()), tomorrow(o.before, now)))
 		}
 		if span.To.Equal(now) {
 			span.To = now.Add(1) // What is due at this very instant is due.
@@ -181,6 +182,15 @@ func (o *expiringOptions) query(args []string, now time.Time) (*expiringQuery, e
 		errs = append(errs, err)
 	}
 	return out, errors.Join(errs...)
+}
+
+// tomorrow is what to write instead of a time of day that is over; "" where another time was written.
+func tomorrow(text string, now time.Time) string {
+	instead := "tomorrow " + text
+	if _, err := moment.Parse(instead, now); err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", such as %q", instead)
 }
 
 // matches reports whether an entry is asked about.

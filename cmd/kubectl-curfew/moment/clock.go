@@ -2,8 +2,7 @@ package moment
 
 import (
 	"fmt"
-	"regexp"
-	"strconv"
+	"strings"
 	"time"
 )
 
@@ -12,45 +11,43 @@ type clock struct {
 	hour, minute, second int
 }
 
-var (
-	clock24 = regexp.MustCompile(`^([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?$`)
-	clock12 = regexp.MustCompile(`^([0-9]{1,2})(?::([0-9]{2}))?(am|pm)$`)
-)
-
-// readClock reads 17:00, 17:00:30, 5pm, 5:30pm, noon and midnight. ok is false for what is no time of day; err says what is wrong
-// with one.
-func readClock(word string) (out clock, ok bool, err error) {
-	switch word {
-	case "noon":
+// readClock reads words that are a time of day and nothing else: 17:00, 17:00:30, 5pm, 5:30 pm, noon, midnight, at 17:00. err says what
+// is wrong with one.
+func readClock(words []string) (out clock, ok bool, err error) {
+	if len(words) > 1 && words[0] == "at" {
+		words = words[1:]
+	}
+	text := strings.Join(words, " ")
+	switch half := strings.Trim(text, "0123456789:"); {
+	case text == "noon":
 		return clock{hour: 12}, true, nil
-	case "midnight":
+	case text == "midnight":
 		return clock{}, true, nil
-	}
-	if found := clock24.FindStringSubmatch(word); found != nil {
-		out = clock{number(found[1]), number(found[2]), number(found[3])}
-		if out.hour > 23 || out.minute > 59 || out.second > 59 {
-			return clock{}, true, fmt.Errorf("%q is no time of day: use 00:00 to 23:59", word)
+	case half == "" && strings.Contains(text, ":"):
+		return byLayout(text, "use 00:00 to 23:59", "15:04", "15:04:05")
+	case half == "am" || half == "pm" || half == " am" || half == " pm":
+		out, ok, err = byLayout(text, "use 1am to 12pm", "3pm", "3 pm", "3:04pm", "3:04 pm")
+		if ok && err == nil && out.hour%12 == 0 && text[0] == '0' {
+			err = fmt.Errorf("%q is no time of day: use 1am to 12pm", text)
 		}
-		return out, true, nil
+		return out, ok, err
+	default:
+		return clock{}, false, nil
 	}
-	if found := clock12.FindStringSubmatch(word); found != nil {
-		hour, minute := number(found[1]), number(found[2])
-		if hour < 1 || hour > 12 || minute > 59 {
-			return clock{}, true, fmt.Errorf("%q is no time of day: use 1am to 12pm", word)
-		}
-		hour %= 12
-		if found[3] == "pm" {
-			hour += 12
-		}
-		return clock{hour: hour, minute: minute}, true, nil
-	}
-	return clock{}, false, nil
 }
 
-// number is of digits alone, few enough not to overflow; "" is 0.
-func number(digits string) int {
-	out, _ := strconv.Atoi(digits)
-	return out
+// byLayout reads a time of day by the layout that it has. Go's parser takes a time whole or not at all.
+func byLayout(text, fix string, layouts ...string) (out clock, ok bool, err error) {
+	for _, layout := range layouts {
+		at, err := time.Parse(layout, text)
+		switch {
+		case err == nil:
+			return clock{at.Hour(), at.Minute(), at.Second()}, true, nil
+		case outOfRange(err):
+			return clock{}, true, fmt.Errorf("%q is no time of day: %s", text, fix)
+		}
+	}
+	return clock{}, false, nil
 }
 
 // on is the instant at which the clocks show the time on a day. Where they are put forward or back that may be none or two.
@@ -58,12 +55,15 @@ func (c clock) on(day time.Time) (time.Time, error) {
 	year, month, date := day.Date()
 	at := time.Date(year, month, date, c.hour, c.minute, c.second, 0, day.Location())
 	if !c.shownAt(at) {
-		return time.Time{}, fmt.Errorf("the clocks of %s do not show %s on %s: use another time", zone(at), c, at.Format(time.DateOnly))
+		return time.Time{}, fmt.Errorf("the clocks of %s do not show %s on %s: use another time", zone(at), c, day.Format(time.DateOnly))
 	}
-	for _, other := range []time.Time{at.Add(-time.Hour), at.Add(time.Hour)} {
-		if c.shownAt(other) && other.Day() == at.Day() {
+	for _, step := range []time.Duration{30 * time.Minute, time.Hour, 2 * time.Hour} { // by as much as clocks are changed anywhere
+		for _, other := range []time.Time{at.Add(-step), at.Add(step)} {
+			if !c.shownAt(other) || other.Day() != at.Day() {
+				continue
+			}
 			return time.Time{}, fmt.Errorf("the clocks of %s show %s twice on %s: use RFC 3339, %s or %s",
-				zone(at), c, at.Format(time.DateOnly), earlier(at, other).Format(time.RFC3339), later(at, other).Format(time.RFC3339))
+				zone(at), c, day.Format(time.DateOnly), earlier(at, other).Format(time.RFC3339), later(at, other).Format(time.RFC3339))
 		}
 	}
 	return at, nil
@@ -103,11 +103,4 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// dayOf is the beginning of the day that an instant lies in, and that of one so many days later. A day begins when the clocks
-// first show it.
-func dayOf(at time.Time, later int) time.Time {
-	year, month, date := at.Date()
-	return time.Date(year, month, date+later, 0, 0, 0, 0, at.Location())
 }

@@ -25,7 +25,7 @@ func ParseSpan(text string, now time.Time) (Span, error) {
 	if out.From, err = Parse(from, now); err != nil {
 		return Span{}, err
 	}
-	if out.To, err = parse(to, now, out.From, true); err != nil {
+	if out.To, err = (reader{now: now, against: out.From, after: true}).read(to); err != nil {
 		return Span{}, err
 	}
 	if !out.From.Before(out.To) {
@@ -42,23 +42,47 @@ func ParsePeriod(text string, now time.Time) (Span, error) {
 	if len(words) == 0 {
 		return Span{}, fmt.Errorf("is empty: use %s", periods)
 	}
-	if out, ok := calendarSpan(strings.Join(words, " "), now); ok {
+	out, ok, err := readPeriod(words, now)
+	switch {
+	case err != nil:
+		return Span{}, fmt.Errorf("%q cannot be read: %w", text, err)
+	case !ok:
+		return Span{}, fmt.Errorf("%q is no period: use %s", text, periods)
+	default:
 		return out, nil
 	}
-	if out, ok, err := monthSpan(words, now); ok || err != nil {
-		return out, err
-	}
-	of, took, err := readDay(words, now)
-	if err != nil {
-		return Span{}, fmt.Errorf("%q cannot be read: %w", text, err)
-	}
-	if took != len(words) || took == 0 {
-		return Span{}, fmt.Errorf("%q is no period: use %s", text, periods)
-	}
-	return Span{of.begins, dayOf(of.begins, 1)}, nil
 }
 
 const periods = "a day (today, friday, 2026-12-24), a week (this week, next week), a month (may, 2026-05, next month) or a year (2026)"
+
+// endOf reads what stands after "end of": a period as [ParsePeriod] reads it, or the one that it is: the month.
+func endOf(words []string, now time.Time) (time.Time, error) {
+	if len(words) > 1 && words[0] == "the" {
+		words = words[1:]
+	}
+	switch text := strings.Join(words, " "); text {
+	case "day":
+		words = []string{"today"}
+	case "week", "month", "year":
+		words = []string{"this", text}
+	}
+	out, ok, err := readPeriod(words, now)
+	if err == nil && !ok {
+		err = fmt.Errorf("%q is no period: use %s", strings.Join(words, " "), periods)
+	}
+	return out.To, err
+}
+
+func readPeriod(words []string, now time.Time) (out Span, ok bool, err error) {
+	if out, ok := calendarSpan(strings.Join(words, " "), now); ok {
+		return out, true, nil
+	}
+	if out, ok, err := monthSpan(words, now); ok {
+		return out, true, err
+	}
+	of, ok, err := readDay(words, now, now)
+	return Span{of.begins, dayOf(of.begins, 1)}, ok, err
+}
 
 // calendarSpan reads this week, next month and the like.
 func calendarSpan(text string, now time.Time) (Span, bool) {
@@ -82,36 +106,37 @@ func calendarSpan(text string, now time.Time) (Span, bool) {
 
 // monthSpan reads 2026, 2026-05, may and may 2026.
 func monthSpan(words []string, now time.Time) (Span, bool, error) {
-	named, isMonth := months[words[0]]
-	switch {
-	case len(words) == 1 && isoYear.MatchString(words[0]):
-		return year(now, number(words[0])), true, nil
-	case len(words) == 1 && isMonth:
-		of := now.Year()
-		if named < now.Month() {
-			of++
-		}
-		return month(now, of, named), true, nil
-	case len(words) == 2 && isMonth && isoYear.MatchString(words[1]):
-		return month(now, number(words[1]), named), true, nil
-	case len(words) == 1:
-		found := isoMonth.FindStringSubmatch(words[0])
-		if found == nil {
-			return Span{}, false, nil
-		}
-		of := number(found[2])
-		if of < 1 || of > 12 {
+	last := len(words) - 1
+	if at, err := time.Parse("2006-01", words[0]); last == 0 && len(words[0]) == 7 && (err == nil || outOfRange(err)) {
+		if err != nil {
 			return Span{}, true, fmt.Errorf("%q is no month: use 2026-01 to 2026-12", words[0])
 		}
-		return month(now, number(found[1]), time.Month(of)), true, nil
+		return month(now, at.Year(), at.Month()), true, nil
 	}
-	return Span{}, false, nil
+	named := words
+	of, dated := readYear(words[last])
+	if dated {
+		if named = words[:last]; len(named) == 0 {
+			return year(now, of), true, nil
+		}
+	}
+	which, date, ok := readMonth(named)
+	switch {
+	case !ok || date > 0:
+		return Span{}, false, nil
+	case dated:
+		return month(now, of, which), true, nil
+	case which < now.Month():
+		return month(now, now.Year()+1, which), true, nil
+	default:
+		return month(now, now.Year(), which), true, nil
+	}
 }
 
 func month(now time.Time, of int, named time.Month) Span {
-	return Span{time.Date(of, named, 1, 0, 0, 0, 0, now.Location()), time.Date(of, named+1, 1, 0, 0, 0, 0, now.Location())}
+	return Span{begin(of, named, 1, now.Location()), begin(of, named+1, 1, now.Location())}
 }
 
 func year(now time.Time, of int) Span {
-	return Span{time.Date(of, 1, 1, 0, 0, 0, 0, now.Location()), time.Date(of+1, 1, 1, 0, 0, 0, 0, now.Location())}
+	return Span{begin(of, time.January, 1, now.Location()), begin(of+1, time.January, 1, now.Location())}
 }
