@@ -13,19 +13,21 @@ func TestProgress(t *testing.T) {
 	for name, watched := range map[string]bool{"a person looks on": true, "a pipe": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				var out strings.Builder
+				var out strings.Builder // under the lock of progress, which writes to it from its timer
+				progress := newProgress(surroundings{terminal: func(any) bool { return watched }}, &out)
 				said := func(want string) {
 					t.Helper()
 					synctest.Wait()
 					if !watched {
 						want = strings.NewReplacer("\r\x1b[K", "", "reading...", "", "judging 7 of 9...", "").Replace(want)
 					}
+					progress.mu.Lock()
+					defer progress.mu.Unlock()
 					if out.String() != want {
 						t.Errorf("%q, want %q", out.String(), want)
 					}
 					out.Reset()
 				}
-				progress := newProgress(surroundings{terminal: func(any) bool { return watched }}, &out)
 				progress.say("reading")
 				time.Sleep(quietFor - time.Nanosecond)
 				said("")

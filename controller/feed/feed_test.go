@@ -2,6 +2,7 @@ package feed
 
 import (
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -156,20 +157,30 @@ func TestListedIsToldOfEachList(t *testing.T) {
 					w.put(finished("ci", name, "uid-"+name, 3600))
 				}
 				w.put(finished("ci", "keep", "uid-keep", -1))
-				var told []int
+				var mu sync.Mutex
+				var lists []int
+				told := func() []int {
+					mu.Lock()
+					defer mu.Unlock()
+					return slices.Clone(lists)
+				}
 				start(t, w, none(), func(o *Options) {
 					o.RelistEvery = 5 * time.Minute
-					o.Listed = func(objects int) { told = append(told, objects) }
+					o.Listed = func(objects int) {
+						mu.Lock()
+						defer mu.Unlock()
+						lists = append(lists, objects)
+					}
 				})
 				at(time.Second)
 				w.put(finished("ci", "d", "uid-d", 3600)) // through the watch: no list
 				at(time.Minute)
-				if !slices.Equal(told, []int{4}) {
-					t.Errorf("told %v, want the first list alone", told)
+				if got := told(); !slices.Equal(got, []int{4}) {
+					t.Errorf("told %v, want the first list alone", got)
 				}
 				at(5 * time.Minute)
-				if !slices.Equal(told, []int{4, 5}) {
-					t.Errorf("told %v, want the relist, too", told)
+				if got := told(); !slices.Equal(got, []int{4, 5}) {
+					t.Errorf("told %v, want the relist, too", got)
 				}
 			})
 		})
