@@ -15,9 +15,9 @@ import (
 func TestAccessOutsideOfAdmission(t *testing.T) {
 	behind := &answers{of: map[string]bool{"system:serviceaccount:curfew-system:curfew-controller": true}}
 	webhooks := newWorld(t, func(o *Options) {
-		o.Access, o.ControllerUser, o.RequireDelete = behind, "system:serviceaccount:curfew-system:curfew-controller", true
+		o.Access, o.ControllerUser, o.RequireDelete, o.KyvernoLabel = behind, "system:serviceaccount:curfew-system:curfew-controller", true, true
 	}).webhooks
-	if !webhooks.RuleOptions().RequireDelete {
+	if asked := webhooks.RuleOptions(); !asked.RequireDelete || !asked.KyvernoLabel {
 		t.Error("others would judge by other settings")
 	}
 	if namespace, err := webhooks.Cluster().Namespace(t.Context(), "ci"); err != nil || namespace.TTL.All == nil {

@@ -29,6 +29,7 @@ type lintOptions struct {
 	warningsAsErrors bool
 	warnBelow        string
 	strictLabels     bool
+	kyvernoLabel     bool
 	nativeTTL        string
 	// now is the instant at which the manifests would be created.
 	now func() time.Time
@@ -71,6 +72,7 @@ Exit status: 0 nothing would be refused, 1 something would be (or, with --warnin
 	flags.BoolVar(&options.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
 	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
 	flags.BoolVar(&options.strictLabels, "strict-labels", false, "refuse a TTL label that is bad or in the past, as with the webhook's flag")
+	flags.BoolVar(&options.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
 	flags.StringVar(&options.nativeTTL, "native-ttl", options.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
 	completeFlags(command, map[string]cobra.CompletionFunc{
 		"output":     cobra.FixedCompletions(outputNames(), cobra.ShellCompDirectiveNoFileComp),
@@ -147,7 +149,7 @@ func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io
 		Namespace:       o.namespace,
 		Now:             o.now(),
 		AnnotationsOnly: o.nativeTTL == "off",
-		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels},
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, KyvernoLabel: o.kyvernoLabel},
 	})
 	if err != nil {
 		return err

@@ -131,6 +131,11 @@ func TestKyvernoLabel(t *testing.T) {
 			field+`91d is above curfew.dev/max-ttl 90d of namespace "`+s.name+`": use 90d or less`)},
 		row{labelledAs("v1", "ConfigMap", "both", key, due, policy.LabelTTL, "1d"), ""},
 	)
+	status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{Path: "/v1/validate?offline=true", Manifests: s.manifest(bad)})
+	s.ok(err)
+	if status != http.StatusOK || !strings.Contains(answer, `"field":"metadata.labels[cleanup.kyverno.io/ttl]"`) {
+		t.Errorf("the HTTP API answers %d %s", status, answer)
+	}
 	// A Job is sent for being in a namespace that uses Curfew as well: either of the webhooks may answer first.
 	out := s.create(job("long", func(j *batchv1.Job) { j.Labels = map[string]string{key: "91d"} }))
 	if want := field + "91d is above"; !out.failed || !strings.Contains(out.stderr, want) {
