@@ -58,7 +58,8 @@ down: $(CLUSTER) build-demo ## stop Curfew and the control plane; harmless when 
 ##@ Test
 
 .PHONY: test
-test: test-unit test-e2e test-peers ## everything a change must pass: unit and end-to-end tests
+test: build compile-e2e ## everything a change must pass: unit and end-to-end tests, all at the same time
+	@$(MAKE) --jobs=4 run-e2e run-e2e-in-tree run-one-by-one run-unit
 
 .PHONY: test-unit
 test-unit: ## tests that need no control plane
@@ -66,19 +67,17 @@ test-unit: ## tests that need no control plane
 	go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
 
 .PHONY: test-e2e
-test-e2e: build ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, and a minute of make test-soak
-	printf '%s\n' 0 1 | xargs -P 2 -I{} env IN_TREE_TTL={} go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
-	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
-	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
+test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, and a minute of make test-soak
+	@$(MAKE) --jobs=3 run-e2e run-e2e-in-tree run-others
 
 .PHONY: test-peers
 test-peers: build ## deadlines and TTLs beside the real controllers of JobSet and the newest Trainer (PEERS=v2.2.0: another one)
-	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version every test would be skipped: name one, such as PEERS=v2.3.0" >&2; exit 1; }
-	PEERS=$(PEERS) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e
+	@$(MAKE) run-peers
 
 .PHONY: test-peers-all
-test-peers-all: build ## the same beside each Trainer that test/peers pins, one after the other
-	for version in $(TRAINERS); do PEERS=$$version go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e; done
+test-peers-all: build ## the same beside each Trainer that test/peers pins, two at a time
+	@for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do $(call compile-peers,$$module); done
+	@$(MAKE) --jobs=2 $(addprefix run-peers-,$(TRAINERS))
 
 .PHONY: test-soak
 test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed and cut (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
@@ -106,9 +105,8 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 ##@ Develop
 
 .PHONY: build
-build: $(CLUSTER) build-demo ## bin/curfew, bin/kubectl-curfew and its completion, and what the targets above run
-	@$(call build,bin/curfew,./cmd/curfew)
-	@$(call build,bin/kubectl-curfew,./cmd/kubectl-curfew)
+build: $(CLUSTER) ## bin/curfew, bin/kubectl-curfew and its completion, and what the targets above run
+	@$(call build,bin/,./cmd/curfew ./cmd/kubectl-curfew ./test/demo)
 	@install -m 755 cmd/kubectl-curfew/kubectl_complete-curfew bin/
 
 .PHONY: krew
@@ -155,6 +153,39 @@ help: ## this
 
 # Not for people.
 
+# The suites run at the same time, each with a control plane of its own: they wait far more than they compute. What several of them would
+# compile is compiled before.
+.PHONY: compile-e2e
+compile-e2e:
+	@go list -export -test -deps ./test/e2e/... ./test/soak >/dev/null
+
+.PHONY: run-e2e run-e2e-in-tree run-others run-peers run-one-by-one run-unit
+run-e2e run-e2e-in-tree:
+	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
+
+run-others:
+	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
+	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
+
+run-peers:
+	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version every test would be skipped: name one, such as PEERS=v2.3.0" >&2; exit 1; }
+	@$(MAKE) run-peers-$(PEERS)
+
+run-peers-%:
+	PEERS=$* go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e
+
+# $(call compile-peers,<folder of a module>)
+compile-peers = GOWORK=off GOFLAGS=-mod=readonly nice -n 19 go -C $(1) list -export -deps tool >/dev/null
+
+# Three control planes at a time are enough for two cores. What only computes takes what they leave, what run-peers needs before the rest.
+run-one-by-one:
+	@$(MAKE) run-others
+	@$(MAKE) run-peers
+
+run-unit:
+	@$(call compile-peers,test/peers)
+	@nice -n 19 $(MAKE) test-unit
+
 .PHONY: build-demo
 build-demo:
 	@$(call build,bin/demo,./test/demo)
@@ -163,8 +194,8 @@ build-demo:
 $(CLUSTER):
 	@GOFLAGS=-mod=readonly GOWORK=off go -C test/cluster build -o ../../$@ ./cmd/cluster
 
-# $(call build,<file>,<package>)
+# $(call build,<file, or folder and a slash>,<packages>)
 define build
-[ -x $(1) ] || echo "building $(1), the first time takes a minute or two on 2 cores" >&2; \
+[ -x bin/demo ] || echo "building $(2), the first time takes a minute or two on 2 cores" >&2; \
 go build -v -p $(P) -ldflags '$(LDFLAGS)' -o $(1) $(2) 2> >($(PROGRESS))
 endef
