@@ -43,17 +43,22 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
-	changes, listed, failed := make(chan world.Change, 256), make(chan struct{}, len(kinds)), make(chan error, len(kinds))
+	news := make(chan told, 256)
 	for _, kind := range kinds {
+		send := func(one told) {
+			select {
+			case news <- one:
+			case <-ctx.Done():
+			}
+		}
 		group.Go(func() {
-			err := w.Watch(ctx, kind, reading, func(change world.Change) {
-				select {
-				case changes <- change:
-				case <-ctx.Done():
-				}
-			}, func() { listed <- struct{}{} })
-			if err != nil && ctx.Err() == nil {
-				failed <- fmt.Errorf("%s: %w", kind.GroupResource(), err)
+			atFirst := error(nil)
+			err := w.Watch(ctx, kind, reading, func(change world.Change) { send(told{change: &change}) }, func(err error) {
+				atFirst = err
+				send(told{listed: true, refused: about(kind, err)})
+			})
+			if err != nil && atFirst == nil && ctx.Err() == nil {
+				send(told{refused: about(kind, err)})
 			}
 		})
 	}
@@ -66,28 +71,32 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 		select {
 		case <-ctx.Done():
 			return nil
-		case change := <-changes:
-			if err := take(ctx, w, entries, change, o.now()); err != nil {
-				if ctx.Err() != nil {
-					return nil
-				}
-				return err
-			}
-			if len(changes) > 0 {
-				continue // All that is there already is shown at once.
-			}
-		case <-listed:
-			if waiting--; waiting == 0 && first {
-				// What was left out is said once it is known.
-				if err := tellRefused(w, refused, len(kinds), reading, diagnostics); err != nil {
+		case one := <-news:
+			if one.change != nil {
+				if err := take(ctx, w, entries, *one.change, o.now()); err != nil {
+					if ctx.Err() != nil {
+						return nil
+					}
 					return err
 				}
 			}
-		case err := <-failed:
-			if len(query.kinds) > 0 {
-				return err
+			if one.refused != nil {
+				if len(query.kinds) > 0 {
+					return one.refused
+				}
+				refused = append(refused, one.refused)
 			}
-			refused = append(refused, err)
+			if one.listed {
+				if waiting--; waiting == 0 && first {
+					// What was left out is said once it is known.
+					if err := tellRefused(w, refused, len(kinds), reading, diagnostics); err != nil {
+						return err
+					}
+				}
+			}
+			if len(news) > 0 {
+				continue // All that is there already is shown at once.
+			}
 		case <-timer.C:
 		}
 		if waiting == 0 {
@@ -96,6 +105,22 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 			}
 		}
 	}
+}
+
+// told is what a watch of one kind tells. All of it comes by one channel, in its order: what a list brought is taken before its end is, so
+// that nothing seems to be gone that has not come yet.
+type told struct {
+	change *world.Change
+	// listed is the end of the first list; refused why the kind cannot be listed, or watched any longer.
+	listed  bool
+	refused error
+}
+
+func about(kind world.Kind, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", kind.GroupResource(), err)
 }
 
 func tellRefused(w *world.World, refused []error, of int, reading world.Query, diagnostics io.Writer) error {

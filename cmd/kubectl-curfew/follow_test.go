@@ -5,7 +5,6 @@ import (
 	"context"
 	"io"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -63,72 +62,143 @@ func TestInPlace(t *testing.T) {
 
 // TestWatchTellsChanges: a line for what comes, changes and goes; the time that passes is no change, what a namespace says is.
 func TestWatchTellsChanges(t *testing.T) {
-	t.Setenv("KUBECONFIG", os.DevNull)
 	cluster := newFakeCluster(t, objects(t))
-	command := root(surroundings{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
-	reader, writer := io.Pipe()
-	command.SetArgs([]string{"expiring", "jobs", "-n", "ci", "--watch"})
-	command.SetOut(writer)
-	command.SetErr(io.Discard)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
-	ended := make(chan int, 1)
-	go func() {
-		ended <- run(ctx, command)
-		writer.Close()
-	}()
-	lines := bufio.NewScanner(reader)
-	next := func() string {
-		t.Helper()
-		if !lines.Scan() {
-			t.Fatalf("no more lines: %v", lines.Err())
-		}
-		return strings.Join(strings.Fields(lines.Text()), " ")
-	}
-	expect := func(want ...string) {
-		t.Helper()
-		for _, line := range want {
-			if have := next(); have != line {
-				t.Errorf("have %q, want %q", have, line)
-			}
-		}
-	}
-	expect(
+	watch := startWatch(t, cluster, "expiring", "jobs", "-n", "ci", "--watch")
+	watch.expect(
 		"EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER",
 		"NEW job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object -",
 		"NEW job.batch/build 2026-12-25 12:00:00 CET 23h ttl namespace/ci -",
 	)
 	jobs := cluster.objects.Resource(schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}).Namespace("ci")
-	build, err := jobs.Get(ctx, "build", metav1.GetOptions{})
+	build, err := jobs.Get(t.Context(), "build", metav1.GetOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if err := unstructured.SetNestedField(build.Object, int64(3600), "spec", "ttlSecondsAfterFinished"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := jobs.Update(ctx, build, metav1.UpdateOptions{}); err != nil {
+	watch.awaitWatches(&cluster.objects.Fake, "jobs", 1)
+	if _, err := jobs.Update(t.Context(), build, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect("CHANGED job.batch/build 2026-12-24 13:00:00 CET now ttl namespace/ci -")
-	if err := jobs.Delete(ctx, "build", metav1.DeleteOptions{}); err != nil {
+	watch.expect("CHANGED job.batch/build 2026-12-24 13:00:00 CET now ttl namespace/ci -")
+	if err := jobs.Delete(t.Context(), "build", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	expect("GONE job.batch/build 2026-12-24 13:00:00 CET - ttl namespace/ci -")
-	// Other than the API server's, the watches of the fake tell nothing of what was before them.
-	if err := wait.PollUntilContextCancel(ctx, 5*time.Millisecond, true, func(context.Context) (bool, error) {
-		return slices.ContainsFunc(cluster.metadata.Actions(), func(action clienttesting.Action) bool {
-			return action.Matches("watch", "namespaces")
-		}), nil
-	}); err != nil {
-		t.Fatal(err)
-	}
+	watch.expect("GONE job.batch/build 2026-12-24 13:00:00 CET - ttl namespace/ci -")
+	// Each time all is asked anew, and what has not come yet is not gone.
 	namespaces := cluster.metadata.Resource(schema.GroupVersionResource{Version: "v1", Resource: "namespaces"})
-	if _, err := namespaces.Patch(ctx, "ci", "application/merge-patch+json", []byte(`{"metadata":{"annotations":{"curfew.dev/mode":"dry-run"}}}`), metav1.PatchOptions{}); err != nil {
-		t.Fatal(err)
+	for i := range 8 {
+		mode, blocker := "enforce", "-"
+		if i%2 == 0 {
+			mode, blocker = "dry-run", "dry-run"
+		}
+		watch.awaitWatches(&cluster.metadata.Fake, "namespaces", i+1)
+		patch := []byte(`{"metadata":{"annotations":{"curfew.dev/mode":"` + mode + `"}}}`)
+		if _, err := namespaces.Patch(t.Context(), "ci", "application/merge-patch+json", patch, metav1.PatchOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		watch.expect("CHANGED job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object " + blocker)
 	}
-	expect("CHANGED job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object dry-run")
-	cancel()
-	go func() { _, _ = io.Copy(io.Discard, reader) }()
-	if code := <-ended; code != exitOK {
-		t.Errorf("exit status %d", code)
+	watch.end()
+}
+
+// TestWatchSaysWhatMayNotBeListed: what is left out is said with the first lines; where it is all, or was named, there is no answer.
+func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
+	const secrets = "note: you may not list secrets: what goes of these is not known\n"
+	cluster := newFakeCluster(t, objects(t))
+	cluster.notMine["list secrets"] = true
+	watch := startWatch(t, cluster, "expiring", "-n", "ci", "--watch")
+	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER")
+	if said := watch.said.String(); said != secrets {
+		t.Errorf("said %q", said)
+	}
+	watch.end()
+	for of, want := range map[string]string{
+		"jobs": `kubectl curfew: jobs.batch: watching jobs.batch: jobs is forbidden: you cannot list it`,
+		"":     `kubectl curfew: you may not list anything in namespace "ci": give another with -n`,
+	} {
+		for range 8 { // Why the last kind is refused must not come too late, however that turns out.
+			cluster := newFakeCluster(t, objects(t))
+			for _, resources := range served {
+				for _, one := range resources {
+					if one.Namespaced {
+						cluster.notMine["list "+one.Name] = true
+					}
+				}
+			}
+			watch := startWatch(t, cluster, append([]string{"expiring", "-n", "ci", "--watch"}, strings.Fields(of)...)...)
+			if code := <-watch.ended; code != exitUsage || !strings.HasSuffix(watch.said.String(), want+"\n") {
+				t.Fatalf("%q: exit status %d: %s", of, code, watch.said.String())
+			}
+		}
+	}
+}
+
+// watching is a command that goes on until it is told to end.
+type watching struct {
+	*testing.T
+	cancel context.CancelFunc
+	reader *io.PipeReader
+	lines  *bufio.Scanner
+	ended  chan int
+	said   strings.Builder // what went to stderr, before the lines that were read since
+}
+
+func startWatch(t *testing.T, cluster *fakeCluster, args ...string) *watching {
+	t.Helper()
+	t.Setenv("KUBECONFIG", os.DevNull)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	t.Cleanup(cancel)
+	reader, writer := io.Pipe()
+	out := &watching{T: t, cancel: cancel, reader: reader, lines: bufio.NewScanner(reader), ended: make(chan int, 1)}
+	command := root(surroundings{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
+	command.SetArgs(args)
+	command.SetOut(writer)
+	command.SetErr(&out.said)
+	go func() {
+		code := run(ctx, command)
+		writer.Close()
+		out.ended <- code
+	}()
+	return out
+}
+
+func (w *watching) expect(want ...string) {
+	w.Helper()
+	for _, line := range want {
+		if !w.lines.Scan() {
+			w.Fatalf("no more lines: %v", w.lines.Err())
+		}
+		if have := strings.Join(strings.Fields(w.lines.Text()), " "); have != line {
+			w.Errorf("have %q, want %q", have, line)
+		}
+	}
+}
+
+// awaitWatches waits until a resource has been watched so many times. Other than the API server's, the watches of a fake tell nothing of
+// what was before them, not even of what came after the list. What is noted as an action is registered by then: both are done under one
+// lock.
+func (w *watching) awaitWatches(fake *clienttesting.Fake, resource string, times int) {
+	w.Helper()
+	if err := wait.PollUntilContextTimeout(w.Context(), 5*time.Millisecond, time.Minute, true, func(context.Context) (bool, error) {
+		have := 0
+		for _, action := range fake.Actions() {
+			if action.Matches("watch", resource) {
+				have++
+			}
+		}
+		return have >= times, nil
+	}); err != nil {
+		w.Fatalf("waiting for watches of %s: %v", resource, err)
+	}
+}
+
+func (w *watching) end() {
+	w.Helper()
+	w.cancel()
+	go func() { _, _ = io.Copy(io.Discard, w.reader) }()
+	if code := <-w.ended; code != exitOK {
+		w.Errorf("exit status %d", code)
 	}
 }

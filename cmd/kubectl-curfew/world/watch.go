@@ -28,30 +28,39 @@ type Change struct {
 }
 
 // Watch tells of all objects of a kind in which the answer can lie, and goes on to tell what happens to them, until ctx is done. listed
-// is called once all have been told that were there at the beginning. It ends early where the user may not list or watch the kind.
-func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed func()) error {
+// is called once, when all have been told that were there at the beginning, or with why they cannot be. Watch ends early where the user
+// may not list or watch the kind.
+func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed func(error)) error {
 	passes := w.passes(kind, query)
-	errs := make([]error, len(passes))
+	errs, refused := make([]error, len(passes)), make([]error, len(passes))
 	var group, first sync.WaitGroup
 	first.Add(len(passes))
 	for i, pass := range passes {
-		group.Go(func() { errs[i] = w.follow(ctx, pass, tell, sync.OnceFunc(first.Done)) })
+		group.Go(func() {
+			var once sync.Once
+			errs[i] = w.follow(ctx, pass, tell, func(err error) {
+				once.Do(func() {
+					refused[i] = err
+					first.Done()
+				})
+			})
+		})
 	}
 	first.Wait()
-	listed()
+	listed(errors.Join(refused...))
 	group.Wait()
 	return errors.Join(errs...)
 }
 
-// follow lists, watches, and lists again where the watch cannot go on.
-func (w *World) follow(ctx context.Context, p pass, tell func(Change), listed func()) error {
-	defer listed()
+// follow lists, watches, and lists again where the watch cannot go on. listed is called after each list, and before it ends.
+func (w *World) follow(ctx context.Context, p pass, tell func(Change), listed func(error)) error {
+	defer listed(nil)
 	known := map[types.UID]bool{}
 	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for ctx.Err() == nil {
 		from, err := w.relist(ctx, p, known, tell)
 		if err == nil {
-			listed()
+			listed(nil)
 			delay.Steps, delay.Duration = 6, time.Second
 			err = w.stream(ctx, p, from, known, tell)
 		}
@@ -59,7 +68,9 @@ func (w *World) follow(ctx context.Context, p pass, tell func(Change), listed fu
 		case ctx.Err() != nil:
 			return nil
 		case Refused(err) || Gone(err):
-			return fmt.Errorf("watching %s: %w", p.kind.GroupResource(), err)
+			err = fmt.Errorf("watching %s: %w", p.kind.GroupResource(), err)
+			listed(err)
+			return err
 		}
 		timer := time.NewTimer(delay.Step())
 		select {
@@ -172,7 +183,7 @@ func (w *World) WatchAround(ctx context.Context, namespace string, changed func(
 					changed()
 				}
 				told[change.UID] = is
-			}, func() { settled = true })
+			}, func(error) { settled = true })
 		})
 	}
 	group.Wait()
