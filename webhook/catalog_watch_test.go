@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -20,12 +21,12 @@ import (
 
 // installer is a cluster in which the CRDs may be missing.
 type installer struct {
-	installed bool
+	installed atomic.Bool
 	handlers  []toolscache.ResourceEventHandler
 }
 
 func (i *installer) GetInformer(_ context.Context, object client.Object, _ ...cache.InformerGetOption) (cache.Informer, error) {
-	if !i.installed {
+	if !i.installed.Load() {
 		return nil, &meta.NoKindMatchError{GroupKind: schema.GroupKind{Group: "curfew.dev"}}
 	}
 	return &informer{installer: i}, nil
@@ -64,7 +65,7 @@ func TestWatchWaitsForTheCRDs(t *testing.T) {
 		if err := watch.Ready(); err != nil {
 			t.Errorf("not ready without the CRDs: %v", err)
 		}
-		cluster.installed = true
+		cluster.installed.Store(true)
 		select {
 		case err := <-ended:
 			if err != nil {
