@@ -13,13 +13,15 @@ import (
 )
 
 // sentLabels are those for which objects of any kind are sent. A selector cannot ask for one of several keys, so that each has a
-// webhook. The annotations are there for those who took them for labels.
+// webhook. The annotations are there for those who took them for labels. They come first: what has one of them is sent for that, and
+// what is sent for its TTL label has none, which a selector tells and no expression has to.
 var sentLabels = []struct{ name, key string }{
-	{"validate-labels", policy.LabelTTL},
-	{"validate-labels-finished", policy.AnnotationTTL},
-	{"validate-labels-succeeded", policy.AnnotationTTLSucceeded},
-	{"validate-labels-failed", policy.AnnotationTTLFailed},
+	{"validate-labels-protect", policy.AnnotationProtect},
 	{"validate-labels-deadline", policy.AnnotationActiveDeadline},
+	{"validate-labels-failed", policy.AnnotationTTLFailed},
+	{"validate-labels-succeeded", policy.AnnotationTTLSucceeded},
+	{"validate-labels-finished", policy.AnnotationTTL},
+	{"validate-labels", policy.LabelTTL},
 }
 
 // labels adds the webhooks for labelled objects of every kind that no other webhook has sent for its labels. The API server asks for
@@ -28,26 +30,26 @@ var sentLabels = []struct{ name, key string }{
 //
 // An object that loses its label is not sent: removing one cancels, and nothing speaks against that.
 func (p *plan) labels(in *Input, sent []*sent) {
-	const created = `request.operation == "CREATE"`
-	for i, label := range sentLabels {
-		var earlier []string
-		for _, other := range sentLabels[:i] {
-			earlier = append(earlier, other.key)
-		}
-		of := carried{key: label.key, without: earlier, changed: created + " || " + ownKeyChanged, others: []admissionv1.MatchCondition{unsent(sent)}}
-		if label.key == policy.LabelTTL {
+	others := []admissionv1.MatchCondition{unsent(sent)}
+	aliasChanged := fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q]", policy.LabelKyvernoTTL)
+	var earlier []string
+	for _, label := range sentLabels {
+		of := carried{key: label.key, without: slices.Clone(earlier), changed: ownKeyChanged, others: others}
+		switch {
+		case label.key == policy.LabelTTL:
 			of.plain = in.plainly(label.key)
+		case in.Alias: // which is sent for this one
+			of.changed = aliasChanged + " ||\n" + ownKeyChanged
 		}
 		p.validating = append(p.validating, in.labelled(label.name, &of)...)
+		earlier = append(earlier, label.key)
 	}
 	if !in.Alias {
 		return
 	}
 	// Kinds with a profile are not sent for a key of Kyverno's. Where their namespace is in use they are sent twice when they are created.
-	key := policy.LabelKyvernoTTL
 	p.validating = append(p.validating, in.labelled("validate-labels-kyverno", &carried{
-		key: key, without: []string{policy.LabelTTL}, plain: in.plainly(key),
-		changed: fmt.Sprintf("%s ||\nobject.?metadata.?labels[?%[2]q] != oldObject.?metadata.?labels[?%[2]q] ||\n%[3]s", created, key, ownKeyChanged),
+		key: policy.LabelKyvernoTTL, without: earlier, plain: in.plainly(policy.LabelKyvernoTTL), changed: aliasChanged + " ||\n" + ownKeyChanged,
 	})...)
 }
 
@@ -56,7 +58,7 @@ type carried struct {
 	// key of the label, on objects that have none of the others.
 	key     string
 	without []string
-	// changed asks whether the request says something new.
+	// changed asks whether an update says something new. What is created does.
 	changed string
 	// plain asks whether a new object is in order as far as can be told without Curfew; empty where that is not asked.
 	plain  string
@@ -72,24 +74,39 @@ func (in *Input) labelled(name string, of *carried) []entry {
 		terms = append(terms, "!"+hasLabel(key))
 		requirements = append(requirements, label(key, false)...)
 	}
-	conditions := append([]admissionv1.MatchCondition{
-		{Name: "label-is-new", Expression: strings.Join(terms, " &&\n") + " && (\n" + indent(of.changed) + "\n)"},
-		reviewed,
-	}, of.others...)
-	entryFor := func(name string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, conditions []admissionv1.MatchCondition) entry {
-		out := in.entry(name, everything(scope), namespaces, conditions...)
+	updated := strings.Join(terms, " &&\n") + " && (\n" + indent(of.changed) + "\n)"
+	entryFor := func(name string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, plain string) entry {
+		out := in.entry(name, everything(scope), namespaces)
 		out.objects = metav1.LabelSelector{MatchExpressions: requirements}
+		created := "true"
+		if plain != "" {
+			// Most of what is labelled is plainly in order: that is asked first, and then nothing else.
+			created = "!(\n" + indent(plain) + "\n)"
+		}
+		isNew := admissionv1.MatchCondition{Name: "label-is-new", Expression: isCreated + "\n? " + created + "\n: (\n" + indent(updated) + "\n)"}
+		out.conditions = []admissionv1.MatchCondition{allOf("label-concerns-curfew", append([]admissionv1.MatchCondition{isNew, undeleted, reviewed}, of.others...))}
 		return out
 	}
 	if of.plain == "" {
-		return []entry{entryFor(name, admissionv1.AllScopes, nil, conditions)}
+		return []entry{entryFor(name, admissionv1.AllScopes, nil, "")}
 	}
 	// What has no namespace is exempted by no namespaceSelector.
-	elsewhere := append(slices.Clone(conditions), admissionv1.MatchCondition{Name: "not-plainly-in-order", Expression: "!(\n" + indent(of.plain) + "\n)"})
 	return []entry{
-		entryFor(name+"-in-use", admissionv1.NamespacedScope, label(policy.LabelInUse, true), conditions),
-		entryFor(name, admissionv1.AllScopes, label(policy.LabelInUse, false), elsewhere),
+		entryFor(name+"-in-use", admissionv1.NamespacedScope, label(policy.LabelInUse, true), ""),
+		entryFor(name, admissionv1.AllScopes, label(policy.LabelInUse, false), of.plain),
 	}
+}
+
+const isCreated = `request.operation == "CREATE"`
+
+// allOf makes one condition of several. The API server evaluates each condition of a webhook, whatever the others came to; within one
+// expression it stops at the first that is false. An error counts as before: beside a condition that is false it does not matter.
+func allOf(name string, conditions []admissionv1.MatchCondition) admissionv1.MatchCondition {
+	terms := make([]string, 0, len(conditions))
+	for _, condition := range conditions {
+		terms = append(terms, "// "+condition.Name+"\n(\n"+indent(condition.Expression)+"\n)")
+	}
+	return admissionv1.MatchCondition{Name: name, Expression: strings.Join(terms, " &&\n")}
 }
 
 // PlainLabel is what the API server takes for a label that is in order: one or two numbers with their units. It cannot tell whether a
@@ -97,23 +114,22 @@ func (in *Input) labelled(name string, of *carried) []entry {
 const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 
 // plainly asks whether Curfew would say nothing of a new object where its namespace has no bounds: a readable time from creation, no
-// other key of Curfew's, no policy that bounds it, and both its author and the controller may delete it.
+// annotation of Curfew's, no policy that bounds it, and both its author and the controller may delete it. That it has the label, and
+// none that is meant to be an annotation, the selector has seen to.
 func (in *Input) plainly(key string) string {
 	if in.Controller == "" {
 		return "" // There is nobody to be asked about.
 	}
 	terms := []string{
-		`request.operation == "CREATE"`,
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
-		fmt.Sprintf("!object.metadata.labels.exists(k, k.startsWith(%q) && k != %q)", policy.Prefix, key),
-		fmt.Sprintf("!object.metadata.?annotations.orValue({}).exists(k, k.startsWith(%q))", policy.Prefix),
+		fmt.Sprintf("!(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(%q)))", policy.Prefix),
 	}
 	if bounded := in.bounding(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
 	}
-	const mayDelete = `.group(request.resource.group).resource(request.resource.resource).namespace(request.?namespace.orValue("")).check("delete").allowed()`
-	return strings.Join(append(terms, "authorizer"+mayDelete,
-		fmt.Sprintf("authorizer.serviceAccount(%s, %s)%s", quote(in.Namespace), quote(in.Controller), mayDelete)), " &&\n")
+	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`,
+		fmt.Sprintf("authorizer.serviceAccount(%s, %s).group(request.resource.group).resource(request.resource.resource)", quote(in.Namespace), quote(in.Controller))+
+			`.namespace(request.?namespace.orValue("")).check("delete").allowed()`), " &&\n")
 }
 
 // bounding asks whether a policy may bound the label of an object; empty where none does.
@@ -178,3 +194,6 @@ func unsent(sent []*sent) admissionv1.MatchCondition {
 	return admissionv1.MatchCondition{Name: "nothing-else-sends-it",
 		Expression: "!(request.kind.group + \"/\" + request.kind.kind in [" + strings.Join(slices.Compact(names), ", ") + "])"}
 }
+
+// undeleted leaves out what is being deleted. What has a label has metadata.
+var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"}
