@@ -44,6 +44,11 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
+	config, err = feed.Gather(config, clock.RealClock{})
+	if err != nil {
+		return err
+	}
+	config.Wrap(feed.Buffer)
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
@@ -146,7 +151,6 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 func newFeeds(config *rest.Config, options feed.Options) ([]*feed.Feed, error) {
 	config = rest.CopyConfig(config)
 	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	config.Wrap(feed.Buffer)
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
