@@ -36,7 +36,9 @@ type heat struct {
 	due      time.Time
 	parallel int    // of the bare loop
 	resource string // what the bare loop deletes
-	log      string // where the contestant's output goes
+	// perSecond is how many of the set are due in each second from due on; 0: all at once.
+	perSecond int
+	log       string // where the contestant's output goes
 }
 
 // Names of contestants that results are computed from.
@@ -78,7 +80,8 @@ func startLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string,
 		return nil, fmt.Errorf("find this program: %w", err)
 	}
 	return launch(ctx, h.log, out, self, loopCommand, "--kubeconfig", kubeconfig, "--prefix", h.set.prefix,
-		"--jobs", strconv.Itoa(h.set.count), "--resource", h.resource, "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
+		"--jobs", strconv.Itoa(h.set.count), "--resource", h.resource, "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10),
+		"--per-second", strconv.Itoa(h.perSecond))
 }
 
 // startCurfew starts the controller as an installation would, with a token of its ServiceAccount.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -18,7 +19,10 @@ import (
 )
 
 // labelCreateOptions are the flags of the creation of labelled objects.
-var labelCreateOptions struct{ objects, rounds, parallel int }
+var labelCreateOptions struct {
+	objects, rounds, parallel int
+	ways                      string
+}
 
 func init() {
 	register(bench{
@@ -26,6 +30,7 @@ func init() {
 		flags: func(fs *flag.FlagSet) {
 			fs.IntVar(&labelCreateOptions.objects, "label_create-objects", 4000, "how many ConfigMaps are created in each way a round")
 			fs.IntVar(&labelCreateOptions.rounds, "label_create-rounds", 7, "how many rounds")
+			fs.StringVar(&labelCreateOptions.ways, "label_create-ways", "", "create in these `ways` only, separated by commas")
 			fs.IntVar(&labelCreateOptions.parallel, "label_create-parallel", loaders, "how many requests at a time")
 		},
 	})
@@ -36,6 +41,18 @@ type way struct {
 	name, about string
 	namespace   string
 	label       string
+}
+
+// otherLabel is what the unlabelled ones carry in the label's place, so that no object is smaller than another.
+const otherLabel = "bench1.dev/ttl"
+
+// object is a ConfigMap as the way makes it.
+func (w way) object(name string) *corev1.ConfigMap {
+	out := configMap(name, w.label)
+	if w.label == "" {
+		out.Labels[otherLabel] = "30d"
+	}
+	return out
 }
 
 // Ways of creating. The namespace with bounds has every labelled object sent, as nobody but Curfew can tell whether it is within them.
@@ -49,7 +66,7 @@ const (
 )
 
 var ways = []way{
-	{name: wayPlain, about: "the same without a label", namespace: benchNamespace},
+	{name: wayPlain, about: "the same with a label that is not Curfew's", namespace: benchNamespace},
 	{name: wayLabelled, about: "with label 30d", namespace: benchNamespace, label: "30d"},
 	{name: wayDate, about: "with a date as label", namespace: benchNamespace, label: "2099-12-24"},
 	{name: wayBounded, about: "with label 30d, in a namespace with bounds", namespace: boundedNamespace, label: "30d"},
@@ -64,12 +81,27 @@ type labelCreateRun struct {
 	// Calls is how often the API server asked Curfew meanwhile.
 	Calls  float64 `json:"calls"`
 	Others float64 `json:"others"`
+	// CPU is the processor time of each process for one object, in microseconds.
+	CPU map[string]float64 `json:"cpu"`
+}
+
+// cpu is that of all of them together.
+func (r *labelCreateRun) cpu() float64 {
+	sum := 0.0
+	for _, of := range r.CPU {
+		sum += of
+	}
+	return sum
 }
 
 func runLabelCreate(ctx context.Context, e *environment) (results []result, err error) {
 	o := labelCreateOptions
 	if o.objects < 2 || o.rounds < 1 || o.parallel < 1 {
 		return nil, fmt.Errorf("%d objects, %d rounds, %d at a time: give at least 2, 1 and 1", o.objects, o.rounds, o.parallel)
+	}
+	chosen, err := chooseWays(o.ways)
+	if err != nil {
+		return nil, err
 	}
 	s, controller, err := e.openLabelSite(ctx)
 	defer func() {
@@ -86,12 +118,13 @@ func runLabelCreate(ctx context.Context, e *environment) (results []result, err 
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
 	l := labelled{client}
-	pids := e.pidsWith(s.curfew.process, controller.process)
+	pids := e.processes()
+	pids["webhook"], pids["controller"] = s.curfew.cmd.Process.Pid, controller.cmd.Process.Pid
 	var all []labelCreateRun
 	// A first round that does not count warms what all find warm later.
 	for n := range o.rounds + 1 {
-		for i := range ways {
-			w := ways[(i+n)%len(ways)]
+		for i := range chosen {
+			w := chosen[(i+n)%len(chosen)]
 			set := jobSet{prefix: fmt.Sprintf("r%d-%s", n, w.name), count: o.objects}
 			run, err := e.createWay(ctx, l, w, set, pids, n)
 			if err != nil {
@@ -100,7 +133,8 @@ func runLabelCreate(ctx context.Context, e *environment) (results []result, err 
 			if n == 0 {
 				continue
 			}
-			fmt.Fprintf(e.out, "  round %d  %-12s%9.1f creates/s   %6.0f calls   others %.0f%%\n", n, w.name, run.PerSecond, run.Calls, run.Others*100)
+			fmt.Fprintf(e.out, "  round %d  %-12s%9.1f creates/s   %6.0f calls   others %2.0f%%   %5.0f µs an object: %s\n", n, w.name, run.PerSecond, run.Calls, run.Others*100,
+				run.cpu(), showCPU(run.CPU))
 			all = append(all, run)
 			if err := e.writeRuns("label_create", all); err != nil {
 				return nil, err
@@ -110,6 +144,21 @@ func runLabelCreate(ctx context.Context, e *environment) (results []result, err 
 	return summarizeLabelCreate(all), nil
 }
 
+func chooseWays(only string) ([]way, error) {
+	if only == "" {
+		return ways, nil
+	}
+	var out []way
+	for name := range strings.SplitSeq(only, ",") {
+		at := slices.IndexFunc(ways, func(w way) bool { return w.name == name })
+		if at < 0 {
+			return nil, fmt.Errorf("-label_create-ways %q: there is no %q, take some of %s,%s,%s,%s", only, name, wayPlain, wayLabelled, wayDate, wayBounded)
+		}
+		out = append(out, ways[at])
+	}
+	return out, nil
+}
+
 // quietly has warnings of the API server not written into what the bench prints.
 func quietly(config *rest.Config) *rest.Config {
 	config.WarningHandler = rest.NoWarnings{}
@@ -117,29 +166,31 @@ func quietly(config *rest.Config) *rest.Config {
 }
 
 // createWay creates a set in one way, clears it away and tells how fast it was.
-func (e *environment) createWay(ctx context.Context, l labelled, w way, set jobSet, pids []int, n int) (labelCreateRun, error) {
+func (e *environment) createWay(ctx context.Context, l labelled, w way, set jobSet, pids map[string]int, n int) (labelCreateRun, error) {
 	run := labelCreateRun{Round: n, Way: w.name, Objects: set.count}
 	before, err := calls(ctx, l.client)
 	if err != nil {
 		return run, err
 	}
-	from, err := clock(pids)
+	from, err := clock(slices.Collect(maps.Values(pids)))
 	if err != nil {
 		return run, err
 	}
+	spent := used(pids)
 	began := time.Now()
 	err = set.each(ctx, labelCreateOptions.parallel, func(ctx context.Context, name string) error {
-		_, err := l.client.CoreV1().ConfigMaps(w.namespace).Create(ctx, configMap(name, w.label), metav1.CreateOptions{})
+		_, err := l.client.CoreV1().ConfigMaps(w.namespace).Create(ctx, w.object(name), metav1.CreateOptions{})
 		return err
 	})
 	took := time.Since(began)
 	if err != nil {
 		return run, fmt.Errorf("create ConfigMaps: %w", err)
 	}
-	to, err := clock(pids)
+	to, err := clock(slices.Collect(maps.Values(pids)))
 	if err != nil {
 		return run, err
 	}
+	run.CPU = perObject(spent, used(pids), set.count)
 	after, err := calls(ctx, l.client)
 	if err != nil {
 		return run, err
@@ -230,30 +281,37 @@ func (s *site) awaitBounded(ctx context.Context) error {
 	}
 }
 
-// pidsWith are the processes that belong to what is measured.
-func (e *environment) pidsWith(more ...*process) []int {
-	pids := []int{os.Getpid()}
-	for _, component := range e.state.Components {
-		pids = append(pids, component.PID)
-	}
-	for _, p := range more {
-		pids = append(pids, p.cmd.Process.Pid)
+// processes are those of the control plane, and the client.
+func (e *environment) processes() map[string]int {
+	pids := map[string]int{"client": os.Getpid()}
+	for name, component := range e.state.Components {
+		pids[name] = component.PID
 	}
 	return pids
 }
 
+func showCPU(of map[string]float64) string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(of)) {
+		out = append(out, fmt.Sprintf("%s %.0f", name, of[name]))
+	}
+	return strings.Join(out, ", ")
+}
+
 func summarizeLabelCreate(all []labelCreateRun) []result {
-	rates := map[string][]float64{}
+	rates, cpu := map[string][]float64{}, map[string][]float64{}
 	for _, run := range all {
 		rates[run.Way] = append(rates[run.Way], run.PerSecond)
+		cpu[run.Way] = append(cpu[run.Way], run.cpu())
 	}
 	about := ways[slices.IndexFunc(ways, func(w way) bool { return w.name == wayPlain })].about
 	var results []result
 	for _, of := range []struct{ name, way string }{
 		{"vs_unlabelled", wayLabelled}, {"date.vs_unlabelled", wayDate}, {"bounded.vs_unlabelled", wayBounded},
 	} {
-		if len(rates[of.way]) > 0 {
-			results = append(results, compare(labelName("create", of.name), "creates/s", rates[of.way], about, rates[wayPlain]))
+		if len(rates[of.way]) > 0 && len(rates[wayPlain]) > 0 {
+			results = append(results, compare(labelName("create", of.name), "creates/s", rates[of.way], about, rates[wayPlain]),
+				compare(labelName("create", "cpu", of.name), "µs", cpu[of.way], about, cpu[wayPlain]))
 		}
 	}
 	return results

@@ -29,15 +29,19 @@ func TestSummarizeLabelDrain(t *testing.T) {
 }
 
 func TestSummarizeLabelCreate(t *testing.T) {
+	cpu := func(apiserver float64) map[string]float64 {
+		return map[string]float64{"kube-apiserver": apiserver, "etcd": 200}
+	}
 	all := []labelCreateRun{
-		{Way: wayPlain, PerSecond: 2000}, {Way: wayLabelled, PerSecond: 1900}, {Way: wayDate, PerSecond: 1000},
-		{Way: wayPlain, PerSecond: 1000}, {Way: wayLabelled, PerSecond: 970}, {Way: wayDate, PerSecond: 700},
+		{Way: wayPlain, PerSecond: 2000, CPU: cpu(800)}, {Way: wayLabelled, PerSecond: 1900, CPU: cpu(900)}, {Way: wayDate, PerSecond: 1000, CPU: cpu(1800)},
+		{Way: wayPlain, PerSecond: 1000, CPU: cpu(1800)}, {Way: wayLabelled, PerSecond: 970, CPU: cpu(1800)}, {Way: wayDate, PerSecond: 700, CPU: cpu(1800)},
 	}
 	got := map[string]float64{}
 	for _, r := range summarizeLabelCreate(all) {
 		got[r.Name] = r.Ratio
 	}
-	if want := map[string]float64{"label.create.vs_unlabelled": 0.96, "label.create.date.vs_unlabelled": 0.6}; !reflect.DeepEqual(got, want) {
+	if want := map[string]float64{"label.create.vs_unlabelled": 0.96, "label.create.date.vs_unlabelled": 0.6,
+		"label.create.cpu.vs_unlabelled": 1.05, "label.create.cpu.date.vs_unlabelled": 1.5}; !reflect.DeepEqual(got, want) {
 		t.Errorf("got %v\nwant %v", got, want)
 	}
 }
@@ -70,5 +74,51 @@ func TestLabelOfTheBench(t *testing.T) {
 	var _ watched = &corev1.ConfigMap{}
 	if _, there := configMap("a", "").Labels[policy.LabelTTL]; there {
 		t.Error("an unlabelled one has the label")
+	}
+}
+
+func TestUnlabelledOnesAreNoSmaller(t *testing.T) {
+	plain, labelled := ways[0].object("a"), ways[1].object("a")
+	if plain.Size() != labelled.Size() {
+		t.Errorf("%d bytes without the label, %d with it", plain.Size(), labelled.Size())
+	}
+	if _, there := plain.Labels[policy.LabelTTL]; there || labelled.Labels[policy.LabelTTL] == "" {
+		t.Errorf("labels %v and %v", plain.Labels, labelled.Labels)
+	}
+}
+
+func TestChooseWays(t *testing.T) {
+	if got, err := chooseWays("labelled,unlabelled"); err != nil || len(got) != 2 || got[0].name != wayLabelled || got[1].name != wayPlain {
+		t.Errorf("got %v, %v", got, err)
+	}
+	if got, err := chooseWays(""); err != nil || len(got) != len(ways) {
+		t.Errorf("got %d ways, %v; want all", len(got), err)
+	}
+	want := `-label_create-ways "labelled,other": there is no "other", take some of unlabelled,labelled,date,bounded`
+	if _, err := chooseWays("labelled,other"); err == nil || err.Error() != want {
+		t.Errorf("got %v\nwant %s", err, want)
+	}
+}
+
+// A process that has ended meanwhile tells nothing.
+func TestCPUPerObject(t *testing.T) {
+	from := map[string]time.Duration{"etcd": time.Second, "client": 2 * time.Second, "webhook": time.Second}
+	to := map[string]time.Duration{"etcd": 3 * time.Second, "client": 2 * time.Second}
+	if got, want := perObject(from, to, 4000), map[string]float64{"etcd": 500, "client": 0}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	run := labelCreateRun{CPU: perObject(from, to, 1000)}
+	if got, want := showCPU(run.CPU), "client 0, etcd 2000"; got != want || run.cpu() != 2000 {
+		t.Errorf("got %s and %.0f, want %s and 2000", got, run.cpu(), want)
+	}
+}
+
+func TestParts(t *testing.T) {
+	all := jobSet{prefix: "a", first: 5, count: 7}
+	if got, want := all.parts(3), []jobSet{{prefix: "a", first: 5, count: 3}, {prefix: "a", first: 8, count: 3}, {prefix: "a", first: 11, count: 1}}; !reflect.DeepEqual(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	if got := all.parts(0); !reflect.DeepEqual(got, []jobSet{all}) {
+		t.Errorf("got %v, want it whole", got)
 	}
 }

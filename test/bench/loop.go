@@ -45,6 +45,7 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 	resource := fs.String("resource", resourceJobs, "what is deleted: jobs or configmaps")
 	parallel := fs.Int("parallel", 16, "calls at a time")
 	at := fs.Int64("at", 0, "the Unix second at which to begin")
+	perSecond := fs.Int("per-second", 0, "how many are deleted in each second, 0 for all at once")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -61,16 +62,22 @@ func runLoop(ctx context.Context, args []string, out io.Writer) error {
 		for range watching.ResultChan() {
 		}
 	}()
-	if err := pause(ctx, time.Until(time.Unix(*at, 0))); err != nil {
-		return err
-	}
+	due := time.Unix(*at, 0)
 	began := time.Now()
 	background := metav1.DeletePropagationBackground
-	err = set.each(ctx, *parallel, func(ctx context.Context, name string) error {
-		return remove(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
-	})
-	if err != nil {
-		return fmt.Errorf("delete: %w", err)
+	for second, part := range set.parts(*perSecond) {
+		if err := pause(ctx, time.Until(due.Add(time.Duration(second)*time.Second))); err != nil {
+			return err
+		}
+		if second == 0 {
+			began = time.Now()
+		}
+		err = part.each(ctx, *parallel, func(ctx context.Context, name string) error {
+			return remove(ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
+		})
+		if err != nil {
+			return fmt.Errorf("delete: %w", err)
+		}
 	}
 	return json.NewEncoder(out).Encode(loopReport{Deletes: set.count, Seconds: time.Since(began).Seconds()})
 }
@@ -138,6 +145,20 @@ type jobSet struct {
 	first int
 	// ttl after they finished; 0 means an hour.
 	ttl time.Duration
+}
+
+// parts divides a set into ones of so many; 0 leaves it whole.
+func (s jobSet) parts(size int) []jobSet {
+	if size <= 0 {
+		return []jobSet{s}
+	}
+	var out []jobSet
+	for first := 0; first < s.count; first += size {
+		part := s
+		part.first, part.count = s.first+first, min(size, s.count-first)
+		out = append(out, part)
+	}
+	return out
 }
 
 func (s jobSet) life() time.Duration { return cmp.Or(s.ttl, ttl) }

@@ -66,6 +66,28 @@ func parseProcess(text string) int64 {
 	return user + system
 }
 
+// used is the processor time that each of some processes has taken so far. One that has ended took none.
+func used(pids map[string]int) map[string]time.Duration {
+	out := map[string]time.Duration{}
+	for name, pid := range pids {
+		if data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat"); err == nil {
+			out[name] = time.Duration(parseProcess(string(data))) * tick
+		}
+	}
+	return out
+}
+
+// perObject is what each took since then for one of so many objects, in microseconds.
+func perObject(from, to map[string]time.Duration, objects int) map[string]float64 {
+	out := map[string]float64{}
+	for name, was := range from {
+		if is, there := to[name]; there {
+			out[name] = round(float64((is - was).Microseconds()) / float64(objects))
+		}
+	}
+	return out
+}
+
 // others is the share of the machine, 0 to 1, that was used by processes that are not measured.
 func others(from, to ticks) float64 {
 	all := to.all - from.all
