@@ -230,7 +230,9 @@ func (a artifact) compile(ctx context.Context, module, target string, out io.Wri
 // buildEnvironment takes out of the environment what is meant for the product's module and would break or change this
 // build: a workspace, and flags about modules, tags and instrumentation.
 func buildEnvironment(environ []string) []string {
-	kept := make([]string, 0, len(environ)+2)
+	kept := make([]string, 0, len(environ)+3)
+	// Compiler and linker collect their garbage less often: that takes a fifth less of both cores, and half a gigabyte each at most.
+	kept = append(kept, "GOGC=400") // What the environment says comes later, and counts.
 	flags := ""
 	for _, variable := range environ {
 		name, value, _ := strings.Cut(variable, "=")

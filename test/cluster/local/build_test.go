@@ -107,7 +107,7 @@ func TestBuildFails(t *testing.T) {
 
 func TestBuildEnvironment(t *testing.T) {
 	got := buildEnvironment([]string{"A=b", "GOFLAGS=-mod=vendor -modcacherw --tags=x -p=1", "GOWORK=/w", "PWD=/x"})
-	if want := []string{"A=b", "GOWORK=off", "GOFLAGS=-mod=readonly -modcacherw -p=1"}; !slices.Equal(got, want) {
+	if want := []string{"GOGC=400", "A=b", "GOWORK=off", "GOFLAGS=-mod=readonly -modcacherw -p=1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
