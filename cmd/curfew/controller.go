@@ -10,7 +10,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
@@ -49,9 +48,9 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return err
 	}
 	config.Wrap(feed.Buffer)
-	objects, err := dynamic.NewForConfig(config)
+	objects, err := feed.NewObjects(config)
 	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+		return err
 	}
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	rules := objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
@@ -87,7 +86,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return fmt.Errorf("client of the API server: %w", err)
 	}
 	stopper, err := deadline.New(deadline.Options{
-		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry, Marked: reports.Marked,
+		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
 	})
 	if err != nil {
 		return err
@@ -142,6 +141,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		}
 		group.Go(func() error { return notices.pauses.Run(ctx) })
 		group.Go(func() error { return notices.digests.Run(ctx) })
+		group.Go(func() error { return notices.marks.Run(ctx) })
 		err := group.Wait()
 		notices.last(ctx)
 		return err

@@ -69,7 +69,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 			if err != nil {
 				return nil, err
 			}
-			handles.set(target, []expiry.Kind{one.Handle()})
+			handles.set(target, one.Handles())
 			return one, nil
 		},
 		Forget: func(target registry.Target) {

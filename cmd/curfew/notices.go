@@ -19,10 +19,11 @@ import (
 	"curfew.dev/curfew/controller/registry"
 )
 
-// notices are what Namespaces and LifecyclePolicies are told.
+// notices are what Namespaces and LifecyclePolicies are told, and objects that were failed.
 type notices struct {
 	digests *notice.Digests
 	pauses  *notice.Pauses
+	marks   *notice.Marks
 }
 
 // newNotices wires namespaces and policies → what they are told.
@@ -50,12 +51,17 @@ func newNotices(mgr manager.Manager, config *rest.Config, namespaces *feed.Names
 			Namespaces: notice.Namespaces{Client: client.CoreV1().Namespaces(), InUse: namespaces.InUse}, Policies: policies,
 			UIDs: uids, Own: options.namespace, Clock: clock.RealClock{}, Log: log,
 		}),
+		marks: notice.NewMarks(notice.MarkOptions{
+			Events:   func(namespace string) notice.Events { return client.CoreV1().Events(namespace) },
+			Instance: instance, Clock: clock.RealClock{}, Log: log,
+		}),
 	}, nil
 }
 
-// last writes what was deleted since the last summary, within the time that a process gets to end.
+// last writes what was deleted since the last summary, and what was failed, within the time that a process gets to end.
 func (n *notices) last(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	n.digests.Flush(ctx)
+	n.marks.Flush(ctx)
 }

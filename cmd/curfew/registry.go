@@ -1,11 +1,9 @@
 package main
 
 import (
-	"context"
 	"fmt"
 	"sync"
 
-	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -43,7 +41,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 		Profiles: objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)), Definitions: objects.Resource(definitions),
 		Missing: registry.Reviews{Client: authorization.SelfSubjectAccessReviews()}.Missing,
 		Start: func(profile *expression.Profile) (registry.Running, error) {
-			return newFeedsOf(objects, profile, stopper, shared, handles)
+			return newFeedOf(objects, profile, stopper, shared, handles)
 		},
 		Forget: func(resource schema.GroupVersionResource) {
 			for _, kind := range handles.get(resource) {
@@ -55,51 +53,16 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 	})
 }
 
-// newFeedsOf makes the feeds of one kind: for its TTLs, and where Curfew enforces deadlines on it, for those. Neither waits for the
-// other.
-func newFeedsOf(objects dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper, shared feed.Options, handles *handles[schema.GroupVersionResource]) (registry.Running, error) {
-	kinds := []feed.Kind{feed.Objects(objects, profile)}
-	if kind, ok := feed.Deadlines(objects, profile, stopper); ok {
-		kinds = append(kinds, kind)
+// newFeedOf makes the feed of one kind: for its TTLs, and where Curfew enforces deadlines on it, for those.
+func newFeedOf(objects dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper, shared feed.Options, handles *handles[schema.GroupVersionResource]) (registry.Running, error) {
+	one, err := feed.New(feed.Objects(objects, profile, stopper), shared)
+	if err != nil {
+		return nil, err
 	}
-	var feeds feedsOfKind
-	var known []expiry.Kind
-	for _, kind := range kinds {
-		one, err := feed.New(kind, shared)
-		if err != nil {
-			return nil, err
-		}
-		feeds = append(feeds, one)
-		known = append(known, one.Handle())
-	}
-	handles.set(profile.Kind.GroupVersion().WithResource(profile.Resource), known)
-	return feeds, nil
-}
-
-// feedsOfKind are all feeds of one kind.
-type feedsOfKind []*feed.Feed
-
-// Run implements registry.Running.
-func (f feedsOfKind) Run(ctx context.Context) error {
-	group, ctx := errgroup.WithContext(ctx)
-	for _, one := range f {
-		group.Go(func() error { return one.Run(ctx) })
-	}
-	return group.Wait()
-}
-
-// RejudgeNamespace implements registry.Running.
-func (f feedsOfKind) RejudgeNamespace(name string) {
-	for _, one := range f {
-		one.RejudgeNamespace(name)
-	}
-}
-
-// RejudgeAll implements registry.Running.
-func (f feedsOfKind) RejudgeAll() {
-	for _, one := range f {
-		one.RejudgeAll()
-	}
+	resource := profile.Kind.GroupVersion().WithResource(profile.Resource)
+	one.TakeOver(handles.get(resource))
+	handles.set(resource, one.Handles())
+	return one, nil
 }
 
 // handles are the engine's handles of what has been fed.

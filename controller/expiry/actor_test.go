@@ -159,3 +159,33 @@ func TestActorIsToldTheStateThatWasJudged(t *testing.T) {
 		}
 	}
 }
+
+// What an Actor's requests take is what the number of requests under way follows, as it follows DELETEs; a look that sends none says nothing.
+func TestActorSetsThePace(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	a := &actor{answers: []Response{
+		{Code: http.StatusOK, Again: time.Second, Took: 20 * time.Millisecond},
+		{Code: http.StatusOK, Again: time.Second},
+		{Code: http.StatusTooManyRequests},
+	}}
+	kind, err := w.engine.RegisterKind(KindOptions{
+		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true, Lane: 3, Actor: a,
+		Judge: func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.engine.Upsert(Object{Kind: kind, Namespace: "ns", Name: "r", UID: "u", ResourceVersion: "7", Expiry: epoch.Add(time.Second), Trigger: "deadline", Source: "object"})
+	for i, want := range []struct {
+		samples int
+		sum     time.Duration
+		limit   int
+	}{{1, 20 * time.Millisecond, concurrencyStart}, {1, 20 * time.Millisecond, concurrencyStart}, {0, 0, concurrencyStart / 2}} {
+		w.advance(time.Second)
+		w.pump()
+		c := w.engine.conc
+		if len(a.calls) != i+1 || c.count != want.samples || c.sum != want.sum || c.Limit() != want.limit {
+			t.Errorf("after %d calls: %d samples of %s, and %d may be under way; want %+v", len(a.calls), c.count, c.sum, c.Limit(), want)
+		}
+	}
+}

@@ -65,9 +65,11 @@ func (c *Census) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	synced := map[series]bool{}
 	for f := range c.feeds {
-		key := series{f.Kind(), f.purpose()}
-		so, known := synced[key]
-		synced[key] = (so || !known) && f.following.Load()
+		for _, lane := range f.lanes {
+			key := series{f.Kind(), lane.purpose()}
+			so, known := synced[key]
+			synced[key] = (so || !known) && f.following.Load()
+		}
 	}
 	c.mu.Unlock()
 	for key, all := range synced {
@@ -79,10 +81,10 @@ func (c *Census) Collect(ch chan<- prometheus.Metric) {
 	}
 }
 
-// purpose is what the feed watches its kind for.
-func (f *Feed) purpose() string {
+// purpose is what a feed watches its kind for.
+func (f *lane) purpose() string {
 	switch {
-	case f.kind.deadlines != nil:
+	case f.deadlines != nil:
 		return purposeDeadline
 	case f.kind.Label != "":
 		return purposeLabel

@@ -4,7 +4,6 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/deadline"
 	"curfew.dev/curfew/controller/expiry"
@@ -16,19 +15,18 @@ import (
 // LaneDeadline is where the engine tracks objects for their deadline.
 const LaneDeadline expiry.Lane = 3
 
-// deadlines is what makes a feed go by deadlines instead of TTLs.
+// deadlines is what makes a feed go by deadlines, too.
 type deadlines struct {
 	stopper *deadline.Stopper
 	// grace is how long the kind's own controller is left to itself.
 	grace time.Duration
 }
 
-// Deadlines is a kind of which Curfew fails and stops what is past its deadline. It reports false for kinds where that is left to
-// their own controllers.
-func Deadlines(client dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper) (Kind, bool) {
+// deadlinesOf has the Stopper learn how objects of a kind are stopped; nil for kinds whose deadlines are left to their own controllers.
+func deadlinesOf(profile *expression.Profile, stopper *deadline.Stopper) *deadlines {
 	way := profile.Enforcement
 	if way == nil || len(way.Stop) == 0 {
-		return Kind{}, false
+		return nil
 	}
 	plan := deadline.Plan{
 		Kind: profile.Kind, Resource: profile.Kind.GroupVersion().WithResource(profile.Resource), Steps: way.Stop,
@@ -37,26 +35,25 @@ func Deadlines(client dynamic.Interface, profile *expression.Profile, stopper *d
 		plan.Suspend, plan.SuspendValue = profile.Suspend.Path, profile.Suspend.Value
 	}
 	stopper.Learn(plan)
-	kind := Objects(client, profile)
-	kind.Lane, kind.Actor, kind.deadlines = LaneDeadline, stopper, &deadlines{stopper: stopper}
+	out := &deadlines{stopper: stopper}
 	if way.By == v1alpha1.EnforcedByController {
-		kind.deadlines.grace = way.Grace
+		out.grace = way.Grace
 	}
-	return kind, true
+	return out
 }
 
 // idle tells of an object, without a look at anything else, that nothing can be due: the common case costs no look at the namespace.
-func (f *Feed) idle(facts *policy.Facts) bool {
-	if f.kind.deadlines != nil {
+func (f *lane) idle(facts *policy.Facts) bool {
+	if f.deadlines != nil {
 		return facts.Finished && facts.Exceeded.IsZero()
 	}
 	return f.kind.Label == "" && !facts.Finished && facts.StateError == nil
 }
 
 // deadlineVerdict judges one state of an object, and lets the Stopper know what it takes to act upon just that state.
-func (f *Feed) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, error) {
+func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, error) {
 	effective := policy.Resolve(facts, scope)
-	verdict := policy.JudgeDeadline(facts, &effective, f.kind.deadlines.grace, f.options.Clock.Now())
+	verdict := policy.JudgeDeadline(facts, &effective, f.deadlines.grace, f.options.Clock.Now())
 	if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
 		return verdict, nil
 	}
@@ -64,7 +61,7 @@ func (f *Feed) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object 
 	if err != nil {
 		return verdict, err
 	}
-	f.kind.deadlines.stopper.Seen(deadline.Sighting{
+	f.deadlines.stopper.Seen(deadline.Sighting{
 		UID: facts.UID, ResourceVersion: facts.ResourceVersion, Object: content,
 		Deadline: effective.Deadline.TTL.After, Started: facts.Started, Source: verdict.Source.String(), Exceeded: facts.Exceeded,
 	})

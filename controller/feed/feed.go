@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -54,7 +55,7 @@ const DefaultRelistEvery = 30 * time.Minute
 // Feed streams one kind into the engine. It keeps no object.
 type Feed struct {
 	kind       Kind
-	handle     expiry.Kind
+	lanes      []*lane
 	options    Options
 	namespaces NamespaceReader
 	log        logr.Logger
@@ -69,6 +70,14 @@ type Feed struct {
 	liveNamespaces *shared[Namespace]
 	livePolicies   *shared[[]*expression.Policy]
 	liveRuntimes   *shared[map[string]any]
+}
+
+// lane is one reason for which a feed tracks its objects: their TTLs or labels, or their deadlines. They share the watch and what is read of
+// each state; what one lane is told and what becomes of it is nothing to the other.
+type lane struct {
+	*Feed
+	handle    expiry.Kind
+	deadlines *deadlines // nil for TTLs and labels
 }
 
 // New registers the kind with the engine and makes its feed.
@@ -89,22 +98,37 @@ func New(kind Kind, options Options) (*Feed, error) {
 		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())
 	}
 	feed.finishes = newRecorder(feed)
-	handle, err := options.Engine.RegisterKind(expiry.KindOptions{
-		Resource:    kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource),
-		Kind:        kind.Profile.Kind.Kind,
-		Namespaced:  !kind.Profile.ClusterScoped,
-		Lane:        kind.Lane,
-		Scope:       kind.Namespace,
-		Actor:       kind.Actor,
-		Protobuf:    kind.Protobuf,
-		Propagation: cmp.Or(kind.Propagation, options.Propagation),
-		Judge:       feed.Judge,
-	})
-	if err != nil {
+	if err := feed.register(kind.Lane, nil, nil); err != nil {
 		return nil, err
 	}
-	feed.handle = handle
+	if due := kind.deadlines; due != nil {
+		if err := feed.register(LaneDeadline, due, due.stopper); err != nil {
+			return nil, err
+		}
+	}
 	return feed, nil
+}
+
+// register makes one lane known to the engine.
+func (f *Feed) register(at expiry.Lane, due *deadlines, actor expiry.Deleter) error {
+	one := &lane{Feed: f, deadlines: due}
+	handle, err := f.options.Engine.RegisterKind(expiry.KindOptions{
+		Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
+		Kind:        f.kind.Profile.Kind.Kind,
+		Namespaced:  !f.kind.Profile.ClusterScoped,
+		Lane:        at,
+		Scope:       f.kind.Namespace,
+		Actor:       actor,
+		Protobuf:    f.kind.Protobuf,
+		Propagation: cmp.Or(f.kind.Propagation, f.options.Propagation),
+		Judge:       one.Judge,
+	})
+	if err != nil {
+		return err
+	}
+	one.handle = handle
+	f.lanes = append(f.lanes, one)
+	return nil
 }
 
 // Synced reports whether the kind has been listed whole since the start.
@@ -128,8 +152,33 @@ func (f *Feed) RejudgeAll() {
 // Kind is what the feed streams.
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
-// Handle is the engine's handle of the kind.
-func (f *Feed) Handle() expiry.Kind { return f.handle }
+// Handles are the engine's handles of the kind, one a lane.
+func (f *Feed) Handles() []expiry.Kind {
+	var out []expiry.Kind
+	for _, lane := range f.lanes {
+		out = append(out, lane.handle)
+	}
+	return out
+}
+
+// TakeOver forgets what a predecessor of these handles tracked for a reason that the kind no longer has, as when its own controller has come to
+// enforce the deadlines: nobody judges that any more. Call it before Run.
+func (f *Feed) TakeOver(from []expiry.Kind) {
+	for _, kind := range from {
+		if !slices.Contains(f.Handles(), kind) {
+			f.options.Engine.ForgetKind(kind)
+		}
+	}
+}
+
+// watched are the sinks of single events.
+func (f *Feed) watched() sinks {
+	var to sinks
+	for _, lane := range f.lanes {
+		to = append(to, watched{f.options.Engine, lane.handle})
+	}
+	return to
+}
 
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
@@ -209,8 +258,9 @@ func (f *Feed) rejudgeLoop(ctx context.Context) {
 }
 
 func (f *Feed) rejudgeNamespace(ctx context.Context, name string) error {
+	to := f.watched()
 	_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
-		return f.tell(ctx, facts, object, watched{f.options.Engine, f.handle})
+		return f.tell(ctx, facts, object, to)
 	})
 	if err != nil {
 		return fmt.Errorf("listing namespace %s: %w", name, err)

@@ -280,7 +280,7 @@ func TestJudge(t *testing.T) {
 				n.mu.Lock()
 				n.fail = test.broken
 				n.mu.Unlock()
-				got, err := feed.Judge(t.Context(), expiry.Object{Kind: feed.handle, Namespace: "ci", Name: "a", UID: "uid-a"})
+				got, err := feed.Judge(t.Context(), expiry.Object{Kind: feed.lanes[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
 				if (err != nil) != test.broken {
 					t.Fatalf("error %v, want one: %v", err, test.broken)
 				}

@@ -21,6 +21,9 @@ type sink interface {
 	Cancel(uid types.UID, resourceVersion string)
 }
 
+// sinks are where the lanes of a feed tell what they think, in the order of the lanes.
+type sinks []sink
+
 // watched is the sink of single events.
 type watched struct {
 	*expiry.Engine
@@ -32,11 +35,11 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 }
 
 // verdict judges one state of an object. One reading of the clock a call.
-func (f *Feed) verdict(facts *policy.Facts, around *surroundings, object runtime.Object) (policy.Verdict, error) {
+func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime.Object) (policy.Verdict, error) {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil
 	}
-	if f.kind.deadlines != nil {
+	if f.deadlines != nil {
 		return f.deadlineVerdict(facts, &around.Scope, object)
 	}
 	if f.kind.Label != "" {
@@ -46,22 +49,35 @@ func (f *Feed) verdict(facts *policy.Facts, around *surroundings, object runtime
 	return policy.Judge(facts, &effective, f.options.Clock.Now()), nil
 }
 
-// tell hands one state of an object on to the engine.
-func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sink) error {
+// tell hands one state of an object on to the engine, in each lane of the feed. What surrounds the object is gathered once, and only where a
+// lane has to know.
+func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sinks) error {
 	f.seen.Store(true)
-	if facts.Deleting {
-		to.Terminating(f.object(facts, policy.Verdict{}), facts.DeletingSince)
-		return nil
+	var around *surroundings
+	for i, lane := range f.lanes {
+		switch {
+		case facts.Deleting:
+			to[i].Terminating(lane.object(facts, policy.Verdict{}), facts.DeletingSince)
+			continue
+		case lane.idle(facts):
+			to[i].Cancel(facts.UID, facts.ResourceVersion)
+			continue
+		case around == nil:
+			var err error
+			if around, err = f.scope(ctx, facts, object, false); err != nil {
+				return err
+			}
+		}
+		if err := lane.tell(facts, around, object, to[i]); err != nil {
+			return err
+		}
 	}
-	if f.idle(facts) {
-		to.Cancel(facts.UID, facts.ResourceVersion)
-		return nil
-	}
-	scope, err := f.scope(ctx, facts, object, false)
-	if err != nil {
-		return err
-	}
-	verdict, err := f.verdict(facts, scope, object)
+	return nil
+}
+
+// tell judges one state of an object and hands it on to the engine.
+func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Object, to sink) error {
+	verdict, err := f.verdict(facts, around, object)
 	if err != nil {
 		return err
 	}
@@ -80,7 +96,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	return nil
 }
 
-func (f *Feed) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object {
+func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object {
 	return expiry.Object{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Trigger: string(verdict.Trigger), Source: verdict.Source.String(),
@@ -89,9 +105,14 @@ func (f *Feed) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object
 	}
 }
 
+// Judge judges one object afresh for what its kind is watched for first: its TTL, or its label.
+func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
+	return f.lanes[0].Judge(ctx, tracked)
+}
+
 // Judge reads one object and all that surrounds it afresh and judges what is there now. The engine asks on conflict and for what
 // hangs on something outside of the object (S1).
-func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
+func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	if apierrors.IsNotFound(err) {
 		return expiry.Judgement{Verdict: expiry.Gone}, nil

@@ -22,9 +22,8 @@ type Kind struct {
 	FieldSelector, LabelSelector string
 	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.
 	Label string
-	// Lane in which the engine tracks the objects, and what acts when they are due; nil deletes them.
-	Lane  expiry.Lane
-	Actor expiry.Deleter
+	// Lane in which the engine tracks the objects, to delete them when they are due.
+	Lane expiry.Lane
 	// Namespace is the only one that is looked at; "" for all.
 	Namespace string
 
@@ -47,5 +46,6 @@ type Kind struct {
 	// Patch sends a merge patch; nil where nothing is ever written to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
 
-	deadlines *deadlines // nil for TTLs
+	// deadlines are gone by beside the TTLs, in a lane of their own; nil where Curfew leaves them alone.
+	deadlines *deadlines
 }

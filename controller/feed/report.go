@@ -9,7 +9,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/client-go/tools/events"
 
-	"curfew.dev/curfew/controller/deadline"
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
 )
@@ -67,14 +66,6 @@ func (r *Reports) Stuck(stuck expiry.StuckObject) {
 	}
 	r.events.Eventf(reference, nil, corev1.EventTypeWarning, "Stuck", "Wait",
 		"still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339))
-}
-
-// Marked writes the one Event on an object that Curfew failed for its deadline.
-func (r *Reports) Marked(mark deadline.Mark) {
-	reference := &corev1.ObjectReference{
-		APIVersion: mark.Kind.GroupVersion().String(), Kind: mark.Kind.Kind, Namespace: mark.Namespace, Name: mark.Name, UID: mark.UID,
-	}
-	r.events.Eventf(reference, nil, corev1.EventTypeWarning, policy.ReasonDeadlineExceeded, "Fail", "%s", mark.Message)
 }
 
 func name(namespace, name string) string {

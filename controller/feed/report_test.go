@@ -8,10 +8,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/tools/events"
 
-	"curfew.dev/curfew/controller/deadline"
 	"curfew.dev/curfew/controller/expiry"
 )
 
@@ -27,7 +25,6 @@ func TestReportsOnObjects(t *testing.T) {
 		Kind:   expiry.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
 		Since:  time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600)),
 	})
-	reports.Marked(deadline.Mark{Kind: schema.GroupVersionKind{Group: "g", Version: "v1", Kind: "K"}, Namespace: "ci", Name: "b", UID: "v", Message: "was active for too long"})
 	close(recorder.Events)
 	var got []string
 	for event := range recorder.Events {
@@ -35,7 +32,6 @@ func TestReportsOnObjects(t *testing.T) {
 	}
 	want := []string{
 		"Warning Stuck still terminating since 2026-12-24T12:00:00Z: some finalizer is not removed; Curfew does not delete it again",
-		"Warning DeadlineExceeded was active for too long",
 	}
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)

@@ -24,10 +24,28 @@ const pageSize = 500
 // errListAgain ends a watch whose time has come, or which the API server can no longer go on with.
 var errListAgain = errors.New("time to list again")
 
-// listed is the sink of one relist. It counts what it was told and how much of that has an expiry.
+// listed is the sink of one lane's relist. It counts what it was told and how much of that has an expiry.
 type listed struct {
 	*expiry.Relist
 	seen, waiting int
+}
+
+// listing is one list of a feed: a relist in each lane.
+type listing []*listed
+
+func (l listing) sinks() sinks {
+	var to sinks
+	for _, one := range l {
+		to = append(to, one)
+	}
+	return to
+}
+
+// end drops in each lane what the list has not shown.
+func (l listing) end(at string) {
+	for _, one := range l {
+		one.End(at)
+	}
 }
 
 func (l *listed) Upsert(o expiry.Object) {
@@ -51,7 +69,11 @@ func (l *listed) Cancel(uid types.UID, resourceVersion string) {
 // the watch itself where there is one already.
 func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	began := f.options.Clock.Now()
-	relist := &listed{Relist: f.options.Engine.BeginRelist(f.handle)}
+	var relist listing
+	for _, lane := range f.lanes {
+		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(lane.handle)})
+	}
+	to := relist.sinks()
 	events, err := f.kind.Watch(ctx, metav1.ListOptions{
 		FieldSelector:        f.kind.FieldSelector,
 		LabelSelector:        f.kind.LabelSelector,
@@ -72,29 +94,35 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 		return "", nil, fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 	}
 	at, err := f.pages(ctx, f.kind.Namespace, func(facts *policy.Facts, object runtime.Object) error {
-		return f.tell(ctx, facts, object, relist)
+		return f.tell(ctx, facts, object, to)
 	})
 	if err != nil {
 		return "", nil, fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
 	}
-	relist.End(at)
+	relist.end(at)
 	f.known(relist, began)
 	return at, nil, nil
 }
 
 // known notes that the kind has been listed whole.
-func (f *Feed) known(relist *listed, began time.Time) {
+func (f *Feed) known(relist listing, began time.Time) {
 	log := f.log
 	if f.synced.Swap(true) {
 		log = log.V(1) // news at the start alone
 	}
-	log.Info("all objects are known", "objects", relist.seen, "waiting", relist.waiting, "took", f.options.Clock.Since(began))
+	waiting := 0
+	for _, one := range relist {
+		waiting += one.waiting
+	}
+	seen := relist[0].seen // Each lane is told of every object.
+	log.Info("all objects are known", "objects", seen, "waiting", waiting, "took", f.options.Clock.Since(began))
 	if f.options.Listed != nil {
-		f.options.Listed(relist.seen)
+		f.options.Listed(seen)
 	}
 }
 
-func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist *listed) (string, error) {
+func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist listing) (string, error) {
+	to := relist.sinks()
 	for {
 		select {
 		case <-ctx.Done():
@@ -109,12 +137,12 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 					return "", err
 				}
 				if last {
-					relist.End(at)
+					relist.end(at)
 					return at, nil
 				}
 				continue
 			}
-			if err := f.event(ctx, event, relist); err != nil {
+			if err := f.event(ctx, event, to); err != nil {
 				return "", err
 			}
 		}
@@ -211,7 +239,7 @@ func gone(err error) bool {
 
 // drain handles the events of one watch until it ends, and answers with the last resourceVersion that it saw.
 func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) (string, error) {
-	to := watched{f.options.Engine, f.handle}
+	to := f.watched()
 	for {
 		select {
 		case <-ctx.Done():
@@ -241,7 +269,7 @@ func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, rel
 }
 
 // event hands one event on.
-func (f *Feed) event(ctx context.Context, event watch.Event, to sink) error {
+func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
 	switch event.Type {
 	case watch.Added, watch.Modified:
 		facts, err := f.kind.Facts(event.Object)
@@ -254,7 +282,9 @@ func (f *Feed) event(ctx context.Context, event watch.Event, to sink) error {
 		if err != nil {
 			return fmt.Errorf("reading a deleted object: %w", err)
 		}
-		f.options.Engine.Remove(f.handle, accessor.GetUID())
+		for _, lane := range f.lanes {
+			f.options.Engine.Remove(lane.handle, accessor.GetUID())
+		}
 		return nil
 	case watch.Error:
 		return apierrors.FromObject(event.Object)

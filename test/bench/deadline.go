@@ -6,6 +6,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
@@ -51,6 +52,9 @@ type markRun struct {
 	// FirstAfter is the time from the due second to the first mark, in seconds.
 	FirstAfter float64 `json:"firstAfter"`
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// CPUPerMark is the processor time in milliseconds that each took a mark, from the due second to the last mark: the contestant, and the
+	// control plane's parts by name.
+	CPUPerMark map[string]float64 `json:"cpuPerMark"`
 	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest took meanwhile.
 	Others float64 `json:"others"`
 }
@@ -87,7 +91,8 @@ func runDeadline(ctx context.Context, e *environment) ([]result, error) {
 			if err != nil {
 				return nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
 			}
-			fmt.Fprintf(e.out, "  %-22s%9.1f marks/s   first after %.3f s   CPU %.1f s   others %.0f%%\n", c.name, m.PerSecond, m.FirstAfter, m.CPUSeconds, m.Others*100)
+			fmt.Fprintf(e.out, "  %-22s%9.1f marks/s   first after %.3f s   CPU %.1f s, a mark %.2f ms, of the API server %.2f ms   others %.0f%%\n",
+				c.name, m.PerSecond, m.FirstAfter, m.CPUSeconds, m.CPUPerMark[theContestant], m.CPUPerMark["kube-apiserver"], m.Others*100)
 			all = append(all, m)
 			if err := e.writeRuns("deadline", all); err != nil {
 				return nil, err
@@ -227,7 +232,7 @@ func (d *markContest) heat(ctx context.Context, c contestant, m *markRun, margin
 	if time.Until(due) < quiet {
 		return errLate
 	}
-	if m.Others, err = d.measure(ctx, c, p, watching, due); err != nil {
+	if err := d.measure(ctx, c, p, watching, due, m); err != nil {
 		return err
 	}
 	times := watching.instants()
@@ -245,38 +250,68 @@ func (m *markRun) count(times []time.Time, due time.Time) error {
 	return nil
 }
 
-// measure waits for the due second and until all is marked, and tells what share of the machine others took.
-func (d *markContest) measure(ctx context.Context, c contestant, p *process, o *markObserver, due time.Time) (float64, error) {
+// theContestant is the name of the contestant's own processor time.
+const theContestant = "contestant"
+
+// measure waits for the due second and until all is marked, and notes what that took, and what share of the machine others took.
+func (d *markContest) measure(ctx context.Context, c contestant, p *process, o *markObserver, due time.Time, m *markRun) error {
 	if err := pause(ctx, time.Until(due)); err != nil {
-		return 0, err
+		return err
 	}
-	pids := []int{os.Getpid(), p.cmd.Process.Pid}
-	for _, component := range d.env.state.Components {
-		pids = append(pids, component.PID)
+	named := map[string]int{theContestant: p.cmd.Process.Pid}
+	for name, component := range d.env.state.Components {
+		named[name] = component.PID
 	}
+	pids := append(slices.Collect(maps.Values(named)), os.Getpid())
 	from, err := clock(pids)
 	if err != nil {
-		return 0, err
+		return err
+	}
+	began, err := clocks(named)
+	if err != nil {
+		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	if err := o.await(ctx); err != nil {
-		return 0, fmt.Errorf("%s: %w; its log is in %s", c.name, err, d.env.dir)
+		return fmt.Errorf("%s: %w; its log is in %s", c.name, err, d.env.dir)
 	}
 	to, err := clock(pids)
 	if err != nil {
-		return 0, err
+		return err
+	}
+	ended, err := clocks(named)
+	if err != nil {
+		return err
 	}
 	if c.ends {
 		// A process that ends by itself: then the kernel's count is gone, and its last word has it.
 		<-p.ended
 		if to, err = clock(pids); err != nil {
-			return 0, err
+			return err
 		}
 		used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 		to.ours += int64(used / tick)
+		ended[theContestant] = used
 	}
-	return round(others(from, to)), nil
+	m.Others, m.CPUPerMark = round(others(from, to)), map[string]float64{}
+	for name := range named {
+		m.CPUPerMark[name] = round(float64((ended[name] - began[name]).Microseconds()) / 1000 / float64(d.objects))
+	}
+	return nil
+}
+
+// clocks is the processor time that each of some processes has used.
+func clocks(of map[string]int) (map[string]time.Duration, error) {
+	out := map[string]time.Duration{}
+	for name, pid := range of {
+		used, err := clock([]int{pid})
+		if err != nil {
+			return nil, err
+		}
+		out[name] = time.Duration(used.ours) * tick
+	}
+	return out, nil
 }
 
 // markResults makes results of the runs.

@@ -1,0 +1,207 @@
+package feed
+
+import (
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// One watch serves both: what is failed at its deadline and what is deleted by its TTL, also what was failed a moment before. The mark goes into
+// the very state that was watched, without another look.
+func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		r.run("listed", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "30s")
+		r.run("done", policy.AnnotationTTL, "20s")
+		r.condition("done", "Complete", "Done")
+		r.follow(runProfile(t))
+		at(time.Second)
+		r.run("watched", policy.AnnotationActiveDeadline, "10s") // at 1s: due at 11s
+		at(time.Second)
+		if n := r.engine.Tracked(); n != 3 {
+			t.Errorf("%d entries, want one deadline each of two and a TTL of one", n)
+		}
+		if got, want := shown(t, r.metrics), []string{"group=example.com kind=Run purpose=deadline 1", "group=example.com kind=Run purpose=ttl 1"}; !slices.Equal(got, want) {
+			t.Errorf("metrics %q, want %q", got, want)
+		}
+		at(7900 * time.Millisecond)
+		r.expect("at 9.9s", "done Complete=True/Done; listed; watched; ")
+		at(200 * time.Millisecond)
+		r.expect("at 10.1s", "done Complete=True/Done; listed Failed=True/DeadlineExceeded; watched; ")
+		at(time.Second)
+		r.expect("at 11.1s", "done Complete=True/Done; listed Failed=True/DeadlineExceeded; watched Failed=True/DeadlineExceeded; ")
+		at(9 * time.Second)
+		r.expect("at 20.1s", "listed Failed=True/DeadlineExceeded; watched Failed=True/DeadlineExceeded; ")
+		at(20 * time.Second)
+		r.expect("at 40.1s", "watched Failed=True/DeadlineExceeded; ")
+		if want := []string{"listed@101", "watched@104"}; !slices.Equal(r.marks, want) {
+			t.Errorf("marks were written to %q, want %q", r.marks, want)
+		}
+		if r.opened != 1 || r.lists != 0 || r.reads != 0 {
+			t.Errorf("%d watches, %d lists and %d reads; want one watch and nothing else", r.opened, r.lists, r.reads)
+		}
+	})
+}
+
+// What is withdrawn in one lane is none of the other's business, whether an event says so or a list.
+func TestLanesOfOneFeedAreApart(t *testing.T) {
+	for name, silent := range map[string]bool{"by the watch": false, "by the list": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRace(t)
+				r.run("stays", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "1h")
+				r.run("goes", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "1h")
+				r.follow(runProfile(t))
+				at(11 * time.Second)
+				r.expect("at 11s", "goes Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
+				if silent {
+					r.forbid(errors.New("no route to host"))
+				}
+				// The TTL is withdrawn from one, the mark overwritten on the other, which is active again and has no TTL yet.
+				r.annotate("stays", policy.AnnotationTTL, "")
+				r.condition("goes", "Ready", "Up")
+				r.annotate("goes", policy.AnnotationTTL, "20s")
+				if silent {
+					r.forbid(nil)
+				}
+				at(15 * time.Second)
+				r.expect("once more", "goes Ready=True/Up Failed=True/DeadlineExceeded; stays Failed=True/DeadlineExceeded; ")
+				at(30 * time.Second)
+				r.expect("after its TTL", "stays Failed=True/DeadlineExceeded; ")
+				// The deadline is withdrawn before it comes, the TTL holds.
+				r.run("late", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "20s")
+				at(time.Second)
+				if silent {
+					r.forbid(errors.New("no route to host"))
+				}
+				r.annotate("late", policy.AnnotationActiveDeadline, "")
+				if silent {
+					r.forbid(nil)
+				}
+				at(20 * time.Second)
+				r.expect("without a deadline", "late; stays Failed=True/DeadlineExceeded; ")
+				r.condition("late", "Complete", "Done")
+				at(19 * time.Second)
+				r.expect("before its TTL", "late Complete=True/Done; stays Failed=True/DeadlineExceeded; ")
+				at(2 * time.Second)
+				r.expect("at its TTL", "stays Failed=True/DeadlineExceeded; ")
+				if silent {
+					r.forbid(errors.New("no route to host"))
+				}
+				r.remove("stays")
+				if silent {
+					r.forbid(nil)
+				}
+				at(time.Minute)
+				if n := r.engine.Tracked(); n != 0 {
+					t.Errorf("%d are tracked of what is gone, want none", n)
+				}
+			})
+		})
+	}
+}
+
+// A completion that comes first wins, in both lanes: it is not failed, and goes by its TTL.
+func TestCompletionWinsInBothLanes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		r.run("a", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "30s")
+		r.follow(runProfile(t))
+		at(9500 * time.Millisecond)
+		r.mu.Lock() // behind the watch's back
+		watchers := r.watchers
+		r.watchers = map[*watch.RaceFreeFakeWatcher]bool{}
+		r.mu.Unlock()
+		r.condition("a", "Complete", "Done")
+		at(time.Second)
+		r.expect("after the deadline", "a Complete=True/Done; ")
+		r.mu.Lock()
+		r.watchers = watchers
+		r.mu.Unlock()
+		r.annotate("a", "touched", "yes")
+		at(40 * time.Second)
+		r.expect("after its TTL", "")
+		if len(r.marks) > 0 {
+			t.Errorf("marks were written to %q", r.marks)
+		}
+	})
+}
+
+// A permission that is taken away stops neither lane for good: what is known goes on time, and what comes meanwhile is found once it is granted.
+func TestPermissionOfASharedWatch(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		r.run("deadline", policy.AnnotationActiveDeadline, "60s")
+		r.run("ttl", policy.AnnotationTTL, "60s")
+		r.condition("ttl", "Complete", "Done")
+		r.follow(runProfile(t))
+		at(30 * time.Second)
+		r.forbid(apierrors.NewForbidden(schema.GroupResource{Resource: "runs"}, "", nil))
+		r.run("unseen", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "5m")
+		at(35 * time.Second)
+		r.expect("without permission", "deadline Failed=True/DeadlineExceeded; unseen; ")
+		if got, want := shown(t, r.metrics), []string{"group=example.com kind=Run purpose=deadline 0", "group=example.com kind=Run purpose=ttl 0"}; !slices.Equal(got, want) {
+			t.Errorf("metrics %q, want %q", got, want)
+		}
+		r.forbid(nil)
+		at(20 * time.Second)
+		r.expect("granted again", "deadline Failed=True/DeadlineExceeded; unseen Failed=True/DeadlineExceeded; ")
+		at(5 * time.Minute)
+		r.expect("and after its TTL", "deadline Failed=True/DeadlineExceeded; ")
+	})
+}
+
+// A feed that succeeds another, as when the definition has changed or is back, goes on with both lanes; where the kind's own controller has
+// come to enforce the deadlines, what waited for one waits no more, and TTLs hold.
+func TestFeedThatSucceedsAnother(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		r.run("a", policy.AnnotationActiveDeadline, "1m", policy.AnnotationTTL, "5m")
+		r.run("b", policy.AnnotationTTL, "3m")
+		r.condition("b", "Complete", "Done")
+		first, stop := r.follow(runProfile(t))
+		at(10 * time.Second)
+		stop()
+		r.forbid(errors.New("no route to host")) // so that it cannot make up for what was forgotten
+		second, stop := r.follow(runProfile(t), first.Handles()...)
+		if !slices.Equal(first.Handles(), second.Handles()) || len(second.Handles()) != 2 {
+			t.Errorf("handles %v, then %v; want the same two", first.Handles(), second.Handles())
+		}
+		at(time.Second)
+		if n := r.engine.Tracked(); n != 2 {
+			t.Errorf("%d are tracked, want both", n)
+		}
+		r.forbid(nil)
+		at(20 * time.Second)
+		stop()
+		third, stop := r.follow(runProfile(t, v1alpha1.Enforcement{By: v1alpha1.EnforcedByController}), second.Handles()...)
+		at(2 * time.Minute)
+		r.expect("past the deadline that is somebody else's", "a; b Complete=True/Done; ")
+		at(time.Minute)
+		r.expect("past the TTL", "a; ")
+		if n := r.engine.Tracked(); n != 0 || len(third.Handles()) != 1 {
+			t.Errorf("%d are tracked with handles %v, want none with one handle", n, third.Handles())
+		}
+		// The definition is gone, and comes back.
+		stop()
+		for _, kind := range third.Handles() {
+			r.engine.ForgetKind(kind)
+		}
+		r.remove("a")
+		r.follow(runProfile(t), third.Handles()...)
+		r.run("a", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "20s")
+		at(11 * time.Second)
+		r.expect("of the new definition", "a Failed=True/DeadlineExceeded; ")
+		at(20 * time.Second)
+		r.expect("in the end", "")
+	})
+}

@@ -1,0 +1,141 @@
+package feed
+
+import (
+	"bufio"
+	"bytes"
+	"fmt"
+	"io"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/rest"
+)
+
+// NewObjects is a dynamic client whose watches cost little. The dynamic client's own goes over each event a dozen times, to find its end, its
+// kind and what is in it; here each is a line, and is read in one pass. metadata.managedFields, half of a small object, are passed over: no
+// judge looks at them (package expression).
+func NewObjects(config *rest.Config) (dynamic.Interface, error) {
+	config = dynamic.ConfigFor(config)
+	config.NegotiatedSerializer = onePass{config.NegotiatedSerializer}
+	config.GroupVersion = nil // The dynamic client names one in each path.
+	client, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("HTTP client of the API server: %w", err)
+	}
+	plain, err := rest.UnversionedRESTClientForConfigAndClient(config, client)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	return dynamic.New(plain), nil
+}
+
+// onePass reads JSON watches by lines, and objects in them in one pass; all else it leaves to the serializer that it wraps.
+type onePass struct{ runtime.NegotiatedSerializer }
+
+// SupportedMediaTypes implements runtime.NegotiatedSerializer.
+func (s onePass) SupportedMediaTypes() []runtime.SerializerInfo {
+	infos := slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes())
+	for i := range infos {
+		if infos[i].MediaType != runtime.ContentTypeJSON || infos[i].StreamSerializer == nil {
+			continue
+		}
+		stream := *infos[i].StreamSerializer
+		stream.Serializer, stream.Framer = lineEvents{stream.Serializer}, lines{stream.Framer}
+		infos[i].StreamSerializer, infos[i].Serializer = &stream, objectsInOnePass{infos[i].Serializer}
+	}
+	return infos
+}
+
+// lines frames a watch: the API server ends each event with a newline and writes none within.
+type lines struct{ runtime.Framer }
+
+// NewFrameReader implements runtime.Framer.
+func (lines) NewFrameReader(r io.ReadCloser) io.ReadCloser {
+	return &lineReader{in: bufio.NewReaderSize(r, bufferSize), Closer: r}
+}
+
+// lineReader answers each Read with a line, or with a part of one and io.ErrShortBuffer.
+type lineReader struct {
+	io.Closer
+	in *bufio.Reader
+	// rest is what of the line has been read and not been handed on, and ends whether it ends it.
+	rest []byte
+	ends bool
+}
+
+func (l *lineReader) Read(data []byte) (int, error) {
+	n := 0
+	for {
+		if len(l.rest) == 0 {
+			chunk, err := l.in.ReadSlice('\n')
+			if err != nil && err != bufio.ErrBufferFull {
+				if err == io.EOF && n+len(chunk) > 0 {
+					err = io.ErrUnexpectedEOF
+				}
+				return n, err
+			}
+			l.rest, l.ends = chunk, err == nil
+		}
+		m := copy(data[n:], l.rest)
+		n, l.rest = n+m, l.rest[m:]
+		switch {
+		case len(l.rest) > 0:
+			return n, io.ErrShortBuffer
+		case l.ends:
+			return n, nil
+		}
+	}
+}
+
+// lineEvents takes the envelope off an event.
+type lineEvents struct{ runtime.Serializer }
+
+// Decode implements runtime.Decoder. What it finds points into data, which holds until the next event is read: until then the object in it has
+// been decoded (k8s.io/client-go/rest/watch).
+func (s lineEvents) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if event, ok := into.(*metav1.WatchEvent); ok {
+		if kind, object, ok := envelope(data); ok {
+			event.Type, event.Object.Raw = kind, object
+			return event, &schema.GroupVersionKind{}, nil
+		}
+	}
+	return s.Serializer.Decode(data, defaults, into)
+}
+
+// envelope reads {"type":"MODIFIED","object":{…}} as the API server writes it; not ok where it is written otherwise.
+func envelope(data []byte) (kind string, object []byte, ok bool) {
+	rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`))
+	if !ok {
+		return "", nil, false
+	}
+	name, rest, ok := bytes.Cut(rest, []byte(`","object":`))
+	if !ok || bytes.ContainsAny(name, `"\`) {
+		return "", nil, false
+	}
+	object, ok = bytes.CutSuffix(bytes.TrimRight(rest, "\r\n"), []byte("}"))
+	return string(name), object, ok
+}
+
+// objectsInOnePass decodes objects of which nothing is known beforehand, as those of a watch.
+type objectsInOnePass struct{ runtime.Serializer }
+
+// Decode implements runtime.Decoder. Errors of the API server, lists, and what is no JSON are not its business.
+func (s objectsInOnePass) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+	if into == nil {
+		if object, err := decodeObject(data); err == nil {
+			read := &unstructured.Unstructured{Object: object}
+			kind := read.GroupVersionKind()
+			if _, list := object["items"]; !list && kind.Kind != "" && kind != metav1.SchemeGroupVersion.WithKind("Status") && kind != statusKind {
+				return read, &kind, nil
+			}
+		}
+	}
+	return s.Serializer.Decode(data, defaults, into)
+}
+
+// statusKind is what the API server's errors are.
+var statusKind = schema.GroupVersionKind{Version: "v1", Kind: "Status"}
