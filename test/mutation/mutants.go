@@ -141,6 +141,12 @@ var mutants = []Mutant{
 		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
 	},
 	{
+		Invariant: "S3", Name: "of the lanes that share a watch, one alone hears of a state",
+		File: "controller/feed/judge.go",
+		Old:  "for i, lane := range f.lanes {\n\t\tswitch {", New: "for i, lane := range f.lanes[:1] {\n\t\tswitch {",
+		Package: feeds, Tests: []string{"TestOneWatchForTTLsAndDeadlines", "TestLanesOfOneFeedAreApart"},
+	},
+	{
 		Invariant: "S3", Name: "the finish time that only Curfew saw is not written down",
 		File: "controller/feed/finish.go",
 		Old:  "if r.feed.kind.Patch == nil {", New: "if r.feed.kind.Patch != nil {",
