@@ -27,7 +27,7 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// Every kind at once, built in and custom, namespaced and cluster-scoped: each goes within a second of its date. It runs before the
+// Every kind at once, built in and custom, namespaced and cluster-scoped: each is watched in protobuf, and goes within a second of its date. It runs before the
 // tests that run side by side, so that the second is the controller's and not theirs.
 func TestEveryKindGoesByItsLabel(t *testing.T) {
 	s := newSpace(t)
@@ -66,6 +66,7 @@ func TestEveryKindGoesByItsLabel(t *testing.T) {
 	s.outlast(expiry)
 	var latest time.Duration
 	for kind, object := range objects {
+		s.labelsInProtobuf(resources[kind])
 		sent := suite.proxy.Deletes(object.GetNamespace(), object.GetName())
 		// An earlier run (-count) may have had one of the same name: those of IPAddresses are not free to choose.
 		sent = slices.DeleteFunc(sent, func(d harness.Delete) bool { return d.Resource != resources[kind].Resource || d.At.Before(began) })

@@ -27,6 +27,7 @@ type Proxy struct {
 	mu      sync.Mutex
 	hooks   []*hook
 	deletes []*Delete
+	reads   []Read
 	changed chan struct{} // closed and replaced when deletes changes
 	conns   map[net.Conn]struct{}
 }
@@ -125,6 +126,8 @@ func (p *Proxy) serve(forward http.Handler, w http.ResponseWriter, r *http.Reque
 		status := &statusRecorder{ResponseWriter: w}
 		w = status
 		defer func() { p.answered(record, status) }()
+	} else {
+		w = p.reading(w, r)
 	}
 	p.mu.Lock()
 	hooks := p.hooks

@@ -1,0 +1,71 @@
+package e2e
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// What is built in is read as protobuf, by whatever feed: the watches of Jobs, finished Pods and Namespaces, and the pages of a namespace
+// that changed its mind. JSON costs the API server and the controller several times as much.
+func TestFeedsReadProtobuf(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.awaitGone(s.finishJob("due", now(), ttl(second))) // what has seen nothing yet has nothing to judge again
+	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=1h"))
+	for path, of := range map[string]struct {
+		fields string
+		watch  bool
+	}{
+		"/apis/batch/v1/jobs": {watch: true},
+		"/api/v1/pods":        {"status.phase!=Pending,status.phase!=Running,status.phase!=Unknown", true},
+		"/api/v1/namespaces":  {watch: true},
+		"/apis/batch/v1/namespaces/" + s.name + "/jobs": {},
+	} {
+		s.readsProtobuf(func(read harness.Read) bool {
+			return read.Path == path && read.FieldSelector == of.fields && read.LabelSelector == "" && read.Watch == of.watch
+		}, path)
+	}
+}
+
+// labelsInProtobuf holds that the label's watch of a kind was answered in protobuf.
+func (s *space) labelsInProtobuf(resource schema.GroupVersionResource) {
+	s.Helper()
+	path := "/apis/" + resource.Group + "/" + resource.Version + "/" + resource.Resource
+	if resource.Group == "" {
+		path = "/api/" + resource.Version + "/" + resource.Resource
+	}
+	s.readsProtobuf(func(read harness.Read) bool {
+		return read.Path == path && read.LabelSelector == policy.LabelTTL && read.Watch
+	}, path+"?labelSelector="+policy.LabelTTL)
+}
+
+// readsProtobuf waits until the controller has read something, and holds that no answer was in anything but protobuf.
+func (s *space) readsProtobuf(asked func(harness.Read) bool, what string) {
+	s.Helper()
+	var answers []string
+	err := wait.PollUntilContextTimeout(s.ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+		for _, read := range suite.proxy.Reads() {
+			if read.Status == http.StatusOK && asked(read) {
+				answers = append(answers, read.ContentType)
+			}
+		}
+		return len(answers) > 0, nil
+	})
+	if err != nil {
+		s.Fatalf("%s was not read: %v", what, err)
+	}
+	if slices.ContainsFunc(answers, func(written string) bool { return !strings.HasPrefix(written, runtime.ContentTypeProtobuf) }) {
+		s.Errorf("%s was read as %q", what, answers)
+	}
+}
