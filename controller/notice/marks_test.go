@@ -61,6 +61,12 @@ func (s *slow) Create(ctx context.Context, event *corev1.Event, options metav1.C
 	return s.store.Create(ctx, event, options)
 }
 
+func (s *slow) count() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.requests
+}
+
 func newSlow() *slow {
 	return &slow{store: store{of: map[string]*corev1.Event{}}, errs: map[string]error{}, lost: map[string]bool{}}
 }
@@ -141,12 +147,12 @@ func TestMarksGoFirst(t *testing.T) {
 			<-time.After(100 * time.Millisecond)
 		}
 		synctest.Wait()
-		if n := api.requests; n < 19 || n > 21 {
+		if n := api.count(); n < 19 || n > 21 {
 			t.Errorf("%d Events were written within 100 s in which objects were failed, want 20 at a second each", n)
 		}
 		<-time.After(990 * time.Second)
 		synctest.Wait()
-		if n := api.requests; n != 1000 {
+		if n := api.count(); n != 1000 {
 			t.Errorf("%d Events were written in the end, want 1000", n)
 		}
 		cancel()
