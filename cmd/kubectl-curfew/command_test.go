@@ -28,8 +28,13 @@ type scene struct {
 // execute runs a command line as main does, against the cluster of testdata.
 func execute(t *testing.T, in scene, args ...string) (code int, stdout, stderr string, patched []string) {
 	t.Helper()
+	return executeIn(t, newFakeCluster(t, objects(t)), in, args...)
+}
+
+// executeIn is execute against a cluster that the test has prepared.
+func executeIn(t *testing.T, cluster *fakeCluster, in scene, args ...string) (code int, stdout, stderr string, patched []string) {
+	t.Helper()
 	t.Setenv("KUBECONFIG", os.DevNull)
-	cluster := newFakeCluster(t, objects(t))
 	for _, key := range in.notMine {
 		cluster.notMine[key] = true
 	}

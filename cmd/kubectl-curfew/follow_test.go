@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -57,6 +58,27 @@ func TestInPlace(t *testing.T) {
 	}
 	if none := show(noon); !strings.HasPrefix(none, "\x1b[3A\x1b[J") || !strings.Contains(none, "nothing, at 2026-12-24 13:00:00 CET") {
 		t.Errorf("nothing: %q", none)
+	}
+}
+
+// TestWithinMovesOn: what lies within an hour is not what did when the watch began.
+func TestWithinMovesOn(t *testing.T) {
+	now := noon
+	options := &expiringOptions{connection: newConnection(surroundings{now: func() time.Time { return now }}), output: "table", within: "1h"}
+	query, err := options.query(nil, now)
+	if err != nil {
+		t.Fatal(err)
+	}
+	entries := map[types.UID][]world.Entry{"x": {*entry("later", noon.Add(90*time.Minute))}}
+	for at, want := range map[time.Duration]int{0: 0, 30*time.Minute - 1: 0, 30 * time.Minute: 1, 2 * time.Hour: 1} {
+		now = noon.Add(at)
+		if report := options.matching(query, entries); len(report.entries) != want || !report.now.Equal(now) {
+			t.Errorf("after %s: %d, want %d", at, len(report.entries), want)
+		}
+	}
+	options.within, options.before = "", "now"
+	if query, err := options.query(nil, noon); err != nil || !query.span.Contains(noon) || query.span.Contains(noon.Add(1)) {
+		t.Errorf("what is due now goes before now: %+v, %v", query.span, err)
 	}
 }
 

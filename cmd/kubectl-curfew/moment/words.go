@@ -135,18 +135,17 @@ func readLength(words []string, now time.Time) (length time.Duration, ok bool, e
 }
 
 // checked refuses a length of time that is too long. The library multiplies without a look at what fits, so the product has to divide
-// again by the number that was written.
+// again by the number that was written, into one of its units.
 func checked(length time.Duration, written, text string) (time.Duration, bool, error) {
 	units := []time.Duration{time.Second, time.Minute, time.Hour, 24 * time.Hour, 7 * 24 * time.Hour}
-	if times, err := strconv.Atoi(written); err == nil {
-		if times == 0 {
-			return 0, true, nil
-		}
-		if times > int(policy.MaxDuration/time.Second) || !slices.Contains(units, max(length, -length)/time.Duration(times)) {
+	absolute := max(length, -length)
+	if number, err := strconv.Atoi(written); err == nil && number > 0 {
+		times := time.Duration(number)
+		if absolute%times != 0 || !slices.Contains(units, absolute/times) {
 			return 0, true, errTooLong(text)
 		}
 	}
-	if max(length, -length) > policy.MaxDuration {
+	if absolute > policy.MaxDuration {
 		return 0, true, errTooLong(text)
 	}
 	return length, true, nil

@@ -1,0 +1,102 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// TestSomebodyElseWasFirst: what was changed in between is looked at anew, so that a change is never made to a state that nobody saw, and
+// not for ever. What was made anew under the same name is another object.
+func TestSomebodyElseWasFirst(t *testing.T) {
+	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for name, test := range map[string]struct {
+		// times are how often somebody was first; meanwhile is what they did each time.
+		times     int
+		meanwhile func(demo *unstructured.Unstructured)
+		args      []string
+		code      int
+		want      string // the end of what is said
+		sent      int
+		last      string // a part of the last patch
+	}{
+		"another label": {
+			times: 1, meanwhile: func(demo *unstructured.Unstructured) { demo.SetLabels(map[string]string{"curfew.dev/ttl": "20d"}) },
+			args: words("extend cm/demo --by 1d"), want: "extended: 2027-01-14 09:00:00 CET (was: 2027-01-13 09:00:00 CET)\n", sent: 2, last: `"curfew.dev/ttl":"21d"`,
+		},
+		"protected by now": {
+			times: 1, meanwhile: func(demo *unstructured.Unstructured) {
+				demo.SetAnnotations(map[string]string{"curfew.dev/protect": "true"})
+			},
+			args: words("expire-now cm/demo"), code: 1, want: "would stay: is protected by annotation curfew.dev/protect\n", sent: 1,
+		},
+		"made anew": {
+			times: 1, meanwhile: func(demo *unstructured.Unstructured) { demo.SetUID("another") },
+			args: words("extend cm/demo --by 1d"), code: 1, want: "was deleted and made anew in between: look at it again\n", sent: 1,
+		},
+		"again and again": {
+			times: 100, meanwhile: func(*unstructured.Unstructured) {},
+			args: words("extend cm/demo --by 1d"), code: 1, want: "the object has been modified\n", sent: 5,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, objects(t))
+			left, version := test.times, 7
+			cluster.objects.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				if left--; left < 0 {
+					return false, nil, nil
+				}
+				patch, _ := action.(clienttesting.PatchAction)
+				cluster.patched = append(cluster.patched, string(patch.GetPatch()))
+				object, err := cluster.objects.Tracker().Get(configMaps, "default", "demo")
+				if err != nil {
+					t.Error(err)
+				}
+				demo, _ := object.(*unstructured.Unstructured)
+				demo = demo.DeepCopy()
+				version++
+				demo.SetResourceVersion(strings.Repeat("1", version))
+				test.meanwhile(demo)
+				if err := cluster.objects.Tracker().Update(configMaps, demo, "default"); err != nil {
+					t.Error(err)
+				}
+				return true, nil, apierrors.NewConflict(configMaps.GroupResource(), "demo", errModified)
+			})
+			code, stdout, stderr, sent := executeIn(t, cluster, scene{}, test.args...)
+			if code != test.code || !strings.HasSuffix(stdout+stderr, test.want) {
+				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
+			}
+			if len(sent) != test.sent || !strings.Contains(sent[len(sent)-1], test.last) {
+				t.Errorf("sent %q", sent)
+			}
+		})
+	}
+}
+
+type modified struct{}
+
+func (modified) Error() string { return "the object has been modified" }
+
+var errModified = modified{}
+
+// TestDryRunIsSentAsSuch: --dry-run=server, and nothing else, has the API server store nothing.
+func TestDryRunIsSentAsSuch(t *testing.T) {
+	for flag, want := range map[string][]string{"none": nil, "server": {metav1.DryRunAll}} {
+		cluster := newFakeCluster(t, objects(t))
+		code, _, stderr, sent := executeIn(t, cluster, scene{}, "extend", "cm/demo", "--by", "1d", "--dry-run="+flag)
+		if code != exitOK || len(sent) != 1 {
+			t.Fatalf("%s: exit status %d, %q: %s", flag, code, sent, stderr)
+		}
+		for _, action := range cluster.objects.Actions() {
+			if patch, ok := action.(clienttesting.PatchActionImpl); ok && strings.Join(patch.PatchOptions.DryRun, " ") != strings.Join(want, " ") {
+				t.Errorf("--dry-run=%s was sent with %q", flag, patch.PatchOptions.DryRun)
+			}
+		}
+	}
+}
