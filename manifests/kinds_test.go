@@ -244,6 +244,25 @@ func TestAliasConditions(t *testing.T) {
 	}
 }
 
+// What the controller knows that it may delete everywhere is not asked about; the rest is, and so is the author.
+func TestDeletableConditions(t *testing.T) {
+	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
+		Deletable: []schema.GroupResource{{Resource: "configmaps"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}}})
+	for _, w := range entries {
+		if w.name == "validate-labels.curfew.dev" {
+			compile(t, w, environment.MustBaseEnvSet(oldest))
+		}
+	}
+	all := maps.Clone(labelRequests)
+	maps.Copy(all, map[string]request{
+		"plain label, controller may not":    {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d"), mayNot: controllerSA, wants: none},
+		"cluster-scoped, controller may not": {resource: "clusterroles", new: labelledWith("curfew.dev/ttl: 1d"), mayNot: controllerSA, wants: none},
+		"another, controller may not":        {resource: "things", new: labelledWith("curfew.dev/ttl: 1d"), mayNot: controllerSA, wants: byLabel},
+		"another":                            {resource: "things", new: labelledWith("curfew.dev/ttl: 1d"), wants: none},
+	})
+	evaluate(t, entries, all)
+}
+
 // Each request is asked of the static configurations and the controller's together: at most one entry of a side may answer.
 func TestKindsConditions(t *testing.T) {
 	all := maps.Clone(requests)

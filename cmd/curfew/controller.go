@@ -118,7 +118,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		labels.RejudgeKinds(concerns)
 	})
 	kinds.OnDefinitions(policies.Wake)
-	keeper, err := newCoverage(objects, kinds, policies, options, log)
+	keeper, err := newCoverage(objects, kinds, policies, labels, options, log)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
@@ -34,6 +35,9 @@ type Options struct {
 	FailClosed bool
 	// Controller is the controller's ServiceAccount in it.
 	Controller string
+	// Deletable are resources of which that may delete objects in all namespaces; false means that they are not known yet. Nil where
+	// nobody knows.
+	Deletable func() ([]schema.GroupResource, bool)
 	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
 	Alias bool
 
@@ -47,6 +51,8 @@ const (
 	settle = 500 * time.Millisecond
 	// calm is the least time between two writes, so that a fight over a field with somebody else stays cheap.
 	calm = time.Second
+	// patience is how long is waited for [Options.Deletable]. Nothing else hangs on it: what is not known is asked of the API server.
+	patience = 10 * time.Second
 )
 
 // Keeper keeps the two configurations in step with profiles, policies, and what is served.
@@ -56,6 +62,8 @@ type Keeper struct {
 	sides   []side
 	dirty   chan struct{}
 	failed  prometheus.Counter
+	// impatient is that patience is over. It is the run loop's alone.
+	impatient bool
 }
 
 // New makes a keeper. The error is that of registering its metric.
@@ -97,11 +105,15 @@ func (k *Keeper) Run(ctx context.Context) error {
 		group.Go(func() { side.own.Run(ctx) })
 	}
 	delay := newDelay()
+	over := k.options.Clock.NewTimer(patience)
+	defer over.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-k.dirty:
+		case <-over.C():
+			k.impatient = true
 		}
 		if !k.pause(ctx, settle) {
 			return nil
@@ -141,7 +153,15 @@ func (k *Keeper) reconcile(ctx context.Context) (wrote bool, err error) {
 	if err != nil {
 		return false, k.unknown(err)
 	}
-	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Alias: k.options.Alias})
+	var deletable []schema.GroupResource
+	if k.options.Deletable != nil {
+		var known bool
+		// What an earlier leader wrote is not to be written twice.
+		if deletable, known = k.options.Deletable(); !known && !k.impatient {
+			return false, k.unknown(errors.New("what the controller may delete"))
+		}
+	}
+	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Deletable: deletable, Alias: k.options.Alias})
 	var errs []error
 	for i := range k.sides {
 		did, err := k.sides[i].reconcile(ctx, plan)

@@ -208,9 +208,14 @@ type scene struct {
 
 func begin(t *testing.T, kinds []registry.Served) *scene {
 	t.Helper()
+	return beginWith(t, kinds, func(*Options) {})
+}
+
+func beginWith(t *testing.T, kinds []registry.Served, change func(*Options)) *scene {
+	t.Helper()
 	s := &scene{mutating: newStore(), validating: newStore(), kinds: kinds}
 	counters := prometheus.NewRegistry()
-	keeper, err := New(Options{
+	options := Options{
 		Kinds: func() ([]registry.Served, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
@@ -218,7 +223,9 @@ func begin(t *testing.T, kinds []registry.Served) *scene {
 		},
 		Policies: func() ([]*v1alpha1.LifecyclePolicy, error) { return nil, nil },
 		Mutating: s.mutating, Validating: s.validating, Namespace: "curfew-system", Static: "curfew", Clock: clock.RealClock{}, Log: logr.Discard(), Registerer: counters,
-	})
+	}
+	change(&options)
+	keeper, err := New(options)
 	if err != nil {
 		t.Fatal(err)
 	}

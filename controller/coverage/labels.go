@@ -127,9 +127,30 @@ func (in *Input) plainly(key string) string {
 	if bounded := in.bounding(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
 	}
-	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`,
-		fmt.Sprintf("authorizer.serviceAccount(%s, %s).group(request.resource.group).resource(request.resource.resource)", quote(in.Namespace), quote(in.Controller))+
-			`.namespace(request.?namespace.orValue("")).check("delete").allowed()`), " &&\n")
+	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
+}
+
+// deletableMost bounds how many characters of resources stand in an expression. Whoever has more has the API server asked about the rest.
+const deletableMost = 20000
+
+// mayDelete asks whether the controller may delete the object: by what it knows itself where it may everywhere, and by the API server's
+// authorizer elsewhere, which takes that as long as all the rest.
+func (in *Input) mayDelete() string {
+	asked := fmt.Sprintf("authorizer.serviceAccount(%s, %s).group(request.resource.group).resource(request.resource.resource)", quote(in.Namespace), quote(in.Controller)) +
+		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
+	var known []string
+	length := 0
+	for _, at := range in.Deletable {
+		name := quote(at.Resource + "." + at.Group)
+		if length += len(name) + len(", "); length > deletableMost {
+			break
+		}
+		known = append(known, name)
+	}
+	if len(known) == 0 {
+		return asked
+	}
+	return "(request.resource.resource + \".\" + request.resource.group in [" + strings.Join(known, ", ") + "] ||\n" + indent(asked) + ")"
 }
 
 // bounding asks whether a policy may bound the label of an object; empty where none does.

@@ -9,6 +9,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
@@ -25,6 +26,9 @@ type Input struct {
 	Namespace string
 	// Controller is the controller's ServiceAccount there; where it is empty, every labelled object is sent.
 	Controller string
+	// Deletable are resources of which that may delete objects in all namespaces, in an order that is always the same. The API
+	// server is not asked about them.
+	Deletable []schema.GroupResource
 	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
 	Alias bool
 }

@@ -191,6 +191,22 @@ func TestPlainLabels(t *testing.T) {
 	})
 }
 
+// However many kinds there are, an expression stays within what the API server takes.
+func TestManyDeletableKinds(t *testing.T) {
+	in := &Input{Namespace: "curfew-system", Controller: "curfew-controller"}
+	asked := in.mayDelete()
+	if strings.Contains(asked, " in [") {
+		t.Errorf("got %s where nothing is known", asked)
+	}
+	for i := range 5000 {
+		in.Deletable = append(in.Deletable, schema.GroupResource{Group: "example.com", Resource: fmt.Sprintf("things%d", i)})
+	}
+	got := in.mayDelete()
+	if len(got) > deletableMost+1000 || !strings.Contains(got, `"things0.example.com"`) || strings.Contains(got, `"things4999.example.com"`) || !strings.HasSuffix(got, indent(asked)+")") {
+		t.Errorf("got %d characters: %.200s", len(got), got)
+	}
+}
+
 // The URL, the bundle and a shorter timeout of the static configuration are taken over.
 func TestTargetIsCopied(t *testing.T) {
 	static := staticMutating()

@@ -1,6 +1,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -83,6 +84,9 @@ type Labels struct {
 	mu     sync.Mutex
 	feeds  map[Target]*labelFeed
 	ending map[lane][]<-chan struct{} // feeds that have been stopped, until they have ended
+	// everywhere are the resources of which objects may be deleted in all namespaces, in order; nil until that is known.
+	everywhere []schema.GroupResource
+	changed    []func()
 }
 
 // NewLabels makes the keeper of the feeds. The errors are those of metrics.
@@ -152,6 +156,33 @@ func (l *Labels) identity(ctx context.Context) (Identity, error) {
 		case <-timer.C():
 		}
 		timer.Stop()
+	}
+}
+
+// OnChange registers a function that is told when [Labels.Everywhere] has changed. Call it before Run.
+func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
+
+// Everywhere are the resources of which Curfew may delete objects in all namespaces, in an order that is always the same. Until that
+// is known it is false.
+func (l *Labels) Everywhere() ([]schema.GroupResource, bool) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.everywhere, l.everywhere != nil
+}
+
+func (l *Labels) setEverywhere(all []schema.GroupResource) {
+	slices.SortFunc(all, func(a, b schema.GroupResource) int {
+		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource))
+	})
+	l.mu.Lock()
+	same := l.everywhere != nil && slices.Equal(l.everywhere, all)
+	l.everywhere = all
+	l.mu.Unlock()
+	if same {
+		return
+	}
+	for _, f := range l.changed {
+		f()
 	}
 }
 
@@ -241,6 +272,7 @@ func (l *Labels) refresh(ctx context.Context) error {
 	}
 	wanted := map[Target]bool{}
 	states := map[string]string{}
+	everywhere := []schema.GroupResource{}
 	for _, kind := range kinds {
 		name := kind.Kind.GroupKind().String()
 		granted, err := permissions.of(ctx, kind)
@@ -253,6 +285,7 @@ func (l *Labels) refresh(ctx context.Context) error {
 		case granted.everywhere:
 			states[name] = "watched"
 			granted.namespaces = []string{metav1.NamespaceAll}
+			everywhere = append(everywhere, kind.groupResource())
 		default:
 			states[name] = "watched in " + strings.Join(granted.namespaces, ", ")
 		}
@@ -264,6 +297,7 @@ func (l *Labels) refresh(ctx context.Context) error {
 		}
 	}
 	l.reconcile(ctx, wanted)
+	l.setEverywhere(everywhere)
 	l.tell(states)
 	return errServed
 }

@@ -178,6 +178,39 @@ func TestPermissionsComeAndGo(t *testing.T) {
 	})
 }
 
+// Who relies on what may be deleted everywhere is told when it changes, and not when something else does.
+func TestEverywhere(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		e, l := keep(t, func(e *estate) {
+			e.rules[nowhere] = rule("", "secrets", "configmaps")
+			e.rules["named"] = rule("", "nodes")
+			e.served = append(e.served, resources("apps/v1", resource("deployments", "Deployment")))
+		}, func(o *LabelOptions) { o.Namespaces = []string{"named"} })
+		l.OnChange(func() { told++ })
+		if got, known := l.Everywhere(); known {
+			t.Errorf("got %v before anything was asked", got)
+		}
+		expect := func(times int, want string) {
+			t.Helper()
+			after(2 * time.Second)
+			if got, known := l.Everywhere(); fmt.Sprint(got) != want || !known || told != times {
+				t.Errorf("got %v (%t) and was told %d times, want %s and %d", got, known, told, want, times)
+			}
+		}
+		expect(1, "[configmaps secrets]")
+		e.edit(func() { e.rules["named"] = rule("", "nodes", "pods") })
+		l.Again()
+		expect(1, "[configmaps secrets]")
+		e.edit(func() { e.rules[nowhere] = everything() })
+		l.Again()
+		expect(2, "[configmaps nodes secrets deployments.apps]")
+		e.edit(func() { e.rules[nowhere], e.rules["named"] = nil, nil })
+		l.Again()
+		expect(3, "[]")
+	})
+}
+
 // Where a kind may be deleted in some namespaces only, it is watched there, and everywhere once that is granted.
 func TestPermissionsInNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
