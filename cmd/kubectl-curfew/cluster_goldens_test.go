@@ -26,6 +26,7 @@ var clusterGoldens = map[string]golden{
 	"expiring-bad-flags":          {args: []string{"expiring", "job/a", "--within", "soon", "--before", "11:00", "--ttl-longer-than", "x", "-o", "xml", "-l", "a==b==c", "--trigger", "whim", "--with", "testdata/quick.yaml"}, code: 2},
 	"expiring-within-exactly":     {args: words("expiring pvc -n foo --within 4h")},
 	"expiring-longer-exactly":     {args: words("expiring cm -n default --ttl-longer-than 14d")},
+	"expiring-longer-no-deadline": {args: words("expiring jobs -n ci --ttl-longer-than 1m")},
 	"expiring-watch-json":         {args: words("expiring -A --watch -o json"), code: 2},
 	"expiring-over":               {args: words("expiring -A --before 11:00"), code: 2},
 	"expiring-over-day":           {args: []string{"expiring", "-A", "--before", "last friday"}, code: 2},
