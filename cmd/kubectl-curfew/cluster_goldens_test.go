@@ -27,6 +27,7 @@ var clusterGoldens = map[string]golden{
 	"expiring-within-exactly":     {args: words("expiring pvc -n foo --within 4h")},
 	"expiring-longer-exactly":     {args: words("expiring cm -n default --ttl-longer-than 14d")},
 	"expiring-longer-no-deadline": {args: words("expiring jobs -n ci --ttl-longer-than 1m")},
+	"expiring-longer-within":      {args: words("expiring jobs -n ci --ttl-longer-than 1m --within 24h")},
 	"expiring-watch-json":         {args: words("expiring -A --watch -o json"), code: 2},
 	"expiring-over":               {args: words("expiring -A --before 11:00"), code: 2},
 	"expiring-over-day":           {args: []string{"expiring", "-A", "--before", "last friday"}, code: 2},
