@@ -138,10 +138,12 @@ func TestPeersDefaultDeadline(t *testing.T) {
 	p.newRuntime("torch", true)
 	name := p.policy("deadline", "kinds: [{group: trainer.kubeflow.org, kind: TrainJob}]", "defaults: {deadline: {value: 20s}}, bounds: {minDeadline: 10s}")
 	p.eventually(row{p.trainJob("probe", "torch", torch), warned(where + ` from policy "` + name + `"`)})
-	short := p.kubectlInput(p.manifest(p.trainJob("short", "torch", torch, deadlined(5*second))), "create", "-f", "-")
-	if want := own + `: 5s is below minDeadline 10s of policy "` + name + `": use 10s or more`; !short.failed || !strings.Contains(short.stderr, want) {
-		t.Errorf("kubectl said %q, want %q", short.stderr, want)
-	}
+	// The rules of the validating webhook may come a moment later than those of the other.
+	want, short := own+`: 5s is below minDeadline 10s of policy "`+name+`": use 10s or more`, p.manifest(p.trainJob("short", "torch", torch, deadlined(5*second)))
+	p.poll("a deadline below the policy's bound to be refused", func(context.Context) (bool, error) {
+		out := p.kubectlInput(short, "create", "--dry-run=server", "-f", "-")
+		return out.failed && strings.Contains(out.stderr, want), nil
+	})
 	other := p.train("defaulted", "torch")
 	s.awaitExceeded(job, job.GetCreationTimestamp().Add(20*second))
 	p.awaitExceeded(other, other.GetCreationTimestamp().Add(20*second))
@@ -206,27 +208,19 @@ func TestPeersStaleReconcile(t *testing.T) {
 	s.awaitRunning(job)
 	s.awaitExceeded(job, job.GetCreationTimestamp().Add(15*second))
 	s.awaitStopped(job)
-	for round := range 3 {
-		// From v2.2.0 on Trainer writes its own mark anew. Once that is enough; afterwards all is left to Curfew.
-		alone := suite.peers.native() && round > 0
-		speak := func() {}
-		if alone {
-			speak = s.silenceTrainer()
-		}
+	for range 3 {
 		erased := now()
-		if !suite.peers.native() {
+		if suite.peers.native() {
+			s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
+		} else {
 			// Trainer copies: the mark that counts is that of the JobSet.
 			s.passes(s.kubectl("patch", "jobset", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[],"terminalState":""}}`))
+			s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
 		}
-		s.passes(s.kubectl("patch", "trainjob", "stale", "--subresource=status", "--type=merge", "-p", `{"status":{"conditions":[]}}`))
-		event := s.await("the mark to be back", func(e harness.Event) bool {
+		s.await("the mark to be back", func(e harness.Event) bool {
 			return e.Kind == "TrainJob" && e.GetUID() == job.GetUID() && e.At.After(erased) && exceeded(e)
 		})
-		if failed, _ := failure(event); alone && !strings.Contains(failed.Message, "longer than its deadline of 15s") {
-			t.Errorf("without a word of Trainer the message is %q, want Curfew's", failed.Message)
-		}
 		s.awaitStopped(job)
-		speak()
 	}
 	s.outlast(now().Add(20 * second))
 	if now := s.getTrainJob("stale"); !exceeded(now) {
@@ -235,20 +229,6 @@ func TestPeersStaleReconcile(t *testing.T) {
 	if left := s.activePods(job); len(left) > 0 {
 		t.Errorf("at the end its Pods %v are active", left)
 	}
-}
-
-// silenceTrainer has all fail that Trainer writes to the TrainJobs of the namespace, until it may speak again.
-func (s peerSpace) silenceTrainer() (speak func()) {
-	speak = suite.peers.proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
-		resource, namespace, _ := harness.Target(r.URL.Path)
-		refused := r.Method != http.MethodGet && namespace == s.name && resource == "trainjobs"
-		if refused {
-			w.WriteHeader(http.StatusInternalServerError)
-		}
-		return refused
-	})
-	s.Cleanup(speak)
-	return speak
 }
 
 // A JobSet by itself has no deadline of its own: Curfew marks it as its own controller would, and that stops its Jobs.
