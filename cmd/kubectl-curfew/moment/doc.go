@@ -19,7 +19,7 @@
 // Of the other libraries, tried in November 2026 with the phrases of the tests: github.com/tj/go-naturaldate v1.3.0 ignores unknown
 // words by design and does not say which ("soon" is now). github.com/markusmobius/go-dateparser v1.4.7 refuses more than any other, but
 // drops some words ("at about 9am"), takes a zone by an ambiguous name ("9am est"), reads 2:30 on a day that has none, knows no "next
-// tuesday", and spends 0.3 s and 95 MB at the start of every command on languages that are not asked for.
+// tuesday", and spends half a second and 95 MB at the start of every command on languages that are not asked for.
 //
 // [Parse] reads an instant, [ParseSpan] a span (A..B) and [ParsePeriod] a period of the calendar, all against an instant whose time
 // zone is that of the user.
