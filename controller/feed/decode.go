@@ -13,14 +13,15 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
+	"sigs.k8s.io/json"
 )
 
 // NewObjects is a dynamic client whose watches cost little. The dynamic client's own goes over each event a dozen times, to find its end, its
-// kind and what is in it; here each is a line, and is read in one pass. metadata.managedFields, half of a small object, are passed over: no
-// judge looks at them (package expression).
+// kind and what is in it; here each is a line, of which the object alone is decoded. metadata.managedFields, half of a small object, are taken
+// away: no judge looks at them (package expression).
 func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
-	config.NegotiatedSerializer = onePass{config.NegotiatedSerializer}
+	config.NegotiatedSerializer = lineSerializer{config.NegotiatedSerializer}
 	config.GroupVersion = nil // The dynamic client names one in each path.
 	client, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -33,11 +34,11 @@ func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	return dynamic.New(plain), nil
 }
 
-// onePass reads JSON watches by lines, and objects in them in one pass; all else it leaves to the serializer that it wraps.
-type onePass struct{ runtime.NegotiatedSerializer }
+// lineSerializer reads JSON watches by lines; all else it leaves to the serializer that it wraps.
+type lineSerializer struct{ runtime.NegotiatedSerializer }
 
 // SupportedMediaTypes implements runtime.NegotiatedSerializer.
-func (s onePass) SupportedMediaTypes() []runtime.SerializerInfo {
+func (s lineSerializer) SupportedMediaTypes() []runtime.SerializerInfo {
 	infos := slices.Clone(s.NegotiatedSerializer.SupportedMediaTypes())
 	for i := range infos {
 		if infos[i].MediaType != runtime.ContentTypeJSON || infos[i].StreamSerializer == nil {
@@ -45,7 +46,7 @@ func (s onePass) SupportedMediaTypes() []runtime.SerializerInfo {
 		}
 		stream := *infos[i].StreamSerializer
 		stream.Serializer, stream.Framer = lineEvents{stream.Serializer}, lines{stream.Framer}
-		infos[i].StreamSerializer, infos[i].Serializer = &stream, objectsInOnePass{infos[i].Serializer}
+		infos[i].StreamSerializer, infos[i].Serializer = &stream, plainObjects{infos[i].Serializer}
 	}
 	return infos
 }
@@ -120,11 +121,11 @@ func envelope(data []byte) (kind string, object []byte, ok bool) {
 	return string(name), object, ok
 }
 
-// objectsInOnePass decodes objects of which nothing is known beforehand, as those of a watch.
-type objectsInOnePass struct{ runtime.Serializer }
+// plainObjects decodes objects of which nothing is known beforehand, as those of a watch.
+type plainObjects struct{ runtime.Serializer }
 
 // Decode implements runtime.Decoder. Errors of the API server, lists, and what is no JSON are not its business.
-func (s objectsInOnePass) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
+func (s plainObjects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into == nil {
 		if object, err := decodeObject(data); err == nil {
 			read := &unstructured.Unstructured{Object: object}
@@ -135,6 +136,18 @@ func (s objectsInOnePass) Decode(data []byte, defaults *schema.GroupVersionKind,
 		}
 	}
 	return s.Serializer.Decode(data, defaults, into)
+}
+
+// decodeObject reads one object as the dynamic client does, whole numbers as int64, without its metadata.managedFields.
+func decodeObject(data []byte) (map[string]any, error) {
+	var object map[string]any
+	if err := json.UnmarshalCaseSensitivePreserveInts(data, &object); err != nil {
+		return nil, err
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		delete(metadata, "managedFields")
+	}
+	return object, nil
 }
 
 // statusKind is what the API server's errors are.
