@@ -130,13 +130,16 @@ func (d *Digests) add(key digestKey, n int, s *expiry.Summary) {
 }
 
 // Run writes until ctx is done. What comes after that is for Flush.
-func (d *Digests) Run(ctx context.Context) error {
+func (d *Digests) Run(ctx context.Context) error { return flushOn(ctx, d.wake, d.Flush) }
+
+// flushOn flushes at each word until ctx is done.
+func flushOn(ctx context.Context, wake <-chan struct{}, flush func(context.Context)) error {
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
-		case <-d.wake:
-			d.Flush(ctx)
+		case <-wake:
+			flush(ctx)
 		}
 	}
 }

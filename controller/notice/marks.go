@@ -81,16 +81,7 @@ func (m *Marks) Add(mark deadline.Mark) {
 }
 
 // Run writes until ctx is done. What has not been written by then is for Flush.
-func (m *Marks) Run(ctx context.Context) error {
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-m.wake:
-			m.Flush(ctx)
-		}
-	}
-}
+func (m *Marks) Run(ctx context.Context) error { return flushOn(ctx, m.wake, m.Flush) }
 
 // Flush writes what waits, until nothing does or ctx is done.
 func (m *Marks) Flush(ctx context.Context) {

@@ -121,18 +121,9 @@ func bareRate(ctx context.Context, e *environment, h heat,
 	if err != nil {
 		return 0, err
 	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		p.stop()
-		return 0, ctx.Err()
-	}
-	if p.err != nil {
-		return 0, fmt.Errorf("%w; its log is %s", p.err, h.log)
-	}
 	var report loopReport
-	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		return 0, fmt.Errorf("read what the loop reports: %w", err)
+	if err := p.report(ctx, &out, h.log, &report); err != nil {
+		return 0, err
 	}
 	return float64(report.Deletes) / report.Seconds, nil
 }

@@ -1,7 +1,9 @@
 package main
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -57,6 +59,23 @@ func (p *process) stop() time.Duration {
 		<-p.ended
 	}
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+}
+
+// report waits until the process has ended and reads what it wrote to out, which is JSON, into what.
+func (p *process) report(ctx context.Context, out *bytes.Buffer, log string, what any) error {
+	select {
+	case <-p.ended:
+	case <-ctx.Done():
+		p.stop()
+		return ctx.Err()
+	}
+	if p.err != nil {
+		return fmt.Errorf("%w; its log is %s", p.err, log)
+	}
+	if err := json.Unmarshal(out.Bytes(), what); err != nil {
+		return fmt.Errorf("read its report: %w", err)
+	}
+	return nil
 }
 
 // awaitHealthy polls a URL until it answers 200.

@@ -81,18 +81,9 @@ func (e *environment) bareList(ctx context.Context, want int) (float64, error) {
 	if err != nil {
 		return 0, err
 	}
-	select {
-	case <-p.ended:
-	case <-ctx.Done():
-		p.stop()
-		return 0, ctx.Err()
-	}
-	if p.err != nil {
-		return 0, fmt.Errorf("list bare: %w; its log is %s", p.err, log)
-	}
 	var report listReport
-	if err := json.Unmarshal(out.Bytes(), &report); err != nil {
-		return 0, fmt.Errorf("read what the list reports: %w", err)
+	if err := p.report(ctx, &out, log, &report); err != nil {
+		return 0, fmt.Errorf("list bare: %w", err)
 	}
 	if report.Objects != want {
 		return 0, fmt.Errorf("the bare list found %d Jobs of %d", report.Objects, want)
