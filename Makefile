@@ -12,6 +12,8 @@ LDFLAGS := -X main.version=$(VERSION)
 UNIT = $(shell go list ./... | grep -v /test/e2e)
 # How many end-to-end tests run at once, in each of two suites. They wait far more than they compute.
 E2E_PARALLEL ?= 10
+# Not those beside the controllers of JobSet and Trainer, which make test-peers starts.
+ALONE := -skip '^TestPeers'
 # Packages whose tests run at once. Two cores is what there is.
 P ?= 2
 
@@ -87,7 +89,7 @@ test-soak: build ## longer than a change can wait for: 20,000 objects expire whi
 	@go run ./test/soak $(SOAK)
 	go test -count=1 -timeout 60m -run TestSafety ./controller/expiry -rapid.checks=10000
 	go test -race -count=1 -p $(P) $(UNIT)
-	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e; done
+	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e; done
 
 .PHONY: test-mutation
 test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some); leaves the tree alone
@@ -164,14 +166,14 @@ compile-e2e:
 
 .PHONY: run-e2e run-e2e-in-tree run-others run-peers run-one-by-one run-unit
 run-e2e run-e2e-in-tree:
-	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) ./test/e2e
+	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e
 
 run-others:
 	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
 
 run-peers:
-	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version every test would be skipped: name one, such as PEERS=v2.3.0" >&2; exit 1; }
+	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }
 	@$(MAKE) run-peers-$(PEERS)
 
 run-peers-%:

@@ -24,7 +24,7 @@ import (
 )
 
 // The tests whose names begin with TestPeers run beside the real controllers of JobSet and Trainer, with PEERS=v2.3.0 for example:
-// make test-peers. Their Pods are finished, or held running, by kwok. In all other runs they are skipped.
+// make test-peers. Their Pods are finished, or held running, by kwok. All other runs leave them out by name (-skip).
 
 // peers are the controllers of the other projects.
 type peers struct {
@@ -109,7 +109,7 @@ const peerPatience = 3 * time.Minute
 func newPeerSpace(t *testing.T, annotations ...string) peerSpace {
 	t.Helper()
 	if suite.peers.manager == nil {
-		t.Skip("needs the controllers of JobSet and Trainer: make test-peers")
+		t.Fatal("the controllers of JobSet and Trainer do not run: make test-peers starts them, and -skip '^TestPeers' leaves these tests out")
 	}
 	s := newSpaceFor(t, peerPatience, annotations...)
 	for kind, resource := range map[string]schema.GroupVersionResource{"TrainJob": trainJobs, "JobSet": jobSets} {
