@@ -52,18 +52,34 @@ func TestPeersDeadlineExceeded(t *testing.T) {
 	}
 }
 
-// Created suspended, a deadline does not begin; resumed, it is there in full.
+// Created suspended, a deadline does not begin, whether Trainer gets to say so in a condition or the spec alone does; resumed, it is there in
+// full.
 func TestPeersCreatedSuspended(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
 	s.newRuntime("torch", true)
+	var mute atomic.Int32
+	t.Cleanup(suite.peers.proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {
+		_, namespace, name := harness.Target(r.URL.Path)
+		if namespace != s.name || name != "unsaid" || !strings.HasSuffix(r.URL.Path, "/status") {
+			return false
+		}
+		mute.Add(1)
+		w.WriteHeader(http.StatusInternalServerError)
+		return true
+	}))
 	suspended := at("spec.suspend", true)
+	unsaid := s.train("unsaid", "torch", suspended, deadlined(1*second))
 	never := s.train("never", "torch", suspended, deadlined(1*second))
 	job := s.train("resumed", "torch", suspended, deadlined(12*second))
 	s.awaitSuspended(never, metav1.ConditionTrue)
 	s.awaitSuspended(job, metav1.ConditionTrue)
 	s.outlast(job.GetCreationTimestamp().Add(15 * second))
 	s.untouched(job)
+	s.untouched(unsaid)
+	if said := conditions(s.getTrainJob("unsaid")); len(said) > 0 || mute.Load() == 0 {
+		t.Errorf("after %d refusals it has the conditions %v: Trainer was to say nothing", mute.Load(), said)
+	}
 	s.suspend("resumed", false)
 	since := s.awaitSuspended(job, metav1.ConditionFalse)
 	s.awaitRunning(job)
