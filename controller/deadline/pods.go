@@ -67,14 +67,35 @@ func (x *podIndex) below(ctx context.Context, namespace string, uid types.UID) (
 	x.mu.Unlock()
 	found.mu.Lock()
 	defer found.mu.Unlock()
-	if now := x.clock.Now(); found.pods == nil || now.Sub(found.at) >= podsFresh || now.Before(found.at) {
+	if now := x.clock.Now(); !found.fresh(now) {
 		pods, err := x.list(ctx, namespace)
 		if err != nil {
 			return nil, err
 		}
 		found.at, found.pods = now, pods
+		x.dropStale(now)
 	}
 	return found.pods[uid], nil
+}
+
+// fresh tells whether a list may still be used. The mutex is held.
+func (n *namespacePods) fresh(now time.Time) bool {
+	return n.pods != nil && now.Sub(n.at) < podsFresh && !now.Before(n.at)
+}
+
+// dropStale lets go of the lists of other namespaces that nobody will use any more: namespaces come and go.
+func (x *podIndex) dropStale(now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for name, other := range x.byName {
+		if !other.mu.TryLock() {
+			continue // It is being used.
+		}
+		if !other.fresh(now) {
+			delete(x.byName, name)
+		}
+		other.mu.Unlock()
+	}
 }
 
 // forget drops what is known of a namespace, after Pods in it were deleted.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -184,9 +185,12 @@ func (f *Feed) watched() sinks {
 func (f *Feed) Run(ctx context.Context) error {
 	f.options.Census.enter(f)
 	defer f.options.Census.leave(f)
-	go f.rejudgeLoop(ctx)
+	// All of it ends before Run does: a successor that judges by another profile must not be contradicted.
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { f.rejudgeLoop(ctx) })
 	if f.kind.Label == "" {
-		go f.finishes.run(ctx)
+		beside.Go(func() { f.finishes.run(ctx) })
 	}
 	delay := newDelay()
 	for ctx.Err() == nil {
@@ -206,10 +210,13 @@ func (f *Feed) Run(ctx context.Context) error {
 	return nil
 }
 
-// newDelay grows to ten seconds and stays there: after an outage of the API server, what fell due should not wait longer
-// than the outage itself.
+// delayMost bounds the wait after a failure: after an outage of the API server, what fell due should not wait longer than the
+// outage itself.
+const delayMost = 10 * time.Second
+
+// newDelay grows to delayMost and stays there.
 func newDelay() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 1 << 30, Cap: 10 * time.Second}
+	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 1 << 30, Cap: delayMost}
 }
 
 func (f *Feed) pause(ctx context.Context, d time.Duration) {
@@ -229,10 +236,13 @@ func (f *Feed) stream(ctx context.Context, delay *wait.Backoff) error {
 	if err != nil {
 		return err
 	}
-	*delay = *newDelay()
 	relist := f.options.Clock.NewTimer(f.options.RelistEvery)
 	defer relist.Stop()
+	began := f.options.Clock.Now()
 	err = f.follow(ctx, at, events, relist.C())
+	if f.options.Clock.Since(began) >= delayMost {
+		*delay = *newDelay() // A list that was of no use, because nothing can be watched from there, does not count.
+	}
 	if errors.Is(err, errListAgain) {
 		return nil
 	}

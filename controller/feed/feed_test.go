@@ -106,29 +106,6 @@ func TestRecreatedUnderTheSameName(t *testing.T) {
 	})
 }
 
-// S3: the watch cannot go on where it ended; what happened meanwhile is found by listing again.
-func TestWatchTooOldListsAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.put(finished("ci", "gone", "uid-gone", 60))
-		_, engine := start(t, w, none(), nil)
-		at(time.Second)
-		w.mu.Lock()
-		w.stale = true
-		w.mu.Unlock()
-		w.lose("ci", "gone")
-		w.cut()
-		missed := finished("ci", "missed", "uid-missed", 5)
-		w.put(missed)
-		at(4 * time.Second)
-		if _, ok := engine.Lookup("uid-gone"); ok {
-			t.Error("an object that is gone is still tracked after the relist")
-		}
-		at(3 * time.Second)
-		expect(t, w, "missed", false)
-	})
-}
-
 // S3: an event that never comes is made up for by the periodic relist.
 func TestPeriodicRelist(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -270,6 +247,13 @@ func TestJudge(t *testing.T) {
 		"other, no TTL": {there: func(w *world) { w.put(finished("ci", "a", "uid-b", -1)) }, want: expiry.Gone},
 		"terminating":   {there: func(w *world) { w.put(deleting) }, want: expiry.BeingDeleted},
 		"no namespace":  {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, broken: true},
+		"re-created, terminating": {there: func(w *world) {
+			other := deleting.DeepCopy()
+			other.UID = "uid-b"
+			w.put(other)
+		}, want: expiry.Gone},
+		// As when its definition or its APIService is away for a moment (S3).
+		"kind not served": {there: func(w *world) { w.unserved = true }, broken: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -316,6 +300,32 @@ func TestFinishTimeIsWrittenDown(t *testing.T) {
 		}
 		if !slices.Equal(w.patches, want) {
 			t.Errorf("patches\n%q\nwant\n%q", w.patches, want)
+		}
+	})
+}
+
+// What is to be written on an object is forgotten with it.
+func TestFinishTimeOfWhatIsGone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.conflict = 1 << 30
+		job := finished("ci", "a", "uid-a", 5)
+		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		w.put(job)
+		feed, _ := start(t, w, none(), nil)
+		at(time.Second)
+		if n := len(feed.finishes.of); n != 1 {
+			t.Fatalf("%d finish times are remembered, want that of the Job", n)
+		}
+		w.mu.Lock()
+		delete(w.jobs, "ci/a")
+		for _, watcher := range w.watchers {
+			watcher.Delete(job.DeepCopy())
+		}
+		w.mu.Unlock()
+		at(time.Second)
+		if n := len(feed.finishes.of); n != 0 {
+			t.Errorf("%d finish times are remembered of what is gone", n)
 		}
 	})
 }

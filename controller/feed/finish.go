@@ -48,6 +48,13 @@ func (r *recorder) add(new finish) {
 	r.pending.add(key)
 }
 
+// forget drops what is to be written on an object that is gone.
+func (r *recorder) forget(uid types.UID) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	delete(r.of, string(uid))
+}
+
 func (r *recorder) run(ctx context.Context) {
 	delay := newDelay()
 	for {

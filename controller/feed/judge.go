@@ -7,6 +7,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -114,17 +115,20 @@ func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 // hangs on something outside of the object (S1).
 func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
-	if apierrors.IsNotFound(err) {
+	switch {
+	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
 		return expiry.Judgement{Verdict: expiry.Gone}, nil
-	}
-	if err != nil {
+	case err != nil: // The kind may not be served at the moment, which says nothing of the object (S3).
 		return expiry.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
 	}
 	facts, err := f.kind.Facts(object)
 	if err != nil {
 		return expiry.Judgement{}, err
 	}
-	if facts.Deleting {
+	switch {
+	case facts.Deleting && facts.UID != tracked.UID:
+		return expiry.Judgement{Verdict: expiry.Gone}, nil // That the name's next bearer goes, too, is told by the watch (S2).
+	case facts.Deleting:
 		return expiry.Judgement{Verdict: expiry.BeingDeleted, Since: facts.DeletingSince}, nil
 	}
 	scope, err := f.scope(ctx, facts, object, true)

@@ -21,7 +21,7 @@ import (
 // pageSize bounds what one answer of a paged list costs in memory, here and in the API server.
 const pageSize = 500
 
-// errListAgain ends a watch whose time has come, or which the API server can no longer go on with.
+// errListAgain ends a watch whose time has come.
 var errListAgain = errors.New("time to list again")
 
 // listed is the sink of one lane's relist. It counts what it was told and how much of that has an expiry.
@@ -189,23 +189,28 @@ func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.F
 	}
 }
 
-// follow handles events from a resourceVersion on. A watch that ends is taken up where it ended; only when that is no longer
-// possible, or the relist is due, does it answer errListAgain.
+// follow handles events from a resourceVersion on. A watch that ends is taken up where it ended. Where the API server says that this is not
+// possible, it answers with what was said, and where the relist is due, watch or no watch, with errListAgain.
 func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
 	delay := newDelay()
 	for {
 		if events == nil {
+			select {
+			case <-relist:
+				return errListAgain
+			default:
+			}
 			var err error
 			events, err = f.kind.Watch(ctx, metav1.ListOptions{
 				FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, ResourceVersion: at, AllowWatchBookmarks: true,
 			})
-			if gone(err) {
-				return errListAgain
-			}
 			if err != nil {
 				events = nil
 				if ctx.Err() != nil {
 					return ctx.Err()
+				}
+				if refused(err) {
+					return fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 				}
 				f.following.Store(false)
 				f.log.V(1).Info("watch failed, trying again", "reason", err.Error())
@@ -218,9 +223,6 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 		events.Stop()
 		events = nil
 		if err != nil {
-			if gone(err) {
-				return errListAgain
-			}
 			return err
 		}
 		if next == at {
@@ -233,8 +235,15 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 	}
 }
 
-func gone(err error) bool {
-	return err != nil && (apierrors.IsResourceExpired(err) || apierrors.IsGone(err))
+// refused tells of an answer that asking the same once more does not change: the resourceVersion is too old, the permission was taken away,
+// the kind is not served. That there was none, that it is too much, or that the API server has trouble, is over at some time.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500
 }
 
 // drain handles the events of one watch until it ends, and answers with the last resourceVersion that it saw.
@@ -285,6 +294,7 @@ func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
 		for _, lane := range f.lanes {
 			f.options.Engine.Remove(lane.handle, accessor.GetUID())
 		}
+		f.finishes.forget(accessor.GetUID())
 		return nil
 	case watch.Error:
 		return apierrors.FromObject(event.Object)

@@ -40,6 +40,10 @@ type world struct {
 	stale bool
 	// refuse makes list and watch fail.
 	refuse error
+	// deaf makes watches from a resourceVersion fail.
+	deaf error
+	// unserved makes reads fail as those of a kind that is not served.
+	unserved bool
 
 	watchers []*watch.RaceFreeFakeWatcher
 	lists    []string // namespaces that were listed, "" for all
@@ -153,6 +157,9 @@ func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Inte
 		w.stale = false
 		return nil, apierrors.NewResourceExpired("too old")
 	}
+	if !initial && w.deaf != nil {
+		return nil, w.deaf
+	}
 	watcher := watch.NewRaceFreeFake()
 	w.watchers = append(w.watchers, watcher)
 	if initial {
@@ -170,6 +177,9 @@ func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Inte
 func (w *world) get(_ context.Context, namespace, name string) (runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.unserved {
+		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, http.MethodGet, batchv1.Resource("jobs"), name, "404 page not found", 0, true)
+	}
 	job, ok := w.jobs[namespace+"/"+name]
 	if !ok {
 		return nil, apierrors.NewNotFound(batchv1.Resource("jobs"), name)

@@ -1,0 +1,146 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/controller/expiry"
+)
+
+// S3: the watch cannot go on where it ended; what happened meanwhile is found by listing again.
+func TestWatchTooOldListsAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "gone", "uid-gone", 60))
+		_, engine := start(t, w, none(), nil)
+		at(time.Second)
+		w.mu.Lock()
+		w.stale = true
+		w.mu.Unlock()
+		w.lose("ci", "gone")
+		w.cut()
+		missed := finished("ci", "missed", "uid-missed", 5)
+		w.put(missed)
+		at(4 * time.Second)
+		if _, ok := engine.Lookup("uid-gone"); ok {
+			t.Error("an object that is gone is still tracked after the relist")
+		}
+		at(3 * time.Second)
+		expect(t, w, "missed", false)
+	})
+}
+
+// S3: from where the feed is, nothing can be watched any more, for whatever reason: the periodic relist does not wait for that.
+func TestRelistDoesNotWaitForAWatch(t *testing.T) {
+	for name, err := range map[string]error{
+		"errors":    apierrors.NewInternalError(errors.New("the watch cache is broken")),
+		"no answer": errors.New("connection reset by peer"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
+				at(time.Second)
+				w.mu.Lock()
+				w.deaf = err
+				w.mu.Unlock()
+				w.cut()
+				w.put(finished("ci", "missed", "uid-missed", 5))
+				at(6 * time.Minute)
+				expect(t, w, "missed", false)
+			})
+		})
+	}
+}
+
+// A watch that is refused, and not a list, is told, and does not have the kind listed again and again. The same holds for a list that is too
+// old to be watched from by the time it has come.
+func TestWatchThatIsRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		err  error
+		told bool
+	}{
+		"forbidden": {apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no")), true},
+		"too old":   {apierrors.NewResourceExpired("too old"), false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.streams = false
+				var told atomic.Int32
+				start(t, w, none(), func(o *Options) { o.Forbidden = func() { told.Add(1) } })
+				at(time.Minute)
+				w.mu.Lock()
+				w.deaf = test.err
+				before := len(w.lists)
+				w.mu.Unlock()
+				w.cut()
+				w.put(finished("ci", "missed", "uid-missed", 5))
+				at(2 * time.Minute)
+				expect(t, w, "missed", false)
+				w.mu.Lock()
+				lists := len(w.lists) - before
+				w.deaf = nil
+				w.mu.Unlock()
+				if lists < 5 || lists > 25 {
+					t.Errorf("listed %d times in two minutes, want no more than each ten seconds in the end", lists)
+				}
+				if (told.Load() > 0) != test.told {
+					t.Errorf("told %d times that it is forbidden, want it told: %v", told.Load(), test.told)
+				}
+				at(15 * time.Second)
+				w.put(finished("ci", "new", "uid-new", 5))
+				at(6 * time.Second)
+				expect(t, w, "new", false)
+			})
+		})
+	}
+}
+
+// Whatever works beside the watch has ended when Run has: a successor may judge by another profile, and nobody contradicts it.
+func TestRunEndsWithAllOfIt(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "a", "uid-a", 3600))
+		engine, err := expiry.New(expiry.Options{Deleter: w})
+		if err != nil {
+			t.Fatal(err)
+		}
+		kind := w.kind()
+		slow := make(chan struct{})
+		kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+			<-slow // the answer is on its way
+			return w.list(ctx, namespace, options)
+		}
+		feed, err := New(kind, Options{Engine: engine, Namespaces: none(), Log: logr.Discard()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		var ended atomic.Bool
+		go func() { _ = feed.Run(ctx); ended.Store(true) }()
+		synctest.Wait()
+		feed.RejudgeNamespace("ci")
+		synctest.Wait()
+		cancel()
+		synctest.Wait()
+		if ended.Load() {
+			t.Error("it has ended while a namespace was still being judged again")
+		}
+		close(slow)
+		synctest.Wait()
+		if !ended.Load() {
+			t.Error("it does not end")
+		}
+	})
+}
