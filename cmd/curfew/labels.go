@@ -73,7 +73,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 			return one, nil
 		},
 		Forget: func(target registry.Target) {
-			for _, kind := range handles.get(target) {
+			for _, kind := range handles.take(target) {
 				shared.Engine.ForgetKind(kind)
 			}
 		},

@@ -44,7 +44,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 			return newFeedOf(objects, profile, stopper, shared, handles)
 		},
 		Forget: func(resource schema.GroupVersionResource) {
-			for _, kind := range handles.get(resource) {
+			for _, kind := range handles.take(resource) {
 				shared.Engine.ForgetKind(kind)
 			}
 		},
@@ -75,6 +75,15 @@ func (h *handles[K]) set(key K, kinds []expiry.Kind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of[key] = kinds
+}
+
+// take answers with those of a feed that has ended for good, and forgets them.
+func (h *handles[K]) take(key K) []expiry.Kind {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	kinds := h.of[key]
+	delete(h.of, key)
+	return kinds
 }
 
 func (h *handles[K]) get(key K) []expiry.Kind {

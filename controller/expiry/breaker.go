@@ -36,11 +36,15 @@ type scope struct {
 	interval time.Duration // between rounds of probes
 	next     time.Duration // monotonic: start of the next round
 	probes   int           // left in the round that began last
+	asked    time.Duration // monotonic: when it last concerned an object
 }
 
 const (
 	breakerThreshold = 5
 	breakerMaxProbes = 50
+	// breakerIdle is how long a scope concerns no object until it is looked whether any is left: what waits for it, or for another
+	// attempt, comes back sooner, unless a rate holds it back.
+	breakerIdle = 2 * backoffMost
 )
 
 // Classes of scopes, as in BreakerEvent.Class and the label class of curfew_breaker_open.
@@ -94,6 +98,7 @@ func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Dura
 		if s == nil || !s.open {
 			continue
 		}
+		s.asked = mono
 		if mono >= s.next {
 			s.probes = 1 + min(s.parked/100, breakerMaxProbes-1)
 			s.next = mono + s.interval
@@ -130,7 +135,7 @@ func (b *breakers) fail(k scopeKey, reason string, fresh bool, mono time.Duratio
 		s = &scope{}
 		b.scopes[k] = s
 	}
-	s.reason = reason
+	s.reason, s.asked = reason, mono
 	if fresh {
 		s.failures++
 	}
@@ -158,6 +163,20 @@ func (b *breakers) succeed(k scopeKey) (closed bool) {
 		b.open--
 	}
 	return s.open
+}
+
+// idle are the scopes that have not concerned an object for long. Those that are not open are dropped at once.
+func (b *breakers) idle(mono time.Duration) (open []scopeKey) {
+	for k, s := range b.scopes {
+		switch {
+		case mono-s.asked < breakerIdle:
+		case s.open:
+			open = append(open, k)
+		default:
+			delete(b.scopes, k)
+		}
+	}
+	return open
 }
 
 // forget drops what is known of one kind, and answers with the scopes that were open.

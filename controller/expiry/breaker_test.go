@@ -2,6 +2,7 @@ package expiry
 
 import (
 	"context"
+	"fmt"
 	"net/http"
 	"strings"
 	"testing"
@@ -126,6 +127,84 @@ func TestBreakerOneObject(t *testing.T) {
 	}
 	if len(*events) != 0 {
 		t.Errorf("%+v", *events)
+	}
+}
+
+// A pause ends when nothing is left that it holds back, as when a namespace is deleted: nobody would ever prove that it is over. While
+// something is left it lasts, however long.
+func TestBreakerOfWhatIsGone(t *testing.T) {
+	for name, code := range map[string]int{"source": http.StatusForbidden, "kind": http.StatusInternalServerError, "apiserver": 0} {
+		t.Run(name, func(t *testing.T) {
+			w, _, events := ready(t, nil)
+			w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+				if code == 0 {
+					return Response{Err: context.DeadlineExceeded}
+				}
+				return Response{Code: code}
+			})
+			w.dueSoon(10, "j", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
+			closeIdle := func() {
+				r := w.engine.read()
+				w.engine.mu.Lock()
+				w.engine.closeIdle(r)
+				w.engine.unlock()
+			}
+			pass := func(d time.Duration) {
+				for range int(d / time.Minute) {
+					w.advance(time.Minute)
+					w.pump()
+					closeIdle()
+				}
+			}
+			pass(time.Hour)
+			w.advance(time.Hour) // held back by something else, such as the rate
+			closeIdle()
+			if len(*events) != 1 || !(*events)[0].Open {
+				t.Fatalf("after two hours: %+v", *events)
+			}
+			for i, x := range w.list() {
+				if i > 0 {
+					w.engine.Remove(w.kind, x.uid)
+				}
+			}
+			pass(time.Hour)
+			if len(*events) != 1 {
+				t.Fatalf("while one is left: %+v", *events)
+			}
+			w.engine.Remove(w.kind, w.list()[0].uid)
+			pass(30 * time.Minute)
+			if len(*events) != 2 || (*events)[1].Open || (*events)[1].Scope != (*events)[0].Scope || metricValue(t, w.engine, "curfew_breaker_open") != 0 {
+				t.Errorf("half an hour after the last is gone: %+v", *events)
+			}
+			if n := len(w.engine.breakers.scopes); n != 0 {
+				t.Errorf("%d scopes are remembered", n)
+			}
+		})
+	}
+}
+
+// Failures of sources that are too few for a pause are not remembered for ever: namespaces come and go.
+func TestFewFailuresAreForgotten(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
+	for i := range 50 {
+		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Object) { o.Namespace = fmt.Sprintf("ci-%d", i) })
+	}
+	w.advance(time.Second)
+	w.pump()
+	if n := len(w.engine.breakers.scopes); n != 50 {
+		t.Fatalf("%d scopes, want one a namespace", n)
+	}
+	for _, x := range w.list() {
+		w.engine.Remove(w.kind, x.uid)
+	}
+	w.advance(time.Hour)
+	r := w.engine.read()
+	w.engine.mu.Lock()
+	defer w.engine.unlock()
+	w.engine.closeIdle(r)
+	if n := len(w.engine.breakers.scopes); n != 0 {
+		t.Errorf("%d scopes are remembered", n)
 	}
 }
 

@@ -85,6 +85,7 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	e.pingIfNeeded(ctx, r)
 	if e.summary.due(r.mono, e.opts.SummaryEvery) {
 		e.summarize(r)
+		e.closeIdle(r)
 	}
 	if ok {
 		for {

@@ -1,6 +1,7 @@
 package expiry
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -43,6 +44,8 @@ type kindState struct {
 	opts    *KindOptions // never written to once it is here
 	gen     uint8
 	tracked int
+	// forgotten: nobody uses the handle, so that another kind may have it.
+	forgotten bool
 }
 
 // New makes an engine that does nothing until Run.
@@ -89,8 +92,12 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	}
 	e.mu.Lock()
 	defer e.unlock()
-	if i := e.kindOf(&k); i != 0 {
-		e.kinds[i].opts = &k
+	i := e.kindOf(&k)
+	if i == 0 {
+		i = Kind(max(0, slices.IndexFunc(e.kinds, func(s *kindState) bool { return s != nil && s.forgotten })))
+	}
+	if i != 0 {
+		e.kinds[i].opts, e.kinds[i].forgotten = &k, false
 		return i, nil
 	}
 	if len(e.kinds) > 65535 {
@@ -114,14 +121,22 @@ func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
 	return e.index.lookup(uid, e.kinds[k].opts.Lane)
 }
 
-// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. The handle stays valid.
+// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. Whoever fed it must have ended: the handle may be another kind's
+// from now on. Namespaces come and go by the thousand, each with handles of its own for every kind that is watched in it alone.
 func (e *Engine) ForgetKind(k Kind) {
 	e.sweep(k, func(*entry) bool { return true })
 	e.mu.Lock()
 	defer e.unlock()
+	was := e.kinds[k]
 	for _, scope := range e.breakers.forget(k) {
-		e.tell(scope.event(false, "", e.kinds[k].opts.Kind, e.opts.Clock.Now()))
+		e.tell(scope.event(false, "", was.opts.Kind, e.opts.Clock.Now()))
 	}
+	// What is kept of it holds on to no feed.
+	was.opts = &KindOptions{Resource: was.opts.Resource, Kind: was.opts.Kind, Namespaced: was.opts.Namespaced, Lane: was.opts.Lane, Scope: was.opts.Scope,
+		Judge: func(context.Context, Object) (Judgement, error) {
+			return Judgement{}, errors.New("the kind is not known any more")
+		}}
+	was.forgotten = true
 }
 
 // Upsert tracks an object, or postpones or advances what is tracked under its UID in the kind's lane. A state that is older than the tracked

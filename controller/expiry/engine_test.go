@@ -385,3 +385,47 @@ func TestRegistering(t *testing.T) {
 		t.Error("nonsense is tracked")
 	}
 }
+
+// Kinds that come and go, as those of single namespaces do, leave nothing behind: neither handles nor the feeds that had them. A deletion that is
+// under way meanwhile ends, and is nobody else's.
+func TestForgottenKindsLeaveNothing(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	scoped := func(i int) Kind {
+		k := KindOptions{Resource: jobs.Resource, Kind: "Job", Namespaced: true, Lane: 1, Scope: fmt.Sprintf("ci-%d", i), Judge: w.judge}
+		kind, err := w.engine.RegisterKind(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kind
+	}
+	before := len(w.engine.kinds)
+	for i := range 1000 {
+		kind := scoped(i)
+		w.engine.Upsert(Object{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Trigger: "label", Source: "object"})
+		if n := w.engine.Tracked(); n != 1 {
+			t.Fatalf("%d are tracked, want the one of the present kind", n)
+		}
+		w.engine.ForgetKind(kind)
+	}
+	if n := len(w.engine.kinds); n != before+1 {
+		t.Errorf("%d handles, want one for all who came after each other", n-before)
+	}
+	old := scoped(1)
+	x := w.create("j", time.Second, false)
+	w.finish(x)
+	o := w.object(x)
+	o.Kind = old
+	w.engine.Upsert(o)
+	w.advance(time.Second)
+	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+		w.engine.ForgetKind(old)
+		o := w.object(w.create("k", time.Hour, false))
+		o.Kind, o.Expiry = scoped(2), w.server.Add(time.Hour)
+		w.engine.Upsert(o)
+		return Response{Code: http.StatusInternalServerError}
+	})
+	w.pump()
+	if n := count(*outcomes); n[Failed] != 1 || w.engine.Tracked() != 1 {
+		t.Errorf("%v, %d tracked; want a failure, and the object of the kind that has the handle now", n, w.engine.Tracked())
+	}
+}

@@ -179,6 +179,28 @@ func TestRunStops(t *testing.T) {
 	})
 }
 
+// The pause of a source that is gone ends while the engine has nothing else to do.
+func TestRunClosesWhatIsGone(t *testing.T) {
+	var events []BreakerEvent
+	bubble(t, func(o *Options) {
+		o.OnBreaker = func(e BreakerEvent) { events = append(events, e) }
+		o.Deleter = deleterFunc(func(context.Context, Request) Response { return Response{Code: 403} })
+	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		var uids []types.UID
+		for i := range 10 {
+			uids = append(uids, s.track(e, kind, i, time.Now()))
+		}
+		pass(time.Minute)
+		for _, uid := range uids {
+			e.Remove(kind, uid)
+		}
+		pass(15 * time.Minute)
+	})
+	if len(events) != 2 || !events[0].Open || events[1].Open {
+		t.Errorf("%+v", events)
+	}
+}
+
 func TestRunSummaryAndLog(t *testing.T) {
 	var mu sync.Mutex
 	var log bytes.Buffer

@@ -126,6 +126,43 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	}
 }
 
+// closeIdle closes scopes for which nothing waits any more, as when all objects of a namespace went with it: nobody would ever prove that
+// they can be closed. The lock is held.
+func (e *Engine) closeIdle(r reading) {
+	for _, k := range e.breakers.idle(r.mono) {
+		if e.waitsFor(k) {
+			e.breakers.scopes[k].asked = r.mono
+			continue
+		}
+		e.breakers.succeed(k)
+		kind := ""
+		if k.kind != 0 {
+			kind = e.kinds[k.kind].opts.Kind
+		}
+		e.tell(k.event(false, "", kind, r.at))
+	}
+}
+
+// waitsFor tells whether an object is tracked whose deletion a scope holds back, or will. It walks the whole index: for rare events.
+func (e *Engine) waitsFor(k scopeKey) (found bool) {
+	for c, more := 0, true; more && !found; c++ {
+		more = e.index.each(c, func(slot uint32, en *entry) {
+			if found || en.state != stateArmed && en.state != stateInFlight || en.flags&flagLate == 0 {
+				return
+			}
+			switch o := e.index.object(slot); k.class {
+			case classAPIServer:
+				found = true
+			case classKind:
+				found = scopeKind(o.Kind) == k
+			default:
+				found = scopeSource(&o) == k
+			}
+		})
+	}
+	return found
+}
+
 // settleEntry brings the entry into the state that follows.
 func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == Other || res.result == Unconfirmed)

@@ -1,6 +1,7 @@
 package expiry
 
 import (
+	"context"
 	"net/http"
 	"testing"
 	"time"
@@ -136,6 +137,57 @@ func TestGuard(t *testing.T) {
 	}
 	w.advance(time.Hour)
 	check("an hour passes", true, 0)
+}
+
+// A scrape of the metrics may be what notices first that the clock jumped, or that the pause is over: both are told all the same.
+func TestScrapeNoticesAJump(t *testing.T) {
+	w, _, events := ready(t, nil)
+	w.pump()
+	scrape := func() { metricValue(t, w.engine, "curfew_overdue_objects") }
+	w.jump(-3 * time.Hour)
+	scrape()
+	if len(*events) != 1 || !(*events)[0].Open || (*events)[0].Reason != ReasonClockJump {
+		t.Fatalf("after the jump: %+v", *events)
+	}
+	w.jump(0)
+	scrape()
+	w.date()
+	scrape()
+	if len(*events) != 2 || (*events)[1].Open {
+		t.Fatalf("after the API server's time was seen: %+v", *events)
+	}
+}
+
+// S3: what waits for another attempt by a clock that was a day ahead does not wait for a day, whoever notices first that it was set right.
+func TestRetryOutlivesAWrongClock(t *testing.T) {
+	for name, scraped := range map[string]bool{"noticed by the engine": false, "noticed by a scrape": true} {
+		t.Run(name, func(t *testing.T) {
+			w, _, _ := ready(t, nil)
+			w.pump()
+			w.dueSoon(1, "j", nil)
+			failed := false
+			w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+				if failed {
+					return w.Delete(ctx, r)
+				}
+				failed = true
+				w.jump(24 * time.Hour)
+				return Response{Code: http.StatusInternalServerError}
+			})
+			w.advance(time.Second)
+			w.pump()
+			w.jump(0)
+			if scraped {
+				metricValue(t, w.engine, "curfew_overdue_objects")
+			}
+			w.pump()
+			w.advance(backoffMost + time.Second)
+			w.pump()
+			if len(w.things) != 0 {
+				t.Error("it waits for the clock that was wrong")
+			}
+		})
+	}
 }
 
 // Without a Skew a jump is waited out.

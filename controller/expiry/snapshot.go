@@ -101,7 +101,7 @@ func (e *Engine) status(slot uint32) Status {
 func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	r := e.read()
 	e.mu.Lock()
-	now, _ := e.guard.now(r)
+	now, _ := e.checkClock(r) // It may be the first to notice a jump.
 	first := now
 	count = e.late
 	late := e.late > 0
