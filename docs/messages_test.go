@@ -18,7 +18,7 @@ import (
 const manifests = `
 {apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d}}}
 ---
-{apiVersion: v1, kind: Namespace, metadata: {name: exp, annotations: {curfew.dev/default-ttl-succeeded: 10s, curfew.dev/default-ttl-failed: 3d}}}
+{apiVersion: v1, kind: Namespace, metadata: {name: experiments, annotations: {curfew.dev/default-ttl-succeeded: 10m, curfew.dev/default-ttl-failed: 3d}}}
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: keep, annotations: {curfew.dev/default-deadline: 2h}}}
 ---
@@ -30,7 +30,7 @@ const manifests = `
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci}, spec: {}}
 ---
-{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: exp}, spec: {}}
+{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: experiments}, spec: {}}
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: keep}, spec: {}}
 ---
