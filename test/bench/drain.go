@@ -123,8 +123,8 @@ func (d *contest) drain(ctx context.Context, e *environment, field []contestant)
 			if err != nil {
 				return nil, nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)
 			}
-			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   CPU %.1f s   others %.0f%%\n",
-				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.CPUSeconds, m.Others*100)
+			fmt.Fprintf(e.out, "  %-22s%9.1f deletes/s   first after %.3f s   bystander p99 %.1f ms (idle %.1f)   others %.0f%%   µs a deletion: %s\n",
+				c.name, m.PerSecond, m.FirstAfter, m.DrainP99, m.IdleP99, m.Others*100, showCPU(m.CPU))
 			all = append(all, m)
 			// Each time, so that a run that is cut short leaves what it has measured.
 			if err := e.writeRuns(d.name, all); err != nil {

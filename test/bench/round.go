@@ -4,8 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"math"
-	"os"
 	"slices"
 	"time"
 )
@@ -24,6 +24,9 @@ type measurement struct {
 	FirstAfter float64 `json:"firstAfter"`
 	// CPUSeconds is the processor time of the contestant's process, start and preparation included.
 	CPUSeconds float64 `json:"cpuSeconds"`
+	// CPU is the processor time by process that a deletion took, in microseconds, from the due second on: the contestant's, those of
+	// the control plane, and the client's, which is observer and bystander.
+	CPU map[string]float64 `json:"cpu"`
 	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest took meanwhile. Where it
 	// is more than a few hundredths, the measurement tells of them.
 	Others float64 `json:"others"`
@@ -137,14 +140,14 @@ func (d *contest) measure(ctx context.Context, c contestant, p *process, o *obse
 	if err := pause(ctx, time.Until(due)); err != nil {
 		return err
 	}
-	pids := []int{os.Getpid(), p.cmd.Process.Pid}
-	for _, component := range d.env.state.Components {
-		pids = append(pids, component.PID)
-	}
+	named := d.env.processes()
+	named[theContestant] = p.cmd.Process.Pid
+	pids := slices.Collect(maps.Values(named))
 	from, err := clock(pids)
 	if err != nil {
 		return err
 	}
+	before := used(named)
 	if err := d.await(ctx, c, p, o, due); err != nil {
 		return err
 	}
@@ -152,16 +155,17 @@ func (d *contest) measure(ctx context.Context, c contestant, p *process, o *obse
 	if err != nil {
 		return err
 	}
+	after := used(named)
 	if c.ends {
 		// A process that ends by itself: then the kernel's count is gone, and its last word has it.
 		<-p.ended
 		if to, err = clock(pids); err != nil {
 			return err
 		}
-		used := p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
-		to.ours += int64(used / tick)
+		after[theContestant] = p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
+		to.ours += int64(after[theContestant] / tick)
 	}
-	m.Others = round(others(from, to))
+	m.Others, m.CPU = round(others(from, to)), perObject(before, after, max(1, len(o.times())))
 	return nil
 }
 
