@@ -120,25 +120,29 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome, r reading) {
 	e.summary.add(j.kind, o, out.Result, out.At)
 	attempt := j.attempt + 1
 	e.note(func() {
-		log := e.opts.Log.WithValues("kind", kind, "object", nameOf(&out.Object), "uid", out.Object.UID, "expiry", out.Object.Expiry,
-			"source", out.Object.Source, "trigger", out.Object.Trigger)
+		log := e.opts.Log
+		// All values in one call: a logger of its own for each line costs as much as the line.
+		with := func(more ...any) []any {
+			o := &out.Object
+			return append([]any{"kind", kind, "object", nameOf(o), "uid", o.UID, "expiry", o.Expiry, "source", o.Source, "trigger", o.Trigger}, more...)
+		}
 		switch {
 		case out.Result == Deleted:
-			log.Info("deleted", "lateness", out.Lateness)
+			log.Info("deleted", with("lateness", out.Lateness)...)
 		case out.Result == DryRun:
 			if j.kind.Actor != nil {
-				log.Info("would act (dry run)")
+				log.Info("would act (dry run)", with()...)
 			} else {
-				log.Info("would delete (dry run)")
+				log.Info("would delete (dry run)", with()...)
 			}
 		case out.Result == Other, out.Result == Unconfirmed:
-			log.Info("gone already", "result", out.Result)
+			log.Info("gone already", with("result", out.Result)...)
 		case out.Result == Kept:
-			log.V(2).Info("not due any more")
+			log.V(2).Info("not due any more", with()...)
 		case attempt == 1 || attempt%10 == 0:
-			log.Info("not deleted yet, will be tried again", "result", out.Result, "attempt", attempt, "err", out.Err)
+			log.Info("not deleted yet, will be tried again", with("result", out.Result, "attempt", attempt, "err", out.Err)...)
 		default:
-			log.V(2).Info("not deleted yet, will be tried again", "result", out.Result, "attempt", attempt, "err", out.Err)
+			log.V(2).Info("not deleted yet, will be tried again", with("result", out.Result, "attempt", attempt, "err", out.Err)...)
 		}
 		if e.opts.OnOutcome != nil {
 			e.opts.OnOutcome(out)
