@@ -225,7 +225,6 @@ func (e *Explanation) deadlineLevels() []Said {
 			object.Why = "filled in at its creation from " + source.Phrase()
 		}
 	}
-	out := []Said{object}
 	decided, why := object.Decides, "a level above decides"
 	if !decided && (!e.Facts.Profile.DefaultDeadline || e.NoDefault != "") {
 		decided, why = true, "no default deadline for a "+e.Facts.Profile.Kind.Kind
@@ -233,6 +232,28 @@ func (e *Explanation) deadlineLevels() []Said {
 			why = "no default, as the object " + e.NoDefault
 		}
 	}
+	var out []Said
+	if runtime := e.Scope.Runtime; runtime != nil {
+		said := Said{Source: Source{LevelRuntime, runtime.Name}}
+		if runtime.Deadline != nil {
+			said.Settings = []*Setting{runtime.Deadline}
+		}
+		switch {
+		case len(said.Settings) > 0 && e.Facts.ForeignManager() != "":
+			said.Why = "not asked: the object is managed by " + e.Facts.ForeignManager()
+		case len(said.Settings) > 0:
+			said.Decides = true
+			object = object.overruled("the runtime decides")
+			decided, why = true, "a level above decides"
+		case runtime.Unusable() != nil:
+			said.Why = "it does not exist, or cannot be told"
+			if !decided {
+				decided, why = true, "no default, as the runtime may say a longer one"
+			}
+		}
+		out = append(out, said)
+	}
+	out = append(out, object)
 	take := func(source Source, setting *Setting, since time.Time, backfill bool) {
 		said := Said{Source: source}
 		if setting != nil {

@@ -89,6 +89,39 @@ func TestExplainDeadlineAndBounds(t *testing.T) {
 	}
 }
 
+// TestExplainRuntimeDeadline: a runtime's deadline comes first, and of one that cannot be read nobody knows what it says.
+func TestExplainRuntimeDeadline(t *testing.T) {
+	said := &policy.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	namespace := namespaceOf("default-deadline", "2h")
+	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
+	for name, test := range map[string]struct {
+		job     *builders.JobWrapper
+		runtime policy.RuntimePolicy
+		want    []string
+		source  string
+	}{
+		"it says one": {job(), policy.RuntimePolicy{Name: "torch", Deadline: said},
+			[]string{"* runtime/torch: 1h", "  object", "  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
+		"so does the object": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Deadline: said},
+			[]string{"* runtime/torch: 1h", "  object: 90 (not asked: the runtime decides)", "  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
+		"it says none": {job(), policy.RuntimePolicy{Name: "torch"}, []string{"  runtime/torch", "  object", "* namespace/ci: 2h"}, "namespace/ci"},
+		"it is gone": {job(), policy.RuntimePolicy{Name: "torch", Missing: true},
+			[]string{"  runtime/torch (it does not exist, or cannot be told)", "  object", "  namespace/ci: 2h (not asked: no default, as the runtime may say a longer one)"}, ""},
+		"it is gone, and the object says one": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Missing: true},
+			[]string{"  runtime/torch (it does not exist, or cannot be told)", "* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+		"another controller": {job().Deadline(90).ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Deadline: said},
+			[]string{"  runtime/torch: 1h (not asked: the object is managed by example.com/x)", "* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			explained := policy.Explain(policy.FactsOfObject(policy.JobProfile, test.job.Map()), &policy.Scope{Namespace: namespace, Runtime: &test.runtime}, policy.Question{Now: noon})
+			equal(t, told(explained.Deadline), test.want)
+			if value := explained.Effective.Deadline; value.Set != (test.source != "") || value.Set && value.Source.String() != test.source {
+				t.Errorf("the deadline is from %q, want %q", value.Source, test.source)
+			}
+		})
+	}
+}
+
 func bounds(e *policy.Explanation) []string {
 	var out []string
 	for _, bound := range e.Bounds {

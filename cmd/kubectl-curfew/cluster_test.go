@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
@@ -133,11 +135,31 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	}
 	c.metadata = metadatafake.NewSimpleMetadataClient(scheme, slim...)
 	c.discovery = &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
+	c.objects.PrependReactor("list", "*", c.selectFields)
 	c.reviews.AddReactor("create", "*", c.review)
 	for _, fake := range []*clienttesting.Fake{&c.objects.Fake, &c.metadata.Fake} {
 		fake.PrependReactor("*", "*", c.authorize)
 	}
 	return c
+}
+
+// selectFields lists what a field selector selects, which a fake does not look at.
+func (c *fakeCluster) selectFields(action clienttesting.Action) (bool, runtime.Object, error) {
+	list, _ := action.(clienttesting.ListAction)
+	selector := list.GetListRestrictions().Fields
+	if selector == nil || selector.Empty() {
+		return false, nil, nil
+	}
+	_, all, err := clienttesting.ObjectReaction(c.objects.Tracker())(action)
+	if err != nil {
+		return true, nil, err
+	}
+	found, _ := all.(*unstructured.UnstructuredList)
+	found.Items = slices.DeleteFunc(found.Items, func(item unstructured.Unstructured) bool {
+		phase, _, _ := unstructured.NestedString(item.Object, "status", "phase")
+		return !selector.Matches(fields.Set{"metadata.name": item.GetName(), "status.phase": phase})
+	})
+	return true, found, nil
 }
 
 // review answers access reviews.

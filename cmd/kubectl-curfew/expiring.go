@@ -45,7 +45,7 @@ word, or can mean two instants, is refused. A period is a day, a week (this week
 year.`,
 		Example: examples(seedQuestions),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			query, err := options.query(args, options.now())
+			query, err := options.query(cmd.Context(), args, options.now())
 			if err != nil {
 				return err
 			}
@@ -106,7 +106,7 @@ type expiringQuery struct {
 }
 
 // query names every flag that cannot be used, with its value and the fix.
-func (o *expiringOptions) query(args []string, now time.Time) (*expiringQuery, error) {
+func (o *expiringOptions) query(ctx context.Context, args []string, now time.Time) (*expiringQuery, error) {
 	var errs []error
 	bad := func(flag, value string, err error) {
 		errs = append(errs, fmt.Errorf("--%s=%s: %w", flag, value, err))
@@ -169,6 +169,9 @@ func (o *expiringOptions) query(args []string, now time.Time) (*expiringQuery, e
 	default:
 		bad("trigger", o.trigger, errors.New("give ttl, label or deadline"))
 	}
+	if policy.ParseSource(o.source).String() != o.source && o.source != "" {
+		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME or policy/NAME"))
+	}
 	if _, err := labels.Parse(o.selector); err != nil {
 		bad("selector", o.selector, err)
 	}
@@ -178,7 +181,7 @@ func (o *expiringOptions) query(args []string, now time.Time) (*expiringQuery, e
 	if o.watch && o.output != "table" && o.output != "wide" {
 		bad("output", o.output, errors.New("with --watch give table or wide"))
 	}
-	if out.with, err = readOverlay(o.with); err != nil {
+	if out.with, err = readOverlay(ctx, o.with); err != nil {
 		errs = append(errs, err)
 	}
 	return out, errors.Join(errs...)
@@ -267,6 +270,12 @@ func (o *expiringOptions) report(w *world.World, query *expiringQuery, entries [
 // nothing says what was asked, so that an empty answer is not taken for another one.
 func (o *expiringOptions) nothing(query *expiringQuery, reading world.Query) string {
 	out := "nothing"
+	if len(query.kinds) > 0 {
+		out += " of " + strings.Join(query.kinds, ", ")
+	}
+	if query.selector != "" {
+		out += " labelled " + query.selector
+	}
 	if reading.Namespace != "" {
 		out += fmt.Sprintf(" in namespace %q", reading.Namespace)
 	}
@@ -276,10 +285,20 @@ func (o *expiringOptions) nothing(query *expiringQuery, reading world.Query) str
 		out += " goes before " + instant(query.span.To, zone)
 	case query.span != nil:
 		out += " goes between " + instant(query.span.From, zone) + " and " + instant(query.span.To, zone)
-	case query.longer != nil:
-		out += " has a TTL over " + policy.FormatDuration(*query.longer)
-	default:
+	case query.longer == nil:
 		out += " has an expiry"
+	}
+	if query.trigger != "" {
+		out += " by trigger " + string(query.trigger)
+	}
+	if query.source != "" {
+		out += " by the word of " + query.source
+	}
+	if query.longer != nil {
+		if query.span != nil {
+			out += " and"
+		}
+		out += " has a TTL over " + policy.FormatDuration(*query.longer)
 	}
 	return out
 }

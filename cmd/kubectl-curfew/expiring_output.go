@@ -82,6 +82,8 @@ func (r *expiringReport) row(entry *world.Entry, now time.Time, wide bool) []str
 	zone := now.Location()
 	expires, remaining := instant(entry.Expiry, zone), left(entry.Expiry, now)
 	switch {
+	case entry.Expiry.IsZero() && entry.Value.Never && entry.ByOutcome:
+		expires = "never, or as it ends"
 	case entry.Expiry.IsZero() && entry.Value.Never:
 		expires = "never"
 	case entry.Expiry.IsZero():
@@ -129,12 +131,14 @@ type expiringData struct {
 }
 
 type entryData struct {
-	Object   objectData `json:"object"`
-	Trigger  string     `json:"trigger"`
-	Source   string     `json:"source"`
-	TTL      string     `json:"ttl"`
-	Expiry   *time.Time `json:"expiry"`
-	Estimate bool       `json:"estimated,omitempty"`
+	Object  objectData `json:"object"`
+	Trigger string     `json:"trigger"`
+	Source  string     `json:"source"`
+	TTL     string     `json:"ttl"`
+	// ByOutcome: how it ends decides its TTL, and ttl is the longer one.
+	ByOutcome bool       `json:"ttlByOutcome,omitempty"`
+	Expiry    *time.Time `json:"expiry"`
+	Estimate  bool       `json:"estimated,omitempty"`
 	// Left are seconds; negative where it is overdue.
 	Left      *int64         `json:"leftSeconds"`
 	Created   *time.Time     `json:"created,omitempty"`
@@ -161,7 +165,7 @@ func (r *expiringReport) data() *expiringData {
 	for _, entry := range r.entries {
 		item := entryData{
 			Object:  objectData{entry.Kind.GroupVersion().String(), entry.Kind.Kind, entry.Namespace, entry.Name, string(entry.UID)},
-			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), Estimate: entry.Estimated,
+			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome, Estimate: entry.Estimated,
 			Expiry: timeData(entry.Expiry, r.now), Created: timeData(entry.Created, r.now), Finished: timeData(entry.Finished, r.now),
 			Obstacles: obstaclesData(entry.Obstacles),
 		}

@@ -4,11 +4,9 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
@@ -58,9 +56,10 @@ It asks the API server alone, with your own permissions, and judges as the contr
 
 // explained is all that is to be said about one object.
 type explained struct {
-	kind world.Kind
-	// controller is the Deployment of Curfew's as kubectl takes it.
-	controller string
+	kind   world.Kind
+	object map[string]any
+	// controller is how Curfew's is set.
+	controller world.Controller
 	now        time.Time
 	of         *policy.Explanation
 	obstacles  []policy.Obstacle
@@ -83,7 +82,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	default:
 		return fmt.Errorf("--output=%s: give json, text or yaml", o.output)
 	}
-	with, err := readOverlay(o.with)
+	with, err := readOverlay(ctx, o.with)
 	if err != nil {
 		return err
 	}
@@ -120,7 +119,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	if err != nil {
 		return nil, err
 	}
-	out := &explained{kind: one.Kind, controller: w.Controller.Name(), now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
+	out := &explained{kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
 	out.enforcer = "its own controller stops it"
 	if compiled := w.Platform().Compiled(one.Kind.GroupKind()); compiled != nil && compiled.Enforcement != nil && compiled.Enforcement.By == v1alpha1.EnforcedByCurfew {
 		out.enforcer = "Curfew stops it"
@@ -156,10 +155,12 @@ func (e *explained) fate() string {
 			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey])
 		}
 		switch {
-		case entry.Expiry.IsZero() && entry.Value.Never:
-			return "stays: " + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
+		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:
+			return "goes after it has finished, or stays: that depends on how it ends, see below"
 		case entry.Expiry.IsZero() && entry.ByOutcome:
 			return "goes after it has finished; how long after depends on how it ends, see below"
+		case entry.Expiry.IsZero() && entry.Value.Never:
+			return "stays: " + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
 		case entry.Expiry.IsZero():
 			return fmt.Sprintf("goes %s after it has finished, by %s TTL%s", entry.Value, ownTTL(entry.Source, "the"), fromSource(entry.Source))
 		}
@@ -223,104 +224,6 @@ func fromSource(source policy.Source) string {
 	return " from " + source.Phrase()
 }
 
-// advice are the commands that would change when it goes.
-func (e *explained) advice() []string {
-	name := e.kind.Name(e.of.Facts.Name)
-	if e.of.Facts.Namespace != "" {
-		name += " -n " + e.of.Facts.Namespace
-	}
-	var out []string
-	for _, obstacle := range e.obstacles {
-		out = append(out, e.against(obstacle.Kind, name)...)
-	}
-	if e.of.Facts.Deleting || e.stopped() && !e.unusable() {
-		return unique(out)
-	}
-	for _, entry := range e.entries {
-		if entry.Trigger == policy.TriggerDeadline {
-			continue
-		}
-		if entry.Source.Level == policy.LevelRuntime {
-			if e.runtime != nil {
-				at := strings.ToLower(e.runtime.Kind.Kind) + "." + e.runtime.Kind.Group + "/" + e.runtime.Name
-				if e.runtime.Namespace != "" {
-					at += " -n " + e.runtime.Namespace
-				}
-				out = append(out, "kubectl annotate "+at+" "+policy.AnnotationTTL+"=2d --overwrite")
-			}
-			return unique(out)
-		}
-		if entry.Value.Never {
-			return unique(append(out, "kubectl annotate "+name+" "+policy.AnnotationTTL+"=1d --overwrite"))
-		}
-		out = append(out, "kubectl curfew extend "+name+" --by 1d")
-		if entry.Trigger == policy.TriggerLabel || e.of.Scope.EnforcedFor(e.of.Facts).CheckTTL(policy.TTL{Never: true}) == nil {
-			out = append(out, "kubectl curfew cancel "+name)
-		}
-		return unique(out)
-	}
-	if e.of.Facts.Profile.Finishable() {
-		return unique(append(out, "kubectl curfew extend "+name+" --to 1d"))
-	}
-	return unique(append(out, "kubectl label "+name+" "+policy.LabelTTL+"=1d"))
-}
-
-// against are the commands that take an obstacle away, or show more of it. name is the object as kubectl takes it.
-func (e *explained) against(kind policy.ObstacleKind, name string) []string {
-	switch facts := e.of.Facts; kind {
-	case policy.ObstacleProtection:
-		if facts.Protected() {
-			return []string{"kubectl annotate " + name + " " + policy.AnnotationProtect + "-"}
-		}
-	case policy.ObstacleDryRun:
-		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
-			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
-		}
-		return []string{"kubectl edit " + e.controller + "   # take --dry-run away"}
-	case policy.ObstacleTerminating, policy.ObstacleFinalizer:
-		if len(facts.Finalizers) > 0 {
-			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}
-		}
-	case policy.ObstacleOwner:
-		group, _, found := strings.Cut(facts.Owner.APIVersion, "/")
-		if !found {
-			group = ""
-		}
-		owner := world.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Kind: facts.Owner.Kind}}.Name(facts.Owner.Name)
-		if facts.Namespace != "" {
-			owner += " -n " + facts.Namespace
-		}
-		return []string{"kubectl curfew explain " + owner}
-	case policy.ObstaclePermission:
-		role, resource := "curfew-controller-"+e.kind.Resource, e.kind.GroupResource()
-		return []string{
-			"kubectl create clusterrole " + role + " --verb=get,list,watch,delete --resource=" + resource.String(),
-			"kubectl label clusterrole " + role + " " + policy.LabelAggregate + "=true",
-		}
-	case policy.ObstacleBreaker:
-		goes, _ := e.of.Goes()
-		switch goes.Source.Level {
-		case policy.LevelPolicy:
-			return []string{"kubectl describe lifecyclepolicy " + goes.Source.Name}
-		case policy.LevelNamespace:
-			return []string{"kubectl describe namespace " + goes.Source.Name}
-		default:
-			return []string{"kubectl describe namespace " + facts.Namespace}
-		}
-	}
-	return nil
-}
-
-// unusable reports whether a value that cannot be used keeps the object.
-func (e *explained) unusable() bool {
-	for _, obstacle := range e.obstacles {
-		if obstacle.Kind == policy.ObstacleValue {
-			return true
-		}
-	}
-	return false
-}
-
 // deadline is when the object is stopped, and by whom; "" where it is not.
 func (e *explained) deadline() string {
 	for _, entry := range e.entries {
@@ -329,16 +232,4 @@ func (e *explained) deadline() string {
 		}
 	}
 	return ""
-}
-
-func unique(all []string) []string {
-	var out []string
-	seen := map[string]bool{}
-	for _, one := range all {
-		if !seen[one] {
-			seen[one] = true
-			out = append(out, one)
-		}
-	}
-	return out
 }

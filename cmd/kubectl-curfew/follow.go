@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
@@ -18,15 +17,18 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// follow shows what expiring shows, and then what changes, until ctx is done. Where a namespace or a policy changes its mind, all is
-// asked anew.
+// follow shows what expiring shows, and then what changes, until ctx is done. Where what surrounds the objects changes, a namespace or a
+// policy, all is asked anew.
 func (o *expiringOptions) follow(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, out, diagnostics io.Writer) error {
 	shown := o.newScreen(out)
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			var err error
 			if w, err = o.open(ctx, o.now(), query.with, nil); err != nil {
-				return err
+				return ended(ctx, err)
+			}
+			if kinds, err = o.kinds(w, query); err != nil { // A KindProfile may judge them otherwise by now.
+				return ended(ctx, err)
 			}
 		}
 		if err := o.followOnce(ctx, w, kinds, reading, query, shown, diagnostics, first); err != nil {
@@ -36,6 +38,14 @@ func (o *expiringOptions) follow(ctx context.Context, w *world.World, kinds []wo
 	return nil
 }
 
+// ended is no error where whoever asked has heard enough.
+func ended(ctx context.Context, err error) error {
+	if ctx.Err() != nil {
+		return nil
+	}
+	return err
+}
+
 // followOnce goes on until something around the objects has changed.
 func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery,
 	shown screen, diagnostics io.Writer, first bool) error {
@@ -43,6 +53,9 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 	var group sync.WaitGroup
 	defer group.Wait()
 	defer cancel()
+	around := make(chan struct{})
+	group.Go(func() { w.WatchAround(ctx, kinds, reading.Namespace, func() { close(around) }, cancel) })
+	<-around // What is read of it from here on is as new as what is told, or newer.
 	news := make(chan told, 256)
 	for _, kind := range kinds {
 		send := func(one told) {
@@ -55,18 +68,17 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 			atFirst := error(nil)
 			err := w.Watch(ctx, kind, reading, func(change world.Change) { send(told{change: &change}) }, func(err error) {
 				atFirst = err
-				send(told{listed: true, refused: about(kind, err)})
+				send(told{listed: true, left: leftOut{kind, err}})
 			})
 			if err != nil && atFirst == nil && ctx.Err() == nil {
-				send(told{refused: about(kind, err)})
+				send(told{left: leftOut{kind, err}})
 			}
 		})
 	}
-	group.Go(func() { w.WatchAround(ctx, reading.Namespace, cancel) })
 	entries := map[types.UID][]world.Entry{}
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
-	var refused []error
+	var left []leftOut
 	for waiting := len(kinds); ; {
 		select {
 		case <-ctx.Done():
@@ -74,24 +86,24 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 		case one := <-news:
 			if one.change != nil {
 				if err := take(ctx, w, entries, *one.change, o.now()); err != nil {
-					if ctx.Err() != nil {
-						return nil
-					}
-					return err
+					return ended(ctx, err)
 				}
 			}
-			if one.refused != nil {
-				if len(query.kinds) > 0 {
-					return one.refused
+			if one.left.err != nil {
+				switch {
+				case len(query.kinds) > 0, !one.listed && !world.Gone(one.left.err):
+					return ended(ctx, one.left.err) // What was shown cannot be told to be true any more.
+				case one.listed:
+					left = append(left, one.left)
 				}
-				refused = append(refused, one.refused)
 			}
 			if one.listed {
 				if waiting--; waiting == 0 && first {
 					// What was left out is said once it is known.
-					if err := tellRefused(w, refused, len(kinds), reading, diagnostics); err != nil {
+					if err := noteLeftOut(w, left, len(kinds), reading); err != nil {
 						return err
 					}
+					tellNotes(w, diagnostics)
 				}
 			}
 			if len(news) > 0 {
@@ -111,31 +123,9 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 // that nothing seems to be gone that has not come yet.
 type told struct {
 	change *world.Change
-	// listed is the end of the first list; refused why the kind cannot be listed, or watched any longer.
-	listed  bool
-	refused error
-}
-
-func about(kind world.Kind, err error) error {
-	if err == nil {
-		return nil
-	}
-	return fmt.Errorf("%s: %w", kind.GroupResource(), err)
-}
-
-func tellRefused(w *world.World, refused []error, of int, reading world.Query, diagnostics io.Writer) error {
-	var kinds []string
-	for _, err := range refused {
-		if world.Refused(err) {
-			kind, _, _ := cutError(err)
-			kinds = append(kinds, kind)
-		}
-	}
-	if err := noteRefused(w, kinds, of, reading); err != nil {
-		return err
-	}
-	tellNotes(w, diagnostics)
-	return nil
+	// listed is the end of the first list; left why the kind cannot be listed, or watched any longer.
+	listed bool
+	left   leftOut
 }
 
 // take brings what is known of an object up to date.
@@ -177,15 +167,6 @@ func (o *expiringOptions) matching(query *expiringQuery, entries map[types.UID][
 	}
 	slices.SortFunc(out.entries, byTime)
 	return out
-}
-
-func cutError(err error) (before, after string, ok bool) {
-	inner := errors.Unwrap(err)
-	if inner == nil {
-		return err.Error(), "", false
-	}
-	text := err.Error()
-	return text[:len(text)-len(inner.Error())-len(": ")], inner.Error(), true
 }
 
 // screen shows a report and then later ones.

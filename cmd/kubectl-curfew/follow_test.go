@@ -3,17 +3,20 @@ package main
 import (
 	"bufio"
 	"context"
+	"errors"
 	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/apimachinery/pkg/watch"
 	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -51,6 +54,12 @@ func TestInPlace(t *testing.T) {
 	if strings.Count(many, "\n") != 3 || !strings.Contains(many, "… and 3 more") {
 		t.Errorf("more than fit: %q", many)
 	}
+	if fits := show(noon, entry("a", noon), entry("b", noon)); strings.Count(fits, "\n") != 3 || !strings.Contains(fits, "configmap/b") {
+		t.Errorf("as many as fit: %q", fits)
+	}
+	if more := show(noon, entry("a", noon), entry("b", noon), entry("c", noon)); strings.Count(more, "\n") != 3 || !strings.Contains(more, "… and 2 more") {
+		t.Errorf("one more than fits: %q", more)
+	}
 	for line := range strings.Lines(strings.TrimPrefix(many, "\x1b[2A\x1b[J")) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 {
 			t.Errorf("%d columns: %q", n, line)
@@ -65,7 +74,7 @@ func TestInPlace(t *testing.T) {
 func TestWithinMovesOn(t *testing.T) {
 	now := noon
 	options := &expiringOptions{connection: newConnection(surroundings{now: func() time.Time { return now }}), output: "table", within: "1h"}
-	query, err := options.query(nil, now)
+	query, err := options.query(t.Context(), nil, now)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +86,7 @@ func TestWithinMovesOn(t *testing.T) {
 		}
 	}
 	options.within, options.before = "", "now"
-	if query, err := options.query(nil, noon); err != nil || !query.span.Contains(noon) || query.span.Contains(noon.Add(1)) {
+	if query, err := options.query(t.Context(), nil, noon); err != nil || !query.span.Contains(noon) || query.span.Contains(noon.Add(1)) {
 		t.Errorf("what is due now goes before now: %+v, %v", query.span, err)
 	}
 }
@@ -137,7 +146,7 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	}
 	watch.end()
 	for of, want := range map[string]string{
-		"jobs": `kubectl curfew: jobs.batch: watching jobs.batch: jobs is forbidden: you cannot list it`,
+		"jobs": `kubectl curfew: listing jobs.batch: jobs is forbidden: you cannot list it`,
 		"":     `kubectl curfew: you may not list anything in namespace "ci": give another with -n`,
 	} {
 		for range 8 { // Why the last kind is refused must not come too late, however that turns out.
@@ -157,14 +166,79 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	}
 }
 
+// TestWatchLosesAKind: of a kind that may not be watched any longer nothing can be told, and that ends it. One that is not served any
+// more has taken its objects along.
+func TestWatchLosesAKind(t *testing.T) {
+	const stuck = "NEW secret/stuck 2026-12-23 10:00:00 CET overdue 1d3h label object terminating"
+	lose := func(t *testing.T, status metav1.Status, args ...string) *watching {
+		t.Helper()
+		cluster := newFakeCluster(t, objects(t))
+		events := watch.NewFake()
+		cluster.metadata.PrependWatchReactor("secrets", func(clienttesting.Action) (bool, watch.Interface, error) { return true, events, nil })
+		watch := startWatch(t, cluster, append([]string{"expiring", "-n", "foo", "--within", "1m", "--watch"}, args...)...)
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER")
+		watch.expect(stuck)
+		if len(args) == 0 {
+			watch.expect("NEW job.batch/protected 2026-12-24 12:00:00 CET overdue 1h ttl object protection")
+		}
+		events.Error(&status)
+		return watch
+	}
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "secrets"}, "", errors.New("no more")).ErrStatus
+	for _, args := range [][]string{nil, {"secrets"}} {
+		if w := lose(t, forbidden, args...); <-w.ended != exitUsage || w.said.String() != "kubectl curfew: watching secrets: secrets is forbidden: no more\n" {
+			t.Errorf("%v: %q", args, w.said.String())
+		}
+	}
+	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "").ErrStatus
+	if w := lose(t, gone, "secrets"); <-w.ended != exitUsage {
+		t.Errorf("the one that was named: %q", w.said.String())
+	}
+	w := lose(t, gone)
+	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
+	for _, name := range []string{"a", "b", "c"} {
+		object := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
+			ObjectMeta: metav1.ObjectMeta{Namespace: "foo", Name: name, UID: types.UID(name), Labels: map[string]string{"curfew.dev/ttl": "2026-12-24"}}}
+		w.awaitWatches(&w.cluster.metadata.Fake, "configmaps", 1)
+		if err := w.cluster.metadata.Tracker().Create(configMaps, &object, "foo"); err != nil {
+			t.Fatal(err)
+		}
+		w.expect("NEW configmap/" + name + " 2026-12-24 01:00:00 CET overdue 12h label object -")
+	}
+	w.end()
+	if w.said.String() != "" {
+		t.Errorf("said %q", w.said.String())
+	}
+}
+
+// TestWatchEnds: what has gone while nobody watched is told with the next list.
+func TestWatchEnds(t *testing.T) {
+	cluster := newFakeCluster(t, objects(t))
+	events, watches := watch.NewFake(), 0
+	cluster.objects.PrependWatchReactor("jobs", func(clienttesting.Action) (bool, watch.Interface, error) {
+		watches++
+		return watches == 1, events, nil
+	})
+	watch := startWatch(t, cluster, "expiring", "jobs", "-n", "default", "--watch")
+	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER",
+		"NEW job.batch/both-2 2026-12-24 16:00:00 CET 3h label object -", "NEW job.batch/both 2026-12-24 17:00:00 CET 4h ttl object -")
+	if err := cluster.objects.Tracker().Delete(schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, "default", "both"); err != nil {
+		t.Fatal(err)
+	}
+	events.Stop()
+	watch.expect("GONE job.batch/both 2026-12-24 17:00:00 CET - ttl object -")
+	watch.end()
+}
+
 // watching is a command that goes on until it is told to end.
 type watching struct {
 	*testing.T
-	cancel context.CancelFunc
-	reader *io.PipeReader
-	lines  *bufio.Scanner
-	ended  chan int
-	said   strings.Builder // what went to stderr, before the lines that were read since
+	cancel  context.CancelFunc
+	cluster *fakeCluster
+	reader  *io.PipeReader
+	lines   *bufio.Scanner
+	ended   chan int
+	said    strings.Builder // what went to stderr, before the lines that were read since
 }
 
 func startWatch(t *testing.T, cluster *fakeCluster, args ...string) *watching {
@@ -173,7 +247,7 @@ func startWatch(t *testing.T, cluster *fakeCluster, args ...string) *watching {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
-	out := &watching{T: t, cancel: cancel, reader: reader, lines: bufio.NewScanner(reader), ended: make(chan int, 1)}
+	out := &watching{T: t, cancel: cancel, cluster: cluster, reader: reader, lines: bufio.NewScanner(reader), ended: make(chan int, 1)}
 	command := root(surroundings{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
 	command.SetArgs(args)
 	command.SetOut(writer)

@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"golang.org/x/sync/errgroup"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -18,11 +19,11 @@ import (
 // listsAtOnce is how many kinds are read at the same time.
 const listsAtOnce = 8
 
-// gather lists all kinds and keeps what is asked about. Kinds that nobody named and that the user may not list are left out, and said.
+// gather lists all kinds and keeps what is asked about. Kinds that nobody named and that cannot be listed are left out, and said.
 func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *progress) ([]*world.Entry, error) {
 	var mu sync.Mutex
 	var out []*world.Entry
-	var refused []string
+	var left []leftOut
 	type key struct {
 		uid     types.UID
 		trigger policy.Trigger
@@ -51,27 +52,51 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				}
 				return nil
 			})
-			switch {
-			case world.Refused(err) && len(query.kinds) == 0:
-				mu.Lock()
-				defer mu.Unlock()
-				refused = append(refused, kind.GroupResource().String())
-				return nil
-			case world.Gone(err) && len(query.kinds) == 0:
-				return nil
-			default:
+			if len(query.kinds) > 0 || !oneKinds(err) {
 				return err
 			}
+			mu.Lock()
+			defer mu.Unlock()
+			left = append(left, leftOut{kind, err})
+			return nil
 		})
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return out, noteRefused(w, refused, len(kinds), reading)
+	return out, noteLeftOut(w, left, len(kinds), reading)
 }
 
-// noteRefused says which kinds the user may not list. Where that is all of them there is no answer.
-func noteRefused(w *world.World, refused []string, kinds int, reading world.Query) error {
+// leftOut is a kind that cannot be listed, and why.
+type leftOut struct {
+	kind world.Kind
+	err  error
+}
+
+// oneKinds tells an answer of the API server, which is about the kind that was asked for, from one that did not come.
+func oneKinds(err error) bool {
+	status := apierrors.APIStatus(nil)
+	return errors.As(err, &status)
+}
+
+// noteLeftOut says which kinds cannot be listed: the user may not, or it fails, as where a conversion webhook is broken. Where that is all
+// of them there is no answer. What is gone in the meantime leaves nothing out.
+func noteLeftOut(w *world.World, left []leftOut, kinds int, reading world.Query) error {
+	left = slices.DeleteFunc(slices.Clone(left), func(one leftOut) bool { return world.Gone(one.err) })
+	slices.SortFunc(left, func(a, b leftOut) int {
+		return strings.Compare(a.kind.GroupResource().String(), b.kind.GroupResource().String())
+	})
+	var refused []string
+	for _, one := range left {
+		switch {
+		case world.Refused(one.err):
+			refused = append(refused, one.kind.GroupResource().String())
+		case len(left) == kinds:
+			return one.err
+		default:
+			w.Note(fmt.Sprintf("%s: what goes of it is not known", oneLine(one.err.Error())))
+		}
+	}
 	switch {
 	case len(refused) == 0:
 		return nil
@@ -87,7 +112,6 @@ func noteRefused(w *world.World, refused []string, kinds int, reading world.Quer
 
 // refusal says which kinds the user may not list.
 func refusal(refused []string) string {
-	slices.Sort(refused)
 	const most = 6
 	rest := ""
 	if more := len(refused) - most; more > 0 {

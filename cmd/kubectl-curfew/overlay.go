@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"strings"
 
@@ -12,8 +13,9 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// readOverlay reads the policies and profiles of --with. What else is in the files is refused: it would not count.
-func readOverlay(files []string) (overlay, error) {
+// readOverlay reads the policies and profiles of --with, as the API server would store them. What it would refuse is refused, and what
+// else is in the files, too: it would not count.
+func readOverlay(ctx context.Context, files []string) (overlay, error) {
 	var out overlay
 	if len(files) == 0 {
 		return out, nil
@@ -22,14 +24,17 @@ func readOverlay(files []string) (overlay, error) {
 	if err != nil {
 		return out, fmt.Errorf("--with: %w", err)
 	}
+	_, schemas, err := builtin()
+	if err != nil {
+		return out, err
+	}
 	for _, source := range sources {
 		documents, errs := lint.Read(source, lint.Limits{})
 		if len(errs) > 0 {
 			return out, fmt.Errorf("--with: %w", errs[0])
 		}
 		for _, document := range documents {
-			object := unstructured.Unstructured{Object: document.Object}
-			if err := out.take(&object); err != nil {
+			if err := out.take(ctx, schemas, &unstructured.Unstructured{Object: document.Object}); err != nil {
 				return out, fmt.Errorf("--with=%s: document %d: %w", source.Name, document.Index, err)
 			}
 		}
@@ -37,23 +42,22 @@ func readOverlay(files []string) (overlay, error) {
 	return out, nil
 }
 
-func (o *overlay) take(object *unstructured.Unstructured) error {
-	kind := object.GroupVersionKind().GroupKind()
-	switch {
-	case kind.Group == policy.Group && kind.Kind == "LifecyclePolicy":
-		into := &v1alpha1.LifecyclePolicy{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
-			return err
-		}
-		o.policies = append(o.policies, into)
-	case kind.Group == policy.Group && kind.Kind == "KindProfile":
-		into := &v1alpha1.KindProfile{}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, into); err != nil {
-			return err
-		}
-		o.profiles = append(o.profiles, into)
-	default:
-		return fmt.Errorf("a %s does not count here: give LifecyclePolicies and KindProfiles", object.GetKind())
+func (o *overlay) take(ctx context.Context, schemas *lint.Schemas, object *unstructured.Unstructured) error {
+	kind := object.GroupVersionKind()
+	counts := kind.Group == policy.Group && (kind.Kind == "LifecyclePolicy" || kind.Kind == "KindProfile")
+	if !counts {
+		return fmt.Errorf("a %s of %s does not count here: give LifecyclePolicies and KindProfiles of %s", kind.Kind, object.GetAPIVersion(), v1alpha1.GroupVersion)
 	}
-	return nil
+	stored, err := schemas.Stored(ctx, object.Object)
+	if err != nil {
+		return fmt.Errorf("%s %s: %w", kind.Kind, object.GetName(), err)
+	}
+	if kind.Kind == "KindProfile" {
+		into := &v1alpha1.KindProfile{}
+		o.profiles = append(o.profiles, into)
+		return runtime.DefaultUnstructuredConverter.FromUnstructured(stored, into)
+	}
+	into := &v1alpha1.LifecyclePolicy{}
+	o.policies = append(o.policies, into)
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(stored, into)
 }

@@ -63,7 +63,7 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
 	for _, path := range unknown {
 		w.find(document, policy.Finding{Rule: RuleSchema, Field: path, Severity: policy.Deny,
-			Message: fmt.Sprintf("unknown field %q: remove it, or mend its name", path)})
+			Message: unknownField(path)})
 	}
 	for _, err := range refused {
 		w.find(document, policy.Finding{Rule: RuleSchema, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.ErrorBody()})

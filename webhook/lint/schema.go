@@ -2,6 +2,7 @@ package lint
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -114,6 +115,20 @@ func (s *Schemas) check(ctx context.Context, object map[string]any) (stored map[
 	return object, unknown, errs
 }
 
+// Stored is an object as the API server would store it, with the defaults of its schema; the error is what that would refuse it for, a
+// field that the schema does not know included.
+func (s *Schemas) Stored(ctx context.Context, object map[string]any) (map[string]any, error) {
+	stored, unknown, errs := s.check(ctx, object)
+	var all []error
+	for _, path := range unknown {
+		all = append(all, errors.New(unknownField(path)))
+	}
+	for _, err := range errs {
+		all = append(all, err)
+	}
+	return stored, errors.Join(all...)
+}
+
 // blocking errors leave the API server without what the rules of a schema would look at.
 func blocking(err *field.Error) bool {
 	switch err.Type {
@@ -121,4 +136,8 @@ func blocking(err *field.Error) bool {
 		return true
 	}
 	return false
+}
+
+func unknownField(path string) string {
+	return fmt.Sprintf("unknown field %q: remove it, or mend its name", path)
 }

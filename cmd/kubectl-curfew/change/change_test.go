@@ -1,6 +1,7 @@
 package change
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -118,6 +119,25 @@ func TestExpireNowGoesNow(t *testing.T) {
 			}
 		}
 	})
+}
+
+// TestCancelTakesLabels: both labels where both are understood; Kyverno's is left to whoever else reads it where Curfew does not.
+func TestCancelTakesLabels(t *testing.T) {
+	for alias, want := range map[bool]string{
+		true:  "map[cleanup.kyverno.io/ttl:<nil> curfew.dev/ttl:<nil>]",
+		false: "map[curfew.dev/ttl:<nil>]",
+	} {
+		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d").Label(policy.LabelKyvernoTTL, "2d").Map()
+		s := subject(object, &policy.Scope{})
+		s.Alias = alias
+		plan, err := Cancel(s)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if have := fmt.Sprint(plan.Patch["metadata"].(map[string]any)["labels"]); have != want {
+			t.Errorf("understood: %t: %s, want %s", alias, have, want)
+		}
+	}
 }
 
 func TestMerged(t *testing.T) {

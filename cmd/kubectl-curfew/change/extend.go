@@ -44,6 +44,8 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	switch {
 	case !until.After(s.Now):
 		return nil, fmt.Errorf("would still be overdue, since %s: give more", until.In(s.Now.Location()).Format(time.RFC3339))
+	case until.Equal(goes.Expiry):
+		return nil, nothing("goes at %s as it is: nothing to extend", until.In(s.Now.Location()).Format(time.RFC3339))
 	case until.Before(goes.Expiry):
 		return nil, nothing("goes at %s, which is later: nothing to extend", goes.Expiry.In(s.Now.Location()).Format(time.RFC3339))
 	}
@@ -82,21 +84,27 @@ func roundUp(at time.Time) time.Time {
 	return whole
 }
 
-// extendUnfinished adds to a TTL whose time has not begun.
+// extendUnfinished adds to a TTL whose time has not begun, or of which that is not known.
 func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 	e := s.Explained
-	if !e.Facts.Profile.Finishable() || e.Facts.Finished {
-		return nil, nothing("has no expiry to extend: give it one with --to")
+	outcomes, why := []policy.Outcome{policy.Succeeded, policy.Failed}, "has not finished"
+	switch {
+	case !e.Facts.Profile.Finishable():
+		outcomes = nil
+	case e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish:
+		outcomes = nil
+	case e.Facts.Finished:
+		outcomes, why = []policy.Outcome{e.Facts.Outcome}, "does not say when it finished"
 	}
 	patch, found := map[string]any{}, false
-	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+	for _, outcome := range outcomes {
 		value := e.Effective.TTL(outcome)
 		if !value.Set || value.TTL.Never {
 			continue
 		}
 		found = true
 		if target.By == 0 {
-			return nil, errors.New("has not finished, so that its TTL has no date yet: use --by or --to")
+			return nil, errors.New(why + ", so that its TTL has no date yet: use --by or --to")
 		}
 		if err := s.setTTL(patch, outcome, value.TTL.After+target.By); err != nil {
 			return nil, err
@@ -124,7 +132,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 			key = policy.LabelTTL
 		}
 		set(patch, label(key), fresh.String())
-		return s.try(patch)
+		return s.tryToCome(patch)
 	}
 	changed := false
 	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
@@ -140,9 +148,18 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	if !changed {
 		return nil, nothing("has a TTL of %s, which is no shorter: nothing to extend", e.Effective.TTL(e.Facts.Outcome).TTL)
 	}
-	plan, err := s.try(patch)
+	plan, err := s.tryToCome(patch)
 	if err == nil && speaks(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {
 		return nil, fmt.Errorf("goes at %s by its label, whatever its TTL is: use --by or --until", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+	}
+	return plan, err
+}
+
+// tryToCome is try for what must not go at once: a TTL that is given to what stays can be over already.
+func (s *Subject) tryToCome(patch map[string]any) (*Plan, error) {
+	plan, err := s.try(patch)
+	if err == nil && !plan.After.Expiry.IsZero() && !plan.After.Expiry.After(s.Now) {
+		return nil, fmt.Errorf("would be overdue, since %s: give more, or use expire-now", plan.After.Expiry.In(s.Now.Location()).Format(time.RFC3339))
 	}
 	return plan, err
 }

@@ -33,7 +33,7 @@ type Plan struct {
 
 // Fate is when an object goes.
 type Fate struct {
-	// Expiry is zero where the object stays, or where it has not finished.
+	// Expiry is zero where the object stays, or where it has not finished, or does not say when.
 	Expiry time.Time
 	// After is how long after it finishes, and AfterFailure where that differs; nil where that does not decide.
 	After, AfterFailure *policy.TTL
@@ -60,7 +60,7 @@ func FateOf(e *policy.Explanation) Fate {
 	if e.ByTTL.Err != nil || !e.Facts.Profile.Finishable() {
 		return Fate{}
 	}
-	if e.Facts.Finished {
+	if e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish {
 		return Fate{}
 	}
 	after := func(value policy.Value) *policy.TTL {
@@ -68,6 +68,9 @@ func FateOf(e *policy.Explanation) Fate {
 			return nil
 		}
 		return &value.TTL
+	}
+	if e.Facts.Finished {
+		return Fate{After: after(e.Effective.TTL(e.Facts.Outcome))}
 	}
 	out := Fate{After: after(e.Effective.Succeeded)}
 	failed := after(e.Effective.Failed)

@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/catalog"
@@ -30,24 +31,31 @@ func (w *World) readPlatform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	for _, object := range append(profiles, w.options.Profiles...) {
+	for _, object := range profiles {
 		if errs := known.SetProfile(object); len(errs) > 0 {
 			w.note("KindProfile %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+		}
+	}
+	for _, object := range w.options.Profiles {
+		if errs := known.SetProfile(object); len(errs) > 0 {
+			return fmt.Errorf("KindProfile %s cannot be used: %w", object.Name, errs.ToAggregate())
 		}
 	}
 	policies, err := readAll[v1alpha1.LifecyclePolicy](ctx, w, v1alpha1.LifecyclePolicies, "their defaults and bounds are not known")
 	if err != nil {
 		return err
 	}
+	for _, object := range policies {
+		if errs := known.SetPolicy(object); len(errs) > 0 {
+			w.note("LifecyclePolicy %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+		}
+	}
 	for _, object := range w.options.Policies {
 		// As the controller would stamp it: the defaults hold for what is created from now on.
 		object = object.DeepCopy()
 		object.Status.DefaultSince = expression.StampPolicy(object, w.options.Now)
-		policies = append(policies, object)
-	}
-	for _, object := range policies {
 		if errs := known.SetPolicy(object); len(errs) > 0 {
-			w.note("LifecyclePolicy %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+			return fmt.Errorf("LifecyclePolicy %s cannot be used: %w", object.Name, errs.ToAggregate())
 		}
 	}
 	w.platform = known.Snapshot()
@@ -57,7 +65,10 @@ func (w *World) readPlatform(ctx context.Context) error {
 // readAll reads all objects of a kind of Curfew's. Where Curfew is not installed there are none.
 func readAll[T any](ctx context.Context, w *World, resource, otherwise string) ([]*T, error) {
 	var out []*T
-	err := pages(ctx, w.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)), metav1.ListOptions{}, func(item *unstructured.Unstructured) error {
+	at := v1alpha1.GroupVersion.WithResource(resource)
+	w.opened[at] = map[types.UID]string{}
+	err := pages(ctx, w.clients.Objects.Resource(at), metav1.ListOptions{}, func(item *unstructured.Unstructured) error {
+		w.remember(at, item.Object)
 		object := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
 			return fmt.Errorf("%s %s is not of the form that this version knows: %w", item.GetKind(), item.GetName(), err)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -28,8 +29,8 @@ type Change struct {
 }
 
 // Watch tells of all objects of a kind in which the answer can lie, and goes on to tell what happens to them, until ctx is done. listed
-// is called once, when all have been told that were there at the beginning, or with why they cannot be. Watch ends early where the user
-// may not list or watch the kind.
+// is called once, when all have been told that were there at the beginning, or with why they cannot be, for the time being at least. Watch
+// ends early where the user may not list or watch the kind.
 func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed func(error)) error {
 	passes := w.passes(kind, query)
 	errs, refused := make([]error, len(passes)), make([]error, len(passes))
@@ -52,9 +53,14 @@ func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Cha
 	return errors.Join(errs...)
 }
 
-// follow lists, watches, and lists again where the watch cannot go on. listed is called after each list, and before it ends.
+// follow lists, watches, and lists again where the watch cannot go on. listed is called after each list, after each attempt that failed,
+// with why, and where ctx is done.
 func (w *World) follow(ctx context.Context, p pass, tell func(Change), listed func(error)) error {
-	defer listed(nil)
+	defer func() {
+		if ctx.Err() != nil {
+			listed(ctx.Err())
+		}
+	}()
 	known := map[types.UID]bool{}
 	delay := wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 6, Cap: 30 * time.Second}
 	for ctx.Err() == nil {
@@ -68,9 +74,10 @@ func (w *World) follow(ctx context.Context, p pass, tell func(Change), listed fu
 		case ctx.Err() != nil:
 			return nil
 		case Refused(err) || Gone(err):
-			err = fmt.Errorf("watching %s: %w", p.kind.GroupResource(), err)
 			listed(err)
 			return err
+		case err != nil:
+			listed(err)
 		}
 		timer := time.NewTimer(delay.Step())
 		select {
@@ -89,7 +96,7 @@ func (w *World) relist(ctx context.Context, p pass, known map[types.UID]bool, te
 	for {
 		page, err := w.page(ctx, p, options)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("listing %s: %w", p.kind.GroupResource(), err)
 		}
 		if from == "" {
 			from = page.resourceVersion
@@ -116,7 +123,7 @@ func (w *World) relist(ctx context.Context, p pass, known map[types.UID]bool, te
 func (w *World) stream(ctx context.Context, p pass, from string, known map[types.UID]bool, tell func(Change)) error {
 	events, err := w.watch(ctx, p, from)
 	if err != nil {
-		return err
+		return fmt.Errorf("watching %s: %w", p.kind.GroupResource(), err)
 	}
 	defer events.Stop()
 	for {
@@ -128,7 +135,7 @@ func (w *World) stream(ctx context.Context, p pass, from string, known map[types
 			case !ok:
 				return nil
 			case event.Type == watch.Error:
-				return apierrors.FromObject(event.Object)
+				return fmt.Errorf("watching %s: %w", p.kind.GroupResource(), apierrors.FromObject(event.Object))
 			case event.Type == watch.Bookmark:
 				continue
 			}
@@ -162,35 +169,97 @@ func uidOf(object map[string]any) types.UID {
 	return types.UID(uid)
 }
 
-// WatchAround calls changed once something has changed that surrounds objects: what a namespace or a LifecyclePolicy says. What the user
-// may not watch is passed over. It returns when ctx is done.
-func (w *World) WatchAround(ctx context.Context, namespace string, changed func()) {
-	var group sync.WaitGroup
-	for _, at := range []schema.GroupVersionResource{namespaceResource, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)} {
-		p := pass{kind: Kind{GroupVersionKind: at.GroupVersion().WithKind(at.Resource), Resource: at.Resource, ClusterScoped: true}, metadata: true}
-		if at == namespaceResource && namespace != "" {
-			p.options.FieldSelector = "metadata.name=" + namespace
-		}
+// WatchAround calls changed whenever something changes that surrounds objects of some kinds: what namespaces, LifecyclePolicies,
+// KindProfiles and training runtimes say, and how the controller is set. What the user may not watch is passed over. It returns when ctx is
+// done.
+//
+// It calls settled once nothing can go unnoticed any more. What Open read is compared with what is there then; what is read later, a
+// namespace when the first of its objects is judged, has to be read after that.
+func (w *World) WatchAround(ctx context.Context, kinds []Kind, namespace string, settled, changed func()) {
+	var group, first sync.WaitGroup
+	for _, p := range w.around(kinds, namespace) {
+		first.Add(1)
 		group.Go(func() {
 			told := map[types.UID]string{}
-			settled := false
+			complete, attempted := false, false
 			_ = w.follow(ctx, p, func(change Change) {
-				is := ""
-				if change.Object != nil {
-					is = digest(change.Object)
+				if change.Object == nil {
+					delete(told, change.UID)
+				} else if is := digest(change.Object); told[change.UID] != is {
+					told[change.UID] = is
+				} else {
+					return
 				}
-				if was, ok := told[change.UID]; settled && (!ok || was != is) {
+				if complete {
 					changed()
 				}
-				told[change.UID] = is
-			}, func(error) { settled = true })
+			}, func(err error) {
+				if err == nil && !complete {
+					complete = true
+					read, ok := w.opened[p.kind.At()]
+					// After a list that failed others have begun to read.
+					if attempted || ok && !maps.Equal(read, told) {
+						changed()
+					}
+				}
+				if !attempted {
+					attempted = true
+					first.Done()
+				}
+			})
 		})
 	}
+	first.Wait()
+	settled()
 	group.Wait()
 }
 
-// digest is what objects are judged by, of the metadata of what surrounds them.
+// around are what surrounds objects of some kinds. What Open reads whole is watched whole, so that both can be compared.
+func (w *World) around(kinds []Kind, namespace string) []pass {
+	of := func(at schema.GroupVersionResource, metadata bool) pass {
+		return pass{kind: Kind{GroupVersionKind: at.GroupVersion().WithKind(at.Resource), Resource: at.Resource}, metadata: metadata}
+	}
+	namespaces := of(namespaceResource, true)
+	if namespace != "" {
+		namespaces.options.FieldSelector = "metadata.name=" + namespace
+	}
+	controller := of(deployments, false)
+	controller.namespace, controller.options.LabelSelector = w.options.Namespace, controllerSelector
+	out := []pass{
+		namespaces, controller,
+		of(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies), false), of(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), false),
+	}
+	seen := map[schema.GroupVersionResource]bool{}
+	for _, kind := range kinds {
+		compiled := w.platform.Compiled(kind.GroupKind())
+		if compiled == nil || compiled.Runtime == nil {
+			continue
+		}
+		runtimes := compiled.Runtime.Kinds()
+		for i, at := range compiled.Runtime.Resources() {
+			if seen[at] {
+				continue
+			}
+			seen[at] = true
+			runtime := of(at, true)
+			if !compiled.Runtime.ClusterScoped(runtimes[i].GroupKind()) {
+				runtime.namespace = namespace
+			}
+			out = append(out, runtime)
+		}
+	}
+	return out
+}
+
+// remember notes what Open read of an object that others are judged by.
+func (w *World) remember(at schema.GroupVersionResource, object map[string]any) {
+	w.opened[at][uidOf(object)] = digest(object)
+}
+
+// digest is what objects are judged by, of what surrounds them. The controller has the status of a LifecyclePolicy say since when its
+// defaults hold.
 func digest(object map[string]any) string {
 	u := unstructured.Unstructured{Object: object}
-	return fmt.Sprint(u.GetGeneration(), u.GetLabels(), u.GetAnnotations())
+	since, _, _ := unstructured.NestedString(object, "status", "defaultSince")
+	return fmt.Sprint(u.GetGeneration(), u.GetLabels(), u.GetAnnotations(), since)
 }

@@ -1,0 +1,237 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// advised is what explain tells programs, as far as these tests want to know it.
+type advised struct {
+	Summary   string
+	Expiry    *time.Time
+	Deadline  *time.Time
+	Advice    []string
+	Obstacles []struct{ Kind string }
+}
+
+func explainFor(t *testing.T, cluster *fakeCluster, args ...string) advised {
+	t.Helper()
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, slices.Concat([]string{"explain"}, args, []string{"-o", "json"})...)
+	var out struct{ Items []advised }
+	if err := json.Unmarshal([]byte(stdout), &out); code != exitOK || err != nil || len(out.Items) != 1 {
+		t.Fatalf("explain %v: exit status %d, %v: %s%s", args, code, err, stdout, stderr)
+	}
+	return out.Items[0]
+}
+
+// advice are objects, what is advised about each, and nothing that would have any of them go at once.
+var advice = map[string]struct {
+	// args is KIND/NAME of the object, and of which namespace.
+	args, object string
+	// namespace are annotations of the namespace.
+	namespace map[string]string
+	want      []string
+}{
+	"it lives long enough by a day": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-20T12:00:00Z"), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --by 1d", "kubectl curfew cancel job.batch/a -n foo"}},
+	"it is overdue by more than a day": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z"), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --until 'in 1d'", "kubectl curfew cancel job.batch/a -n foo"}},
+	"it has all that its namespace allows": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-20T12:00:00Z"),
+		map[string]string{"curfew.dev/max-ttl": "5d"},
+		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=6d --overwrite   # it has all that this allows"}},
+	"so does one that is overdue": {"job/a -n foo", job("creationTimestamp: 2026-12-10T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-10T12:30:00Z"),
+		map[string]string{"curfew.dev/max-ttl": "5d"},
+		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=15d --overwrite   # it has all that this allows"}},
+	"it stays, and has finished long ago": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:00Z"), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
+	"it stays, and another day ends in a moment": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:30Z"), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
+	"it stays, and may not live for a day": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z", "2026-12-24T11:30:00Z"), map[string]string{"curfew.dev/max-ttl": "6h"},
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 6h"}},
+	"its TTL is never": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-succeeded: never}", "2026-12-20T12:00:00Z"), nil,
+		[]string{"kubectl annotate job.batch/a -n foo curfew.dev/ttl-after-succeeded=5d --overwrite"}},
+	"its TTL cannot be read": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: soon}", "2026-12-20T12:00:00Z"), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 5d"}},
+	"it has no label": {"secret/a -n foo", secret("creationTimestamp: 2026-12-01T12:00:00Z"), nil,
+		[]string{"kubectl label secret/a -n foo curfew.dev/ttl=24d"}},
+	"its label cannot be read": {"secret/a -n foo", secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: soon}"), nil,
+		[]string{"kubectl label secret/a -n foo curfew.dev/ttl=1d --overwrite"}},
+	"it has no label, and has lived for all that it may": {"secret/a -n foo", secret("creationTimestamp: 2026-12-01T12:00:00Z"), map[string]string{"curfew.dev/max-ttl": "20d"},
+		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=24d --overwrite   # it has all that this allows"}},
+	"its label says all that it may": {"secret/a -n foo", secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), map[string]string{"curfew.dev/max-ttl": "3d"},
+		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=4d --overwrite   # it has all that this allows", "kubectl curfew cancel secret/a -n foo"}},
+	"it has a deadline, in its field": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z}, spec: {activeDeadlineSeconds: 7200", ""), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", `kubectl patch job.batch/a -n foo --type=merge -p '{"spec":{"activeDeadlineSeconds":10800}}'`}},
+	"it has a deadline that is over": {"job/a -n foo", job("creationTimestamp: 2026-12-24T07:00:00Z}, spec: {activeDeadlineSeconds: 7200", ""), nil,
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", `kubectl patch job.batch/a -n foo --type=merge -p '{"spec":{"activeDeadlineSeconds":21600}}'`}},
+	"it has the longest deadline that it may": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z}, spec: {activeDeadlineSeconds: 7200", ""), map[string]string{"curfew.dev/max-deadline": "2h"},
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", "kubectl annotate namespace foo curfew.dev/max-deadline=3h --overwrite   # it has all that this allows"}},
+	"its deadline is its namespace's": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z", ""), map[string]string{"curfew.dev/default-deadline": "2h", "curfew.dev/backfill": "true"},
+		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", `kubectl patch job.batch/a -n foo --type=merge -p '{"spec":{"activeDeadlineSeconds":10800}}'`}},
+	"the deadline of a TrainJob is fixed": {"trainjob/a -n foo", trainJob("curfew.dev/active-deadline: 2h"), nil,
+		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d"}},
+	"its namespace is protected": {"secret/a -n kube-system", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "foo", "kube-system"), nil,
+		[]string{"kubectl edit deployment/curfew-controller -n curfew-system   # take kube-system out of --protect"}},
+	"it is Curfew's": {"deployment/curfew-controller -n curfew-system", "", nil, nil},
+}
+
+func job(metadata, finished string) string {
+	out := "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: foo, uid: a, " + metadata + "}, status: {startTime: \"2026-12-24T11:00:00Z\"}}"
+	if strings.Contains(metadata, "T07:00") {
+		out = strings.ReplaceAll(out, "2026-12-24T11", "2026-12-24T07")
+	}
+	if finished != "" {
+		out = strings.Replace(out, "status: {", fmt.Sprintf("status: {conditions: [{type: Complete, status: \"True\", lastTransitionTime: %q}], ", finished), 1)
+	}
+	return out
+}
+
+func secret(metadata string) string {
+	return "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: foo, uid: a, " + metadata + "}}"
+}
+
+func trainJob(annotation string) string {
+	return "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-24T11:00:00Z\", annotations: {" +
+		annotation + "}}, spec: {}}"
+}
+
+// withObject is the cluster of testdata with one more object, and annotations on namespace foo.
+func withObject(t *testing.T, text string, namespace map[string]string) *fakeCluster {
+	t.Helper()
+	all := objects(t)
+	for _, object := range all {
+		if u, _ := object.(*unstructured.Unstructured); namespace != nil && u.GetKind() == "Namespace" && u.GetName() == "foo" {
+			u.SetAnnotations(namespace)
+		}
+	}
+	if text != "" {
+		documents, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+		if len(errs) > 0 || len(documents) != 1 {
+			t.Fatalf("%v:\n%s", errs, text)
+		}
+		all = append(all, &unstructured.Unstructured{Object: documents[0].Object})
+	}
+	return newFakeCluster(t, all)
+}
+
+// TestAdvice: what is advised can be done, and does not have it go at once.
+func TestAdvice(t *testing.T) {
+	for name, test := range advice {
+		t.Run(name, func(t *testing.T) {
+			cluster := withObject(t, test.object, test.namespace)
+			have := explainFor(t, cluster, words(test.args)...).Advice
+			if !slices.Equal(have, test.want) {
+				t.Errorf("have\n%s\nwant\n%s", strings.Join(have, "\n"), strings.Join(test.want, "\n"))
+			}
+			for _, line := range have {
+				try(t, withObject(t, test.object, test.namespace), line, test.args)
+			}
+		})
+	}
+}
+
+// TestAdviceOfGoldens: the same of all that the golden files explain.
+func TestAdviceOfGoldens(t *testing.T) {
+	tried := 0
+	for name, test := range clusterGoldens {
+		if test.args[0] != "explain" || test.code != exitOK || len(test.notMine) > 0 || slices.Contains(test.args, "-l") || name == "explain-paused" {
+			continue
+		}
+		args := strings.Join(slices.DeleteFunc(slices.Clone(test.args[1:]), func(arg string) bool { return arg == "-o" || arg == "json" || arg == "yaml" }), " ")
+		for _, line := range explainFor(t, newFakeCluster(t, objects(t)), words(args)...).Advice {
+			tried++
+			try(t, newFakeCluster(t, objects(t)), line, args)
+		}
+	}
+	if tried < 20 {
+		t.Errorf("only %d commands are advised", tried)
+	}
+}
+
+// try runs a command that is advised about an object and looks at what has become of that.
+func try(t *testing.T, cluster *fakeCluster, line, args string) {
+	t.Helper()
+	before := explainFor(t, cluster, words(args)...)
+	line, _, _ = strings.Cut(line, "   # ")
+	typed := strings.Fields(line)
+	switch {
+	case strings.HasPrefix(line, "kubectl curfew "):
+		unquoted := strings.NewReplacer("'in 1d'", "in_1d").Replace(line)
+		typed = strings.Fields(unquoted)
+		for i := range typed {
+			typed[i] = strings.ReplaceAll(typed[i], "in_1d", "in 1d")
+		}
+		if code, _, stderr, _ := executeIn(t, cluster, scene{}, typed[2:]...); code != exitOK {
+			t.Errorf("%s: exit status %d: %s", line, code, stderr)
+		}
+	case typed[1] == "label", typed[1] == "annotate":
+		cluster.edit(t, typed[1:])
+	default:
+		return
+	}
+	after := explainFor(t, cluster, words(args)...)
+	if after.Expiry != nil && !after.Expiry.After(noon) && (before.Expiry == nil || before.Expiry.After(noon)) {
+		t.Errorf("%s: it then %s", line, after.Summary)
+	}
+}
+
+// edit does what kubectl does with label and annotate, KIND/NAME or KIND NAME, -n, and one KEY=VALUE or KEY-.
+func (c *fakeCluster) edit(t *testing.T, args []string) {
+	t.Helper()
+	var namespace, changed string
+	var object []string
+	for i := 1; i < len(args); i++ {
+		switch arg := args[i]; {
+		case arg == "-n":
+			i++
+			namespace = args[i]
+		case strings.HasPrefix(arg, "curfew.dev/"):
+			changed = arg
+		case arg != "--overwrite":
+			object = append(object, strings.Split(arg, "/")...)
+		}
+	}
+	kind, group, _ := strings.Cut(object[0], ".")
+	for version, resources := range served {
+		of, err := schema.ParseGroupVersion(version)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, one := range resources {
+			if of.Group != group || strings.ToLower(one.Kind) != kind {
+				continue
+			}
+			c.surrounding(t, of.WithResource(one.Name), namespace, object[1], func(u *unstructured.Unstructured) {
+				values, set := u.GetAnnotations(), u.SetAnnotations
+				if args[0] == "label" {
+					values, set = u.GetLabels(), u.SetLabels
+				}
+				values = maps.Clone(values)
+				if values == nil {
+					values = map[string]string{}
+				}
+				if key, value, ok := strings.Cut(changed, "="); ok {
+					if _, there := values[key]; there && !slices.Contains(args, "--overwrite") {
+						t.Errorf("%v: it is there already", args)
+					}
+					values[key] = value
+				} else {
+					delete(values, strings.TrimSuffix(changed, "-"))
+				}
+				set(values)
+			})
+			return
+		}
+	}
+	t.Errorf("%v: no such kind", args)
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+// TestOneKindFails: where a kind cannot be listed, as with a conversion webhook that is broken, that is said and the others are told, if
+// nobody named it. Where no answer comes at all, there is none.
+func TestOneKindFails(t *testing.T) {
+	const note = "note: listing secrets: Internal error occurred: no conversion: what goes of it is not known\n"
+	broken, unreachable := apierrors.NewInternalError(errors.New("no conversion")), errors.New("connection refused")
+	for name, test := range map[string]struct {
+		args   string
+		fails  string // the resource
+		err    error
+		code   int
+		rows   int
+		stderr string
+	}{
+		"one of many":     {"expiring -n foo", "secrets", broken, exitOK, 9, note},
+		"one is gone":     {"expiring -n foo", "secrets", apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, ""), exitOK, 9, ""},
+		"the one":         {"expiring secrets -n foo", "secrets", broken, exitUsage, 0, "kubectl curfew: listing secrets: Internal error occurred: no conversion\n"},
+		"all":             {"expiring -n foo", "*", broken, exitUsage, 0, ""}, // Which of them is said is a matter of chance.
+		"no answer comes": {"expiring -n foo", "secrets", unreachable, exitUsage, 0, "kubectl curfew: listing secrets: connection refused\n"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, objects(t))
+			for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
+				fake.PrependReactor("list", test.fails, func(action clienttesting.Action) (bool, runtime.Object, error) {
+					// What is read before all kinds are is there.
+					return action.GetResource().Group != "curfew.dev" && action.GetNamespace() != "curfew-system", nil, test.err
+				})
+			}
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(test.args)...)
+			if code != test.code || strings.Count(stdout, "\n") != test.rows || test.stderr != "" && stderr != test.stderr {
+				t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+	cluster := newFakeCluster(t, objects(t))
+	failed := false
+	cluster.metadata.PrependReactor("list", "secrets", func(clienttesting.Action) (bool, runtime.Object, error) {
+		was := failed
+		failed = true
+		return !was, nil, broken
+	})
+	watch := startWatch(t, cluster, "expiring", "-n", "foo", "--trigger", "label", "--within", "1m", "--watch")
+	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW secret/stuck 2026-12-23 10:00:00 CET overdue 1d3h label object terminating")
+	if said := watch.said.String(); said != note {
+		t.Errorf("said %q", said)
+	}
+	watch.end()
+}
+
+// TestAliasIsAskedAbout: of Kyverno's label nobody asks where the controller does not understand it.
+func TestAliasIsAskedAbout(t *testing.T) {
+	for flag, want := range map[string]string{"--kyverno-label": "configmap/alias\n", "--kyverno-label=false": ""} {
+		cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "alias", "namespace": "lab", "uid": "alias",
+				"creationTimestamp": "2026-12-24T09:00:00Z", "labels": map[string]any{"cleanup.kyverno.io/ttl": "5h"}},
+		}}))
+		cluster.surrounding(t, deployments, "curfew-system", "curfew-controller", field("spec/template/spec/containers", []any{
+			map[string]any{"args": []any{"controller", flag}},
+		}))
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring configmaps,pods -n lab -o name")...)
+		if code != exitOK || stdout != want {
+			t.Errorf("%s: exit status %d: %s%s", flag, code, stdout, stderr)
+		}
+		asked := 0
+		for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
+			for _, action := range fake.Actions() {
+				if list, ok := action.(clienttesting.ListAction); ok && strings.Contains(list.GetListRestrictions().Labels.String(), "kyverno") {
+					asked++
+				}
+			}
+		}
+		if (asked == 2) != (want != "") {
+			t.Errorf("%s: asked %d times", flag, asked)
+		}
+	}
+}
+
+// TestRefusal names a few kinds, and how many more there are.
+func TestRefusal(t *testing.T) {
+	for n, want := range map[int]string{
+		1: "you may not list 1: what goes of these is not known",
+		6: "you may not list 1, 2, 3, 4, 5, 6: what goes of these is not known",
+		7: "you may not list 1, 2, 3, 4, 5, 6 and 1 more: what goes of these is not known",
+	} {
+		if have := refusal(strings.Split("1234567", "")[:n]); have != want {
+			t.Errorf("of %d: %s", n, have)
+		}
+	}
+}
+
+// TestListGoesOnTooLong: where the API server has forgotten the list's beginning, all is listed again in one piece, and nothing told twice.
+func TestListGoesOnTooLong(t *testing.T) {
+	cluster := newFakeCluster(t, objects(t))
+	var continued []string
+	cluster.objects.PrependReactor("list", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		list, _ := action.(clienttesting.ListActionImpl)
+		continued = append(continued, fmt.Sprint(list.ListOptions.Limit, list.ListOptions.Continue))
+		_, all, err := clienttesting.ObjectReaction(cluster.objects.Tracker())(action)
+		found, _ := all.(*unstructured.UnstructuredList)
+		switch len(continued) {
+		case 1:
+			found.SetContinue("more")
+		case 2:
+			return true, nil, apierrors.NewResourceExpired("too old")
+		}
+		return true, found, err
+	})
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci -o name")...)
+	if code != exitOK || stdout != "job.batch/active\njob.batch/build\n" {
+		t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
+	}
+	if have := strings.Join(continued, " "); have != "500 500more 0" {
+		t.Errorf("listed by %s", have)
+	}
+}
