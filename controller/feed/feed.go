@@ -200,9 +200,7 @@ func (f *Feed) Run(ctx context.Context) error {
 		}
 		if err != nil {
 			f.following.Store(false)
-			if f.options.Forbidden != nil && apierrors.IsForbidden(err) {
-				f.options.Forbidden()
-			}
+			f.tellForbidden(err)
 			f.log.Info("list and watch failed, trying again", "reason", err.Error())
 			f.pause(ctx, delay.Step())
 		}
@@ -213,6 +211,12 @@ func (f *Feed) Run(ctx context.Context) error {
 // delayMost bounds the wait after a failure: after an outage of the API server, what fell due should not wait longer than the
 // outage itself.
 const delayMost = 10 * time.Second
+
+func (f *Feed) tellForbidden(err error) {
+	if f.options.Forbidden != nil && apierrors.IsForbidden(err) {
+		f.options.Forbidden()
+	}
+}
 
 // newDelay grows to delayMost and stays there.
 func newDelay() *wait.Backoff {

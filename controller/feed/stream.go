@@ -212,8 +212,12 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 				if refused(err) {
 					return fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 				}
-				f.following.Store(false)
-				f.log.V(1).Info("watch failed, trying again", "reason", err.Error())
+				log := f.log
+				if !f.following.Swap(false) {
+					log = log.V(1) // said already
+				}
+				log.Info("watch failed, trying again", "reason", err.Error())
+				f.tellForbidden(err)
 				f.pause(ctx, delay.Step())
 				continue
 			}
@@ -235,11 +239,12 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 	}
 }
 
-// refused tells of an answer that asking the same once more does not change: the resourceVersion is too old, the permission was taken away,
-// the kind is not served. That there was none, that it is too much, or that the API server has trouble, is over at some time.
+// refused tells of an answer that asking for the same place once more does not change: it is too old, or unknown where the kind has come back.
+// That there was no answer, that it is too much, or that the API server has trouble, is over at some time; so is the want of a permission, which
+// an API server that has just started may not have read yet. The place is good until then.
 func refused(err error) bool {
 	var status apierrors.APIStatus
-	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) {
+	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
 		return false
 	}
 	code := status.Status().Code
