@@ -143,22 +143,16 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 				return Response{Code: code}
 			})
 			w.dueSoon(10, "j", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
-			closeIdle := func() {
-				r := w.engine.read()
-				w.engine.mu.Lock()
-				w.engine.closeIdle(r)
-				w.engine.unlock()
-			}
 			pass := func(d time.Duration) {
 				for range int(d / time.Minute) {
 					w.advance(time.Minute)
 					w.pump()
-					closeIdle()
+					w.closeIdle()
 				}
 			}
 			pass(time.Hour)
 			w.advance(time.Hour) // held back by something else, such as the rate
-			closeIdle()
+			w.closeIdle()
 			if len(*events) != 1 || !(*events)[0].Open {
 				t.Fatalf("after two hours: %+v", *events)
 			}
@@ -199,10 +193,7 @@ func TestFewFailuresAreForgotten(t *testing.T) {
 		w.engine.Remove(w.kind, x.uid)
 	}
 	w.advance(time.Hour)
-	r := w.engine.read()
-	w.engine.mu.Lock()
-	defer w.engine.unlock()
-	w.engine.closeIdle(r)
+	w.closeIdle()
 	if n := len(w.engine.breakers.scopes); n != 0 {
 		t.Errorf("%d scopes are remembered", n)
 	}

@@ -45,6 +45,7 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("expiry: Run was called twice: make a new Engine")
 	}
 	e.running = true
+	e.guard.held = "" // What holds now is said now.
 	e.unlock()
 	timer := e.opts.Clock.NewTimer(lookAgain)
 	defer timer.Stop()
@@ -128,10 +129,14 @@ func (e *Engine) work(ctx context.Context, j *job) {
 	}
 }
 
-// checkClock gives the instant to decide by and tells whether deletions may go on. The lock is held.
+// checkClock gives the instant to decide by and tells whether deletions may go on. An engine that does not run, as that of a standby whose
+// metrics are scraped, has nobody to tell. The lock is held.
 func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 	held, jumps := e.guard.held, e.guard.jumps
 	now, ok = e.guard.now(r)
+	if !e.running {
+		return now, ok
+	}
 	if e.guard.jumps != jumps {
 		// What waits for another attempt or as a tombstone counted from a clock that was wrong. Bound its wait anew.
 		e.rewake(now+int64(backoffMost), func(en *entry) bool {

@@ -44,7 +44,7 @@ type kindState struct {
 	opts    *KindOptions // never written to once it is here
 	gen     uint8
 	tracked int
-	// forgotten: nobody uses the handle, so that another kind may have it.
+	// forgotten: nobody uses the handle, so that another scope of the kind may have it.
 	forgotten bool
 }
 
@@ -94,7 +94,10 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	defer e.unlock()
 	i := e.kindOf(&k)
 	if i == 0 {
-		i = Kind(max(0, slices.IndexFunc(e.kinds, func(s *kindState) bool { return s != nil && s.forgotten })))
+		// Of the same resource and lane, so that what is still under way for the one that is gone cannot be taken for anything else.
+		i = Kind(max(0, slices.IndexFunc(e.kinds, func(s *kindState) bool {
+			return s != nil && s.forgotten && s.opts.Resource == k.Resource && s.opts.Lane == k.Lane
+		})))
 	}
 	if i != 0 {
 		e.kinds[i].opts, e.kinds[i].forgotten = &k, false
@@ -121,7 +124,7 @@ func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
 	return e.index.lookup(uid, e.kinds[k].opts.Lane)
 }
 
-// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. Whoever fed it must have ended: the handle may be another kind's
+// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. Whoever fed it must have ended: the handle may be another scope's
 // from now on. Namespaces come and go by the thousand, each with handles of its own for every kind that is watched in it alone.
 func (e *Engine) ForgetKind(k Kind) {
 	e.sweep(k, func(*entry) bool { return true })

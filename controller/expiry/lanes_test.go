@@ -29,6 +29,12 @@ func (f *labelFeed) send(t thing) {
 }
 
 func (w *world) startLabels() {
+	w.registerLabels()
+	w.answerLabelList()
+	w.handOverLabelList()
+}
+
+func (w *world) registerLabels() {
 	var err error
 	w.labels.kind, err = w.engine.RegisterKind(KindOptions{
 		Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true,
@@ -37,8 +43,6 @@ func (w *world) startLabels() {
 	if err != nil {
 		w.fatal("RegisterKind: %v", err)
 	}
-	w.answerLabelList()
-	w.handOverLabelList()
 }
 
 func (w *world) labelled(t *thing) Object {

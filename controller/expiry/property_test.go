@@ -79,7 +79,11 @@ func TestSafety(t *testing.T) {
 			"watch by label drops":   unless(calm, func(*rapid.T) { w.labels.events, w.labels.broken = nil, true }),
 			"list by label answered": unless(calm, func(*rapid.T) { w.answerLabelList() }),
 			"list by label handed":   func(*rapid.T) { w.handOverLabelList() },
-			"the kind is forgotten":  unless(calm, func(*rapid.T) { w.engine.ForgetKind(w.labels.kind); w.labels.broken, w.labels.events = true, nil }),
+			"the kind is forgotten": unless(calm, func(*rapid.T) {
+				w.engine.ForgetKind(w.labels.kind)
+				w.registerLabels()
+				w.labels.broken, w.labels.events = true, nil
+			}),
 			"the label races": func(t *rapid.T) {
 				after := rapid.SampledFrom([]time.Duration{0, time.Second, time.Hour}).Draw(t, "after")
 				w.racing = func(x *thing) {
@@ -130,6 +134,8 @@ func TestSafety(t *testing.T) {
 				w.jump(time.Duration(rapid.IntRange(-20_000, 20_000).Draw(t, "ms")) * time.Millisecond)
 			},
 			"clock is right":         func(*rapid.T) { w.jump(0) },
+			"metrics are scraped":    func(*rapid.T) { w.engine.overdueNow() },
+			"idle pauses end":        func(*rapid.T) { w.closeIdle() },
 			"restart":                unless(calm, func(*rapid.T) { w.start() }),
 			"a cache answers a list": func(*rapid.T) { w.side, w.sideRV = w.list(), w.rv },
 			"that list comes in":     func(*rapid.T) { w.relist(w.side, w.sideRV) },

@@ -12,6 +12,7 @@ import (
 
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 )
 
 // store is an API server that takes a while for each DELETE.
@@ -175,6 +176,34 @@ func TestRunStops(t *testing.T) {
 		synctest.Wait() // under way when bubble stops the engine
 		if err := e.Run(t.Context()); err == nil {
 			t.Error("a second Run is allowed")
+		}
+	})
+}
+
+// A standby whose metrics are scraped says nothing of its clock, and says it once it runs.
+func TestStandbyIsSilent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var events []BreakerEvent
+		skew := NewSkew(clock.RealClock{})
+		e, err := New(Options{
+			Deleter: deleterFunc(func(context.Context, Request) Response { return Response{Code: 500} }), Skew: skew, Ping: func(context.Context) error { return nil },
+			OnBreaker: func(e BreakerEvent) { events = append(events, e) },
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		skew.observe(0, time.Now(), time.Now(), header(time.Now().Add(-time.Minute)))
+		if got := metricValue(t, e, `curfew_breaker_open{class="clock"}`); got != 1 || len(events) != 0 {
+			t.Errorf("on standby the metric is %v and it told %+v, want 1 and nothing", got, events)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Run(ctx) }()
+		synctest.Wait()
+		cancel()
+		<-done
+		if len(events) != 1 || !events[0].Open || events[0].Reason != ReasonClockSkew {
+			t.Errorf("running it told %+v, want the skew", events)
 		}
 	})
 }

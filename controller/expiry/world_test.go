@@ -159,6 +159,14 @@ func (w *world) pump() {
 	}
 }
 
+// closeIdle is what the dispatcher does once a minute.
+func (w *world) closeIdle() {
+	r := w.engine.read()
+	w.engine.mu.Lock()
+	defer w.engine.unlock()
+	w.engine.closeIdle(r)
+}
+
 // expiry is the model's truth; ok is false for what has none.
 func (w *world) expiry(t *thing) (time.Time, bool) {
 	switch {
