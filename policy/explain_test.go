@@ -230,15 +230,17 @@ func TestObstacles(t *testing.T) {
 		around *policy.Surroundings
 		want   []string
 	}{
-		"nothing":             {job: finished()},
-		"protected":           {job: finished().Annotation(policy.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
-		"part of Curfew":      {job: finished().Label(policy.LabelPartOf, policy.PartOfCurfew), want: []string{"protection! is part of Curfew"}},
-		"protected namespace": {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
-		"a bad value":         {job: finished().Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
-		"a bad label":         {job: finished().Label(policy.LabelTTL, "1s"), want: []string{`value! its TTL label cannot be used: metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`}},
-		"dry-run":             {job: finished(), scope: policy.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: what is due is only reported`}},
-		"controller dry-run":  {job: finished(), around: &policy.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: what is due is only reported"}},
-		"finalizers":          {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
+		"nothing":                        {job: finished()},
+		"protected":                      {job: finished().Annotation(policy.AnnotationProtect, "true"), want: []string{"protection! is protected by annotation curfew.dev/protect"}},
+		"part of Curfew":                 {job: finished().Label(policy.LabelPartOf, policy.PartOfCurfew), want: []string{"protection! is part of Curfew"}},
+		"protected namespace":            {job: builders.MakeJob("own", "a"), want: []string{`protection! namespace "own" is protected by the controller's --protect`}},
+		"a bad value":                    {job: finished().Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad value of what is at work": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTLFailed, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-failed]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad value, for both outcomes": {job: builders.MakeJob("ci", "a").Created(noon).Annotation(policy.AnnotationTTL, "soon"), want: []string{`value! its TTL cannot be used: metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+		"a bad label":                    {job: finished().Label(policy.LabelTTL, "1s"), want: []string{`value! its TTL label cannot be used: metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`}},
+		"dry-run":                        {job: finished(), scope: policy.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: what is due is only reported`}},
+		"controller dry-run":             {job: finished(), around: &policy.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: what is due is only reported"}},
+		"finalizers":                     {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
 		"an owner that makes another": {job: finished().ControlledBy("apps/v1", "ReplicaSet", "web"),
 			want: []string{"owner is owned by ReplicaSet web, which makes another one in its place"}},
 		"an owner that does not": {job: finished().ControlledBy("batch/v1", "CronJob", "nightly")},
@@ -269,6 +271,11 @@ func TestObstacles(t *testing.T) {
 	have := policy.Explain(policy.FactsOfObject(policy.PodProfile, pod), &policy.Scope{}, policy.Question{Now: noon}).Obstacles(around)
 	if len(have) != 1 || have[0].Kind != policy.ObstacleAccounting {
 		t.Errorf("of an uncounted Pod: %+v", have)
+	}
+	server := builders.MakePod("ci", "a").RestartPolicy("Always").Phase("Running").Annotation(policy.AnnotationTTL, "1h").Map()
+	have = policy.Explain(policy.FactsOfObject(policy.PodProfile, server), &policy.Scope{}, policy.Question{Now: noon}).Obstacles(around)
+	if want := "restartPolicy is Always: metadata.annotations[curfew.dev/ttl-after-finished]: a Pod with restartPolicy Always has no TTL after finished"; len(have) != 1 || have[0].Message != want {
+		t.Errorf("of a Pod that goes on: %+v", have)
 	}
 	namespace := map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": "kube-system"}}
 	bare := &policy.Profile{}

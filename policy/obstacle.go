@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 )
 
 // Obstacle is something that stands between an object and its end.
@@ -68,6 +69,9 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 			add(ObstacleValue, true, "%s: %s", verdict.Reason, verdict.Err)
 		}
 	}
+	for _, err := range e.unusableOnceFinished() {
+		add(ObstacleValue, true, "%s", err)
+	}
 	if facts.IsPod() && facts.Uncounted() {
 		add(ObstacleAccounting, true, "has not been accounted for by its Job (finalizer %s)", FinalizerJobTracking)
 	}
@@ -82,6 +86,26 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	}
 	if facts.Owner != nil && remakers[facts.Owner.Kind] {
 		add(ObstacleOwner, false, "is owned by %s %s, which makes another one in its place", facts.Owner.Kind, facts.Owner.Name)
+	}
+	return out
+}
+
+// unusableOnceFinished is what will keep an object that is at work yet.
+func (e *Explanation) unusableOnceFinished() []string {
+	if e.Facts.Finished || e.ByTTL.Err != nil || !e.Facts.Profile.Finishable() {
+		return nil
+	}
+	var out []string
+	for _, outcome := range []Outcome{Succeeded, Failed} {
+		facts := *e.Facts
+		facts.Finished, facts.Outcome = true, outcome
+		verdict := Judge(&facts, &e.Effective, time.Time{})
+		if verdict.Err == nil {
+			continue
+		}
+		if said := fmt.Sprintf("%s: %s", verdict.Reason, verdict.Err); !slices.Contains(out, said) {
+			out = append(out, said)
+		}
 	}
 	return out
 }

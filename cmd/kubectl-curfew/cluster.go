@@ -2,11 +2,14 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
+	"net/url"
 	"time"
 
 	"github.com/spf13/pflag"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
 
@@ -66,9 +69,17 @@ func (c *connection) open(ctx context.Context, now time.Time, with overlay, warn
 	if err != nil {
 		return nil, err
 	}
-	return world.Open(ctx, clients, world.Options{
+	w, err := world.Open(ctx, clients, world.Options{
 		Builtin: builtin, Namespace: c.curfewNamespace, Now: now, Policies: with.policies, Profiles: with.profiles,
 	})
+	network := (*url.Error)(nil)
+	switch {
+	case ctx.Err() == nil && errors.As(err, &network):
+		return nil, fmt.Errorf("the API server cannot be reached: %w: is it the one that --context and --kubeconfig should name?", network.Err)
+	case apierrors.IsUnauthorized(err):
+		return nil, errors.New("the API server does not know who you are (401 Unauthorized): log in again, or name another --context or --user")
+	}
+	return w, err
 }
 
 // connect makes clients of the cluster that the flags name.

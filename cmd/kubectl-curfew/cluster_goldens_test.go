@@ -18,6 +18,7 @@ var clusterGoldens = map[string]golden{
 	"expiring-nothing-of":         {args: words("expiring deploy,jobs -n ci -l app=web --trigger label --source namespace/ci --ttl-longer-than 7d --within 1h")},
 	"expiring-nothing-longer":     {args: words("expiring -n dry --ttl-longer-than 7d")},
 	"expiring-both":               {args: words("expiring -A -l app=both")},
+	"expiring-empty-flags":        {args: []string{"expiring", "-A", "--within=", "--trigger", "", "--source="}, code: 2},
 	"expiring-bad-source":         {args: words("expiring --source ci"), code: 2},
 	"expiring-labels":             {args: words("expiring -A -l app=web")},
 	"expiring-trigger":            {args: words("expiring -A --trigger deadline")},

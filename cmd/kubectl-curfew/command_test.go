@@ -2,13 +2,19 @@ package main
 
 import (
 	"bytes"
+	"errors"
 	"flag"
 	"fmt"
+	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -86,14 +92,16 @@ var goldens = map[string]golden{
 		args:  []string{"lint", "-f", "-", "-n", "ci", "-f", "testdata/manifests/namespace.yaml", "-o", "github"},
 		scene: scene{stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"}, code: 1,
 	},
-	"no-file":         {args: []string{"lint"}, code: 2},
-	"missing-file":    {args: []string{"lint", "-f", "testdata/absent.yaml"}, code: 2},
-	"empty-directory": {args: []string{"lint", "-f", "testdata/empty"}, code: 2},
-	"empty-stdin":     {args: []string{"lint", "-f", "-"}, scene: scene{stdin: "# nothing\n"}, code: 2},
-	"bad-flags":       {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon", "--native-ttl", "maybe"}, code: 2},
-	"unknown-flag":    {args: []string{"lint", "--recursiv"}, code: 2},
-	"unknown-command": {args: []string{"explode"}, code: 2},
-	"an-argument":     {args: []string{"lint", "job.yaml"}, code: 2},
+	"no-file":            {args: []string{"lint"}, code: 2},
+	"missing-file":       {args: []string{"lint", "-f", "testdata/absent.yaml"}, code: 2},
+	"empty-directory":    {args: []string{"lint", "-f", "testdata/empty"}, code: 2},
+	"empty-stdin":        {args: []string{"lint", "-f", "-"}, scene: scene{stdin: "# nothing\n"}, code: 2},
+	"bad-flags":          {args: []string{"lint", "-f", "-", "-o", "xml", "-n", "A_B", "--warn-below", "soon", "--native-ttl", "maybe"}, code: 2},
+	"completion-of-what": {args: []string{"completion"}, code: 2},
+	"completion-unknown": {args: []string{"completion", "tcsh"}, code: 2},
+	"unknown-flag":       {args: []string{"lint", "--recursiv"}, code: 2},
+	"unknown-command":    {args: []string{"explode"}, code: 2},
+	"an-argument":        {args: []string{"lint", "job.yaml"}, code: 2},
 }
 
 // commandLine is how a person would type the arguments.
@@ -145,6 +153,32 @@ func TestGolden(t *testing.T) {
 		if _, ok := goldens[strings.TrimSuffix(filepath.Base(file), ".txt")]; !ok {
 			t.Errorf("%s belongs to no test: remove it", file)
 		}
+	}
+}
+
+// TestNobodyAnswers: what is wrong is said as people can do something about it, and what can be said without a cluster is said first.
+func TestNobodyAnswers(t *testing.T) {
+	for name, test := range map[string]struct {
+		args []string
+		err  error
+		want string
+	}{
+		"nobody is there": {words("expiring -A"), &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: errors.New("dial tcp 127.0.0.1:8080: connect: connection refused")},
+			"the API server cannot be reached: dial tcp 127.0.0.1:8080: connect: connection refused: is it the one that --context and --kubeconfig should name?"},
+		"nobody is known": {words("explain job/build -n ci"), apierrors.NewUnauthorized("Unauthorized"),
+			"the API server does not know who you are (401 Unauthorized): log in again, or name another --context or --user"},
+		"nothing is asked":        {words("explain"), errors.New("asked"), "say which: KIND/NAME, KIND NAME, or KIND with -l or --all"},
+		"nothing is to be done":   {words("cancel jobs"), errors.New("asked"), `"jobs" says no object: give jobs/NAME, or -l or --all`},
+		"something else is wrong": {words("expiring -A"), apierrors.NewInternalError(errors.New("x")), "listing kindprofiles: Internal error occurred: x"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := newFakeCluster(t, objects(t))
+			cluster.objects.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, test.args...)
+			if code != exitUsage || stdout != "" || stderr != "kubectl curfew: "+test.want+"\n" {
+				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
+			}
+		})
 	}
 }
 

@@ -31,7 +31,12 @@ kubectl_complete-curfew on the PATH, which is what "kubectl" prints. The others 
 
   # For kubectl-curfew, in this bash
   source <(kubectl curfew completion bash)`,
-		Args:                  cobra.ExactArgs(1),
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) != 1 {
+				return fmt.Errorf("say for which shell: %s", strings.Join(shells, ", "))
+			}
+			return nil
+		},
 		ValidArgs:             shells,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {

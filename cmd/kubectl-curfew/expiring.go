@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
@@ -45,6 +46,9 @@ word, or can mean two instants, is refused. A period is a day, a week (this week
 year.`,
 		Example: examples(seedQuestions),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "during", "ttl-longer-than", "source", "trigger"); err != nil {
+				return err
+			}
 			query, err := options.query(cmd.Context(), args, options.now())
 			if err != nil {
 				return err
@@ -91,6 +95,17 @@ func examples(of []struct{ question, line string }) string {
 		fmt.Fprintf(&out, "  # %s\n  kubectl curfew %s", each.question, each.line)
 	}
 	return out.String()
+}
+
+// refuseEmpty refuses flags that are given without a value, as by a variable that is not set: they would ask for everything.
+func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
+	var errs []error
+	for _, name := range names {
+		if flag := flags.Lookup(name); flag.Changed && flag.Value.String() == "" {
+			errs = append(errs, fmt.Errorf("--%s= is empty: give a value, or leave it out", name))
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // expiringQuery is what is asked, read and checked.

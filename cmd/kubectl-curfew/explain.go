@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -169,7 +170,7 @@ func (e *explained) fate() string {
 			about = "about "
 		}
 		when := about + instant(entry.Expiry, zone) + ", " + relative(entry.Expiry, e.now)
-		if e.stopped() {
+		if e.held() {
 			due := "is"
 			if !entry.Expiry.After(e.now) {
 				due = "was"
@@ -198,6 +199,11 @@ func (e *explained) whyNot() string {
 		}
 	}
 	return "no level gives it a TTL, and it has no TTL label"
+}
+
+// held reports whether something stops what it goes by: not a value that cannot be used, of something else that it has.
+func (e *explained) held() bool {
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && o.Kind != policy.ObstacleValue })
 }
 
 func (e *explained) stopped() bool {

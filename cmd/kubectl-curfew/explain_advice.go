@@ -1,7 +1,7 @@
 package main
 
 import (
-	"encoding/json"
+	"fmt"
 	"strings"
 	"time"
 
@@ -154,10 +154,9 @@ func raised(bound *policy.Setting, to time.Duration) string {
 // aboutDeadline are the commands that would have it stopped an hour later.
 func (e *explained) aboutDeadline(name string) []string {
 	for _, entry := range e.entries {
-		if entry.Trigger != policy.TriggerDeadline || e.fixedDeadline() {
+		if entry.Trigger != policy.TriggerDeadline || e.fixedDeadline() != "" {
 			continue
 		}
-		profile := e.of.Facts.Profile
 		began := entry.Expiry.Add(-entry.Value.After)
 		to := roundUp(max(entry.Value.After, e.now.Sub(began))+time.Hour, time.Minute)
 		if entry.Source.Level == policy.LevelRuntime {
@@ -167,29 +166,35 @@ func (e *explained) aboutDeadline(name string) []string {
 		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.MaxDeadline != nil {
 			return []string{raised(bounds.MaxDeadline, to)}
 		}
-		own := e.of.Facts.Deadline()
-		if profile.Deadline == nil || own != nil && own.Field() == policy.AnnotationActiveDeadline {
+		if e.annotatedDeadline() {
 			return []string{annotate(name, policy.AnnotationActiveDeadline, to)}
 		}
-		var value any = int64(to / time.Second)
-		if profile.DurationDeadline {
-			value = to.String()
-		}
-		for i := len(profile.Deadline) - 1; i >= 0; i-- {
-			value = map[string]any{profile.Deadline[i]: value}
-		}
-		patch, err := json.Marshal(value)
-		if err != nil {
-			return nil // Plain data always marshals.
-		}
-		return []string{"kubectl patch " + name + " --type=merge -p '" + string(patch) + "'"}
+		return []string{fmt.Sprintf(`kubectl patch %s --type=merge -p '{"spec":{"activeDeadlineSeconds":%d}}'`, name, int64(to/time.Second))}
 	}
 	return nil
 }
 
-// fixedDeadline reports whether it has a deadline that nobody can change any more.
-func (e *explained) fixedDeadline() bool {
-	return e.deadline() != "" && e.of.Facts.Profile.ImmutableDeadline && e.of.Effective.Deadline.Source.Level != policy.LevelRuntime
+// annotatedDeadline reports whether its deadline is, or would be, an annotation.
+func (e *explained) annotatedDeadline() bool {
+	if own := e.of.Facts.Deadline(); own != nil {
+		return own.Field() == policy.AnnotationActiveDeadline
+	}
+	return e.of.Facts.Profile.AnnotatedDeadline
+}
+
+// fixedDeadline says why no command is known that would have it stopped later; "" where there is one, or nothing stops it.
+func (e *explained) fixedDeadline() string {
+	profile := e.of.Facts.Profile
+	switch {
+	case e.deadline() == "" || e.of.Facts.Deleting || e.of.Effective.Deadline.Source.Level == policy.LevelRuntime:
+		return ""
+	case profile.ImmutableDeadline, e.of.Facts.IsPod(): // The API server lets that of a Pod be lowered alone.
+		return "its deadline cannot be put off any more"
+	case e.annotatedDeadline(), e.kind.Group == "batch" && e.kind.Kind == "Job":
+		return ""
+	default:
+		return "its deadline stands in " + profile.Deadline.String() + ": whether that can be changed by now its own controller decides"
+	}
 }
 
 // subject is the object as those commands take it that would change it.

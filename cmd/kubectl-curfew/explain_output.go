@@ -193,8 +193,8 @@ func (e *explained) toChange() [][]string {
 	if len(out) == 0 {
 		out = append(out, []string{"   nothing can be done about it here"})
 	}
-	if e.fixedDeadline() {
-		out = append(out, []string{"   its deadline is fixed since its creation"})
+	if why := e.fixedDeadline(); why != "" {
+		out = append(out, []string{"   " + why})
 	}
 	if !e.mayChange {
 		out = append(out, []string{"   you may not change it: ask for the verb patch on " + e.kind.GroupResource().String()})

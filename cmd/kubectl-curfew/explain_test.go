@@ -78,8 +78,18 @@ var advice = map[string]struct {
 		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", "kubectl annotate namespace foo curfew.dev/max-deadline=3h --overwrite   # it has all that this allows"}},
 	"its deadline is its namespace's": {"job/a -n foo", job("creationTimestamp: 2026-12-24T11:00:00Z", ""), map[string]string{"curfew.dev/default-deadline": "2h", "curfew.dev/backfill": "true"},
 		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", `kubectl patch job.batch/a -n foo --type=merge -p '{"spec":{"activeDeadlineSeconds":10800}}'`}},
-	"the deadline of a TrainJob is fixed": {"trainjob/a -n foo", trainJob("curfew.dev/active-deadline: 2h"), nil,
+	"the deadline of a TrainJob is fixed": {"trainjob/a -n foo", strings.Replace(trainJob, "spec: {}", "spec: {activeDeadlineSeconds: 7200}", 1), nil,
 		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d"}},
+	"the deadline of its runtime is not": {"trainjob/a -n foo", strings.Replace(trainJob, "spec: {}", "spec: {runtimeRef: {name: jax}}", 1), nil,
+		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d",
+			"kubectl annotate clustertrainingruntime.trainer.kubeflow.org/jax curfew.dev/active-deadline=3h --overwrite"}},
+	"the deadline of a Pod can be lowered alone": {"pod/a -n foo", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-24T11:00:00Z\"}, " +
+		"spec: {restartPolicy: Never, activeDeadlineSeconds: 7200}, status: {phase: Running, startTime: \"2026-12-24T11:00:00Z\"}}", nil,
+		[]string{"kubectl curfew extend pod/a -n foo --to 1d"}},
+	"it may not live beyond a date": {"secret/a -n dated", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 2026-12-31}"), "namespace: foo", "namespace: dated"), nil,
+		[]string{"kubectl edit lifecyclepolicy dated   # its latest date is in the way", "kubectl curfew cancel secret/a -n dated"}},
+	"a policy does not let it live longer": {"secret/a -n bounded", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: bounded"), nil,
+		[]string{"kubectl edit lifecyclepolicy bounded   # it has all that this allows: maxTTL 3d", "kubectl curfew cancel secret/a -n bounded"}},
 	"its namespace is protected": {"secret/a -n kube-system", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "foo", "kube-system"), nil,
 		[]string{"kubectl edit deployment/curfew-controller -n curfew-system   # take kube-system out of --protect"}},
 	"it is Curfew's": {"deployment/curfew-controller -n curfew-system", "", nil, nil},
@@ -100,12 +110,11 @@ func secret(metadata string) string {
 	return "{apiVersion: v1, kind: Secret, metadata: {name: a, namespace: foo, uid: a, " + metadata + "}}"
 }
 
-func trainJob(annotation string) string {
-	return "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-24T11:00:00Z\", annotations: {" +
-		annotation + "}}, spec: {}}"
-}
+const trainJob = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: foo, uid: a, " +
+	"creationTimestamp: \"2026-12-24T11:00:00Z\"}, spec: {}}"
 
-// withObject is the cluster of testdata with one more object, and annotations on namespace foo.
+// withObject is the cluster of testdata with one more object, and annotations on namespace foo. In namespaces dated and bounded there is a
+// policy with a bound.
 func withObject(t *testing.T, text string, namespace map[string]string) *fakeCluster {
 	t.Helper()
 	all := objects(t)
@@ -113,6 +122,16 @@ func withObject(t *testing.T, text string, namespace map[string]string) *fakeClu
 		if u, _ := object.(*unstructured.Unstructured); namespace != nil && u.GetKind() == "Namespace" && u.GetName() == "foo" {
 			u.SetAnnotations(namespace)
 		}
+	}
+	for name, bounds := range map[string]map[string]any{"dated": {"latestDate": "2026-12-31"}, "bounded": {"maxTTL": "3d"}} {
+		if !strings.Contains(text, "namespace: "+name) {
+			continue
+		}
+		all = append(all,
+			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name, "uid": name}}},
+			&unstructured.Unstructured{Object: map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy",
+				"metadata": map[string]any{"name": name, "uid": name},
+				"spec":     map[string]any{"match": map[string]any{"kinds": []any{map[string]any{"kind": "Secret"}}}, "bounds": bounds}}})
 	}
 	if text != "" {
 		documents, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
@@ -137,6 +156,49 @@ func TestAdvice(t *testing.T) {
 				try(t, withObject(t, test.object, test.namespace), line, test.args)
 			}
 		})
+	}
+}
+
+// TestFate: what an object goes by is not stopped by another value of it that cannot be used; without one that stands in its way.
+func TestFate(t *testing.T) {
+	for name, test := range map[string]struct{ args, object, want, row string }{
+		"a TTL that cannot be used, and a label": {"job/a -n foo",
+			job("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 9h}, annotations: {curfew.dev/ttl-after-finished: soon}", "2026-12-24T10:00:00Z"),
+			"goes 2026-12-24 19:00:00 CET, in 6h, by its label curfew.dev/ttl=9h", "job.batch/a 2026-12-24 19:00:00 CET 6h label object -"},
+		"a label that cannot be used, and a TTL": {"job/a -n foo",
+			job("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: soon}, annotations: {curfew.dev/ttl-after-finished: 9h}", "2026-12-24T10:00:00Z"),
+			"goes 2026-12-24 20:00:00 CET, in 7h, by its own TTL of 9h", "job.batch/a 2026-12-24 20:00:00 CET 7h ttl object -"},
+		"a TTL that cannot be used, and a deadline": {"job/a -n foo",
+			job("creationTimestamp: 2026-12-24T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: soon}}, spec: {activeDeadlineSeconds: 7200", ""),
+			"stays: see what stands in its way", "job.batch/a 2026-12-24 14:00:00 CET 1h deadline object -"},
+		"a Pod that is restarted for ever": {"pod/server -n foo", "", "stays: see what stands in its way", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := withObject(t, test.object, nil)
+			if have := explainFor(t, cluster, words(test.args)...).Summary; have != test.want {
+				t.Errorf("have %q, want %q", have, test.want)
+			}
+			_, stdout, _, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo")...)
+			if stdout = strings.Join(strings.Fields(stdout), " "); !strings.Contains(stdout, test.row) {
+				t.Errorf("%q is not in %s", test.row, stdout)
+			}
+		})
+	}
+}
+
+// TestFixedDeadline: where no command is known that would put a deadline off, that is said.
+func TestFixedDeadline(t *testing.T) {
+	for name, want := range map[string]string{
+		"the deadline of a TrainJob is fixed":        "   its deadline cannot be put off any more\n",
+		"the deadline of a Pod can be lowered alone": "   its deadline cannot be put off any more\n",
+		"the deadline of its runtime is not":         "",
+		"it has a deadline, in its field":            "",
+	} {
+		test := advice[name]
+		_, stdout, stderr, _ := executeIn(t, withObject(t, test.object, test.namespace), scene{}, append([]string{"explain"}, words(test.args)...)...)
+		if !strings.HasSuffix(stdout, want) || strings.Contains(stdout, "put off") != (want != "") || stderr != "" {
+			t.Errorf("%s:\n%s%s", name, stdout, stderr)
+		}
 	}
 }
 

@@ -21,6 +21,9 @@ func addSelection(flags *pflag.FlagSet, selection *world.Selection) {
 // selected connects and reads what a selection means, at least one object. Warnings of the API server go to warnings.
 func (c *connection) selected(ctx context.Context, now time.Time, with overlay, selection world.Selection, progress *progress,
 	warnings io.Writer) (*world.World, []world.Selected, error) {
+	if err := selection.Validate(); err != nil {
+		return nil, nil, err
+	}
 	progress.say("reading kinds, profiles and policies")
 	w, err := c.open(ctx, now, with, warnings)
 	if err != nil {

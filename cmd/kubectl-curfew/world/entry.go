@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -66,6 +67,8 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	if err != nil {
 		return nil, err
 	}
+	// A value that cannot be used keeps an object from what it says, and not from what something else says.
+	obstacles = slices.DeleteFunc(obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
 	facts := explained.Facts
 	for i := range out {
 		entry := &out[i]

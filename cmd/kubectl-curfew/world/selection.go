@@ -110,6 +110,12 @@ func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
 	return mapper.RESTMapping(groupKind)
 }
 
+// Validate says what is wrong with a selection, as far as nobody has to be asked.
+func (s Selection) Validate() error {
+	_, err := s.named()
+	return err
+}
+
 // Select reads the objects that are meant, in the order of the arguments.
 func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	names, err := s.named()
