@@ -182,7 +182,7 @@ func (e *explained) fate() string {
 		}
 		return fmt.Sprintf("goes %s, %s", when, by)
 	}
-	if e.stopped() {
+	if e.kept() {
 		return "stays: see what stands in its way"
 	}
 	return "stays: " + e.whyNot()
@@ -204,6 +204,13 @@ func (e *explained) whyNot() string {
 // held reports whether something stops what it goes by: not a value that cannot be used, of something else that it has.
 func (e *explained) held() bool {
 	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && o.Kind != policy.ObstacleValue })
+}
+
+// kept reports whether the object itself is what stops it, and not only what its controller may do.
+func (e *explained) kept() bool {
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool {
+		return o.Stops && o.Kind != policy.ObstaclePermission && o.Kind != policy.ObstacleDryRun && o.Kind != policy.ObstacleBreaker
+	})
 }
 
 func (e *explained) stopped() bool {

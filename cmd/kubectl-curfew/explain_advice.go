@@ -24,7 +24,7 @@ func (e *explained) advice() []string {
 	for _, obstacle := range e.obstacles {
 		out = append(out, e.against(obstacle.Kind, name)...)
 	}
-	if !e.of.Facts.Deleting && (!e.stopped() || e.unusable()) {
+	if !e.of.Facts.Deleting && (!e.stopped() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
 		out = append(out, e.aboutExpiry(name)...)
 		out = append(out, e.aboutDeadline(name)...)
 	}

@@ -22,7 +22,7 @@ func readOverlay(ctx context.Context, files []string) (overlay, error) {
 	}
 	sources, err := readSources(files, false, strings.NewReader(""))
 	if err != nil {
-		return out, fmt.Errorf("--with: %w", err)
+		return out, fmt.Errorf("--with=%s", strings.TrimPrefix(err.Error(), "-f ")) // as lint's flag is named
 	}
 	_, schemas, err := builtin()
 	if err != nil {

@@ -107,6 +107,6 @@ func up(ctx context.Context, dir string, screen *screen) error {
 	}
 	screen.line("Curfew runs against the control plane of " + dir + "; logs are in " + filepath.Join(dir, "logs"))
 	screen.line("  export KUBECONFIG=" + cluster.Kubeconfig)
-	screen.line("  export PATH=" + filepath.Dir(cluster.KubectlPath()) + ":$PATH   # for kubectl")
+	screen.line("  export PATH=" + filepath.Dir(cluster.KubectlPath()) + ":" + filepath.Join(filepath.Dir(dir), "bin") + ":$PATH   # for kubectl, and kubectl curfew")
 	return nil
 }
