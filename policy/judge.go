@@ -80,6 +80,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		return keep("is being deleted already")
 	case facts.Protected():
 		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
+	case facts.CurfewsOwn():
+		return keep("is part of Curfew")
 	case facts.StateError != nil:
 		return Verdict{Action: Keep, Reason: "its state cannot be read", Err: facts.StateError}
 	case !facts.Finished:
