@@ -65,7 +65,7 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 	switch {
 	case e.may(change.Target{By: day}):
 		out = append(out, "kubectl curfew extend "+name+" --by 1d")
-	case !entry.Expiry.IsZero() && !entry.Expiry.After(e.now) && e.may(change.Target{Until: e.now.Add(day)}):
+	case e.may(change.Target{Until: e.now.Add(day)}):
 		out = append(out, "kubectl curfew extend "+name+" --until 'in 1d'")
 	default:
 		out = append(out, e.raise(e.longer(entry))...)

@@ -186,6 +186,19 @@ func TestFate(t *testing.T) {
 	}
 }
 
+// TestCurfewsOwnStays: no flag protects what is part of Curfew, or in its namespace, so that taking one away is no advice.
+func TestCurfewsOwnStays(t *testing.T) {
+	for args, object := range map[string]string{
+		"secret/a -n foo":           secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d, app.kubernetes.io/part-of: curfew}"),
+		"secret/a -n curfew-system": strings.Replace(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: curfew-system", 1),
+	} {
+		code, stdout, stderr, _ := executeIn(t, withObject(t, object, nil), scene{}, append([]string{"explain"}, words(args)...)...)
+		if code != exitOK || !strings.Contains(stdout, "\n   protection   ") || strings.Contains(stdout, "--protect\n") && strings.Contains(stdout, "# take") {
+			t.Errorf("%s: exit status %d\n%s%s", args, code, stdout, stderr)
+		}
+	}
+}
+
 // TestFixedDeadline: where no command is known that would put a deadline off, that is said.
 func TestFixedDeadline(t *testing.T) {
 	for name, want := range map[string]string{

@@ -52,9 +52,7 @@ func TestRelistDoesNotWaitForAWatch(t *testing.T) {
 				w := newWorld()
 				start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
 				at(time.Second)
-				w.mu.Lock()
-				w.deaf = err
-				w.mu.Unlock()
+				w.deafen(err)
 				w.cut()
 				w.put(finished("ci", "missed", "uid-missed", 5))
 				at(6 * time.Minute)
@@ -71,8 +69,8 @@ func TestListThatIsTooOld(t *testing.T) {
 		w.streams = false
 		start(t, w, none(), nil)
 		at(time.Minute)
+		w.deafen(apierrors.NewResourceExpired("too old"))
 		w.mu.Lock()
-		w.deaf = apierrors.NewResourceExpired("too old")
 		before := len(w.lists)
 		w.mu.Unlock()
 		w.cut()
@@ -81,8 +79,8 @@ func TestListThatIsTooOld(t *testing.T) {
 		expect(t, w, "missed", false)
 		w.mu.Lock()
 		lists := len(w.lists) - before
-		w.deaf = nil
 		w.mu.Unlock()
+		w.deafen(nil)
 		if lists < 5 || lists > 25 {
 			t.Errorf("listed %d times in two minutes, want no more than each ten seconds in the end", lists)
 		}
@@ -101,8 +99,8 @@ func TestWatchThatIsForbidden(t *testing.T) {
 		var told atomic.Int32
 		start(t, w, none(), func(o *Options) { o.Forbidden = func() { told.Add(1) } })
 		at(time.Minute)
+		w.deafen(apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no")))
 		w.mu.Lock()
-		w.deaf = apierrors.NewForbidden(batchv1.Resource("jobs"), "", errors.New("no"))
 		w.watches = nil
 		w.mu.Unlock()
 		w.cut()
@@ -110,9 +108,7 @@ func TestWatchThatIsForbidden(t *testing.T) {
 		if told.Load() == 0 {
 			t.Error("nobody is told")
 		}
-		w.mu.Lock()
-		w.deaf = nil
-		w.mu.Unlock()
+		w.deafen(nil)
 		at(15 * time.Second)
 		w.put(finished("ci", "new", "uid-new", 5))
 		at(6 * time.Second)

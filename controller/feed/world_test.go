@@ -98,6 +98,13 @@ func (w *world) lose(namespace, name string) {
 	delete(w.jobs, namespace+"/"+name)
 }
 
+// deafen makes watches from a resourceVersion fail with err, until that is nil.
+func (w *world) deafen(err error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.deaf = err
+}
+
 // cut ends all watches.
 func (w *world) cut() {
 	w.mu.Lock()
