@@ -100,7 +100,7 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 			if one.listed {
 				if waiting--; waiting == 0 && first {
 					// What was left out is said once it is known.
-					if err := noteLeftOut(w, left, len(kinds), reading); err != nil {
+					if err := noteLeftOut(w, left, kinds, reading); err != nil {
 						return err
 					}
 					tellNotes(w, diagnostics)

@@ -64,7 +64,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	return out, noteLeftOut(w, left, len(kinds), reading)
+	return out, noteLeftOut(w, left, kinds, reading)
 }
 
 // leftOut is a kind that cannot be listed, and why.
@@ -80,18 +80,28 @@ func oneKinds(err error) bool {
 }
 
 // noteLeftOut says which kinds cannot be listed: the user may not, or it fails, as where a conversion webhook is broken. Where that is all
-// of them there is no answer. What is gone in the meantime leaves nothing out.
-func noteLeftOut(w *world.World, left []leftOut, kinds int, reading world.Query) error {
+// of them, or all that have a namespace, there is no answer: from 1.37 on everybody may list ClusterTrustBundles, of which nobody thinks who
+// asks what goes. What is gone in the meantime leaves nothing out.
+func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading world.Query) error {
 	left = slices.DeleteFunc(slices.Clone(left), func(one leftOut) bool { return world.Gone(one.err) })
 	slices.SortFunc(left, func(a, b leftOut) int {
 		return strings.Compare(a.kind.GroupResource().String(), b.kind.GroupResource().String())
 	})
 	var refused []string
+	seen := 0 // kinds with a namespace that are not refused
+	for _, kind := range kinds {
+		if !kind.ClusterScoped {
+			seen++
+		}
+	}
 	for _, one := range left {
 		switch {
 		case world.Refused(one.err):
 			refused = append(refused, one.kind.GroupResource().String())
-		case len(left) == kinds:
+			if !one.kind.ClusterScoped {
+				seen--
+			}
+		case len(left) == len(kinds):
 			return one.err
 		default:
 			w.Note(fmt.Sprintf("%s: what goes of it is not known", oneLine(one.err.Error())))
@@ -100,11 +110,11 @@ func noteLeftOut(w *world.World, left []leftOut, kinds int, reading world.Query)
 	switch {
 	case len(refused) == 0:
 		return nil
-	case len(refused) < kinds:
+	case len(refused) < len(kinds) && seen > 0:
 		w.Note(refusal(refused))
 		return nil
 	case reading.Namespace == "":
-		return errors.New("you may not list anything in all namespaces: give one with -n")
+		return errors.New("you may not list anything in all namespaces: give one with -n, or name kinds")
 	default:
 		return fmt.Errorf("you may not list anything in namespace %q: give another with -n", reading.Namespace)
 	}

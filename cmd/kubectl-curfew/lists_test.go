@@ -108,6 +108,29 @@ func TestEverywhere(t *testing.T) {
 	}
 }
 
+// TestNothingInNamespaces: who may list nothing but some kind without a namespace gets no answer, unless that is what was asked for.
+func TestNothingInNamespaces(t *testing.T) {
+	cluster := newFakeCluster(t, objects(t))
+	for _, resources := range served {
+		for _, one := range resources {
+			if one.Namespaced {
+				cluster.notMine["list "+one.Name] = true
+			}
+		}
+	}
+	const nothing = "you may not list anything in all namespaces: give one with -n, or name kinds"
+	for args, refused := range map[string]bool{"expiring -A": true, "expiring clusterroles": false, "expiring namespaces,clusterroles -A": false} {
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...)
+		if (code == exitUsage) != refused || strings.Contains(stderr, nothing) != refused {
+			t.Errorf("%s: exit status %d, want that it is refused: %v\n%s%s", args, code, refused, stdout, stderr)
+		}
+	}
+	cluster.notMine["list jobs"] = false
+	if code, _, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A")...); code != exitOK || !strings.Contains(stderr, "note: you may not list ") {
+		t.Errorf("with Jobs: exit status %d, want 0 and a note of the rest\n%s", code, stderr)
+	}
+}
+
 // TestRefusal names a few kinds, and how many more there are.
 func TestRefusal(t *testing.T) {
 	for n, want := range map[int]string{

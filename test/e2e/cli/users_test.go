@@ -59,7 +59,7 @@ func TestOneNamespaceAlone(t *testing.T) {
 	contains(dev("expiring"), 0, "configmap/mine   2099-01-01 00:00:00 UTC", "note: you may not list lifecyclepolicies.curfew.dev: their defaults and bounds are not known")
 	contains(dev("expiring configmaps,jobs"), 0, "configmap/mine")
 	// Elsewhere there is nothing to see, which is not the same as nothing.
-	contains(dev("expiring -A"), 2, "you may not list anything in all namespaces: give one with -n")
+	contains(dev("expiring -A"), 2, "you may not list anything in all namespaces: give one with -n, or name kinds")
 	contains(dev("expiring -n foo"), 2, `you may not list anything in namespace "foo"`)
 	contains(dev("expiring secrets -n foo"), 2, `secrets is forbidden: User "system:serviceaccount:tenant:dev" cannot list resource "secrets"`)
 	contains(dev("explain configmap/mine"), 0, "configmap/mine in namespace tenant goes 2099-01-01 00:00:00 UTC",
