@@ -9,9 +9,11 @@ import (
 	"encoding/base64"
 	"encoding/pem"
 	"fmt"
+	"math/big"
 	"net/http"
 	"os"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -122,24 +124,56 @@ func (s *space) everyKind() (map[string]*unstructured.Unstructured, string) {
 	s.Helper()
 	data, err := os.ReadFile("testdata/labelled.yaml")
 	s.ok(err)
-	values := map[string]string{"NAME": s.name, "TTL": "30d", "CSR": s.signingRequest()}
-	manifest := os.Expand(string(data), func(name string) string { return values[name] })
-	out := map[string]*unstructured.Unstructured{}
-	for _, text := range strings.Split(manifest, "\n---\n") {
+	request := s.signingRequest()
+	values := map[string]string{
+		"NAME": s.name, "TTL": "30d", "AUTHORITY": strings.ReplaceAll(s.authority(), "\n", `\n`),
+		"REQUEST":         base64.StdEncoding.EncodeToString(request),
+		"SIGNING_REQUEST": base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: request})),
+	}
+	release := s.release()
+	out, manifests := map[string]*unstructured.Unstructured{}, []string{}
+	for _, text := range strings.Split(os.Expand(string(data), func(name string) string { return values[name] }), "\n---\n") {
+		var since int
+		if n, _ := fmt.Sscanf(text, "# since 1.%d\n", &since); n == 1 && since > release {
+			continue
+		}
 		object := &unstructured.Unstructured{}
 		s.ok(yaml.Unmarshal([]byte(text), &object.Object))
 		out[object.GetAPIVersion()+" "+object.GetKind()] = object
+		manifests = append(manifests, text)
 	}
-	return out, manifest
+	return out, strings.Join(manifests, "\n---\n")
 }
 
-func (s *space) signingRequest() string {
+// release is the minor version of the control plane: 36 of Kubernetes 1.36.
+func (s *space) release() int {
+	s.Helper()
+	version, err := suite.cluster.Client.Discovery().ServerVersion()
+	s.ok(err)
+	minor, err := strconv.Atoi(version.Minor)
+	s.ok(err)
+	return minor
+}
+
+// signingRequest is a PKCS #10 request of nobody, in DER.
+func (s *space) signingRequest() []byte {
 	s.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	s.ok(err)
 	der, err := x509.CreateCertificateRequest(rand.Reader, &x509.CertificateRequest{}, key)
 	s.ok(err)
-	return base64.StdEncoding.EncodeToString(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE REQUEST", Bytes: der}))
+	return der
+}
+
+// authority is a certificate of an authority, in PEM.
+func (s *space) authority() string {
+	s.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	s.ok(err)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), IsCA: true, BasicConstraintsValid: true}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	s.ok(err)
+	return string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}))
 }
 
 // served are the resources that can be listed, watched and deleted, by version and kind.

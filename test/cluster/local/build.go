@@ -61,28 +61,34 @@ type artifact struct {
 	title, pkg, dir, binary string
 	links                   []string // further names of the binary
 	ldflags                 string
+	modfile                 string // what pins the versions, in the module's folder
 	key                     string // the content that it was built from
 }
 
-// Build makes sure that the binaries in bin, an absolute folder, are what module pins, and returns their places. What is up
-// to date is left alone, in milliseconds. The first build takes minutes, and reports to out that it lives.
-func Build(ctx context.Context, module, bin string, out io.Writer) (Binaries, error) {
-	versions, key, err := pinned(module)
+// Build makes sure that the binaries in bin, an absolute folder, are what module pins for a release of Kubernetes such as "1.36" (empty: that
+// of go.mod), and returns their places. What is up to date is left alone, in milliseconds. The first build takes minutes, and reports to out
+// that it lives.
+func Build(ctx context.Context, module, bin, release string, out io.Writer) (Binaries, error) {
+	modfile, err := modfileOf(module, release)
+	if err != nil {
+		return Binaries{}, err
+	}
+	versions, key, err := pinned(module, modfile)
 	if err != nil {
 		return Binaries{}, err
 	}
 	b := Binaries{
 		Versions:     versions,
 		ControlPlane: filepath.Join(bin, "controlplane-"+versions.Kubernetes),
-		KwokDir:      filepath.Join(bin, "kwok-"+versions.Kwok),
+		KwokDir:      filepath.Join(bin, "kwok-"+versions.Kwok+"-"+versions.Kubernetes),
 	}
 	artifacts := []artifact{
 		{
 			title: "control plane " + versions.Kubernetes, pkg: "./controlplane", dir: b.ControlPlane, binary: "controlplane",
 			links:   []string{etcd, apiServer, controllerManager, scheduler, "kubectl"},
-			ldflags: versionFlags(versions.Kubernetes), key: key,
+			ldflags: versionFlags(versions.Kubernetes), modfile: modfile, key: key,
 		},
-		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", key: key},
+		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", modfile: modfile, key: key},
 	}
 	for _, a := range artifacts {
 		if a.current() {
@@ -95,17 +101,51 @@ func Build(ctx context.Context, module, bin string, out io.Writer) (Binaries, er
 	return b, nil
 }
 
-// pinned reads go.mod for the versions and hashes everything that the binaries are made of.
-func pinned(module string) (Versions, string, error) {
+// goMod pins the release that is taken where none is asked for. Another has a file of its own, with its sums beside it.
+const goMod = "go.mod"
+
+// modfileOf is the file that pins a release of Kubernetes.
+func modfileOf(module, release string) (string, error) {
+	usual, _, err := pinned(module, goMod)
+	if err != nil {
+		return "", err
+	}
+	if release == "" || strings.HasPrefix(usual.Kubernetes, "v"+release+".") {
+		return goMod, nil
+	}
+	others, err := filepath.Glob(filepath.Join(module, "kubernetes-*.mod"))
+	if err != nil {
+		return "", fmt.Errorf("look for other releases: %w", err)
+	}
+	known := []string{minor(usual.Kubernetes)}
+	for _, path := range others {
+		name := filepath.Base(path)
+		other := strings.TrimSuffix(strings.TrimPrefix(name, "kubernetes-"), ".mod")
+		if other == release {
+			return name, nil
+		}
+		known = append(known, other)
+	}
+	return "", fmt.Errorf("kubernetes %q: nothing pins it, take one of %s", release, strings.Join(known, ", "))
+}
+
+// minor is the release of a version: 1.36 of v1.36.3.
+func minor(version string) string {
+	parts := strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3)
+	return strings.Join(parts[:min(2, len(parts))], ".")
+}
+
+// pinned reads a modfile for the versions and hashes everything that the binaries are made of.
+func pinned(module, modfile string) (Versions, string, error) {
 	hash := sha256.New()
 	fmt.Fprintln(hash, runtime.GOOS, runtime.GOARCH)
 	var gomod string
-	for _, name := range []string{"go.mod", "go.sum", "controlplane/main.go"} {
+	for _, name := range []string{modfile, strings.TrimSuffix(modfile, ".mod") + ".sum", "controlplane/main.go"} {
 		data, err := os.ReadFile(filepath.Join(module, name))
 		if err != nil {
 			return Versions{}, "", fmt.Errorf("read what the control plane is built from: %w", err)
 		}
-		if name == "go.mod" {
+		if name == modfile {
 			gomod = string(data)
 		}
 		fmt.Fprintln(hash, name, len(data))
@@ -117,7 +157,7 @@ func pinned(module string) (Versions, string, error) {
 	} {
 		match := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(path) + ` (v\S+)`).FindStringSubmatch(gomod)
 		if match == nil {
-			return Versions{}, "", fmt.Errorf("go.mod in %s requires no %s", module, path)
+			return Versions{}, "", fmt.Errorf("%s in %s requires no %s", modfile, module, path)
 		}
 		*version = match[1]
 	}
@@ -209,7 +249,7 @@ func (a artifact) compile(ctx context.Context, module, target string, out io.Wri
 	progress := newProgress(out, a.title)
 	defer progress.stop()
 
-	list := exec.CommandContext(ctx, "go", "list", "-deps", a.pkg)
+	list := exec.CommandContext(ctx, "go", "list", "-modfile="+a.modfile, "-deps", a.pkg)
 	list.Dir, list.Env, list.Stderr = module, buildEnvironment(os.Environ()), progress
 	packages, err := list.Output()
 	if err != nil {
@@ -217,7 +257,7 @@ func (a artifact) compile(ctx context.Context, module, target string, out io.Wri
 	}
 	progress.expect(strings.Count(string(packages), "\n"))
 
-	build := exec.CommandContext(ctx, "go", "build", "-v", "-buildvcs=false", "-ldflags", a.ldflags, "-o", target, a.pkg)
+	build := exec.CommandContext(ctx, "go", "build", "-modfile="+a.modfile, "-v", "-buildvcs=false", "-ldflags", a.ldflags, "-o", target, a.pkg)
 	build.Dir, build.Env = module, buildEnvironment(os.Environ())
 	build.Stdout, build.Stderr = progress, progress
 	if err := build.Run(); err != nil {

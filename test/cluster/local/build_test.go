@@ -34,22 +34,48 @@ func write(t *testing.T, dir, name, content string) {
 
 func TestPinned(t *testing.T) {
 	dir := module(t)
-	if _, _, err := pinned(dir); err == nil || !strings.HasPrefix(err.Error(), "go.mod in "+dir+" requires no ") {
+	if _, _, err := pinned(dir, goMod); err == nil || !strings.HasPrefix(err.Error(), "go.mod in "+dir+" requires no ") {
 		t.Errorf("error %v", err)
 	}
 	const gomod = "module " + modulePath + "\nrequire (\n\tk8s.io/kubernetes v1.36.3\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tsigs.k8s.io/kwok v0.8.0 // indirect\n)\n"
 	write(t, dir, "go.mod", gomod)
-	versions, key, err := pinned(dir)
+	versions, key, err := pinned(dir, goMod)
 	if err != nil || versions != (Versions{Kubernetes: "v1.36.3", Etcd: "v3.6.8", Kwok: "v0.8.0"}) {
 		t.Fatalf("got %+v, %v", versions, err)
 	}
 	for name, content := range map[string]string{"go.mod": gomod + "\n", "go.sum": "x", "controlplane/main.go": "package main"} {
 		write(t, dir, name, content)
-		_, changed, err := pinned(dir)
+		_, changed, err := pinned(dir, goMod)
 		if err != nil || changed == key {
 			t.Errorf("a change of %s goes unnoticed (%v)", name, err)
 		}
 		key = changed
+	}
+}
+
+// Each release has a file that pins it, and that of go.mod has two names.
+func TestModfileOf(t *testing.T) {
+	dir := module(t)
+	if _, err := modfileOf(dir, ""); err == nil {
+		t.Error("a go.mod that pins nothing is taken")
+	}
+	const pins = "require (\n\tk8s.io/kubernetes v1.%s.1\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tsigs.k8s.io/kwok v0.8.0 // indirect\n)\n"
+	write(t, dir, "go.mod", fmt.Sprintf(pins, "36"))
+	write(t, dir, "kubernetes-1.37.mod", fmt.Sprintf(pins, "37"))
+	write(t, dir, "kubernetes-1.37.sum", "")
+	for release, want := range map[string]string{"": "go.mod", "1.36": "go.mod", "1.37": "kubernetes-1.37.mod"} {
+		if got, err := modfileOf(dir, release); err != nil || got != want {
+			t.Errorf("release %q: got %q, %v, want %s", release, got, err, want)
+		}
+	}
+	for _, release := range []string{"1.3", "v1.37", "1.37.1", "*"} {
+		_, err := modfileOf(dir, release)
+		if want := fmt.Sprintf("kubernetes %q: nothing pins it, take one of 1.36, 1.37", release); err == nil || err.Error() != want {
+			t.Errorf("release %q: error %v, want %s", release, err, want)
+		}
+	}
+	if versions, _, err := pinned(dir, "kubernetes-1.37.mod"); err != nil || versions.Kubernetes != "v1.37.1" {
+		t.Errorf("got %+v, %v", versions, err)
 	}
 }
 

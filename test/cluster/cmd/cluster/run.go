@@ -59,6 +59,7 @@ type flags struct {
 	arguments                                arguments
 	set                                      map[string]bool // which were given
 	module                                   string
+	kubernetes                               string
 }
 
 // errUsage is a command line that names no command; the usage has been printed.
@@ -75,6 +76,7 @@ func parse(args []string, out io.Writer) (string, *flags, error) {
 	fs.StringVar(&f.dir, "dir", "", "the cluster's `directory`, one a cluster (default .cluster in the repository)")
 	fs.StringVar(&f.bin, "bin", "", "the `directory` that binaries are cached in (default bin in the repository)")
 	fs.BoolVar(&f.inTreeTTL, "in-tree-ttl", os.Getenv("IN_TREE_TTL") == "1", "run the in-tree TTL-after-finished controller (or IN_TREE_TTL=1)")
+	fs.StringVar(&f.kubernetes, "kubernetes", os.Getenv("KUBERNETES"), "the `release` of Kubernetes, such as 1.37 (or KUBERNETES=1.37; default that of go.mod)")
 	fs.StringVar(&f.controllers, "controllers", "", "the controller manager's --controllers, `verbatim`")
 	fs.BoolVar(&f.auditLog, "audit-log", false, "the API server writes logs/audit.log")
 	fs.Var(f.arguments, "arg", "a further argument for a component, as `component=--flag=value`; may be repeated")
@@ -130,7 +132,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 	cluster := &local.Cluster{Dir: f.dir, Out: out}
 	switch command {
 	case "build":
-		_, err := local.Build(ctx, f.module, f.bin, out)
+		_, err := local.Build(ctx, f.module, f.bin, f.kubernetes, out)
 		return err
 	case "start":
 		return start(ctx, cluster, f, out)
@@ -152,7 +154,7 @@ func run(ctx context.Context, args []string, out, errOut io.Writer) error {
 }
 
 func start(ctx context.Context, cluster *local.Cluster, f *flags, out io.Writer) error {
-	bin, err := local.Build(ctx, f.module, f.bin, out)
+	bin, err := local.Build(ctx, f.module, f.bin, f.kubernetes, out)
 	if err != nil {
 		return err
 	}
@@ -167,7 +169,7 @@ func start(ctx context.Context, cluster *local.Cluster, f *flags, out io.Writer)
 }
 
 func restart(ctx context.Context, cluster *local.Cluster, f *flags, out io.Writer) error {
-	bin, err := local.Build(ctx, f.module, f.bin, out)
+	bin, err := local.Build(ctx, f.module, f.bin, f.kubernetes, out)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 
 func TestParse(t *testing.T) {
 	t.Setenv("IN_TREE_TTL", "")
+	t.Setenv("KUBERNETES", "1.37")
 	here, err := os.Getwd()
 	if err != nil {
 		t.Fatal(err)
@@ -23,6 +24,9 @@ func TestParse(t *testing.T) {
 	}
 	if command != "start" || f.dir != filepath.Join(root, ".cluster") || f.bin != filepath.Join(root, "bin") || f.inTreeTTL {
 		t.Errorf("got %s %+v", command, f)
+	}
+	if f.kubernetes != "1.37" {
+		t.Errorf("release %q, want that of KUBERNETES", f.kubernetes)
 	}
 	if want := (arguments{"etcd": {"--a=b", "--c"}, "kwok": {}}); !reflect.DeepEqual(f.arguments, want) {
 		t.Errorf("arguments %v, want %v", f.arguments, want)
