@@ -28,7 +28,7 @@ func init() {
 	register(bench{
 		name: "label_create", about: "creating ConfigMaps with and without a TTL label, many at a time", position: 40, run: runLabelCreate,
 		flags: func(fs *flag.FlagSet) {
-			fs.IntVar(&labelCreateOptions.objects, "label_create-objects", 4000, "how many ConfigMaps are created in each way a round")
+			fs.IntVar(&labelCreateOptions.objects, "label_create-objects", 16_000, "how many ConfigMaps are created in each way a round")
 			fs.IntVar(&labelCreateOptions.rounds, "label_create-rounds", 7, "how many rounds")
 			fs.StringVar(&labelCreateOptions.ways, "label_create-ways", "", "create in these `ways` only, separated by commas")
 			fs.IntVar(&labelCreateOptions.parallel, "label_create-parallel", loaders, "how many requests at a time")

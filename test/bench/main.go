@@ -96,6 +96,7 @@ func run(ctx context.Context, args []string) (err error) {
 	}
 	defer func() { err = errors.Join(err, stop()) }()
 
+	fmt.Fprintf(env.out, "Kubernetes %s\n", env.state.Versions["kubernetes"])
 	var results []result
 	for _, b := range chosen {
 		fmt.Fprintf(env.out, "\n== %s: %s\n", b.name, b.about)

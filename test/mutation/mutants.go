@@ -153,6 +153,18 @@ var mutants = []Mutant{
 		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
 	},
 	{
+		Invariant: "S3", Name: "a fresh look hides what the watch has told while it was on its way",
+		File: "controller/expiry/attempt.go",
+		Old:  "compareVersion(en, res.sent.ResourceVersion) != same &&", New: "false &&",
+		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
+	},
+	{
+		Invariant: "S3", Name: "a kind whose DELETEs hang keeps the others waiting",
+		File: "controller/expiry/queue.go",
+		Old:  "if r.mono-j.started < slowAfter {", New: "if r.mono-j.started < 1000*slowAfter {",
+		Package: engine, Tests: []string{"TestHangingKind"},
+	},
+	{
 		Invariant: "S4", Name: "SuccessCriteriaMet counts as the end of a Job",
 		File: "policy/facts_job.go",
 		Old:  "case batchv1.JobComplete:", New: "case batchv1.JobComplete, batchv1.JobSuccessCriteriaMet:",
