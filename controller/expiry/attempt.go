@@ -173,7 +173,15 @@ func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool,
 		return false, 0
 	}
 	if j.direct == nil {
-		if slot, still := e.lookup(j.object.Kind, j.object.UID); still && e.index.at(slot).state == stateInFlight {
+		slot, still := e.lookup(j.object.Kind, j.object.UID)
+		if still && e.index.at(slot).state == stateInFlight {
+			en := e.index.at(slot)
+			if compareVersion(en, res.sent.ResourceVersion) != same && compareVersion(en, jd.Object.ResourceVersion) == older {
+				// While the answer was on its way the watch has told of a state that is newer than it: look again. (A number that is greater but was
+				// there before says nothing: etcd may have been restored.)
+				res.postponed = true
+				return false, 0
+			}
 			e.write(slot, &jd.Object)
 		} else {
 			// Cancelled or removed meanwhile by a watch that may know more: leave it at that.

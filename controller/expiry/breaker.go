@@ -10,7 +10,7 @@ import (
 // cost a few probes and not a hundred thousand refusals a round. Three widths of scope:
 //
 //   - everything, when no answer comes or the token is refused
-//   - one kind, when its DELETEs are answered with errors of the 500s
+//   - one kind, when its DELETEs are answered with errors of the 500s, or not at all while others are
 //   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...): that is how RBAC cuts
 //
 // A scope opens after several different objects failed in a row. From then on a few objects are let through at
@@ -164,6 +164,9 @@ func (b *breakers) succeed(k scopeKey) (closed bool) {
 	}
 	return s.open
 }
+
+// shut tells whether a scope is open, in the sense in which a breaker is.
+func (b *breakers) shut(k scopeKey) bool { s := b.scopes[k]; return s != nil && s.open }
 
 // idle are the scopes that have not concerned an object for long. Those that are not open are dropped at once.
 func (b *breakers) idle(mono time.Duration) (open []scopeKey) {

@@ -21,6 +21,7 @@ const (
 type job struct {
 	object  Object
 	kind    *KindOptions
+	queue   *queue
 	dry     bool
 	attempt int
 	// unanswered: an earlier DELETE got no answer.
@@ -28,6 +29,8 @@ type job struct {
 	started    time.Duration // monotonic
 	slices     [2]int64      // of the rates, to give back
 	direct     *direct
+	apart      bool // takes up no room: see queue
+	arrived    bool
 }
 
 // direct is a deletion that somebody waits for.
@@ -83,6 +86,7 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	defer e.unlock()
 	e.sleeping = math.MinInt64 // awake: nobody need kick
 	now, ok := e.checkClock(r)
+	e.setApart(r)
 	e.pingIfNeeded(ctx, r)
 	if e.summary.due(r.mono, e.opts.SummaryEvery) {
 		e.summarize(r)
@@ -171,27 +175,31 @@ func (e *Engine) tell(ev BreakerEvent) {
 
 // take returns the next thing to do, if something is due and may be done now. The lock is held and the clock was checked.
 func (e *Engine) take(now int64, r reading) *job {
-	if !e.running || e.inFlight >= e.conc.Limit() || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
+	if !e.running || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
 		return nil
 	}
-	for len(e.direct) > 0 {
-		d := e.direct[0]
+	for i := 0; i < len(e.direct); {
+		d := e.direct[i]
 		if nanos(d.object.Expiry) > now { // S1
-			e.direct = e.direct[1:]
+			e.direct = slices.Delete(e.direct, i, i+1)
 			d.done <- Outcome{Object: d.object, Result: Kept, At: r.at, Err: fmt.Errorf("%s is not due before %s", nameOf(&d.object), d.object.Expiry)}
 			continue
 		}
-		j := &job{object: d.object, kind: e.kinds[d.object.Kind].opts, direct: d}
+		j := &job{object: d.object, kind: e.kinds[d.object.Kind].opts, queue: e.index.queueOf(d.object.Kind), direct: d}
+		if !e.room(j.queue) {
+			i++
+			continue
+		}
 		admitted, _, free := e.admit(j, r)
 		if !free {
 			break // the rate: it keeps its place
 		}
-		e.direct = e.direct[1:]
+		e.direct = slices.Delete(e.direct, i, i+1)
 		if !admitted {
 			d.done <- Outcome{Object: d.object, Result: Held, At: r.at, Err: errors.New("deletions of this kind or source are paused")}
 			continue
 		}
-		e.inFlight++
+		e.depart(j)
 		return j
 	}
 	for {
@@ -216,6 +224,7 @@ func (e *Engine) take(now int64, r reading) *job {
 		j := &job{
 			object:     e.index.object(slot),
 			kind:       e.kinds[en.kind].opts,
+			queue:      e.index.queueOf(en.kind),
 			attempt:    int(en.attempts),
 			unanswered: en.flags&flagUnanswered != 0,
 		}
@@ -232,7 +241,7 @@ func (e *Engine) take(now int64, r reading) *job {
 		}
 		en.flags &^= flagParked
 		e.rest(slot, stateInFlight)
-		e.inFlight++
+		e.depart(j)
 		return j
 	}
 }
@@ -258,17 +267,24 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 	return true, 0, true
 }
 
-// earliest is the slot that should be looked at first, if its time has come.
-func (e *Engine) earliest(now int64, r reading) (uint32, bool) {
+// earliest is the slot that should be looked at first, if its time has come: that of the queue with the fewest requests under way, and among
+// several of these the one that waits for longest.
+func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 	x := e.index
-	slot, ok := x.due.top()
-	if b, some := x.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
-		slot, ok = b, true
+	var of *queue
+	for _, q := range x.queues {
+		slot, ok := q.due.top()
+		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
+			slot, ok = b, true
+		}
+		if !ok || x.at(slot).wake > now || !e.room(q) {
+			continue
+		}
+		if !found || q.inFlight < of.inFlight || q.inFlight == of.inFlight && x.less(slot, first) {
+			first, of, found = slot, q, true
+		}
 	}
-	if !ok || x.at(slot).wake > now {
-		return 0, false
-	}
-	return slot, true
+	return first, found
 }
 
 // sleepFor tells how long nothing can be done, at least a millisecond and at most lookAgain.
@@ -283,11 +299,14 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	if !ok {
 		return max(wait, time.Millisecond)
 	}
-	for _, h := range []*heap{&e.index.due, &e.index.backfill} {
-		if slot, some := h.top(); some {
-			sooner(time.Duration(e.index.at(slot).wake - now))
+	for _, q := range e.index.queues {
+		for _, h := range []*heap{&q.due, &q.backfill} {
+			if slot, some := h.top(); some {
+				sooner(time.Duration(e.index.at(slot).wake - now))
+			}
 		}
 	}
+	sooner(e.untilApart(r))
 	sooner(e.pausedTo - r.mono)
 	sooner(e.breakers.blocked(r.mono))
 	sooner(e.all.wait(r.mono))

@@ -31,7 +31,9 @@ type Engine struct {
 	direct   []*direct
 	running  bool
 	stopped  bool
-	inFlight int
+	inFlight int           // requests under way that take up room,
+	apart    int           // and those that do not: see queue
+	underway []*job        // the former in the order in which they were sent, with some that have come to their end
 	pausedTo time.Duration // monotonic: Retry-After
 	sleeping int64         // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
 	late     int           // entries with flagLate
@@ -107,6 +109,7 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 		return 0, errors.New("expiry: more than 65535 kinds are registered: restart the controller")
 	}
 	e.kinds = append(e.kinds, &kindState{opts: &k})
+	e.index.of = append(e.index.of, e.queueFor(&k))
 	return Kind(len(e.kinds) - 1), nil
 }
 

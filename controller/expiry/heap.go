@@ -15,11 +15,13 @@ func (x *index) less(a, b uint32) bool {
 	return ea.expiry < eb.expiry
 }
 
+// heapOf is the heap that an entry belongs into.
 func (x *index) heapOf(e *entry) *heap {
+	q := x.queueOf(e.kind)
 	if e.flags&flagBackfill != 0 && e.state == stateArmed {
-		return &x.backfill
+		return &q.backfill
 	}
-	return &x.due
+	return &q.due
 }
 
 // push arms an entry that is in no heap.
@@ -27,7 +29,7 @@ func (x *index) push(slot uint32) {
 	e := x.at(slot)
 	h := x.heapOf(e)
 	e.flags &^= flagInBackfill
-	if h == &x.backfill {
+	if h == &x.queueOf(e.kind).backfill {
 		e.flags |= flagInBackfill
 	}
 	h.slots = append(h.slots, slot)
@@ -41,9 +43,9 @@ func (x *index) pull(slot uint32) {
 	if e.pos < 0 {
 		return
 	}
-	h := &x.due
+	h := &x.queueOf(e.kind).due
 	if e.flags&flagInBackfill != 0 {
-		h = &x.backfill
+		h = &x.queueOf(e.kind).backfill
 	}
 	i := int(e.pos)
 	last := len(h.slots) - 1
@@ -70,7 +72,7 @@ func (x *index) move(slot uint32) {
 		return
 	}
 	in := e.flags&flagInBackfill != 0
-	if want := x.heapOf(e) == &x.backfill; want != in {
+	if want := x.heapOf(e) == &x.queueOf(e.kind).backfill; want != in {
 		x.pull(slot)
 		x.push(slot)
 		return

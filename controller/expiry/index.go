@@ -78,11 +78,11 @@ type chunk struct {
 
 // index holds the entries. It is not safe for concurrent use; the engine's lock guards it.
 type index struct {
-	chunks   []*chunk // nil: given back
-	roomy    []uint64 // bitmap of chunks that are nil or have room; the lowest is filled first, so that high ones drain
-	table    table
-	due      heap
-	backfill heap
+	chunks []*chunk // nil: given back
+	roomy  []uint64 // bitmap of chunks that are nil or have room; the lowest is filled first, so that high ones drain
+	table  table
+	queues []*queue
+	of     []*queue // by Kind
 
 	namespaces *interner
 	sources    *interner
@@ -99,6 +99,7 @@ type index struct {
 func newIndex() *index {
 	return &index{
 		table:      table{seed: rand.Uint64()},
+		of:         []*queue{nil},
 		namespaces: newInterner(),
 		sources:    newInterner(),
 		triggers:   []string{""},
@@ -106,6 +107,8 @@ func newIndex() *index {
 		oddRVs:     map[uint32]string{},
 	}
 }
+
+func (x *index) queueOf(kind Kind) *queue { return x.of[kind] }
 
 func (x *index) at(slot uint32) *entry { return &x.chunks[slot/chunkSize].entries[slot%chunkSize] }
 
@@ -219,6 +222,10 @@ func (x *index) each(c int, f func(slot uint32, e *entry)) bool {
 // set writes what callers say of an object into its entry; state, wake and attempts are not touched.
 func (x *index) set(slot uint32, o *Object) {
 	e := x.at(slot)
+	if waits := e.pos >= 0 && x.queueOf(e.kind) != x.queueOf(o.Kind); waits {
+		x.pull(slot)
+		defer x.push(slot)
+	}
 	e.kind = o.Kind
 	if e.name != o.Name {
 		e.name = cloneString(o.Name)

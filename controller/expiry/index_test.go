@@ -29,6 +29,8 @@ func TestIndex(t *testing.T) {
 	}
 	rapid.Check(t, func(t *rapid.T) {
 		x := newIndex()
+		x.queues = []*queue{{}, {}}
+		x.of = []*queue{nil, x.queues[0], x.queues[1], x.queues[0]}
 		model := map[laned]Object{}
 		wakes := map[laned]int64{}
 		key := rapid.Custom(func(t *rapid.T) laned {
@@ -36,7 +38,7 @@ func TestIndex(t *testing.T) {
 		})
 		draw := func(t *rapid.T, uid types.UID) Object {
 			return Object{
-				Kind: 1, UID: uid,
+				Kind: Kind(rapid.IntRange(1, 3).Draw(t, "kind")), UID: uid,
 				Namespace:       rapid.SampledFrom([]string{"", "a", "b"}).Draw(t, "ns"),
 				Name:            rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
 				ResourceVersion: rapid.SampledFrom([]string{"1", "007", "18446744073709551615", "18446744073709551616", "", "abc", "0"}).Draw(t, "rv"),
@@ -99,11 +101,14 @@ func TestIndex(t *testing.T) {
 					t.Fatalf("size %d for %d, %d namespaces for %d, %d odd versions for %d",
 						x.size, len(model), len(x.namespaces.ids), len(namespaces)-1, len(x.oddRVs), odd)
 				}
-				for _, h := range []*heap{&x.due, &x.backfill} {
+				heaps := []*heap{&x.queues[0].due, &x.queues[0].backfill, &x.queues[1].due, &x.queues[1].backfill}
+				inHeaps := 0
+				for _, h := range heaps {
+					inHeaps += len(h.slots)
 					for i, slot := range h.slots {
 						e := x.at(slot)
 						o := x.object(slot)
-						if int(e.pos) != i || o.Backfill != (h == &x.backfill) || wakes[laned{o.UID, e.lane}] != e.wake {
+						if int(e.pos) != i || h != x.heapOf(e) || o.Backfill != (h == &x.of[o.Kind].backfill) || wakes[laned{o.UID, e.lane}] != e.wake {
 							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.wake)
 						}
 						if i > 0 && x.less(slot, h.slots[(i-1)/4]) {
@@ -111,12 +116,12 @@ func TestIndex(t *testing.T) {
 						}
 					}
 				}
-				if n := len(x.due.slots) + len(x.backfill.slots); n != len(wakes) {
-					t.Fatalf("%d entries in heaps, want %d", n, len(wakes))
+				if inHeaps != len(wakes) {
+					t.Fatalf("%d entries in heaps, want %d", inHeaps, len(wakes))
 				}
 				before := map[laned]bool{}
 				limit := int64(10 * time.Second)
-				for _, h := range []*heap{&x.due, &x.backfill} {
+				for _, h := range heaps {
 					x.eachBefore(h, limit, func(e *entry) { before[laned{unpackAny(x, e), e.lane}] = true })
 				}
 				for at, w := range wakes {

@@ -88,7 +88,7 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if e.guard.held != "" {
 		open[classClock] = 1
 	}
-	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight
+	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight+e.apart
 	e.unlock()
 
 	for kind, n := range byKind {

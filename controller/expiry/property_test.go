@@ -270,8 +270,13 @@ func checkBooks(t *rapid.T, e *Engine) {
 	if got := e.Tracked(); got != trackedNow {
 		t.Fatalf("Tracked() = %d, the index holds %d", got, trackedNow)
 	}
-	if e.late != late || e.stuck != stuck || e.index.size != size || len(e.index.due.slots)+len(e.index.backfill.slots) != inHeap || e.inFlight != 0 {
+	inHeaps, underway := 0, e.inFlight+e.apart
+	for _, q := range e.index.queues {
+		inHeaps += len(q.due.slots) + len(q.backfill.slots)
+		underway += q.inFlight + q.apart
+	}
+	if e.late != late || e.stuck != stuck || e.index.size != size || inHeaps != inHeap || underway != 0 {
 		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.size, size,
-			len(e.index.due.slots)+len(e.index.backfill.slots), inHeap, e.inFlight)
+			inHeaps, inHeap, underway)
 	}
 }

@@ -29,9 +29,12 @@ func backoff(n int, most time.Duration, chance float64) time.Duration {
 
 // settle writes down what came of a job. The lock is held. stopped: the engine is stopping, so a failure says nothing.
 func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
-	e.inFlight--
+	e.arrive(j, &res, r)
+	e.setApart(r)
 	now, _ := e.checkClock(r)
-	if res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled(&res)) {
+	// What a kind does to its own requests says nothing of the API server: how long they take, and failures that have paused the kind already.
+	its := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind))
+	if !its && (res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled(&res))) {
 		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled(&res)})
 	}
 	if res.result != Deleted && !j.dry { // An Actor's steps are no deletions of what is tracked.
@@ -91,6 +94,8 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 		return
 	case res.result == Throttled:
 		success(scopeAll())
+	case res.result == Failed && res.code == 0 && e.unheard(j, r):
+		fail(scopeKind(o.Kind), ReasonUnreachable)
 	case res.result == Failed && res.code == 0:
 		fail(scopeAll(), ReasonUnreachable)
 	case res.code == http.StatusUnauthorized:

@@ -26,9 +26,11 @@ func (e *Engine) Next() (time.Time, bool) {
 	defer e.unlock()
 	at := int64(math.MaxInt64)
 	found := false
-	for _, h := range []*heap{&e.index.due, &e.index.backfill} {
-		if slot, ok := h.top(); ok {
-			at, found = min(at, e.index.at(slot).wake), true
+	for _, q := range e.index.queues {
+		for _, h := range []*heap{&q.due, &q.backfill} {
+			if slot, ok := h.top(); ok {
+				at, found = min(at, e.index.at(slot).wake), true
+			}
 		}
 	}
 	if !found {
@@ -105,13 +107,15 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	first := now
 	count = e.late
 	late := e.late > 0
-	for _, h := range []*heap{&e.index.due, &e.index.backfill} {
-		e.index.eachBefore(h, now, func(en *entry) {
-			if en.state == stateArmed && en.flags&flagLate == 0 && en.expiry <= now {
-				count++
-				first = min(first, en.expiry)
-			}
-		})
+	for _, q := range e.index.queues {
+		for _, h := range []*heap{&q.due, &q.backfill} {
+			e.index.eachBefore(h, now, func(en *entry) {
+				if en.state == stateArmed && en.flags&flagLate == 0 && en.expiry <= now {
+					count++
+					first = min(first, en.expiry)
+				}
+			})
+		}
 	}
 	e.unlock()
 	// Entries that wait for another attempt stand in the heap by that instant, not by their expiry.

@@ -1,8 +1,17 @@
 package e2e
 
 import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
 	"testing"
+	"time"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -112,4 +121,70 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 	}
 	s.define("Thing", resource.Group, true, versions...)
 	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group+"/broken", "--timeout=60s"))
+}
+
+// The DELETEs of a kind hang, many at a time, behind a webhook that does not answer: no other kind waits for them, nothing else is paused,
+// and all of it goes when the webhook has gone.
+func TestHangingDeletesDelayNoOther(t *testing.T) {
+	t.Parallel()
+	s, resource := custom(t)
+	s.grant("e2e-"+s.name, resource)
+	s.awaitWatched(groupKind(resource), true)
+	s.hangDeletes(resource)
+	expiry := now().Add(10 * second)
+	for i := range 100 {
+		s.newObject(resource, "Thing", fmt.Sprintf("hangs-%d", i), policy.LabelTTL, until(expiry))
+	}
+	healthy := map[time.Time]*unstructured.Unstructured{}
+	for i := range 3 {
+		due := expiry.Add(time.Duration(1+4*i) * second)
+		healthy[due] = s.newConfigMap(fmt.Sprintf("healthy-%d", i), policy.LabelTTL, until(due))
+	}
+	if now().After(expiry) {
+		t.Fatal("making them took longer than 10s")
+	}
+	for due, object := range healthy {
+		s.onTime(s.awaitDeletion(object), due)
+	}
+	s.awaitLog(suite.controller.Log, "requests of a kind take long", `"kind":"Thing"`)
+	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=60s"))
+	s.passes(s.kubectl("delete", "things."+resource.Group, "probe"))
+	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=120s"))
+}
+
+// hangDeletes has the API server ask about every DELETE of a kind where nobody ever answers, for twenty seconds.
+func (s *space) hangDeletes(resource schema.GroupVersionResource) {
+	s.Helper()
+	listener, err := net.Listen("tcp", "127.0.0.1:0") // Nobody accepts: the kernel does, and that is all.
+	s.ok(err)
+	s.Cleanup(func() { _ = listener.Close() })
+	hooks := suite.cluster.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations()
+	_, err = hooks.Create(s.ctx, &admissionv1.ValidatingWebhookConfiguration{
+		ObjectMeta: metav1.ObjectMeta{Name: s.name},
+		Webhooks: []admissionv1.ValidatingWebhook{{
+			Name:                    "hangs.example.com",
+			ClientConfig:            admissionv1.WebhookClientConfig{URL: new("https://" + listener.Addr().String() + "/")},
+			AdmissionReviewVersions: []string{"v1"},
+			SideEffects:             new(admissionv1.SideEffectClassNone),
+			TimeoutSeconds:          new(int32(20)),
+			FailurePolicy:           new(admissionv1.Fail),
+			Rules: []admissionv1.RuleWithOperations{{
+				Operations: []admissionv1.OperationType{admissionv1.Delete},
+				Rule:       admissionv1.Rule{APIGroups: []string{resource.Group}, APIVersions: []string{"*"}, Resources: []string{resource.Resource}},
+			}},
+		}},
+	}, metav1.CreateOptions{})
+	s.ok(err)
+	s.Cleanup(func() {
+		if err := hooks.Delete(context.Background(), s.name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			s.Errorf("delete the webhook that hangs: %v", err)
+		}
+	})
+	s.newObject(resource, "Thing", "probe")
+	s.poll("DELETEs to hang", func(ctx context.Context) (bool, error) {
+		ctx, cancel := context.WithTimeout(ctx, second)
+		defer cancel()
+		err := s.objects(resource).Namespace(s.name).Delete(ctx, "probe", metav1.DeleteOptions{DryRun: []string{metav1.DryRunAll}})
+		return errors.Is(err, context.DeadlineExceeded), nil
+	})
 }

@@ -53,7 +53,7 @@ var mutants = []Mutant{
 	{
 		Invariant: "S1", Name: "objects are taken up a second early",
 		File: "controller/expiry/dispatch.go",
-		Old:  "if !ok || x.at(slot).wake > now {", New: "if !ok || x.at(slot).wake > now+int64(time.Second) {",
+		Old:  "if !ok || x.at(slot).wake > now ||", New: "if !ok || x.at(slot).wake > now+int64(time.Second) ||",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
 	{

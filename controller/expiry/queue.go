@@ -1,0 +1,138 @@
+package expiry
+
+import (
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// A queue is what waits of one resource in one lane. A DELETE may take its time for reasons that concern its kind alone: a conversion or
+// admission webhook that hangs, an aggregated API that is away. Whoever shares its turn with such a kind would wait with it. Therefore
+//
+//   - of the queues in which something is due, the one with the fewest requests under way is served first,
+//   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow from then on: its requests
+//     take up none from their start, and only a few of them are sent at a time, until they are answered quickly again.
+type queue struct {
+	due, backfill heap
+	of            schema.GroupVersionResource
+	lane          Lane
+	inFlight      int // requests under way,
+	apart         int // and those of them that take up no room
+	slow          bool
+	quick         time.Duration // monotonic: the last quick answer, 0: none
+}
+
+const (
+	// slowAfter is far more than an API server takes that is merely busy, and no more than the second that everybody may be late.
+	slowAfter = time.Second
+	// slowMost is how many requests of a slow queue are under way, slowMostAll of all of them. There may be more from before it was known.
+	slowMost    = 16
+	slowMostAll = 64
+)
+
+// queueFor finds the queue of a resource in a lane, or makes one. The lock is held.
+func (e *Engine) queueFor(o *KindOptions) *queue {
+	i := slices.IndexFunc(e.index.queues, func(q *queue) bool { return q.of == o.Resource && q.lane == o.Lane })
+	if i >= 0 {
+		return e.index.queues[i]
+	}
+	q := &queue{of: o.Resource, lane: o.Lane}
+	e.index.queues = append(e.index.queues, q)
+	return q
+}
+
+// room tells whether another request of a queue may be sent.
+func (e *Engine) room(q *queue) bool {
+	if q.slow {
+		return q.inFlight < slowMost && e.apart < slowMostAll
+	}
+	return e.inFlight < e.conc.Limit()
+}
+
+// depart notes that a job is under way. The lock is held.
+func (e *Engine) depart(j *job) {
+	q := j.queue
+	q.inFlight++
+	if q.slow {
+		j.apart = true
+		q.apart++
+		e.apart++
+		return
+	}
+	e.inFlight++
+	e.underway = append(e.underway, j)
+}
+
+// arrive notes that it has come to its end. The lock is held.
+func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
+	q := j.queue
+	j.arrived = true
+	q.inFlight--
+	if j.apart {
+		q.apart--
+		e.apart--
+	} else {
+		e.inFlight--
+	}
+	if res.code == 0 && res.err != nil || r.mono-j.started >= slowAfter {
+		return
+	}
+	q.quick = r.mono
+	if q.slow && q.apart == 0 {
+		q.slow = false
+		e.note(func() { e.opts.Log.Info("requests of a kind are answered quickly again", "kind", j.kind.Kind) })
+	}
+}
+
+// setApart has those that were sent longest ago take up no room any more, if that is too long ago. The lock is held.
+func (e *Engine) setApart(r reading) {
+	for len(e.underway) > 0 {
+		j := e.underway[0]
+		if !j.arrived {
+			if r.mono-j.started < slowAfter {
+				return
+			}
+			q := j.queue
+			j.apart = true
+			q.apart++
+			e.apart++
+			e.inFlight--
+			if !q.slow {
+				q.slow = true
+				e.note(func() {
+					e.opts.Log.Info("requests of a kind take long: others do not wait for them", "kind", j.kind.Kind, "longerThan", slowAfter.String())
+				})
+			}
+		}
+		e.underway[0] = nil
+		e.underway = e.underway[1:]
+	}
+}
+
+// untilApart tells how long until setApart is to be called, 0: nothing is under way.
+func (e *Engine) untilApart(r reading) time.Duration {
+	for _, j := range e.underway {
+		if !j.arrived {
+			return max(time.Millisecond, j.started+slowAfter-r.mono)
+		}
+	}
+	return 0
+}
+
+// alone tells whether it was the kind of a job that took long: others were answered quickly meanwhile. The lock is held.
+func (e *Engine) alone(j *job, r reading) bool {
+	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.index.queues, func(q *queue) bool {
+		return q != j.queue && q.quick > j.started
+	})
+}
+
+// unheard tells whether a job waited in vain for an answer of its own, while the API server answered others. The lock is held.
+func (e *Engine) unheard(j *job, r reading) bool {
+	took := r.mono - j.started
+	if took < slowAfter || e.alone(j, r) || e.opts.Skew == nil {
+		return e.alone(j, r)
+	}
+	last := e.opts.Skew.estimate(r.wall)
+	return last.known && last.age < took
+}
