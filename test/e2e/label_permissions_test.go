@@ -131,24 +131,30 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 	s.grant("e2e-"+s.name, resource)
 	s.awaitWatched(groupKind(resource), true)
 	s.hangDeletes(resource)
-	expiry := now().Add(10 * second)
-	for i := range 100 {
-		s.newObject(resource, "Thing", fmt.Sprintf("hangs-%d", i), policy.LabelTTL, until(expiry))
+	began := time.Now()
+	for i := range 60 {
+		s.newObject(resource, "Thing", fmt.Sprintf("hangs-%d", i))
 	}
-	healthy := map[time.Time]*unstructured.Unstructured{}
+	var others []*unstructured.Unstructured
 	for i := range 3 {
+		others = append(others, s.newConfigMap(fmt.Sprintf("healthy-%d", i)))
+	}
+	expiry := now().Add((2*time.Since(began) + 10*second).Round(second))
+	s.passes(s.kubectl("label", "things."+resource.Group, "--all", policy.LabelTTL+"="+until(expiry)))
+	healthy := map[time.Time]*unstructured.Unstructured{}
+	for i, object := range others {
 		due := expiry.Add(time.Duration(1+4*i) * second)
-		healthy[due] = s.newConfigMap(fmt.Sprintf("healthy-%d", i), policy.LabelTTL, until(due))
+		healthy[due] = object
+		s.passes(s.kubectl("label", "configmap", object.GetName(), policy.LabelTTL+"="+until(due)))
 	}
 	if now().After(expiry) {
-		t.Fatal("making them took longer than 10s")
+		t.Fatal("labelling them took longer than twice the time of making them, and 10s")
 	}
 	for due, object := range healthy {
 		s.onTime(s.awaitDeletion(object), due)
 	}
 	s.awaitLog(suite.controller.Log, "requests of a kind take long", `"kind":"Thing"`)
 	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=60s"))
-	s.passes(s.kubectl("delete", "things."+resource.Group, "probe"))
 	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=120s"))
 }
 
