@@ -35,20 +35,13 @@ func stateOfPod(pod *corev1.Pod) State {
 func isTime(at metav1.Time) bool { return at.Unix() > 0 }
 
 // podFinishTime is the latest end of any container, init and ephemeral ones included; never of lastState, which is the
-// end of an earlier attempt. A Pod that ran no container (evicted, lost node) finished at the latest transition of its
-// conditions; one that has none of those finished when Curfew first saw it so, which it keeps as an annotation.
+// end of an earlier attempt. Of a Pod that lost its node some containers, or all, are never told the end: that its init containers
+// ended days ago says nothing of when it did (S6), so that the latest transition of its conditions counts where that is later. A Pod
+// that ran no container (evicted) finished at that transition as well; one that has none of those finished when Curfew first saw it
+// so, which it keeps as an annotation.
 func podFinishTime(pod *corev1.Pod) time.Time {
-	var latest time.Time
-	for _, statuses := range [][]corev1.ContainerStatus{
-		pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses,
-	} {
-		for i := range statuses {
-			if ended := statuses[i].State.Terminated; ended != nil && isTime(ended.FinishedAt) && ended.FinishedAt.After(latest) {
-				latest = ended.FinishedAt.Time
-			}
-		}
-	}
-	if !latest.IsZero() {
+	latest, complete := containersEnd(pod)
+	if complete {
 		return latest
 	}
 	for i := range pod.Status.Conditions {
@@ -60,4 +53,22 @@ func podFinishTime(pod *corev1.Pod) time.Time {
 		return latest
 	}
 	return finishedAt(pod.Annotations)
+}
+
+// containersEnd is the latest end of a container. It is complete where there is one of every container that has a status.
+func containersEnd(pod *corev1.Pod) (latest time.Time, complete bool) {
+	complete = len(pod.Status.ContainerStatuses) > 0
+	for _, statuses := range [][]corev1.ContainerStatus{
+		pod.Status.ContainerStatuses, pod.Status.InitContainerStatuses, pod.Status.EphemeralContainerStatuses,
+	} {
+		for i := range statuses {
+			ended := statuses[i].State.Terminated
+			if ended == nil || !isTime(ended.FinishedAt) {
+				complete = false
+			} else if ended.FinishedAt.After(latest) {
+				latest = ended.FinishedAt.Time
+			}
+		}
+	}
+	return latest, complete
 }

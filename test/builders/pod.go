@@ -60,8 +60,11 @@ func (w *PodWrapper) Started(at time.Time) *PodWrapper {
 func (w *PodWrapper) Terminated(at time.Time) *PodWrapper { return w.Container(ended(at)) }
 
 // InitTerminated adds an init container, or a sidecar, that ended.
-func (w *PodWrapper) InitTerminated(at time.Time) *PodWrapper {
-	w.pod.Status.InitContainerStatuses = append(w.pod.Status.InitContainerStatuses, ended(at))
+func (w *PodWrapper) InitTerminated(at time.Time) *PodWrapper { return w.InitContainer(ended(at)) }
+
+// InitContainer adds the status of an init container, or of a sidecar.
+func (w *PodWrapper) InitContainer(status corev1.ContainerStatus) *PodWrapper {
+	w.pod.Status.InitContainerStatuses = append(w.pod.Status.InitContainerStatuses, status)
 	return w
 }
 
