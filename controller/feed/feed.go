@@ -67,6 +67,8 @@ type Feed struct {
 	following atomic.Bool
 	// seen is whether there has been any object at all. Of most kinds, none has a label.
 	seen atomic.Bool
+	// unread is whether an object was kept because its runtime could not be read.
+	unread atomic.Bool
 
 	liveNamespaces *shared[Namespace]
 	livePolicies   *shared[[]*expression.Policy]
@@ -191,6 +193,9 @@ func (f *Feed) Run(ctx context.Context) error {
 	beside.Go(func() { f.rejudgeLoop(ctx) })
 	if f.kind.Label == "" {
 		beside.Go(func() { f.finishes.run(ctx) })
+	}
+	if f.kind.Runtime != nil {
+		beside.Go(func() { f.lookAgain(ctx) })
 	}
 	delay := newDelay()
 	for ctx.Err() == nil {

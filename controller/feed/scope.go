@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -80,7 +81,7 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 	}
 	variables := &expression.Variables{Object: content, Namespace: namespace.Object, NamespacePolicy: namespace.Policy}
 	if f.kind.Runtime != nil {
-		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, facts, content, runtimes); err != nil {
+		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, facts, content, runtimes, live); err != nil {
 			return nil, err
 		}
 	}
@@ -94,9 +95,11 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 	return scope, nil
 }
 
-// runtime is what the object's runtime says. A reference that cannot be read is as good as a runtime that is gone: keep (S6).
+// runtime is what the object's runtime says. A reference that cannot be read is as good as a runtime that is gone: keep (S6). So is a
+// runtime that cannot be read while the object is merely looked at: an error would end the whole list, or the watch, for the sake of one
+// object, and nothing of the kind would ever be known whole (S3). It is judged again after unreadFor.
 func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[string]any,
-	read func(context.Context, *expression.Reference) (map[string]any, error),
+	read func(context.Context, *expression.Reference) (map[string]any, error), live bool,
 ) (*policy.RuntimePolicy, map[string]any, error) {
 	reference, err := f.kind.Runtime.Reference(facts.Namespace, content)
 	if err != nil {
@@ -107,10 +110,31 @@ func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[str
 		return nil, nil, nil
 	}
 	object, err := read(ctx, reference)
-	if err != nil {
+	switch {
+	case err == nil:
+		return reference.Policy(object), object, nil
+	case live || ctx.Err() != nil:
 		return nil, nil, fmt.Errorf("reading %s: %w", reference, err)
+	default:
+		f.log.Info("kept: its runtime cannot be read", "object", name(facts.Namespace, facts.Name), "runtime", reference.String(), "reason", err.Error())
+		f.unread.Store(true)
+		said := f.kind.Runtime.Unreadable(fmt.Errorf("%s cannot be read", reference))
+		said.Name = reference.Name
+		return said, nil, nil
 	}
-	return reference.Policy(object), object, nil
+}
+
+// unreadFor is how long it takes until objects whose runtime could not be read are judged again.
+const unreadFor = time.Minute
+
+// lookAgain judges the kind again, for as long as runtimes cannot be read.
+func (f *Feed) lookAgain(ctx context.Context) {
+	for ctx.Err() == nil {
+		f.pause(ctx, unreadFor)
+		if f.unread.Swap(false) {
+			f.RejudgeAll()
+		}
+	}
 }
 
 func policiesOf(reader PolicyReader, live bool) func(context.Context, schema.GroupKind) ([]*expression.Policy, error) {

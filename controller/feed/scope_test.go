@@ -21,6 +21,7 @@ type platform struct {
 	cached, live   []*expression.Policy
 	old, now       map[string]any
 	unknown, fails bool
+	blind          bool // not even what is looked at can be read
 	failures       int
 }
 
@@ -50,6 +51,9 @@ type runtimes struct{ *platform }
 func (r runtimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.blind {
+		return nil, fmt.Errorf("the runtime cannot be read")
+	}
 	return r.old, nil
 }
 
@@ -195,6 +199,46 @@ func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 				expect(t, w, "a", true)
 				at(5 * time.Minute)
 				expect(t, w, "a", !test.gone)
+			})
+		})
+	}
+}
+
+// S3: a runtime that cannot be read, as for want of a permission, keeps the objects that use it, and no other: the rest of the list, and what
+// the watch tells, is judged. Once it can be read they go by what it says.
+func TestRuntimeThatCannotBeRead(t *testing.T) {
+	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, p := newWorld(), &platform{blind: true, fails: true, old: ttlOf(30), now: ttlOf(30)}
+				w.streams = streams
+				uses := func(name string) {
+					job := finished("ci", name, "uid-"+name, 30)
+					job.Labels = map[string]string{"runtime": "torch"}
+					w.put(job)
+				}
+				uses("a")
+				w.put(finished("ci", "b", "uid-b", 30))
+				withRuntime(t, w, p)
+				at(time.Second)
+				uses("c")
+				w.put(finished("ci", "d", "uid-d", 30))
+				at(31 * time.Second)
+				for name, there := range map[string]bool{"a": true, "b": false, "c": true, "d": false} {
+					expect(t, w, name, there)
+				}
+				lists := len(w.lists)
+				at(10 * time.Minute)
+				expect(t, w, "a", true)
+				if again := len(w.lists) - lists; again > 12 {
+					t.Errorf("listed %d times in ten minutes for what cannot be read", again)
+				}
+				p.mu.Lock()
+				p.blind, p.fails = false, false
+				p.mu.Unlock()
+				at(2 * time.Minute)
+				expect(t, w, "a", false)
+				expect(t, w, "c", false)
 			})
 		})
 	}
