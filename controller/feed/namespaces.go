@@ -54,8 +54,19 @@ type Namespaces struct {
 	mu      sync.RWMutex
 	known   map[string]Namespace
 	metas   map[string]*metav1.PartialObjectMetadata
+	gone    map[string]goneNamespace
+	swept   time.Time // when those that are too old were last dropped
 	changed []func(name string)
 }
+
+// goneNamespace is what a namespace said at last. Where one of its name is created again, feeds that are ahead of the cache have judged by it.
+type goneNamespace struct {
+	at                  time.Time
+	annotations, labels map[string]string // Curfew's, and those of others
+}
+
+// goneFor is how long that is kept.
+const goneFor = 10 * time.Minute
 
 // NewNamespaces follows the namespaces of a cache.
 func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
@@ -98,12 +109,16 @@ func (n *Namespaces) observe(object any) {
 	}
 	read := parse(meta)
 	n.mu.Lock()
-	old, known := n.metas[meta.Name]
+	was, known := n.gone[meta.Name]
+	delete(n.gone, meta.Name)
+	if old := n.metas[meta.Name]; old != nil {
+		was, known = goneNamespace{annotations: curfewKeys(old.Annotations), labels: othersKeys(old.Labels)}, true
+	}
 	n.metas[meta.Name] = meta
 	n.known[meta.Name] = read
 	n.mu.Unlock()
 	n.stamps.add(meta.Name)
-	if known && !(maps.Equal(curfewKeys(old.Annotations), curfewKeys(meta.Annotations)) && maps.Equal(othersKeys(old.Labels), othersKeys(meta.Labels))) {
+	if known && !(maps.Equal(was.annotations, curfewKeys(meta.Annotations)) && maps.Equal(was.labels, othersKeys(meta.Labels))) {
 		for _, f := range n.changed {
 			f(meta.Name)
 		}
@@ -114,12 +129,23 @@ func (n *Namespaces) forget(object any) {
 	if unknown, ok := object.(toolscache.DeletedFinalStateUnknown); ok {
 		object = unknown.Obj
 	}
-	if meta, ok := object.(*metav1.PartialObjectMetadata); ok {
-		n.mu.Lock()
-		delete(n.metas, meta.Name)
-		delete(n.known, meta.Name)
-		n.mu.Unlock()
+	meta, ok := object.(*metav1.PartialObjectMetadata)
+	if !ok {
+		return
 	}
+	now := n.clock.Now()
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	delete(n.metas, meta.Name)
+	delete(n.known, meta.Name)
+	if now.Sub(n.swept) >= goneFor { // Namespaces come and go by the thousand.
+		maps.DeleteFunc(n.gone, func(_ string, was goneNamespace) bool { return now.Sub(was.at) >= goneFor })
+		n.swept = now
+	}
+	if n.gone == nil {
+		n.gone = map[string]goneNamespace{}
+	}
+	n.gone[meta.Name] = goneNamespace{now, curfewKeys(meta.Annotations), othersKeys(meta.Labels)}
 }
 
 func curfewKeys(all map[string]string) map[string]string {

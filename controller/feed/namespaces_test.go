@@ -149,6 +149,53 @@ func TestNamespaceLookups(t *testing.T) {
 	}
 }
 
+// A namespace is deleted and created again, and feeds that are ahead of the cache have judged by what the old one said: what lies in the new one
+// is judged again.
+func TestNamespaceCreatedAgain(t *testing.T) {
+	for name, test := range map[string]struct {
+		old, new map[string]string
+		labels   map[string]string
+		later    time.Duration
+		want     int
+	}{
+		"in dry-run now":         {new: map[string]string{policy.AnnotationMode: "dry-run"}, want: 1},
+		"without its default":    {old: map[string]string{policy.AnnotationDefaultPodTTL: "1m"}, want: 1},
+		"with other labels":      {labels: map[string]string{"team": "b"}, want: 1},
+		"as it was":              {old: map[string]string{policy.AnnotationMode: "dry-run"}, new: map[string]string{policy.AnnotationMode: "dry-run"}},
+		"long after it was gone": {new: map[string]string{policy.AnnotationMode: "dry-run"}, later: 2 * goneFor},
+	} {
+		t.Run(name, func(t *testing.T) {
+			now := clocktesting.NewFakeClock(noon)
+			n, _ := follow(t)
+			n.clock = now
+			changed := 0
+			n.OnChange(func(string) { changed++ })
+			of := func(name string, annotations, labels map[string]string) *metav1.PartialObjectMetadata {
+				meta := NamespaceMeta()
+				meta.Name, meta.Annotations, meta.Labels = name, annotations, labels
+				return meta
+			}
+			n.observe(of("ci", test.old, nil))
+			n.forget(of("ci", test.old, nil))
+			if test.later > 0 {
+				now.Step(test.later)
+				n.observe(of("other", nil, nil))
+				n.forget(of("other", nil, nil))
+				if len(n.gone) != 1 {
+					t.Errorf("%d namespaces that are gone are remembered, want the last alone", len(n.gone))
+				}
+			}
+			n.observe(of("ci", test.new, test.labels))
+			if changed != test.want {
+				t.Errorf("told of %d changes, want %d", changed, test.want)
+			}
+			if len(n.gone) != 0 && test.later == 0 {
+				t.Error("one that is back is remembered as gone")
+			}
+		})
+	}
+}
+
 func TestStripNamespace(t *testing.T) {
 	full := NamespaceMeta()
 	full.Name, full.ResourceVersion = "ci", "7"
