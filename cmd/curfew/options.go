@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
 )
@@ -39,11 +40,14 @@ type options struct {
 	apiOptions
 }
 
+// verbosityMost is that of the libraries that log by the same way. Below 0 the logger would drop what tells of deletions.
+const verbosityMost = 10
+
 func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
 		leaderElect: true, protect: []string{"kube-system", "kube-public", "kube-node-lease"},
-		relistEvery: feed.DefaultRelistEvery, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: expiry.DefaultStuckAfter, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
 
@@ -77,7 +81,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
-	flags.DurationVar(&o.stuckAfter, "stuck-after", 15*time.Minute, "report what is still terminating after this long")
+	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }
 
 // validate names every flag that cannot be used, with its value and the fix.
@@ -123,6 +127,12 @@ func (o *options) validate() error {
 	}
 	if o.relistEvery < time.Minute {
 		bad("relist-every", o.relistEvery, "give 1m or more: the watch brings changes at once, the relist is its safety net")
+	}
+	if o.stuckAfter < time.Second {
+		bad("stuck-after", o.stuckAfter, "give 1s or more")
+	}
+	if o.verbosity < 0 || o.verbosity > verbosityMost {
+		bad("verbosity", o.verbosity, fmt.Sprintf("give 0 to %d", verbosityMost))
 	}
 	if o.leaseDuration < 3*time.Second {
 		bad("lease-duration", o.leaseDuration, "give 3s or more")
