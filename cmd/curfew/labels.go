@@ -44,6 +44,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 			return discovery.ServerGroupsAndResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery()))
 		},
 		Definitions: kinds.Definitions,
+		Propagation: kinds.Propagation,
 		APIServices: objects.Resource(apiServices),
 		Identify: func(ctx context.Context) (registry.Identity, error) {
 			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
@@ -64,7 +65,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 			one, err := feed.New(feed.Labelled(partial, objects, feed.LabelledKind{
 				Kind: target.Kind, Resource: target.Resource, ClusterScoped: target.ClusterScoped,
 				Protobuf:  kubernetesscheme.Scheme.Recognizes(target.Kind),
-				Namespace: target.Namespace, Alias: target.Alias, Propagation: kinds.Propagation(target.Kind.GroupKind()),
+				Namespace: target.Namespace, Alias: target.Alias, Propagation: target.Propagation,
 			}), own)
 			if err != nil {
 				return nil, err
@@ -82,7 +83,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 	if err != nil {
 		return nil, err
 	}
-	kinds.OnDefinitions(labels.Again)
+	kinds.OnChange(labels.Again)
 	return labels, nil
 }
 

@@ -38,6 +38,10 @@ type estate struct {
 	judged     []string
 	refuse     map[string]func() // of feeds that run: calls forbidden
 	lines      []string
+	// propagation is what profiles say, and unprofiled that they are not known; asks is what the feeds were made with.
+	propagation map[schema.GroupKind]metav1.DeletionPropagation
+	unprofiled  error
+	asks        map[string]metav1.DeletionPropagation
 }
 
 func (e *estate) Rules(_ context.Context, namespace string) (Grants, error) {
@@ -166,6 +170,7 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 		services: newSource(), roles: newSource(), bindings: newSource(),
 		custom: map[schema.GroupResource]Labelable{}, rules: map[string][]authorizationv1.ResourceRule{nowhere: everything()},
 		broken: map[string]bool{}, running: map[string]int{}, refuse: map[string]func(){},
+		propagation: map[schema.GroupKind]metav1.DeletionPropagation{}, asks: map[string]metav1.DeletionPropagation{},
 		served: []*metav1.APIResourceList{resources("v1",
 			resource("configmaps", "ConfigMap"), resource("secrets", "Secret"), clusterWide(resource("nodes", "Node")))},
 	}
@@ -183,6 +188,11 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 				out[at] = kind
 			}
 			return out, nil
+		},
+		Propagation: func(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			return e.propagation[kind], e.unprofiled
 		},
 		Identify: func(context.Context) (Identity, error) {
 			return Identity{User: "system:serviceaccount:curfew-system:curfew-controller", Groups: []string{"system:serviceaccounts"}}, nil
@@ -204,6 +214,7 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 				return nil, errors.New("broken")
 			}
 			e.refuse[target.testName()] = forbidden
+			e.asks[target.testName()] = target.Propagation
 			return &planted{estate: e, name: target.testName()}, nil
 		},
 		Forget: func(target Target) {

@@ -30,6 +30,8 @@ type Target struct {
 	Namespace string
 	// Alias asks for the label's alias instead of the label.
 	Alias bool
+	// Propagation of deletions; "" where the kind's profile does not say.
+	Propagation metav1.DeletionPropagation
 }
 
 // LabelOptions are those of [Labels].
@@ -38,6 +40,8 @@ type LabelOptions struct {
 	Discover func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 	// Definitions are the kinds of CustomResourceDefinitions, which are known without discovery; see [Registry.Definitions].
 	Definitions func() (map[schema.GroupResource]Labelable, error)
+	// Propagation is what a kind's profile says of dependents; see [Registry.Propagation]. A kind of which it changes gets a new feed.
+	Propagation func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
 	// APIServices tell when groups come and go.
 	APIServices Source
 	// Identify asks who Curfew is to the API server, and Granter what it may do. RBAC is the source of one kind of roles or
@@ -289,10 +293,15 @@ func (l *Labels) refresh(ctx context.Context) error {
 		default:
 			states[name] = "watched in " + strings.Join(granted.namespaces, ", ")
 		}
+		propagation, err := l.options.Propagation(kind.Kind.GroupKind())
+		if err != nil {
+			return errors.Join(errServed, err)
+		}
 		for _, namespace := range granted.namespaces {
-			wanted[Target{Labelable: kind, Namespace: namespace}] = true
-			if l.options.Alias {
-				wanted[Target{Labelable: kind, Namespace: namespace, Alias: true}] = true
+			target := Target{Labelable: kind, Namespace: namespace, Propagation: propagation}
+			wanted[target] = true
+			if target.Alias = l.options.Alias; target.Alias {
+				wanted[target] = true
 			}
 		}
 	}

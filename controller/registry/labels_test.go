@@ -10,6 +10,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
@@ -80,6 +81,34 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 		l.Again()
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v3")
+	})
+}
+
+// What becomes of dependents is the profile's word, whenever that comes: a feed that was made before goes by it too. Until the profiles are
+// known nothing is watched, since what they orphan would be collected.
+func TestPropagationOfLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		at, widget := widgets()
+		e, l := keep(t, func(e *estate) {
+			e.custom[at] = widget
+			e.unprofiled = errNotKnown
+		}, nil)
+		after(2 * time.Second)
+		e.expect(t)
+		e.edit(func() { e.unprofiled = nil })
+		l.Again()
+		for _, want := range []metav1.DeletionPropagation{"", metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground, ""} {
+			e.edit(func() { e.propagation[widget.Kind.GroupKind()] = want })
+			l.Again()
+			after(2 * time.Second)
+			e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v2")
+			if got := e.asks["widgets.v2"]; got != want {
+				t.Errorf("deletes with propagation %q, want %q", got, want)
+			}
+		}
+		if fmt.Sprint(e.forgot) != "[widgets.v2 widgets.v2 widgets.v2]" {
+			t.Errorf("forgot %v, want what the other feeds of the one kind tracked", e.forgot)
+		}
 	})
 }
 

@@ -206,23 +206,24 @@ func (r *Registry) known() (map[string]expression.Definition, map[schema.GroupKi
 	return definitions, byKind, nil
 }
 
-// Propagation is what a kind's profile says of the dependents of what is deleted, whatever the trigger; "" without a profile.
-func (r *Registry) Propagation(kind schema.GroupKind) metav1.DeletionPropagation {
+// Propagation is what a kind's profile says of the dependents of what is deleted, whatever the trigger; "" where it does not say, or there is
+// none. Before the KindProfiles are known it is an error: one that orphans dependents would not be heeded.
+func (r *Registry) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
 	own, err := r.profiles.All()
 	if err != nil {
-		own = nil
+		return "", fmt.Errorf("KindProfiles: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		if own[name].Kind.GroupKind() == kind {
-			return own[name].Propagation
+			return own[name].Propagation, nil
 		}
 	}
 	for _, profile := range r.builtin {
 		if profile.Kind.GroupKind() == kind {
-			return profile.Propagation
+			return profile.Propagation, nil
 		}
 	}
-	return ""
+	return "", nil
 }
 
 // RejudgeNamespace passes on that a namespace has changed its mind.

@@ -335,6 +335,35 @@ func TestClusterProfileReplacesBuiltin(t *testing.T) {
 	})
 }
 
+// A profile that does not say what becomes of dependents leaves that to --propagation, those that come with Curfew included. Before the
+// profiles of the cluster are known there is no answer.
+func TestPropagationOfProfiles(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
+		c, r := begin(t, func(_ *cluster, r *Registry) {
+			if got, err := r.Propagation(jobSet); err == nil {
+				t.Errorf("%q before anything is known, want an error", got)
+			}
+		})
+		after(2 * time.Second)
+		for _, profile := range r.builtin {
+			if got, err := r.Propagation(profile.Kind.GroupKind()); got != "" || err != nil {
+				t.Errorf("%s: %q, %v; want it left to the flag", profile.Name, got, err)
+			}
+		}
+		own := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"kind":              map[string]any{"group": "jobset.x-k8s.io", "version": "v1alpha2", "kind": "JobSet", "resource": "jobsets"},
+			"propagationPolicy": "Orphan",
+		}}}
+		own.SetName("own")
+		c.profiles.put(own)
+		after(2 * time.Second)
+		if got, err := r.Propagation(jobSet); got != metav1.DeletePropagationOrphan || err != nil {
+			t.Errorf("%q, %v; want what the profile of the cluster says", got, err)
+		}
+	})
+}
+
 func TestRuntimesAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := begin(t)

@@ -28,7 +28,7 @@ type Profile struct {
 	ImmutableDeadline bool
 	// Enforcement says who enforces a deadline and how; nil where the kind has none.
 	Enforcement *Enforcement
-	// Propagation of deletions by TTL.
+	// Propagation of deletions; "" where the profile does not say.
 	Propagation metav1.DeletionPropagation
 
 	spec *v1alpha1.KindProfileSpec
@@ -78,9 +78,6 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 			ClusterScoped: spec.Kind.Scope == v1alpha1.ScopeCluster,
 			State:         c.state(path.Child("state"), spec.State, &errs),
 		},
-	}
-	if out.Propagation == "" {
-		out.Propagation = metav1.DeletePropagationBackground
 	}
 	out.fields(path.Child("fields"), spec.Fields, &errs)
 	for i, text := range spec.PodTemplates {

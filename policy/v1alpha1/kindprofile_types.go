@@ -82,7 +82,6 @@ type KindProfileSpec struct {
 	Deadline *DeadlineRules `json:"deadline,omitempty"`
 	// propagationPolicy of deletions by TTL. Background deletes the object and then what it owns.
 	// +optional
-	// +kubebuilder:default=Background
 	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
 	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
 }
