@@ -195,15 +195,17 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 	return facts
 }
 
-// finishedAt is the finish time that Curfew itself wrote down, where the object has none of its own.
-func finishedAt(annotations map[string]string) time.Time {
-	text, ok := annotations[AnnotationFinishedAt]
-	if !ok {
-		return time.Time{}
+// fillFinishTime takes the finish time that Curfew itself wrote down, where the object is finished and has none of its own. One from before the
+// object was created, as in what was copied from another, or from before it was started again, is stale and shortens no life (S6). A Pod
+// is not started again, and its start is by the clock of its node.
+func (f *Facts) fillFinishTime() {
+	text, ok := f.Annotations[AnnotationFinishedAt]
+	if !ok || !f.Finished || !f.FinishTime.IsZero() {
+		return
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil {
-		return time.Time{}
+	if err != nil || at.Before(f.Created) || !f.IsPod() && at.Before(f.Started) {
+		return
 	}
-	return at
+	f.FinishTime = at
 }

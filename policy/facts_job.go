@@ -16,9 +16,7 @@ func FactsOfJob(job *batchv1.Job) *Facts {
 		facts.ManagedBy = *job.Spec.ManagedBy
 	}
 	facts.State = stateOfJob(job)
-	if facts.Finished && facts.FinishTime.IsZero() {
-		facts.FinishTime = finishedAt(facts.Annotations)
-	}
+	facts.fillFinishTime()
 	return &facts
 }
 

@@ -53,9 +53,7 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	if profile.State != nil {
 		facts.State, facts.StateError = profile.State(object)
 	}
-	if facts.Finished && facts.FinishTime.IsZero() {
-		facts.FinishTime = finishedAt(facts.Annotations)
-	}
+	facts.fillFinishTime()
 	if facts.Finished && facts.Outcome == Failed && profile.HasDeadline() {
 		facts.Exceeded = exceededAt(object)
 	}
@@ -154,7 +152,6 @@ func podStateOfObject(object map[string]any) (State, error) {
 	if err := decodeField(object, "status", &pod.Status); err != nil {
 		return State{}, err
 	}
-	pod.Annotations = stringMap(object, "annotations")
 	return stateOfPod(&pod), nil
 }
 

@@ -13,6 +13,7 @@ func FactsOfPod(pod *corev1.Pod) *Facts {
 	facts.NativeDeadline = Native(pod.Spec.ActiveDeadlineSeconds)
 	facts.RestartPolicy = string(pod.Spec.RestartPolicy)
 	facts.State = stateOfPod(pod)
+	facts.fillFinishTime()
 	return &facts
 }
 
@@ -37,8 +38,7 @@ func isTime(at metav1.Time) bool { return at.Unix() > 0 }
 // podFinishTime is the latest end of any container, init and ephemeral ones included; never of lastState, which is the
 // end of an earlier attempt. Of a Pod that lost its node some containers, or all, are never told the end: that its init containers
 // ended days ago says nothing of when it did (S6), so that the latest transition of its conditions counts where that is later. A Pod
-// that ran no container (evicted) finished at that transition as well; one that has none of those finished when Curfew first saw it
-// so, which it keeps as an annotation.
+// that ran no container (evicted) finished at that transition as well; one that has none of those does not say when.
 func podFinishTime(pod *corev1.Pod) time.Time {
 	latest, complete := containersEnd(pod)
 	if complete {
@@ -49,10 +49,7 @@ func podFinishTime(pod *corev1.Pod) time.Time {
 			latest = at.Time
 		}
 	}
-	if !latest.IsZero() {
-		return latest
-	}
-	return finishedAt(pod.Annotations)
+	return latest
 }
 
 // containersEnd is the latest end of a container. It is complete where there is one of every container that has a status.

@@ -41,9 +41,18 @@ func TestPodFinishTime(t *testing.T) {
 		"init failed, the conditions are older": {
 			failed().InitTerminated(second(3)).Container(waiting).Condition(corev1.PodInitialized, second(1)), second(3),
 		},
-		"nothing but the annotation":       {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8)},
-		"the annotation in another zone":   {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T14:00:08+02:00"), second(8)},
-		"the annotation comes last":        {failed().Condition(corev1.PodReady, second(6)).Annotation(policy.AnnotationFinishedAt, "2020-01-01T00:00:00Z"), second(6)},
+		"nothing but the annotation":     {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8)},
+		"the annotation in another zone": {failed().Annotation(policy.AnnotationFinishedAt, "2026-12-24T14:00:08+02:00"), second(8)},
+		"the annotation comes last":      {failed().Condition(corev1.PodReady, second(6)).Annotation(policy.AnnotationFinishedAt, "2020-01-01T00:00:00Z"), second(6)},
+		"the annotation of another Pod": {
+			failed().Created(second(9)).Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), time.Time{},
+		},
+		"the annotation of its first second": {
+			failed().Created(second(8)).Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8),
+		},
+		"the clock of its node is ahead": {
+			failed().Started(second(20)).Annotation(policy.AnnotationFinishedAt, "2026-12-24T12:00:08Z"), second(8),
+		},
 		"unreadable annotation":            {failed().Annotation(policy.AnnotationFinishedAt, "1735041600"), time.Time{}},
 		"nothing at all":                   {failed(), time.Time{}},
 		"no end is told":                   {failed().Terminated(time.Time{}).Condition(corev1.PodReady, second(6)), second(6)},

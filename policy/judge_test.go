@@ -56,9 +56,17 @@ func TestJudge(t *testing.T) {
 			job: job().TTL(0).Annotation(policy.AnnotationTTL, "soon").Complete(ago(60)), reason: "its TTL cannot be used",
 			err: at("ttl-after-finished") + `: "soon" is not a duration: ` + fix + ", or never",
 		},
-		"negative":                  {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
-		"no transition time":        {job: job().TTL(5).Complete(time.Time{}), action: policy.RecordFinish, reason: "does not say when it finished"},
-		"finish time written down":  {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), action: policy.Wait, in: 2 * time.Second},
+		"negative":                 {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
+		"no transition time":       {job: job().TTL(5).Complete(time.Time{}), action: policy.RecordFinish, reason: "does not say when it finished"},
+		"finish time written down": {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), action: policy.Wait, in: 2 * time.Second},
+		"written down of another": {
+			job:    job().TTL(5).Created(ago(1)).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"),
+			action: policy.RecordFinish, reason: "does not say when it finished",
+		},
+		"written down, and started again": {
+			job:    job().TTL(5).Started(ago(1)).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"),
+			action: policy.RecordFinish, reason: "does not say when it finished",
+		},
 		"written down, and its own": {job: job().TTL(5).Complete(noon).Annotation(policy.AnnotationFinishedAt, "2020-12-24T11:59:57Z"), action: policy.Wait, in: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -300,6 +301,57 @@ func TestFinishTimeIsWrittenDown(t *testing.T) {
 		}
 		if !slices.Equal(w.patches, want) {
 			t.Errorf("patches\n%q\nwant\n%q", w.patches, want)
+		}
+	})
+}
+
+// Nothing is changed in dry-run. Once that is over the TTL begins.
+func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, n := newWorld(), none()
+		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+		job := finished("ci", "a", "uid-a", 5)
+		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		w.put(job)
+		feed, _ := start(t, w, n, nil)
+		at(time.Minute)
+		w.mu.Lock()
+		if len(w.patches) != 0 {
+			t.Errorf("patched in dry-run: %q", w.patches)
+		}
+		w.mu.Unlock()
+		n.set("ci", nil)
+		feed.RejudgeNamespace("ci")
+		at(time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.patches) != 1 {
+			t.Errorf("patches %q after the end of dry-run, want one", w.patches)
+		}
+	})
+}
+
+// S6: what is started again, before its first end was written down, ends a second time, and from then on its TTL counts.
+func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.conflict = 1
+		job := finished("ci", "a", "uid-a", 5)
+		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		w.put(job)
+		start(t, w, none(), nil)
+		at(time.Second)
+		again := job.DeepCopy()
+		again.Status.Conditions = nil
+		w.put(again)
+		at(time.Hour)
+		w.put(job)
+		want := roundUp(time.Now()).Format(time.RFC3339)
+		at(time.Second)
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		if len(w.patches) != 2 || !strings.Contains(w.patches[1], want) {
+			t.Errorf("patches %q, want the second to say %s", w.patches, want)
 		}
 	})
 }

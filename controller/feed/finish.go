@@ -32,7 +32,11 @@ func newRecorder(feed *Feed) *recorder {
 	return &recorder{feed: feed, pending: newPending(), of: map[string]finish{}}
 }
 
-func (f *Feed) recordFinish(facts *policy.Facts) {
+// recordFinish has the finish time written down. In dry-run nothing is changed: there the object is finished since whenever that ends.
+func (f *Feed) recordFinish(facts *policy.Facts, verdict policy.Verdict) {
+	if verdict.DryRun {
+		return
+	}
 	f.finishes.add(finish{facts.Namespace, facts.Name, facts.UID, facts.ResourceVersion, f.options.Clock.Now()})
 }
 

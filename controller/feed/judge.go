@@ -54,6 +54,10 @@ func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime
 // lane has to know.
 func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sinks) error {
 	f.seen.Store(true)
+	if f.kind.Label == "" && (!facts.Finished || !facts.FinishTime.IsZero()) {
+		// Should it finish again without a word of when, that is another instant (S6).
+		f.finishes.forget(facts.UID)
+	}
 	var around *surroundings
 	for i, lane := range f.lanes {
 		switch {
@@ -87,7 +91,7 @@ func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Ob
 	case policy.Wait, policy.Delete, policy.Stop:
 		to.Upsert(f.object(facts, verdict))
 	case policy.RecordFinish:
-		f.recordFinish(facts)
+		f.recordFinish(facts, verdict)
 		to.Cancel(facts.UID, facts.ResourceVersion)
 	case policy.Keep:
 		to.Cancel(facts.UID, facts.ResourceVersion)
@@ -145,7 +149,7 @@ func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
 		return expiry.Judgement{Verdict: expiry.Track, Object: f.object(facts, verdict)}, nil
 	case policy.RecordFinish:
-		f.recordFinish(facts)
+		f.recordFinish(facts, verdict)
 	}
 	if facts.UID != tracked.UID {
 		return expiry.Judgement{Verdict: expiry.Gone}, nil
