@@ -8,8 +8,6 @@ type origin uint8
 const (
 	fromWatch origin = iota
 	fromRelist
-	// fromJudge is a fresh read: it is always right, even if resourceVersions went backwards (etcd restored).
-	fromJudge
 )
 
 type order uint8
@@ -56,7 +54,7 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 	case stateTombstone:
 		// Events that were sent before the DELETE still come in. After a while, or with a newer state, the object is
 		// believed to exist after all: a DELETE that got lost must not make it immortal (S3).
-		if from != fromJudge && now < en.wake && cmp != newer {
+		if now < en.wake && cmp != newer {
 			return
 		}
 		e.revive(slot, o)
@@ -72,11 +70,12 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 			e.arm(slot, max(en.expiry, now+int64(e.opts.KeepOut)))
 		}
 	case stateInFlight:
-		if from == fromJudge || cmp != older {
+		if cmp != older {
 			e.write(slot, o) // the worker goes by it when it is done
+			en.flags |= flagTold
 		}
 	default:
-		if from != fromJudge && cmp == older {
+		if cmp == older {
 			// Old news. If a whole list says so and the object would be due sooner, then perhaps resourceVersions
 			// went backwards: look at it afresh at that time rather than trust either (S3).
 			if at := nanos(o.Expiry); from == fromRelist && at < en.wake && en.state == stateArmed {

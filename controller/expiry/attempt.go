@@ -168,7 +168,8 @@ func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool,
 		// Re-created under the same name (S2): the old one is gone, the new one has a life of its own.
 		res.result = Other
 		if j.direct == nil {
-			e.apply(&jd.Object, now, fromJudge)
+			// A watch may have told more of it by now: it counts as a list does.
+			e.apply(&jd.Object, now, fromRelist)
 		}
 		return false, 0
 	}
@@ -179,6 +180,10 @@ func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool,
 			if compareVersion(en, res.sent.ResourceVersion) != same && compareVersion(en, jd.Object.ResourceVersion) == older {
 				// While the answer was on its way the watch has told of a state that is newer than it: look again. (A number that is greater but was
 				// there before says nothing: etcd may have been restored.)
+				res.postponed = true
+				return false, 0
+			}
+			if e.contradicted(slot, j, &res.sent, &jd.Object, now) {
 				res.postponed = true
 				return false, 0
 			}
@@ -200,6 +205,20 @@ func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool,
 		return false, 0
 	}
 	return true, r.mono
+}
+
+// contradicted tells whether a fresh look is not to be gone by, since the same state was judged differently while it was under way: by a feed, after
+// something else than the object had changed, or because the kind has other rules now. Neither is known to be the newer, so the object stays
+// for now, and is looked at again (S6). The lock is held.
+func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64) bool {
+	if e.kinds[j.object.Kind].opts != j.kind {
+		return true
+	}
+	en := e.index.at(slot)
+	if order := compareVersion(en, seen.ResourceVersion); order == older || order == newer {
+		return false
+	}
+	return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags&flagDryRun != 0 && !sent.DryRun && !seen.DryRun
 }
 
 // fail says that the fresh look failed. It classifies errors of the API machinery as the DELETE's own would be.

@@ -239,7 +239,7 @@ func (e *Engine) take(now int64, r reading) *job {
 			e.arm(slot, now+int64(max(retryLeast, wait)+back))
 			continue
 		}
-		en.flags &^= flagParked
+		en.flags &^= flagParked | flagTold
 		e.rest(slot, stateInFlight)
 		e.depart(j)
 		return j

@@ -50,6 +50,7 @@ const (
 	flagTerminating // in flight, and the watch has shown a deletionTimestamp meanwhile
 	flagStuck       // terminating for too long, and reported
 	flagUnanswered  // a DELETE got no answer and may have been carried out
+	flagTold        // in flight, and a feed has said meanwhile that it is to be tracked
 	flagPropagation0
 	flagPropagation1
 )

@@ -165,6 +165,18 @@ func TestSafety(t *testing.T) {
 					}
 				}
 			},
+			// What its expiry hangs on changes after the fresh look, and the feed is quick to judge again.
+			"the default races": func(t *rapid.T) {
+				ttl := rapid.SampledFrom([]time.Duration{5 * time.Second, time.Minute, time.Hour}).Draw(t, "default")
+				w.racingJudge = func(x *thing) {
+					if w.defaultTTL = ttl; x == nil {
+						return
+					}
+					if _, due := w.expiry(x); due && x.deleting.IsZero() {
+						w.engine.Upsert(w.object(x))
+					}
+				}
+			},
 			"outage": func(t *rapid.T) {
 				code := rapid.SampledFrom([]int{0, 403, 429, 500}).Draw(t, "code")
 				for range rapid.IntRange(5, 40).Draw(t, "count") {

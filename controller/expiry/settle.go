@@ -190,7 +190,7 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 	switch {
 	case en.flags&flagTerminating != 0:
 		en.flags &^= flagTerminating
-		e.enter(slot, stateTerminating, en.wake)
+		e.await(slot, j, en.wake)
 	case res.again > 0, res.rest && moved:
 		en.attempts = 0
 		e.again(slot, now, now+int64(max(res.again, retryLeast)))
@@ -200,14 +200,14 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 	case gone:
 		e.bury(slot, now)
 	case !res.deleting.IsZero():
-		e.enter(slot, stateTerminating, nanos(res.deleting.Add(e.opts.StuckAfter)))
+		e.await(slot, j, nanos(res.deleting.Add(e.opts.StuckAfter)))
 	case res.postponed:
 		en.attempts = 0
 		e.again(slot, now, now+int64(retryLeast))
-	case res.result == DryRun && !moved:
+	case res.result == DryRun && !moved && (en.flags&flagDryRun != 0 || e.opts.DryRun):
 		en.attempts = 0
 		e.rest(slot, stateReported)
-	case res.result == Kept && !moved:
+	case res.result == Kept && !moved && en.flags&flagTold == 0:
 		e.release(slot)
 	case res.result == DryRun, res.result == Kept:
 		e.again(slot, now, now+int64(retryLeast))
@@ -228,6 +228,15 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 		}
 		e.again(slot, now, now+int64(wait))
 	}
+}
+
+// await has an entry wait for the end of an object that is being deleted, unless another lane does so already: who is stuck is reported once.
+func (e *Engine) await(slot uint32, j *job, stuck int64) {
+	if e.reportedElsewhere(&j.object) {
+		e.release(slot)
+		return
+	}
+	e.enter(slot, stateTerminating, stuck)
 }
 
 // again arms an entry for its expiry, or, where that is past, for another instant, which lies in the future.
