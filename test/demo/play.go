@@ -10,17 +10,19 @@ import (
 func play(ctx context.Context, stage *stage) error {
 	stage.heading("Curfew is up. In another terminal:")
 	stage.line("")
+	kubectl := filepath.Dir(stage.cluster.KubectlPath())
 	for _, line := range []string{
 		"export KUBECONFIG=" + stage.cluster.Kubeconfig,
-		"export PATH=" + filepath.Dir(stage.cluster.KubectlPath()) + ":$PATH   # kubectl",
+		"export PATH=" + kubectl + ":" + filepath.Dir(kubectl) + ":$PATH   # for kubectl, and kubectl curfew",
 		"",
-		"kubectl create namespace ci",
-		"kubectl annotate namespace ci curfew.dev/default-ttl=30s",
-		"kubectl -n ci create job build --image=busybox:1.37     # gets a TTL of 30s, and says so",
-		"kubectl -n ci get jobs,pods --watch                     # runs, finishes, goes 30s later",
-		"kubectl -n ci run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=20s",
-		"kubectl -n ci annotate job build curfew.dev/protect=true   # stays after all",
-		"kubectl apply -f manifests/samples                      # more to look at",
+		"kubectl create namespace play", // not one of those that the samples make
+		"kubectl annotate namespace play curfew.dev/default-ttl=30s",
+		"kubectl -n play create job build --image=busybox:1.37     # gets a TTL of 30s, and says so",
+		"kubectl -n play get jobs,pods --watch                     # runs, finishes, goes 30s later",
+		"kubectl -n play run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=20s",
+		"kubectl -n play annotate pod task curfew.dev/protect=true # stays after all",
+		"kubectl curfew expiring -A                                # what goes, when, by whose word, and what keeps it",
+		"kubectl apply -f manifests/samples                        # more to look at; it ends with what needs Trainer, which is not here",
 		"",
 		"curl http://" + stage.controller.Metrics + "/metrics | grep ^curfew_",
 		"tail -f " + stage.cluster.Log("curfew-controller"),
