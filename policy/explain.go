@@ -140,12 +140,33 @@ func (e *Explanation) objectSays() Said {
 		said.Decides = true
 		if stamp {
 			said.Why = "filled in at its creation from " + source.Phrase()
+			if !e.stillSays(source) {
+				said.Why += ", or changed since"
+			}
 		}
 	case e.stamped():
 		said.Decides = true
 		said.Why = "its value was taken away after its creation, which means none"
 	}
 	return said
+}
+
+// stillSays tells whether a level would give the object now what it carries by its stamp. Where it would not, one of the two was changed
+// since the creation: the stamp stays as it is when somebody gives the object another TTL. A level that says nothing now proves nothing.
+func (e *Explanation) stillSays(source Source) bool {
+	creating := *e.Scope
+	creating.Creating = true
+	own := e.Facts.TTLs()
+	for _, outcome := range []Outcome{Succeeded, Failed} {
+		gives, has := defaultTTL(e.Facts, &creating, outcome), own.For(outcome)
+		switch {
+		case gives.Source != source || gives.Err != nil:
+			return true
+		case gives.Set != (has != nil) || has != nil && gives.TTL != has.TTL:
+			return false
+		}
+	}
+	return true
 }
 
 // noDefaultPhrase is [NoDefault] as the end of a sentence about the object.
