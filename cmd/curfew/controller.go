@@ -101,12 +101,18 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	}
 	kinds.WriteStatus(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
 	runtimes.Cache = kinds
-	namespaces.OnChange(func(name string) {
+	rejudge := func(name string) {
 		for _, feed := range feeds {
 			feed.RejudgeNamespace(name)
 		}
 		kinds.RejudgeNamespace(name)
 		labels.RejudgeNamespace(name)
+	}
+	namespaces.OnChange(rejudge)
+	namespaces.OnOthers(func(name string) {
+		if policies.ReadNamespaces() {
+			rejudge(name)
+		}
 	})
 	policies.OnChange(func(concerns func(schema.GroupKind) bool) {
 		for _, feed := range feeds {

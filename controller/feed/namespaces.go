@@ -57,12 +57,13 @@ type Namespaces struct {
 	gone    map[string]goneNamespace
 	swept   time.Time // when those that are too old were last dropped
 	changed []func(name string)
+	others  []func(name string)
 }
 
 // goneNamespace is what a namespace said at last. Where one of its name is created again, feeds that are ahead of the cache have judged by it.
 type goneNamespace struct {
 	at                  time.Time
-	annotations, labels map[string]string // Curfew's, and those of others
+	annotations, labels map[string]string
 }
 
 // goneFor is how long that is kept.
@@ -94,6 +95,10 @@ func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, 
 // the cache starts.
 func (n *Namespaces) OnChange(f func(name string)) { n.changed = append(n.changed, f) }
 
+// OnOthers registers a function that is told of each namespace of which nothing but others' annotations have changed. They come and go
+// often, and nobody but the expressions of policies looks at them. Call it before the cache starts.
+func (n *Namespaces) OnOthers(f func(name string)) { n.others = append(n.others, f) }
+
 // WaitForSync waits until all namespaces are known.
 func (n *Namespaces) WaitForSync(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), n.synced) {
@@ -112,16 +117,22 @@ func (n *Namespaces) observe(object any) {
 	was, known := n.gone[meta.Name]
 	delete(n.gone, meta.Name)
 	if old := n.metas[meta.Name]; old != nil {
-		was, known = goneNamespace{annotations: curfewKeys(old.Annotations), labels: othersKeys(old.Labels)}, true
+		was, known = goneNamespace{annotations: old.Annotations, labels: old.Labels}, true
 	}
 	n.metas[meta.Name] = meta
 	n.known[meta.Name] = read
 	n.mu.Unlock()
 	n.stamps.add(meta.Name)
-	if known && !(maps.Equal(was.annotations, curfewKeys(meta.Annotations)) && maps.Equal(was.labels, othersKeys(meta.Labels))) {
-		for _, f := range n.changed {
-			f(meta.Name)
-		}
+	var tell []func(string)
+	switch {
+	case !known:
+	case !maps.Equal(curfewKeys(was.annotations), curfewKeys(meta.Annotations)) || !maps.Equal(othersKeys(was.labels), othersKeys(meta.Labels)):
+		tell = n.changed
+	case !maps.Equal(was.annotations, meta.Annotations):
+		tell = n.others
+	}
+	for _, f := range tell {
+		f(meta.Name)
 	}
 }
 
@@ -145,7 +156,7 @@ func (n *Namespaces) forget(object any) {
 	if n.gone == nil {
 		n.gone = map[string]goneNamespace{}
 	}
-	n.gone[meta.Name] = goneNamespace{now, curfewKeys(meta.Annotations), othersKeys(meta.Labels)}
+	n.gone[meta.Name] = goneNamespace{now, meta.Annotations, meta.Labels}
 }
 
 func curfewKeys(all map[string]string) map[string]string {

@@ -102,6 +102,8 @@ func TestNamespaceLookups(t *testing.T) {
 	n, api := follow(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
 	var changed []string
 	n.OnChange(func(name string) { changed = append(changed, name) })
+	others := 0
+	n.OnOthers(func(string) { others++ })
 	reads := 0
 	n.reader = interceptor.NewClient(api, interceptor.Funcs{
 		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
@@ -142,6 +144,14 @@ func TestNamespaceLookups(t *testing.T) {
 	n.observe(enforced)
 	if len(changed) != 2 {
 		t.Errorf("changed %q, want ci once more its mode was taken back", changed)
+	}
+	annotated := enforced.DeepCopy()
+	annotated.Annotations = map[string]string{"example.com/team": "a"}
+	for range 2 {
+		n.observe(annotated)
+	}
+	if len(changed) != 2 || others != 1 {
+		t.Errorf("changed %q, and %d times by others' annotations alone; want the latter once: expressions may look at them", changed, others)
 	}
 	n.forget(enforced)
 	if len(n.known)+len(n.metas) != 0 {

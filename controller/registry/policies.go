@@ -104,6 +104,20 @@ func (p *Policies) Get(_ context.Context, kind schema.GroupKind) ([]*expression.
 	return out, nil
 }
 
+// ReadNamespaces reports whether an expression of one of them looks at namespaces.
+func (p *Policies) ReadNamespaces() bool {
+	all, err := p.mirror.All()
+	if err != nil {
+		return false // All is judged once they are known.
+	}
+	for _, compiled := range all {
+		if compiled.policy.ReadsNamespace() {
+			return true
+		}
+	}
+	return false
+}
+
 // Objects are all LifecyclePolicies. Before they are known it is an error.
 func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 	all, err := p.mirror.All()

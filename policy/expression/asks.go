@@ -10,6 +10,9 @@ import (
 // AsksNamespace reports whether what the policy says depends on the namespace of an object, beyond its name being known.
 func (p *Policy) AsksNamespace() bool { return p.asksNamespace }
 
+// ReadsNamespace reports whether an expression of the policy looks at the namespace of an object, of which that may be any part.
+func (p *Policy) ReadsNamespace() bool { return p.readsNamespace }
+
 func (m *match) asksNamespace() bool { return !m.namespaces.Empty() }
 
 // asksNamespace looks for the variable in all expressions of a policy.

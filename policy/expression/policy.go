@@ -43,6 +43,7 @@ type Policy struct {
 	deadline, label        *value
 	source                 policy.Source
 	asksNamespace          bool
+	readsNamespace         bool
 }
 
 // Policy compiles a LifecyclePolicy. The policy is usable whatever the errors say: what cannot be used means keep (S6).
@@ -75,7 +76,8 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 			}
 		}
 	}
-	out.asksNamespace = out.match.asksNamespace() || asksNamespace(spec)
+	out.readsNamespace = asksNamespace(spec)
+	out.asksNamespace = out.match.asksNamespace() || out.readsNamespace
 	out.bounds(path.Child("bounds"), spec.Bounds, &errs)
 	if spec.WarnBelow != nil {
 		var err error

@@ -222,6 +222,20 @@ func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 	s.awaitGone(old)
 }
 
+// An expression looks at an annotation of the namespace that is nobody's business but the author's: what is there is judged again when that
+// changes.
+func TestPolicyThatAsksTheNamespace(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.policy("asks", `kinds: [{group: batch, kind: Job}], matchConditions: [{name: brief,
+		expression: "namespaceObject.metadata.?annotations['example.com/life'].orValue('') == 'brief'"}]`, `backfill: true, defaults: {ttl: {value: 2s}}`)
+	old := s.newJob(job("old"))
+	s.outlast(s.awaitJobFinish(old).Add(2 * second))
+	s.stillThere(old)
+	s.passes(s.kubectl("annotate", "namespace", s.name, "example.com/life=brief"))
+	s.awaitGone(old)
+}
+
 // The columns that kubectl prints of Curfew's own kinds, and the condition Ready.
 func TestPrinterColumns(t *testing.T) {
 	t.Parallel()
