@@ -22,7 +22,7 @@ func play(ctx context.Context, stage *stage) error {
 		"kubectl -n play run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=20s",
 		"kubectl -n play annotate pod task curfew.dev/protect=true # stays after all",
 		"kubectl curfew expiring -A                                # what goes, when, by whose word, and what keeps it",
-		"kubectl apply -f manifests/samples                        # more to look at; it ends with what needs Trainer, which is not here",
+		"kubectl apply -f manifests/samples                        # more to look at; only what needs Trainer is refused, as that is not here",
 		"",
 		"curl http://" + stage.controller.Metrics + "/metrics | grep ^curfew_",
 		"tail -f " + stage.cluster.Log("curfew-controller"),
