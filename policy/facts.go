@@ -195,10 +195,16 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 	return facts
 }
 
-// fillFinishTime takes the finish time that Curfew itself wrote down, where the object is finished and has none of its own. One from before the
+// mendTimes passes over times of the epoch and before, which is what stands where nobody has set one: taken at its word, it would make the object due
+// at once (S6). It takes the finish time that Curfew itself wrote down, where the object is finished and has none of its own. One from before the
 // object was created, as in what was copied from another, or from before it was started again, is stale and shortens no life (S6). A Pod
 // is not started again, and its start is by the clock of its node.
-func (f *Facts) fillFinishTime() {
+func (f *Facts) mendTimes() {
+	for _, at := range []*time.Time{&f.Started, &f.FinishTime} {
+		if at.Unix() <= 0 {
+			*at = time.Time{}
+		}
+	}
 	text, ok := f.Annotations[AnnotationFinishedAt]
 	if !ok || !f.Finished || !f.FinishTime.IsZero() {
 		return

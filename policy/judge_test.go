@@ -59,6 +59,7 @@ func TestJudge(t *testing.T) {
 		"negative":                 {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
 		"no transition time":       {job: job().TTL(5).Complete(time.Time{}), action: policy.RecordFinish, reason: "does not say when it finished"},
 		"finish time written down": {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), action: policy.Wait, in: 2 * time.Second},
+		"finished at the epoch":    {job: job().TTL(5).Complete(time.Unix(0, 0)), action: policy.RecordFinish, reason: "does not say when it finished"},
 		"written down of another": {
 			job:    job().TTL(5).Created(ago(1)).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"),
 			action: policy.RecordFinish, reason: "does not say when it finished",
@@ -151,6 +152,19 @@ func TestActionString(t *testing.T) {
 	} {
 		if got := action.String(); got != want {
 			t.Errorf("Action(%d) = %q, want %q", action, got, want)
+		}
+	}
+}
+
+// S6: a start that nobody has set is no reason to fail what has just begun.
+func TestTheEpochIsNoStart(t *testing.T) {
+	job := builders.MakeJob("ci", "a").Deadline(5).Started(time.Unix(0, 0))
+	for reader, facts := range map[string]*policy.Facts{
+		"typed": policy.FactsOfJob(job.Obj()), "generic": policy.FactsOfObject(policy.JobProfile, job.Map()),
+	} {
+		effective := policy.Resolve(facts, &policy.Scope{})
+		if got := policy.JudgeDeadline(facts, &effective, 0, noon); got.Action != policy.Keep || got.Reason != "has not started" {
+			t.Errorf("%s: %s, %q; want it kept", reader, got.Action, got.Reason)
 		}
 	}
 }
