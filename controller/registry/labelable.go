@@ -28,7 +28,8 @@ func (l Labelable) versionResource() schema.GroupVersionResource {
 
 // doubles are kinds that show the objects of another one. A deletion in one is a deletion in the other, so that one is watched.
 var doubles = map[schema.GroupResource]bool{
-	{Group: "events.k8s.io", Resource: "events"}: true, // the events of the core group
+	{Group: "events.k8s.io", Resource: "events"}:          true, // the events of the core group
+	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces, of which --protect and their own mode say which may go
 }
 
 // verbsOfALabel are what a kind has to have for its objects to go by a label.

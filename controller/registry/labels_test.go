@@ -25,6 +25,7 @@ func TestEveryKindIsWatchedOnce(t *testing.T) {
 				resources("authentication.k8s.io/v1", resource("tokenreviews", "TokenReview", "create")),
 				resources("metrics.k8s.io/v1beta1", resource("pods", "PodMetrics", "get", "list")),
 				resources("events.k8s.io/v1", resource("events", "Event")),
+				resources("project.openshift.io/v1", clusterWide(resource("projects", "Project"))),
 				resources("odd.example.com/v1", resource("things", "Thing", "get", "list")),
 				resources("odd.example.com/v1alpha1", resource("things", "Thing")),
 			)
