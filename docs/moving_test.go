@@ -10,6 +10,7 @@ import (
 
 	"k8s.io/kube-openapi/pkg/validation/strfmt"
 
+	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -208,5 +209,43 @@ func TestPolicyOfKubeJanitorsRule(t *testing.T) {
 	}
 	if want := []string{"", `curfew.dev/ttl defaulted to 4d from policy "require-application-label"`, ""}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// What the pages show of policies and profiles is what the API server and admission would take, without a word.
+func TestPoliciesAndProfilesOfPages(t *testing.T) {
+	definitions, err := crd.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	schemas, err := lint.NewSchemas(definitions)
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := 0
+	for name, text := range pages(t) {
+		for _, block := range yamlBlock.FindAllStringSubmatch(text, -1) {
+			if !strings.Contains(block[1], "apiVersion: curfew.dev/") {
+				continue
+			}
+			shown++
+			documents, unreadable := lint.Read(lint.Source{Data: []byte(block[1])}, lint.Limits{})
+			if len(unreadable) > 0 {
+				t.Errorf("%s: %v", name, unreadable)
+				continue
+			}
+			results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: platform(t), Schemas: schemas, Now: now})
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, result := range results {
+				for _, finding := range result.Findings {
+					t.Errorf("%s: %s", name, finding.Finding)
+				}
+			}
+		}
+	}
+	if shown < 4 {
+		t.Errorf("only %d are shown", shown)
 	}
 }
