@@ -159,7 +159,8 @@ func statusCode(err error) int {
 	return 0
 }
 
-// suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under the name (S2).
+// suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under the name (S2), and the resourceVersion off what
+// has completed, or was given more time, since it was judged (S1). Where this attempt has written the mark, that went by the state already.
 func (s *stopping) suspend(ctx context.Context) (bool, error) {
 	if len(s.plan.Suspend) == 0 {
 		return false, fmt.Errorf("%s has no field that suspends it: name one in fields.suspend of its KindProfile", s.plan.Kind.Kind)
@@ -175,6 +176,9 @@ func (s *stopping) suspend(ctx context.Context) (bool, error) {
 		body["metadata"] = metadata
 	}
 	metadata["uid"] = s.request.UID
+	if !s.marked {
+		metadata["resourceVersion"] = s.request.ResourceVersion
+	}
 	patch, err := json.Marshal(body)
 	if err != nil {
 		return false, err

@@ -11,10 +11,15 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // The mark is written into just the state that was seen: in the place of the condition that is there, never beside it.
@@ -147,5 +152,43 @@ func TestResponseTo(t *testing.T) {
 		if got.Code != c.code || got.ObjectMissing != c.missing || got.RetryAfter != c.after || (c.code == 0) != (got.Err != nil) {
 			t.Errorf("%s: %+v", name, got)
 		}
+	}
+}
+
+// What is suspended without having been marked a moment ago is suspended in the state that was judged (S1), or judged again.
+func TestSuspendGoesByTheJudgedState(t *testing.T) {
+	mark, suspend := v1alpha1.StopStep{Action: v1alpha1.StopMarkFailed}, v1alpha1.StopStep{Action: v1alpha1.StopSuspend}
+	for name, test := range map[string]struct {
+		steps  []v1alpha1.StopStep
+		refuse error
+		patch  string
+		code   int
+	}{
+		"alone":          {steps: []v1alpha1.StopStep{suspend}, patch: `{"metadata":{"resourceVersion":"7","uid":"run"},"spec":{"suspend":true}}`, code: 200},
+		"after the mark": {steps: []v1alpha1.StopStep{mark, suspend}, patch: `{"metadata":{"uid":"run"},"spec":{"suspend":true}}`, code: 200},
+		"it has changed": {
+			steps: []v1alpha1.StopStep{suspend}, refuse: apierrors.NewConflict(runs.GroupResource(), "a", nil),
+			patch: `{"metadata":{"resourceVersion":"7","uid":"run"},"spec":{"suspend":true}}`, code: 409,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, nil, time.Time{}, test.steps...)
+			s.Learn(Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: test.steps,
+				Suspend: policy.FieldPath{"spec", "suspend"}, SuspendValue: true})
+			var sent []string
+			s.objects.PrependReactor("patch", "runs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				sent = append(sent, string(action.(clienttesting.PatchAction).GetPatch()))
+				return true, &unstructured.Unstructured{Object: map[string]any{}}, test.refuse
+			})
+			s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &metav1.PartialObjectMetadata{}, nil
+			})
+			if got := s.Delete(t.Context(), s.request); got.Code != test.code {
+				t.Errorf("answer %d %v, want %d", got.Code, got.Err, test.code)
+			}
+			if len(sent) != 1 || sent[0] != test.patch {
+				t.Errorf("sent %q, want %s", sent, test.patch)
+			}
+		})
 	}
 }
