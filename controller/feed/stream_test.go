@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -14,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/expiry"
 )
@@ -157,4 +159,74 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 			t.Error("it does not end")
 		}
 	})
+}
+
+// S3: a list that breaks in the middle, because it is too old to go on or the connection is, forgets nothing that was known before, and is
+// begun anew.
+func TestListThatBreaksInTheMiddle(t *testing.T) {
+	gone := apierrors.NewResourceExpired("too old")
+	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.streams = streams
+				for _, name := range []string{"a", "b", "c", "d", "e"} {
+					w.put(finished("ci", name, "uid-"+name, 95))
+				}
+				kind := w.kind()
+				var again atomic.Bool // it is time to list anew
+				var broken atomic.Int32
+				kind.Watch = func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+					if options.SendInitialEvents == nil || !streams || !again.Load() || broken.Load() == 3 {
+						return w.watch(ctx, options)
+					}
+					broken.Add(1)
+					watcher := watch.NewRaceFreeFake()
+					w.mu.Lock()
+					watcher.Add(w.jobs["ci/a"].DeepCopy())
+					w.mu.Unlock()
+					if broken.Load() == 2 {
+						watcher.Stop()
+					} else {
+						watcher.Error(&gone.ErrStatus)
+					}
+					return watcher, nil
+				}
+				kind.List = func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+					if options.Continue != "" && again.Load() && broken.Load() < 3 {
+						broken.Add(1)
+						return nil, gone
+					}
+					return w.list(ctx, namespace, options)
+				}
+				engine, err := expiry.New(expiry.Options{Deleter: w})
+				if err != nil {
+					t.Fatal(err)
+				}
+				feed, err := New(kind, Options{Engine: engine, Namespaces: none(), Log: logr.Discard(), RelistEvery: time.Minute})
+				if err != nil {
+					t.Fatal(err)
+				}
+				ctx, cancel := context.WithCancel(t.Context())
+				var done sync.WaitGroup
+				done.Go(func() { _ = engine.Run(ctx) })
+				done.Go(func() { _ = feed.Run(ctx) })
+				at(30 * time.Second)
+				again.Store(true)
+				at(31 * time.Second)
+				if tracked := engine.Tracked(); broken.Load() == 0 || tracked != 5 {
+					t.Errorf("%d are tracked after a list that broke %d times, want all five", tracked, broken.Load())
+				}
+				at(30 * time.Second)
+				w.put(finished("ci", "f", "uid-f", 2))
+				at(5 * time.Second)
+				if left := w.count(); left != 0 || broken.Load() != 3 {
+					t.Errorf("%d are left, and the list broke %d times", left, broken.Load())
+				}
+				cancel()
+				w.cut()
+				done.Wait()
+			})
+		})
+	}
 }
