@@ -356,30 +356,39 @@ func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
 	})
 }
 
-// What is to be written on an object is forgotten with it.
+// What is to be written on an object is forgotten with it, by the next list at the latest.
 func TestFinishTimeOfWhatIsGone(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.conflict = 1 << 30
-		job := finished("ci", "a", "uid-a", 5)
-		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-		w.put(job)
-		feed, _ := start(t, w, none(), nil)
-		at(time.Second)
-		if n := len(feed.finishes.of); n != 1 {
-			t.Fatalf("%d finish times are remembered, want that of the Job", n)
-		}
-		w.mu.Lock()
-		delete(w.jobs, "ci/a")
-		for _, watcher := range w.watchers {
-			watcher.Delete(job.DeepCopy())
-		}
-		w.mu.Unlock()
-		at(time.Second)
-		if n := len(feed.finishes.of); n != 0 {
-			t.Errorf("%d finish times are remembered of what is gone", n)
-		}
-	})
+	for name, missed := range map[string]bool{"told by the watch": false, "missed by the watch": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.conflict = 1 << 30
+				job := finished("ci", "a", "uid-a", 5)
+				job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+				w.put(job)
+				feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = time.Minute })
+				at(90 * time.Second)
+				if n := len(feed.finishes.of); n != 1 {
+					t.Fatalf("%d finish times are remembered, want that of the Job", n)
+				}
+				if missed {
+					w.lose("ci", "a")
+					at(time.Minute)
+				} else {
+					w.mu.Lock()
+					delete(w.jobs, "ci/a")
+					for _, watcher := range w.watchers {
+						watcher.Delete(job.DeepCopy())
+					}
+					w.mu.Unlock()
+					at(time.Second)
+				}
+				if n := len(feed.finishes.of); n != 0 {
+					t.Errorf("%d finish times are remembered of what is gone", n)
+				}
+			})
+		})
+	}
 }
 
 // The profile of a kind has the last word on its dependents, the flag speaks for the others.

@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"sync"
 	"time"
 
@@ -19,6 +20,8 @@ type recorder struct {
 	pending *pending
 	mu      sync.Mutex
 	of      map[string]finish
+	// list counts the lists of the kind.
+	list int
 }
 
 type finish struct {
@@ -26,6 +29,7 @@ type finish struct {
 	uid             types.UID
 	resourceVersion string
 	at              time.Time
+	list            int // in which it was last seen, or since
 }
 
 func newRecorder(feed *Feed) *recorder {
@@ -37,7 +41,9 @@ func (f *Feed) recordFinish(facts *policy.Facts, verdict policy.Verdict) {
 	if verdict.DryRun {
 		return
 	}
-	f.finishes.add(finish{facts.Namespace, facts.Name, facts.UID, facts.ResourceVersion, f.options.Clock.Now()})
+	f.finishes.add(finish{
+		namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, at: f.options.Clock.Now(),
+	})
 }
 
 // add keeps the first instant at which an object was seen finished, and the newest state that can be patched.
@@ -48,8 +54,22 @@ func (r *recorder) add(new finish) {
 	if old, ok := r.of[key]; ok {
 		new.at = old.at
 	}
+	new.list = r.list
 	r.of[key] = new
 	r.pending.add(key)
+}
+
+// begin and end enclose a list of the whole kind. What it does not show is gone, though no watch has told.
+func (r *recorder) begin() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.list++
+}
+
+func (r *recorder) end() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	maps.DeleteFunc(r.of, func(_ string, one finish) bool { return one.list < r.list })
 }
 
 // forget drops what is to be written on an object that is gone.

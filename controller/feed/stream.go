@@ -69,6 +69,7 @@ func (l *listed) Cancel(uid types.UID, resourceVersion string) {
 // the watch itself where there is one already.
 func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	began := f.options.Clock.Now()
+	f.finishes.begin()
 	var relist listing
 	for _, lane := range f.lanes {
 		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(lane.handle)})
@@ -106,6 +107,7 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 
 // known notes that the kind has been listed whole.
 func (f *Feed) known(relist listing, began time.Time) {
+	f.finishes.end()
 	log := f.log
 	if f.synced.Swap(true) {
 		log = log.V(1) // news at the start alone
