@@ -4,9 +4,14 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/go-logr/logr/funcr"
 )
 
 // Forbidden in one namespace: a few refusals, then probes; others go on; all go once it is allowed.
@@ -200,6 +205,45 @@ func TestFewFailuresAreForgotten(t *testing.T) {
 }
 
 // A pause and its end name the same scope, other pauses another; the pauses of a kind that is forgotten end.
+// That a pause begins is told before it is told that it is over, however long the log takes.
+func TestBreakerEventsComeInOrder(t *testing.T) {
+	var n atomic.Int64
+	var mu sync.Mutex
+	var events []bool
+	slow := funcr.New(func(_, line string) {
+		if strings.Contains(line, "deletions are paused") {
+			<-time.After(100 * time.Millisecond)
+		}
+	}, funcr.Options{})
+	bubble(t, func(o *Options) {
+		o.Log = slow
+		o.OnBreaker = func(e BreakerEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e.Open)
+		}
+		o.Deleter = deleterFunc(func(context.Context, Request) Response {
+			if i := n.Add(1); i <= breakerThreshold {
+				<-time.After(10 * time.Millisecond)
+				return Response{Code: http.StatusForbidden}
+			}
+			<-time.After(20 * time.Millisecond)
+			return Response{Code: http.StatusOK}
+		})
+	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		e.mu.Lock()
+		e.conc.limit = 16
+		e.mu.Unlock()
+		for i := range 10 {
+			s.track(e, kind, i, time.Now().Add(time.Second))
+		}
+		pass(time.Minute)
+	})
+	if !slices.Equal(events, []bool{true, false}) {
+		t.Errorf("told that deletions are paused: %v, want true and then false", events)
+	}
+}
+
 func TestBreakerEventsNameTheirScope(t *testing.T) {
 	w, _, events := ready(t, nil)
 	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {

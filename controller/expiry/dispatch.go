@@ -164,13 +164,34 @@ func (e *Engine) clockEvent(before string, r reading) {
 	e.tell(ev)
 }
 
+// tell leaves an event to be told. The lock is held.
 func (e *Engine) tell(ev BreakerEvent) {
-	e.note(func() {
-		e.opts.Log.Info(ev.Message, "class", ev.Class, "kind", ev.Kind, "namespace", ev.Namespace, "source", ev.Source, "open", ev.Open, "reason", ev.Reason)
-		if e.opts.OnBreaker != nil {
-			e.opts.OnBreaker(ev)
+	e.untold = append(e.untold, ev)
+	e.note(e.tellAll)
+}
+
+// tellAll tells of pauses one by one, in the order in which they began and ended: a pause whose end is told before its beginning would last for
+// ever with whoever listens. What comes up while somebody tells is left to them.
+func (e *Engine) tellAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.telling {
+		return
+	}
+	e.telling = true
+	for len(e.untold) > 0 {
+		events := e.untold
+		e.untold = nil
+		e.mu.Unlock()
+		for _, ev := range events {
+			e.opts.Log.Info(ev.Message, "class", ev.Class, "kind", ev.Kind, "namespace", ev.Namespace, "source", ev.Source, "open", ev.Open, "reason", ev.Reason)
+			if e.opts.OnBreaker != nil {
+				e.opts.OnBreaker(ev)
+			}
 		}
-	})
+		e.mu.Lock()
+	}
+	e.telling = false
 }
 
 // take returns the next thing to do, if something is due and may be done now. The lock is held and the clock was checked.
@@ -268,7 +289,7 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 }
 
 // earliest is the slot that should be looked at first, if its time has come: that of the queue with the fewest requests under way, and among
-// several of these the one that waits for longest.
+// several of these of the one whose last turn was longest ago.
 func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 	x := e.index
 	var of *queue
@@ -280,7 +301,7 @@ func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 		if !ok || x.at(slot).wake > now || !e.room(q) {
 			continue
 		}
-		if !found || q.inFlight < of.inFlight || q.inFlight == of.inFlight && x.less(slot, first) {
+		if !found || q.inFlight < of.inFlight || q.inFlight == of.inFlight && (q.turn < of.turn || q.turn == of.turn && x.less(slot, first)) {
 			first, of, found = slot, q, true
 		}
 	}

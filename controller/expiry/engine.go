@@ -21,6 +21,8 @@ type Engine struct {
 
 	mu       sync.Mutex
 	notes    []func() // logs and hooks, run after mu is let go
+	untold   []BreakerEvent
+	telling  bool // somebody tells what is untold
 	index    *index
 	kinds    []*kindState // by Kind; 0 is none
 	guard    guard
@@ -34,6 +36,7 @@ type Engine struct {
 	inFlight int           // requests under way that take up room,
 	apart    int           // and those that do not: see queue
 	underway []*job        // the former in the order in which they were sent, with some that have come to their end
+	turns    uint64        // requests so far
 	pausedTo time.Duration // monotonic: Retry-After
 	sleeping int64         // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
 	late     int           // entries with flagLate

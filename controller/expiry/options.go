@@ -75,7 +75,7 @@ type Options struct {
 	OnOutcome func(Outcome)
 	// OnSummary is called once an interval with what was deleted, a Summary per source, trigger and kind, if anything was.
 	OnSummary func([]Summary)
-	// OnBreaker is called when deletions of a scope are paused and when they go on.
+	// OnBreaker is called when deletions of a scope are paused and when they go on, one call at a time and in that order.
 	OnBreaker func(BreakerEvent)
 	// OnStuck is called once for each object that has been terminating for too long.
 	OnStuck func(StuckObject)

@@ -10,15 +10,17 @@ import (
 // A queue is what waits of one resource in one lane. A DELETE may take its time for reasons that concern its kind alone: a conversion or
 // admission webhook that hangs, an aggregated API that is away. Whoever shares its turn with such a kind would wait with it. Therefore
 //
-//   - of the queues in which something is due, the one with the fewest requests under way is served first,
+//   - of the queues in which something is due, the one with the fewest requests under way is served first, and among several of these the
+//     one whose last turn was longest ago,
 //   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow from then on: its requests
 //     take up none from their start, and only a few of them are sent at a time, until they are answered quickly again.
 type queue struct {
 	due, backfill heap
 	of            schema.GroupVersionResource
 	lane          Lane
-	inFlight      int // requests under way,
-	apart         int // and those of them that take up no room
+	inFlight      int    // requests under way,
+	apart         int    // and those of them that take up no room
+	turn          uint64 // when it was served last, in requests of all
 	slow          bool
 	quick         time.Duration // monotonic: the last quick answer, 0: none
 }
@@ -53,6 +55,8 @@ func (e *Engine) room(q *queue) bool {
 // depart notes that a job is under way. The lock is held.
 func (e *Engine) depart(j *job) {
 	q := j.queue
+	e.turns++
+	q.turn = e.turns
 	q.inFlight++
 	if q.slow {
 		j.apart = true

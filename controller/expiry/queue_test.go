@@ -325,6 +325,27 @@ func TestKindsTakeTurns(t *testing.T) {
 	})
 }
 
+// The same where no more than one may be under way at a time, or fewer than there are kinds of which much is due: who has just come need not
+// wait until all that has been due for longer is gone.
+func TestKindsTakeTurnsOneAtATime(t *testing.T) {
+	for most, kinds := range map[int]int{1: 1, 3: 5} {
+		t.Run(fmt.Sprintf("%d at a time", most), func(t *testing.T) {
+			o := Options{MaxConcurrency: most}
+			beside(t, o, slowly(100*time.Millisecond, http.StatusOK), func(t *testing.T, _ *Engine, u *uneven, track func(string, int, time.Time), _ func() []string) {
+				start := time.Now().Truncate(time.Second).Add(time.Minute)
+				for i := range kinds {
+					track(fmt.Sprintf("Widget%d", i), 1000, start)
+				}
+				track("Job", 10, start.Add(5*time.Second))
+				pass(time.Until(start) + 15*time.Second)
+				if n, _ := u.lateness(); n != 10 {
+					t.Errorf("%d Jobs went in ten seconds, want 10 beside %d kinds of which 1000 are due", n, kinds)
+				}
+			})
+		})
+	}
+}
+
 // Where the API server itself is away nobody else is heard of, and everything is paused.
 func TestNoAnswerToAnybody(t *testing.T) {
 	besides(t, hang, func(t *testing.T, _ *Engine, _ *uneven, track func(string, int, time.Time), breakers func() []string) {
