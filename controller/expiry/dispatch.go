@@ -207,7 +207,7 @@ func (e *Engine) take(now int64, r reading) *job {
 			continue
 		}
 		j := &job{object: d.object, kind: e.kinds[d.object.Kind].opts, queue: e.index.queueOf(d.object.Kind), direct: d}
-		if !e.room(j.queue) {
+		if !e.room(j.queue, r) {
 			i++
 			continue
 		}
@@ -298,7 +298,7 @@ func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
 			slot, ok = b, true
 		}
-		if !ok || x.at(slot).wake > now || !e.room(q) {
+		if !ok || x.at(slot).wake > now || !e.room(q, r) {
 			continue
 		}
 		if !found || q.inFlight < of.inFlight || q.inFlight == of.inFlight && (q.turn < of.turn || q.turn == of.turn && x.less(slot, first)) {
@@ -321,6 +321,7 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 		return max(wait, time.Millisecond)
 	}
 	for _, q := range e.index.queues {
+		sooner(q.pausedTo - r.mono)
 		for _, h := range []*heap{&q.due, &q.backfill} {
 			if slot, some := h.top(); some {
 				sooner(time.Duration(e.index.at(slot).wake - now))

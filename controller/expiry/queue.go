@@ -13,7 +13,8 @@ import (
 //   - of the queues in which something is due, the one with the fewest requests under way is served first, and among several of these the
 //     one whose last turn was longest ago,
 //   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow from then on: its requests
-//     take up none from their start, and only a few of them are sent at a time, until they are answered quickly again.
+//     take up none from their start, and only a few of them are sent at a time, until they are answered quickly again,
+//   - a queue that is answered 429 again and again, while others are not, waits alone, and one request at a time shows whether it is over.
 type queue struct {
 	due, backfill heap
 	of            schema.GroupVersionResource
@@ -23,6 +24,11 @@ type queue struct {
 	turn          uint64 // when it was served last, in requests of all
 	slow          bool
 	quick         time.Duration // monotonic: the last quick answer, 0: none
+
+	refusals int           // answers of 429 in a row, those to requests that were under way together counted as one
+	refused  time.Duration // monotonic: the first of these,
+	again    time.Duration // and the last
+	pausedTo time.Duration // monotonic: Retry-After, where it is this queue alone that is answered so
 }
 
 const (
@@ -31,6 +37,8 @@ const (
 	// slowMost is how many requests of a slow queue are under way, slowMostAll of all of them. There may be more from before it was known.
 	slowMost    = 16
 	slowMostAll = 64
+	// refusedMost is how often everything is paused because of a queue that is answered 429, while others are not.
+	refusedMost = 3
 )
 
 // queueFor finds the queue of a resource in a lane, or makes one. The lock is held.
@@ -45,7 +53,10 @@ func (e *Engine) queueFor(o *KindOptions) *queue {
 }
 
 // room tells whether another request of a queue may be sent.
-func (e *Engine) room(q *queue) bool {
+func (e *Engine) room(q *queue, r reading) bool {
+	if r.mono < q.pausedTo || q.inFlight > 0 && e.singled(q) {
+		return false
+	}
 	if q.slow {
 		return q.inFlight < slowMost && e.apart < slowMostAll
 	}
@@ -79,7 +90,17 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	} else {
 		e.inFlight--
 	}
-	if res.code == 0 && res.err != nil || r.mono-j.started >= slowAfter {
+	if res.result == Throttled {
+		e.throttle(j, res, r)
+		return
+	}
+	if res.code == 0 && res.err != nil {
+		return
+	}
+	if res.code > 0 { // To a fresh look alone the API server may answer all the time.
+		q.refusals, q.pausedTo = 0, 0
+	}
+	if r.mono-j.started >= slowAfter {
 		return
 	}
 	q.quick = r.mono
@@ -87,6 +108,29 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 		q.slow = false
 		e.note(func() { e.opts.Log.Info("requests of a kind are answered quickly again", "kind", j.kind.Kind) })
 	}
+}
+
+// throttle pauses everything, or the queue of a job alone, for as long as the answer to it asks for. The lock is held.
+func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
+	q := j.queue
+	if q.refusals == 0 {
+		q.refused = r.mono
+	}
+	if q.refusals == 0 || j.started > q.again {
+		q.refusals++
+		q.again = r.mono
+	}
+	to := r.mono + min(pauseMost, res.retryAfter)
+	if e.singled(q) {
+		q.pausedTo = max(q.pausedTo, to)
+		return
+	}
+	e.pausedTo = max(e.pausedTo, to)
+}
+
+// singled tells whether it is a queue alone that is answered 429. The lock is held.
+func (e *Engine) singled(q *queue) bool {
+	return q.refusals >= refusedMost && slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused })
 }
 
 // setApart has those that were sent longest ago take up no room any more, if that is too long ago. The lock is held.

@@ -242,6 +242,51 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 	})
 }
 
+// One kind is always answered 429, as by an aggregated API or a webhook of its own. Everything is paused for it a few times, since it may be the API
+// server that has too much to do. That others are answered shows that it is not: from then on that kind waits alone, and is tried again for ever.
+func TestThrottledKind(t *testing.T) {
+	many := func(context.Context, Request) Response {
+		time.Sleep(5 * time.Millisecond)
+		return Response{Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second}
+	}
+	besides(t, many, func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
+		start := time.Now().Truncate(time.Second).Add(time.Minute)
+		track("Job", 2000, start.Add(-10*time.Second))
+		track("Widget", 1000, start)
+		for i := range 600 {
+			track("Job", 3, start.Add(time.Duration(i)*time.Second+500*time.Millisecond))
+		}
+		pass(time.Until(start) + 100*time.Millisecond)
+		u.lateness()
+		pass(15 * time.Second)
+		if n, _ := u.lateness(); n != 0 {
+			t.Errorf("%d Jobs went although the API server asked for 20 seconds of peace", n)
+		}
+		pass(75 * time.Second)
+		u.lateness()
+		pace := e.pace()
+		pass(5 * time.Minute)
+		if n, late := u.lateness(); n != 900 || late > 20*time.Millisecond {
+			t.Errorf("%d Jobs went in five minutes, up to %s late: want 900 and at most 20ms", n, late)
+		}
+		if n := e.pace(); n < pace {
+			t.Errorf("%d may be under way because of Widgets, and %d before: want no fewer", n, pace)
+		}
+		u.peak()
+		pass(time.Minute)
+		if n := u.peak(); n != 1 {
+			t.Errorf("%d DELETEs of Widgets under way at once, want one, to see whether it is over", n)
+		}
+		u.mu.Lock()
+		u.answers = slowly(5*time.Millisecond, http.StatusOK)
+		u.mu.Unlock()
+		pass(5 * time.Minute)
+		if n := e.Tracked(); n != 0 || u.peak() < 2 {
+			t.Errorf("%d are left five minutes after it answers again, or one went at a time", n)
+		}
+	})
+}
+
 // However many kinds hang, few of their requests are under way.
 func TestManyHangingKinds(t *testing.T) {
 	besides(t, hang, func(t *testing.T, _ *Engine, u *uneven, track func(string, int, time.Time), _ func() []string) {

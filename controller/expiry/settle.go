@@ -33,7 +33,7 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 	e.setApart(r)
 	now, _ := e.checkClock(r)
 	// What a kind does to its own requests says nothing of the API server: how long they take, and failures that have paused the kind already.
-	its := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind))
+	its := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) || res.result == Throttled && e.singled(j.queue)
 	if !its && (res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled(&res))) {
 		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled(&res)})
 	}
@@ -42,9 +42,6 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 		if j.object.Backfill {
 			e.backfill.giveBack(j.slices[1], r.mono)
 		}
-	}
-	if res.result == Throttled {
-		e.pausedTo = max(e.pausedTo, r.mono+min(pauseMost, res.retryAfter))
 	}
 	out := Outcome{Object: res.sent, Result: res.result, At: time.Unix(0, now).UTC(), Err: res.err}
 	if res.result == Deleted {
