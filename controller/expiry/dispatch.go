@@ -144,7 +144,7 @@ func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 	if e.guard.jumps != jumps {
 		// What waits for another attempt or as a tombstone counted from a clock that was wrong. Bound its wait anew.
 		e.rewake(now+int64(backoffMost), func(en *entry) bool {
-			return en.state == stateArmed && en.flags&flagLate != 0 || en.state == stateTombstone
+			return en.state == stateArmed && en.wake > en.expiry || en.state == stateTombstone
 		})
 	}
 	if e.guard.held != held {

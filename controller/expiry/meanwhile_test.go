@@ -170,3 +170,23 @@ func TestStuckInTwoLanesMeanwhile(t *testing.T) {
 		t.Errorf("%s: reported %d times, curfew_stuck_objects %v, want 1", x.name, stuck, metricValue(t, w.engine, "curfew_stuck_objects"))
 	}
 }
+
+// A list says of an object that was thought to be terminating that it is not, while the clock is wrong by hours: it is looked at soon all the same.
+func TestRevivedUnderAWrongClock(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	x := w.create("j", time.Second, true)
+	w.finish(x)
+	w.deliverAll()
+	before := w.list()
+	w.advance(time.Second)
+	w.pump()
+	w.deliverAll()
+	w.jump(10 * time.Hour)
+	w.relist(before, 0)
+	w.pump()
+	w.jump(0)
+	w.pump()
+	if next, ok := w.engine.Next(); !ok || next.After(w.server.Add(2*backoffMost)) {
+		t.Errorf("looked at next at %s, %s from now", next, next.Sub(w.server))
+	}
+}
