@@ -27,7 +27,6 @@ type job struct {
 	// unanswered: an earlier DELETE got no answer.
 	unanswered bool
 	started    time.Duration // monotonic
-	slices     [2]int64      // of the rates, to give back
 	direct     *direct
 	apart      bool // takes up no room: see queue
 	arrived    bool
@@ -280,9 +279,9 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 		return false, wait, true
 	}
 	if !j.dry {
-		j.slices[0], _ = e.all.take(r.mono)
+		e.all.take(r.mono)
 		if j.object.Backfill {
-			j.slices[1], _ = e.backfill.take(r.mono)
+			e.backfill.take(r.mono)
 		}
 	}
 	return true, 0, true

@@ -28,6 +28,29 @@ func TestMaxDeletionsPerMinute(t *testing.T) {
 	}
 }
 
+// A DELETE without an answer may have been carried out, so it counts.
+func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
+	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
+	w.dueSoon(25, "j", nil)
+	w.faults = []fault{{carriedOut: true}, {carriedOut: true}, {carriedOut: true}}
+	w.advance(time.Second)
+	w.pump()
+	for range 57 {
+		w.advance(time.Second)
+		w.pump()
+		if gone := 25 - len(w.things); gone > 10 {
+			t.Fatalf("%d are gone within a minute", gone)
+		}
+	}
+	for range 4 {
+		w.advance(61 * time.Second)
+		w.pump()
+	}
+	if len(w.things) != 0 {
+		t.Errorf("%d are left in the end", len(w.things))
+	}
+}
+
 // Backfilled deletions have a rate of their own and hold up nobody else.
 func TestBackfill(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })

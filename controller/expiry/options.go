@@ -48,7 +48,7 @@ type Options struct {
 	// Registerer gets the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
 
-	// MaxDeletionsPerMinute bounds accepted deletions in any 60 seconds; 0 is no bound.
+	// MaxDeletionsPerMinute bounds deletions in any 60 seconds, those included of which nobody knows since no answer came; 0 is no bound.
 	MaxDeletionsPerMinute int
 	// BackfillPerMinute bounds deletions of Backfill objects likewise; 0 means DefaultBackfillPerMinute.
 	BackfillPerMinute int

@@ -2,13 +2,15 @@ package expiry
 
 import "time"
 
-// rate bounds how many deletions fall into any 60 seconds. It counts in slices of a second over monotonic time and looks
-// back over the full minute and the slice it began in, so the bound is never exceeded, whatever the burst.
+// rate bounds how many deletions fall into any 60 seconds. When an object goes is known no better than that it is between request and answer:
+// so a deletion counts from when it is sent until a minute after its answer. It counts in slices of a second over monotonic time and
+// looks back over the full minute and the slice it began in, so the bound is never exceeded, whatever the burst.
 type rate struct {
-	limit  int // 0: no bound
-	slices [61]int
-	total  int
-	last   int64 // the slice that was written last, in seconds
+	limit    int // 0: no bound
+	underway int
+	slices   [61]int // deletions by the second of their answer
+	total    int
+	last     int64 // the slice that was written last, in seconds
 }
 
 func (r *rate) advance(mono time.Duration) {
@@ -29,40 +31,32 @@ func (r *rate) advance(mono time.Duration) {
 	r.last = now
 }
 
-// take counts one deletion, if there is room, and tells in which slice.
-func (r *rate) take(mono time.Duration) (slice int64, ok bool) {
-	if r.limit == 0 {
-		return 0, true
+// take counts one deletion that is about to be asked for, if there is room.
+func (r *rate) take(mono time.Duration) bool {
+	if r.wait(mono) > 0 {
+		return false
 	}
-	r.advance(mono)
-	if r.total >= r.limit {
-		return 0, false
-	}
-	r.slices[r.last%int64(len(r.slices))]++
-	r.total++
-	return r.last, true
+	r.underway++
+	return true
 }
 
-// giveBack uncounts one that take counted and that did not happen.
-func (r *rate) giveBack(slice int64, mono time.Duration) {
-	if r.limit == 0 {
-		return
-	}
-	r.advance(mono)
-	i := slice % int64(len(r.slices))
-	if r.last-slice < int64(len(r.slices)) && r.slices[i] > 0 {
-		r.slices[i]--
-		r.total--
+// settle says what became of one that take counted: whether it may have happened.
+func (r *rate) settle(mono time.Duration, happened bool) {
+	r.underway--
+	if happened && r.limit > 0 {
+		r.advance(mono)
+		r.slices[r.last%int64(len(r.slices))]++
+		r.total++
 	}
 }
 
-// wait is how long until take may succeed; 0: now.
+// wait is how long until take may succeed, if no answer comes before; 0: now.
 func (r *rate) wait(mono time.Duration) time.Duration {
 	if r.limit == 0 {
 		return 0
 	}
 	r.advance(mono)
-	if r.total < r.limit {
+	if r.total+r.underway < r.limit {
 		return 0
 	}
 	for back := int64(len(r.slices)) - 1; back >= 0; back-- {

@@ -37,10 +37,12 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 	if !its && (res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled(&res))) {
 		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled(&res)})
 	}
-	if res.result != Deleted && !j.dry { // An Actor's steps are no deletions of what is tracked.
-		e.all.giveBack(j.slices[0], r.mono)
+	if !j.dry {
+		// What got no answer may have been carried out. An Actor's steps are no deletions of what is tracked.
+		happened := res.result == Deleted || res.lost
+		e.all.settle(r.mono, happened)
 		if j.object.Backfill {
-			e.backfill.giveBack(j.slices[1], r.mono)
+			e.backfill.settle(r.mono, happened)
 		}
 	}
 	out := Outcome{Object: res.sent, Result: res.result, At: time.Unix(0, now).UTC(), Err: res.err}
