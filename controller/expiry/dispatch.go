@@ -198,6 +198,7 @@ func (e *Engine) take(now int64, r reading) *job {
 	if !e.running || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
 		return nil
 	}
+	e.doChores(now)
 	for i := 0; i < len(e.direct); {
 		d := e.direct[i]
 		if nanos(d.object.Expiry) > now { // S1
@@ -228,14 +229,6 @@ func (e *Engine) take(now int64, r reading) *job {
 			return nil
 		}
 		en := e.index.at(slot)
-		switch en.state {
-		case stateTombstone:
-			e.release(slot)
-			continue
-		case stateTerminating:
-			e.reportStuck(slot)
-			continue
-		}
 		if en.expiry <= now {
 			e.overdue(slot)
 		} else {
@@ -321,18 +314,33 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	}
 	for _, q := range e.index.queues {
 		sooner(q.pausedTo - r.mono)
-		for _, h := range []*heap{&q.due, &q.backfill} {
-			if slot, some := h.top(); some {
-				sooner(time.Duration(e.index.at(slot).wake - now))
-			}
-		}
 	}
+	e.index.eachHeap(func(h *heap) {
+		if slot, some := h.top(); some {
+			sooner(time.Duration(e.index.at(slot).wake - now))
+		}
+	})
 	sooner(e.untilApart(r))
 	sooner(e.pausedTo - r.mono)
 	sooner(e.breakers.blocked(r.mono))
 	sooner(e.all.wait(r.mono))
 	sooner(e.backfill.wait(r.mono))
 	return max(wait, time.Millisecond)
+}
+
+// doChores lets go of old tombstones and reports what is stuck.
+func (e *Engine) doChores(now int64) {
+	for {
+		slot, some := e.index.chores.top()
+		if !some || e.index.at(slot).wake > now {
+			return
+		}
+		if e.index.at(slot).state == stateTombstone {
+			e.release(slot)
+		} else {
+			e.reportStuck(slot)
+		}
+	}
 }
 
 // reportStuck says once that an object has been terminating for too long.

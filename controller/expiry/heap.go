@@ -15,23 +15,52 @@ func (x *index) less(a, b uint32) bool {
 	return ea.expiry < eb.expiry
 }
 
-// heapOf is the heap that an entry belongs into.
-func (x *index) heapOf(e *entry) *heap {
-	q := x.queueOf(e.kind)
-	if e.flags&flagBackfill != 0 && e.state == stateArmed {
-		return &q.backfill
+// place is which heap an entry is in, or belongs into.
+type place uint8
+
+const (
+	inDue place = iota // of its queue,
+	inBackfill
+	inChores // of the index: needs no request, and waits for none
+)
+
+func placeOf(e *entry) place {
+	switch {
+	case e.state == stateTombstone || e.state == stateTerminating:
+		return inChores
+	case e.flags&flagBackfill != 0:
+		return inBackfill
+	default:
+		return inDue
 	}
-	return &q.due
 }
 
-// push arms an entry that is in no heap.
+// heapOf is the heap that an entry is in.
+func (x *index) heapOf(e *entry) *heap {
+	switch e.place {
+	case inChores:
+		return &x.chores
+	case inBackfill:
+		return &x.queueOf(e.kind).backfill
+	default:
+		return &x.queueOf(e.kind).due
+	}
+}
+
+// eachHeap calls f for all heaps.
+func (x *index) eachHeap(f func(*heap)) {
+	f(&x.chores)
+	for _, q := range x.queues {
+		f(&q.due)
+		f(&q.backfill)
+	}
+}
+
+// push puts an entry that is in no heap into the one where it belongs.
 func (x *index) push(slot uint32) {
 	e := x.at(slot)
+	e.place = placeOf(e)
 	h := x.heapOf(e)
-	e.flags &^= flagInBackfill
-	if h == &x.queueOf(e.kind).backfill {
-		e.flags |= flagInBackfill
-	}
 	h.slots = append(h.slots, slot)
 	e.pos = int32(len(h.slots) - 1)
 	x.up(h, int(e.pos))
@@ -43,10 +72,7 @@ func (x *index) pull(slot uint32) {
 	if e.pos < 0 {
 		return
 	}
-	h := &x.queueOf(e.kind).due
-	if e.flags&flagInBackfill != 0 {
-		h = &x.queueOf(e.kind).backfill
-	}
+	h := x.heapOf(e)
 	i := int(e.pos)
 	last := len(h.slots) - 1
 	moved := h.slots[last]
@@ -64,15 +90,10 @@ func (x *index) pull(slot uint32) {
 	}
 }
 
-// move puts an entry where its wake instant belongs.
+// move puts an entry where its state and its wake instant belong.
 func (x *index) move(slot uint32) {
 	e := x.at(slot)
-	if e.pos < 0 {
-		x.push(slot)
-		return
-	}
-	in := e.flags&flagInBackfill != 0
-	if want := x.heapOf(e) == &x.queueOf(e.kind).backfill; want != in {
+	if e.pos < 0 || e.place != placeOf(e) {
 		x.pull(slot)
 		x.push(slot)
 		return

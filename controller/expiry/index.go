@@ -25,7 +25,7 @@ type entry struct {
 	name   string
 	ns     uint32
 	source uint32
-	pos    int32 // place in its heap, -1: in none
+	pos    int32 // where in its heap, -1: in none
 	kind   Kind
 	flags  flags
 
@@ -34,6 +34,7 @@ type entry struct {
 	trigger  uint8
 	gen      uint8 // relist generation of the kind in which it was last seen
 	lane     Lane  // that of its kind
+	place    place // which heap it is in
 }
 
 type flags uint16
@@ -43,8 +44,7 @@ const (
 	flagOddRV
 	flagLive
 	flagBackfill
-	flagInBackfill  // which heap it is in
-	flagDryRun      //
+	flagDryRun
 	flagLate        // was due and taken up at least once: counts as overdue wherever it waits
 	flagParked      // waits for a breaker: woken when that closes
 	flagTerminating // in flight, and the watch has shown a deletionTimestamp meanwhile
@@ -64,7 +64,7 @@ const (
 	stateArmed
 	stateInFlight
 	stateReported    // dry-run, said, idle
-	stateTerminating // in the due heap until it counts as stuck
+	stateTerminating // in a heap until it counts as stuck
 	stateTombstone   // deleted; keeps stale events out until wake
 )
 
@@ -83,6 +83,7 @@ type index struct {
 	roomy  []uint64 // bitmap of chunks that are nil or have room; the lowest is filled first, so that high ones drain
 	table  table
 	queues []*queue
+	chores heap // tombstones, and what terminates: they wait behind no deletion
 	of     []*queue // by Kind
 
 	namespaces *interner

@@ -33,6 +33,7 @@ func TestIndex(t *testing.T) {
 		x.of = []*queue{nil, x.queues[0], x.queues[1], x.queues[0]}
 		model := map[laned]Object{}
 		wakes := map[laned]int64{}
+		chores := map[laned]bool{}
 		key := rapid.Custom(func(t *rapid.T) laned {
 			return laned{rapid.SampledFrom(uids).Draw(t, "uid"), rapid.SampledFrom([]Lane{0, 1, 2}).Draw(t, "lane")}
 		})
@@ -51,12 +52,13 @@ func TestIndex(t *testing.T) {
 				DryRun:          rapid.Bool().Draw(t, "dry"),
 			}
 		}
-		put := func(slot uint32, o Object) {
+		put := func(t *rapid.T, slot uint32, o Object) {
 			x.set(slot, &o)
+			x.at(slot).state = rapid.SampledFrom([]state{stateArmed, stateArmed, stateTerminating, stateTombstone}).Draw(t, "state")
 			x.at(slot).wake = x.at(slot).expiry
 			x.move(slot)
 			at := laned{o.UID, x.at(slot).lane}
-			model[at], wakes[at] = o, o.Expiry.UnixNano()
+			model[at], wakes[at], chores[at] = o, o.Expiry.UnixNano(), x.at(slot).state != stateArmed
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
@@ -65,7 +67,7 @@ func TestIndex(t *testing.T) {
 				if !ok {
 					slot = x.alloc(at.uid, at.lane)
 				}
-				put(slot, draw(t, at.uid))
+				put(t, slot, draw(t, at.uid))
 			},
 			"release": func(t *rapid.T) {
 				at := key.Draw(t, "key")
@@ -101,14 +103,16 @@ func TestIndex(t *testing.T) {
 					t.Fatalf("size %d for %d, %d namespaces for %d, %d odd versions for %d",
 						x.size, len(model), len(x.namespaces.ids), len(namespaces)-1, len(x.oddRVs), odd)
 				}
-				heaps := []*heap{&x.queues[0].due, &x.queues[0].backfill, &x.queues[1].due, &x.queues[1].backfill}
+				var heaps []*heap
+				x.eachHeap(func(h *heap) { heaps = append(heaps, h) })
 				inHeaps := 0
 				for _, h := range heaps {
 					inHeaps += len(h.slots)
 					for i, slot := range h.slots {
 						e := x.at(slot)
 						o := x.object(slot)
-						if int(e.pos) != i || h != x.heapOf(e) || o.Backfill != (h == &x.of[o.Kind].backfill) || wakes[laned{o.UID, e.lane}] != e.wake {
+						if int(e.pos) != i || h != x.heapOf(e) || chores[laned{o.UID, e.lane}] != (h == &x.chores) ||
+							h != &x.chores && o.Backfill != (h == &x.of[o.Kind].backfill) || wakes[laned{o.UID, e.lane}] != e.wake {
 							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.wake)
 						}
 						if i > 0 && x.less(slot, h.slots[(i-1)/4]) {

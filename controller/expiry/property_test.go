@@ -283,8 +283,8 @@ func checkBooks(t *rapid.T, e *Engine) {
 		t.Fatalf("Tracked() = %d, the index holds %d", got, trackedNow)
 	}
 	inHeaps, underway := 0, e.inFlight+e.apart
+	e.index.eachHeap(func(h *heap) { inHeaps += len(h.slots) })
 	for _, q := range e.index.queues {
-		inHeaps += len(q.due.slots) + len(q.backfill.slots)
 		underway += q.inFlight + q.apart
 	}
 	if e.late != late || e.stuck != stuck || e.index.size != size || inHeaps != inHeap || underway != 0 {

@@ -7,7 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// A queue is what waits of one resource in one lane. A DELETE may take its time for reasons that concern its kind alone: a conversion or
+// A queue is what waits to be deleted of one resource in one lane. A DELETE may take its time for reasons that concern its kind alone: a conversion or
 // admission webhook that hangs, an aggregated API that is away. Whoever shares its turn with such a kind would wait with it. Therefore
 //
 //   - of the queues in which something is due, the one with the fewest requests under way is served first, and among several of these the

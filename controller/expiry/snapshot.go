@@ -26,13 +26,11 @@ func (e *Engine) Next() (time.Time, bool) {
 	defer e.unlock()
 	at := int64(math.MaxInt64)
 	found := false
-	for _, q := range e.index.queues {
-		for _, h := range []*heap{&q.due, &q.backfill} {
-			if slot, ok := h.top(); ok {
-				at, found = min(at, e.index.at(slot).wake), true
-			}
+	e.index.eachHeap(func(h *heap) {
+		if slot, ok := h.top(); ok {
+			at, found = min(at, e.index.at(slot).wake), true
 		}
-	}
+	})
 	if !found {
 		return time.Time{}, false
 	}
