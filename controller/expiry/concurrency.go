@@ -95,10 +95,11 @@ func (c *concurrency) observe(s sample) {
 	if c.count < max(windowLeast, c.Limit()) {
 		return
 	}
-	c.close(s.at)
+	c.close(s.at, s.inFlight-1)
 }
 
-func (c *concurrency) close(at time.Duration) {
+// close ends a window. underway is how many are still to be answered.
+func (c *concurrency) close(at time.Duration, underway int) {
 	mean := max(time.Microsecond, c.sum/time.Duration(c.count))
 	peak := c.peak
 	c.reset()
@@ -120,7 +121,7 @@ func (c *concurrency) close(at time.Duration) {
 		if !first {
 			c.base, c.baseNew = c.baseNew, 0
 			c.resume, c.limit, c.probing = c.limit, max(1, min(concurrencyStart, c.limit/2)), true
-			c.leftover = int(c.resume)
+			c.leftover = underway
 			return
 		}
 	}

@@ -2,6 +2,7 @@ package expiry
 
 import (
 	stdheap "container/heap"
+	"math"
 	"testing"
 	"time"
 )
@@ -20,6 +21,7 @@ type station struct {
 	done    int
 	latency time.Duration
 	refused int
+	left    int // in a burst
 }
 
 type event struct {
@@ -40,31 +42,45 @@ func (s *station) run(c *concurrency, until time.Duration) {
 		s.free = make([]time.Duration, s.servers)
 	}
 	s.done, s.latency, s.refused = 0, 0, 0
-	for s.now < until {
-		for len(s.pending) < c.Limit() {
-			if s.refuseAbove > 0 && len(s.pending) >= s.refuseAbove {
-				stdheap.Push(&s.pending, event{s.now + s.service, s.now, true})
-				continue
-			}
-			first := 0
-			for i := range s.free {
-				if s.free[i] < s.free[first] {
-					first = i
-				}
-			}
-			s.free[first] = max(s.free[first], s.now) + s.service
-			stdheap.Push(&s.pending, event{s.free[first], s.now, false})
-		}
-		ev := stdheap.Pop(&s.pending).(event)
-		s.now = ev.at
-		c.observe(sample{at: ev.at, latency: ev.at - ev.sent, inFlight: len(s.pending) + 1, refused: ev.refused})
-		if ev.refused {
-			s.refused++
+	for s.left = math.MaxInt; s.now < until; {
+		s.step(c)
+	}
+}
+
+// burst runs n requests, and tells how long they took.
+func (s *station) burst(c *concurrency, n int) time.Duration {
+	from := s.now
+	for s.left = n; s.left > 0 || len(s.pending) > 0; {
+		s.step(c)
+	}
+	return s.now - from
+}
+
+// step sends what may be sent, and waits for one answer.
+func (s *station) step(c *concurrency) {
+	for ; s.left > 0 && len(s.pending) < c.Limit(); s.left-- {
+		if s.refuseAbove > 0 && len(s.pending) >= s.refuseAbove {
+			stdheap.Push(&s.pending, event{s.now + s.service, s.now, true})
 			continue
 		}
-		s.done++
-		s.latency += ev.at - ev.sent
+		first := 0
+		for i := range s.free {
+			if s.free[i] < s.free[first] {
+				first = i
+			}
+		}
+		s.free[first] = max(s.free[first], s.now) + s.service
+		stdheap.Push(&s.pending, event{s.free[first], s.now, false})
 	}
+	ev := stdheap.Pop(&s.pending).(event)
+	s.now = ev.at
+	c.observe(sample{at: ev.at, latency: ev.at - ev.sent, inFlight: len(s.pending) + 1, refused: ev.refused})
+	if ev.refused {
+		s.refused++
+		return
+	}
+	s.done++
+	s.latency += ev.at - ev.sent
 }
 
 func TestConcurrency(t *testing.T) {
@@ -96,6 +112,27 @@ func TestConcurrency(t *testing.T) {
 				t.Errorf("mean latency %s, want at most %s", mean, c.mostMean)
 			}
 		})
+	}
+}
+
+// Where a hundred fall due each second, none of these hundreds is slowed down for long by the search for the base.
+func TestConcurrencyInBursts(t *testing.T) {
+	s := station{servers: 16, service: 12 * time.Millisecond}
+	s.free = make([]time.Duration, s.servers)
+	c := newConcurrency(DefaultMaxConcurrency, false)
+	var usual, longest time.Duration
+	for second := range 60 {
+		s.now = time.Duration(second) * time.Second
+		took := s.burst(c, 100)
+		if second == 9 {
+			usual = took
+		} else if second > 9 {
+			longest = max(longest, took)
+		}
+	}
+	t.Logf("limit %d, a hundred take %s, at most %s", c.Limit(), usual, longest)
+	if longest > usual*3/2 {
+		t.Errorf("a hundred took %s, want at most half more than the usual %s", longest, usual)
 	}
 }
 

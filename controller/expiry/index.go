@@ -83,7 +83,7 @@ type index struct {
 	roomy  []uint64 // bitmap of chunks that are nil or have room; the lowest is filled first, so that high ones drain
 	table  table
 	queues []*queue
-	chores heap // tombstones, and what terminates: they wait behind no deletion
+	chores heap     // tombstones, and what terminates: they wait behind no deletion
 	of     []*queue // by Kind
 
 	namespaces *interner

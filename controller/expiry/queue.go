@@ -177,9 +177,12 @@ func (e *Engine) alone(j *job, r reading) bool {
 
 // unheard tells whether a job waited in vain for an answer of its own, while the API server answered others. The lock is held.
 func (e *Engine) unheard(j *job, r reading) bool {
+	if e.alone(j, r) {
+		return true
+	}
 	took := r.mono - j.started
-	if took < slowAfter || e.alone(j, r) || e.opts.Skew == nil {
-		return e.alone(j, r)
+	if took < slowAfter || e.opts.Skew == nil {
+		return false
 	}
 	last := e.opts.Skew.estimate(r.wall)
 	return last.known && last.age < took
