@@ -275,32 +275,6 @@ func TestStuckIsReportedOnce(t *testing.T) {
 	}
 }
 
-// Who is stuck is reported, and what is gone is let go of, however much is due before: they need no request.
-func TestChoresDoNotWait(t *testing.T) {
-	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
-	stuck := 0
-	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
-	x := w.create("j", time.Second, true)
-	w.finish(x)
-	for range 2 {
-		w.deliver()
-	}
-	w.advance(time.Second)
-	w.pump()
-	w.deliver() // deletionTimestamp
-	w.dueSoon(1000, "backlog", nil)
-	for range 20 {
-		w.advance(time.Minute)
-		w.pump()
-	}
-	if stuck != 1 {
-		t.Errorf("reported %d times, want once", stuck)
-	}
-	if size, left := w.engine.index.size, len(w.things); size > left+2 {
-		t.Errorf("%d entries are held for %d objects", size, left)
-	}
-}
-
 // What cannot be judged is neither deleted nor forgotten, and pauses its own source only.
 func TestJudgeFails(t *testing.T) {
 	w, outcomes, events := ready(t, nil)

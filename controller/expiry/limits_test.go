@@ -51,6 +51,32 @@ func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	}
 }
 
+// Who is stuck is reported, and what is gone is let go of, however much is due before: they need no request.
+func TestChoresDoNotWait(t *testing.T) {
+	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
+	stuck := 0
+	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
+	x := w.create("j", time.Second, true)
+	w.finish(x)
+	for range 2 {
+		w.deliver()
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.deliver() // deletionTimestamp
+	w.dueSoon(1000, "backlog", nil)
+	for range 20 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if stuck != 1 {
+		t.Errorf("reported %d times, want once", stuck)
+	}
+	if size, left := w.engine.index.size, len(w.things); size > left+2 {
+		t.Errorf("%d entries are held for %d objects", size, left)
+	}
+}
+
 // Backfilled deletions have a rate of their own and hold up nobody else.
 func TestBackfill(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
