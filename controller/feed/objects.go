@@ -36,7 +36,7 @@ func Objects(client dynamic.Interface, profile *expression.Profile, stopper *dea
 			if !ok {
 				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
 			}
-			return factsOf(profile, read.Object), nil
+			return policy.FactsOfObject(profile.Profile, read.Object), nil
 		},
 		JSON: func(object runtime.Object) (map[string]any, error) {
 			read, ok := object.(*unstructured.Unstructured)
@@ -50,30 +50,4 @@ func Objects(client dynamic.Interface, profile *expression.Profile, stopper *dea
 			return err
 		},
 	}
-}
-
-// factsOf reads an object. Where the kind has a native TTL by outcome (an Argo Workflow's secondsAfterSuccess) and the object
-// sets it, that stands in the place of the plain one, as it does for the kind's own controller: the plain one may be shorter
-// (S6).
-func factsOf(profile *expression.Profile, object map[string]any) *policy.Facts {
-	facts := policy.FactsOfObject(profile.Profile, object)
-	if !facts.Finished {
-		return facts
-	}
-	path := profile.TTLSucceeded
-	if facts.Outcome == policy.Failed {
-		path = profile.TTLFailed
-	}
-	if path == nil {
-		return facts
-	}
-	if _, set := path.Get(object); !set {
-		return facts
-	}
-	byOutcome := *profile.Profile
-	byOutcome.TTL, byOutcome.State = path, nil
-	facts.NativeTTL = policy.FactsOfObject(&byOutcome, object).NativeTTL
-	byOutcome.State = profile.State
-	facts.Profile = &byOutcome
-	return facts
 }

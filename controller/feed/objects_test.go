@@ -1,0 +1,60 @@
+package feed
+
+import (
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// S6: of several native TTLs that counts which the kind's own controller goes by. An Argo Workflow in phase Error did not fail, to it.
+func TestNativeTTLsByOutcome(t *testing.T) {
+	all, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var kind Kind
+	for _, object := range all {
+		if object.Spec.Kind.Kind == "Workflow" {
+			profile, errs := expression.NewCompiler(10).Profile(object)
+			if len(errs) > 0 {
+				t.Fatal(errs)
+			}
+			kind = Objects(unasked{}, profile, nil)
+		}
+	}
+	for name, test := range map[string]struct {
+		phase string
+		ttls  map[string]any
+		keep  bool
+		after time.Duration
+	}{
+		"succeeded":                       {phase: "Succeeded", ttls: map[string]any{"secondsAfterSuccess": int64(60), "secondsAfterCompletion": int64(3600)}, after: time.Minute},
+		"succeeded, nothing of that":      {phase: "Succeeded", ttls: map[string]any{"secondsAfterFailure": int64(60)}, keep: true},
+		"failed":                          {phase: "Failed", ttls: map[string]any{"secondsAfterFailure": int64(60), "secondsAfterCompletion": int64(3600)}, after: time.Minute},
+		"failed, completion says it":      {phase: "Failed", ttls: map[string]any{"secondsAfterSuccess": int64(60), "secondsAfterCompletion": int64(3600)}, after: time.Hour},
+		"error, completion says it":       {phase: "Error", ttls: map[string]any{"secondsAfterFailure": int64(60), "secondsAfterCompletion": int64(3600)}, after: time.Hour},
+		"error, and nothing speaks of it": {phase: "Error", ttls: map[string]any{"secondsAfterFailure": int64(60)}, keep: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			ended := time.Date(2026, 3, 1, 9, 30, 0, 0, time.UTC)
+			facts, err := kind.Facts(&unstructured.Unstructured{Object: map[string]any{
+				"metadata": map[string]any{"name": "a", "namespace": "ci", "creationTimestamp": "2026-03-01T08:00:00Z"},
+				"spec":     map[string]any{"ttlStrategy": test.ttls},
+				"status":   map[string]any{"phase": test.phase, "startedAt": "2026-03-01T08:00:05Z", "finishedAt": ended.Format(time.RFC3339)},
+			}})
+			if err != nil {
+				t.Fatal(err)
+			}
+			effective := policy.Resolve(facts, &policy.Scope{})
+			verdict := policy.Judge(facts, &effective, ended)
+			if keep := verdict.Action == policy.Keep; keep != test.keep || !keep && !verdict.Expiry.Equal(ended.Add(test.after)) {
+				t.Errorf("%s at %s (%s), want it kept: %t, else %s after its end", verdict.Action, verdict.Expiry, verdict.Reason, test.keep, test.after)
+			}
+		})
+	}
+}
