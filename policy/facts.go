@@ -210,8 +210,16 @@ func (f *Facts) mendTimes() {
 		return
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil || at.Before(f.Created) || !f.IsPod() && at.Before(f.Started) {
+	if err != nil || at.Before(f.FinishLeast()) {
 		return
 	}
 	f.FinishTime = at
+}
+
+// FinishLeast is the least time that counts as the finish time that Curfew wrote down: before it the object was not there yet, or not started.
+func (f *Facts) FinishLeast() time.Time {
+	if !f.IsPod() && f.Started.After(f.Created) {
+		return f.Started
+	}
+	return f.Created
 }

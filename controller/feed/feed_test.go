@@ -2,7 +2,6 @@ package feed
 
 import (
 	"slices"
-	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -271,120 +270,6 @@ func TestJudge(t *testing.T) {
 				}
 				if err == nil && (got.Verdict != test.want || string(got.Object.UID) != test.uid) {
 					t.Errorf("verdict %v of UID %q, want %v of %q", got.Verdict, got.Object.UID, test.want, test.uid)
-				}
-			})
-		})
-	}
-}
-
-// A finish time that only Curfew saw is written down once, and a conflict does not move it.
-func TestFinishTimeIsWrittenDown(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.conflict = 1
-		job := finished("ci", "a", "uid-a", 5)
-		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-		at(300 * time.Millisecond)
-		seen := time.Now().UTC().Truncate(time.Second).Add(time.Second).Format(time.RFC3339)
-		w.put(job)
-		start(t, w, none(), nil)
-		synctest.Wait()
-		at(10 * time.Second)
-		job.Labels = map[string]string{"touched": "yes"}
-		w.put(job)
-		synctest.Wait()
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		want := []string{
-			`{"metadata":{"annotations":{"curfew.dev/finished-at":"` + seen + `"},"resourceVersion":"101","uid":"uid-a"}}`,
-			`{"metadata":{"annotations":{"curfew.dev/finished-at":"` + seen + `"},"resourceVersion":"102","uid":"uid-a"}}`,
-		}
-		if !slices.Equal(w.patches, want) {
-			t.Errorf("patches\n%q\nwant\n%q", w.patches, want)
-		}
-	})
-}
-
-// Nothing is changed in dry-run. Once that is over the TTL begins.
-func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w, n := newWorld(), none()
-		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
-		job := finished("ci", "a", "uid-a", 5)
-		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-		w.put(job)
-		feed, _ := start(t, w, n, nil)
-		at(time.Minute)
-		w.mu.Lock()
-		if len(w.patches) != 0 {
-			t.Errorf("patched in dry-run: %q", w.patches)
-		}
-		w.mu.Unlock()
-		n.set("ci", nil)
-		feed.RejudgeNamespace("ci")
-		at(time.Second)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.patches) != 1 {
-			t.Errorf("patches %q after the end of dry-run, want one", w.patches)
-		}
-	})
-}
-
-// S6: what is started again, before its first end was written down, ends a second time, and from then on its TTL counts.
-func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		w := newWorld()
-		w.conflict = 1
-		job := finished("ci", "a", "uid-a", 5)
-		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-		w.put(job)
-		start(t, w, none(), nil)
-		at(time.Second)
-		again := job.DeepCopy()
-		again.Status.Conditions = nil
-		w.put(again)
-		at(time.Hour)
-		w.put(job)
-		want := roundUp(time.Now()).Format(time.RFC3339)
-		at(time.Second)
-		w.mu.Lock()
-		defer w.mu.Unlock()
-		if len(w.patches) != 2 || !strings.Contains(w.patches[1], want) {
-			t.Errorf("patches %q, want the second to say %s", w.patches, want)
-		}
-	})
-}
-
-// What is to be written on an object is forgotten with it, by the next list at the latest.
-func TestFinishTimeOfWhatIsGone(t *testing.T) {
-	for name, missed := range map[string]bool{"told by the watch": false, "missed by the watch": true} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.conflict = 1 << 30
-				job := finished("ci", "a", "uid-a", 5)
-				job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-				w.put(job)
-				feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = time.Minute })
-				at(90 * time.Second)
-				if n := len(feed.finishes.of); n != 1 {
-					t.Fatalf("%d finish times are remembered, want that of the Job", n)
-				}
-				if missed {
-					w.lose("ci", "a")
-					at(time.Minute)
-				} else {
-					w.mu.Lock()
-					delete(w.jobs, "ci/a")
-					for _, watcher := range w.watchers {
-						watcher.Delete(job.DeepCopy())
-					}
-					w.mu.Unlock()
-					at(time.Second)
-				}
-				if n := len(feed.finishes.of); n != 0 {
-					t.Errorf("%d finish times are remembered of what is gone", n)
 				}
 			})
 		})

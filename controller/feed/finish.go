@@ -9,6 +9,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
 
 	"curfew.dev/curfew/policy"
 )
@@ -41,18 +42,27 @@ func (f *Feed) recordFinish(facts *policy.Facts, verdict policy.Verdict) {
 	if verdict.DryRun {
 		return
 	}
-	f.finishes.add(finish{
-		namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, at: f.options.Clock.Now(),
-	})
+	least := facts.FinishLeast()
+	at := f.options.Clock.Now()
+	if at.Before(least) {
+		at = least // A clock that is behind the API server's would write what does not count.
+	}
+	f.finishes.add(finish{namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, at: at}, least)
 }
 
-// add keeps the first instant at which an object was seen finished, and the newest state that can be patched.
-func (r *recorder) add(new finish) {
+// add keeps the first instant at which an object was seen finished, unless that is too early to count by now, and the newest state, which can
+// be patched: what is judged again because its surroundings have changed may have been listed before the watch told of a newer one.
+func (r *recorder) add(new finish, least time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := string(new.uid)
 	if old, ok := r.of[key]; ok {
-		new.at = old.at
+		if !old.at.Before(least) {
+			new.at = old.at
+		}
+		if old.after(new.resourceVersion) {
+			new.resourceVersion = old.resourceVersion
+		}
 	}
 	new.list = r.list
 	r.of[key] = new
@@ -72,11 +82,33 @@ func (r *recorder) end() {
 	maps.DeleteFunc(r.of, func(_ string, one finish) bool { return one.list < r.list })
 }
 
+// after tells whether the state that is to be patched is newer than another.
+func (one *finish) after(resourceVersion string) bool {
+	order, err := resourceversion.CompareResourceVersion(one.resourceVersion, resourceVersion)
+	return err == nil && order > 0
+}
+
 // forget drops what is to be written on an object that is gone.
-func (r *recorder) forget(uid types.UID) {
+func (r *recorder) forget(uid types.UID) { r.forgetBy(uid, "") }
+
+// forgetBy drops it because of a state in which there is nothing to be written, unless that is an older one.
+func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	delete(r.of, string(uid))
+	if one, ok := r.of[string(uid)]; ok && !one.after(resourceVersion) {
+		delete(r.of, string(uid))
+	}
+}
+
+// moved notes that the state that was to be patched is not that of the object. Nothing is written until the next comes, which is believed even
+// if it is from before that one (etcd restored).
+func (r *recorder) moved(key, resourceVersion string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if one, ok := r.of[key]; ok && one.resourceVersion == resourceVersion {
+		one.resourceVersion = ""
+		r.of[key] = one
+	}
 }
 
 func (r *recorder) run(ctx context.Context) {
@@ -89,7 +121,7 @@ func (r *recorder) run(ctx context.Context) {
 		r.mu.Lock()
 		job, known := r.of[key]
 		r.mu.Unlock()
-		if !known {
+		if !known || job.resourceVersion == "" {
 			continue
 		}
 		err := r.write(ctx, job)
@@ -104,7 +136,9 @@ func (r *recorder) run(ctx context.Context) {
 			continue
 		}
 		delay = newDelay()
-		if err == nil || apierrors.IsNotFound(err) {
+		if apierrors.IsConflict(err) {
+			r.moved(key, job.resourceVersion)
+		} else {
 			r.mu.Lock()
 			delete(r.of, key)
 			r.mu.Unlock()

@@ -56,7 +56,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	f.seen.Store(true)
 	if f.kind.Label == "" && (!facts.Finished || !facts.FinishTime.IsZero()) {
 		// Should it finish again without a word of when, that is another instant (S6).
-		f.finishes.forget(facts.UID)
+		f.finishes.forgetBy(facts.UID, facts.ResourceVersion)
 	}
 	var around *surroundings
 	for i, lane := range f.lanes {

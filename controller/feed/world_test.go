@@ -2,7 +2,9 @@ package feed
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"slices"
 	"strconv"
@@ -50,6 +52,12 @@ type world struct {
 	watches  []string // resourceVersions that were watched from
 	patches  []string
 	conflict int // patches that are to fail
+	// writes has patches of annotations carried out, on the state that they name.
+	writes bool
+	// failing is how many patches are to be answered with an error of the 500s.
+	failing int
+	// listed is called, once, with a list read and not answered yet.
+	listed func()
 
 	propagation metav1.DeletionPropagation   // of the kind's profile
 	asked       []metav1.DeletionPropagation // what each DELETE asked for
@@ -75,6 +83,10 @@ func (w *world) kind() Kind {
 func (w *world) put(job *batchv1.Job) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.set(job)
+}
+
+func (w *world) set(job *batchv1.Job) {
 	w.version++
 	job = job.DeepCopy()
 	job.ResourceVersion = strconv.Itoa(w.version)
@@ -132,7 +144,14 @@ func (w *world) sorted(namespace string) []batchv1.Job {
 
 func (w *world) list(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 	w.mu.Lock()
-	defer w.mu.Unlock()
+	defer func() {
+		then := w.listed
+		w.listed = nil
+		w.mu.Unlock()
+		if then != nil {
+			then()
+		}
+	}()
 	all := w.sorted(namespace)
 	from := 0
 	if options.Continue == "" {
@@ -201,6 +220,33 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 	if w.conflict > 0 {
 		w.conflict--
 		return apierrors.NewConflict(batchv1.Resource("jobs"), name, fmt.Errorf("changed"))
+	}
+	if w.failing > 0 {
+		w.failing--
+		return apierrors.NewInternalError(fmt.Errorf("failing"))
+	}
+	if !w.writes {
+		return nil
+	}
+	var said struct {
+		Metadata struct {
+			ResourceVersion string
+			Annotations     map[string]string
+		}
+	}
+	if err := json.Unmarshal(patch, &said); err != nil {
+		return err
+	}
+	job := w.jobs[namespace+"/"+name].DeepCopy()
+	if job.ResourceVersion != said.Metadata.ResourceVersion {
+		return apierrors.NewConflict(batchv1.Resource("jobs"), name, fmt.Errorf("changed"))
+	}
+	before := job.DeepCopy()
+	for key, value := range said.Metadata.Annotations {
+		metav1.SetMetaDataAnnotation(&job.ObjectMeta, key, value)
+	}
+	if !maps.Equal(before.Annotations, job.Annotations) {
+		w.set(job) // What changes nothing is no event.
 	}
 	return nil
 }
