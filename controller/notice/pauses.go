@@ -260,10 +260,10 @@ func (p *Pauses) take() []Target {
 
 // settle brings the condition of one source in step.
 func (p *Pauses) settle(ctx context.Context, target Target) error {
-	want := p.condition(target)
 	p.mu.Lock()
 	delete(p.pending, target) // what comes from now on is news
 	p.mu.Unlock()
+	want := p.condition(target)
 	was, ever := p.written[target]
 	if want.Status == metav1.ConditionFalse && (!ever || was.Status == metav1.ConditionFalse) ||
 		ever && was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {

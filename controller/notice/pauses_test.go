@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"runtime"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,7 +16,7 @@ import (
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
+	apiruntime "k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -67,7 +69,7 @@ type said struct {
 	lines []string
 }
 
-func (e *said) Eventf(regarding, _ runtime.Object, kind, reason, action, note string, args ...any) {
+func (e *said) Eventf(regarding, _ apiruntime.Object, kind, reason, action, note string, args ...any) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	on := regarding.(*corev1.ObjectReference)
@@ -290,3 +292,44 @@ func TestConditionThatCannotBeWritten(t *testing.T) {
 		s.expect("it can be written again", of{"ci": "True Refused: deletions are paused: Job in ci"}, of{})
 	})
 }
+
+// What comes while a source is looked at is news: that its deletions go on, told in just that moment, would be overlooked for ever.
+func TestNewsWhileASourceIsLookedAt(t *testing.T) {
+	target, on := Target{Name: "ci"}, &sources{have: map[string]metav1.Condition{}}
+	done, cancel := context.WithCancel(t.Context())
+	cancel() // Nothing is waited for after a write.
+	p := NewPauses(PauseOptions{
+		Recorder: nobody{}, Namespaces: on, Policies: on, Own: "curfew-system", UIDs: func(Target) types.UID { return "" }, Clock: clock.RealClock{}, Log: logr.Discard(),
+	})
+	news := refused("namespace/ci", "ci", "Job", true)
+	for range 100000 {
+		p.pending[target] = true
+		var gate atomic.Int32
+		meet := func() {
+			for gate.Add(1); gate.Load() < 2; {
+				runtime.Gosched()
+			}
+		}
+		var both sync.WaitGroup
+		both.Go(func() {
+			meet()
+			p.Breaker(news)
+		})
+		meet()
+		if err := p.settle(done, target); err != nil {
+			t.Fatal(err)
+		}
+		both.Wait()
+		if (p.written[target].Status == metav1.ConditionTrue) != news.Open && !p.pending[target] {
+			t.Fatalf("paused is %t, which nobody will write", news.Open)
+		}
+		if err := p.settle(done, target); err != nil {
+			t.Fatal(err)
+		}
+		news.Open = !news.Open
+	}
+}
+
+type nobody struct{}
+
+func (nobody) Eventf(_, _ apiruntime.Object, _, _, _, _ string, _ ...any) {}
