@@ -227,10 +227,10 @@ func TestRuntimeThatCannotBeRead(t *testing.T) {
 				for name, there := range map[string]bool{"a": true, "b": false, "c": true, "d": false} {
 					expect(t, w, name, there)
 				}
-				lists := len(w.lists)
+				lists := w.listings()
 				at(10 * time.Minute)
 				expect(t, w, "a", true)
-				if again := len(w.lists) - lists; again > 12 {
+				if again := w.listings() - lists; again > 12 {
 					t.Errorf("listed %d times in ten minutes for what cannot be read", again)
 				}
 				p.mu.Lock()

@@ -279,6 +279,12 @@ func (w *world) has(namespace, name string) bool {
 	return ok
 }
 
+func (w *world) listings() int {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return len(w.lists)
+}
+
 func (w *world) count() int {
 	w.mu.Lock()
 	defer w.mu.Unlock()
