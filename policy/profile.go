@@ -70,6 +70,13 @@ func (p *Profile) Finishable() bool { return p.State != nil }
 // HasDeadline reports whether objects of this kind can have a deadline, native or as an annotation.
 func (p *Profile) HasDeadline() bool { return p.Deadline != nil || p.AnnotatedDeadline }
 
+// Unchanging reports whether nothing is ever written into objects of this kind: what a CronJob makes is seen when that is made, and a
+// ReplicaSet is mostly its Deployment's.
+func (p *Profile) Unchanging() bool {
+	kind := p.Kind.GroupKind()
+	return kind == CronJobProfile.Kind.GroupKind() || kind == ReplicaSetProfile.Kind.GroupKind()
+}
+
 // Outcome is how an execution ended.
 type Outcome uint8
 

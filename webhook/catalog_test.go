@@ -93,6 +93,26 @@ func TestPoliciesFillInAndRefuse(t *testing.T) {
 	}
 }
 
+// A policy for some Deployments has all of them sent to admission, where a TTL label that another policy gives to every kind is not meant for
+// them: it would delete the Deployments of the cluster.
+func TestLabelForEveryKindIsNotForDeployments(t *testing.T) {
+	w, _, _ := platformWorld(t, `{metadata: {name: everything}, spec: {priority: 5, defaults: {ttlLabel: {value: 7d}}}}`,
+		`{metadata: {name: previews}, spec: {match: {kinds: [{group: apps, kind: Deployment}], matchConditions: [{name: preview, expression: "object.metadata.name.startsWith('pr-')"}]},
+  defaults: {ttlLabel: {value: 14d}}}}`)
+	deployment := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME, namespace: plain}, spec: {template: {}}}"
+	for name, want := range map[string]string{
+		"shop": "", "pr-42": `[{"op":"add","path":"/metadata/labels","value":{"curfew.dev/ttl":"14d"}}]`,
+	} {
+		response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: strings.Replace(deployment, "NAME", name, 1)})
+		if got := string(response.Patch); got != want {
+			t.Errorf("Deployment %s: patch %s, want %s", name, got, want)
+		}
+	}
+	if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}); !strings.Contains(string(response.Patch), `"curfew.dev/ttl":"7d"`) {
+		t.Errorf("Job: patch %s", response.Patch)
+	}
+}
+
 func TestRuntimeSpeaksFirst(t *testing.T) {
 	w, _, getter := platformWorld(t)
 	response := w.ask(t, ask{path: PathValidate, namespace: "plain", object: platformTrainJob})

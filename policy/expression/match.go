@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -70,6 +71,11 @@ func (m *match) concerns(kind schema.GroupKind) bool {
 		}
 	}
 	return false
+}
+
+// names reports whether the policy names a kind itself, and not by an asterisk.
+func (m *match) names(kind schema.GroupKind) bool {
+	return slices.Contains(m.kinds, v1alpha1.GroupKind{Group: kind.Group, Kind: kind.Kind})
 }
 
 func is(pattern, name string) bool { return pattern == "*" || pattern == name }

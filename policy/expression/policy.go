@@ -179,7 +179,11 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	matched, err := p.match.holds(ctx, facts, variables)
 	if err != nil {
 		err = p.failure(err)
-		return p.unusable(err), true, []error{err}
+		said := p.unusable(err)
+		if !p.givesLabel(facts.Profile) {
+			said.Label = nil
+		}
+		return said, true, []error{err}
 	}
 	if !matched {
 		return nil, false, nil
@@ -188,13 +192,15 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
 		WarnOnly: p.Action == v1alpha1.ActionWarn, WarnBelow: p.WarnBelow,
 		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
-		Label: p.Label(ctx, variables),
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
 			Succeeded: p.succeeded.setting(ctx, p.source, variables),
 			Failed:    p.failed.setting(ctx, p.source, variables),
 		},
 		Deadline: p.deadline.setting(ctx, p.source, variables),
+	}
+	if p.givesLabel(facts.Profile) {
+		out.Label = p.Label(ctx, variables)
 	}
 	var errs []error
 	for _, setting := range append(out.TTL.Settings(), out.Deadline, out.Label) {
@@ -203,6 +209,13 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 		}
 	}
 	return out, true, errs
+}
+
+// givesLabel reports whether the policy may give objects of a kind its TTL label. What never finishes has to be named: a label for all kinds is
+// not meant for the Deployments of the cluster, though another policy, or a key of their own, has them sent to admission. Of kinds without a
+// profile none is ever sent to be given something.
+func (p *Policy) givesLabel(profile *policy.Profile) bool {
+	return profile.Finishable() || !profile.Unknown && !profile.Unchanging() && p.match.names(profile.Kind.GroupKind())
 }
 
 // Label is the TTL label that the policy gives to an object that it matches; nil where it gives none. The setting has Text and,

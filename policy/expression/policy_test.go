@@ -317,3 +317,39 @@ type fataler interface {
 	Helper()
 	Fatal(args ...any)
 }
+
+// A TTL label for all kinds is for those that finish; of the others it is given to those that a policy names, and to none that is never written
+// into. Which other policies there are does not matter: they may have the object sent to admission.
+func TestWhoIsGivenATTLLabel(t *testing.T) {
+	for name, c := range map[string]struct {
+		profile *policy.Profile
+		match   string
+		want    string
+	}{
+		"a Job, every kind":                      {policy.JobProfile, `{}`, "7d"},
+		"a Job, any kind of its group":           {policy.JobProfile, `{kinds: [{group: batch, kind: "*"}]}`, "7d"},
+		"a Deployment, every kind":               {policy.DeploymentProfile, `{}`, ""},
+		"a Deployment, any kind of its group":    {policy.DeploymentProfile, `{kinds: [{group: apps, kind: "*"}]}`, ""},
+		"a Deployment that is named":             {policy.DeploymentProfile, `{kinds: [{group: batch, kind: Job}, {group: apps, kind: Deployment}]}`, "7d"},
+		"a Deployment, it cannot be told":        {policy.DeploymentProfile, `{matchConditions: [{name: a, expression: "object.nothing"}]}`, ""},
+		"a named one, it cannot be told":         {policy.DeploymentProfile, `{kinds: [{group: apps, kind: Deployment}], matchConditions: [{name: a, expression: "object.nothing"}]}`, "error"},
+		"a CronJob that is named":                {policy.CronJobProfile, `{kinds: [{group: batch, kind: CronJob}]}`, ""},
+		"a ReplicaSet that is named":             {policy.ReplicaSetProfile, `{kinds: [{group: apps, kind: ReplicaSet}]}`, ""},
+		"a kind without a profile that is named": {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{kinds: [{kind: ConfigMap}]}`, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			compiled := compilePolicy(t, "defaults: {ttlLabel: {value: 7d}}\nmatch: "+c.match)
+			object := map[string]any{"metadata": map[string]any{"name": "x", "namespace": "ci"}}
+			said, matched, _ := compiled.For(context.Background(), policy.FactsOfObject(c.profile, object), &expression.Variables{Object: object})
+			got := ""
+			if matched && said.Label != nil {
+				if got = said.Label.Text; said.Label.Err != nil {
+					got = "error"
+				}
+			}
+			if got != c.want {
+				t.Errorf("got %q, want %q", got, c.want)
+			}
+		})
+	}
+}
