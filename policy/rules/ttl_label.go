@@ -36,12 +36,13 @@ var ttlLabel = Rule{
 		if created.IsZero() {
 			created = s.Now
 		}
+		// The bounds first: what lies outside of them is kept, past or not, and does not go at once.
+		if err := s.Scope.CheckLabel(label, created); err != nil {
+			return []policy.Finding{outside(s, &policy.Setting{Path: path, Text: text}, err)}
+		}
 		if expiry := label.Expiry(created); !expiry.After(s.Now) {
 			return []policy.Finding{complain(path, text, fmt.Sprintf(
 				"%s was over at %s: the %s goes at once; use a later one", label, expiry.UTC().Format(time.RFC3339), s.Profile.Kind.Kind))}
-		}
-		if err := s.Scope.CheckLabel(label, created); err != nil {
-			return []policy.Finding{outside(s, &policy.Setting{Path: path, Text: text}, err)}
 		}
 		if err := s.Scope.CheckLabelOfAll(label, created); err != nil {
 			return []policy.Finding{s.warn(path, text, err.Error())}

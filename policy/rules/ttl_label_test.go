@@ -42,3 +42,32 @@ func TestTTLLabel(t *testing.T) {
 		[]string{`error metadata.labels[cleanup.kyverno.io/ttl]: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
 	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d", policy.LabelTTL, "1d"), nil)
 }
+
+// What is over and outside of the bounds is refused for the latter: the controller keeps it, so that it does not go at once, and a date of the
+// past is no way around min-ttl.
+func TestTTLLabelThatIsOverAndOutsideOfTheBounds(t *testing.T) {
+	path := "metadata.labels[curfew.dev/ttl]"
+	old := job().Created(noon.Add(-2 * time.Hour))
+	for name, test := range map[string]struct {
+		namespace map[string]string
+		label     string
+		want      []string
+	}{
+		"a date below min-ttl": {annotated("min-ttl", "3h"), "2026-12-24", []string{"error " + path + `: 0s is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}},
+		"a time below min-ttl": {annotated("min-ttl", "3h"), "1h", []string{"error " + path + `: 1h is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}},
+		"a bound that cannot be read": {annotated("min-ttl", "?"), "1h", []string{"warning " + path + `: cannot be checked, so the object will be kept: ` +
+			`curfew.dev/min-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}},
+		"within": {annotated("min-ttl", "1h"), "1h", []string{"warning " + path + ": 1h was over at 2026-12-24T11:00:00Z: the Job goes at once; use a later one"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			request := Request{Now: noon, Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", test.namespace, nil)}}
+			labelled := job().Created(noon.Add(-2*time.Hour)).Label(policy.LabelTTL, test.label).Map()
+			equal(t, judge(ttlLabel, policy.JobProfile, request, old.Map(), labelled), test.want)
+			// As the controller has it.
+			verdict := policy.JudgeLabel(policy.FactsOfObject(policy.JobProfile, labelled), policy.LabelTTL, request.Scope, noon)
+			if goes := name == "within"; goes != (verdict.Action == policy.Delete) {
+				t.Errorf("the controller: %+v", verdict)
+			}
+		})
+	}
+}
