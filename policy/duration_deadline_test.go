@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
 )
 
 // pipelineRun is a kind whose deadline is a Go duration, and which may be given a default.
@@ -84,6 +85,56 @@ func TestDurationDeadlineIsFilledIn(t *testing.T) {
 	effective = policy.Resolve(dry, scope)
 	if told := policy.Defaulted(dry, &effective, scope); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
 		t.Errorf("in dry-run %v", told)
+	}
+}
+
+// A deadline that was filled in is not judged again by later bounds, as a TTL is not: it is neither lost for them nor shortened. One below a
+// minimum waits for that, because whoever got past admission may have forged the stamp; where that cannot be read, there is none (S6).
+func TestStampedDeadlineAndBounds(t *testing.T) {
+	for name, test := range map[string]struct {
+		stamp, bound, text, want string
+	}{
+		"above":               {"namespace/ci", "max-deadline", "1h", "2h namespace/ci"},
+		"above, of a policy":  {"policy/a", "max-deadline", "1h", "2h policy/a"},
+		"below":               {"namespace/ci", "min-deadline", "3h", "3h namespace/ci"},
+		"within":              {"namespace/ci", "min-deadline", "1h", "2h namespace/ci"},
+		"minimum unreadable":  {"namespace/ci", "min-deadline", "?", "unusable namespace/ci"},
+		"its author's":        {"", "max-deadline", "1h", "unusable object"},
+		"of another":          {"namespace/other", "max-deadline", "1h", "unusable object"},
+		"garbage":             {"?", "min-deadline", "3h", "unusable object"},
+		"its author's, below": {"", "min-deadline", "3h", "unusable object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := pipelineRunWith("2h0m0s")
+			if test.stamp != "" {
+				object["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: test.stamp}
+			}
+			facts := policy.FactsOfObject(pipelineRun, object)
+			scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "9h", test.bound, test.text)}
+			if text := valueText(policy.Resolve(facts, scope).Deadline); text != test.want {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+			// At its creation the stamp is its author's, and gives no rights.
+			scope.Creating = true
+			if text, inside := valueText(policy.Resolve(facts, scope).Deadline), name == "within"; text != "2h object" && inside || text != "unusable object" && !inside {
+				t.Errorf("at its creation: %q", text)
+			}
+		})
+	}
+}
+
+// No default deadline for a Pod, though a KindProfile of somebody's should allow it; the Pods of a Job, which NoDefault lets through for
+// default-pod-ttl, least of all (S5).
+func TestNoDefaultDeadlineForPods(t *testing.T) {
+	profile := *policy.PodProfile
+	profile.DefaultDeadline = true
+	scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "1h"), Creating: true}
+	for name, pod := range map[string]*builders.PodWrapper{
+		"bare": builders.MakePod("ci", "a"), "of a Job": builders.MakePod("ci", "a").ControlledBy("batch/v1", "Job", "build"),
+	} {
+		if assignments, effective := policy.FillIn(policy.FactsOfObject(&profile, pod.Map()), scope, noon); len(assignments) > 0 || effective.Deadline.Set {
+			t.Errorf("%s: filled in %v of %+v", name, assignments, effective.Deadline)
+		}
 	}
 }
 

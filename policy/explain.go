@@ -247,9 +247,10 @@ func (e *Explanation) deadlineLevels() []Said {
 		}
 	}
 	decided, why := object.Decides, "a level above decides"
-	if !decided && (!e.Facts.Profile.DefaultDeadline || e.NoDefault != "") {
+	allowed := e.Facts.Profile.DefaultDeadline && !e.Facts.IsPod()
+	if !decided && (!allowed || e.NoDefault != "") {
 		decided, why = true, "no default deadline for a "+e.Facts.Profile.Kind.Kind
-		if e.Facts.Profile.DefaultDeadline {
+		if allowed {
 			why = "no default, as the object " + e.NoDefault
 		}
 	}

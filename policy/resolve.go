@@ -250,18 +250,9 @@ func takenAway(facts *Facts, scope *Scope) Value {
 
 func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 	value := Value{Set: true, TTL: setting.TTL, Source: Source{Level: LevelObject}, Path: setting.Path, Text: setting.Text, Err: setting.Err}
-	if source, ok := defaultOf(facts, scope); ok {
+	if source, ok := defaultOf(facts, scope, AnnotationTTLSource); ok {
 		value.Source = source
-		// A default that admission filled in was clamped then; later bounds do not reach back, and do not shorten it (S6). Below
-		// a min-ttl it is nevertheless raised: the stamp beside a short TTL may be forged by whoever wrote it past admission.
-		low := scope.EnforcedFor(facts).MinTTL
-		switch {
-		case value.Err != nil || value.TTL.Never || low == nil:
-		case low.Err != nil:
-			value.Err = &UnreadableBoundError{Bound: low}
-		default:
-			value.TTL.After = max(value.TTL.After, low.TTL.After)
-		}
+		value.atLeast(scope.EnforcedFor(facts).MinTTL)
 		return value
 	}
 	if value.Err == nil {
@@ -270,12 +261,24 @@ func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 	return value
 }
 
-// defaultOf is the source of the default that the object's TTL is, by its stamp. Another namespace's gives nothing here.
-func defaultOf(facts *Facts, scope *Scope) (Source, bool) {
-	if !stamped(facts, scope) {
-		return Source{}, false
+// atLeast is all that later bounds do to a default that admission filled in. It was clamped then; they do not reach back, and do not shorten it
+// (S6). Below a minimum it is nevertheless raised: the stamp beside a short value may be forged by whoever wrote it past admission.
+func (v *Value) atLeast(low *Setting) {
+	switch {
+	case v.Err != nil || v.TTL.Never || low == nil:
+	case low.Err != nil:
+		v.Err = &UnreadableBoundError{Bound: low}
+	default:
+		v.TTL.After = max(v.TTL.After, low.TTL.After)
 	}
-	source, ok := defaultSource(facts.Annotations[AnnotationTTLSource])
+}
+
+// defaultOf is the source of the default that the object's TTL or deadline is, by its stamp. Another namespace's gives nothing here.
+func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
+	if scope.Creating {
+		return Source{}, false // What it carries is its author's.
+	}
+	source, ok := defaultSource(facts.Annotations[stamp])
 	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
 }
 
@@ -388,12 +391,18 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 	}
 	if own := facts.Deadline(); own != nil {
 		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
+		if source, ok := defaultOf(facts, scope, AnnotationDeadlineSource); ok {
+			value.Source = source
+			value.atLeast(scope.Enforced().MinDeadline)
+			return value
+		}
 		if value.Err == nil {
 			value.Err = scope.Enforced().CheckDeadline(own.TTL)
 		}
 		return value
 	}
-	if !facts.Profile.DefaultDeadline || NoDefault(facts) != "" {
+	// A Pod is given no deadline whatever its profile says, and one of a Job least of all (S5).
+	if !facts.Profile.DefaultDeadline || facts.IsPod() || NoDefault(facts) != "" {
 		return Value{}
 	}
 	if scope.Runtime != nil && scope.Runtime.Unusable() != nil {
