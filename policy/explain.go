@@ -269,6 +269,10 @@ func (e *Explanation) deadlineLevels() []Said {
 			decided, why = true, "a level above decides"
 		case runtime.Unusable() != nil:
 			said.Why = "it does not exist, or cannot be told"
+			if object.Decides && e.Facts.ForeignManager() == "" {
+				said.Decides = true
+				object = object.overruled("the runtime decides")
+			}
 			if !decided {
 				decided, why = true, "no default, as the runtime may say a longer one"
 			}

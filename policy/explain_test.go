@@ -118,6 +118,8 @@ func TestExplainRuntimeDeadline(t *testing.T) {
 		"it is gone": {job(), policy.RuntimePolicy{Name: "torch", Missing: true},
 			[]string{"  runtime/torch (it does not exist, or cannot be told)", "  object", "  namespace/ci: 2h (not asked: no default, as the runtime may say a longer one)"}, ""},
 		"it is gone, and the object says one": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Missing: true},
+			[]string{"* runtime/torch (it does not exist, or cannot be told)", "  object: 90 (not asked: the runtime decides)", "  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
+		"it is gone, and another controller's": {job().Deadline(90).ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Missing: true},
 			[]string{"  runtime/torch (it does not exist, or cannot be told)", "* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
 		"another controller": {job().Deadline(90).ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Deadline: said},
 			[]string{"  runtime/torch: 1h (not asked: the object is managed by example.com/x)", "* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},

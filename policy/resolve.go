@@ -390,6 +390,10 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 		return Value{Set: true, TTL: said.TTL, Source: Source{LevelRuntime, runtime.Name}, Path: said.Path, Text: said.Text, Live: true, Err: said.Err}
 	}
 	if own := facts.Deadline(); own != nil {
+		if runtime := scope.Runtime; runtime != nil && facts.ForeignManager() == "" && runtime.Unusable() != nil {
+			// It may say, or have said, a longer one: what runs is not stopped because somebody deletes it for a moment (S6).
+			return Value{Set: true, Source: Source{LevelRuntime, runtime.Name}, Path: runtime.Path, Live: true, Err: runtime.Unusable()}
+		}
 		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
 		if source, ok := defaultOf(facts, scope, AnnotationDeadlineSource); ok {
 			value.Source = source
