@@ -7,6 +7,8 @@ import (
 	"strings"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
@@ -27,6 +29,10 @@ const (
 type NamespacePolicy struct {
 	Name                string
 	Labels, Annotations map[string]string
+	// UID, ResourceVersion and Created are there for the expressions of policies; zero where they are not known.
+	UID             types.UID
+	ResourceVersion string
+	Created         time.Time
 
 	TTL              TTLSet
 	PodTTL, Deadline *Setting
@@ -47,6 +53,13 @@ type NamespacePolicy struct {
 var hashed = []string{
 	AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed, AnnotationDefaultPodTTL,
 	AnnotationDefaultDeadline, AnnotationMinTTL, AnnotationMaxTTL, AnnotationMinDeadline, AnnotationMaxDeadline,
+}
+
+// NamespaceOf is [ParseNamespace] for a namespace that exists.
+func NamespaceOf(meta *metav1.ObjectMeta) *NamespacePolicy {
+	policy := ParseNamespace(meta.Name, meta.Annotations, meta.Labels)
+	policy.UID, policy.ResourceVersion, policy.Created = meta.UID, meta.ResourceVersion, meta.CreationTimestamp.Time
+	return policy
 }
 
 // ParseNamespace reads the annotations of a namespace. The policy is usable whatever is wrong with it: what cannot be

@@ -71,7 +71,7 @@ func (n *Namespaces) parse(name string, object *metav1.PartialObjectMetadata) *p
 	if ok && known.uid == object.UID && known.version == object.ResourceVersion && object.ResourceVersion != "" {
 		return known.policy
 	}
-	read := policy.ParseNamespace(name, object.Annotations, object.Labels)
+	read := namespaceOf(name, object)
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	if len(n.parsed) >= maxParsed {
@@ -89,7 +89,13 @@ func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.Na
 	if err := n.live.Get(ctx, client.ObjectKey{Name: name}, object); err != nil {
 		return nil, fmt.Errorf("from the API server: %w", err)
 	}
-	return policy.ParseNamespace(name, object.Annotations, object.Labels), nil
+	return namespaceOf(name, object), nil
+}
+
+func namespaceOf(name string, object *metav1.PartialObjectMetadata) *policy.NamespacePolicy {
+	out := policy.NamespaceOf(&object.ObjectMeta)
+	out.Name = name
+	return out
 }
 
 // Bounded implements [NamespaceLister] from the cache.

@@ -68,6 +68,27 @@ func TestBoundedNamespaces(t *testing.T) {
 	}
 }
 
+// born is a namespace with all that expressions of policies may look at.
+type born struct{ client.Reader }
+
+func (born) Get(_ context.Context, key client.ObjectKey, object client.Object, _ ...client.GetOption) error {
+	object.SetName(key.Name)
+	object.SetUID("uid")
+	object.SetResourceVersion("7")
+	object.SetCreationTimestamp(metav1.NewTime(t0))
+	return nil
+}
+
+func TestNamespacesSayWhoTheyAre(t *testing.T) {
+	getter := NewNamespaces(born{}, born{})
+	for name, get := range map[string]func(context.Context, string) (*policy.NamespacePolicy, error){"cached": getter.Namespace, "live": getter.LiveNamespace} {
+		got, err := get(t.Context(), "ci")
+		if err != nil || got.Name != "ci" || got.UID != "uid" || got.ResourceVersion != "7" || !got.Created.Equal(t0) {
+			t.Errorf("%s: %+v, %v", name, got, err)
+		}
+	}
+}
+
 func TestNamespaces(t *testing.T) {
 	oneDay := map[string]map[string]string{"ci": {policy.AnnotationDefaultTTL: "1d"}}
 	twoDays := map[string]map[string]string{"ci": {policy.AnnotationDefaultTTL: "2d"}}

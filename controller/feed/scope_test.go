@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -303,5 +304,30 @@ func TestDrainByADefault(t *testing.T) {
 				}
 			})
 		})
+	}
+}
+
+// A policy that looks at the namespace means the same to admission, which has what the namespace says, and to the controller, which has its
+// metadata: else it would give an object another TTL than the one by which that goes.
+func TestNamespacesLookAlike(t *testing.T) {
+	meta := NamespaceMeta()
+	meta.Name, meta.UID, meta.ResourceVersion, meta.CreationTimestamp = "ci", "uid-ci", "7", metav1.NewTime(noon)
+	meta.Labels, meta.Annotations = map[string]string{"env": "test"}, map[string]string{"a": "b"}
+	for _, source := range []string{
+		`timestamp(namespaceObject.metadata.creationTimestamp) == timestamp("2026-11-01T12:00:00Z")`, `namespaceObject.metadata.uid == "uid-ci"`,
+		`namespaceObject.metadata.resourceVersion == "7"`, `namespaceObject.metadata.labels.env == "test" && namespaceObject.metadata.annotations.a == "b"`,
+		`size(namespaceObject) == 3 && size(namespaceObject.metadata) == 6`,
+	} {
+		program, err := expression.NewCompiler(4).Compile(source, expression.ScopePolicy, expression.ResultBool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for who, variables := range map[string]*expression.Variables{
+			"the controller": {Namespace: namespaceObject(meta)}, "admission": {NamespacePolicy: policy.NamespaceOf(&meta.ObjectMeta)},
+		} {
+			if holds, err := program.Bool(t.Context(), variables); err != nil || !holds {
+				t.Errorf("%s, to %s: %v, %v", source, who, holds, err)
+			}
+		}
 	}
 }

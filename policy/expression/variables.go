@@ -62,6 +62,10 @@ func (v *Variables) namespace() map[string]any {
 		return v.Namespace
 	}
 	metadata := map[string]any{"name": v.NamespacePolicy.Name}
+	if of := v.NamespacePolicy; !of.Created.IsZero() {
+		metadata["uid"], metadata["resourceVersion"] = string(of.UID), of.ResourceVersion
+		metadata["creationTimestamp"] = of.Created.UTC().Format(time.RFC3339)
+	}
 	for name, pairs := range map[string]map[string]string{"labels": v.NamespacePolicy.Labels, "annotations": v.NamespacePolicy.Annotations} {
 		if len(pairs) > 0 {
 			metadata[name] = anyMap(pairs)

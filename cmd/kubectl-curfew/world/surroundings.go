@@ -69,7 +69,7 @@ func (w *World) namespace(ctx context.Context, name string) (*policy.NamespacePo
 	case err != nil:
 		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 	default:
-		out = policy.ParseNamespace(name, object.Annotations, object.Labels)
+		out = policy.NamespaceOf(&object.ObjectMeta)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
