@@ -14,7 +14,7 @@ var gitOps = Rule{
 	Name: "gitops-loop",
 	Check: func(s *Subject) []policy.Finding {
 		tool := gitOpsTool(s.Facts)
-		if tool == "" || s.IsTemplate() || isHook(s.Facts) {
+		if tool == "" || s.IsTemplate() || isHook(s.Facts) || !actsOnItself(s) {
 			return nil
 		}
 		for _, setting := range s.TTLs().Settings() {

@@ -10,7 +10,7 @@ import (
 var hookJob = Rule{
 	Name: "hook-job",
 	Check: func(s *Subject) []policy.Finding {
-		if s.IsTemplate() {
+		if s.IsTemplate() || !actsOnItself(s) {
 			return nil
 		}
 		for _, setting := range s.TTLs().Settings() {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -30,4 +31,31 @@ func TestNoEffectByProfile(t *testing.T) {
 	unknown := policy.Profiles{}.For(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"})
 	equal(t, judge(noEffect, unknown, Request{}, nil, object("Thing", nil, "ttl-after-failed", "5s")),
 		[]string{"warning " + at("ttl-after-failed") + ": has no effect on a Thing: no KindProfile says when it finishes; use label curfew.dev/ttl"})
+}
+
+// What a TTL that has no effect, or that a runtime overrules, might do to the object is not warned about: it does nothing.
+func TestNoWarningsOfWhatHasNoEffect(t *testing.T) {
+	const short, argo, helm = "5s", "argocd.argoproj.io/tracking-id", "helm.sh/hook"
+	for name, test := range map[string]struct {
+		profile *policy.Profile
+		runtime *policy.RuntimePolicy
+		kind    string
+		want    []string
+	}{
+		"never finishes": {policy.DeploymentProfile, nil, "Deployment",
+			[]string{"no-effect " + at("ttl-after-finished") + ": has no effect on a Deployment, which never finishes: remove it"}},
+		"overruled": {trainJob, &policy.RuntimePolicy{Name: "torch", TTL: policy.TTLSet{All: &policy.Setting{Text: "1d", TTL: policy.TTL{After: 24 * time.Hour}}}}, "TrainJob",
+			[]string{"runtime-ttl " + at("ttl-after-finished") + `: 5s is ignored: runtime "torch" says 1d; remove it`}},
+	} {
+		for _, key := range []string{argo, helm} {
+			with := object(test.kind, nil, "ttl-after-finished", short)
+			with["metadata"].(map[string]any)["annotations"].(map[string]any)[key] = "x"
+			request := &Request{Operation: Create, Object: with, Facts: policy.FactsOfObject(test.profile, with), Scope: &policy.Scope{Runtime: test.runtime, Creating: true}}
+			var got []string
+			for _, finding := range Review(request).Findings {
+				got = append(got, finding.Rule+" "+finding.String())
+			}
+			t.Run(name+" "+key, func(t *testing.T) { equal(t, got, test.want) })
+		}
+	}
 }

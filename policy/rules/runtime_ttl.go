@@ -13,7 +13,7 @@ import (
 var runtimeTTL = Rule{
 	Name: "runtime-ttl",
 	Check: func(s *Subject) []policy.Finding {
-		if s.IsTemplate() || !runtimeSpeaks(s.Scope) || s.ForeignManager() != "" {
+		if !overruled(s) {
 			return nil
 		}
 		var out []policy.Finding
@@ -35,6 +35,17 @@ var runtimeTTL = Rule{
 		}
 		return out
 	},
+}
+
+// overruled reports whether the object's own TTL is ignored, because its runtime decides.
+func overruled(s *Subject) bool {
+	return !s.IsTemplate() && runtimeSpeaks(s.Scope) && s.ForeignManager() == ""
+}
+
+// actsOnItself reports whether a TTL that the subject states can make it go: what never finishes has none, and where a runtime decides, only the
+// kind's own controller goes by a native field.
+func actsOnItself(s *Subject) bool {
+	return s.Profile.Finishable() && (!overruled(s) || len(s.TTLs().Natives()) > 0)
 }
 
 // runtimeSpeaks reports whether a runtime decides the TTL of what uses it.

@@ -17,6 +17,10 @@ var shortTTL = Rule{
 		if s.Operation == Create && filledInBy(s.Facts, s.Scope).Level != policy.LevelObject {
 			return nil
 		}
+		// One that has no effect makes nothing go, and is told by a rule of its own.
+		if s.Profile.RuntimeOf == "" && !actsOnItself(s) {
+			return nil
+		}
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
 			what := "the " + s.Profile.Kind.Kind
