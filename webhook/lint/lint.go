@@ -113,12 +113,16 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	}
 	request := rules.Request{Operation: rules.Create, Options: w.options.Rules, Now: w.options.Now, Scope: &policy.Scope{}}
 	var failures []error
+	var err error
 	if kind == namespaceKind {
 		request.Outer = func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
 			return w.platform.Bounding(asServed(namespace))
 		}
+		// It is in nobody's scope but that of the policies that speak of Namespaces: they bound its label.
+		if request.Scope, err = w.platform.Scope(ctx, facts, document.Object, nil, w.runtime, func(err error) { failures = append(failures, err) }); err != nil {
+			return nil, err
+		}
 	} else {
-		var err error
 		if request.Scope, err = w.scopeOf(ctx, result, facts, document.Object, &failures); err != nil {
 			return nil, err
 		}
@@ -129,7 +133,6 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	}
 	request.Object, request.Facts = result.Manifest, facts
 	if w.options.Access != nil {
-		var err error
 		if request.Access, err = w.options.Access(ctx, &request); err != nil {
 			return nil, err
 		}
