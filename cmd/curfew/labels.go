@@ -60,7 +60,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 		Namespaces: options.namespaces, Alias: options.kyvernoLabel,
 		Start: func(target registry.Target, forbidden func()) (registry.Running, error) {
 			own := shared
-			own.Forbidden = forbidden
+			own.Forbidden, own.RuntimeOf = forbidden, kinds.RuntimeOf
 			own.RelistEvery = staggered(shared.RelistEvery, target.Kind.String())
 			one, err := feed.New(feed.Labelled(partial, objects, feed.LabelledKind{
 				Kind: target.Kind, Resource: target.Resource, ClusterScoped: target.ClusterScoped,

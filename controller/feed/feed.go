@@ -30,9 +30,12 @@ type Options struct {
 	// Policies and Runtimes may be nil, which means that there are none.
 	Policies PolicyReader
 	Runtimes RuntimeReader
-	Reports  *Reports
-	Clock    clock.Clock
-	Log      logr.Logger
+	// RuntimeOf is what objects of a kind refer to, for those that are watched for labels: nil where they refer to nothing. It may be nil
+	// itself, which means that none do.
+	RuntimeOf func(kind schema.GroupKind) (*expression.Runtime, error)
+	Reports   *Reports
+	Clock     clock.Clock
+	Log       logr.Logger
 	// Protect lists namespaces in which nothing is ever deleted.
 	Protect []string
 	// AnnotationsOnly is --native-ttl=off.

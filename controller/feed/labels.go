@@ -122,6 +122,12 @@ func (f *Feed) labelScope(ctx context.Context, around *surroundings, facts *poli
 	}
 	_, whole := object.(*unstructured.Unstructured)
 	variables := &expression.Variables{Object: content, Namespace: namespace.Object}
+	asks := func(p *expression.Policy) bool { return p.BoundsLabels() && p.MatchAsksRuntime() }
+	if whole && slices.ContainsFunc(concerning, asks) {
+		if variables.Runtime, err = f.runtimeOfLabelled(ctx, facts, content); err != nil {
+			return err
+		}
+	}
 	var errs []error
 	around.Policies, around.undecided, errs = expression.LabelBounds(ctx, concerning, facts, variables, whole)
 	switch {
@@ -146,8 +152,25 @@ func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object
 	if err != nil {
 		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
 	}
-	if slices.ContainsFunc(concerning, func(p *expression.Policy) bool { return p.BoundsLabels() && p.NeedsObject() }) {
+	if slices.ContainsFunc(concerning, needsWhole) {
 		return f.kind.Whole(ctx, namespace, name)
 	}
 	return f.kind.Get(ctx, namespace, name)
+}
+
+// needsWhole tells of a policy that it has to see an object whole in order to tell whether it bounds its label.
+func needsWhole(p *expression.Policy) bool { return p.BoundsLabels() && p.NeedsObject() }
+
+// runtimeOfLabelled is the runtime that an object uses, for the expressions of policies, which see it at admission too; nil where it uses none.
+// Objects are looked at whole only right before they go, so that it is read live.
+func (f *Feed) runtimeOfLabelled(ctx context.Context, facts *policy.Facts, content map[string]any) (map[string]any, error) {
+	if f.options.RuntimeOf == nil {
+		return nil, nil
+	}
+	of, err := f.options.RuntimeOf(f.Kind())
+	if of == nil || err != nil {
+		return nil, err
+	}
+	_, object, err := f.runtime(ctx, of, facts, content, f.readRuntime, true)
+	return object, err
 }

@@ -312,6 +312,52 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 	}
 }
 
+// A policy that asks for the runtime of an object bounds its label as at admission, where the runtime is known: else what it bounds would go early,
+// or what it does not bound be kept for ever.
+func TestPolicyThatAsksForTheRuntime(t *testing.T) {
+	limit := v1alpha1.Duration("1h")
+	bounded := v1alpha1.LifecyclePolicySpec{
+		Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "torch", Expression: `runtime != null && runtime.metadata.name == "torch"`}}},
+		Bounds: &v1alpha1.Bounds{MinTTL: &limit},
+	}
+	for name, row := range map[string]struct {
+		label string // that names the runtime
+		live  map[string]any
+		fails bool
+		there bool
+		// condition of the policy, where it is another.
+		condition v1alpha1.Expression
+	}{
+		"it matches":               {label: "torch", live: ttlOf(30), there: true},
+		"another runtime":          {label: "torch", live: map[string]any{"metadata": map[string]any{"name": "other"}}},
+		"no such runtime":          {label: "torch"},
+		"it uses none":             {live: ttlOf(30)},
+		"the runtime is not known": {label: "torch", live: ttlOf(30), fails: true, there: true},
+		"nobody asks for it":       {label: "torch", live: ttlOf(30), fails: true, condition: "false"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				spec := bounded
+				if row.condition != "" {
+					spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
+				}
+				s, said, of := newShelf(), &book{policies: []*expression.Policy{policyOf(t, spec)}}, labelledRuntime(t)
+				object := config("a", policy.LabelTTL, "5m")
+				if row.label != "" {
+					object.Labels["runtime"] = row.label
+				}
+				s.put(object)
+				stock(t, s, none(), func(o *Options) {
+					o.Policies, o.Runtimes = said, runtimes{&platform{now: row.live, fails: row.fails}}
+					o.RuntimeOf = func(schema.GroupKind) (*expression.Runtime, error) { return of, nil }
+				}, LabelledKind{})
+				at(10 * time.Minute)
+				expectOn(t, s, "ci/a", row.there)
+			})
+		})
+	}
+}
+
 // A kind that may not be read, or whose conversion is broken, delays no other; who asked is told of the refusal.
 func TestOneFailingKindDelaysNoOther(t *testing.T) {
 	for name, err := range map[string]error{

@@ -81,7 +81,7 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 	}
 	variables := &expression.Variables{Object: content, Namespace: namespace.Object, NamespacePolicy: namespace.Policy}
 	if f.kind.Runtime != nil {
-		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, facts, content, runtimes, live); err != nil {
+		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, f.kind.Runtime, facts, content, runtimes, live); err != nil {
 			return nil, err
 		}
 	}
@@ -98,13 +98,13 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 // runtime is what the object's runtime says. A reference that cannot be read is as good as a runtime that is gone: keep (S6). So is a
 // runtime that cannot be read while the object is merely looked at: an error would end the whole list, or the watch, for the sake of one
 // object, and nothing of the kind would ever be known whole (S3). It is judged again after unreadFor.
-func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[string]any,
+func (f *Feed) runtime(ctx context.Context, of *expression.Runtime, facts *policy.Facts, content map[string]any,
 	read func(context.Context, *expression.Reference) (map[string]any, error), live bool,
 ) (*policy.RuntimePolicy, map[string]any, error) {
-	reference, err := f.kind.Runtime.Reference(facts.Namespace, content)
+	reference, err := of.Reference(facts.Namespace, content)
 	if err != nil {
 		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", err.Error())
-		return f.kind.Runtime.Unreadable(err), nil, nil
+		return of.Unreadable(err), nil, nil
 	}
 	if reference == nil {
 		return nil, nil, nil
@@ -118,7 +118,7 @@ func (f *Feed) runtime(ctx context.Context, facts *policy.Facts, content map[str
 	default:
 		f.log.Info("kept: its runtime cannot be read", "object", name(facts.Namespace, facts.Name), "runtime", reference.String(), "reason", err.Error())
 		f.unread.Store(true)
-		said := f.kind.Runtime.Unreadable(fmt.Errorf("%s cannot be read", reference))
+		said := of.Unreadable(fmt.Errorf("%s cannot be read", reference))
 		said.Name = reference.Name
 		return said, nil, nil
 	}

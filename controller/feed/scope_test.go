@@ -153,6 +153,14 @@ func TestPolicyThatFailsKeeps(t *testing.T) {
 // withRuntime makes Jobs refer to a runtime, so that one world serves all tests of this package.
 func withRuntime(t *testing.T, w *world, p *platform) *Feed {
 	t.Helper()
+	w.runtime = labelledRuntime(t)
+	feed, _ := start(t, w, none(), func(o *Options) { o.Runtimes = runtimes{p} })
+	return feed
+}
+
+// labelledRuntime is what an object names in its label runtime.
+func labelledRuntime(t *testing.T) *expression.Runtime {
+	t.Helper()
 	object := &v1alpha1.KindProfile{}
 	object.Spec.Kind = v1alpha1.ProfiledKind{Group: "batch", Version: "v1", Kind: "Job", Resource: "jobs"}
 	object.Spec.Runtime = &v1alpha1.Runtime{
@@ -166,9 +174,7 @@ func withRuntime(t *testing.T, w *world, p *platform) *Feed {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	w.runtime = compiled.Runtime
-	feed, _ := start(t, w, none(), func(o *Options) { o.Runtimes = runtimes{p} })
-	return feed
+	return compiled.Runtime
 }
 
 func ttlOf(seconds int64) map[string]any {

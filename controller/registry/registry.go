@@ -226,6 +226,26 @@ func (r *Registry) Propagation(kind schema.GroupKind) (metav1.DeletionPropagatio
 	return "", nil
 }
 
+// RuntimeOf is what objects of a kind refer to by its profile; nil where they refer to nothing, or where there is none. Before the KindProfiles
+// are known it is an error.
+func (r *Registry) RuntimeOf(kind schema.GroupKind) (*expression.Runtime, error) {
+	own, err := r.profiles.All()
+	if err != nil {
+		return nil, fmt.Errorf("KindProfiles: %w", err)
+	}
+	for _, name := range slices.Sorted(maps.Keys(own)) {
+		if own[name].Kind.GroupKind() == kind {
+			return own[name].Runtime, nil
+		}
+	}
+	for _, profile := range r.builtin {
+		if profile.Kind.GroupKind() == kind {
+			return profile.Runtime, nil
+		}
+	}
+	return nil, nil
+}
+
 // RejudgeNamespace passes on that a namespace has changed its mind.
 func (r *Registry) RejudgeNamespace(name string) {
 	r.each(func(k *kind) { k.tell(func(feed Running) { feed.RejudgeNamespace(name) }) })

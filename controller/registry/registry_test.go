@@ -364,6 +364,34 @@ func TestPropagationOfProfiles(t *testing.T) {
 	})
 }
 
+// What objects refer to is what the profile that holds says; a profile of the cluster that knows no runtime takes the word from the one that
+// comes with Curfew.
+func TestRuntimeOf(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		trainJob := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
+		c, r := begin(t, func(_ *cluster, r *Registry) {
+			if got, err := r.RuntimeOf(trainJob); err == nil {
+				t.Errorf("%v before anything is known, want an error", got)
+			}
+		})
+		after(2 * time.Second)
+		for kind, has := range map[schema.GroupKind]bool{trainJob: true, {Group: "batch", Kind: "Job"}: false, {Kind: "ConfigMap"}: false} {
+			if got, err := r.RuntimeOf(kind); (got != nil) != has || err != nil {
+				t.Errorf("%s: %v, %v; want one: %v", kind, got, err, has)
+			}
+		}
+		own := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"kind": map[string]any{"group": "trainer.kubeflow.org", "version": "v1alpha1", "kind": "TrainJob", "resource": "trainjobs"},
+		}}}
+		own.SetName("own")
+		c.profiles.put(own)
+		after(2 * time.Second)
+		if got, err := r.RuntimeOf(trainJob); got != nil || err != nil {
+			t.Errorf("%v, %v; want none, as the profile of the cluster has it", got, err)
+		}
+	})
+}
+
 func TestRuntimesAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r := begin(t)

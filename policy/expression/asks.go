@@ -13,6 +13,15 @@ func (p *Policy) AsksNamespace() bool { return p.asksNamespace }
 // ReadsNamespace reports whether an expression of the policy looks at the namespace of an object, of which that may be any part.
 func (p *Policy) ReadsNamespace() bool { return p.readsNamespace }
 
+// MatchAsksRuntime reports whether it depends on the runtime of an object whether the policy speaks of it.
+func (p *Policy) MatchAsksRuntime() bool { return p.matchAsksRuntime }
+
+func matchAsksRuntime(spec *v1alpha1.LifecyclePolicySpec) bool {
+	return slices.ContainsFunc(spec.Match.MatchConditions, func(condition v1alpha1.MatchCondition) bool {
+		return strings.Contains(string(condition.Expression), varRuntime)
+	})
+}
+
 func (m *match) asksNamespace() bool { return !m.namespaces.Empty() }
 
 // asksNamespace looks for the variable in all expressions of a policy.

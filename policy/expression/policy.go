@@ -44,6 +44,7 @@ type Policy struct {
 	source                 policy.Source
 	asksNamespace          bool
 	readsNamespace         bool
+	matchAsksRuntime       bool
 }
 
 // Policy compiles a LifecyclePolicy. The policy is usable whatever the errors say: what cannot be used means keep (S6).
@@ -77,6 +78,7 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		}
 	}
 	out.readsNamespace = asksNamespace(spec)
+	out.matchAsksRuntime = matchAsksRuntime(spec)
 	out.asksNamespace = out.match.asksNamespace() || out.readsNamespace
 	out.bounds(path.Child("bounds"), spec.Bounds, &errs)
 	if spec.WarnBelow != nil {
