@@ -41,6 +41,22 @@ func SetsLifetime(request *Request) *policy.Setting {
 			return setting
 		}
 	}
+	return uncovered(request)
+}
+
+// uncovered is a setting that stood there and begins to decide for an outcome, because the request takes away what came before it: a TTL is
+// set by that, too. Nil where there is none.
+func uncovered(request *Request) *policy.Setting {
+	if request.Operation != Update || request.OldFacts == nil || !request.Facts.Profile.Finishable() {
+		return nil
+	}
+	before, after := request.OldFacts.TTLs(), request.Facts.TTLs()
+	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
+		was, is := before.For(outcome), after.For(outcome)
+		if was != nil && is != nil && was.Path != is.Path && is.Err == nil && !is.TTL.Never {
+			return is
+		}
+	}
 	return nil
 }
 

@@ -32,6 +32,10 @@ func TestAccessRules(t *testing.T) {
 		"no TTL":               {object: plain.Map(), access: rules.Access{User: rules.No, Controller: rules.No}},
 		"unchanged":            {object: mine.Map(), old: mine.Map(), access: rules.Access{User: rules.No}, require: true},
 		"added":                {object: mine.Map(), old: plain.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
+		"what came before it is taken away": {object: mine.Map(), old: builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLFailed, "never").Map(),
+			access: rules.Access{User: rules.No}, require: true, denied: user},
+		"what came after it is taken away": {object: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTL, "never").Map(),
+			old: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTL, "never").TTL(3600).Map(), access: rules.Access{User: rules.No}, require: true},
 		"label that cannot be read": {object: plainly().Label(policy.LabelTTL, "soon").Map(), access: rules.Access{Controller: rules.No},
 			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: "soon" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: ` +
 				`use one of them (2026-12-24, 2026-12-24T003000Z)`}},
