@@ -304,6 +304,9 @@ func NoDefault(facts *Facts) string {
 		// A native field that was filled in would have the kind's own controller delete what its author protects.
 		return "is protected"
 	}
+	if facts.CurfewsOwn() {
+		return "is part of Curfew" // Which no TTL, label or deadline of Curfew's deletes.
+	}
 	if manager := facts.ForeignManager(); manager != "" {
 		return "managed by " + manager
 	}
