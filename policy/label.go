@@ -20,8 +20,8 @@ const (
 	labelTime = "2006-01-02T150405Z"
 )
 
-// epoch: no object is older, so that an earlier date can only be a slip, which shortens no life (S6). It also keeps a date
-// apart from the zero time.
+// epoch: no object is older, so that an earlier date can only be a slip, which shortens no life (S6). So is the epoch itself, which is what stands
+// where nobody has set a date. It also keeps a date apart from the zero time.
 var epoch = time.Unix(0, 0)
 
 // minLabelTTL: what is meant to go in less than a minute would go before its author saw it.
@@ -33,8 +33,8 @@ func ParseTTLLabel(text string) (TTLLabel, error) {
 	for _, layout := range []string{labelDate, labelTime} {
 		// time.Parse also takes fractions of seconds, which are not in the grammar.
 		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == text {
-			if at.Before(epoch) {
-				return TTLLabel{}, fmt.Errorf("%q is before 1970: use a later date", text)
+			if !at.After(epoch) {
+				return TTLLabel{}, fmt.Errorf("%q is not after 1970-01-01: use a later date", text)
 			}
 			return TTLLabel{At: at}, nil
 		}

@@ -13,6 +13,8 @@ func TestParseTTLLabel(t *testing.T) {
 	for text, want := range map[string]string{
 		"1m": "1m", "90m": "1h30m", "1d12h": "1d12h", "24h": "1d", "12h1d": "1d12h", "24855d": "24855d", "24855d3h14m": "24855d3h14m",
 		"2026-12-24": "2026-12-24", "2026-12-24T003000Z": "2026-12-24T003000Z", "2026-12-24T000000Z": "2026-12-24",
+		"1970-01-02": "1970-01-02", "1970-01-01T000001Z": "1970-01-01T000001Z", "1970-01-01": `"1970-01-01" is not after 1970-01-01: use a later date`,
+		"1970-01-01T000000Z": `"1970-01-01T000000Z" is not after 1970-01-01: use a later date`, "1969-12-31": `"1969-12-31" is not after 1970-01-01: use a later date`,
 		"0m": `"0m" is below 1m: use 1m or more`, "24856d": `"24856d" is too long: use 24855d3h14m or less, or leave the label out`,
 		"9999999999d9999999999d": `"9999999999d9999999999d" is too long: use 24855d3h14m or less, or leave the label out`,
 		"":                       `""` + form, "never": `"never"` + form, "60": `"60"` + form, "60s": `"60s"` + form, "-1h": `"-1h"` + form,
