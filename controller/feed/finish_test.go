@@ -7,8 +7,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 
 	"curfew.dev/curfew/policy"
 )
@@ -186,4 +189,32 @@ func TestFinishTimeOfWhatIsGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// S6: a kind into which nothing is written has its objects kept that do not say when they finished, and people told.
+func TestFinishTimeThatNobodyMayWrite(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.unwritten = true
+		job := finished("ci", "a", "uid-a", 5)
+		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		w.put(job)
+		recorder := events.NewFakeRecorder(10)
+		reports, err := NewReports(recorder, logr.Discard(), prometheus.NewRegistry())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start(t, w, none(), func(o *Options) { o.Reports = reports })
+		at(time.Minute)
+		expect(t, w, "a", true)
+		want := "Warning Kept does not say when it finished: whoever said that it has finished has to say when, or delete it"
+		select {
+		case got := <-recorder.Events:
+			if got != want {
+				t.Errorf("%q, want %q", got, want)
+			}
+		default:
+			t.Errorf("nobody is told, want %q", want)
+		}
+	})
 }

@@ -54,6 +54,8 @@ type world struct {
 	conflict int // patches that are to fail
 	// writes has patches of annotations carried out, on the state that they name.
 	writes bool
+	// unwritten has nothing be written into the kind.
+	unwritten bool
 	// failing is how many patches are to be answered with an error of the 500s.
 	failing int
 	// listed is called, once, with a list read and not answered yet.
@@ -70,13 +72,17 @@ func newWorld() *world {
 }
 
 func (w *world) kind() Kind {
-	return Kind{
+	kind := Kind{
 		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime, Propagation: w.propagation,
 		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
 		},
 	}
+	if w.unwritten {
+		kind.Patch = nil
+	}
+	return kind
 }
 
 // put writes a Job and tells those who watch. The Job gets the next resourceVersion.
