@@ -144,6 +144,7 @@ func (n *Namespaces) forget(object any) {
 	if !ok {
 		return
 	}
+	n.stamps.drop(meta.Name) // A standby stamps none, and hears of namespaces for as long as it stands by.
 	now := n.clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()

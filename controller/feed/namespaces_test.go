@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"testing"
 	"time"
@@ -203,6 +204,25 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 				t.Error("one that is back is remembered as gone")
 			}
 		})
+	}
+}
+
+// A standby, which stamps none, remembers no namespace that is gone.
+func TestStandbyForgetsNamespaces(t *testing.T) {
+	n, _ := follow(t)
+	for i := range 100 {
+		meta := NamespaceMeta()
+		meta.Name = fmt.Sprintf("build-%d", i)
+		n.observe(meta)
+		if i > 0 {
+			n.forget(meta)
+		}
+	}
+	if got := n.stamps.names; len(got) != 1 || len(n.stamps.has) != 1 {
+		t.Errorf("%d namespaces wait to be stamped, want the one that is there", len(got))
+	}
+	if name, ok := n.stamps.take(); !ok || name != "build-0" {
+		t.Errorf("%q waits to be stamped, want build-0", name)
 	}
 }
 

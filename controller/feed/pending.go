@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"slices"
 	"sync"
 )
 
@@ -29,6 +30,17 @@ func (p *pending) add(name string) {
 	case p.wake <- struct{}{}:
 	default:
 	}
+}
+
+// drop takes a name out on which there is nothing left to work.
+func (p *pending) drop(name string) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if !p.has[name] {
+		return
+	}
+	delete(p.has, name)
+	p.names = slices.DeleteFunc(p.names, func(other string) bool { return other == name })
 }
 
 // next waits for a name; false when ctx is done.
