@@ -81,7 +81,10 @@ func (c *Controller) read(deployment *unstructured.Unstructured, namespace strin
 		container, _ := item.(map[string]any)
 		args, _, _ := unstructured.NestedStringSlice(container, "args")
 		command, _, _ := unstructured.NestedStringSlice(container, "command")
-		c.readArgs(append(command, args...), namespace)
+		// What stands beside the controller, such as a proxy, says nothing of it.
+		if all := append(command, args...); slices.Contains(all, "controller") || slices.Contains(all, "all") {
+			c.readArgs(all, namespace)
+		}
 	}
 }
 
@@ -94,11 +97,17 @@ func (c *Controller) readArgs(args []string, namespace string) {
 	protect := flags.StringSlice("protect", protected, "")
 	dryRun := flags.Bool("dry-run", false, "")
 	alias := flags.Bool("kyverno-label", false, "")
-	for _, arg := range args {
-		// One at a time: an unknown flag must not swallow the next.
-		if strings.HasPrefix(arg, "--") {
-			_ = flags.Parse([]string{arg})
+	for i, arg := range args {
+		name, long := strings.CutPrefix(arg, "--")
+		if !long {
+			continue
 		}
+		// One at a time: an unknown flag must not swallow the next. One that is known may have its value as an argument of its own.
+		one := []string{arg}
+		if flag := flags.Lookup(name); flag != nil && flag.NoOptDefVal == "" && i+1 < len(args) {
+			one = append(one, args[i+1])
+		}
+		_ = flags.Parse(one)
 	}
 	c.DryRun, c.Alias = *dryRun, *alias
 	c.Protect = append(slices.Clone(*protect), *own)
