@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -167,5 +168,26 @@ func TestListGoesOnTooLong(t *testing.T) {
 	}
 	if have := strings.Join(continued, " "); have != "500 500more 0" {
 		t.Errorf("listed by %s", have)
+	}
+}
+
+// TestOneObjectOneRow: an OpenShift Project is a Namespace, which --protect and its own mode keep. A row of its own would say that it goes.
+func TestOneObjectOneRow(t *testing.T) {
+	kept := func(version, kind string) runtime.Object {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
+			"name": "kept", "uid": "kept", "creationTimestamp": "2026-12-24T09:00:00Z",
+			"labels": map[string]any{"curfew.dev/ttl": "5h"}, "annotations": map[string]any{"curfew.dev/mode": "dry-run"},
+		}}}
+	}
+	served["project.openshift.io/v1"] = []metav1.APIResource{resource("projects", "Project", "", false)}
+	defer delete(served, "project.openshift.io/v1")
+	cluster := newFakeCluster(t, append(objects(t), kept("v1", "Namespace"), kept("project.openshift.io/v1", "Project")))
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring -A --between 14:00..16:00")...)
+	if code != exitOK || strings.Contains(stdout, "project.") || !strings.Contains(stdout, "namespace/kept") || !strings.Contains(stdout, "dry-run") {
+		t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
+	}
+	code, _, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now project/kept")...)
+	if code != exitUsage || len(sent) > 0 {
+		t.Errorf("exit status %d, sent %q: %s", code, sent, stderr)
 	}
 }

@@ -43,8 +43,11 @@ func (k Kind) Name(object string) string {
 // verbs are what the controller needs on a kind.
 var verbs = []string{"list", "watch", "delete"}
 
-// twins are kinds that show the objects of another one.
-var twins = map[schema.GroupResource]bool{{Group: "events.k8s.io", Resource: "events"}: true}
+// twins are kinds that show the objects of another one, as the controller has them (doubles of package controller/registry).
+var twins = map[schema.GroupResource]bool{
+	{Group: "events.k8s.io", Resource: "events"}:          true,
+	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces
+}
 
 // Kinds are all kinds whose objects can go, by group and name of the resource.
 func (w *World) Kinds() ([]Kind, error) {
