@@ -191,3 +191,34 @@ func TestOneObjectOneRow(t *testing.T) {
 		t.Errorf("exit status %d, sent %q: %s", code, sent, stderr)
 	}
 }
+
+// TestSelectionGoesOnTooLong: the same where a list is read to be changed, and nothing is changed twice for it.
+func TestSelectionGoesOnTooLong(t *testing.T) {
+	cluster := newFakeCluster(t, objects(t))
+	pages := 0
+	cluster.objects.PrependReactor("list", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		_, all, err := clienttesting.ObjectReaction(cluster.objects.Tracker())(action)
+		found, _ := all.(*unstructured.UnstructuredList)
+		switch pages++; pages {
+		case 1:
+			found.SetContinue("more")
+		case 2:
+			return true, nil, apierrors.NewResourceExpired("too old")
+		}
+		return true, found, err
+	})
+	code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("cancel cm --all -n default --yes -o name")...)
+	if code != exitOK || stdout != "configmap/demo\nconfigmap/demo-2\n" || len(sent) != 2 {
+		t.Errorf("exit status %d, sent %q:\n%s%s", code, sent, stdout, stderr)
+	}
+}
+
+// TestMeantTwice: what is meant by two words is one object, which one more day makes a day later, and not two.
+func TestMeantTwice(t *testing.T) {
+	for _, args := range []string{"extend cm/demo configmap/demo --by 1d", "extend cm demo demo --by 1d", "extend cm,configmaps -l app=demo --by 1d --yes"} {
+		code, stdout, stderr, sent := executeIn(t, newFakeCluster(t, objects(t)), scene{}, words(args)...)
+		if n := strings.Count(strings.Join(sent, "\n"), "default/demo "); code != exitOK || n != 1 {
+			t.Errorf("%s: exit status %d, sent %d times: %q\n%s%s", args, code, n, sent, stdout, stderr)
+		}
+	}
+}

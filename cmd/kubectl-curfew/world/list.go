@@ -82,8 +82,7 @@ func (w *World) List(ctx context.Context, kind Kind, query Query, take func(obje
 		options.Limit = pageSize
 		for {
 			page, err := w.page(ctx, pass, options)
-			if apierrors.IsResourceExpired(err) && options.Continue != "" {
-				// The list took longer than the API server remembers. Once more, in one piece; what was handed out comes again.
+			if forgotten(err, options) {
 				options.Continue, options.Limit = "", 0
 				continue
 			}
@@ -101,6 +100,12 @@ func (w *World) List(ctx context.Context, kind Kind, query Query, take func(obje
 		}
 	}
 	return nil
+}
+
+// forgotten reports whether a list took longer than the API server remembers. It is asked for once more then, in one piece; what was
+// handed out comes again.
+func forgotten(err error, options metav1.ListOptions) bool {
+	return apierrors.IsResourceExpired(err) && options.Continue != ""
 }
 
 // page is a part of a list.

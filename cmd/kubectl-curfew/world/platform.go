@@ -88,11 +88,15 @@ func readAll[T any](ctx context.Context, w *World, resource, otherwise string) (
 	return out, nil
 }
 
-// pages hands out the objects of a list, page by page.
+// pages hands out the objects of a list, page by page. An object can come twice.
 func pages(ctx context.Context, resource dynamic.ResourceInterface, options metav1.ListOptions, take func(*unstructured.Unstructured) error) error {
 	options.Limit = pageSize
 	for {
 		page, err := resource.List(ctx, options)
+		if forgotten(err, options) {
+			options.Continue, options.Limit = "", 0
+			continue
+		}
 		if err != nil {
 			return err
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -11,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/restmapper"
 )
@@ -116,7 +118,7 @@ func (s Selection) Validate() error {
 	return err
 }
 
-// Select reads the objects that are meant, in the order of the arguments.
+// Select reads the objects that are meant, each once, in the order of the arguments.
 func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	names, err := s.named()
 	if err != nil {
@@ -149,7 +151,18 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 			return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
 		}
 	}
-	return out, nil
+	return each(out), nil
+}
+
+// each is every object once: what was meant twice, as by a name and by a short name of its kind, is not to be extended twice.
+func each(all []Selected) []Selected {
+	seen := map[types.UID]bool{}
+	return slices.DeleteFunc(all, func(one Selected) bool {
+		uid := uidOf(one.Object)
+		known := uid != "" && seen[uid]
+		seen[uid] = true
+		return known
+	})
 }
 
 // Get reads one object of a kind anew.
