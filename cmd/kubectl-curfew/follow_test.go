@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
@@ -191,10 +192,13 @@ func TestWatchLosesAKind(t *testing.T) {
 		}
 	}
 	gone := apierrors.NewNotFound(schema.GroupResource{Resource: "secrets"}, "").ErrStatus
-	if w := lose(t, gone, "secrets"); <-w.ended != exitUsage {
-		t.Errorf("the one that was named: %q", w.said.String())
+	named := lose(t, gone, "secrets")
+	go func() { _, _ = io.Copy(io.Discard, named.reader) }()
+	if <-named.ended != exitUsage {
+		t.Errorf("the one that was named: %q", named.said.String())
 	}
 	w := lose(t, gone)
+	w.expect("GONE secret/stuck 2026-12-23 10:00:00 CET - label object terminating")
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for _, name := range []string{"a", "b", "c"} {
 		object := metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"},
@@ -228,6 +232,32 @@ func TestWatchEnds(t *testing.T) {
 	events.Stop()
 	watch.expect("GONE job.batch/both 2026-12-24 17:00:00 CET - ttl object -")
 	watch.end()
+}
+
+// TestWatchListsTooLong: what was deleted while a list took longer than the API server remembers has no row.
+func TestWatchListsTooLong(t *testing.T) {
+	cluster := newFakeCluster(t, objects(t))
+	pages := 0
+	cluster.objects.PrependReactor("list", "jobs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		_, all, err := clienttesting.ObjectReaction(cluster.objects.Tracker())(action)
+		found, _ := all.(*unstructured.UnstructuredList)
+		switch pages++; pages {
+		case 1:
+			found.SetContinue("more")
+		case 2:
+			if err := cluster.objects.Tracker().Delete(schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, "default", "both"); err != nil {
+				t.Error(err)
+			}
+			return true, nil, apierrors.NewResourceExpired("too old")
+		}
+		return true, found, err
+	})
+	watch := startWatch(t, cluster, "expiring", "jobs", "-n", "default", "--watch")
+	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/both-2 2026-12-24 16:00:00 CET 3h label object -")
+	watch.end()
+	if pages != 3 {
+		t.Errorf("%d pages", pages)
+	}
 }
 
 // watching is a command that goes on until it is told to end.

@@ -30,7 +30,7 @@ type Change struct {
 
 // Watch tells of all objects of a kind in which the answer can lie, and goes on to tell what happens to them, until ctx is done. listed
 // is called once, when all have been told that were there at the beginning, or with why they cannot be, for the time being at least. Watch
-// ends early where the user may not list or watch the kind.
+// ends early where the user may not list or watch the kind, or where that is not served any more and so has no objects.
 func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed func(error)) error {
 	passes := w.passes(kind, query)
 	errs, refused := make([]error, len(passes)), make([]error, len(passes))
@@ -74,6 +74,11 @@ func (w *World) follow(ctx context.Context, p pass, tell func(Change), listed fu
 		case ctx.Err() != nil:
 			return nil
 		case Refused(err) || Gone(err):
+			if Gone(err) {
+				for uid := range known { // It has taken its objects along.
+					tell(Change{Kind: p.kind, UID: uid})
+				}
+			}
 			listed(err)
 			return err
 		case err != nil:
@@ -95,6 +100,10 @@ func (w *World) relist(ctx context.Context, p pass, known map[types.UID]bool, te
 	options.Limit = pageSize
 	for {
 		page, err := w.page(ctx, p, options)
+		if forgotten(err, options) {
+			options.Continue, options.Limit, from, seen = "", 0, "", map[types.UID]bool{}
+			continue
+		}
 		if err != nil {
 			return "", fmt.Errorf("listing %s: %w", p.kind.GroupResource(), err)
 		}
