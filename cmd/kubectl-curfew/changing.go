@@ -136,7 +136,7 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 
 // preview shows what is to be done where it is more than one, and asks. Those that cannot be done are told beside it.
 func (c *changing) preview(ctx context.Context, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
-	if ready == 0 || len(all) == 1 {
+	if len(all) == 1 {
 		return nil
 	}
 	rows := [][]string{{"NAMESPACE", "NAME", "NOW", "THEN"}}
@@ -152,7 +152,7 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 	if err := table(diagnostics, rows); err != nil {
 		return err
 	}
-	if c.yes || c.dryRun != "none" {
+	if ready == 0 || c.yes || c.dryRun != "none" {
 		return nil
 	}
 	if !c.terminal(in) {

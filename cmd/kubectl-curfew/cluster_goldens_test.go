@@ -117,6 +117,7 @@ var clusterGoldens = map[string]golden{
 	"extend-many-asked":     {args: words("extend cm -l app=demo --by 1d"), scene: scene{terminal: true, stdin: "y\n"}},
 	"extend-many-declined":  {args: words("extend cm -l app=demo --by 1d"), scene: scene{terminal: true, stdin: "\n"}, code: 2},
 	"extend-many-yes":       {args: words("extend cm -l app=demo --by 1d -y -o name")},
+	"extend-many-nothing":   {args: []string{"extend", "cm", "-l", "app=demo", "--until", "tomorrow"}},
 	"extend-forbidden":      {args: words("extend job/build -n ci --by 1d"), scene: scene{notMine: []string{"patch jobs"}}, code: 1},
 	"extend-how-much":       {args: words("extend job/build -n ci"), code: 2},
 	"extend-two-ways":       {args: words("extend cm/demo --by 1d --to 20d"), code: 2},
