@@ -200,16 +200,26 @@ func fateText(fate change.Fate, now time.Time) string {
 func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, now time.Time, out io.Writer, progress *progress) error {
 	data := changedData{Items: []changedItem{}}
 	failed := false
+	var interrupted error
 	for i, each := range all {
-		progress.say("changing %d of %s", i+1, count(len(all), "object"))
-		if each.err == nil {
-			each.err = c.write(ctx, w, each, now)
-		}
 		if ctx.Err() != nil {
-			return fmt.Errorf("interrupted before object %d of %d: those before it are changed", i+1, len(all))
+			interrupted = fmt.Errorf("interrupted before object %d of %d: those before it are changed", i+1, len(all))
+			break
+		}
+		progress.say("changing %d of %s", i+1, count(len(all), "object"))
+		foreseen := each.err != nil
+		if !foreseen {
+			each.err = c.write(ctx, w, each)
+		}
+		if each.err != nil && ctx.Err() != nil {
+			interrupted = fmt.Errorf("interrupted at object %d of %d, %s, which may be changed: those before it are", i+1, len(all), each)
+			break
 		}
 		if nothing := (*change.NothingError)(nil); len(all) > 1 && errors.As(each.err, &nothing) {
-			continue // The preview said so.
+			if !foreseen { // Else the preview said so.
+				fmt.Fprintf(progress, "warning: %s: %s\n", each, oneLine(each.err.Error()))
+			}
+			continue
 		}
 		if each.err != nil {
 			failed = true
@@ -239,10 +249,16 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 	case "yaml":
 		err = asYAML(data, out)
 	}
-	if err == nil && failed {
-		err = errBadNews
+	switch {
+	case err != nil:
+		return err
+	case interrupted != nil:
+		return interrupted
+	case failed:
+		return errBadNews
+	default:
+		return nil
 	}
-	return err
 }
 
 // mode is how kubectl says that nothing was stored.
@@ -259,13 +275,22 @@ func (c *changing) mode() string {
 // attempts are how often an object is looked at anew that somebody else changed in between.
 const attempts = 5
 
-// write sends one plan. Where the object has changed since, it is read, planned and sent again.
-func (c *changing) write(ctx context.Context, w *world.World, each *planned, now time.Time) error {
+// write sends one plan, which is made anew by the time that it is by now: whoever was asked may have taken theirs to answer, and what
+// expires now has to expire then. Where the object has changed since, it is read, planned and sent again.
+func (c *changing) write(ctx context.Context, w *world.World, each *planned) error {
 	if c.dryRun == "client" {
 		return nil
 	}
 	for left := attempts; ; left-- {
-		err := w.Patch(ctx, each.Kind, each.Object, each.plan.Patch, c.dryRun == "server")
+		again, err := c.planOne(ctx, w, each.Selected, c.now())
+		if err != nil {
+			return err
+		}
+		if again.err != nil {
+			return again.err
+		}
+		each.plan = again.plan
+		err = w.Patch(ctx, each.Kind, each.Object, each.plan.Patch, c.dryRun == "server")
 		if !apierrors.IsConflict(err) || left == 1 {
 			return err
 		}
@@ -276,14 +301,7 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned, now
 		if !world.Same(each.Object, fresh.Object) {
 			return errors.New("was deleted and made anew in between: look at it again")
 		}
-		again, err := c.planOne(ctx, w, fresh, now)
-		if err != nil {
-			return err
-		}
-		if again.err != nil {
-			return again.err
-		}
-		each.Object, each.plan = fresh.Object, again.plan
+		each.Object = fresh.Object
 	}
 }
 

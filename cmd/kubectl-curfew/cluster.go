@@ -20,7 +20,8 @@ import (
 
 // surroundings are what commands take from the machine they run on; tests bring their own.
 type surroundings struct {
-	// now tells the time, in the user's time zone. Each command reads it once.
+	// now tells the time, in the user's time zone. Each command reads it once; those that change objects once more for each, right before
+	// it is changed.
 	now func() time.Time
 	// connect makes clients of the API server that the flags name.
 	connect func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error)

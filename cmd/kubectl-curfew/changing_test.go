@@ -1,0 +1,82 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/policy"
+)
+
+// thoughtful is a person who takes a minute to say yes.
+type thoughtful struct{ takesTime func() }
+
+func (t thoughtful) Read(into []byte) (int, error) {
+	t.takesTime()
+	return copy(into, "y\n"), nil
+}
+
+// TestExpiresWhenItIsSent: however long whoever is asked thinks about it, the label names a moment to come: admission warns of one that is
+// over, and refuses it with --strict-labels.
+func TestExpiresWhenItIsSent(t *testing.T) {
+	t.Setenv("KUBECONFIG", os.DevNull)
+	cluster, at := newFakeCluster(t, objects(t)), noon
+	sent := 0
+	cluster.objects.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		sent++
+		patch, _ := action.(clienttesting.PatchAction)
+		_, text, _ := strings.Cut(string(patch.GetPatch()), `"curfew.dev/ttl":"`)
+		text, _, _ = strings.Cut(text, `"`)
+		label, err := policy.ParseTTLLabel(text)
+		if err != nil || !label.At.After(at) || label.At.After(at.Add(5*time.Second)) {
+			t.Errorf("%s is sent at %s: %v", patch.GetPatch(), at.UTC(), err)
+		}
+		at = at.Add(10 * time.Second) // It takes its time to answer, too.
+		return false, nil, nil
+	})
+	command := root(surroundings{now: func() time.Time { return at }, connect: cluster.connect, terminal: func(any) bool { return true }})
+	var said bytes.Buffer
+	command.SetArgs(words("expire-now configmaps -l app=demo"))
+	command.SetIn(thoughtful{func() { at = at.Add(time.Minute) }})
+	command.SetOut(&said)
+	command.SetErr(&said)
+	if code := run(t.Context(), command); code != exitOK || sent != 3 {
+		t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
+	}
+}
+
+// TestInterrupted: what was changed before Ctrl-C is told, to programs as well.
+func TestInterrupted(t *testing.T) {
+	t.Setenv("KUBECONFIG", os.DevNull)
+	for _, format := range []string{"json", "text"} {
+		cluster := newFakeCluster(t, objects(t))
+		ctx, interrupt := context.WithCancel(t.Context())
+		cluster.objects.PrependReactor("patch", "configmaps", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if len(cluster.patched) == 1 {
+				interrupt() // The second one is carried out all the same.
+			}
+			return false, nil, nil
+		})
+		command := root(surroundings{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
+		var out, said bytes.Buffer
+		command.SetArgs(words("expire-now configmaps -l app=demo --yes -o " + format))
+		command.SetOut(&out)
+		command.SetErr(&said)
+		code := run(ctx, command)
+		if code != exitUsage || !strings.HasSuffix(said.String(), "interrupted before object 3 of 3: those before it are changed\n") {
+			t.Errorf("%s: exit status %d: %s", format, code, said.String())
+		}
+		for name, want := range map[string]bool{"demo-2": true, "plain": false} {
+			told := strings.Contains(out.String(), "configmap/"+name+" ") || strings.Contains(out.String(), `"name": "`+name+`"`)
+			if told != want || len(cluster.patched) != 2 {
+				t.Errorf("%s: %s is told: %t; sent %q\n%s", format, name, told, cluster.patched, out.String())
+			}
+		}
+	}
+}
