@@ -28,6 +28,8 @@ type changing struct {
 	output    string
 	// done is what the command says it did: "extended".
 	done string
+	// atOnce: what is planned goes by its label as soon as nothing stops it, so that a pause of deletions is in its way.
+	atOnce bool
 	// plan works out what is to be written into one object.
 	plan func(subject *change.Subject, obstacles []policy.Obstacle) (*change.Plan, error)
 }
@@ -128,6 +130,13 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 	obstacles, err := w.Obstacles(ctx, one.Kind, explained)
 	if err != nil {
 		return nil, err
+	}
+	if c.atOnce {
+		paused, err := w.PausedLabels(ctx, one.Kind, explained.Facts.Namespace)
+		if err != nil {
+			return nil, err
+		}
+		obstacles = append(obstacles, paused...)
 	}
 	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name, before: change.FateOf(explained)}
 	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)

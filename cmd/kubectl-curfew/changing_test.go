@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/policy"
@@ -77,6 +78,26 @@ func TestInterrupted(t *testing.T) {
 			if told != want || len(cluster.patched) != 2 {
 				t.Errorf("%s: %s is told: %t; sent %q\n%s", format, name, told, cluster.patched, out.String())
 			}
+		}
+	}
+}
+
+// TestExpireNowIsPaused: where the deletions of labelled objects of the kind are paused, and not those of others, nothing expires now.
+func TestExpireNowIsPaused(t *testing.T) {
+	for message, refused := range map[string]bool{
+		`deletions are paused: ConfigMap of source "object" in namespace "default" (Refused)`:   true,
+		"deletions are paused: everything (Unreachable)":                                        true,
+		`deletions are paused: Secret of source "object" in namespace "default" (Refused)`:      false,
+		`deletions are paused: ConfigMap of source "policy/x" in namespace "default" (Refused)`: false,
+	} {
+		cluster := newFakeCluster(t, objects(t))
+		cluster.surrounding(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "default", field("status", map[string]any{
+			"conditions": []any{map[string]any{"type": "curfew.dev/Paused", "status": "True", "lastTransitionTime": "2026-12-24T11:59:00Z", "message": message}},
+		}))
+		code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now cm/demo")...)
+		said := strings.Contains(stderr, "error: configmap/demo in namespace default: would stay: since 2026-12-24T11:59:00Z "+message)
+		if (code == exitBadNews) != refused || said != refused || (len(sent) == 0) != refused {
+			t.Errorf("%s: exit status %d, sent %q\n%s%s", message, code, sent, stdout, stderr)
 		}
 	}
 }

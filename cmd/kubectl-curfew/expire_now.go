@@ -8,7 +8,7 @@ import (
 
 func expireNowCommand(around surroundings) *cobra.Command {
 	options := newChanging(around, "expires now")
-	options.plan = change.ExpireNow
+	options.plan, options.atOnce = change.ExpireNow, true
 	command := &cobra.Command{
 		Use:   "expire-now " + changingUse,
 		Short: "Have Curfew delete objects at once",

@@ -56,6 +56,26 @@ func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.E
 	return append(obstacles, paused...), unknown, err
 }
 
+// PausedLabels say that the deletions of what goes by a TTL label are paused, for objects of a kind in a namespace. It is asked about each
+// namespace once. Where the user may not know it is none: what is paused goes on by itself one day.
+func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) ([]policy.Obstacle, error) {
+	key := kind.GroupResource().String() + " " + namespace
+	w.mu.Lock()
+	known, ok := w.pauses[key]
+	w.mu.Unlock()
+	if ok {
+		return known, nil
+	}
+	found, _, err := w.paused(ctx, kind, policy.Source{Level: policy.LevelObject}, namespace)
+	if err != nil {
+		return nil, err
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pauses[key] = found
+	return found, nil
+}
+
 // paused says that the deletions of what a source asks for are paused, by the condition that the controller keeps on it (package
 // controller/notice), or why that cannot be known.
 func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, namespace string) (obstacles []policy.Obstacle, unknown string, err error) {

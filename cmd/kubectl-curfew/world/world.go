@@ -78,6 +78,7 @@ type World struct {
 	namespaces map[string]*policy.NamespacePolicy
 	runtimes   map[string]runtimeAnswer
 	access     map[string]rules.Answer
+	pauses     map[string][]policy.Obstacle
 	groups     []*metav1.APIGroup
 	lists      []*metav1.APIResourceList
 	discovered bool
@@ -91,6 +92,7 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 		clients: clients, options: options,
 		opened:     map[schema.GroupVersionResource]map[types.UID]string{},
 		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]rules.Answer{},
+		pauses: map[string][]policy.Obstacle{},
 	}
 	if err := w.readPlatform(ctx); err != nil {
 		return nil, err
