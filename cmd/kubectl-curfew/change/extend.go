@@ -3,6 +3,8 @@ package change
 import (
 	"errors"
 	"fmt"
+	"slices"
+	"strings"
 	"time"
 
 	"curfew.dev/curfew/policy"
@@ -62,7 +64,42 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	if verdict := e.ByLabel; speaks(verdict) && verdict.Expiry.Before(until) {
 		s.setLabel(patch, until)
 	}
-	return s.try(patch)
+	warnings, err := s.extendBeside(patch, target)
+	if err != nil {
+		return nil, err
+	}
+	return s.try(patch, warnings...)
+}
+
+// extendBeside adds to a TTL whose time has not begun, of an object that goes by its label, or says what the TTL may come to. Which of the two
+// comes first nobody knows.
+func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []string, err error) {
+	e := s.Explained
+	why := "has not finished"
+	switch {
+	case !e.Facts.Profile.Finishable(), e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish:
+		return nil, nil
+	case e.Facts.Finished:
+		why = "does not say when it finished"
+	}
+	var said []string
+	for _, outcome := range s.outcomes() {
+		value := e.Effective.TTL(outcome)
+		if !value.Set || value.Err != nil || value.TTL.Never {
+			continue
+		}
+		said = append(said, fmt.Sprintf("%s once it has %s", value.TTL, outcome))
+		if target.By == 0 {
+			continue
+		}
+		if err := s.setTTL(patch, outcome, value.TTL.After+target.By); err != nil {
+			return nil, err
+		}
+	}
+	if target.By > 0 || len(said) == 0 {
+		return nil, nil
+	}
+	return []string{fmt.Sprintf("%s, and may go before by its TTL (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
 }
 
 // setLabel has the label name an instant or, where it counts from the creation and whole minutes do, keeps counting.
@@ -134,25 +171,46 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 		set(patch, label(key), fresh.String())
 		return s.tryToCome(patch)
 	}
+	outcomes := s.outcomes()
+	has := slices.ContainsFunc(outcomes, func(outcome policy.Outcome) bool { return e.Effective.TTL(outcome).Set })
+	if !has && speaks(e.ByLabel) {
+		return nil, nothing("goes at %s by its label, and a TTL could only have it go before: use --by or --until", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+	}
+	var longer policy.Value
 	changed := false
-	for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
-		value := e.Effective.TTL(outcome)
-		if value.Set && value.Err == nil && (value.TTL.Never || value.TTL.After >= to) {
+	for _, outcome := range outcomes {
+		value, after := e.Effective.TTL(outcome), to
+		switch {
+		case !value.Set && has:
+			continue // What has a TTL for the other outcome alone stays after this one.
+		case !value.Set, value.Err != nil, !value.TTL.Never && value.TTL.After < to:
+			changed = true
+		case value.Default && !value.TTL.Never:
+			longer, after = value, value.TTL.After // Once the object speaks for one outcome, the default speaks for none.
+		default:
+			longer = value
 			continue
 		}
-		changed = true
-		if err := s.setTTL(patch, outcome, to); err != nil {
+		if err := s.setTTL(patch, outcome, after); err != nil {
 			return nil, err
 		}
 	}
 	if !changed {
-		return nil, nothing("has a TTL of %s, which is no shorter: nothing to extend", e.Effective.TTL(e.Facts.Outcome).TTL)
+		return nil, nothing("has a TTL of %s, which is no shorter: nothing to extend", longer.TTL)
 	}
 	plan, err := s.tryToCome(patch)
 	if err == nil && speaks(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {
 		return nil, fmt.Errorf("goes at %s by its label, whatever its TTL is: use --by or --until", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
 	}
 	return plan, err
+}
+
+// outcomes are those that an object has had, or may have yet.
+func (s *Subject) outcomes() []policy.Outcome {
+	if s.facts().Finished {
+		return []policy.Outcome{s.facts().Outcome}
+	}
+	return []policy.Outcome{policy.Succeeded, policy.Failed}
 }
 
 // tryToCome is try for what must not go at once: a TTL that is given to what stays can be over already.
@@ -195,8 +253,10 @@ func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after tim
 	case own.Failed:
 		key = policy.AnnotationTTLFailed
 	}
-	if decides == nil && !own.Empty() {
-		// The object speaks for the other outcome, and has to go on doing so.
+	succeeded, failed := e.Effective.Succeeded, e.Effective.Failed
+	byOutcome := !e.Facts.Finished && (succeeded.Set != failed.Set || succeeded.TTL != failed.TTL)
+	if decides == nil && (!own.Empty() || byOutcome) {
+		// The object, or a default, speaks for the other outcome, and has to go on doing so.
 		key = map[policy.Outcome]string{policy.Succeeded: policy.AnnotationTTLSucceeded, policy.Failed: policy.AnnotationTTLFailed}[outcome]
 	}
 	set(patch, annotation(key), policy.FormatDuration(after))

@@ -1,0 +1,83 @@
+package change
+
+import (
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// TestExtendShortensNoLife: not by a TTL beside a label that is later, and not for the outcome that nobody spoke of.
+func TestExtendShortensNoLife(t *testing.T) {
+	const by, to, until = "by", "to", "until"
+	targets := map[string]Target{by: {By: 24 * time.Hour}, to: {To: 24 * time.Hour}, until: {Until: noon.Add(20 * time.Hour)}}
+	namespaces := map[string]map[string]string{
+		"":          {},
+		"outcomes":  {policy.AnnotationDefaultTTLSucceeded: "5d", policy.AnnotationDefaultTTLFailed: "1h"},
+		"failed":    {policy.AnnotationDefaultTTLFailed: "1h"},
+		"succeeded": {policy.AnnotationDefaultTTLSucceeded: "1h"},
+	}
+	type life struct{ succeeded, failed, label string }
+	const finished = "finished"
+	for name, test := range map[string]struct {
+		label       string
+		annotations map[string]string
+		state       string
+		namespace   string
+		target      string
+		want        life // "" stays
+		refused     bool
+		warned      bool
+	}{
+		"a TTL beside a later label":            {label: "30d", state: finished, target: to, refused: true},
+		"the same of what has not finished":     {label: "30d", target: to, refused: true},
+		"a TTL that is there beside a label":    {label: "30d", state: finished, annotations: map[string]string{policy.AnnotationTTL: "1h"}, target: to, want: life{"1d", "1d", "30d"}},
+		"the outcome after which it stays":      {annotations: map[string]string{policy.AnnotationTTLFailed: "1h"}, target: to, want: life{"", "1d", ""}},
+		"the outcome that it had, and stays":    {annotations: map[string]string{policy.AnnotationTTLFailed: "1h"}, state: finished, target: to, want: life{"1d", "1h", ""}},
+		"a default that is longer":              {namespace: "outcomes", target: to, want: life{"5d", "1d", ""}},
+		"defaults by outcome":                   {namespace: "outcomes", target: by, want: life{"6d", "1d1h", ""}},
+		"a default of failures alone":           {namespace: "failed", target: by, want: life{"", "1d1h", ""}},
+		"a default of success alone":            {namespace: "succeeded", target: to, want: life{"1d", "", ""}},
+		"the TTL beside the label, which comes": {label: "10h", annotations: map[string]string{policy.AnnotationTTL: "1h"}, target: by, want: life{"1d1h", "1d1h", "1d10h"}},
+		"until, which a TTL knows nothing of":   {label: "10h", annotations: map[string]string{policy.AnnotationTTL: "1h"}, target: until, want: life{"1h", "1h", "22h"}, warned: true},
+		"until, with no TTL":                    {label: "10h", target: until, want: life{"", "", "22h"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-2 * time.Hour))
+			if test.state == finished {
+				job.Complete(noon.Add(-time.Hour))
+			}
+			for key, value := range test.annotations {
+				job.Annotation(key, value)
+			}
+			if test.label != "" {
+				job.Label(policy.LabelTTL, test.label)
+			}
+			annotations := namespaces[test.namespace]
+			annotations[policy.AnnotationDefaultSince] = policy.FormatSince(noon.Add(-1000*time.Hour), policy.DefaultsHash(annotations))
+			s := subject(job.Map(), &policy.Scope{Namespace: policy.ParseNamespace("ci", annotations, nil)})
+			plan, err := Extend(s, targets[test.target])
+			if test.refused {
+				if err == nil {
+					t.Fatalf("goes at %v, went at %v: %v", plan.After.Expiry, plan.Before.Expiry, plan.Patch)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+			after := explainedAfter(s, plan)
+			text := func(value policy.Value) string {
+				if !value.Set || value.TTL.Never {
+					return ""
+				}
+				return value.TTL.String()
+			}
+			have := life{text(after.Effective.Succeeded), text(after.Effective.Failed), after.Facts.Labels[policy.LabelTTL]}
+			if have != test.want || (len(plan.Warnings) > 0) != test.warned {
+				t.Errorf("%+v, want %+v; warned %q; patch %v", have, test.want, plan.Warnings, plan.Patch)
+			}
+		})
+	}
+}
