@@ -38,7 +38,8 @@ func expiringCommand(around surroundings) *cobra.Command {
 		Long: `List what goes, when, why, and what stands in its way: by its TTL after finished, by its TTL label, or stopped at its deadline.
 
 It asks the API server alone, with your own permissions, and judges as the controller does. What you may not read is said. Without a
-KIND all kinds are asked about. Times are in the time zone of your machine, and shown with it.
+KIND all kinds are asked about. Times are in the time zone of your machine, and shown with it. Pods that run are asked about only with
+--trigger deadline, with --ttl-longer-than, or where they have a TTL label: their deadlines are the kubelet's affair.
 
 A time is a time of day (17:00, 5pm, noon), a day (today, friday, next tuesday, 2026-12-24, 24 december), both (friday 17:00), a length
 of time from now (in 6h, in 3 hours, 2 days ago), the end of a period (end of may), now, or RFC 3339. What is not understood to the last
@@ -252,7 +253,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 	if err != nil {
 		return err
 	}
-	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil}
+	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger == policy.TriggerDeadline}
 	if !o.everywhere {
 		if reading.Namespace, err = o.namespace(); err != nil {
 			return err

@@ -222,3 +222,17 @@ func TestMeantTwice(t *testing.T) {
 		}
 	}
 }
+
+// TestDeadlinesOfPods: who asks for deadlines is told those of Pods that run, too.
+func TestDeadlinesOfPods(t *testing.T) {
+	cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "timed", "namespace": "lab", "uid": "timed", "creationTimestamp": "2026-12-24T11:00:00Z"},
+		"spec":   map[string]any{"restartPolicy": "Never", "activeDeadlineSeconds": int64(7200)},
+		"status": map[string]any{"phase": "Running", "startTime": "2026-12-24T11:00:00Z"},
+	}}))
+	for args, want := range map[string]string{"expiring pods -n lab -o name --trigger deadline": "pod/timed\n", "expiring pods -n lab -o name": ""} {
+		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(args)...); code != exitOK || stdout != want {
+			t.Errorf("%s: exit status %d: %s%s", args, code, stdout, stderr)
+		}
+	}
+}
