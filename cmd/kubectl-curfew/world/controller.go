@@ -56,6 +56,7 @@ func (w *World) readController(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		w.Controller.Unknown = fmt.Sprintf("you may not list deployments.apps in namespace %q", w.options.Namespace)
+		w.note("%s: whether Curfew's controller runs with --dry-run, --protect or --kyverno-label is not known", w.Controller.Unknown)
 		return nil
 	case apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0:
 		w.Controller.Unknown = fmt.Sprintf("there is no Deployment of it in namespace %q; --curfew-namespace names another", w.options.Namespace)
