@@ -236,3 +236,10 @@ func TestDeadlinesOfPods(t *testing.T) {
 		}
 	}
 }
+
+// TestOneLine: nothing that an annotation holds steers the terminal.
+func TestOneLine(t *testing.T) {
+	if have := oneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
+		t.Errorf("%q", have)
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"strconv"
 	"strings"
 	"text/tabwriter"
+	"unicode"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/lint"
@@ -64,10 +65,10 @@ func objectName(object lint.Ref) string {
 	return oneLine(object.String())
 }
 
-// oneLine keeps a text from breaking out of its row.
+// oneLine keeps a text from breaking out of its row, and from telling a terminal what to do: some take U+009B for an escape.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r < ' ' || r == 0x7f {
+		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {
 			return ' '
 		}
 		return r
