@@ -20,7 +20,7 @@ import (
 // follow shows what expiring shows, and then what changes, until ctx is done. Where what surrounds the objects changes, a namespace or a
 // policy, all is asked anew.
 func (o *expiringOptions) follow(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, out, diagnostics io.Writer) error {
-	shown := o.newScreen(out)
+	shown := o.newScreen(out, diagnostics)
 	for first := true; ctx.Err() == nil; first = false {
 		if !first {
 			var err error
@@ -69,6 +69,8 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 			err := w.Watch(ctx, kind, reading, func(change world.Change) { send(told{change: &change}) }, func(err error) {
 				atFirst = err
 				send(told{listed: true, left: leftOut{kind, err}})
+			}, func(err error) {
+				send(told{behind: true, left: leftOut{kind, err}})
 			})
 			if err != nil && atFirst == nil && ctx.Err() == nil {
 				send(told{left: leftOut{kind, err}})
@@ -76,6 +78,7 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 		})
 	}
 	entries := map[types.UID][]world.Entry{}
+	behind := map[string]error{} // kinds of which nothing new can be told, and why
 	timer := time.NewTicker(time.Second)
 	defer timer.Stop()
 	var left []leftOut
@@ -89,7 +92,9 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 					return ended(ctx, err)
 				}
 			}
-			if one.left.err != nil {
+			if one.behind {
+				behind[one.left.kind.GroupResource().String()] = one.left.err
+			} else if one.left.err != nil {
 				switch {
 				case len(query.kinds) > 0, !one.listed && !world.Gone(one.left.err):
 					return ended(ctx, one.left.err) // What was shown cannot be told to be true any more.
@@ -112,7 +117,13 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 		case <-timer.C:
 		}
 		if waiting == 0 {
-			if err := shown.show(o.matching(query, entries)); err != nil {
+			report := o.matching(query, entries)
+			for _, kind := range slices.Sorted(maps.Keys(behind)) {
+				if err := behind[kind]; err != nil {
+					report.notes = append(report.notes, fmt.Sprintf("%s cannot be watched, and may have changed: %s", kind, oneLine(err.Error())))
+				}
+			}
+			if err := shown.show(report); err != nil {
 				return err
 			}
 		}
@@ -123,9 +134,10 @@ func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds 
 // that nothing seems to be gone that has not come yet.
 type told struct {
 	change *world.Change
-	// listed is the end of the first list; left why the kind cannot be listed, or watched any longer.
-	listed bool
-	left   leftOut
+	// listed is the end of the first list; behind that nothing new can be told of the kind for now, or can be again. left is the kind, and
+	// why it cannot be listed, or watched any longer.
+	listed, behind bool
+	left           leftOut
 }
 
 // take brings what is known of an object up to date.
@@ -174,7 +186,7 @@ type screen interface {
 	show(report *expiringReport) error
 }
 
-func (o *expiringOptions) newScreen(out io.Writer) screen {
+func (o *expiringOptions) newScreen(out, diagnostics io.Writer) screen {
 	wide := o.output == "wide"
 	if file, ok := out.(*os.File); ok && o.terminal(out) {
 		return &inPlace{out: out, wide: wide, size: func() (int, int) {
@@ -185,7 +197,7 @@ func (o *expiringOptions) newScreen(out io.Writer) screen {
 			return width, height
 		}}
 	}
-	return &asLines{out: out, wide: wide, told: map[string][]string{}}
+	return &asLines{out: out, diagnostics: diagnostics, wide: wide, told: map[string][]string{}}
 }
 
 // inPlace overwrites what it showed before.
@@ -206,6 +218,9 @@ func (s *inPlace) show(report *expiringReport) error {
 	layout := columns{}
 	layout.learn(rows)
 	var lines []string
+	for _, note := range report.notes {
+		lines = append(lines, cut("note: "+note, width)) // at the top, where they are not cut off
+	}
 	for _, row := range rows {
 		lines = append(lines, cut(layout.line(row), width))
 	}
@@ -225,17 +240,26 @@ func (s *inPlace) show(report *expiringReport) error {
 	return err
 }
 
-// asLines writes a line for each change.
+// asLines writes a line for each change, and notes beside them.
 type asLines struct {
-	out    io.Writer
+	out, diagnostics io.Writer
+
 	wide   bool
 	layout columns
 	// told are the rows that hold, by object and trigger, without the time that is left.
 	told  map[string][]string
 	began bool
+	// notes that hold.
+	notes []string
 }
 
 func (s *asLines) show(report *expiringReport) error {
+	for _, note := range report.notes {
+		if !slices.Contains(s.notes, note) {
+			fmt.Fprintln(s.diagnostics, "note:", note)
+		}
+	}
+	s.notes = report.notes
 	matching := map[string]bool{}
 	var rows [][]string
 	at := slices.Index(report.header(s.wide), "LEFT")

@@ -8,6 +8,7 @@ import (
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -65,6 +66,11 @@ func TestInPlace(t *testing.T) {
 		if n := len([]rune(strings.TrimSuffix(line, "\n"))); n > 60 {
 			t.Errorf("%d columns: %q", n, line)
 		}
+	}
+	screen.lines = 0
+	if err := screen.show(&expiringReport{now: noon, entries: []*world.Entry{entry("a", noon)}, notes: []string{"jobs.batch cannot be watched"}}); err != nil ||
+		!strings.HasPrefix(out.String()[strings.LastIndex(out.String(), "note: "):], "note: jobs.batch cannot be watched\nNAME ") {
+		t.Errorf("with a note: %q, %v", out.String(), err)
 	}
 	if none := show(noon); !strings.HasPrefix(none, "\x1b[3A\x1b[J") || !strings.Contains(none, "nothing, at 2026-12-24 13:00:00 CET") {
 		t.Errorf("nothing: %q", none)
@@ -232,6 +238,38 @@ func TestWatchEnds(t *testing.T) {
 	events.Stop()
 	watch.expect("GONE job.batch/both 2026-12-24 17:00:00 CET - ttl object -")
 	watch.end()
+}
+
+// TestWatchFallsBehind: rows that cannot be brought up to date are not shown as if they were.
+func TestWatchFallsBehind(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, objects(t))
+		jobs := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
+		events, watches := watch.NewFake(), 0
+		cluster.objects.PrependWatchReactor("jobs", func(clienttesting.Action) (bool, watch.Interface, error) {
+			watches++
+			return watches == 1, events, nil
+		})
+		away := 0
+		cluster.objects.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
+			away--
+			return away == 0 || away == 1, nil, errors.New("connection refused")
+		})
+		watch := startWatch(t, cluster, "expiring", "jobs", "-n", "default", "--watch")
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER",
+			"NEW job.batch/both-2 2026-12-24 16:00:00 CET 3h label object -", "NEW job.batch/both 2026-12-24 17:00:00 CET 4h ttl object -")
+		if err := cluster.objects.Tracker().Delete(jobs, "default", "both"); err != nil {
+			t.Fatal(err)
+		}
+		away = 2
+		events.Stop()
+		watch.expect("GONE job.batch/both 2026-12-24 17:00:00 CET - ttl object -")
+		watch.end()
+		const want = "note: jobs.batch cannot be watched, and may have changed: listing jobs.batch: connection refused\n"
+		if watch.said.String() != want {
+			t.Errorf("said %q", watch.said.String())
+		}
+	})
 }
 
 // TestWatchListsTooLong: what was deleted while a list took longer than the API server remembers has no row.

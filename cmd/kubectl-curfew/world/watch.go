@@ -29,21 +29,38 @@ type Change struct {
 }
 
 // Watch tells of all objects of a kind in which the answer can lie, and goes on to tell what happens to them, until ctx is done. listed
-// is called once, when all have been told that were there at the beginning, or with why they cannot be, for the time being at least. Watch
+// is called once, when all have been told that were there at the beginning, or with why they cannot be, for the time being at least. behind
+// is called when what happens cannot be told any more, with why, and with nil once all of it has been told again. Watch
 // ends early where the user may not list or watch the kind, or where that is not served any more and so has no objects.
-func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed func(error)) error {
+func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed, behind func(error)) error {
 	passes := w.passes(kind, query)
 	errs, refused := make([]error, len(passes)), make([]error, len(passes))
+	var mu sync.Mutex
+	failing := make([]error, len(passes))
+	turns := func(i int, err error, said bool) {
+		mu.Lock()
+		defer mu.Unlock()
+		was := errors.Join(failing...)
+		failing[i] = err
+		if is := errors.Join(failing...); !said && (is == nil) != (was == nil) {
+			behind(is)
+		}
+	}
 	var group, first sync.WaitGroup
 	first.Add(len(passes))
 	for i, pass := range passes {
 		group.Go(func() {
 			var once sync.Once
 			errs[i] = w.follow(ctx, pass, tell, func(err error) {
+				said := false
 				once.Do(func() {
 					refused[i] = err
 					first.Done()
+					said = true // by listed
 				})
+				if ctx.Err() == nil && !Refused(err) && !Gone(err) { // Of these Watch tells by its end.
+					turns(i, err, said)
+				}
 			})
 		})
 	}
