@@ -63,6 +63,9 @@ func FateOf(e *policy.Explanation) Fate {
 	if e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish {
 		return Fate{}
 	}
+	if e.Facts.Protected() || e.Facts.CurfewsOwn() || e.Facts.IsPod() && e.Facts.AlwaysRestarts() {
+		return Fate{} // whenever it finishes, if it ever does
+	}
 	after := func(value policy.Value) *policy.TTL {
 		if !value.Set || value.Err != nil {
 			return nil
