@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -153,7 +154,7 @@ func (e *explained) fate() string {
 		}
 		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
 		if entry.Trigger == policy.TriggerLabel {
-			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey])
+			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + e.sooner()
 		}
 		switch {
 		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:
@@ -186,6 +187,19 @@ func (e *explained) fate() string {
 		return "stays: see what stands in its way"
 	}
 	return "stays: " + e.whyNot()
+}
+
+// sooner says of what has a label and has not finished that its TTL may have it go before, and by when; "" where that cannot be.
+func (e *explained) sooner() string {
+	fate := change.FateOf(&policy.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
+	switch {
+	case e.of.Facts.Finished || fate.After == nil || fate.After.Never && fate.AfterFailure == nil:
+		return ""
+	case fate.AfterFailure != nil:
+		return ", or sooner where it finishes: how long after depends on how it ends, see below"
+	default:
+		return ", or " + fate.After.String() + " after it has finished, whichever is sooner"
+	}
 }
 
 // whyNot is why nothing deletes it.

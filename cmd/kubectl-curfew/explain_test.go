@@ -171,6 +171,16 @@ func TestFate(t *testing.T) {
 		"a TTL that cannot be used, and a deadline": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: soon}}, spec: {activeDeadlineSeconds: 7200", ""),
 			"stays: see what stands in its way", "job.batch/a 2026-12-24 14:00:00 CET 1h deadline object -"},
+		"a label, and a TTL whose time has not begun": {"job/a -n foo",
+			job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d}, annotations: {curfew.dev/ttl-after-finished: 1h}", ""),
+			"goes 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d, or 1h after it has finished, whichever is sooner",
+			"job.batch/a 2027-01-23 12:00:00 CET 29d23h label object -"},
+		"a label, and a TTL of failures alone": {"job/a -n foo",
+			job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d}, annotations: {curfew.dev/ttl-after-failed: 1h}", ""),
+			"goes 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d, or sooner where it finishes: how long after depends on how it ends, see below", ""},
+		"a label, and a TTL of never": {"job/a -n foo",
+			job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d}, annotations: {curfew.dev/ttl-after-finished: never}", ""),
+			"goes 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d", ""},
 		"a Pod that is restarted for ever": {"pod/server -n foo", "", "stays: see what stands in its way", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
