@@ -8,6 +8,8 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/lint"
@@ -28,7 +30,12 @@ var expiringOutputs = map[string]func(report *expiringReport, out io.Writer) err
 	"json":  func(report *expiringReport, out io.Writer) error { return asJSON(report.data(), out) },
 	"yaml":  func(report *expiringReport, out io.Writer) error { return asYAML(report.data(), out) },
 	"name": func(report *expiringReport, out io.Writer) error {
+		told := map[types.UID]bool{} // What goes and has a deadline as well is one object.
 		for _, entry := range report.entries {
+			if entry.UID != "" && told[entry.UID] {
+				continue
+			}
+			told[entry.UID] = true
 			if _, err := fmt.Fprintln(out, entry.Kind.Name(entry.Name)); err != nil {
 				return err
 			}

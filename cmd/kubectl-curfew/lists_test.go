@@ -237,6 +237,14 @@ func TestDeadlinesOfPods(t *testing.T) {
 	}
 }
 
+// TestNamesOnce: what goes by its label and is stopped at its deadline is one name, which kubectl delete would miss the second time.
+func TestNamesOnce(t *testing.T) {
+	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)
+	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...); code != exitOK || stdout != "job.batch/a\n" {
+		t.Errorf("exit status %d: %q%s", code, stdout, stderr)
+	}
+}
+
 // TestOneLine: nothing that an annotation holds steers the terminal.
 func TestOneLine(t *testing.T) {
 	if have := oneLine("a\tb\x1b[2J\u009b2J\u0085c\u2028d\x7fé…"); have != "a b [2J 2J c d é…" {
