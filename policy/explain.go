@@ -216,7 +216,8 @@ func (e *Explanation) defaultsSay(decided bool) []Said {
 	for _, policy := range e.Scope.Policies {
 		said := Said{Source: Source{LevelPolicy, policy.Name}, Settings: policy.TTL.Settings()}
 		if e.Facts.IsPod() && e.Facts.OwnedByJob() {
-			said = said.overruled("Pods of a Job have default-pod-ttl of their namespace alone")
+			out = append(out, said.overruled("Pods of a Job have default-pod-ttl of their namespace alone"))
+			continue
 		}
 		take(said.reaching(e, policy.Since, policy.Backfill))
 	}

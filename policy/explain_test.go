@@ -84,6 +84,26 @@ func TestExplainLevels(t *testing.T) {
 	}
 }
 
+// TestExplainPodOfAJob: a policy with a TTL and with bounds, which hold for it, does not decide about a Pod that its TTL is not for.
+func TestExplainPodOfAJob(t *testing.T) {
+	pod := builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).RestartPolicy("Never").ControlledBy("batch/v1", "Job", "b").Phase("Succeeded").Terminated(noon).Map()
+	const not = "  policy/a: 2h (not asked: Pods of a Job have default-pod-ttl of their namespace alone)"
+	for namespace, want := range map[string][]string{
+		"":   {"  runtime (it uses none)", "  object", "  namespace/ci", not},
+		"3h": {"  runtime (it uses none)", "  object", "* namespace/ci: 3h", not},
+	} {
+		scope := &policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}}
+		if namespace != "" {
+			scope.Namespace = namespaceOf("default-pod-ttl", namespace)
+		}
+		explained := policy.Explain(policy.FactsOfObject(policy.PodProfile, pod), scope, policy.Question{Now: noon})
+		equal(t, told(explained.TTL), want)
+		if explained.Effective.Succeeded.Set != (namespace != "") {
+			t.Errorf("it has %+v", explained.Effective.Succeeded)
+		}
+	}
+}
+
 func TestExplainDeadlineAndBounds(t *testing.T) {
 	scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "2h", "max-ttl", "7d", "min-deadline", "1m")}
 	own := policy.Explain(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Created(noon).Deadline(90).Map()), scope, policy.Question{Now: noon})
