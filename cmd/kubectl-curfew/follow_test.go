@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -237,6 +238,45 @@ func TestWatchEnds(t *testing.T) {
 	}
 	events.Stop()
 	watch.expect("GONE job.batch/both 2026-12-24 17:00:00 CET - ttl object -")
+	watch.end()
+}
+
+// TestWatchOfWhatFinishes: a Pod that finishes, which is seen by the watch of those that have before it leaves that of those that run, is not gone.
+func TestWatchOfWhatFinishes(t *testing.T) {
+	pod := func(name, phase string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": name, "namespace": "lab", "uid": name,
+				"creationTimestamp": "2026-12-24T11:00:00Z", "labels": map[string]any{"curfew.dev/ttl": "5h"}},
+			"spec": map[string]any{"restartPolicy": "Never"}, "status": map[string]any{"phase": phase},
+		}}
+	}
+	row := func(event, name string) string {
+		return event + " pod/" + name + " 2026-12-24 17:00:00 CET 4h label object -"
+	}
+	cluster := newFakeCluster(t, append(objects(t), pod("once", "Running")))
+	running, finished := watch.NewFake(), watch.NewFake()
+	cluster.objects.PrependWatchReactor("pods", func(action clienttesting.Action) (bool, watch.Interface, error) {
+		of, _ := action.(clienttesting.WatchAction)
+		if of.GetWatchRestrictions().Fields.Matches(fields.Set{"status.phase": "Running"}) {
+			return true, running, nil
+		}
+		return true, finished, nil
+	})
+	watch := startWatch(t, cluster, "expiring", "pods", "-n", "lab", "--watch")
+	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", row("NEW", "once"))
+	finish := func(name, next string) {
+		finished.Add(pod(name, "Succeeded"))
+		finished.Modify(pod(name, "Succeeded")) // It has been told that it was added by now.
+		running.Modify(pod(name, "Running"))
+		running.Delete(pod(name, "Running"))
+		running.Add(pod(next, "Running"))
+	}
+	finish("once", "after")
+	watch.expect(row("NEW", "after"))
+	finish("p", "q")
+	watch.expect(row("NEW", "p"), row("NEW", "q"))
+	finished.Delete(pod("once", "Succeeded"))
+	watch.expect(strings.Replace(row("GONE", "once"), "4h", "-", 1))
 	watch.end()
 }
 

@@ -35,6 +35,7 @@ type Change struct {
 func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Change), listed, behind func(error)) error {
 	passes := w.passes(kind, query)
 	errs, refused := make([]error, len(passes)), make([]error, len(passes))
+	seen := sights{tell: tell, by: map[types.UID]map[int]map[string]any{}}
 	var mu sync.Mutex
 	failing := make([]error, len(passes))
 	turns := func(i int, err error, said bool) {
@@ -49,9 +50,13 @@ func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Cha
 	var group, first sync.WaitGroup
 	first.Add(len(passes))
 	for i, pass := range passes {
+		told := tell
+		if len(passes) > 1 {
+			told = seen.tells(i)
+		}
 		group.Go(func() {
 			var once sync.Once
-			errs[i] = w.follow(ctx, pass, tell, func(err error) {
+			errs[i] = w.follow(ctx, pass, told, func(err error) {
 				said := false
 				once.Do(func() {
 					refused[i] = err
@@ -68,6 +73,41 @@ func (w *World) Watch(ctx context.Context, kind Kind, query Query, tell func(Cha
 	listed(errors.Join(refused...))
 	group.Wait()
 	return errors.Join(errs...)
+}
+
+// sights are the objects as the passes of a kind see them. One that moves from one pass to another, as a Pod that finishes does, comes in the
+// one and goes from the other in either order, and is not gone.
+type sights struct {
+	tell func(Change)
+
+	mu sync.Mutex
+	by map[types.UID]map[int]map[string]any
+}
+
+// tells is where one of the passes tells what it sees.
+func (s *sights) tells(pass int) func(Change) {
+	return func(change Change) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		states := s.by[change.UID]
+		if change.Object != nil {
+			if states == nil {
+				states = map[int]map[string]any{}
+				s.by[change.UID] = states
+			}
+			states[pass] = change.Object
+			s.tell(change)
+			return
+		}
+		delete(states, pass)
+		for _, object := range states {
+			change.Object = object // What another pass sees may have been overtaken by what this one saw before.
+		}
+		if change.Object == nil {
+			delete(s.by, change.UID)
+		}
+		s.tell(change)
+	}
 }
 
 // follow lists, watches, and lists again where the watch cannot go on. listed is called after each list, after each attempt that failed,
