@@ -268,7 +268,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 		return err
 	}
 	progress.done()
-	slices.SortFunc(entries, byTime)
+	slices.SortStableFunc(entries, byTime)
 	if err := expiringOutputs[o.output](o.report(w, query, entries), out); err != nil {
 		return err
 	}

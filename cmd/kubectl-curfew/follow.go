@@ -177,7 +177,7 @@ func (o *expiringOptions) matching(query *expiringQuery, entries map[types.UID][
 			}
 		}
 	}
-	slices.SortFunc(out.entries, byTime)
+	slices.SortStableFunc(out.entries, byTime)
 	return out
 }
 

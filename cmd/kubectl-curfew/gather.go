@@ -10,10 +10,10 @@ import (
 
 	"golang.org/x/sync/errgroup"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
 )
 
 // listsAtOnce is how many kinds are read at the same time.
@@ -22,13 +22,8 @@ const listsAtOnce = 8
 // gather lists all kinds and keeps what is asked about. Kinds that nobody named and that cannot be listed are left out, and said.
 func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *progress) ([]*world.Entry, error) {
 	var mu sync.Mutex
-	var out []*world.Entry
+	found := map[types.UID][]*world.Entry{}
 	var left []leftOut
-	type key struct {
-		uid     types.UID
-		trigger policy.Trigger
-	}
-	seen := map[key]bool{}
 	objects := 0
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(listsAtOnce)
@@ -43,11 +38,12 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				defer mu.Unlock()
 				objects++
 				progress.say("%s looked at", count(objects, "object"))
+				if uid := (&unstructured.Unstructured{Object: object}).GetUID(); uid != "" {
+					delete(found, uid) // as it was before
+				}
 				for i := range entries {
-					entry := &entries[i]
-					if at := (key{entry.UID, entry.Trigger}); !seen[at] && query.matches(entry) {
-						seen[at] = true
-						out = append(out, entry)
+					if entry := &entries[i]; query.matches(entry) {
+						found[entry.UID] = append(found[entry.UID], entry)
 					}
 				}
 				return nil
@@ -63,6 +59,10 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
+	}
+	var out []*world.Entry
+	for _, entries := range found {
+		out = append(out, entries...)
 	}
 	return out, noteLeftOut(w, left, kinds, reading)
 }

@@ -237,6 +237,30 @@ func TestDeadlinesOfPods(t *testing.T) {
 	}
 }
 
+// TestFinishesBetweenLists: a labelled Pod that finishes while Pods are listed is told once, as it was at last.
+func TestFinishesBetweenLists(t *testing.T) {
+	pod := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "once", "namespace": "lab", "uid": "lab-once", "creationTimestamp": "2026-12-24T11:00:00Z",
+			"labels": map[string]any{"curfew.dev/ttl": "5h"}, "annotations": map[string]any{"curfew.dev/ttl-after-finished": "1h"}},
+		"spec": map[string]any{"restartPolicy": "Never"}, "status": map[string]any{"phase": "Running"},
+	}}
+	cluster := newFakeCluster(t, append(objects(t), pod))
+	pods, lists := schema.GroupVersionResource{Version: "v1", Resource: "pods"}, 0
+	cluster.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
+		if lists++; lists == 2 {
+			cluster.surrounding(t, pods, "lab", "once", field("status", map[string]any{"phase": "Succeeded", "containerStatuses": []any{
+				map[string]any{"name": "a", "state": map[string]any{"terminated": map[string]any{"finishedAt": "2026-12-24T11:59:00Z"}}},
+			}}))
+		}
+		return false, nil, nil
+	})
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pods -n lab")...)
+	have := strings.Join(strings.Fields(stdout), " ")
+	if want := "NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER pod/once 2026-12-24 13:59:00 CET 59m ttl object -"; code != exitOK || have != want || lists != 2 {
+		t.Errorf("exit status %d, %d lists: %s%s", code, lists, stdout, stderr)
+	}
+}
+
 // TestNamesOnce: what goes by its label and is stopped at its deadline is one name, which kubectl delete would miss the second time.
 func TestNamesOnce(t *testing.T) {
 	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)

@@ -55,12 +55,12 @@ func (w *World) passes(kind Kind, query Query) []pass {
 		}
 		return out
 	case kind.Group == "" && kind.Resource == "pods" && !query.Unfinished:
-		const running = "status.phase!=Succeeded,status.phase!=Failed"
-		out := []pass{of(false, "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"), of(false, running, policy.LabelTTL)}
+		const running, finished = "status.phase!=Succeeded,status.phase!=Failed", "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+		out := []pass{of(false, running, policy.LabelTTL)}
 		if w.Controller.Alias {
 			out = append(out, of(false, running, alias))
 		}
-		return out
+		return append(out, of(false, finished)) // last: what finishes in between is not missed
 	default:
 		return []pass{of(false, "")}
 	}
@@ -75,7 +75,7 @@ func (w *World) needsObjects(kind Kind) bool {
 	return false
 }
 
-// List hands out the objects of a kind in which the answer can lie, page by page. An object can come twice.
+// List hands out the objects of a kind in which the answer can lie, page by page. An object can come twice; what it was at last holds.
 func (w *World) List(ctx context.Context, kind Kind, query Query, take func(object map[string]any) error) error {
 	for _, pass := range w.passes(kind, query) {
 		options := pass.options
