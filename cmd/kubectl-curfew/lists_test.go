@@ -275,3 +275,46 @@ func TestOneLine(t *testing.T) {
 		t.Errorf("%q", have)
 	}
 }
+
+// TestProfilesThatNobodyGoesBy: the controller judges Jobs and Pods in its own way, other kinds of Kubernetes by their label alone, and custom
+// ones in the version of their profile. What a KindProfile says of the rest has nothing deleted, and is not shown as if it had.
+func TestProfilesThatNobodyGoesBy(t *testing.T) {
+	profile := func(group, kind, resource string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": resource, "uid": resource},
+			"spec": map[string]any{
+				"kind":  map[string]any{"group": group, "version": "v1", "kind": kind, "resource": resource, "scope": "Namespaced"},
+				"state": map[string]any{"finished": "true", "finishTime": "object.metadata.creationTimestamp", "outcome": "'Succeeded'"},
+			},
+		}}
+	}
+	object := func(version, kind string) *unstructured.Unstructured {
+		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
+			"name": "one", "namespace": "lab", "uid": "one-" + kind, "creationTimestamp": "2026-12-24T09:00:00Z",
+			"annotations": map[string]any{"curfew.dev/ttl-after-finished": "6h"}, "labels": map[string]any{"one": "yes"},
+		}}}
+	}
+	definition := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com", "uid": "things"},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Thing", "plural": "things"},
+			"versions": []any{map[string]any{"name": "v2", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}},
+	}}
+	served["example.com/v2"] = []metav1.APIResource{resource("things", "Thing", "", true)}
+	defer delete(served, "example.com/v2")
+	for name, test := range map[string]struct{ kind, object, profile runtime.Object }{
+		"a Job that has not finished": {object: object("batch/v1", "Job"), profile: profile("batch", "Job", "jobs")},
+		"a ConfigMap":                 {object: object("v1", "ConfigMap"), profile: profile("", "ConfigMap", "configmaps")},
+		"an aggregated API":           {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things")},
+		"another version":             {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things"), kind: definition},
+	} {
+		all := append(objects(t), test.object, test.profile)
+		if test.kind != nil {
+			all = append(all, test.kind)
+		}
+		code, stdout, stderr, _ := executeIn(t, newFakeCluster(t, all), scene{}, words("expiring -n lab -l one=yes -o name")...)
+		if code != exitOK || stdout != "" || !strings.HasPrefix(stderr, "note: ") {
+			t.Errorf("%s: exit status %d: %s%s", name, code, stdout, stderr)
+		}
+	}
+}

@@ -93,7 +93,7 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 				continue
 			}
 			kind := of.WithKind(resource.Kind)
-			profile := w.platform.Profiles.For(kind)
+			profile := w.profileOf(kind)
 			known, have := out[at]
 			switch {
 			case !have, profile.State != nil && profile.Kind.Version == of.Version:
@@ -105,6 +105,23 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 		}
 	}
 	return out, nil
+}
+
+// profileOf is the profile by which the controller judges: its own of Jobs and Pods, whatever a KindProfile says, and one of what never
+// finishes where it does not look for what has finished.
+func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
+	for _, own := range []*policy.Profile{policy.JobProfile, policy.PodProfile} {
+		if kind.GroupKind() == own.Kind.GroupKind() {
+			return own
+		}
+	}
+	profile := w.platform.Profiles.For(kind)
+	if profile.State == nil || !w.unfed[kind.GroupKind()] {
+		return profile
+	}
+	labelled := *profile
+	labelled.State, labelled.Deadline, labelled.AnnotatedDeadline = nil, nil, false
+	return &labelled
 }
 
 // discover asks the API server once which kinds it serves. A group that does not answer is left out, and said.

@@ -3,6 +3,7 @@ package world
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -59,7 +60,21 @@ func (w *World) readPlatform(ctx context.Context) error {
 		}
 	}
 	w.platform = known.Snapshot()
-	return w.readDefinitions(ctx, known)
+	taught := map[schema.GroupKind]bool{}
+	for _, object := range slices.Concat(profiles, w.options.Profiles) {
+		kind := schema.GroupKind{Group: object.Spec.Kind.Group, Kind: object.Spec.Kind.Kind}
+		if taught[kind] = true; object.Spec.State != nil && !custom(kind.Group) {
+			w.undefined(kind)
+		}
+	}
+	return w.readDefinitions(ctx, known, taught)
+}
+
+// undefined notes a kind of which the controller does not look for what has finished, whatever a KindProfile says: of kinds without a
+// CustomResourceDefinition it does so for Jobs and Pods alone, in its own way.
+func (w *World) undefined(kind schema.GroupKind) {
+	w.unfed[kind] = true
+	w.note("what the KindProfile of %s says of when it has finished does not count: no CustomResourceDefinition defines it", kind)
 }
 
 // readAll reads all objects of a kind of Curfew's. Where Curfew is not installed there are none.
@@ -115,14 +130,14 @@ var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.i
 
 // readDefinitions has the profiles hold as they do for the installed versions of their kinds. Where that may not be read they hold
 // as they are written, which differs for a few kinds of old versions alone.
-func (w *World) readDefinitions(ctx context.Context, known *catalog.Catalog) error {
+func (w *World) readDefinitions(ctx context.Context, known *catalog.Catalog, taught map[schema.GroupKind]bool) error {
 	served, err := w.served()
 	if err != nil {
 		return err
 	}
 	for _, profile := range w.platform.Profiles {
 		at := schema.GroupResource{Group: profile.Kind.Group, Resource: profile.Resource}
-		if _, ok := served[at]; !ok || profile.Kind.Group == "" || profile.State == nil || !custom(profile.Kind.Group) {
+		if _, ok := served[at]; !ok || profile.State == nil || !custom(profile.Kind.Group) {
 			continue
 		}
 		object, err := w.clients.Objects.Resource(definitionResource).Get(ctx, at.String(), metav1.GetOptions{})
@@ -130,6 +145,9 @@ func (w *World) readDefinitions(ctx context.Context, known *catalog.Catalog) err
 			return nil
 		}
 		if apierrors.IsNotFound(err) {
+			if taught[profile.Kind.GroupKind()] {
+				w.undefined(profile.Kind.GroupKind())
+			}
 			continue
 		}
 		if err != nil {
@@ -137,10 +155,18 @@ func (w *World) readDefinitions(ctx context.Context, known *catalog.Catalog) err
 		}
 		definition := expression.DefinitionOf(object.Object)
 		known.SetDefinition(object.GetName(), &definition)
+		compiled := w.platform.Compiled(profile.Kind.GroupKind())
+		if compiled == nil {
+			continue
+		}
+		if _, ok := definition.Serves(compiled); !ok {
+			w.unfed[profile.Kind.GroupKind()] = true
+			w.note("%s is served, and not in the version or scope that profile %s is written for: none of it goes by a TTL after finished", at, profile.Name)
+		}
 	}
 	w.platform = known.Snapshot()
 	return nil
 }
 
 // custom tells a group of custom kinds from those of Kubernetes itself, which have no CustomResourceDefinitions.
-func custom(group string) bool { return group != "batch" && group != "apps" }
+func custom(group string) bool { return group != "" && group != "batch" && group != "apps" }

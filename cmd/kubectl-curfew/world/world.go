@@ -79,6 +79,8 @@ type World struct {
 	runtimes   map[string]runtimeAnswer
 	access     map[string]rules.Answer
 	pauses     map[string][]policy.Obstacle
+	// unfed are kinds whose profile does not have the controller look for what has finished.
+	unfed      map[schema.GroupKind]bool
 	groups     []*metav1.APIGroup
 	lists      []*metav1.APIResourceList
 	discovered bool
@@ -92,7 +94,7 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 		clients: clients, options: options,
 		opened:     map[schema.GroupVersionResource]map[types.UID]string{},
 		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]rules.Answer{},
-		pauses: map[string][]policy.Obstacle{},
+		pauses: map[string][]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
 	}
 	if err := w.readPlatform(ctx); err != nil {
 		return nil, err
