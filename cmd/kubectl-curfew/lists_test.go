@@ -276,6 +276,19 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
+// TestControllerHasToSee: what the controller may delete and not list or watch it skips, and so nothing of it goes.
+func TestControllerHasToSee(t *testing.T) {
+	for _, verb := range []string{"watch", "get"} { // without list nobody of the tests may list, either
+		cluster := newFakeCluster(t, objects(t))
+		cluster.notAllowed[verb+" persistentvolumeclaims"] = true
+		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring pvc -n foo -o wide")...)
+		want := "Curfew's controller, system:serviceaccount:curfew-system:curfew-controller, may not " + verb + " persistentvolumeclaims here"
+		if code != exitOK || !strings.Contains(stdout, want) {
+			t.Errorf("%s: exit status %d:\n%s%s", verb, code, stdout, stderr)
+		}
+	}
+}
+
 // TestProfilesThatNobodyGoesBy: the controller judges Jobs and Pods in its own way, other kinds of Kubernetes by their label alone, and custom
 // ones in the version of their profile. What a KindProfile says of the rest has nothing deleted, and is not shown as if it had.
 func TestProfilesThatNobodyGoesBy(t *testing.T) {

@@ -30,21 +30,30 @@ func attributes(kind Kind, namespace, name, verb string) *authorizationv1.Resour
 	}
 }
 
-// ControllerMayDelete asks whether Curfew's controller may delete objects of a kind in a namespace. Most users may not ask what others
-// may do; the answer is then unknown.
-func (w *World) ControllerMayDelete(ctx context.Context, kind Kind, namespace string) (rules.Answer, error) {
+// needed are the verbs without which the controller has nothing of a kind deleted: it has to see what is there, too.
+var needed = []string{"delete", "list", "watch", "get"}
+
+// permission is whether Curfew's controller may do what it takes to delete, and where it may not, the verb that it lacks.
+type permission struct {
+	answer rules.Answer
+	lacks  string
+}
+
+// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. Most users may not ask what others may do;
+// the answer is then unknown.
+func (w *World) controllerMay(ctx context.Context, kind Kind, namespace string) (permission, error) {
 	if kind.ClusterScoped {
 		namespace = ""
 	}
 	// What it may do everywhere it may do here.
 	everywhere, err := w.review(ctx, kind, "")
-	if err != nil || everywhere != rules.No || namespace == "" {
+	if err != nil || everywhere.answer != rules.No || namespace == "" {
 		return everywhere, err
 	}
 	return w.review(ctx, kind, namespace)
 }
 
-func (w *World) review(ctx context.Context, kind Kind, namespace string) (rules.Answer, error) {
+func (w *World) review(ctx context.Context, kind Kind, namespace string) (permission, error) {
 	key := kind.GroupResource().String() + " " + namespace
 	w.mu.Lock()
 	known, ok := w.access[key]
@@ -53,24 +62,30 @@ func (w *World) review(ctx context.Context, kind Kind, namespace string) (rules.
 	if ok || never {
 		return known, nil
 	}
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: attributes(kind, namespace, "", "delete"), User: w.Controller.User, Groups: serviceAccountGroups(w.Controller.User),
-	}}
-	answer, err := w.clients.Authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+	out := permission{answer: rules.Yes}
+	for _, verb := range needed {
+		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+			ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: serviceAccountGroups(w.Controller.User),
+		}}
+		answer, err := w.clients.Authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+		if apierrors.IsForbidden(err) {
+			w.mu.Lock()
+			defer w.mu.Unlock()
+			w.noReviews = true
+			return permission{}, nil
+		}
+		if err != nil {
+			return permission{}, fmt.Errorf("asking whether %s may %s %s: %w", w.Controller.User, verb, kind.GroupResource(), err)
+		}
+		if !answer.Status.Allowed {
+			out = permission{rules.No, verb}
+			break
+		}
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	switch {
-	case apierrors.IsForbidden(err):
-		w.noReviews = true
-		return rules.Unknown, nil
-	case err != nil:
-		return rules.Unknown, fmt.Errorf("asking whether %s may delete %s: %w", w.Controller.User, kind.GroupResource(), err)
-	case answer.Status.Allowed:
-		w.access[key] = rules.Yes
-	default:
-		w.access[key] = rules.No
-	}
-	return w.access[key], nil
+	w.access[key] = out
+	return out, nil
 }
 
 func serviceAccountGroups(user string) []string {

@@ -19,13 +19,13 @@ import (
 // Obstacles are what stands in the way of an object: what policy finds, and what the controller may not do.
 func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Explanation) ([]policy.Obstacle, error) {
 	out := explained.Obstacles(w.Controller.Surroundings())
-	answer, err := w.ControllerMayDelete(ctx, kind, explained.Facts.Namespace)
+	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
 		return nil, err
 	}
-	if answer == rules.No {
+	if may.answer == rules.No {
 		out = append(out, policy.Obstacle{Kind: policy.ObstaclePermission, Stops: true,
-			Message: fmt.Sprintf("Curfew's controller, %s, may not delete %s here", w.Controller.User, kind.GroupResource())})
+			Message: fmt.Sprintf("Curfew's controller, %s, may not %s %s here", w.Controller.User, may.lacks, kind.GroupResource())})
 	}
 	return out, nil
 }
@@ -37,11 +37,11 @@ func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.E
 	if why := w.Controller.Unknown; why != "" {
 		unknown = append(unknown, "whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: "+why)
 	}
-	answer, err := w.ControllerMayDelete(ctx, kind, explained.Facts.Namespace)
+	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
 		return nil, nil, err
 	}
-	if answer == rules.Unknown {
+	if may.answer == rules.Unknown {
 		unknown = append(unknown, "whether Curfew's controller may delete it: you may not create subjectaccessreviews.authorization.k8s.io")
 	}
 	goes, ok := explained.Goes()

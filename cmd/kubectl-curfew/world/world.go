@@ -18,7 +18,6 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/catalog"
-	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -77,7 +76,7 @@ type World struct {
 	notes      []string
 	namespaces map[string]*policy.NamespacePolicy
 	runtimes   map[string]runtimeAnswer
-	access     map[string]rules.Answer
+	access     map[string]permission
 	pauses     map[string][]policy.Obstacle
 	// unfed are kinds whose profile does not have the controller look for what has finished.
 	unfed      map[schema.GroupKind]bool
@@ -93,7 +92,7 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 	w := &World{
 		clients: clients, options: options,
 		opened:     map[schema.GroupVersionResource]map[types.UID]string{},
-		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]rules.Answer{},
+		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]permission{},
 		pauses: map[string][]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
 	}
 	if err := w.readPlatform(ctx); err != nil {
