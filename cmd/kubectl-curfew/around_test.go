@@ -182,24 +182,26 @@ func TestWatchFindsItsWay(t *testing.T) {
 
 // TestWatchLearnsAKind: a KindProfile that comes teaches when objects go that were never looked at.
 func TestWatchLearnsAKind(t *testing.T) {
-	cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "v1", "kind": "Secret", "metadata": map[string]any{"name": "spent", "namespace": "lab", "uid": "spent",
+	served["example.com/v1"] = []metav1.APIResource{resource("things", "Thing", "", true)}
+	defer delete(served, "example.com/v1")
+	cluster := newFakeCluster(t, append(objects(t), thingsOf("v1"), &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "spent", "namespace": "lab", "uid": "spent",
 			"creationTimestamp": "2026-12-24T09:00:00Z", "annotations": map[string]any{"curfew.dev/ttl-after-finished": "5h"}},
 		"data": map[string]any{"usedAt": "2026-12-24T10:00:00Z"},
 	}}))
-	watch := startWatch(t, cluster, "expiring", "secrets,jobs", "-n", "lab", "--watch")
+	watch := startWatch(t, cluster, "expiring", "things,jobs", "-n", "lab", "--watch")
 	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -")
 	watch.awaitWatches(&cluster.objects.Fake, "kindprofiles", 1)
 	profile := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": "secrets.core", "uid": "secrets.core"},
+		"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": "things", "uid": "profile-things"},
 		"spec": map[string]any{
-			"kind":  map[string]any{"version": "v1", "kind": "Secret", "resource": "secrets"},
+			"kind":  map[string]any{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"},
 			"state": map[string]any{"finished": `has(object.data)`, "finishTime": `object.data.usedAt`, "outcome": `"Succeeded"`},
 		},
 	}}
 	if err := cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""); err != nil {
 		t.Fatal(err)
 	}
-	watch.expect("NEW secret/spent 2026-12-24 16:00:00 CET 3h ttl object -")
+	watch.expect("NEW thing.example.com/spent 2026-12-24 16:00:00 CET 3h ttl object -")
 	watch.end()
 }

@@ -175,7 +175,7 @@ func TestListGoesOnTooLong(t *testing.T) {
 func TestOneObjectOneRow(t *testing.T) {
 	kept := func(version, kind string) runtime.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
-			"name": "kept", "uid": "kept", "creationTimestamp": "2026-12-24T09:00:00Z",
+			"name": "kept", "uid": "namespace-kept", "creationTimestamp": "2026-12-24T09:00:00Z",
 			"labels": map[string]any{"curfew.dev/ttl": "5h"}, "annotations": map[string]any{"curfew.dev/mode": "dry-run"},
 		}}}
 	}
@@ -289,6 +289,16 @@ func TestControllerHasToSee(t *testing.T) {
 	}
 }
 
+// thingsOf is the CustomResourceDefinition of a kind in one version.
+func thingsOf(version string) *unstructured.Unstructured {
+	return &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com", "uid": "things"},
+		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Thing", "plural": "things"},
+			"versions": []any{map[string]any{"name": version, "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	}}
+}
+
 // TestProfilesThatNobodyGoesBy: the controller judges Jobs and Pods in its own way, other kinds of Kubernetes by their label alone, and custom
 // ones in the version of their profile. What a KindProfile says of the rest has nothing deleted, and is not shown as if it had.
 func TestProfilesThatNobodyGoesBy(t *testing.T) {
@@ -307,19 +317,13 @@ func TestProfilesThatNobodyGoesBy(t *testing.T) {
 			"annotations": map[string]any{"curfew.dev/ttl-after-finished": "6h"}, "labels": map[string]any{"one": "yes"},
 		}}}
 	}
-	definition := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition", "metadata": map[string]any{"name": "things.example.com", "uid": "things"},
-		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
-		"spec": map[string]any{"group": "example.com", "scope": "Namespaced", "names": map[string]any{"kind": "Thing", "plural": "things"},
-			"versions": []any{map[string]any{"name": "v2", "served": true, "storage": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}}},
-	}}
 	served["example.com/v2"] = []metav1.APIResource{resource("things", "Thing", "", true)}
 	defer delete(served, "example.com/v2")
 	for name, test := range map[string]struct{ kind, object, profile runtime.Object }{
 		"a Job that has not finished": {object: object("batch/v1", "Job"), profile: profile("batch", "Job", "jobs")},
 		"a ConfigMap":                 {object: object("v1", "ConfigMap"), profile: profile("", "ConfigMap", "configmaps")},
 		"an aggregated API":           {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things")},
-		"another version":             {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things"), kind: definition},
+		"another version":             {object: object("example.com/v2", "Thing"), profile: profile("example.com", "Thing", "things"), kind: thingsOf("v2")},
 	} {
 		all := append(objects(t), test.object, test.profile)
 		if test.kind != nil {
