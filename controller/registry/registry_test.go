@@ -32,6 +32,7 @@ type source struct {
 	objects  map[string]*unstructured.Unstructured
 	watchers []*watch.RaceFreeFakeWatcher
 	version  int
+	history  []watch.Event // by version
 }
 
 func newSource() *source { return &source{objects: map[string]*unstructured.Unstructured{}} }
@@ -50,28 +51,42 @@ func (s *source) List(context.Context, metav1.ListOptions) (*unstructured.Unstru
 	return list, nil
 }
 
-func (s *source) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+func (s *source) Watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	from, err := strconv.Atoi(options.ResourceVersion)
+	if err != nil {
+		return nil, err
+	}
 	watcher := watch.NewRaceFreeFake()
+	for _, event := range s.history[from:] {
+		watcher.Action(event.Type, event.Object.DeepCopyObject())
+	}
 	s.watchers = append(s.watchers, watcher)
 	return watcher, nil
+}
+
+// tell notes an event under the next version, from which a watch may begin. The mutex is held.
+func (s *source) tell(kind watch.EventType, object *unstructured.Unstructured) {
+	s.version++
+	if kind != watch.Deleted {
+		object.SetResourceVersion(strconv.Itoa(s.version))
+	}
+	s.history = append(s.history, watch.Event{Type: kind, Object: object.DeepCopy()})
+	for _, watcher := range s.watchers {
+		watcher.Action(kind, object.DeepCopy())
+	}
 }
 
 func (s *source) put(object *unstructured.Unstructured) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.version++
-	object.SetResourceVersion(strconv.Itoa(s.version))
-	_, known := s.objects[object.GetName()]
-	s.objects[object.GetName()] = object
-	for _, watcher := range s.watchers {
-		if known {
-			watcher.Modify(object.DeepCopy())
-		} else {
-			watcher.Add(object.DeepCopy())
-		}
+	kind := watch.Added
+	if s.objects[object.GetName()] != nil {
+		kind = watch.Modified
 	}
+	s.tell(kind, object)
+	s.objects[object.GetName()] = object
 }
 
 func (s *source) remove(name string) {
@@ -79,9 +94,7 @@ func (s *source) remove(name string) {
 	defer s.mu.Unlock()
 	object := s.objects[name]
 	delete(s.objects, name)
-	for _, watcher := range s.watchers {
-		watcher.Delete(object.DeepCopy())
-	}
+	s.tell(watch.Deleted, object)
 }
 
 // definition is a CustomResourceDefinition whose spec has these fields.
