@@ -51,6 +51,12 @@ var mutants = []Mutant{
 		Package: engine, Tests: []string{"TestLiveDefaultIsReadAgain"},
 	},
 	{
+		Invariant: "S1", Name: "a fresh look overrules a feed that says meanwhile that it is due later",
+		File: "controller/expiry/attempt.go",
+		Old:  "return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags", New: "return en.flags",
+		Package: engine, Tests: []string{"TestPostponedDuringTheFreshLook"},
+	},
+	{
 		Invariant: "S1", Name: "objects are taken up a second early",
 		File: "controller/expiry/dispatch.go",
 		Old:  "if !ok || x.at(slot).wake > now ||", New: "if !ok || x.at(slot).wake > now+int64(time.Second) ||",
@@ -159,6 +165,18 @@ var mutants = []Mutant{
 		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
 	},
 	{
+		Invariant: "S3", Name: "a fresh look that says keep hides that it is due again",
+		File: "controller/expiry/settle.go",
+		Old:  "case res.result == Kept && !moved && en.flags&flagTold == 0:", New: "case res.result == Kept && !moved:",
+		Package: engine, Tests: []string{"TestDueAgainDuringTheFreshLook"},
+	},
+	{
+		Invariant: "S3", Name: "a kind that is always answered 429 keeps the others waiting",
+		File: "controller/expiry/queue.go",
+		Old:  "	if e.singled(q) {\n\t\tq.pausedTo = max(q.pausedTo, to)\n\t\treturn\n\t}\n", New: "",
+		Package: engine, Tests: []string{"TestThrottledKind"},
+	},
+	{
 		Invariant: "S3", Name: "a kind whose DELETEs hang keeps the others waiting",
 		File: "controller/expiry/queue.go",
 		Old:  "if r.mono-j.started < slowAfter {", New: "if r.mono-j.started < 1000*slowAfter {",
@@ -247,6 +265,12 @@ var mutants = []Mutant{
 		File: "controller/feed/finish.go",
 		Old:  "return at.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)", New: "return at.UTC().Truncate(time.Second)",
 		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
+	},
+	{
+		Invariant: "S6", Name: "a finish time that was written down counts after another start",
+		File: "policy/facts.go",
+		Old:  "if err != nil || at.Before(f.FinishLeast()) {", New: "if err != nil {",
+		Package: decides, Tests: []string{"TestJudge"},
 	},
 	{
 		Invariant: "S6", Name: "a runtime that is gone says nothing, so that the next level speaks",
