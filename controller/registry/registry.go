@@ -209,38 +209,37 @@ func (r *Registry) known() (map[string]expression.Definition, map[schema.GroupKi
 // Propagation is what a kind's profile says of the dependents of what is deleted, whatever the trigger; "" where it does not say, or there is
 // none. Before the KindProfiles are known it is an error: one that orphans dependents would not be heeded.
 func (r *Registry) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
-	own, err := r.profiles.All()
-	if err != nil {
-		return "", fmt.Errorf("KindProfiles: %w", err)
+	profile, err := r.profileOf(kind)
+	if profile == nil {
+		return "", err
 	}
-	for _, name := range slices.Sorted(maps.Keys(own)) {
-		if own[name].Kind.GroupKind() == kind {
-			return own[name].Propagation, nil
-		}
-	}
-	for _, profile := range r.builtin {
-		if profile.Kind.GroupKind() == kind {
-			return profile.Propagation, nil
-		}
-	}
-	return "", nil
+	return profile.Propagation, nil
 }
 
 // RuntimeOf is what objects of a kind refer to by its profile; nil where they refer to nothing, or where there is none. Before the KindProfiles
 // are known it is an error.
 func (r *Registry) RuntimeOf(kind schema.GroupKind) (*expression.Runtime, error) {
+	profile, err := r.profileOf(kind)
+	if profile == nil {
+		return nil, err
+	}
+	return profile.Runtime, nil
+}
+
+// profileOf is a kind's profile, in whatever version: the cluster's own before one that comes with Curfew. Nil where there is none.
+func (r *Registry) profileOf(kind schema.GroupKind) (*expression.Profile, error) {
 	own, err := r.profiles.All()
 	if err != nil {
 		return nil, fmt.Errorf("KindProfiles: %w", err)
 	}
 	for _, name := range slices.Sorted(maps.Keys(own)) {
 		if own[name].Kind.GroupKind() == kind {
-			return own[name].Runtime, nil
+			return own[name].Profile, nil
 		}
 	}
 	for _, profile := range r.builtin {
 		if profile.Kind.GroupKind() == kind {
-			return profile.Runtime, nil
+			return profile.Profile, nil
 		}
 	}
 	return nil, nil
