@@ -41,10 +41,8 @@ It asks the API server alone, with your own permissions, and judges as the contr
 KIND all kinds are asked about. Times are in the time zone of your machine, and shown with it. Pods that run are asked about only with
 --trigger deadline, with --ttl-longer-than, or where they have a TTL label: their deadlines are the kubelet's affair.
 
-A time is a time of day (17:00, 5pm, noon), a day (today, friday, next tuesday, 2026-12-24, 24 december), both (friday 17:00), a length
-of time from now (in 6h, in 3 hours, 2 days ago), the end of a period (end of may), now, or RFC 3339. What is not understood to the last
-word, or can mean two instants, is refused. A period is a day, a week (this week, next week; from Monday on), a month (may, 2026-05) or a
-year.`,
+A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24), both (friday 17:00), a duration from now
+(6h, 1d12h), now, or RFC 3339. A period is a day, a month (may, 2026-05) or a year (2026).`,
 		Example: examples(seedQuestions),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "during", "ttl-longer-than", "source", "trigger"); err != nil {

@@ -66,7 +66,7 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 	case e.may(change.Target{By: day}):
 		out = append(out, "kubectl curfew extend "+name+" --by 1d")
 	case e.may(change.Target{Until: e.now.Add(day)}):
-		out = append(out, "kubectl curfew extend "+name+" --until 'in 1d'")
+		out = append(out, "kubectl curfew extend "+name+" --until 1d")
 	default:
 		out = append(out, e.raise(e.longer(entry))...)
 	}

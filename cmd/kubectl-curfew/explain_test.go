@@ -45,7 +45,7 @@ var advice = map[string]struct {
 	"it lives long enough by a day": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-20T12:00:00Z"), nil,
 		[]string{"kubectl curfew extend job.batch/a -n foo --by 1d", "kubectl curfew cancel job.batch/a -n foo"}},
 	"it is overdue by more than a day": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z"), nil,
-		[]string{"kubectl curfew extend job.batch/a -n foo --until 'in 1d'", "kubectl curfew cancel job.batch/a -n foo"}},
+		[]string{"kubectl curfew extend job.batch/a -n foo --until 1d", "kubectl curfew cancel job.batch/a -n foo"}},
 	"it has all that its namespace allows": {"job/a -n foo", job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 5d}", "2026-12-20T12:00:00Z"),
 		map[string]string{"curfew.dev/max-ttl": "5d"},
 		[]string{"kubectl annotate namespace foo curfew.dev/max-ttl=6d --overwrite   # it has all that this allows"}},
@@ -251,11 +251,6 @@ func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	typed := strings.Fields(line)
 	switch {
 	case strings.HasPrefix(line, "kubectl curfew "):
-		unquoted := strings.NewReplacer("'in 1d'", "in_1d").Replace(line)
-		typed = strings.Fields(unquoted)
-		for i := range typed {
-			typed[i] = strings.ReplaceAll(typed[i], "in_1d", "in 1d")
-		}
 		if code, _, stderr, _ := executeIn(t, cluster, scene{}, typed[2:]...); code != exitOK {
 			t.Errorf("%s: exit status %d: %s", line, code, stderr)
 		}

@@ -45,7 +45,7 @@ sent, and each object is changed in exactly the state that was looked at.`,
 	options.addFlags(command)
 	flags := command.Flags()
 	flags.StringVar(&by, "by", "", "how much longer, such as 1d")
-	flags.StringVar(&until, "until", "", "until when, such as 'friday 18:00' or 'end of month'")
+	flags.StringVar(&until, "until", "", "until when, such as 'friday 18:00' or 2d")
 	flags.StringVar(&to, "to", "", "its TTL after it finishes, such as 2w; for kinds that do not finish, from its creation")
 	return command
 }

@@ -1,6 +1,7 @@
 package moment
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -11,46 +12,31 @@ type clock struct {
 	hour, minute, second int
 }
 
-// readClock reads words that are a time of day and nothing else: 17:00, 17:00:30, 5pm, 5:30 pm, noon, midnight, at 17:00. err says what
-// is wrong with one.
-func readClock(words []string) (out clock, ok bool, err error) {
-	if len(words) > 1 && words[0] == "at" {
-		words = words[1:]
-	}
-	text := strings.Join(words, " ")
-	switch half := strings.Trim(text, "0123456789:"); {
-	case text == "noon":
-		return clock{hour: 12}, true, nil
-	case text == "midnight":
-		return clock{}, true, nil
-	case half == "" && strings.Contains(text, ":"):
-		return byLayout(text, "use 00:00 to 23:59", "15:04", "15:04:05")
-	case half == "am" || half == "pm" || half == " am" || half == " pm":
-		out, ok, err = byLayout(text, "use 1am to 12pm", "3pm", "3 pm", "3:04pm", "3:04 pm")
-		if ok && err == nil && out.hour%12 == 0 && text[0] == '0' {
-			err = fmt.Errorf("%q is no time of day: use 1am to 12pm", text)
-		}
-		return out, ok, err
-	default:
+// readClock reads a time of day: 17:00, 17:00:30, 5pm or 5:30pm. ok is false for a word of another form; err says what is
+// wrong with a time of day that does not exist.
+func readClock(word string) (out clock, ok bool, err error) {
+	layouts, fix := []string{"15:04", "15:04:05"}, "use 00:00 to 23:59"
+	switch half := strings.TrimLeft(word, "0123456789:"); {
+	case half == "am" || half == "pm":
+		layouts, fix = []string{"3pm", "3:04pm"}, "use 1am to 12pm"
+	case half != "" || !strings.Contains(word, ":"):
 		return clock{}, false, nil
 	}
-}
-
-// byLayout reads a time of day by the layout that it has. Go's parser takes a time whole or not at all.
-func byLayout(text, fix string, layouts ...string) (out clock, ok bool, err error) {
 	for _, layout := range layouts {
-		at, err := time.Parse(layout, text)
-		switch {
-		case err == nil:
+		at, err := time.Parse(layout, word)
+		// Go reads 0am as midnight.
+		if outOfRange(err) || err == nil && layout[0] == '3' && at.Hour()%12 == 0 && word[0] == '0' {
+			return clock{}, true, fmt.Errorf("%q is not a time of day: %s", word, fix)
+		}
+		if err == nil {
 			return clock{at.Hour(), at.Minute(), at.Second()}, true, nil
-		case outOfRange(err):
-			return clock{}, true, fmt.Errorf("%q is no time of day: %s", text, fix)
 		}
 	}
 	return clock{}, false, nil
 }
 
-// on is the instant at which the clocks show the time on a day. Where they are put forward or back that may be none or two.
+// on is the instant at which the clocks show the time on a day. Where they are put forward or back there may be none or two,
+// which is an error.
 func (c clock) on(day time.Time) (time.Time, error) {
 	year, month, date := day.Date()
 	at := time.Date(year, month, date, c.hour, c.minute, c.second, 0, day.Location())
@@ -103,4 +89,30 @@ func later(a, b time.Time) time.Time {
 		return a
 	}
 	return b
+}
+
+// outOfRange tells a date or time that does not exist from text of another form.
+func outOfRange(err error) bool {
+	var refused *time.ParseError
+	return errors.As(err, &refused) && strings.HasSuffix(refused.Message, "out of range")
+}
+
+// dayOf is the first instant of the day that an instant lies in, or of a day so many days later.
+func dayOf(at time.Time, later int) time.Time {
+	year, month, date := at.Date()
+	return begin(year, month, date+later, at.Location())
+}
+
+// begin is the first instant of a day. That is not midnight where the clocks are put forward just then, and [time.Date] may
+// answer with the evening before.
+func begin(year int, month time.Month, date int, zone *time.Location) time.Time {
+	at := time.Date(year, month, date, 0, 0, 0, 0, zone)
+	if at.Hour() == 0 && at.Minute() == 0 {
+		return at
+	}
+	changed, next := at.ZoneBounds()
+	if at.Day() != time.Date(year, month, date, 0, 0, 0, 0, time.UTC).Day() {
+		changed = next
+	}
+	return changed.In(zone)
 }

@@ -1,0 +1,170 @@
+// Package moment reads the times that people type on a command line.
+//
+// [Parse] reads an instant, [ParseSpan] a span (FROM..TO) and [ParsePeriod] a calendar period. All read against now, whose
+// time zone is the user's. The grammar is small on purpose, because a deletion may follow: text that does not match it
+// whole is an error, and so is a time of day that the clocks skip or show twice.
+package moment
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+const forms = `use a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24), both (friday 17:00), ` +
+	`a duration from now (6h, 1d12h), now, or RFC 3339 (2026-12-24T17:00:00Z)`
+
+// Parse reads an instant: RFC 3339, now, a duration from now, a day, a time of day, or a day and a time of day. A time of
+// day without a day is today's, even if it has passed. A weekday is the first to come; it is today only with a time of day
+// that has not passed.
+func Parse(text string, now time.Time) (time.Time, error) { return parse(text, now, now) }
+
+// parse reads weekdays and times of day as the first after an instant, everything else against now.
+func parse(text string, now, after time.Time) (time.Time, error) {
+	if at, err := time.Parse(time.RFC3339, strings.ToUpper(strings.TrimSpace(text))); err == nil {
+		return at.In(now.Location()), nil
+	}
+	words := strings.Fields(strings.ToLower(text))
+	switch {
+	case len(words) == 0:
+		return time.Time{}, errors.New("is empty: " + forms)
+	case len(words) > 2:
+		return time.Time{}, notATime(text)
+	case len(words) == 1 && words[0] == "now":
+		return now, nil
+	}
+	if length, err := policy.ParseDuration(words[0]); len(words) == 1 && err == nil {
+		if strings.Trim(words[0], "0123456789") == "" {
+			return time.Time{}, fmt.Errorf("%q has no unit: write %ss, %[2]sm or %[2]sh", text, words[0])
+		}
+		return now.Add(length), nil
+	}
+	var hour *clock
+	if last, ok, err := readClock(words[len(words)-1]); err != nil {
+		return time.Time{}, err
+	} else if ok {
+		hour, words = &last, words[:len(words)-1]
+	}
+	switch {
+	case len(words) == 0:
+		at, err := hour.on(after)
+		if err == nil && after != now && !at.After(after) {
+			at, err = hour.on(dayOf(after, 1))
+		}
+		return at, err
+	case len(words) > 1:
+		return time.Time{}, notATime(text)
+	}
+	day, weekday, err := readDay(words[0], now, after)
+	switch {
+	case errors.Is(err, errNoDay):
+		return time.Time{}, notATime(text)
+	case err != nil:
+		return time.Time{}, err
+	case hour == nil && weekday && !day.After(after):
+		return dayOf(day, 7), nil
+	case hour == nil:
+		return day, nil
+	}
+	at, err := hour.on(day)
+	if err == nil && weekday && !at.After(after) {
+		return hour.on(dayOf(day, 7))
+	}
+	return at, err
+}
+
+func notATime(text string) error { return fmt.Errorf("%q is not a time: %s", text, forms) }
+
+var errNoDay = errors.New("not a day")
+
+// readDay returns the first instant of a day, and whether it was written as a weekday, which is the first from an instant
+// on, that instant's day included.
+func readDay(word string, now, after time.Time) (day time.Time, weekday bool, err error) {
+	switch word {
+	case "yesterday":
+		return dayOf(now, -1), false, nil
+	case "today":
+		return dayOf(now, 0), false, nil
+	case "tomorrow":
+		return dayOf(now, 1), false, nil
+	}
+	for of := time.Sunday; of <= time.Saturday; of++ {
+		if name := strings.ToLower(of.String()); word == name || word == name[:3] {
+			return dayOf(after, (int(of-after.Weekday())+7)%7), true, nil
+		}
+	}
+	at, err := time.Parse(time.DateOnly, word)
+	switch {
+	case err == nil:
+		return begin(at.Year(), at.Month(), at.Day(), now.Location()), false, nil
+	case outOfRange(err):
+		return time.Time{}, false, fmt.Errorf("%q is not a date of the calendar", word)
+	default:
+		return time.Time{}, false, errNoDay
+	}
+}
+
+// Span is the time from an instant on and before another.
+type Span struct {
+	From, To time.Time
+}
+
+// Contains reports whether an instant lies in the span.
+func (s Span) Contains(at time.Time) bool { return !at.Before(s.From) && at.Before(s.To) }
+
+// ParseSpan reads FROM..TO, two instants as [Parse] reads them. A weekday or a time of day as TO is the first after FROM.
+func ParseSpan(text string, now time.Time) (Span, error) {
+	from, to, ok := strings.Cut(text, "..")
+	if !ok {
+		return Span{}, fmt.Errorf("%q is not a span of time: write FROM..TO, such as now..friday", text)
+	}
+	var out Span
+	var err error
+	if out.From, err = Parse(from, now); err != nil {
+		return Span{}, err
+	}
+	if out.To, err = parse(to, now, out.From); err != nil {
+		return Span{}, err
+	}
+	if !out.From.Before(out.To) {
+		return Span{}, fmt.Errorf("%q ends at %s, before it begins at %s: swap them, or use dates",
+			text, out.To.Format(time.RFC3339), out.From.Format(time.RFC3339))
+	}
+	return out, nil
+}
+
+// ParsePeriod reads a whole day (today, friday, 2026-12-24), month (2026-05, may) or year (2026). A weekday or a month
+// without a year is the current one or the first to come.
+func ParsePeriod(text string, now time.Time) (Span, error) {
+	word := strings.ToLower(strings.TrimSpace(text))
+	if at, err := time.Parse("2006-01", word); err == nil {
+		return months(now, at.Year(), at.Month(), 1), nil
+	}
+	if at, err := time.Parse("2006", word); err == nil {
+		return months(now, at.Year(), time.January, 12), nil
+	}
+	for month := time.January; month <= time.December; month++ {
+		if name := strings.ToLower(month.String()); word == name || word == name[:3] {
+			year := now.Year()
+			if month < now.Month() {
+				year++
+			}
+			return months(now, year, month, 1), nil
+		}
+	}
+	day, _, err := readDay(word, now, now)
+	switch {
+	case errors.Is(err, errNoDay):
+		return Span{}, fmt.Errorf("%q is not a period: use a day (today, friday, 2026-12-24), a month (may, 2026-05) or a year (2026)", text)
+	case err != nil:
+		return Span{}, err
+	}
+	return Span{day, dayOf(day, 1)}, nil
+}
+
+func months(now time.Time, year int, month time.Month, n time.Month) Span {
+	return Span{begin(year, month, 1, now.Location()), begin(year, month+n, 1, now.Location())}
+}
