@@ -1,11 +1,10 @@
 package main
 
 import (
-	"errors"
 	"strings"
 	"testing"
+	"testing/synctest"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -15,7 +14,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// surrounding changes an object that others are judged by, as the API server would: with another generation.
+// surrounding changes an object that others are judged by, as the API server would: with a new generation.
 func (c *fakeCluster) surrounding(t *testing.T, at schema.GroupVersionResource, namespace, name string, change func(object *unstructured.Unstructured)) {
 	t.Helper()
 	for _, tracker := range []clienttesting.ObjectTracker{c.objects.Tracker(), c.metadata.Tracker()} {
@@ -59,149 +58,75 @@ func field(path string, value any) func(*unstructured.Unstructured) {
 	}
 }
 
-// TestWatchNoticesWhatSurrounds: what a policy says, since when it does, what a runtime says and how the controller is set.
-func TestWatchNoticesWhatSurrounds(t *testing.T) {
+// TestWatchNoticesContext: a changed policy, policy status, runtime or controller setting changes the rows.
+func TestWatchNoticesContext(t *testing.T) {
 	const missed = "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -"
 	for name, test := range map[string]struct {
 		kind, first     string
 		at              schema.GroupVersionResource
 		namespace, name string
-		whole           bool // watched as a whole, and not its metadata alone
 		change          func(*unstructured.Unstructured)
 		then            string
 	}{
 		"a policy": {
-			"jobs", missed, lifecyclePolicies, "", "research", true, field("spec/defaults/ttl/value", "4h"),
+			"jobs", missed, lifecyclePolicies, "", "research", field("spec/defaults/ttl/value", "4h"),
 			"CHANGED job.batch/missed 2026-12-24 16:30:00 CET 3h30m ttl policy/research -",
 		},
 		"the status of a policy": {
-			"jobs", missed, lifecyclePolicies, "", "research", true, func(object *unstructured.Unstructured) {
+			"jobs", missed, lifecyclePolicies, "", "research", func(object *unstructured.Unstructured) {
 				object.SetGeneration(0) // as it was
 				field("spec/defaults/ttl/value", "3h")(object)
 				field("status/defaultSince", "2026-12-01T00:00:00Z/x")(object)
 			}, "CHANGED job.batch/missed 2026-12-24 15:30:00 CET 2h30m ttl policy/research -",
 		},
 		"a runtime": {
-			"trainjobs", "NEW trainjob.trainer.kubeflow.org/tune 2027-01-01 11:00:00 CET 7d22h ttl runtime/torch -", runtimes, "", "torch", false,
+			"trainjobs", "NEW trainjob.trainer.kubeflow.org/tune 2027-01-01 11:00:00 CET 7d22h ttl runtime/torch -", runtimes, "", "torch",
 			func(object *unstructured.Unstructured) {
 				object.SetAnnotations(map[string]string{"curfew.dev/ttl-after-finished": "9d"})
 			}, "CHANGED trainjob.trainer.kubeflow.org/tune 2026-12-31 11:00:00 CET 6d22h ttl runtime/torch -",
 		},
 		"the controller": {
-			"jobs", missed, deployments, "curfew-system", "curfew-controller", true, field("spec/template/spec/containers", []any{
+			"jobs", missed, deployments, "curfew-system", "curfew-controller", field("spec/template/spec/containers", []any{
 				map[string]any{"args": []any{"controller", "--dry-run"}},
 			}), "CHANGED job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research dry-run",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			cluster := newFakeCluster(t, objects(t))
-			watch := startWatch(t, cluster, "expiring", test.kind, "-n", "lab", "--watch")
-			watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", test.first)
-			fake := &cluster.metadata.Fake
-			if test.whole {
-				fake = &cluster.objects.Fake
-			}
-			watch.awaitWatches(fake, test.at.Resource, 1)
-			cluster.surrounding(t, test.at, test.namespace, test.name, test.change)
-			watch.expect(test.then)
-			watch.end()
+			synctest.Test(t, func(t *testing.T) {
+				cluster := newFakeCluster(t, objects(t))
+				watch := startWatch(t, cluster, "expiring", test.kind, "-n", "lab", "--watch")
+				watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", test.first)
+				cluster.surrounding(t, test.at, test.namespace, test.name, test.change)
+				watch.expect(test.then)
+				watch.end()
+			})
 		})
 	}
 }
 
-// TestWatchMissesNothingAtFirst: what changes between its first reading and its first list counts, and a namespace is read once its
-// changes are told.
-func TestWatchMissesNothingAtFirst(t *testing.T) {
-	for name, test := range map[string]struct {
-		at              schema.GroupVersionResource
-		namespace, name string
-		change          func(*unstructured.Unstructured)
-		want            string
-	}{
-		"a policy": {lifecyclePolicies, "", "research", field("spec/defaults/ttl/value", "4h"),
-			"NEW job.batch/missed 2026-12-24 16:30:00 CET 3h30m ttl policy/research -"},
-		"the controller": {deployments, "curfew-system", "curfew-controller", field("spec/template/spec/containers", []any{
-			map[string]any{"args": []any{"controller", "--dry-run"}},
-		}), "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research dry-run"},
-		"nothing": {lifecyclePolicies, "", "research", nil, "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -"},
-	} {
-		t.Run(name, func(t *testing.T) {
-			cluster := newFakeCluster(t, objects(t))
-			lists := 0
-			cluster.objects.PrependReactor("list", test.at.Resource, func(clienttesting.Action) (bool, runtime.Object, error) {
-				if lists++; lists == 2 && test.change != nil {
-					cluster.surrounding(t, test.at, test.namespace, test.name, test.change)
-				}
-				return false, nil, nil
-			})
-			watch := startWatch(t, cluster, "expiring", "jobs", "-n", "lab", "--watch")
-			watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", test.want)
-			watch.end()
-			if want := map[bool]int{false: 4, true: 2}[test.change == nil]; lists != want {
-				t.Errorf("listed %d times, want %d", lists, want)
-			}
-			read, listed := -1, -1
-			for i, action := range cluster.metadata.Actions() {
-				switch {
-				case action.Matches("list", "namespaces") && listed < 0:
-					listed = i
-				case action.Matches("get", "namespaces") && read < 0:
-					read = i
-				}
-			}
-			if listed < 0 || read < listed {
-				t.Errorf("the namespace was read as request %d, and its changes are told from %d on", read, listed)
-			}
-		})
-	}
-}
-
-// TestWatchFindsItsWay: where what surrounds the objects cannot be listed at first, they are judged by what was read; all is asked anew
-// once it can.
-func TestWatchFindsItsWay(t *testing.T) {
-	cluster := newFakeCluster(t, objects(t))
-	lists := 0
-	cluster.metadata.PrependReactor("list", "namespaces", func(clienttesting.Action) (bool, runtime.Object, error) {
-		lists++
-		if lists == 1 {
-			return true, nil, apierrors.NewInternalError(errors.New("try again"))
-		}
-		if lists == 2 {
-			cluster.surrounding(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "ci", func(ci *unstructured.Unstructured) {
-				ci.SetAnnotations(map[string]string{"curfew.dev/mode": "dry-run"})
-			})
-		}
-		return false, nil, nil
-	})
-	watch := startWatch(t, cluster, "expiring", "jobs", "-n", "ci", "--watch", "--trigger", "deadline")
-	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER",
-		"NEW job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object -",
-		"CHANGED job.batch/active 2026-12-24 14:30:00 CET 1h30m deadline object dry-run")
-	watch.end()
-}
-
-// TestWatchLearnsAKind: a KindProfile that comes teaches when objects go that were never looked at.
+// TestWatchLearnsAKind: a new KindProfile brings objects that had no expiry before.
 func TestWatchLearnsAKind(t *testing.T) {
 	served["example.com/v1"] = []metav1.APIResource{resource("things", "Thing", "", true)}
 	defer delete(served, "example.com/v1")
-	cluster := newFakeCluster(t, append(objects(t), thingsOf("v1"), &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "spent", "namespace": "lab", "uid": "spent",
-			"creationTimestamp": "2026-12-24T09:00:00Z", "annotations": map[string]any{"curfew.dev/ttl-after-finished": "5h"}},
-		"data": map[string]any{"usedAt": "2026-12-24T10:00:00Z"},
-	}}))
-	watch := startWatch(t, cluster, "expiring", "things,jobs", "-n", "lab", "--watch")
-	watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -")
-	watch.awaitWatches(&cluster.objects.Fake, "kindprofiles", 1)
-	profile := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": "things", "uid": "profile-things"},
-		"spec": map[string]any{
-			"kind":  map[string]any{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"},
-			"state": map[string]any{"finished": `has(object.data)`, "finishTime": `object.data.usedAt`, "outcome": `"Succeeded"`},
-		},
-	}}
-	if err := cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""); err != nil {
-		t.Fatal(err)
-	}
-	watch.expect("NEW thing.example.com/spent 2026-12-24 16:00:00 CET 3h ttl object -")
-	watch.end()
+	synctest.Test(t, func(t *testing.T) {
+		cluster := newFakeCluster(t, append(objects(t), thingsOf("v1"), &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "example.com/v1", "kind": "Thing", "metadata": map[string]any{"name": "spent", "namespace": "lab", "uid": "spent",
+				"creationTimestamp": "2026-12-24T09:00:00Z", "annotations": map[string]any{"curfew.dev/ttl-after-finished": "5h"}},
+			"data": map[string]any{"usedAt": "2026-12-24T10:00:00Z"},
+		}}))
+		watch := startWatch(t, cluster, "expiring", "things,jobs", "-n", "lab", "--watch")
+		watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -")
+		profile := &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "curfew.dev/v1alpha1", "kind": "KindProfile", "metadata": map[string]any{"name": "things", "uid": "profile-things"},
+			"spec": map[string]any{
+				"kind":  map[string]any{"group": "example.com", "version": "v1", "kind": "Thing", "resource": "things"},
+				"state": map[string]any{"finished": `has(object.data)`, "finishTime": `object.data.usedAt`, "outcome": `"Succeeded"`},
+			},
+		}}
+		if err := cluster.objects.Tracker().Create(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles), profile, ""); err != nil {
+			t.Fatal(err)
+		}
+		watch.expect("NEW thing.example.com/spent 2026-12-24 16:00:00 CET 3h ttl object -")
+		watch.end()
+	})
 }

@@ -114,7 +114,7 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	progress.done()
-	tellNotes(w, diagnostics)
+	tellNotes(w.Notes(), diagnostics)
 	if err := c.preview(ctx, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
 		return err
 	}

@@ -100,8 +100,8 @@ func connect(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Cl
 }
 
 // tellNotes says what could not be read, and what that means.
-func tellNotes(w *world.World, diagnostics io.Writer) {
-	for _, note := range w.Notes() {
+func tellNotes(notes []string, diagnostics io.Writer) {
+	for _, note := range notes {
 		fmt.Fprintln(diagnostics, "note:", note)
 	}
 }

@@ -240,49 +240,62 @@ func byTime(a, b *world.Entry) int {
 }
 
 func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
+	if o.watch {
+		return o.follow(ctx, query, out, diagnostics)
+	}
 	progress := newProgress(o.surroundings, diagnostics)
 	defer progress.done()
-	progress.say("reading kinds, profiles and policies")
-	w, err := o.open(ctx, query.now, query.with, nil)
-	if err != nil {
-		return err
-	}
-	kinds, err := o.kinds(w, query)
-	if err != nil {
-		return err
-	}
-	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger == policy.TriggerDeadline}
-	if !o.everywhere {
-		if reading.Namespace, err = o.namespace(); err != nil {
-			return err
-		}
-	}
-	if o.watch {
-		progress.done()
-		return o.follow(ctx, w, kinds, reading, query, out, diagnostics)
-	}
-	entries, err := gather(ctx, w, kinds, reading, query, progress)
+	report, err := o.answer(ctx, query, progress)
 	if err != nil {
 		return err
 	}
 	progress.done()
-	slices.SortStableFunc(entries, byTime)
-	if err := expiringOutputs[o.output](o.report(w, query, entries), out); err != nil {
+	if err := expiringOutputs[o.output](report, out); err != nil {
 		return err
 	}
-	tellNotes(w, diagnostics)
-	if len(entries) == 0 && (o.output == "table" || o.output == "wide") {
-		fmt.Fprintln(diagnostics, o.nothing(query, reading))
+	tellNotes(report.notes, diagnostics)
+	if len(report.entries) == 0 && (o.output == "table" || o.output == "wide") {
+		fmt.Fprintln(diagnostics, o.nothing(query, report.namespace))
 	}
 	return nil
 }
 
-func (o *expiringOptions) report(w *world.World, query *expiringQuery, entries []*world.Entry) *expiringReport {
-	return &expiringReport{now: query.now, everywhere: o.everywhere, entries: entries, notes: w.Notes()}
+// answer reads everything that the query is about, once.
+func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, progress *progress) (*expiringReport, error) {
+	progress.say("reading kinds, profiles and policies")
+	w, err := o.open(ctx, query.now, query.with, nil)
+	if err != nil {
+		return nil, err
+	}
+	kinds, err := o.kinds(w, query)
+	if err != nil {
+		return nil, err
+	}
+	reading := world.Query{Selector: query.selector, Unfinished: query.longer != nil || query.trigger == policy.TriggerDeadline}
+	if !o.everywhere {
+		if reading.Namespace, err = o.namespace(); err != nil {
+			return nil, err
+		}
+	}
+	entries, left, err := gather(ctx, w, kinds, reading, query, progress)
+	if err != nil {
+		return nil, err
+	}
+	if err := noteLeftOut(w, left, kinds, reading); err != nil {
+		return nil, err
+	}
+	slices.SortStableFunc(entries, byTime)
+	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, entries: entries, notes: w.Notes()}
+	for _, one := range left {
+		if !world.Gone(one.err) {
+			out.unlisted = append(out.unlisted, one.kind.GroupResource())
+		}
+	}
+	return out, nil
 }
 
 // nothing says what was asked, so that an empty answer is not taken for another one.
-func (o *expiringOptions) nothing(query *expiringQuery, reading world.Query) string {
+func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string {
 	out := "nothing"
 	if len(query.kinds) > 0 {
 		out += " of " + strings.Join(query.kinds, ", ")
@@ -290,8 +303,8 @@ func (o *expiringOptions) nothing(query *expiringQuery, reading world.Query) str
 	if query.selector != "" {
 		out += " labelled " + query.selector
 	}
-	if reading.Namespace != "" {
-		out += fmt.Sprintf(" in namespace %q", reading.Namespace)
+	if namespace != "" {
+		out += fmt.Sprintf(" in namespace %q", namespace)
 	}
 	zone := query.now.Location()
 	switch {

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -19,8 +20,12 @@ import (
 type expiringReport struct {
 	now        time.Time
 	everywhere bool
-	entries    []*world.Entry
-	notes      []string
+	// namespace that was asked about; empty for all.
+	namespace string
+	entries   []*world.Entry
+	notes     []string
+	// unlisted are the kinds that could not be listed, whose objects are not known.
+	unlisted []schema.GroupResource
 }
 
 // expiringOutputs are the formats.

@@ -111,7 +111,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 		return err
 	}
 	if o.output == "text" {
-		tellNotes(w, diagnostics)
+		tellNotes(w.Notes(), diagnostics)
 	}
 	return nil
 }

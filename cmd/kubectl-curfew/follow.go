@@ -7,178 +7,95 @@ import (
 	"maps"
 	"os"
 	"slices"
-	"sync"
 	"time"
 
 	"golang.org/x/term"
-	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
 
-// follow shows what expiring shows, and then what changes, until ctx is done. Where what surrounds the objects changes, a namespace or a
-// policy, all is asked anew.
-func (o *expiringOptions) follow(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, out, diagnostics io.Writer) error {
+// A watch lists again every relistEvery, and spends at most a tenth of its time on that: a large cluster is asked less often.
+const (
+	relistEvery = 2 * time.Second
+	relistShare = 10
+)
+
+// follow shows the answer, and then what changes, until ctx is done. While the API server does not answer, what was shown last
+// stays, with one note.
+func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
 	shown := o.newScreen(out, diagnostics)
-	for first := true; ctx.Err() == nil; first = false {
-		if !first {
-			var err error
-			if w, err = o.open(ctx, o.now(), query.with, nil); err != nil {
-				return ended(ctx, err)
+	var last *expiringReport
+	away := ""
+	for {
+		began := time.Now()
+		report, err := o.answer(ctx, o.asOf(query, o.now()), newProgress(o.surroundings, io.Discard))
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil:
+			if last == nil {
+				tellNotes(report.notes, diagnostics)
 			}
-			if kinds, err = o.kinds(w, query); err != nil { // A KindProfile may judge them otherwise by now.
-				return ended(ctx, err)
-			}
+			report.keep(last)
+			last, away = report, ""
+		case last == nil || world.Refused(err) || world.Gone(err):
+			return err
+		case away == "":
+			away = fmt.Sprintf("no answer since %s, rows may have changed: %s", instant(last.now, last.now.Location()), oneLine(err.Error()))
 		}
-		if err := o.followOnce(ctx, w, kinds, reading, query, shown, diagnostics, first); err != nil {
+		if err := o.redraw(ctx, shown, last, away, time.Since(began)); err != nil || ctx.Err() != nil {
 			return err
 		}
 	}
-	return nil
 }
 
-// ended is no error where whoever asked has heard enough.
-func ended(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
-}
-
-// followOnce goes on until something around the objects has changed.
-func (o *expiringOptions) followOnce(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery,
-	shown screen, diagnostics io.Writer, first bool) error {
-	ctx, cancel := context.WithCancel(ctx)
-	var group sync.WaitGroup
-	defer group.Wait()
-	defer cancel()
-	around := make(chan struct{})
-	group.Go(func() { w.WatchAround(ctx, kinds, reading.Namespace, func() { close(around) }, cancel) })
-	<-around // What is read of it from here on is as new as what is told, or newer.
-	news := make(chan told, 256)
-	for _, kind := range kinds {
-		send := func(one told) {
-			select {
-			case news <- one:
-			case <-ctx.Done():
-			}
+// redraw shows a report, once a second since the time that is left runs, until it is time to list again.
+func (o *expiringOptions) redraw(ctx context.Context, shown screen, report *expiringReport, away string, took time.Duration) error {
+	ticker, next := time.NewTicker(time.Second), time.NewTimer(max(relistEvery, relistShare*took))
+	defer ticker.Stop()
+	defer next.Stop()
+	for {
+		current := *report
+		current.now, current.notes = o.now(), nil
+		if away != "" {
+			current.notes = []string{away}
 		}
-		group.Go(func() {
-			atFirst := error(nil)
-			err := w.Watch(ctx, kind, reading, func(change world.Change) { send(told{change: &change}) }, func(err error) {
-				atFirst = err
-				send(told{listed: true, left: leftOut{kind, err}})
-			}, func(err error) {
-				send(told{behind: true, left: leftOut{kind, err}})
-			})
-			if err != nil && atFirst == nil && ctx.Err() == nil {
-				send(told{left: leftOut{kind, err}})
-			}
-		})
-	}
-	entries := map[types.UID][]world.Entry{}
-	behind := map[string]error{} // kinds of which nothing new can be told, and why
-	timer := time.NewTicker(time.Second)
-	defer timer.Stop()
-	var left []leftOut
-	for waiting := len(kinds); ; {
+		if err := shown.show(&current); err != nil {
+			return err
+		}
 		select {
 		case <-ctx.Done():
 			return nil
-		case one := <-news:
-			if one.change != nil {
-				if err := take(ctx, w, entries, *one.change, o.now()); err != nil {
-					return ended(ctx, err)
-				}
-			}
-			if one.behind {
-				behind[one.left.kind.GroupResource().String()] = one.left.err
-			} else if one.left.err != nil {
-				switch {
-				case len(query.kinds) > 0, !one.listed && !world.Gone(one.left.err):
-					return ended(ctx, one.left.err) // What was shown cannot be told to be true any more.
-				case one.listed:
-					left = append(left, one.left)
-				}
-			}
-			if one.listed {
-				if waiting--; waiting == 0 && first {
-					// What was left out is said once it is known.
-					if err := noteLeftOut(w, left, kinds, reading); err != nil {
-						return err
-					}
-					tellNotes(w, diagnostics)
-				}
-			}
-			if len(news) > 0 {
-				continue // All that is there already is shown at once.
-			}
-		case <-timer.C:
-		}
-		if waiting == 0 {
-			report := o.matching(query, entries)
-			for _, kind := range slices.Sorted(maps.Keys(behind)) {
-				if err := behind[kind]; err != nil {
-					report.notes = append(report.notes, fmt.Sprintf("%s cannot be watched, and may have changed: %s", kind, oneLine(err.Error())))
-				}
-			}
-			if err := shown.show(report); err != nil {
-				return err
-			}
+		case <-next.C:
+			return nil
+		case <-ticker.C:
 		}
 	}
 }
 
-// told is what a watch of one kind tells. All of it comes by one channel, in its order: what a list brought is taken before its end is, so
-// that nothing seems to be gone that has not come yet.
-type told struct {
-	change *world.Change
-	// listed is the end of the first list; behind that nothing new can be told of the kind for now, or can be again. left is the kind, and
-	// why it cannot be listed, or watched any longer.
-	listed, behind bool
-	left           leftOut
+// asOf is the query at another time: --within moves on with it.
+func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQuery {
+	out := *query
+	out.now = now
+	if length, err := policy.ParseDuration(o.within); o.within != "" && err == nil {
+		out.span = &moment.Span{To: now.Add(length).Add(1)}
+	}
+	return &out
 }
 
-// take brings what is known of an object up to date.
-func take(ctx context.Context, w *world.World, entries map[types.UID][]world.Entry, change world.Change, now time.Time) error {
-	if change.Object == nil {
-		delete(entries, change.UID)
-		return nil
+// keep takes over the rows of kinds that could be listed before and now cannot: nothing says that they are gone.
+func (r *expiringReport) keep(last *expiringReport) {
+	if last == nil || len(r.unlisted) == 0 {
+		return
 	}
-	found, err := w.Entries(ctx, change.Kind, change.Object, now)
-	if err != nil {
-		return err
-	}
-	if len(found) == 0 {
-		delete(entries, change.UID)
-	} else {
-		entries[change.UID] = found
-	}
-	return nil
-}
-
-// matching is what is asked about, at this moment: a length of time from now moves on with the time.
-func (o *expiringOptions) matching(query *expiringQuery, entries map[types.UID][]world.Entry) *expiringReport {
-	now := o.now()
-	asked := *query
-	if o.within != "" {
-		if length, err := policy.ParseDuration(o.within); err == nil {
-			span := *query.span
-			span.To = now.Add(length).Add(1)
-			asked.span = &span
+	for _, entry := range last.entries {
+		if slices.Contains(r.unlisted, entry.Kind.GroupResource()) {
+			r.entries = append(r.entries, entry)
 		}
 	}
-	out := &expiringReport{now: now, everywhere: o.everywhere}
-	for _, all := range entries {
-		for i := range all {
-			if asked.matches(&all[i]) {
-				out.entries = append(out.entries, &all[i])
-			}
-		}
-	}
-	slices.SortStableFunc(out.entries, byTime)
-	return out
+	slices.SortStableFunc(r.entries, byTime)
 }
 
 // screen shows a report and then later ones.

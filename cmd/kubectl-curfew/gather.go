@@ -19,8 +19,8 @@ import (
 // listsAtOnce is how many kinds are read at the same time.
 const listsAtOnce = 8
 
-// gather lists all kinds and keeps what is asked about. Kinds that nobody named and that cannot be listed are left out, and said.
-func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *progress) ([]*world.Entry, error) {
+// gather lists all kinds and keeps what the query matches. Kinds that nobody named and that cannot be listed are left out.
+func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *progress) ([]*world.Entry, []leftOut, error) {
 	var mu sync.Mutex
 	found := map[types.UID][]*world.Entry{}
 	var left []leftOut
@@ -48,7 +48,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				}
 				return nil
 			})
-			if len(query.kinds) > 0 || !oneKinds(err) {
+			if err == nil || len(query.kinds) > 0 || !oneKinds(err) {
 				return err
 			}
 			mu.Lock()
@@ -58,13 +58,13 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 		})
 	}
 	if err := group.Wait(); err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	var out []*world.Entry
 	for _, entries := range found {
 		out = append(out, entries...)
 	}
-	return out, noteLeftOut(w, left, kinds, reading)
+	return out, left, nil
 }
 
 // leftOut is a kind that cannot be listed, and why.

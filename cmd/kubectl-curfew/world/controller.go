@@ -11,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
 )
@@ -51,7 +50,6 @@ func (w *World) readController(ctx context.Context) error {
 		User:    "system:serviceaccount:" + w.options.Namespace + ":curfew-controller",
 		Protect: append(slices.Clone(protected), w.options.Namespace),
 	}
-	w.opened[deployments] = map[types.UID]string{}
 	list, err := w.clients.Objects.Resource(deployments).Namespace(w.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 	switch {
 	case apierrors.IsForbidden(err):
@@ -63,9 +61,6 @@ func (w *World) readController(ctx context.Context) error {
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading Curfew's controller in namespace %q: %w", w.options.Namespace, err)
-	}
-	for i := range list.Items {
-		w.remember(deployments, list.Items[i].Object)
 	}
 	w.Controller.read(&list.Items[0], w.options.Namespace)
 	return nil

@@ -8,7 +8,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/policy"
 )
@@ -23,7 +22,7 @@ type Query struct {
 	Unfinished bool
 }
 
-// pass is one list, and the watch behind it, that brings objects of a kind. No two passes of a query bring the same object.
+// pass is one list that brings objects of a kind. No two passes of a query bring the same object.
 type pass struct {
 	kind    Kind
 	options metav1.ListOptions
@@ -110,9 +109,8 @@ func forgotten(err error, options metav1.ListOptions) bool {
 
 // page is a part of a list.
 type page struct {
-	objects         []map[string]any
-	next            string
-	resourceVersion string
+	objects []map[string]any
+	next    string
 }
 
 func (w *World) page(ctx context.Context, p pass, options metav1.ListOptions) (page, error) {
@@ -121,7 +119,7 @@ func (w *World) page(ctx context.Context, p pass, options metav1.ListOptions) (p
 		if err != nil {
 			return page{}, err
 		}
-		out := page{next: list.GetContinue(), resourceVersion: list.GetResourceVersion()}
+		out := page{next: list.GetContinue()}
 		for i := range list.Items {
 			out.objects = append(out.objects, list.Items[i].Object)
 		}
@@ -131,7 +129,7 @@ func (w *World) page(ctx context.Context, p pass, options metav1.ListOptions) (p
 	if err != nil {
 		return page{}, err
 	}
-	out := page{next: list.GetContinue(), resourceVersion: list.GetResourceVersion()}
+	out := page{next: list.GetContinue()}
 	for i := range list.Items {
 		object, err := w.content(p.kind, &list.Items[i])
 		if err != nil {
@@ -140,16 +138,6 @@ func (w *World) page(ctx context.Context, p pass, options metav1.ListOptions) (p
 		out.objects = append(out.objects, object)
 	}
 	return out, nil
-}
-
-// watch goes on from where a list ended.
-func (w *World) watch(ctx context.Context, p pass, from string) (watch.Interface, error) {
-	options := p.options
-	options.ResourceVersion, options.AllowWatchBookmarks = from, true
-	if p.metadata {
-		return w.clients.Metadata.Resource(p.kind.At()).Namespace(p.namespace).Watch(ctx, options)
-	}
-	return w.clients.Objects.Resource(p.kind.At()).Namespace(p.namespace).Watch(ctx, options)
 }
 
 // content is an object in its JSON form, with the kind that metadata leaves out.

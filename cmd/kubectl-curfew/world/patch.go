@@ -59,3 +59,7 @@ func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, 
 	}
 	return out, nil
 }
+
+func uidOf(object map[string]any) types.UID {
+	return (&unstructured.Unstructured{Object: object}).GetUID()
+}

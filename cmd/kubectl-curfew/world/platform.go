@@ -11,7 +11,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/catalog"
@@ -81,9 +80,7 @@ func (w *World) undefined(kind schema.GroupKind) {
 func readAll[T any](ctx context.Context, w *World, resource, otherwise string) ([]*T, error) {
 	var out []*T
 	at := v1alpha1.GroupVersion.WithResource(resource)
-	w.opened[at] = map[types.UID]string{}
 	err := pages(ctx, w.clients.Objects.Resource(at), metav1.ListOptions{}, func(item *unstructured.Unstructured) error {
-		w.remember(at, item.Object)
 		object := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
 			return fmt.Errorf("%s %s is not of the form that this version knows: %w", item.GetKind(), item.GetName(), err)

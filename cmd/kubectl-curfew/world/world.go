@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -69,8 +68,6 @@ type World struct {
 	clients  Clients
 	options  Options
 	platform *catalog.Snapshot
-	// opened is what Open read that objects are judged by, for WatchAround.
-	opened map[schema.GroupVersionResource]map[types.UID]string
 
 	mu         sync.Mutex
 	notes      []string
@@ -91,7 +88,6 @@ type World struct {
 func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
 	w := &World{
 		clients: clients, options: options,
-		opened:     map[schema.GroupVersionResource]map[types.UID]string{},
 		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]permission{},
 		pauses: map[string][]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
 	}
