@@ -195,31 +195,26 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 	return facts
 }
 
-// mendTimes passes over times of the epoch and before, which is what stands where nobody has set one: taken at its word, it would make the object due
-// at once (S6). It takes the finish time that Curfew itself wrote down, where the object is finished and has none of its own. One from before the
-// object was created, as in what was copied from another, or from before it was started again, is stale and shortens no life (S6). A Pod
-// is not started again, and its start is by the clock of its node.
-func (f *Facts) mendTimes() {
-	for _, at := range []*time.Time{&f.Started, &f.FinishTime} {
-		if at.Unix() <= 0 {
+// correctTimes makes the times of a status safe to count from (S6). The epoch, or anything before it, stands where nobody set a
+// time. A time before the object's creation counts as the creation: the status was copied from another object, such as one in a
+// backup, or was written by a clock that is wrong. A finished Pod without a finish time has the one that Curfew wrote down, unless
+// that is older than the Pod.
+func (f *Facts) correctTimes() {
+	for _, at := range []*time.Time{&f.Started, &f.FinishTime, &f.Exceeded} {
+		switch {
+		case at.Unix() <= 0:
 			*at = time.Time{}
+		case at.Before(f.Created):
+			*at = f.Created
 		}
 	}
 	text, ok := f.Annotations[AnnotationFinishedAt]
-	if !ok || !f.Finished || !f.FinishTime.IsZero() {
+	if !ok || !f.IsPod() || !f.Finished || !f.FinishTime.IsZero() {
 		return
 	}
 	at, err := time.Parse(time.RFC3339, text)
-	if err != nil || at.Before(f.FinishLeast()) {
+	if err != nil || at.Before(f.Created) {
 		return
 	}
 	f.FinishTime = at
-}
-
-// FinishLeast is the least time that counts as the finish time that Curfew wrote down: before it the object was not there yet, or not started.
-func (f *Facts) FinishLeast() time.Time {
-	if !f.IsPod() && f.Started.After(f.Created) {
-		return f.Started
-	}
-	return f.Created
 }

@@ -16,7 +16,7 @@ func FactsOfJob(job *batchv1.Job) *Facts {
 		facts.ManagedBy = *job.Spec.ManagedBy
 	}
 	facts.State = stateOfJob(job)
-	facts.mendTimes()
+	facts.correctTimes()
 	return &facts
 }
 

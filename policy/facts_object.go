@@ -53,10 +53,10 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	if profile.State != nil {
 		facts.State, facts.StateError = profile.State(object)
 	}
-	facts.mendTimes()
 	if facts.Finished && facts.Outcome == Failed && profile.HasDeadline() {
 		facts.Exceeded = exceededAt(object)
 	}
+	facts.correctTimes()
 	return &facts
 }
 

@@ -13,7 +13,7 @@ func FactsOfPod(pod *corev1.Pod) *Facts {
 	facts.NativeDeadline = Native(pod.Spec.ActiveDeadlineSeconds)
 	facts.RestartPolicy = string(pod.Spec.RestartPolicy)
 	facts.State = stateOfPod(pod)
-	facts.mendTimes()
+	facts.correctTimes()
 	return &facts
 }
 

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"time"
 
@@ -18,8 +19,8 @@ const (
 	Wait
 	// Delete: the object is due.
 	Delete
-	// RecordFinish: the object is finished and does not say since when. Write down now as its finish time and judge
-	// again; only then does its TTL begin.
+	// RecordFinish: the Pod is finished and does not say since when. Write down now as its finish time and judge again; only then
+	// does its TTL begin.
 	RecordFinish
 	// Stop: the object has passed its deadline and is to be failed and stopped, or was failed and is to be seen stopped.
 	Stop
@@ -100,6 +101,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 			Err: fmt.Errorf("%s: a Pod with restartPolicy Always has no TTL after finished", value.Path)}
 	case facts.Uncounted():
 		return keep("its Job has not accounted for it yet")
+	case facts.FinishTime.IsZero() && !facts.IsPod():
+		return Verdict{Action: Keep, Reason: "does not say when it finished", Source: value.Source, Err: errNoFinishTime}
 	case facts.FinishTime.IsZero():
 		return Verdict{Action: RecordFinish, Trigger: TriggerTTL, Source: value.Source,
 			Reason: "does not say when it finished", DryRun: effective.DryRun}
@@ -114,6 +117,10 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	}
 	return verdict
 }
+
+// errNoFinishTime keeps a finished object of a kind whose status names a finish time, where that is missing. A Pod may lose its
+// node and with it the only witness of its end, so that Curfew writes down when it saw the Pod finished.
+var errNoFinishTime = errors.New("its status has no usable finish time (missing, zero or the epoch): set it there, or delete the object")
 
 // problem is the value's error with its field, where there is one.
 func (v Value) problem() error {

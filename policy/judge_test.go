@@ -56,18 +56,13 @@ func TestJudge(t *testing.T) {
 			job: job().TTL(0).Annotation(policy.AnnotationTTL, "soon").Complete(ago(60)), reason: "its TTL cannot be used",
 			err: at("ttl-after-finished") + `: "soon" is not a duration: ` + fix + ", or never",
 		},
-		"negative":                 {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
-		"no transition time":       {job: job().TTL(5).Complete(time.Time{}), action: policy.RecordFinish, reason: "does not say when it finished"},
-		"finish time written down": {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), action: policy.Wait, in: 2 * time.Second},
-		"finished at the epoch":    {job: job().TTL(5).Complete(time.Unix(0, 0)), action: policy.RecordFinish, reason: "does not say when it finished"},
-		"written down of another": {
-			job:    job().TTL(5).Created(ago(1)).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"),
-			action: policy.RecordFinish, reason: "does not say when it finished",
-		},
-		"written down, and started again": {
-			job:    job().TTL(5).Started(ago(1)).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"),
-			action: policy.RecordFinish, reason: "does not say when it finished",
-		},
+		"negative":                  {job: job().TTL(-1).Complete(ago(60)), reason: "its TTL cannot be used", err: `spec.ttlSecondsAfterFinished: "-1" is negative: a duration is 0 or more`},
+		"no transition time":        {job: job().TTL(5).Complete(time.Time{}), reason: "does not say when it finished", err: noFinishTime},
+		"finished at the epoch":     {job: job().TTL(5).Complete(time.Unix(0, 0)), reason: "does not say when it finished", err: noFinishTime},
+		"finished before 1970":      {job: job().TTL(5).Complete(time.Unix(-1, 0)), reason: "does not say when it finished", err: noFinishTime},
+		"no time and no TTL":        {job: job().Complete(time.Time{}), reason: "has no TTL"},
+		"no time, written down":     {job: job().TTL(5).Complete(time.Time{}).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), reason: "does not say when it finished", err: noFinishTime},
+		"finished before it was":    {job: job().TTL(5).Created(ago(2)).Complete(ago(3600)), action: policy.Wait, in: 3 * time.Second},
 		"written down, and its own": {job: job().TTL(5).Complete(noon).Annotation(policy.AnnotationFinishedAt, "2020-12-24T11:59:57Z"), action: policy.Wait, in: 5 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -107,6 +102,9 @@ func TestJudgeOfPods(t *testing.T) {
 		"restarts always":            {pod().Terminated(noon.Add(-time.Hour)).RestartPolicy(corev1.RestartPolicyAlways), policy.Keep, "restartPolicy is Always"},
 		"restart policy absent":      {pod().Terminated(noon.Add(-time.Hour)).RestartPolicy(""), policy.Keep, "restartPolicy is Always"},
 		"no time":                    {pod(), policy.RecordFinish, "does not say when it finished"},
+		"ended at the epoch":         {pod().Terminated(time.Unix(0, 0)), policy.RecordFinish, "does not say when it finished"},
+		"ended before it was":        {pod().Created(noon.Add(-9 * time.Second)).Terminated(time.Date(2001, 1, 1, 0, 0, 9, 0, time.UTC)), policy.Wait, ""},
+		"noted before it was":        {pod().Created(noon).Annotation(policy.AnnotationFinishedAt, "2026-12-24T11:59:57Z"), policy.RecordFinish, "does not say when it finished"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfPod(test.pod.Obj())
@@ -118,6 +116,8 @@ func TestJudgeOfPods(t *testing.T) {
 	}
 }
 
+const noFinishTime = "its status has no usable finish time (missing, zero or the epoch): set it there, or delete the object"
+
 // What the controller needs to know beyond the instant travels in the verdict.
 func TestVerdictCarriesItsMarks(t *testing.T) {
 	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).Complete(noon.Add(-time.Minute)).Obj())
@@ -127,7 +127,7 @@ func TestVerdictCarriesItsMarks(t *testing.T) {
 	if got.Action != policy.Delete || !got.Live || !got.Backfill || !got.DryRun || got.Source.String() != "namespace/ci" {
 		t.Errorf("got %+v, want a live, backfilled, dry-run deletion from namespace/ci", got)
 	}
-	untimed := policy.FactsOfJob(builders.MakeJob("ci", "a").TTL(0).Complete(time.Time{}).Obj())
+	untimed := policy.FactsOfPod(builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "0").Phase(corev1.PodFailed).Obj())
 	effective = policy.Resolve(untimed, scope)
 	if got := policy.Judge(untimed, &effective, noon); got.Action != policy.RecordFinish || !got.DryRun {
 		t.Errorf("got %+v, want record-finish that knows of dry-run", got)

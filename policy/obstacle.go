@@ -98,7 +98,7 @@ func (e *Explanation) unusableOnceFinished() []string {
 	var out []string
 	for _, outcome := range []Outcome{Succeeded, Failed} {
 		facts := *e.Facts
-		facts.Finished, facts.Outcome = true, outcome
+		facts.Finished, facts.Outcome, facts.FinishTime = true, outcome, time.Unix(1, 0)
 		verdict := Judge(&facts, &e.Effective, time.Time{})
 		if verdict.Err == nil {
 			continue

@@ -42,7 +42,7 @@ func (f *Feed) recordFinish(facts *policy.Facts, verdict policy.Verdict) {
 	if verdict.DryRun {
 		return
 	}
-	least := facts.FinishLeast()
+	least := facts.Created
 	at := f.options.Clock.Now()
 	if at.Before(least) {
 		at = least // A clock that is behind the API server's would write what does not count.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
 
@@ -20,6 +19,7 @@ import (
 func TestFinishTimeIsWrittenDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
+		w.pods = true
 		w.conflict = 1
 		job := finished("ci", "a", "uid-a", 5)
 		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
@@ -48,6 +48,7 @@ func TestFinishTimeIsWrittenDown(t *testing.T) {
 func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(), none()
+		w.pods = true
 		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
 		job := finished("ci", "a", "uid-a", 5)
 		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
@@ -74,6 +75,7 @@ func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
 func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
+		w.pods = true
 		w.conflict = 1
 		job := finished("ci", "a", "uid-a", 5)
 		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
@@ -97,31 +99,25 @@ func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
 
 // S3, S6: where the controller's clock is behind that of the API server, a finish time that counts is written, once.
 func TestFinishTimeByAClockThatIsBehind(t *testing.T) {
-	for name, change := range map[string]func(*batchv1.Job, metav1.Time){
-		"created": func(job *batchv1.Job, at metav1.Time) { job.CreationTimestamp = at },
-		"started": func(job *batchv1.Job, at metav1.Time) { job.Status.StartTime = &at },
-	} {
-		t.Run(name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				w := newWorld()
-				w.writes = true
-				job := finished("ci", "a", "uid-a", 5)
-				job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
-				change(job, metav1.NewTime(time.Now().Add(30*time.Second)))
-				w.put(job)
-				start(t, w, none(), nil)
-				at(34 * time.Second)
-				expect(t, w, "a", true)
-				w.mu.Lock()
-				if len(w.patches) != 1 {
-					t.Errorf("patched %d times, want once: %q", len(w.patches), w.patches)
-				}
-				w.mu.Unlock()
-				at(2 * time.Second)
-				expect(t, w, "a", false)
-			})
-		})
-	}
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pods = true
+		w.writes = true
+		job := finished("ci", "a", "uid-a", 5)
+		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+		job.CreationTimestamp = metav1.NewTime(time.Now().Add(30 * time.Second))
+		w.put(job)
+		start(t, w, none(), nil)
+		at(34 * time.Second)
+		expect(t, w, "a", true)
+		w.mu.Lock()
+		if len(w.patches) != 1 {
+			t.Errorf("patched %d times, want once: %q", len(w.patches), w.patches)
+		}
+		w.mu.Unlock()
+		at(2 * time.Second)
+		expect(t, w, "a", false)
+	})
 }
 
 // S3: what is judged again may have been listed before the watch told of a newer state. A finish time that waits to be written on that is neither
@@ -131,6 +127,7 @@ func TestFinishTimeAndAnOlderList(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
+				w.pods = true
 				w.writes, w.failing = true, 1
 				newer := finished("ci", "a", "uid-a", 5)
 				newer.Status.Conditions[0].LastTransitionTime = metav1.Time{}
@@ -162,6 +159,7 @@ func TestFinishTimeOfWhatIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
+				w.pods = true
 				w.conflict = 1 << 30
 				job := finished("ci", "a", "uid-a", 5)
 				job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
@@ -191,11 +189,10 @@ func TestFinishTimeOfWhatIsGone(t *testing.T) {
 	}
 }
 
-// S6: a kind into which nothing is written has its objects kept that do not say when they finished, and people told.
-func TestFinishTimeThatNobodyMayWrite(t *testing.T) {
+// S6: a finished object of a kind whose status names a finish time is kept where that is missing, and people are told.
+func TestFinishTimeIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
-		w.unwritten = true
 		job := finished("ci", "a", "uid-a", 5)
 		job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
 		w.put(job)
@@ -207,7 +204,7 @@ func TestFinishTimeThatNobodyMayWrite(t *testing.T) {
 		start(t, w, none(), func(o *Options) { o.Reports = reports })
 		at(time.Minute)
 		expect(t, w, "a", true)
-		want := "Warning Kept does not say when it finished: whoever said that it has finished has to say when, or delete it"
+		want := "Warning Kept does not say when it finished: its status has no usable finish time (missing, zero or the epoch): set it there, or delete the object"
 		select {
 		case got := <-recorder.Events:
 			if got != want {

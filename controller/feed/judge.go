@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -48,16 +47,8 @@ func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime
 		return f.labelVerdict(facts, around), nil
 	}
 	effective := policy.Resolve(facts, &around.Scope)
-	verdict := policy.Judge(facts, &effective, f.options.Clock.Now())
-	if verdict.Action == policy.RecordFinish && f.kind.Patch == nil {
-		return policy.Verdict{Action: policy.Keep, Reason: verdict.Reason, Source: verdict.Source, Err: errNotWritten}, nil
-	}
-	return verdict, nil
+	return policy.Judge(facts, &effective, f.options.Clock.Now()), nil
 }
-
-// errNotWritten is why an object is kept that does not say when it finished, of a kind into which nothing is ever written: that would else be done
-// without a word.
-var errNotWritten = errors.New("whoever said that it has finished has to say when, or delete it")
 
 // tell hands one state of an object on to the engine, in each lane of the feed. What surrounds the object is gathered once, and only where a
 // lane has to know.

@@ -7,7 +7,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -44,10 +43,6 @@ func Objects(client dynamic.Interface, profile *expression.Profile, stopper *dea
 				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
 			}
 			return read.Object, nil
-		},
-		Patch: func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error {
-			_, err := resource.Namespace(namespace).Patch(ctx, name, kind, patch, metav1.PatchOptions{})
-			return err
 		},
 	}
 }

@@ -54,8 +54,8 @@ type world struct {
 	conflict int // patches that are to fail
 	// writes has patches of annotations carried out, on the state that they name.
 	writes bool
-	// unwritten has nothing be written into the kind.
-	unwritten bool
+	// pods has the feed read the Jobs as Pods, which alone are given a finish time by Curfew.
+	pods bool
 	// failing is how many patches are to be answered with an error of the 500s.
 	failing int
 	// listed is called, once, with a list read and not answered yet.
@@ -79,10 +79,27 @@ func (w *world) kind() Kind {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
 		},
 	}
-	if w.unwritten {
-		kind.Patch = nil
+	if w.pods {
+		kind.Profile, kind.JSON = policy.PodProfile, nil
+		kind.Facts = func(object runtime.Object) (*policy.Facts, error) {
+			return policy.FactsOfPod(podOf(object.(*batchv1.Job))), nil
+		}
 	}
 	return kind
+}
+
+// podOf is the Pod that a Job stands for: finished as the Job is, at its finish time, with its TTL.
+func podOf(job *batchv1.Job) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: *job.ObjectMeta.DeepCopy()}
+	pod.Spec.RestartPolicy, pod.Status.Phase = corev1.RestartPolicyNever, corev1.PodRunning
+	if ttl := job.Spec.TTLSecondsAfterFinished; ttl != nil {
+		metav1.SetMetaDataAnnotation(&pod.ObjectMeta, policy.AnnotationTTL, strconv.Itoa(int(*ttl)))
+	}
+	for _, condition := range job.Status.Conditions {
+		pod.Status.Phase = corev1.PodSucceeded
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, LastTransitionTime: condition.LastTransitionTime}}
+	}
+	return pod
 }
 
 // put writes a Job and tells those who watch. The Job gets the next resourceVersion.

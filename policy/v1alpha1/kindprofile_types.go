@@ -130,8 +130,8 @@ type StateExpressions struct {
 	// object.?status.?phase.orValue("") in ["Succeeded", "Failed"]
 	// +required
 	Finished Expression `json:"finished"`
-	// finishTime is when it ended: a timestamp, an RFC 3339 string, or null where the object does not say; Curfew then writes
-	// down when it first saw the object finished. Only asked of finished objects.
+	// finishTime is when it ended: a timestamp, an RFC 3339 string, or null where the object does not say; Curfew then keeps the
+	// object and reports it with an Event. Only asked of finished objects.
 	// +required
 	FinishTime Expression `json:"finishTime"`
 	// outcome is "Succeeded", "Failed" or "Error". Only asked of finished objects. "Error" counts as failed, but fields.ttlFailed does

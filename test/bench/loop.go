@@ -134,7 +134,7 @@ type jobSet struct {
 	count  int
 	// first is the number of the first, where a set goes on from another.
 	first int
-	// ttl after they finished; 0 means an hour.
+	// ttl after they finished; 0 means the constant.
 	ttl time.Duration
 }
 

@@ -71,18 +71,20 @@ func TestJobSetRules(t *testing.T) {
 func TestJobSetVanishesAtItsSecond(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
+	const short = "3s is under 60s: the JobSet may be gone before anyone reads its logs; use 60s or more"
+	field, annotation := warned("spec.ttlSecondsAfterFinished: "+short), warned("metadata.annotations["+policy.AnnotationTTLFailed+"]: "+short)
 	s.creates(
-		row{s.jobSet("field", at("spec.ttlSecondsAfterFinished", 60)), ""},
-		row{s.jobSet("failed", noted(policy.AnnotationTTLFailed, "1m"), noted(policy.AnnotationTTLSucceeded, "never")), ""},
-		row{s.jobSet("succeeded", noted(policy.AnnotationTTLFailed, "1m"), noted(policy.AnnotationTTLSucceeded, "never")), ""},
-		row{s.jobSet("running", at("spec.ttlSecondsAfterFinished", 60)), ""},
+		row{s.jobSet("field", at("spec.ttlSecondsAfterFinished", 3)), field},
+		row{s.jobSet("failed", noted(policy.AnnotationTTLFailed, "3s"), noted(policy.AnnotationTTLSucceeded, "never")), annotation},
+		row{s.jobSet("succeeded", noted(policy.AnnotationTTLFailed, "3s"), noted(policy.AnnotationTTLSucceeded, "never")), annotation},
+		row{s.jobSet("running", at("spec.ttlSecondsAfterFinished", 3)), field},
 	)
-	end := now().Add(-57 * second)
+	end := now()
 	s.finished("jobset", "succeeded", "Completed", end)
 	s.finished("jobset", "failed", "Failed", end)
 	s.finished("jobset", "field", "Completed", end)
-	s.goneBy("jobset", "field", end.Add(60*second))
-	s.goneBy("jobset", "failed", end.Add(60*second))
+	s.goneBy("jobset", "field", end.Add(3*second))
+	s.goneBy("jobset", "failed", end.Add(3*second))
 	s.outlast(now())
 	s.there("jobset", "succeeded")
 	s.there("jobset", "running")

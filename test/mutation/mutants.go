@@ -267,10 +267,10 @@ var mutants = []Mutant{
 		Package: feeds, Tests: []string{"TestFinishTimeIsWrittenDown"},
 	},
 	{
-		Invariant: "S6", Name: "a finish time that was written down counts after another start",
+		Invariant: "S6", Name: "a finish time that was written down counts for a Pod that was created later",
 		File: "policy/facts.go",
-		Old:  "if err != nil || at.Before(f.FinishLeast()) {", New: "if err != nil {",
-		Package: decides, Tests: []string{"TestJudge"},
+		Old:  "if err != nil || at.Before(f.Created) {", New: "if err != nil {",
+		Package: decides, Tests: []string{"TestJudgeOfPods"},
 	},
 	{
 		Invariant: "S6", Name: "a runtime that is gone says nothing, so that the next level speaks",

@@ -97,11 +97,12 @@ type object struct {
 // far is beyond the end of any soak.
 const far = 300 * time.Hour
 
-// Defaults of the soak's namespaces and its policy.
+// Defaults of the soak's namespaces and its policy. TTLs are short: a finish time from before an object's creation counts as its
+// creation, and the finish time that is written is the expiry that was planned minus the TTL.
 const (
-	defaultTTL    = 2 * time.Hour
-	defaultPodTTL = 90 * time.Minute
-	policyTTL     = 3 * time.Hour
+	defaultTTL    = 4 * time.Second
+	defaultPodTTL = 3 * time.Second
+	policyTTL     = 5 * time.Second
 )
 
 var oddities = []string{"nothing", "never", "unfinished", "protected", "unreadable", "other outcome"}
@@ -168,7 +169,7 @@ func (o *object) lifetime(r *rand.Rand) time.Duration {
 	case policyStamped, policyLive:
 		return policyTTL
 	default:
-		return time.Duration(1+r.IntN(240)) * time.Minute
+		return time.Duration(1+r.IntN(10)) * time.Second
 	}
 }
 

@@ -78,7 +78,11 @@ func judge(s *state, around *surroundings, policy *rule) due {
 	if s.finish.IsZero() {
 		return keep("does not say when it finished")
 	}
-	answer.at = s.finish.Add(ttl)
+	finish := s.finish
+	if finish.Before(s.created) {
+		finish = s.created // It was copied, or a clock was wrong.
+	}
+	answer.at = finish.Add(ttl)
 	return answer
 }
 

@@ -158,9 +158,9 @@ func (s *soak) install(ctx context.Context) (err error) {
 	}
 	for name, annotations := range map[string]map[string]string{
 		"plain-0": nil, "plain-1": nil, "plain-2": nil, "platform": nil,
-		"stamped": {prefix + "default-ttl": "2h", prefix + "default-pod-ttl": "90m"},
-		"live":    {prefix + "default-ttl": "2h", prefix + "default-pod-ttl": "90m"},
-		"changed": {prefix + "default-ttl": "2h", prefix + "default-pod-ttl": "90m"},
+		"stamped": {prefix + "default-ttl": defaultTTL.String(), prefix + "default-pod-ttl": defaultPodTTL.String()},
+		"live":    {prefix + "default-ttl": defaultTTL.String(), prefix + "default-pod-ttl": defaultPodTTL.String()},
+		"changed": {prefix + "default-ttl": defaultTTL.String(), prefix + "default-pod-ttl": defaultPodTTL.String()},
 	} {
 		if err := s.cluster.NewNamespace(ctx, nsPrefix+name, annotations); err != nil {
 			return err
