@@ -21,6 +21,7 @@ import (
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -85,13 +86,15 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
+	var kinds *registry.Registry
 	stopper, err := deadline.New(deadline.Options{
 		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
+		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
 	})
 	if err != nil {
 		return err
 	}
-	kinds, err := newRegistry(config, objects, compiler, stopper, shared)
+	kinds, err = newRegistry(config, objects, compiler, stopper, shared)
 	if err != nil {
 		return err
 	}

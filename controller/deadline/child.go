@@ -16,9 +16,6 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// endings are the conditions, beside that of the mark, that say that a child has ended for good. It is then left alone.
-var endings = []string{"Complete", "Completed", "Succeeded", "Failed"}
-
 func resourceOf(child *v1alpha1.Child) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: child.Group, Version: child.Version, Resource: child.Resource}
 }
@@ -59,18 +56,114 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 	return client, own, nil
 }
 
+// ranToItsEnd reports whether everything that the object runs has finished by itself. Then the object has its outcome, which its own
+// controller has yet to write: what completed has succeeded, and what failed has a reason of its own. Neither is overwritten. The children
+// are read live. One whose state cannot be told is an error: nothing is stopped then.
+func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
+	var looked []v1alpha1.Child
+	found := false
+	for _, step := range s.plan.Steps {
+		if step.Child == nil || slices.Contains(looked, *step.Child) {
+			continue
+		}
+		looked = append(looked, *step.Child)
+		_, own, err := s.children(ctx, step.Child)
+		if err != nil {
+			return false, err
+		}
+		for i := range own {
+			outcome, err := s.outcome(step.Child, &own[i])
+			if err != nil || outcome == policy.NoOutcome || exceeded(&own[i]) {
+				return false, err
+			}
+			if outcome == policy.Failed && own[i].GetDeletionTimestamp() != nil {
+				return false, nil // It may have failed because it is being deleted.
+			}
+			found = true
+		}
+	}
+	return found, nil
+}
+
+// outcome is how a child has ended for good, as the profile of its kind says; [policy.NoOutcome] where it has not.
+func (s *stopping) outcome(kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
+	var profile *policy.Profile
+	if s.options.Profile != nil {
+		var err error
+		if profile, err = s.options.Profile(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}); err != nil {
+			return policy.NoOutcome, fmt.Errorf("the profile of %s: %w", kind.Kind, err)
+		}
+	}
+	if profile == nil || !profile.Finishable() || profile.Kind.Version != kind.Version {
+		return outcomeByConditions(child), nil
+	}
+	facts := policy.FactsOfObject(profile, child.Object)
+	if facts.StateError != nil {
+		return policy.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w", kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
+	}
+	return facts.Outcome, nil
+}
+
+// outcomeByConditions is for kinds without a profile, by the conditions that most kinds have.
+func outcomeByConditions(child *unstructured.Unstructured) policy.Outcome {
+	is := func(names ...string) bool {
+		return hasTrue(child, func(condition, _ string) bool { return slices.Contains(names, condition) })
+	}
+	switch {
+	case is("Complete", "Completed", "Succeeded"):
+		return policy.Succeeded
+	case is(defaultCondition):
+		return policy.Failed
+	default:
+		return policy.NoOutcome
+	}
+}
+
+// exceeded reports whether a child was failed for its deadline.
+func exceeded(child *unstructured.Unstructured) bool {
+	return hasTrue(child, func(_, reason string) bool { return reason == policy.ReasonDeadlineExceeded })
+}
+
+// hasTrue reports whether a condition that is True fits.
+func hasTrue(object *unstructured.Unstructured, fits func(condition, reason string) bool) bool {
+	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, each := range list {
+		condition, _ := each.(map[string]any)
+		kind, _ := condition["type"].(string)
+		reason, _ := condition["reason"].(string)
+		if condition["status"] == string(metav1.ConditionTrue) && fits(kind, reason) {
+			return true
+		}
+	}
+	return false
+}
+
 // markChild fails the object through its child, whose controller stops what it runs and whose own controller copies the mark. It
 // holds once the object itself says so; while there is no child there is nothing to mark, and it is looked for again. A child that is
 // not as it was read a moment ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
 func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
+	if !s.seen.Exceeded.IsZero() {
+		s.begun = true
+	}
 	client, own, err := s.children(ctx, step.Child)
 	if err != nil {
 		return false, err
 	}
 	for i := range own {
 		child := &own[i]
-		if child.GetDeletionTimestamp() != nil || ended(child, step.ConditionType) {
+		if exceeded(child) {
+			s.begun = true
 			continue
+		}
+		outcome, err := s.outcome(step.Child, child)
+		if err != nil {
+			return false, err
+		}
+		if outcome != policy.NoOutcome || child.GetDeletionTimestamp() != nil || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
+			continue
+		}
+		if err := s.confirm(ctx); err != nil {
+			return false, err
 		}
 		now := s.options.Clock.Now()
 		condition := s.condition(step, now)
@@ -89,9 +182,11 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		case err != nil:
 			return false, fmt.Errorf("marking %s %s/%s as failed: %w", step.Child.Kind, child.GetNamespace(), child.GetName(), err)
 		case s.request.DryRun:
+			continue
 		case s.seen.Exceeded.IsZero():
 			s.told(condition, now)
 		}
+		s.begun = true
 	}
 	return !s.seen.Exceeded.IsZero(), nil
 }
@@ -99,20 +194,6 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 // protected reports whether an object is out of Curfew's reach. What runs on below it is its author's will.
 func protected(annotations map[string]string) bool {
 	return (&policy.Facts{Annotations: annotations}).Protected()
-}
-
-func ended(child *unstructured.Unstructured, mark string) bool {
-	list, _, _ := unstructured.NestedSlice(child.Object, "status", "conditions")
-	for _, each := range list {
-		condition, _ := each.(map[string]any)
-		if condition["status"] != string(metav1.ConditionTrue) {
-			continue
-		}
-		if kind, _ := condition["type"].(string); kind != "" && (kind == mark || slices.Contains(endings, kind)) {
-			return true
-		}
-	}
-	return false
 }
 
 // deleteChild deletes what the object runs, each child by UID and resourceVersion of the state that was just read. It holds once none
@@ -127,6 +208,9 @@ func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool,
 		child := &own[i]
 		if child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) {
 			continue
+		}
+		if err := s.confirm(ctx); err != nil {
+			return false, err
 		}
 		uid, version := child.GetUID(), child.GetResourceVersion()
 		err := client.Delete(ctx, child.GetName(), metav1.DeleteOptions{

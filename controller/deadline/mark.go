@@ -83,6 +83,7 @@ var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 // mark fails the object itself, in the state that was judged. It holds where the object is marked already, by whomever.
 func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
 	if !s.seen.Exceeded.IsZero() {
+		s.begun = true
 		return true, nil
 	}
 	now := s.options.Clock.Now()
@@ -109,7 +110,7 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 	case s.request.DryRun:
 		return true, nil
 	}
-	s.marked = true
+	s.marked, s.begun, s.confirmed = true, true, true
 	s.told(condition, now)
 	return true, nil
 }
@@ -163,7 +164,7 @@ func statusCode(err error) int {
 // has completed, or was given more time, since it was judged (S1). Where this attempt has written the mark, that went by the state already.
 func (s *stopping) suspend(ctx context.Context) (bool, error) {
 	if len(s.plan.Suspend) == 0 {
-		return false, fmt.Errorf("%s has no field that suspends it: name one in fields.suspend of its KindProfile", s.plan.Kind.Kind)
+		return false, faultf("%s has no field that suspends it: name one in fields.suspend of its KindProfile", s.plan.Kind.Kind)
 	}
 	value := s.plan.SuspendValue
 	for i := len(s.plan.Suspend) - 1; i >= 0; i-- {
@@ -192,5 +193,6 @@ func (s *stopping) suspend(ctx context.Context) (bool, error) {
 	if err != nil {
 		return false, fmt.Errorf("suspending %s %s/%s: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
 	}
+	s.begun, s.confirmed = true, true
 	return true, nil
 }

@@ -187,6 +187,9 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 	if err != nil || len(running) == 0 {
 		return err == nil, err
 	}
+	if err := s.confirm(ctx); err != nil {
+		return false, err
+	}
 	defer s.pods.forget(s.request.Namespace)
 	for _, one := range running {
 		if one.deleting {

@@ -12,6 +12,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -35,6 +36,9 @@ type Options struct {
 	Registerer prometheus.Registerer
 	// Marked is told of each object that Curfew failed, for an Event on it. It must not block.
 	Marked func(Mark)
+	// Profile is the profile of the kind of a child, nil where it has none; it tells whether a child has finished. Without the function
+	// conditions tell.
+	Profile func(kind schema.GroupKind) (*policy.Profile, error)
 	// Settle is how long after the mark an object is looked at again; 0 means [DefaultSettle].
 	Settle time.Duration
 }
@@ -135,6 +139,8 @@ type Sighting struct {
 	Exceeded time.Time
 
 	conditions conditions
+	// left means that the log says already that the object is left alone in this state.
+	left bool
 }
 
 // Seen remembers a state. The engine asks for the latest that was judged.
@@ -143,6 +149,10 @@ func (s *Stopper) Seen(sighting Sighting) {
 	sighting.Object = nil
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if before, ok := s.sightings.Get(sighting.UID); ok {
+		before := before.(*Sighting)
+		sighting.left = before.left && before.ResourceVersion == sighting.ResourceVersion
+	}
 	s.sightings.Add(sighting.UID, &sighting)
 }
 
@@ -179,12 +189,28 @@ func (s *Stopper) Delete(ctx context.Context, r expiry.Request) expiry.Response 
 	if err != nil {
 		return responseTo(err, &r)
 	}
+	if stop.left {
+		s.leave(stop)
+		return expiry.Response{Code: http.StatusOK, Again: lookMost}
+	}
 	if r.DryRun {
 		return expiry.Response{Code: http.StatusOK}
 	}
 	out := s.next(seen, stop.marked, pending)
 	out.Took = stop.took
 	return out
+}
+
+// leave logs, once for each state, that an object is left alone because what it ran has finished.
+func (s *Stopper) leave(stop *stopping) {
+	s.mu.Lock()
+	said := stop.seen.left
+	stop.seen.left = true
+	s.mu.Unlock()
+	if !said {
+		s.log.Info("left alone at its deadline: what it ran has finished, and its own controller has yet to say so",
+			"kind", stop.plan.Kind.Kind, "object", stop.request.Namespace+"/"+stop.request.Name, "uid", stop.request.UID)
+	}
 }
 
 // next tells when to look again. While a step does not hold that is soon; afterwards ever more rarely, until the mark has settled.
@@ -213,15 +239,32 @@ type stopping struct {
 	// marked tells that this attempt wrote the mark, and took how long that took.
 	marked bool
 	took   time.Duration
+	// begun means that the first step has succeeded: the object has failed, or is suspended.
+	begun bool
+	// confirmed means that the object was just as it was judged when this attempt wrote to it, or read it live.
+	confirmed bool
+	// left means that what the object ran has finished by itself, so that nothing was done.
+	left bool
 }
 
-// steps carries out what does not hold yet. An error in the mark ends the attempt: an object is never stopped without having been
+// steps carries out what does not hold yet. An error in the first step ends the attempt: an object is never stopped without having been
 // failed in the state that was judged, or a completion that came first would be undone.
 func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
+	if first := s.plan.Steps; len(first) == 0 || first[0].Action != v1alpha1.StopMarkFailed && first[0].Action != v1alpha1.StopSuspend {
+		return true, faultf("the first step that stops a %s is neither MarkFailed nor Suspend: correct spec.deadline.enforcement of its KindProfile", s.plan.Kind.Kind)
+	}
+	if s.seen.Exceeded.IsZero() {
+		if s.left, err = s.ranToItsEnd(ctx); s.left || err != nil {
+			return true, err
+		}
+	}
 	var errs []error
-	for _, step := range s.plan.Steps {
+	for i, step := range s.plan.Steps {
+		if i > 0 && !s.begun {
+			return true, nil
+		}
 		holds, err := s.step(ctx, step)
-		if err != nil && (step.Action == v1alpha1.StopMarkFailed || step.Action == v1alpha1.StopSuspend) {
+		if err != nil && (step.Action == v1alpha1.StopMarkFailed || step.Action == v1alpha1.StopSuspend || apierrors.IsConflict(err)) {
 			return true, errors.Join(append(errs, err)...)
 		}
 		if err != nil {
@@ -233,6 +276,23 @@ func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
 		}
 	}
 	return pending, errors.Join(errs...)
+}
+
+// confirm reads the object live, unless this attempt has written to it already, and answers with a conflict where it is not as it was
+// judged. It comes before whatever is written to or deleted below the object (S1, S2).
+func (s *stopping) confirm(ctx context.Context) error {
+	if s.confirmed {
+		return nil
+	}
+	object, err := s.options.Metadata.Resource(s.plan.Resource).Namespace(s.request.Namespace).Get(ctx, s.request.Name, metav1.GetOptions{})
+	switch {
+	case err != nil:
+		return fmt.Errorf("reading %s %s/%s: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
+	case object.UID != s.request.UID || object.ResourceVersion != s.request.ResourceVersion:
+		return apierrors.NewConflict(s.plan.Resource.GroupResource(), s.request.Name, errors.New("it has changed since it was judged"))
+	}
+	s.confirmed = true
+	return nil
 }
 
 func (s *stopping) step(ctx context.Context, step v1alpha1.StopStep) (holds bool, err error) {
@@ -248,14 +308,24 @@ func (s *stopping) step(ctx context.Context, step v1alpha1.StopStep) (holds bool
 	case step.Action == v1alpha1.StopSuspend:
 		return s.suspend(ctx)
 	default:
-		return false, fmt.Errorf("step %q of %s is not known: this is a bug", step.Action, s.plan.Kind.Kind)
+		return false, faultf("step %q of %s is not known: this is a bug", step.Action, s.plan.Kind.Kind)
 	}
 }
+
+// fault is an error that no answer of the API server is behind, and that a retry alone does not cure.
+type fault struct{ error }
+
+func (f fault) Unwrap() error { return f.error }
+
+func faultf(format string, args ...any) error { return fault{fmt.Errorf(format, args...)} }
 
 // responseTo turns an error into what the engine understands, so that its backoff and its breakers hold for deadlines too.
 func responseTo(err error, r *expiry.Request) expiry.Response {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) {
+		if own := (fault{}); errors.As(err, &own) {
+			return expiry.Response{Code: http.StatusUnprocessableEntity, Reason: metav1.StatusReasonInvalid, Message: err.Error()}
+		}
 		return expiry.Response{Err: err}
 	}
 	said := status.Status()

@@ -68,9 +68,11 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
 		t.Fatal(err)
 	}
+	run := partial("Run", "a", "run", nil)
+	run.ResourceVersion = "7"
 	s := &scene{
 		objects: dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{sets: "SetList", runs: "RunList"}, object),
-		metadata: metadatafake.NewSimpleMetadataClient(scheme, partial("Pod", "a-0", "pod", owner("Set", "a", "set")),
+		metadata: metadatafake.NewSimpleMetadataClient(scheme, run, partial("Pod", "a-0", "pod", owner("Set", "a", "set")),
 			partial("Set", "a", "set", owner("Run", "a", "run")), partial("Pod", "b-0", "other", owner("Set", "b", "elsewhere"))),
 	}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
@@ -177,7 +179,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 		"not marked yet":     {nil, time.Time{}, []v1alpha1.StopStep{mark(child)}, []string{"patch sets/a"}},
 		"marked already":     {condition("Failed", policy.ReasonDeadlineExceeded), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
 		"completed":          {condition("Completed", "AllDone"), time.Time{}, []v1alpha1.StopStep{mark(child)}, nil},
-		"a protected child":  {map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}, exceeded, []v1alpha1.StopStep{deleteSet}, nil},
+		"a protected child":  {map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}, exceeded, []v1alpha1.StopStep{mark(nil), deleteSet}, nil},
 		"failed by somebody": {nil, exceeded, []v1alpha1.StopStep{mark(nil)}, nil},
 	} {
 		s := newScene(t, c.set, c.exceeded, c.steps...)

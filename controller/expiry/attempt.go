@@ -77,7 +77,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 		res.code, res.retryAfter = resp.Code, resp.RetryAfter
 		again := round < maxRounds
 		switch {
-		case resp.Code >= 200 && resp.Code < 300 && (resp.Again > 0 || resp.Rest) && !j.dry:
+		case resp.Code >= 200 && resp.Code < 300 && (resp.Again > 0 || resp.Rest): // an Actor that has nothing to do in a dry run says so, too
 			res.again, res.rest = resp.Again, resp.Rest
 			return res
 		case resp.Code >= 200 && resp.Code < 300:

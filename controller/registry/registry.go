@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -224,6 +225,16 @@ func (r *Registry) RuntimeOf(kind schema.GroupKind) (*expression.Runtime, error)
 		return nil, err
 	}
 	return profile.Runtime, nil
+}
+
+// Profile is how a kind's objects are read, such as what another kind runs; nil where it has no profile. Before the KindProfiles are known it
+// is an error.
+func (r *Registry) Profile(kind schema.GroupKind) (*policy.Profile, error) {
+	profile, err := r.profileOf(kind)
+	if profile == nil {
+		return nil, err
+	}
+	return profile.Profile, nil
 }
 
 // profileOf is a kind's profile, in whatever version: the cluster's own before one that comes with Curfew. Nil where there is none.
