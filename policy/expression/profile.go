@@ -99,8 +99,13 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 	if rules := spec.Deadline; rules != nil {
 		out.DefaultDeadline, out.ImmutableDeadline = rules.Default, rules.Immutable
 		for i := range rules.Enforcement {
-			if served := rules.Enforcement[i].IfServed; served != nil {
-				parsePath(path.Child("deadline", "enforcement").Index(i).Child("ifServed"), *served, &errs)
+			at, way := path.Child("deadline", "enforcement").Index(i), &rules.Enforcement[i]
+			if way.IfServed != nil {
+				parsePath(at.Child("ifServed"), *way.IfServed, &errs)
+			}
+			if !stoppable(way.Stop) {
+				errs = append(errs, field.Invalid(at.Child("stop").Index(0).Child("action"), way.Stop[0].Action,
+					"must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended"))
 			}
 		}
 	}
@@ -199,9 +204,27 @@ func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool
 				continue
 			}
 		}
-		return &Enforcement{By: way.By, Grace: time.Duration(way.GraceSeconds) * time.Second, Stop: way.Stop}
+		out := &Enforcement{By: way.By, Grace: time.Duration(way.GraceSeconds) * time.Second, Stop: way.Stop}
+		if !stoppable(way.Stop) {
+			return out.withoutStop()
+		}
+		return out
 	}
 	return nil
+}
+
+// stoppable reports whether the steps begin with one that fails or suspends the object itself. The schema says the same; a stored
+// profile may be older than that rule.
+func stoppable(steps []v1alpha1.StopStep) bool {
+	return len(steps) == 0 || steps[0].Action == v1alpha1.StopMarkFailed || steps[0].Action == v1alpha1.StopSuspend
+}
+
+// withoutStop is what remains where Curfew cannot stop an object: the kind's own controller, or nobody.
+func (e *Enforcement) withoutStop() *Enforcement {
+	if e.By == v1alpha1.EnforcedByCurfew {
+		return nil
+	}
+	return &Enforcement{By: e.By, Grace: e.Grace}
 }
 
 // Link connects the templates inside profiles with the profiles of what is made from them, and returns all by kind. Of two that

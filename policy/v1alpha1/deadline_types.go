@@ -20,6 +20,7 @@ type DeadlineRules struct {
 // Enforcement is one way in which a deadline is enforced.
 //
 // +kubebuilder:validation:XValidation:rule="self.by != 'Curfew' || has(self.stop)",message="stop is required where Curfew enforces the deadline"
+// +kubebuilder:validation:XValidation:rule="!has(self.stop) || size(self.stop) == 0 || self.stop[0].action in ['MarkFailed', 'Suspend']",message="the first step of stop must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended in the state that was judged"
 type Enforcement struct {
 	// ifServed limits this way to versions of the kind whose schema has the field.
 	// +optional
@@ -35,7 +36,8 @@ type Enforcement struct {
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=3600
 	GraceSeconds int32 `json:"graceSeconds,omitempty"`
-	// stop are the steps that stop an object, in their order. Each is repeated until it holds.
+	// stop are the steps that stop an object, in their order. Each is repeated until it holds. The first must be MarkFailed or
+	// Suspend: the other steps wait until it succeeded on exactly the object that was judged.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=8
