@@ -112,6 +112,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		labels.RejudgeNamespace(name)
 	}
 	namespaces.OnChange(rejudge)
+	namespaces.OnAdd(engine.RecheckNamespace)
 	namespaces.OnOthers(func(name string) {
 		if policies.ReadNamespaces() {
 			rejudge(name)

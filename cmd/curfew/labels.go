@@ -60,7 +60,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 		Namespaces: options.namespaces, Alias: options.kyvernoLabel,
 		Start: func(target registry.Target, forbidden func()) (registry.Running, error) {
 			own := shared
-			own.Forbidden, own.RuntimeOf = forbidden, kinds.RuntimeOf
+			own.Forbidden, own.RuntimeOf, own.PropagationOf = forbidden, kinds.RuntimeOf, kinds.Propagation
 			own.RelistEvery = staggered(shared.RelistEvery, target.Kind.String())
 			one, err := feed.New(feed.Labelled(partial, objects, feed.LabelledKind{
 				Kind: target.Kind, Resource: target.Resource, ClusterScoped: target.ClusterScoped,
@@ -84,6 +84,9 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 		return nil, err
 	}
 	kinds.OnChange(labels.Again)
+	kinds.OnProfile(func(kind schema.GroupKind) {
+		labels.RejudgeKinds(func(other schema.GroupKind) bool { return other == kind })
+	})
 	return labels, nil
 }
 

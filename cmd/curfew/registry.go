@@ -48,6 +48,11 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 				shared.Engine.ForgetKind(kind)
 			}
 		},
+		Hold: func(resource schema.GroupVersionResource, on bool) {
+			for _, kind := range handles.get(resource) {
+				shared.Engine.Hold(kind, on)
+			}
+		},
 		Runtime: func(resource schema.GroupVersionResource) registry.Source { return objects.Resource(resource) },
 		Clock:   shared.Clock, Log: shared.Log, Registerer: metrics.Registry,
 	})

@@ -50,7 +50,8 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	unchanged := 0
 	started := j.started
 	for round := 1; ; round++ {
-		if fresh {
+		if fresh || e.outdated(&res.sent) {
+			epoch := e.Epoch()
 			jd, err := e.judge(ctx, judge, res.sent)
 			if err != nil {
 				res.fail(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))
@@ -59,6 +60,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 			if round > 1 && jd.Object.ResourceVersion == res.sent.ResourceVersion {
 				unchanged++
 			}
+			jd.Object.Epoch = epoch
 			var proceed bool
 			if proceed, started = e.follow(j, &res, jd); !proceed {
 				return res
@@ -195,6 +197,11 @@ func (e *Engine) follow(j *job, res *attemptResult, jd Judgement) (proceed bool,
 		}
 	}
 	res.sent = jd.Object
+	if e.outdatedLocked(&jd.Object) || len(j.queue.held) > 0 {
+		// Something that concerns it changed during the live read: judge again before anything is sent.
+		res.postponed = true
+		return false, 0
+	}
 	if !ok || nanos(jd.Object.Expiry) > now {
 		res.postponed = true
 		return false, 0

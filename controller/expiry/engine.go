@@ -42,6 +42,7 @@ type Engine struct {
 	late     int           // entries with flagLate
 	stuck    int           // entries with flagStuck
 	summary  summaries
+	changes  changes
 	ping     pinger
 }
 
@@ -49,6 +50,7 @@ type kindState struct {
 	opts    *KindOptions // never written to once it is here
 	gen     uint8
 	tracked int
+	changed uint64 // see changes
 	// forgotten: nobody uses the handle, so that another scope of the kind may have it.
 	forgotten bool
 }
@@ -105,6 +107,9 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 		})))
 	}
 	if i != 0 {
+		if !e.kinds[i].forgotten {
+			e.kinds[i].changed = e.changes.count.Add(1) // What is tracked was judged by other rules.
+		}
 		e.kinds[i].opts, e.kinds[i].forgotten = &k, false
 		return i, nil
 	}
@@ -146,6 +151,8 @@ func (e *Engine) ForgetKind(k Kind) {
 			return Judgement{}, errors.New("the kind is not known any more")
 		}}
 	was.forgotten = true
+	q := e.index.queueOf(k)
+	q.held = slices.DeleteFunc(q.held, func(held Kind) bool { return held == k })
 }
 
 // Upsert tracks an object, or postpones or advances what is tracked under its UID in the kind's lane. A state that is older than the tracked

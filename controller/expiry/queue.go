@@ -28,6 +28,7 @@ type queue struct {
 	refusals int           // answers of 429 in a row, those to requests that were under way together counted as one
 	refused  time.Duration // monotonic: the first of these,
 	again    time.Duration // and the last
+	held     []Kind        // see Engine.Hold
 	pausedTo time.Duration // monotonic: Retry-After, where it is this queue alone that is answered so
 }
 
@@ -54,7 +55,7 @@ func (e *Engine) queueFor(o *KindOptions) *queue {
 
 // room tells whether another request of a queue may be sent.
 func (e *Engine) room(q *queue, r reading) bool {
-	if r.mono < q.pausedTo || q.inFlight > 0 && e.singled(q) {
+	if len(q.held) > 0 || r.mono < q.pausedTo || q.inFlight > 0 && e.singled(q) {
 		return false
 	}
 	if q.slow {

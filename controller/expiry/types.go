@@ -72,6 +72,9 @@ type Object struct {
 	// DryRun says that the deletion is only to be reported. The engine sends DELETE with dryRun=All, reports it once and
 	// keeps the entry idle until it changes.
 	DryRun bool
+	// Epoch is what [Engine.Epoch] answered before the object was judged. If something changed since that
+	// concerns the object, the engine asks Judge right before it deletes, as if Live were set.
+	Epoch uint64
 }
 
 // Verdict is what a fresh look at an object came to.

@@ -30,6 +30,9 @@ type Options struct {
 	// Policies and Runtimes may be nil, which means that there are none.
 	Policies PolicyReader
 	Runtimes RuntimeReader
+	// PropagationOf is what a kind's profile says now, for objects that are watched for labels; nil where
+	// nobody knows.
+	PropagationOf func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
 	// RuntimeOf is what objects of a kind refer to, for those that are watched for labels: nil where they refer to nothing. It may be nil
 	// itself, which means that none do.
 	RuntimeOf func(kind schema.GroupKind) (*expression.Runtime, error)
@@ -142,14 +145,20 @@ func (f *Feed) Synced() bool { return f.synced.Load() }
 
 // RejudgeNamespace asks for all objects of a namespace to be judged again, because what the namespace says has changed.
 func (f *Feed) RejudgeNamespace(name string) {
-	// A feed that has seen nothing judges what comes by what the namespace says now. What has no namespace asks none.
-	if f.seen.Load() && !f.kind.Profile.ClusterScoped && (f.kind.Namespace == "" || f.kind.Namespace == name) {
+	if f.kind.Profile.ClusterScoped || f.kind.Namespace != "" && f.kind.Namespace != name {
+		return
+	}
+	// Judging all of them takes a while, and one may be due now.
+	f.options.Engine.RecheckNamespace(name)
+	// A feed that has seen nothing judges what comes by what the namespace says now.
+	if f.seen.Load() {
 		f.rejudge.add(name)
 	}
 }
 
 // RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole cluster has changed.
 func (f *Feed) RejudgeAll() {
+	f.options.Engine.RecheckKinds(f.Handles()...)
 	if f.seen.Load() {
 		f.rejudge.add(f.kind.Namespace)
 	}

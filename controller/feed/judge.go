@@ -1,6 +1,7 @@
 package feed
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -59,6 +60,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 		f.finishes.forgetBy(facts.UID, facts.ResourceVersion)
 	}
 	var around *surroundings
+	epoch := f.options.Engine.Epoch() // before the context is read: what changes from here on is newer
 	for i, lane := range f.lanes {
 		switch {
 		case facts.Deleting:
@@ -73,7 +75,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 				return err
 			}
 		}
-		if err := lane.tell(facts, around, object, to[i]); err != nil {
+		if err := lane.tell(facts, around, object, epoch, to[i]); err != nil {
 			return err
 		}
 	}
@@ -81,7 +83,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 }
 
 // tell judges one state of an object and hands it on to the engine.
-func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Object, to sink) error {
+func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Object, epoch uint64, to sink) error {
 	verdict, err := f.verdict(facts, around, object)
 	if err != nil {
 		return err
@@ -89,7 +91,9 @@ func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Ob
 	f.report(facts, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
-		to.Upsert(f.object(facts, verdict))
+		due := f.object(facts, verdict)
+		due.Epoch = epoch
+		to.Upsert(due)
 	case policy.RecordFinish:
 		f.recordFinish(facts, verdict)
 		to.Cancel(facts.UID, facts.ResourceVersion)
@@ -147,7 +151,16 @@ func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
 		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
-		return expiry.Judgement{Verdict: expiry.Track, Object: f.object(facts, verdict)}, nil
+		due := f.object(facts, verdict)
+		if f.options.PropagationOf != nil {
+			// The profile may have changed since this feed was made.
+			said, err := f.options.PropagationOf(f.Kind())
+			if err != nil {
+				return expiry.Judgement{}, err
+			}
+			due.Propagation = cmp.Or(said, f.options.Propagation, metav1.DeletePropagationBackground)
+		}
+		return expiry.Judgement{Verdict: expiry.Track, Object: due}, nil
 	case policy.RecordFinish:
 		f.recordFinish(facts, verdict)
 	}

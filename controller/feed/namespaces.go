@@ -58,6 +58,7 @@ type Namespaces struct {
 	swept   time.Time // when those that are too old were last dropped
 	changed []func(name string)
 	others  []func(name string)
+	added   []func(name string)
 }
 
 // goneNamespace is what a namespace said at last. Where one of its name is created again, feeds that are ahead of the cache have judged by it.
@@ -99,6 +100,10 @@ func (n *Namespaces) OnChange(f func(name string)) { n.changed = append(n.change
 // often, and nobody but the expressions of policies looks at them. Call it before the cache starts.
 func (n *Namespaces) OnOthers(f func(name string)) { n.others = append(n.others, f) }
 
+// OnAdd registers a function that is called for each namespace that has annotations of Curfew and was not
+// in the cache before. A feed may have read an older state of it live. Call it before the cache starts.
+func (n *Namespaces) OnAdd(f func(name string)) { n.added = append(n.added, f) }
+
 // WaitForSync waits until all namespaces are known.
 func (n *Namespaces) WaitForSync(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), n.synced) {
@@ -125,6 +130,8 @@ func (n *Namespaces) observe(object any) {
 	n.stamps.add(meta.Name)
 	var tell []func(string)
 	switch {
+	case !known && read.Policy != nil:
+		tell = n.added
 	case !known:
 	case !maps.Equal(curfewKeys(was.annotations), curfewKeys(meta.Annotations)) || !maps.Equal(othersKeys(was.labels), othersKeys(meta.Labels)):
 		tell = n.changed

@@ -286,6 +286,8 @@ func (w *world) Delete(_ context.Context, r expiry.Request) expiry.Response {
 		return expiry.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
 	case job.UID != r.UID || job.ResourceVersion != r.ResourceVersion:
 		return expiry.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+	case r.DryRun:
+		return expiry.Response{Code: http.StatusOK}
 	}
 	delete(w.jobs, key)
 	w.version++

@@ -8,6 +8,8 @@
 // For profiles, CustomResourceDefinitions alone say which kinds are served: those that are built into the API server have feeds of
 // their own, and kinds of aggregated API servers none.
 //
+// When a profile changes, the deletions of its kind are held until a feed that knows the change has started (hold.go).
+//
 // [Labels] (labels.go, label_feed.go) keeps a feed of labelled objects for every kind at all: custom ones by their definitions, all
 // others by discovery (labelable.go), where it is permitted (grants.go), everywhere or in single namespaces. The roles that are
 // bound to Curfew (bindings.go) tell when to ask anew.

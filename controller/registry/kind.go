@@ -32,12 +32,16 @@ func (w *wantedKind) resource() schema.GroupVersionResource {
 }
 
 // reconcile stops what is no longer wanted, or wanted in another way, and starts what is.
-func (r *Registry) reconcile(ctx context.Context, wanted map[schema.GroupKind]*wantedKind) {
+// Kinds whose profile changed in a way that changes nothing for them are released.
+func (r *Registry) reconcile(ctx context.Context, wanted map[schema.GroupKind]*wantedKind, changed map[schema.GroupKind]bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for at, k := range r.running {
 		want := wanted[at]
 		if want != nil && want.version == k.version {
+			if changed[at] {
+				r.release(k)
+			}
 			continue
 		}
 		delete(r.running, at)
@@ -102,6 +106,7 @@ func (k *kind) run(ctx context.Context) {
 	}
 	k.registry.mu.Lock()
 	k.feed = feed
+	k.registry.release(k)
 	k.registry.mu.Unlock()
 	k.registry.log.Info("kind is watched", "kind", k.profile.Kind.Kind, "resource", k.resource().String(), "profile", k.profile.Name)
 	if err := feed.Run(ctx); err != nil && ctx.Err() == nil {

@@ -43,6 +43,8 @@ type Options struct {
 	// Start makes the feed of a kind, and Forget drops what is tracked of one that is gone.
 	Start  func(profile *expression.Profile) (Running, error)
 	Forget func(resource schema.GroupVersionResource)
+	// Hold stops the deletions of a kind, or lets them go on. It may be nil.
+	Hold func(resource schema.GroupVersionResource, on bool)
 	// Runtime is the source of a kind that objects refer to.
 	Runtime func(resource schema.GroupVersionResource) Source
 
@@ -68,9 +70,12 @@ type Registry struct {
 	dirty       chan struct{}
 	skipped     *prometheus.GaugeVec
 	status      *statuses // nil where none is written
+	onProfile   []func(kind schema.GroupKind)
 
-	mu       sync.Mutex
-	running  map[schema.GroupKind]*kind
+	mu      sync.Mutex
+	running map[schema.GroupKind]*kind
+	// changed are the kinds whose profile changed since the feeds were last brought in step.
+	changed  map[schema.GroupKind]bool
 	runtimes map[schema.GroupVersionResource]*followed
 }
 
@@ -78,7 +83,7 @@ type Registry struct {
 func New(options Options) (*Registry, error) {
 	r := &Registry{
 		options: options, log: options.Log.WithName("registry"), dirty: make(chan struct{}, 1),
-		running: map[schema.GroupKind]*kind{}, runtimes: map[schema.GroupVersionResource]*followed{},
+		running: map[schema.GroupKind]*kind{}, changed: map[schema.GroupKind]bool{}, runtimes: map[schema.GroupVersionResource]*followed{},
 		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
 			Help: "Kinds with a profile that are not watched, by reason: Curfew lacks a permission, or the feed cannot be made.",
@@ -98,7 +103,7 @@ func New(options Options) (*Registry, error) {
 	}
 	r.profiles = NewMirror(options.Profiles, r.readProfile, options.Clock, r.log)
 	r.definitions = NewMirror(options.Definitions, readDefinition, options.Clock, r.log)
-	r.profiles.OnChange(func(string, *compiledProfile, *compiledProfile) { r.again() })
+	r.profiles.OnChange(func(_ string, old, new *compiledProfile) { r.profileChanged(old, new); r.again() })
 	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { r.profiles.Wake(); r.again() })
 	return r, nil
 }
@@ -148,12 +153,14 @@ func (r *Registry) Run(ctx context.Context) error {
 		case <-r.dirty:
 		default:
 		}
+		changed := r.takeChanged()
 		wanted, err := r.wanted()
 		if err != nil {
+			r.keepChanged(changed)
 			r.log.V(1).Info("not all is known yet", "reason", err.Error())
 			continue // What makes it known says so.
 		}
-		r.reconcile(ctx, wanted)
+		r.reconcile(ctx, wanted, changed)
 		r.writeStatuses()
 	}
 }

@@ -1,0 +1,166 @@
+package feed
+
+import (
+	"context"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// A namespace says dry-run, or has a bound, a moment before explicit TTLs and stamped defaults in it are
+// due, and judging all of its objects again takes longer than that.
+func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
+	for name, annotations := range map[string]map[string]string{
+		"dry-run":           {policy.AnnotationMode: "dry-run"},
+		"a longer minimum":  {policy.AnnotationMinTTL: "1h"},
+		"an unreadable one": {policy.AnnotationMinTTL: "soon"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, n := newWorld(), none()
+				w.put(finished("ci", "a", "uid-a", 5))
+				stamped := finished("ci", "b", "uid-b", 5)
+				stamped.Annotations = map[string]string{policy.AnnotationTTLSource: "namespace/ci"}
+				w.put(stamped)
+				w.put(finished("other", "c", "uid-c", 5))
+				feed, _ := start(t, w, n, nil)
+				at(time.Second)
+				judging := make(chan struct{})
+				w.mu.Lock()
+				w.listed = func() { <-judging }
+				w.mu.Unlock()
+				n.set("ci", annotations)
+				feed.RejudgeNamespace("ci")
+				at(10 * time.Second)
+				expect(t, w, "a", true)
+				expect(t, w, "b", true)
+				if w.has("other", "c") {
+					t.Error("another namespace waits, too")
+				}
+				close(judging)
+				n.set("ci", nil)
+				feed.RejudgeNamespace("ci")
+				at(10 * time.Second)
+				expect(t, w, "a", false)
+				expect(t, w, "b", false)
+			})
+		})
+	}
+}
+
+// The same for a policy or a runtime, which concerns a kind, and which a feed hears of with RejudgeAll.
+func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, p := newWorld(), &platform{}
+		w.put(finished("ci", "a", "uid-a", 5))
+		feed, _ := start(t, w, none(), func(o *Options) { o.Policies = p })
+		at(time.Second)
+		judging := make(chan struct{})
+		defer close(judging)
+		w.mu.Lock()
+		w.listed = func() { <-judging }
+		w.mu.Unlock()
+		low := v1alpha1.Duration("1h")
+		p.mu.Lock()
+		p.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{Bounds: &v1alpha1.Bounds{MinTTL: &low}})}
+		p.cached = p.live
+		p.mu.Unlock()
+		feed.RejudgeAll()
+		at(10 * time.Second)
+		expect(t, w, "a", true)
+	})
+}
+
+// Labels too: a default of a platform policy, an explicit value, whatever the label's source.
+func TestDryRunHoldsForLabelsBeforeTheyAreJudgedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, n := newShelf(), none()
+		s.put(config("a", policy.LabelTTL, in(5*time.Second)))
+		feeds, engine := stock(t, s, n, nil, LabelledKind{})
+		at(time.Second)
+		n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+		engine.RecheckNamespace("ci")
+		at(10 * time.Second)
+		expectOn(t, s, "ci/a", true)
+		n.set("ci", nil)
+		feeds[0].RejudgeNamespace("ci")
+		at(time.Second)
+		expectOn(t, s, "ci/a", false)
+	})
+}
+
+// A profile that says what becomes of dependents changed, and the feed was made by the old one.
+func TestPropagationIsReadLiveForLabels(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newShelf()
+		s.put(config("a", policy.LabelTTL, "2m"))
+		said := metav1.DeletePropagationOrphan
+		feeds, _ := stock(t, s, none(), func(o *Options) {
+			o.PropagationOf = func(schema.GroupKind) (metav1.DeletionPropagation, error) { return said, nil }
+		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
+		for _, want := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground} {
+			got, err := feeds[0].Judge(t.Context(), expiry.Object{Namespace: "ci", Name: "a"})
+			if err != nil || got.Object.Propagation != want {
+				t.Errorf("%q, %v; want %q", got.Object.Propagation, err, want)
+			}
+			said = "" // The profile leaves it to the flag now, which says nothing.
+		}
+	})
+}
+
+// A feed has read a namespace live that the cache did not have; the cache then shows a newer state of it.
+func TestNamespaceThatIsNewInTheCache(t *testing.T) {
+	n, api := follow(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+	var added []string
+	n.OnAdd(func(name string) { added = append(added, name) })
+	n.observe(seen(t, api))
+	n.observe(seen(t, api))
+	if !slices.Equal(added, []string{"ci"}) {
+		t.Errorf("told of %q, want the namespace once", added)
+	}
+	n, api = follow(t, namespace(nil, nil))
+	n.OnAdd(func(name string) { t.Errorf("told of %s, which says nothing of Curfew's", name) })
+	n.observe(seen(t, api))
+}
+
+// meddled is a NamespaceReader with something that happens right after the cache has answered.
+type meddled struct {
+	*namespaces
+	then func()
+}
+
+func (m *meddled) Get(ctx context.Context, name string) (Namespace, error) {
+	read, err := m.namespaces.Get(ctx, name)
+	if m.then != nil {
+		m.then()
+	}
+	return read, err
+}
+
+// A feed has read the namespace, the change is told, and only then does the feed tell what it thinks.
+func TestChangeWhileAFeedJudges(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w, n := newWorld(), none()
+		w.put(finished("ci", "a", "uid-a", 5))
+		reader := &meddled{namespaces: n}
+		start(t, w, n, func(o *Options) {
+			o.Namespaces = reader
+			reader.then = func() {
+				n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+				o.Engine.RecheckNamespace("ci")
+				reader.then = nil
+			}
+		})
+		at(10 * time.Second)
+		expect(t, w, "a", true)
+	})
+}
