@@ -63,6 +63,21 @@ const manifests = `
 {apiVersion: v1, kind: ConfigMap, metadata: {name: k, namespace: keep, labels: {curfew.dev/ttl: 2026-12-24}}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: l, namespace: keep, labels: {curfew.dev/ttl-after-finished: 1d}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: dry, labels: {curfew.dev/ttl: 2026-12-24}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: n, namespace: keep, labels: {curfew.dev/ttl: 2026-12-25}, annotations: {curfew.dev/protect: "true"}}}
+---
+{apiVersion: batch/v1, kind: CronJob, metadata: {name: o, namespace: keep}, spec: {jobTemplate: {metadata: {labels: {curfew.dev/ttl: 2026-12-24}}}}}
+---
+{apiVersion: apps/v1, kind: Deployment, metadata: {name: p, namespace: keep}, spec: {template: {metadata: {labels: {curfew.dev/ttl: 1d}}}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: q, namespace: keep}, spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}
+---
+{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: r, namespace: keep}, spec: {runtimeRef: {name: torch}, labels: {curfew.dev/ttl: 1d}}}
+---
+{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1d},
+  ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: tune, uid: u, controller: true}]}}
 `
 
 // contradiction is a namespace that would get in the way of the others.
@@ -119,12 +134,16 @@ func spoken(t *testing.T) []string {
 func changes() []*rules.Request {
 	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}}
 	without := map[string]any{"spec": map[string]any{}}
+	child := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"}}}},
+		"metadata": map[string]any{"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}}}}
 	bounded := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "7d"}, nil)
 	return []*rules.Request{
 		{Operation: rules.Update, Object: without, Facts: policy.FactsOfObject(policy.JobProfile, without),
 			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{Namespace: bounded}},
 		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{},
 			Access: rules.Access{User: rules.No, Controller: rules.No}},
+		{Operation: rules.Create, Object: child, Facts: policy.FactsOfObject(policy.ReplicaSetProfile, child), Scope: &policy.Scope{},
+			User: rules.User{Name: "system:serviceaccount:kube-system:deployment-controller"}},
 	}
 }
 

@@ -35,26 +35,28 @@ var (
 		PodTemplates: []FieldPath{MustFieldPath("spec.jobTemplate.spec.template")},
 		Templates:    []Template{{Path: MustFieldPath("spec.jobTemplate"), Profile: JobProfile}},
 	}
-	DeploymentProfile  = workload("deployment", "Deployment", "deployments")
-	StatefulSetProfile = workload("statefulset", "StatefulSet", "statefulsets")
-	DaemonSetProfile   = workload("daemonset", "DaemonSet", "daemonsets")
-	ReplicaSetProfile  = workload("replicaset", "ReplicaSet", "replicasets")
+	DeploymentProfile            = workload("deployment", appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments")
+	StatefulSetProfile           = workload("statefulset", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets")
+	DaemonSetProfile             = workload("daemonset", appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets")
+	ReplicaSetProfile            = workload("replicaset", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets")
+	ReplicationControllerProfile = workload("replicationcontroller", corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replicationcontrollers")
+	PodTemplateProfile           = &Profile{
+		Name:         "podtemplate",
+		Kind:         corev1.SchemeGroupVersion.WithKind("PodTemplate"),
+		Resource:     "podtemplates",
+		PodTemplates: []FieldPath{MustFieldPath("template")},
+	}
 )
 
-func workload(name, kind, resource string) *Profile {
-	return &Profile{
-		Name:         name,
-		Kind:         appsv1.SchemeGroupVersion.WithKind(kind),
-		Resource:     resource,
-		PodTemplates: []FieldPath{MustFieldPath("spec.template")},
-	}
+func workload(name string, kind schema.GroupVersionKind, resource string) *Profile {
+	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []FieldPath{MustFieldPath("spec.template")}}
 }
 
 // BuiltinProfiles are the profiles that need no KindProfile object in the cluster.
 func BuiltinProfiles() []*Profile {
 	return []*Profile{
 		JobProfile, PodProfile, CronJobProfile,
-		DeploymentProfile, StatefulSetProfile, DaemonSetProfile, ReplicaSetProfile,
+		DeploymentProfile, StatefulSetProfile, DaemonSetProfile, ReplicaSetProfile, ReplicationControllerProfile, PodTemplateProfile,
 	}
 }
 

@@ -73,6 +73,9 @@ const (
 // TTLAnnotations are the annotations that give an object a TTL after finished, the plain one first.
 var TTLAnnotations = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed}
 
+// LifetimeAnnotations are the annotations by which Curfew deletes or stops the object that carries them.
+var LifetimeAnnotations = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline}
+
 // NamespaceAnnotations are the annotations that people write on a Namespace.
 var NamespaceAnnotations = []string{
 	AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed, AnnotationDefaultPodTTL, AnnotationDefaultDeadline,

@@ -34,6 +34,9 @@ const (
 	ObstacleBreaker     ObstacleKind = "breaker"
 )
 
+// DefaultProtect are the namespaces that the controller protects beside its own, if its flag --protect says nothing else.
+func DefaultProtect() []string { return []string{"kube-system", "kube-public", "kube-node-lease"} }
+
 // Surroundings are what is known of the controller, beside the object.
 type Surroundings struct {
 	// Protect are the namespaces in which the controller deletes nothing, its own included.
@@ -52,18 +55,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	if facts.Deleting {
 		add(ObstacleTerminating, true, "is being deleted since %s; Curfew does not send its DELETE again", facts.DeletingSince.UTC().Format(timeFormat))
 	}
-	if facts.Protected() {
-		add(ObstacleProtection, true, "is protected by annotation %s", AnnotationProtect)
-	}
-	if facts.CurfewsOwn() {
-		add(ObstacleProtection, true, "is part of Curfew")
-	}
-	switch name := facts.Namespace; {
-	case name != "" && slices.Contains(around.Protect, name):
-		add(ObstacleProtection, true, "namespace %q is protected by the controller's --protect", name)
-	case facts.IsNamespace() && slices.Contains(around.Protect, facts.Name):
-		add(ObstacleProtection, true, "is protected by the controller's --protect")
-	}
+	out = append(out, protections(facts, around)...)
 	for _, verdict := range []Verdict{e.ByTTL, e.ByLabel, e.ByDeadline} {
 		if verdict.Err != nil {
 			add(ObstacleValue, true, "%s: %s", verdict.Reason, verdict.Err)
@@ -75,12 +67,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	if facts.IsPod() && facts.Uncounted() {
 		add(ObstacleAccounting, true, "has not been accounted for by its Job (finalizer %s)", FinalizerJobTracking)
 	}
-	switch {
-	case e.Scope.Mode() == ModeDryRun:
-		add(ObstacleDryRun, true, "namespace %q is in dry-run: what is due is only reported", e.Scope.Namespace.Name)
-	case around.DryRun:
-		add(ObstacleDryRun, true, "the controller runs with --dry-run: what is due is only reported")
-	}
+	out = append(out, dryRuns(e.Scope, around)...)
 	if foreign := foreignFinalizers(facts); len(foreign) > 0 {
 		add(ObstacleFinalizer, false, "has %s: whoever put it there has to remove it before the object is gone", listed("finalizer", foreign))
 	}
@@ -88,6 +75,42 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 		add(ObstacleOwner, false, "is owned by %s %s, which makes another one in its place", facts.Owner.Kind, facts.Owner.Name)
 	}
 	return out
+}
+
+// Brakes are the obstacles that keep an object whatever it says itself: protection and dry-run.
+func Brakes(facts *Facts, scope *Scope, around Surroundings) []Obstacle {
+	return append(protections(facts, around), dryRuns(scope, around)...)
+}
+
+func protections(facts *Facts, around Surroundings) []Obstacle {
+	var out []Obstacle
+	add := func(message string, values ...any) {
+		out = append(out, Obstacle{ObstacleProtection, fmt.Sprintf(message, values...), true})
+	}
+	if facts.Protected() {
+		add("is protected by annotation %s", AnnotationProtect)
+	}
+	if facts.CurfewsOwn() {
+		add("is part of Curfew")
+	}
+	switch name := facts.Namespace; {
+	case name != "" && slices.Contains(around.Protect, name):
+		add("namespace %q is protected by the controller's --protect", name)
+	case facts.IsNamespace() && slices.Contains(around.Protect, facts.Name):
+		add("is protected by the controller's --protect")
+	}
+	return out
+}
+
+func dryRuns(scope *Scope, around Surroundings) []Obstacle {
+	switch {
+	case scope.Mode() == ModeDryRun:
+		return []Obstacle{{ObstacleDryRun, fmt.Sprintf("namespace %q is in dry-run: what is due is only reported", scope.Namespace.Name), true}}
+	case around.DryRun:
+		return []Obstacle{{ObstacleDryRun, "the controller runs with --dry-run: what is due is only reported", true}}
+	default:
+		return nil
+	}
 }
 
 // unusableOnceFinished is what will keep an object that is at work yet.

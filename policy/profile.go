@@ -36,8 +36,11 @@ type Profile struct {
 	ManagedBy      FieldPath
 	DefaultManager string
 
-	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL in there is refused.
+	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL or deadline in there is denied.
 	PodTemplates []FieldPath
+	// InheritedMetadata leads to objects with labels and annotations that the kind's controller copies onto the objects it creates.
+	// A TTL or deadline in there is denied.
+	InheritedMetadata []FieldPath
 	// Forbidden fields must not be set.
 	Forbidden []Forbidden
 	// ImmutableDeadline refuses any change of a deadline after creation.

@@ -174,6 +174,7 @@ func goldenWorld(t *testing.T, known *catalog.Catalog, folder string, settings g
 		o.Catalog, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
 		o.KyvernoLabel = settings.KyvernoLabel
+		o.Controller.Protect = []string{"curfew-system", "kube-system"}
 	})
 }
 

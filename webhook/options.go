@@ -58,6 +58,8 @@ type Options struct {
 	StrictLabels bool
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is.
 	KyvernoLabel bool
+	// Controller is how the controller is set: the namespaces that it protects, and whether it runs dry.
+	Controller policy.Surroundings
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger
 }
@@ -130,6 +132,7 @@ func New(options Options) (*Webhooks, error) {
 		log:     log,
 		options: rules.Options{
 			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, KyvernoLabel: options.KyvernoLabel,
+			Controller: options.Controller,
 		},
 
 		reviews:        options.Access,

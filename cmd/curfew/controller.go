@@ -74,7 +74,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	}
 	shared := feed.Options{
 		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
-		Protect: append([]string{options.namespace}, options.protect...), AnnotationsOnly: options.annotationsOnly(),
+		Protect: options.protected(), AnnotationsOnly: options.annotationsOnly(),
 		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation), Listed: giveBack(ctx),
 		Census: census,
 	}

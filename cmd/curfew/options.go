@@ -46,7 +46,7 @@ const verbosityMost = 10
 func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
-		leaderElect: true, protect: []string{"kube-system", "kube-public", "kube-node-lease"},
+		leaderElect: true, protect: policy.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: expiry.DefaultStuckAfter, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
@@ -59,6 +59,8 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
+	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
+	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing; admission says so")
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
 }
 
@@ -73,16 +75,17 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "wait for the lease before deleting, so that one replica works at a time")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
-	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
 	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
 	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
-	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing")
 	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }
+
+// protected are the namespaces in which nothing is ever deleted.
+func (o *options) protected() []string { return append([]string{o.namespace}, o.protect...) }
 
 // validate names every flag that cannot be used, with its value and the fix.
 func (o *options) validate() error {

@@ -87,6 +87,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 		RequireDelete:   options.requireDelete,
 		StrictLabels:    options.strictLabels,
 		KyvernoLabel:    options.kyvernoLabel,
+		Controller:      policy.Surroundings{Protect: options.protected(), DryRun: options.dryRun},
 		Logger:          log.WithName("webhook"),
 	})
 	if err != nil {

@@ -149,7 +149,7 @@ func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io
 		Namespace:       o.namespace,
 		Now:             o.now(),
 		AnnotationsOnly: o.nativeTTL == "off",
-		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, KyvernoLabel: o.kyvernoLabel},
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
 	})
 	if err != nil {
 		return err

@@ -85,6 +85,11 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 			out.PodTemplates = append(out.PodTemplates, parsed)
 		}
 	}
+	for i, text := range spec.InheritedMetadata {
+		if parsed := parsePath(path.Child("inheritedMetadata").Index(i), text, &errs); parsed != nil {
+			out.InheritedMetadata = append(out.InheritedMetadata, parsed)
+		}
+	}
 	for i, t := range spec.Templates {
 		if parsed := parsePath(path.Child("templates").Index(i).Child("path"), t.Path, &errs); parsed != nil {
 			out.templates = append(out.templates, template{parsed, schema.GroupKind{Group: t.Kind.Group, Kind: t.Kind.Kind}})

@@ -11,6 +11,9 @@ import (
 var noEffect = Rule{
 	Name: "no-effect",
 	Check: func(s *Subject) []policy.Finding {
+		if s.Inherited {
+			return nil
+		}
 		var out []policy.Finding
 		kind := s.Profile.Kind.Kind
 		why := ", which never finishes: remove it"

@@ -7,9 +7,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// podTemplateTTL refuses a TTL inside a pod template: it would take single Pods out from under their owner.
+// podTemplateTTL denies a TTL or deadline inside a pod template: Curfew would delete or stop the Pods one by one, and their
+// controller would create them again.
 //
-// Restricted fields: <pod template>.metadata.annotations[curfew.dev/ttl-after-*], and a raw
+// Restricted fields: <pod template>.metadata.annotations[curfew.dev/ttl-after-*, active-deadline],
+// <pod template>.metadata.labels[curfew.dev/ttl] and its alias with --kyverno-label, and a raw
 // <pod template>.spec.ttlSecondsAfterFinished, which only the offline endpoint sees (the API server drops it).
 // Allowed values: absent.
 var podTemplateTTL = Rule{
@@ -22,15 +24,12 @@ var podTemplateTTL = Rule{
 				if !ok {
 					return
 				}
-				fix := templateFix(s)
-				for _, key := range policy.TTLAnnotations {
-					if text, ok := annotationsPath.Child(key).Get(template); ok {
-						out = append(out, s.deny(at+"."+policy.AnnotationPath(key), fmt.Sprint(text),
-							"a pod template cannot have a TTL: "+fix))
-					}
+				metadata, _ := template["metadata"].(map[string]any)
+				for _, key := range s.lifetimeKeys(metadata) {
+					out = append(out, s.deny(at+".metadata."+key.path, key.text, "a pod template cannot have a "+key.noun+": "+key.fix))
 				}
 				if raw, ok := rawTTLPath.Get(template); ok {
-					out = append(out, s.deny(at+"."+rawTTLPath.String(), fmt.Sprint(raw), "a pod template cannot have a TTL: "+fix))
+					out = append(out, s.deny(at+"."+rawTTLPath.String(), fmt.Sprint(raw), "a pod template cannot have a TTL: "+s.instead(policy.AnnotationTTL)))
 				}
 			})
 		}
@@ -38,24 +37,82 @@ var podTemplateTTL = Rule{
 	},
 }
 
-var (
-	annotationsPath = policy.FieldPath{"metadata", "annotations"}
-	rawTTLPath      = policy.FieldPath{"spec", "ttlSecondsAfterFinished"}
-)
+var rawTTLPath = policy.FieldPath{"spec", "ttlSecondsAfterFinished"}
 
-func templateFix(s *Subject) string {
+// lifetimeKey is an annotation or label, by which Curfew would act, where it must not be.
+type lifetimeKey struct {
+	// path of the key below the metadata, such as labels[curfew.dev/ttl].
+	path string
+	text string
+	// noun is what the key sets: a TTL or a deadline.
+	noun string
+	// fix says where it belongs.
+	fix string
+}
+
+// lifetimeKeys are the keys in the metadata of a template by which Curfew would delete or stop what is made from it.
+func (s *Subject) lifetimeKeys(metadata map[string]any) []lifetimeKey {
+	var out []lifetimeKey
+	look := func(where, key string) {
+		fields, _ := metadata[where].(map[string]any)
+		value, ok := fields[key]
+		if !ok {
+			return
+		}
+		found := lifetimeKey{path: where + "[" + key + "]", text: fmt.Sprint(value), noun: "TTL", fix: s.instead(key)}
+		if key == policy.AnnotationActiveDeadline {
+			found.noun = "deadline"
+		}
+		out = append(out, found)
+	}
+	for _, key := range policy.LifetimeAnnotations {
+		look("annotations", key)
+	}
+	look("labels", policy.LabelTTL)
+	if s.Options.KyvernoLabel {
+		look("labels", policy.LabelKyvernoTTL)
+	}
+	return out
+}
+
+// instead says where the value of a key belongs that stands in the metadata of a template.
+func (s *Subject) instead(key string) string {
+	field := func(profile *policy.Profile) policy.FieldPath { return profile.TTL }
+	annotation, has, without := policy.AnnotationTTL, s.Profile.Finishable(), "does not finish"
+	switch key {
+	case policy.AnnotationActiveDeadline:
+		field = func(profile *policy.Profile) policy.FieldPath { return profile.Deadline }
+		annotation, has, without = key, s.Profile.AnnotatedDeadline, "has no deadline"
+	case policy.LabelTTL, policy.LabelKyvernoTTL:
+		return s.labelInstead(key)
+	}
+	kind := s.Profile.Kind.Kind
 	switch {
 	case s.Profile.RuntimeOf != "":
-		return fmt.Sprintf("set %s on the %s", policy.AnnotationPath(policy.AnnotationTTL), s.Profile.Kind.Kind)
+		return fmt.Sprintf("set %s on the %s", policy.AnnotationPath(annotation), kind)
 	// The object's own TTL first: one on the Jobs inside a JobSet would take them away under it.
-	case s.Profile.TTL != nil:
-		return "set " + s.path(s.Profile.TTL.String())
-	case len(s.Profile.Templates) > 0 && s.Profile.Templates[0].Profile.TTL != nil:
+	case field(s.Profile) != nil:
+		return "set " + s.path(field(s.Profile).String())
+	case len(s.Profile.Templates) > 0 && field(s.Profile.Templates[0].Profile) != nil:
 		inner := s.Profile.Templates[0]
-		return fmt.Sprintf("set %s.%s", inner.Path, inner.Profile.TTL)
-	case s.Profile.Finishable():
-		return fmt.Sprintf("set %s on the %s", s.path(policy.AnnotationPath(policy.AnnotationTTL)), s.Profile.Kind.Kind)
+		return fmt.Sprintf("set %s.%s", inner.Path, field(inner.Profile))
+	case has:
+		return fmt.Sprintf("set %s on the %s", s.path(policy.AnnotationPath(annotation)), kind)
+	case s.Profile.Kind.GroupKind() == policy.PodTemplateProfile.Kind.GroupKind():
+		return "remove it"
 	default:
-		return "remove it; what a " + s.Profile.Kind.Kind + " runs does not finish"
+		return "remove it; what a " + kind + " runs " + without
+	}
+}
+
+// labelInstead is where a TTL label belongs: on the object itself, or on the Jobs that a CronJob makes.
+func (s *Subject) labelInstead(key string) string {
+	switch {
+	case s.Profile.RuntimeOf != "":
+		return s.instead(policy.AnnotationTTL)
+	case !s.Profile.Finishable() && len(s.Profile.Templates) > 0:
+		return fmt.Sprintf("set %s.%s", s.Profile.Templates[0].Path, policy.LabelPath(key))
+	default:
+		return fmt.Sprintf("set %s on the %s", s.path(policy.LabelPath(key)), s.Profile.Kind.Kind)
 	}
 }

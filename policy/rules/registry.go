@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 
 	"curfew.dev/curfew/policy"
@@ -23,6 +24,7 @@ func All() []Rule {
 		podTemplateTTL,
 		podRestartPolicy,
 		forbiddenField,
+		trainJobsJobSet,
 		immutableDeadline,
 		readableValue,
 		bounds,
@@ -78,10 +80,27 @@ func Review(request *Request) *policy.Decision {
 			}
 		}
 	}
+	request.admitChild(decision)
 	if !isNamespace(request.Facts) {
 		decision.Soften(request.Scope.Mode())
 	}
 	return decision
+}
+
+// admitChild turns denials into warnings where a service account or the system creates an object that has a controller owner: its
+// controller is carrying out what somebody else wrote, perhaps before the rule was there. Denied, a Deployment could not roll out
+// and a CronJob not run. The controller keeps such an object and reports it (S6).
+func (r *Request) admitChild(decision *policy.Decision) {
+	owner := r.Facts.Owner
+	if r.Operation != Create || owner == nil || !r.User.isSystem() {
+		return
+	}
+	for i := range decision.Findings {
+		if finding := &decision.Findings[i]; finding.Severity == policy.Deny {
+			finding.Severity = policy.Warn
+			finding.Message = fmt.Sprintf("admitted only because %s %s controls it: %s", owner.Kind, owner.Name, finding.Message)
+		}
+	}
 }
 
 // source is where the effective TTL came from. On CREATE the validator sees what the mutating webhook filled in, and the

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 	"time"
 
@@ -27,6 +28,10 @@ func (u User) IsPerson() bool {
 	return !strings.HasPrefix(u.Name, "system:") || u.Name == "system:admin"
 }
 
+// isSystem reports whether the user is a service account or a part of the system, such as the controller manager or a node. Groups
+// tell nothing more: every user is in system:authenticated, and administrators are in system:masters.
+func (u User) isSystem() bool { return !u.IsPerson() && u.Name != "system:anonymous" }
+
 // Options are the settings of the rules.
 type Options struct {
 	// WarnBelow is the TTL under which authors are warned; zero means DefaultWarnBelow.
@@ -37,6 +42,8 @@ type Options struct {
 	StrictLabels bool
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is, on objects without that.
 	KyvernoLabel bool
+	// Controller is what keeps the controller from deleting what is due.
+	Controller policy.Surroundings
 }
 
 // ttlLabel is the label by which an object goes, and its value.
@@ -81,11 +88,15 @@ type Subject struct {
 	Object map[string]any
 	// Prefix leads from the root of the object to the template; empty for the object itself.
 	Prefix string
-	// Operation of the request that the subject is part of.
+	// Inherited means that the metadata of the template is denied what Curfew acts by, so that nothing else is said of it.
+	Inherited bool
+	// Operation of the request that the subject is part of, and who makes it.
 	Operation Operation
+	User      User
 	Scope     *policy.Scope
 	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Options   Options
+	Access    Access
 	Now       time.Time
 }
 
@@ -110,9 +121,11 @@ func (s *Subject) warn(field, value, message string) policy.Finding {
 
 // subjects are the object of a request, old or new, and the templates inside it.
 func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subject {
-	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, Scope: r.Scope, Outer: r.Outer, Options: r.Options, Now: r.Now}
+	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, User: r.User, Scope: r.Scope, Outer: r.Outer, Options: r.Options, Access: r.Access, Now: r.Now}
 	out := []*Subject{&subject}
 	for _, template := range facts.Profile.Templates {
+		metadata := template.Path.Child("metadata")
+		inherited := slices.ContainsFunc(facts.Profile.InheritedMetadata, func(path policy.FieldPath) bool { return slices.Equal(path, metadata) })
 		template.Path.Walk(object, func(path string, value any) {
 			inner, ok := value.(map[string]any)
 			if !ok {
@@ -121,7 +134,7 @@ func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subjec
 			templated := policy.FactsOfObject(template.Profile, inner)
 			templated.Namespace = facts.Namespace
 			nested := subject
-			nested.Facts, nested.Object, nested.Prefix = templated, inner, path
+			nested.Facts, nested.Object, nested.Prefix, nested.Inherited = templated, inner, path, inherited
 			out = append(out, &nested)
 		})
 	}

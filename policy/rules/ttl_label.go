@@ -2,13 +2,14 @@ package rules
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	"curfew.dev/curfew/policy"
 )
 
-// ttlLabel warns of a TTL label that cannot be read or lies in the past, and refuses one outside of the bounds. With
-// --strict-labels it refuses the first two as well.
+// ttlLabel warns of a TTL label that cannot be read, is in the past or has no effect, and denies one outside of the bounds. With
+// --strict-labels it denies the first two as well, other than in a template, such as a CronJob's jobTemplate.
 //
 // Restricted field: metadata.labels[curfew.dev/ttl], or its alias with --kyverno-label. Allowed values: <n>m, <n>h, <n>d and sums, at least 1m; a date or an
 // instant to come; within min-ttl, max-ttl and a policy's latestDate. What breaks nothing but those of policies with action Warn
@@ -17,12 +18,12 @@ var ttlLabel = Rule{
 	Name: "ttl-label",
 	Check: func(s *Subject) []policy.Finding {
 		key, text, ok := s.Options.ttlLabel(s.Facts)
-		if !ok || s.IsTemplate() {
+		if !ok || s.Inherited {
 			return nil
 		}
 		path := policy.LabelPath(key)
 		complain := s.warn
-		if s.Options.StrictLabels {
+		if s.Options.StrictLabels && !s.IsTemplate() {
 			complain = s.deny
 		}
 		label, err := policy.ParseTTLLabel(text)
@@ -32,21 +33,62 @@ var ttlLabel = Rule{
 		if s.Now.IsZero() {
 			return nil
 		}
-		created := s.Created
-		if created.IsZero() {
-			created = s.Now
+		facts := *s.Facts
+		if facts.Created.IsZero() {
+			facts.Created = s.Now
 		}
-		// The bounds first: what lies outside of them is kept, past or not, and does not go at once.
-		if err := s.Scope.CheckLabel(label, created); err != nil {
+		// The bounds first: what lies outside of them is kept, past or not.
+		if err := s.Scope.CheckLabel(label, facts.Created); err != nil {
 			return []policy.Finding{outside(s, &policy.Setting{Path: path, Text: text}, err)}
 		}
-		if expiry := label.Expiry(created); !expiry.After(s.Now) {
-			return []policy.Finding{complain(path, text, fmt.Sprintf(
-				"%s was over at %s: the %s goes at once; use a later one", label, expiry.UTC().Format(time.RFC3339), s.Profile.Kind.Kind))}
+		var out []policy.Finding
+		brake := s.brake()
+		if expiry := label.Expiry(facts.Created); !expiry.After(s.Now) {
+			return []policy.Finding{complain(path, text, fmt.Sprintf("%s was over at %s: %s; use a later one",
+				label, expiry.UTC().Format(time.RFC3339), s.whenOver(&facts, key, brake)))}
 		}
-		if err := s.Scope.CheckLabelOfAll(label, created); err != nil {
-			return []policy.Finding{s.warn(path, text, err.Error())}
+		if brake != "" {
+			out = append(out, s.warn(path, text, "has no effect: "+brake))
 		}
-		return nil
+		if err := s.Scope.CheckLabelOfAll(label, facts.Created); err != nil {
+			out = append(out, s.warn(path, text, err.Error()))
+		}
+		return out
 	},
+}
+
+// brake is what keeps the object whatever its label says, as a sentence; "" where nothing does. That the controller may not delete
+// the object is reported by a rule of its own.
+func (s *Subject) brake() string {
+	if s.IsTemplate() {
+		return ""
+	}
+	for _, obstacle := range policy.Brakes(s.Facts, s.Scope, s.Options.Controller) {
+		if strings.HasPrefix(obstacle.Message, "is ") {
+			return "the " + s.Profile.Kind.Kind + " " + obstacle.Message
+		}
+		return obstacle.Message
+	}
+	return ""
+}
+
+// whenOver is what comes of an object whose label is over, by the judge that the controller asks.
+func (s *Subject) whenOver(facts *policy.Facts, key, brake string) string {
+	kind := s.Profile.Kind.Kind
+	if s.IsTemplate() {
+		return "each " + kind + " created from this template would be over from the start"
+	}
+	verdict := policy.JudgeLabel(facts, key, s.Scope, s.Now)
+	switch {
+	case brake != "":
+		return "Curfew would delete the " + kind + " at once, but " + brake
+	case s.Access.Controller == No:
+		return "Curfew would delete the " + kind + " at once, but may not"
+	case verdict.Action == policy.Delete:
+		return "Curfew deletes the " + kind + " at once"
+	case verdict.Err != nil:
+		return "Curfew keeps the " + kind + ", as " + verdict.Reason
+	default:
+		return "Curfew keeps the " + kind + ", as it " + verdict.Reason
+	}
 }

@@ -13,7 +13,7 @@ func TestTTLLabel(t *testing.T) {
 		request.Now = noon
 		return judge(ttlLabel, policy.JobProfile, request, nil, job().Label(policy.LabelTTL, text).Map())
 	}
-	past := path + ": 2026-12-24 was over at 2026-12-24T00:00:00Z: the Job goes at once; use a later one"
+	past := path + ": 2026-12-24 was over at 2026-12-24T00:00:00Z: Curfew deletes the Job at once; use a later one"
 	equal(t, ask(Request{}, "1d"), nil)
 	equal(t, ask(Request{}, "2026-12-25"), nil)
 	equal(t, ask(Request{}, "2026-12-24"), []string{"warning " + past})
@@ -57,7 +57,7 @@ func TestTTLLabelThatIsOverAndOutsideOfTheBounds(t *testing.T) {
 		"a time below min-ttl": {annotated("min-ttl", "3h"), "1h", []string{"error " + path + `: 1h is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}},
 		"a bound that cannot be read": {annotated("min-ttl", "?"), "1h", []string{"warning " + path + `: cannot be checked, so the object will be kept: ` +
 			`curfew.dev/min-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}},
-		"within": {annotated("min-ttl", "1h"), "1h", []string{"warning " + path + ": 1h was over at 2026-12-24T11:00:00Z: the Job goes at once; use a later one"}},
+		"within": {annotated("min-ttl", "1h"), "1h", []string{"warning " + path + ": 1h was over at 2026-12-24T11:00:00Z: Curfew deletes the Job at once; use a later one"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := Request{Now: noon, Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", test.namespace, nil)}}

@@ -58,8 +58,8 @@ type KindProfileSpec struct {
 	// fields are the kind's own fields. Absent, or not in the installed CustomResourceDefinition, means that annotations are used.
 	// +optional
 	Fields *NativeFields `json:"fields,omitempty"`
-	// podTemplates lead to pod templates (objects with metadata and spec) inside an object. A TTL in there is refused, since it
-	// would never act.
+	// podTemplates lead to pod templates (objects with metadata and spec) inside an object. A TTL or deadline in there, as
+	// annotation or label, is denied: Curfew would delete the Pods one by one, and their controller would create them again.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
@@ -69,6 +69,12 @@ type KindProfileSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	Templates []ObjectTemplate `json:"templates,omitempty"`
+	// inheritedMetadata leads to objects with labels and annotations that the kind's controller copies onto the objects it
+	// creates. A TTL or deadline in there is denied: Curfew would delete those objects, and the controller would create them again.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=32
+	InheritedMetadata []FieldPath `json:"inheritedMetadata,omitempty"`
 	// forbiddenFields must not be set in an object of this kind.
 	// +optional
 	// +listType=atomic

@@ -313,6 +313,11 @@ func (in *KindProfileSpec) DeepCopyInto(out *KindProfileSpec) {
 		*out = make([]ObjectTemplate, len(*in))
 		copy(*out, *in)
 	}
+	if in.InheritedMetadata != nil {
+		in, out := &in.InheritedMetadata, &out.InheritedMetadata
+		*out = make([]FieldPath, len(*in))
+		copy(*out, *in)
+	}
 	if in.ForbiddenFields != nil {
 		in, out := &in.ForbiddenFields, &out.ForbiddenFields
 		*out = make([]ForbiddenField, len(*in))

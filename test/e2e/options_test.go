@@ -78,7 +78,7 @@ func TestStrictOptions(t *testing.T) {
 		s.ok(startWebhook(s.ctx, port))
 	}()
 	const field = "metadata.labels[curfew.dev/ttl]: "
-	const past = "2020-12-24 was over at 2020-12-24T00:00:00Z: the Job goes at once; use a later one"
+	const past = "2020-12-24 was over at 2020-12-24T00:00:00Z: Curfew deletes the Job at once; use a later one"
 	const bad = `"90s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`
 	s.creates(
 		row{job("past", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+past)},

@@ -36,9 +36,6 @@ func (c Controller) Surroundings() policy.Surroundings {
 // Name is its Deployment as kubectl takes it.
 func (c Controller) Name() string { return "deployment/" + c.Deployment + " -n " + c.Namespace }
 
-// protected is the default of --protect.
-var protected = []string{"kube-system", "kube-public", "kube-node-lease"}
-
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 
 // controllerSelector is what manifests/deploy labels the controller with.
@@ -48,7 +45,7 @@ const controllerSelector = policy.LabelPartOf + "=" + policy.PartOfCurfew + ",ap
 func (w *World) readController(ctx context.Context) error {
 	w.Controller = Controller{
 		User:    "system:serviceaccount:" + w.options.Namespace + ":curfew-controller",
-		Protect: append(slices.Clone(protected), w.options.Namespace),
+		Protect: append(policy.DefaultProtect(), w.options.Namespace),
 	}
 	list, err := w.clients.Objects.Resource(deployments).Namespace(w.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
 	switch {
@@ -90,7 +87,7 @@ func (c *Controller) readArgs(args []string, namespace string) {
 	flags.ParseErrorsAllowlist.UnknownFlags = true
 	flags.Usage = func() {}
 	own := flags.String("namespace", namespace, "")
-	protect := flags.StringSlice("protect", protected, "")
+	protect := flags.StringSlice("protect", policy.DefaultProtect(), "")
 	dryRun := flags.Bool("dry-run", false, "")
 	alias := flags.Bool("kyverno-label", false, "")
 	for i, arg := range args {

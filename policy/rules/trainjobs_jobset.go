@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// trainJobsJobSet denies a TTL on a JobSet that a TrainJob controls: Trainer creates a JobSet that is gone again, and so runs the
+// training again. Only people are denied. What Trainer itself writes comes from the TrainJob or its runtime, and is a warning.
+//
+// Restricted fields: the native TTL, metadata.annotations[curfew.dev/ttl-after-*] and metadata.labels[curfew.dev/ttl].
+// Allowed values: never, and absent.
+var trainJobsJobSet = Rule{
+	Name: "trainjob-jobset",
+	Check: func(s *Subject) []policy.Finding {
+		if s.IsTemplate() || s.Profile.Kind.GroupKind() != jobSetKind || !s.OwnedBy("trainer.kubeflow.org", "TrainJob") {
+			return nil
+		}
+		complain := s.warn
+		if s.User.IsPerson() {
+			complain = s.deny
+		}
+		message := fmt.Sprintf("TrainJob %s controls this JobSet, and runs again once the JobSet is gone: set %s on the TrainJob or its runtime",
+			s.Owner.Name, policy.AnnotationPath(policy.AnnotationTTL))
+		var out []policy.Finding
+		for _, setting := range s.TTLs().Settings() {
+			if setting.Err == nil && !setting.TTL.Never {
+				out = append(out, complain(setting.Path, setting.Text, message))
+			}
+		}
+		if key, text, ok := s.Options.ttlLabel(s.Facts); ok {
+			out = append(out, complain(policy.LabelPath(key), text, message))
+		}
+		return out
+	},
+}
+
+var jobSetKind = schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
