@@ -64,7 +64,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 			own.RelistEvery = staggered(shared.RelistEvery, target.Kind.String())
 			one, err := feed.New(feed.Labelled(partial, objects, feed.LabelledKind{
 				Kind: target.Kind, Resource: target.Resource, ClusterScoped: target.ClusterScoped,
-				Protobuf:  kubernetesscheme.Scheme.Recognizes(target.Kind),
+				Protobuf: kubernetesscheme.Scheme.Recognizes(target.Kind), Aggregated: target.Aggregated,
 				Namespace: target.Namespace, Alias: target.Alias, Propagation: target.Propagation,
 			}), own)
 			if err != nil {

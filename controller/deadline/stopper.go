@@ -329,7 +329,7 @@ func responseTo(err error, r *expiry.Request) expiry.Response {
 		return expiry.Response{Err: err}
 	}
 	said := status.Status()
-	out := expiry.Response{Code: int(said.Code), Reason: said.Reason, Message: err.Error()}
+	out := expiry.Response{Code: int(said.Code), Reason: said.Reason, Message: err.Error(), Origin: expiry.OriginOf(&said)}
 	if seconds, ok := apierrors.SuggestsClientDelay(err); ok {
 		out.RetryAfter = time.Duration(seconds) * time.Second
 	}

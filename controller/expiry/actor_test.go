@@ -166,7 +166,7 @@ func TestActorSetsThePace(t *testing.T) {
 	a := &actor{answers: []Response{
 		{Code: http.StatusOK, Again: time.Second, Took: 20 * time.Millisecond},
 		{Code: http.StatusOK, Again: time.Second},
-		{Code: http.StatusTooManyRequests},
+		{Code: http.StatusTooManyRequests, Origin: FromServer},
 	}}
 	kind, err := w.engine.RegisterKind(KindOptions{
 		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true, Lane: 3, Actor: a,

@@ -176,6 +176,21 @@ func (e *Engine) reportedElsewhere(o *Object) bool {
 	return false
 }
 
+// trackedElsewhere tells whether something is tracked of the object of a job that the job itself does not stand for.
+func (e *Engine) trackedElsewhere(j *job) bool {
+	e.mu.Lock()
+	defer e.unlock()
+	for lane := range Lane(lanes) {
+		if j.direct == nil && lane == j.kind.Lane {
+			continue
+		}
+		if slot, ok := e.index.lookup(j.object.UID, lane); ok && e.index.at(slot).state != stateTombstone {
+			return true
+		}
+	}
+	return false
+}
+
 // arm makes an entry wait until an instant.
 func (e *Engine) arm(slot uint32, wake int64) { e.enter(slot, stateArmed, wake) }
 

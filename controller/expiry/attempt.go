@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"net/http"
+	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -23,6 +24,7 @@ type attemptResult struct {
 	result Result
 	err    error
 	code   int // HTTP status of what failed, 0: no answer
+	origin Origin
 	// lost: a DELETE was sent and got no answer.
 	lost       bool
 	retryAfter time.Duration
@@ -47,36 +49,32 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	}
 	fresh := j.object.Live || j.kind.UIDOnly
 	uidOnly := j.kind.UIDOnly
-	unchanged := 0
+	disproved, refused := false, 0
 	started := j.started
 	for round := 1; ; round++ {
 		if fresh || e.outdated(&res.sent) {
-			epoch := e.Epoch()
 			jd, err := e.judge(ctx, judge, res.sent)
 			if err != nil {
 				res.fail(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))
 				return res
 			}
-			if round > 1 && jd.Object.ResourceVersion == res.sent.ResourceVersion {
-				unchanged++
+			if disproved && jd.Object.ResourceVersion == res.sent.ResourceVersion {
+				refused++
+			} else {
+				refused = 0
 			}
-			jd.Object.Epoch = epoch
 			var proceed bool
 			if proceed, started = e.follow(j, &res, jd); !proceed {
 				return res
 			}
-			if unchanged >= 2 && !uidOnly && j.kind.Actor == nil { // an Actor's conflict may be about a child
-				// The API refuses the very resourceVersion that it shows: it does not honour the precondition. What was
-				// just read is judged, so the UID has to do (DESIGN section 4.2).
-				uidOnly = true
-			}
+			uidOnly = j.kind.UIDOnly || j.kind.refusesVersion(&jd, refused)
 		}
 		resp := e.send(ctx, j, &res.sent, uidOnly)
 		res.latency = e.read().mono - started
 		if j.kind.Actor != nil {
 			res.latency = resp.Took
 		}
-		res.code, res.retryAfter = resp.Code, resp.RetryAfter
+		res.code, res.origin, res.retryAfter = resp.Code, resp.Origin, resp.RetryAfter
 		again := round < maxRounds
 		switch {
 		case resp.Code >= 200 && resp.Code < 300 && (resp.Again > 0 || resp.Rest): // an Actor that has nothing to do in a dry run says so, too
@@ -91,19 +89,21 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 				e.metrics.fallbacks.WithLabelValues(j.kind.Kind).Inc()
 			}
 			return res
-		case resp.Code == http.StatusNotFound && resp.ObjectMissing:
+		case resp.gone() && (j.kind.Actor != nil || e.trackedElsewhere(j)):
+			e.confirm(ctx, j, judge, &res, &resp)
+			return res
+		case resp.gone():
 			res.result = Other
 			if j.unanswered {
 				res.result = Unconfirmed
 			}
 			return res
-		case resp.Code == http.StatusConflict && again:
+		case resp.conflict() && again:
 			res.conflicts++
 			fresh = true
-		case resp.Code == http.StatusBadRequest && again && !uidOnly && j.kind.Actor == nil:
-			// Kubernetes itself never calls a precondition malformed; an aggregated API may.
-			fresh, uidOnly = true, true
-		case resp.Code == http.StatusConflict:
+			// An Actor's conflict may be about a child.
+			disproved = j.kind.Actor == nil && !uidOnly && resp.Reason == metav1.StatusReasonConflict
+		case resp.conflict():
 			res.result = Conflict
 			res.err = fmt.Errorf("deleting %s %s: it changes all the time: %s", j.kind.Kind, nameOf(&j.object), resp.Message)
 			return res
@@ -115,10 +115,26 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	}
 }
 
+// confirm reads an object that a 404 calls missing, before anything else that is tracked of it is dropped: the answer may be
+// about something else, such as a status subresource that the kind does not have.
+func (e *Engine) confirm(ctx context.Context, j *job, judge Judge, res *attemptResult, resp *Response) {
+	jd, err := e.judge(ctx, judge, res.sent)
+	if err != nil {
+		res.fail(fmt.Errorf("judging %s %s afresh after a 404: %w", j.kind.Kind, nameOf(&j.object), err))
+		return
+	}
+	if there, _ := e.follow(j, res, jd); there {
+		res.classify(resp.Code, fmt.Errorf("deleting %s %s: the object exists, and the answer was %w", j.kind.Kind, nameOf(&j.object), resp.error()))
+	}
+}
+
 func (e *Engine) judge(ctx context.Context, judge Judge, o Object) (Judgement, error) {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
 	defer cancel()
-	return judge(ctx, o)
+	epoch := e.Epoch()
+	jd, err := judge(ctx, o)
+	jd.Object.Epoch = epoch
+	return jd, err
 }
 
 func (e *Engine) send(ctx context.Context, j *job, o *Object, uidOnly bool) Response {
@@ -135,6 +151,27 @@ func (e *Engine) send(ctx context.Context, j *job, o *Object, uidOnly bool) Resp
 		return j.kind.Actor.Delete(ctx, r)
 	}
 	return e.opts.Deleter.Delete(ctx, r)
+}
+
+// refusesVersion reports whether the API cannot honour a resourceVersion precondition for the state that was just read, so that
+// the UID has to do (DESIGN section 4.2). refused is how many DELETEs in a row were answered with a conflict that names no
+// webhook, although the live read after each showed the very resourceVersion that it carried.
+//
+// An API server that honours the precondition never does that, with one exception: Background removes the finalizers of the
+// garbage collector, and where no other is left the API server compares the precondition with an empty resourceVersion
+// (k8s.io/apiserver, registry.Store.Delete). Behind an aggregated API may be anything, so there it takes two.
+func (k *KindOptions) refusesVersion(jd *Judgement, refused int) bool {
+	switch {
+	case refused == 0:
+		return false
+	case k.Aggregated && refused >= 2:
+		return true
+	default:
+		return len(jd.Finalizers) > 0 && propagation(k, &jd.Object) == metav1.DeletePropagationBackground &&
+			!slices.ContainsFunc(jd.Finalizers, func(f string) bool {
+				return f != metav1.FinalizerOrphanDependents && f != metav1.FinalizerDeleteDependents
+			})
+	}
 }
 
 // follow does what a fresh judgement says, and tells whether to go on deleting, and since when.
@@ -231,13 +268,15 @@ func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64
 // fail says that the fresh look failed. It classifies errors of the API machinery as the DELETE's own would be.
 func (res *attemptResult) fail(err error) {
 	code := codeUnjudged
+	res.origin = FromResource
 	var status apierrors.APIStatus
 	var network net.Error
 	switch {
 	case errors.As(err, &network):
 		code = 0
 	case errors.As(err, &status):
-		code = int(status.Status().Code)
+		said := status.Status()
+		code, res.origin = int(said.Code), OriginOf(&said)
 		if s, ok := apierrors.SuggestsClientDelay(err); ok {
 			res.retryAfter = time.Duration(s) * time.Second
 		}

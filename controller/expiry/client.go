@@ -85,10 +85,11 @@ func (c *Client) Delete(ctx context.Context, r Request) Response {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, bodyMost))
 	status, ok := decodeStatus(data)
 	if err != nil || !ok {
+		out.Origin = OriginOf(nil)
 		out.Message = strings.TrimSpace(string(data[:min(len(data), 200)]))
 		return out
 	}
-	out.Reason, out.Message = status.Reason, status.Message
+	out.Reason, out.Message, out.Origin = status.Reason, status.Message, OriginOf(&status)
 	if d := status.Details; d != nil {
 		// "no such resource" names no object; "no such object" does.
 		out.ObjectMissing = status.Reason == metav1.StatusReasonNotFound && d.Name == r.Name

@@ -3,6 +3,7 @@ package expiry
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -10,9 +11,11 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -148,6 +151,19 @@ func TestClientReads(t *testing.T) {
 	tooMany := notFound
 	tooMany.Code, tooMany.Reason, tooMany.Details = 429, metav1.StatusReasonTooManyRequests, &metav1.StatusDetails{RetryAfterSeconds: 3}
 
+	// As the API server writes them: k8s.io/apiserver, pkg/admission/plugin.
+	denied := webhookerrors.ToStatusErr("deny.example.com", &metav1.Status{Code: 409, Reason: metav1.StatusReasonConflict, Message: "busy"}).ErrStatus
+	deniedMissing := webhookerrors.ToStatusErr("deny.example.com", &metav1.Status{
+		Code: 404, Reason: metav1.StatusReasonNotFound, Message: notFound.Message, Details: notFound.Details}).ErrStatus
+	failing := apierrors.NewInternalError(errors.New(`failed calling webhook "deny.example.com": failed to call webhook: connection refused`)).ErrStatus
+	policy := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "j",
+		errors.New("ValidatingAdmissionPolicy 'p' with binding 'b' denied request: no")).ErrStatus
+	policy.Code, policy.Reason = 401, metav1.StatusReasonUnauthorized
+	token := apierrors.NewUnauthorized("Unauthorized").ErrStatus
+	for _, s := range []*metav1.Status{&denied, &deniedMissing, &failing, &policy, &token} {
+		s.Kind, s.APIVersion = "Status", "v1"
+	}
+
 	for name, c := range map[string]struct {
 		code   int
 		header http.Header
@@ -159,13 +175,19 @@ func TestClientReads(t *testing.T) {
 		"gone":                  {404, nil, []byte(mustJSON(t, notFound)), Response{Code: 404, Reason: "NotFound", Message: notFound.Message, ObjectMissing: true}},
 		"gone, protobuf":        {404, nil, protobufOf(t, "Status", &notFound), Response{Code: 404, Reason: "NotFound", Message: notFound.Message, ObjectMissing: true}},
 		"no such resource":      {404, nil, []byte(mustJSON(t, noResource)), Response{Code: 404, Reason: "NotFound", Message: noResource.Message}},
-		"no such path":          {404, nil, []byte("404 page not found\n"), Response{Code: 404, Message: "404 page not found"}},
+		"no such path":          {404, nil, []byte("404 page not found\n"), Response{Code: 404, Message: "404 page not found", Origin: FromServer}},
 		"conflict":              {409, nil, []byte(mustJSON(t, conflict)), Response{Code: 409, Reason: "Conflict", Message: "precondition"}},
 		"too many, header":      {429, http.Header{"Retry-After": {"2"}}, []byte(mustJSON(t, tooMany)), Response{Code: 429, Reason: "TooManyRequests", Message: tooMany.Message, RetryAfter: 2 * time.Second}},
 		"too many, body":        {429, nil, []byte(mustJSON(t, tooMany)), Response{Code: 429, Reason: "TooManyRequests", Message: tooMany.Message, RetryAfter: 3 * time.Second}},
-		"a proxy's error page":  {502, nil, []byte("<html>bad gateway</html>"), Response{Code: 502, Message: "<html>bad gateway</html>"}},
-		"broken protobuf":       {500, nil, []byte("k8s\x00\xff\xff"), Response{Code: 500, Message: "k8s\x00\xff\xff"}},
-		"some other JSON in it": {403, nil, []byte(`{"kind":"Table"}`), Response{Code: 403, Message: `{"kind":"Table"}`}},
+		"a proxy's error page":  {502, nil, []byte("<html>bad gateway</html>"), Response{Code: 502, Message: "<html>bad gateway</html>", Origin: FromServer}},
+		"broken protobuf":       {500, nil, []byte("k8s\x00\xff\xff"), Response{Code: 500, Message: "k8s\x00\xff\xff", Origin: FromServer}},
+		"some other JSON in it": {403, nil, []byte(`{"kind":"Table"}`), Response{Code: 403, Message: `{"kind":"Table"}`, Origin: FromServer}},
+		"overloaded":            {429, http.Header{"Retry-After": {"1"}}, []byte("Too many requests, please try again later.\n"), Response{Code: 429, Message: "Too many requests, please try again later.", RetryAfter: time.Second, Origin: FromServer}},
+		"denied, code chosen":   {409, nil, []byte(mustJSON(t, denied)), Response{Code: 409, Reason: "Conflict", Message: denied.Message, Origin: FromAdmission}},
+		"denied, no object":     {404, nil, protobufOf(t, "Status", &deniedMissing), Response{Code: 404, Reason: "NotFound", Message: deniedMissing.Message, ObjectMissing: true, Origin: FromAdmission}},
+		"webhook fails":         {500, nil, []byte(mustJSON(t, failing)), Response{Code: 500, Reason: "InternalError", Message: failing.Message, Origin: FromAdmission}},
+		"policy denies":         {401, nil, []byte(mustJSON(t, policy)), Response{Code: 401, Reason: "Unauthorized", Message: policy.Message, Origin: FromAdmission}},
+		"token is refused":      {401, nil, []byte(mustJSON(t, token)), Response{Code: 401, Reason: "Unauthorized", Message: "Unauthorized"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {

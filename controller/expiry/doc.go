@@ -11,7 +11,8 @@
 // resourceVersion of the very state that was judged (S1, S2). Accepted: one log line, one lateness sample, and a tombstone
 // that keeps stale watch events from bringing the entry back. Conflict: the kind's [Judge] reads the object afresh and
 // decides again, in the same worker and at once. Anything else: the entry stays and is tried again, for ever, after a
-// backoff of at least a second (S3). How many workers there are follows from what the API server answers (concurrency.go),
+// backoff of at least a second (S3). Which part of the API server wrote an answer ([Origin]) decides what the answer is
+// evidence of: an admission webhook chooses its code and its Retry-After freely. How many workers there are follows from what the API server answers (concurrency.go),
 // never from a fixed number.
 //
 // When a namespace, a policy, a profile or a runtime changes, [Engine.RecheckNamespace] and [Engine.RecheckKinds] make

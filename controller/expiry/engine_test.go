@@ -171,28 +171,6 @@ func TestEngineDryRun(t *testing.T) {
 	}
 }
 
-// An API that conflicts with the very resourceVersion it shows gets the UID alone, right after a fresh look.
-func TestFallsBackToUID(t *testing.T) {
-	w, outcomes, _ := ready(t, nil)
-	w.dueSoon(1, "j", nil)
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
-		if r.ResourceVersion != "" {
-			w.deletes++
-			return Response{Code: http.StatusConflict}
-		}
-		r.ResourceVersion = fmt.Sprint(w.things[r.Name].rv)
-		return w.Delete(ctx, r)
-	})
-	w.advance(time.Second)
-	w.pump()
-	if n := count(*outcomes); n[Deleted] != 1 || w.deletes != 3 {
-		t.Errorf("%v after %d DELETEs, want it deleted by the third (two conflicts against what a fresh look shows)", n, w.deletes)
-	}
-	if got := metricValue(t, w.engine, "curfew_deletions_uid_only_total"); got != 1 {
-		t.Errorf("metric: %v", got)
-	}
-}
-
 type deleterFunc func(context.Context, Request) Response
 
 func (f deleterFunc) Delete(ctx context.Context, r Request) Response { return f(ctx, r) }

@@ -37,7 +37,7 @@ func newMetrics(e *Engine) *metrics {
 		}, []string{"trigger", "kind", "result"}),
 		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_deletions_uid_only_total",
-			Help: "Deletions with the UID as only precondition, right after a fresh read, because the API does not honour the resourceVersion.",
+			Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
 		}, []string{"kind"}),
 		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry or its being carried out.", "kind"),
 		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet."),

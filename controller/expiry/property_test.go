@@ -203,6 +203,11 @@ func TestSafety(t *testing.T) {
 					w.faults = append(w.faults, f)
 				}
 			},
+			"a webhook denies": func(t *rapid.T) {
+				for range rapid.IntRange(1, 8).Draw(t, "count") {
+					w.faults = append(w.faults, fault{code: rapid.SampledFrom([]int{400, 401, 404, 409, 409, 429, 500}).Draw(t, "code"), webhook: true})
+				}
+			},
 			"judge fails": func(t *rapid.T) { w.judgeErr = rapid.IntRange(1, 3).Draw(t, "times") },
 			"": func(t *rapid.T) {
 				checkBooks(t, w.engine)

@@ -14,7 +14,9 @@ import (
 //     one whose last turn was longest ago,
 //   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow from then on: its requests
 //     take up none from their start, and only a few of them are sent at a time, until they are answered quickly again,
-//   - a queue that is answered 429 again and again, while others are not, waits alone, and one request at a time shows whether it is over.
+//   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while others do not, waits alone, and one request
+//     at a time shows whether it is over,
+//   - any other 429 delays its own object. Where several objects of a queue get one in a row, the queue waits alone.
 type queue struct {
 	due, backfill heap
 	of            schema.GroupVersionResource
@@ -25,7 +27,8 @@ type queue struct {
 	slow          bool
 	quick         time.Duration // monotonic: the last quick answer, 0: none
 
-	refusals int           // answers of 429 in a row, those to requests that were under way together counted as one
+	refusals int           // answers of 429 in a row, those to requests that were under way together counted as one;
+	own      bool          // some of them not from the API server itself
 	refused  time.Duration // monotonic: the first of these,
 	again    time.Duration // and the last
 	held     []Kind        // see Engine.Hold
@@ -91,7 +94,7 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	} else {
 		e.inFlight--
 	}
-	if res.result == Throttled {
+	if res.result == Throttled && res.origin != FromAdmission {
 		e.throttle(j, res, r)
 		return
 	}
@@ -99,7 +102,7 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 		return
 	}
 	if res.code > 0 { // To a fresh look alone the API server may answer all the time.
-		q.refusals, q.pausedTo = 0, 0
+		q.refusals, q.own, q.pausedTo = 0, false, 0
 	}
 	if r.mono-j.started >= slowAfter {
 		return
@@ -111,27 +114,42 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// throttle pauses everything, or the queue of a job alone, for as long as the answer to it asks for. The lock is held.
+// throttle obeys a 429. If the API server itself has too much to do, it pauses everything. Else the object waits (see
+// settleEntry), and its queue as well once several objects got one: an object that is tried again is no news. The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
-	q := j.queue
-	if q.refusals == 0 {
-		q.refused = r.mono
-	}
-	if q.refusals == 0 || j.started > q.again {
-		q.refusals++
-		q.again = r.mono
+	q, general := j.queue, res.overloaded(j.kind)
+	q.own = q.own || !general
+	if general || j.attempt == 0 {
+		if q.refusals == 0 {
+			q.refused = r.mono
+		}
+		if q.refusals == 0 || j.started >= q.again {
+			q.refusals++
+			q.again = r.mono
+		}
 	}
 	to := r.mono + min(pauseMost, res.retryAfter)
-	if e.singled(q) {
+	switch {
+	case q.own && e.singled(q):
+		// That the kind is meant is a guess: it is asked again soon at first, with another object.
+		q.pausedTo = max(q.pausedTo, min(to, r.mono+retryLeast<<min(q.refusals-refusedMost, 10)))
+	case e.singled(q):
 		q.pausedTo = max(q.pausedTo, to)
-		return
+	case general:
+		e.pausedTo = max(e.pausedTo, to)
 	}
-	e.pausedTo = max(e.pausedTo, to)
+}
+
+// overloaded reports whether a 429 says that the API server itself has too much to do. An aggregated API server has filters of
+// its own.
+func (res *attemptResult) overloaded(k *KindOptions) bool {
+	return res.result == Throttled && res.origin == FromServer && !k.Aggregated
 }
 
 // singled tells whether it is a queue alone that is answered 429. The lock is held.
 func (e *Engine) singled(q *queue) bool {
-	return q.refusals >= refusedMost && slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused })
+	return q.refusals >= refusedMost &&
+		(q.own || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
 }
 
 // setApart has those that were sent longest ago take up no room any more, if that is too long ago. The lock is held.

@@ -242,12 +242,19 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 	})
 }
 
-// One kind is always answered 429, as by an aggregated API or a webhook of its own. Everything is paused for it a few times, since it may be the API
-// server that has too much to do. That others are answered shows that it is not: from then on that kind waits alone, and is tried again for ever.
+// One kind is always answered 429. Where the API server itself says so, everything is paused a few times, since it may have too much to do. That
+// others are answered shows that it has not: from then on that kind waits alone, and is tried again for ever. Where whoever serves the kind says
+// so, others never wait.
 func TestThrottledKind(t *testing.T) {
+	for name, origin := range map[string]Origin{"by the API server": FromServer, "by an aggregated API": FromResource} {
+		t.Run(name, func(t *testing.T) { throttledKind(t, origin) })
+	}
+}
+
+func throttledKind(t *testing.T, origin Origin) {
 	many := func(context.Context, Request) Response {
 		time.Sleep(5 * time.Millisecond)
-		return Response{Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second}
+		return Response{Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second, Origin: origin}
 	}
 	besides(t, many, func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
 		start := time.Now().Truncate(time.Second).Add(time.Minute)
@@ -259,8 +266,10 @@ func TestThrottledKind(t *testing.T) {
 		pass(time.Until(start) + 100*time.Millisecond)
 		u.lateness()
 		pass(15 * time.Second)
-		if n, _ := u.lateness(); n != 0 {
+		if n, late := u.lateness(); origin == FromServer && n != 0 {
 			t.Errorf("%d Jobs went although the API server asked for 20 seconds of peace", n)
+		} else if origin == FromResource && (n != 45 || late > 20*time.Millisecond) {
+			t.Errorf("%d Jobs went in 15 seconds, up to %s late: want 45 and at most 20ms", n, late)
 		}
 		pass(75 * time.Second)
 		u.lateness()

@@ -33,9 +33,10 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 	e.setApart(r)
 	now, _ := e.checkClock(r)
 	// What a kind does to its own requests says nothing of the API server: how long they take, and failures that have paused the kind already.
-	its := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) || res.result == Throttled && e.singled(j.queue)
-	if !its && (res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled(&res))) {
-		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled(&res)})
+	troubled := res.troubled(j.kind)
+	its := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) || res.result == Throttled && (!troubled || e.singled(j.queue))
+	if !its && (res.latency > 0 || res.code > 0 && (j.kind.Actor == nil || troubled)) {
+		e.conc.observe(sample{at: r.mono, latency: res.latency, inFlight: e.inFlight + 1, refused: troubled})
 	}
 	if !j.dry {
 		// What got no answer may have been carried out. An Actor's steps are no deletions of what is tracked.
@@ -68,8 +69,8 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 }
 
 // troubled tells whether an answer is a reason to ask for less at a time.
-func troubled(res *attemptResult) bool {
-	return res.result == Throttled || res.result == Failed && res.code != codeUnjudged
+func (res *attemptResult) troubled(k *KindOptions) bool {
+	return res.overloaded(k) || res.result == Failed && res.code != codeUnjudged && res.origin != FromAdmission
 }
 
 // judgeScopes lets the breakers know.
@@ -91,6 +92,11 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	switch {
 	case res.postponed && res.result == "":
 		return
+	case res.err != nil && res.origin == FromAdmission:
+		// Whatever code it has, it is one webhook's or policy's, which may concern a single namespace.
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		fail(scopeSource(o), ReasonRefused)
 	case res.result == Throttled:
 		success(scopeAll())
 	case res.result == Failed && res.code == 0 && e.unheard(j, r):
@@ -222,7 +228,7 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 			most = backoffTrouble
 		}
 		wait := max(backoff(int(en.attempts), most, e.opts.jitter()), min(res.retryAfter, backoffMost))
-		if res.result == Failed || res.result == Refused {
+		if (res.result == Failed || res.result == Refused) && res.retryAfter == 0 {
 			en.flags |= flagParked // if a breaker is open it is woken when that closes
 		}
 		e.again(slot, now, now+int64(wait))

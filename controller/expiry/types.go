@@ -37,9 +37,11 @@ type KindOptions struct {
 	// Protobuf tells that the kind is built in, so that bodies may be protobuf instead of JSON.
 	Protobuf bool
 	// UIDOnly tells that the API behind the kind is known not to honour a resourceVersion precondition. The engine then
-	// always asks Judge right before the DELETE and sends the UID alone. Where this is not known beforehand the engine
-	// finds out (a conflict against the very resourceVersion that a fresh read shows, twice) and counts it.
+	// always asks Judge right before the DELETE and sends the UID alone.
 	UIDOnly bool
+	// Aggregated tells that the kind may be served by an aggregated API server, which may not honour the precondition. The
+	// engine finds out: see refusesVersion. Kubernetes' own API server and its CustomResourceDefinitions do honour it.
+	Aggregated bool
 	// Judge reads one object of the kind afresh. Required.
 	Judge Judge
 	// Actor does what is due in the place of a DELETE; nil means Options.Deleter. What it does it counts and logs itself: the engine
@@ -99,6 +101,8 @@ type Judgement struct {
 	Object Object
 	// Since is the deletionTimestamp; for BeingDeleted only.
 	Since time.Time
+	// Finalizers are those of the state that was read; for Track only.
+	Finalizers []string
 }
 
 // Judge reads the object afresh (a quorum read: GET without resourceVersion) and judges what it finds. It is called on
@@ -112,7 +116,7 @@ type Request struct {
 	Namespace string
 	Name      string
 	UID       types.UID // precondition, always set
-	// ResourceVersion is the other precondition; empty only after the API turned out not to honour it.
+	// ResourceVersion is the other precondition; empty only where the API cannot honour it.
 	ResourceVersion string
 	Propagation     metav1.DeletionPropagation
 	DryRun          bool
@@ -128,6 +132,8 @@ type Response struct {
 	// Reason and Message are those of the Status in the body of an error.
 	Reason  metav1.StatusReason
 	Message string
+	// Origin is which part of the API server wrote an error.
+	Origin Origin
 	// ObjectMissing distinguishes, for 404, "no such object" from "no such resource": only the first means gone.
 	ObjectMissing bool
 	// RetryAfter is what the server asked for, 0 if it did not.

@@ -73,6 +73,19 @@ type fault struct {
 	code       int // 0: no answer
 	carriedOut bool
 	retryAfter time.Duration
+	webhook    bool // it is a denial of an admission webhook
+}
+
+// reason is the one that fits the code: a webhook may give it.
+func (f *fault) reason() metav1.StatusReason {
+	switch f.code {
+	case 404:
+		return metav1.StatusReasonNotFound
+	case 409:
+		return metav1.StatusReasonConflict
+	default:
+		return metav1.StatusReasonUnknown
+	}
 }
 
 func newWorld(fatal func(string, ...any)) *world {
@@ -369,7 +382,13 @@ func (f *fault) response() Response {
 	if f.code == 0 {
 		return Response{Err: errors.New("connection reset by peer")}
 	}
-	return Response{Code: f.code, RetryAfter: f.retryAfter, Message: "fault"}
+	out := Response{Code: f.code, RetryAfter: f.retryAfter, Message: "fault"}
+	if f.webhook {
+		out.Origin, out.Reason, out.ObjectMissing = FromAdmission, f.reason(), f.code == 404
+	} else if f.code == 429 {
+		out.Origin = FromServer
+	}
+	return out
 }
 
 func (w *world) carryOut(r Request) Response {

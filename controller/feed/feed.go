@@ -129,6 +129,7 @@ func (f *Feed) register(at expiry.Lane, due *deadlines, actor expiry.Deleter) er
 		Scope:       f.kind.Namespace,
 		Actor:       actor,
 		Protobuf:    f.kind.Protobuf,
+		Aggregated:  f.kind.Aggregated,
 		Propagation: cmp.Or(f.kind.Propagation, f.options.Propagation),
 		Judge:       one.Judge,
 	})

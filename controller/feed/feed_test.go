@@ -234,19 +234,24 @@ func TestJudge(t *testing.T) {
 	deleting := finished("ci", "a", "uid-a", 5)
 	deleting.DeletionTimestamp = &metav1.Time{Time: now}
 	deleting.Finalizers = []string{"example.com/hold"}
+	held := finished("ci", "a", "uid-a", 5)
+	held.Finalizers = []string{metav1.FinalizerOrphanDependents}
 	for name, test := range map[string]struct {
 		there  func(*world)
 		broken bool
 		want   expiry.Verdict
 		uid    string
+		// finalizers that the engine is told of
+		finalizers []string
 	}{
-		"gone":          {there: func(*world) {}, want: expiry.Gone},
-		"due":           {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, want: expiry.Track, uid: "uid-a"},
-		"TTL gone":      {there: func(w *world) { w.put(finished("ci", "a", "uid-a", -1)) }, want: expiry.Keep},
-		"re-created":    {there: func(w *world) { w.put(finished("ci", "a", "uid-b", 5)) }, want: expiry.Track, uid: "uid-b"},
-		"other, no TTL": {there: func(w *world) { w.put(finished("ci", "a", "uid-b", -1)) }, want: expiry.Gone},
-		"terminating":   {there: func(w *world) { w.put(deleting) }, want: expiry.BeingDeleted},
-		"no namespace":  {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, broken: true},
+		"due, with a finalizer": {there: func(w *world) { w.put(held) }, want: expiry.Track, uid: "uid-a", finalizers: held.Finalizers},
+		"gone":                  {there: func(*world) {}, want: expiry.Gone},
+		"due":                   {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, want: expiry.Track, uid: "uid-a"},
+		"TTL gone":              {there: func(w *world) { w.put(finished("ci", "a", "uid-a", -1)) }, want: expiry.Keep},
+		"re-created":            {there: func(w *world) { w.put(finished("ci", "a", "uid-b", 5)) }, want: expiry.Track, uid: "uid-b"},
+		"other, no TTL":         {there: func(w *world) { w.put(finished("ci", "a", "uid-b", -1)) }, want: expiry.Gone},
+		"terminating":           {there: func(w *world) { w.put(deleting) }, want: expiry.BeingDeleted},
+		"no namespace":          {there: func(w *world) { w.put(finished("ci", "a", "uid-a", 5)) }, broken: true},
 		"re-created, terminating": {there: func(w *world) {
 			other := deleting.DeepCopy()
 			other.UID = "uid-b"
@@ -270,6 +275,9 @@ func TestJudge(t *testing.T) {
 				}
 				if err == nil && (got.Verdict != test.want || string(got.Object.UID) != test.uid) {
 					t.Errorf("verdict %v of UID %q, want %v of %q", got.Verdict, got.Object.UID, test.want, test.uid)
+				}
+				if !slices.Equal(got.Finalizers, test.finalizers) {
+					t.Errorf("finalizers %q, want %q", got.Finalizers, test.finalizers)
 				}
 			})
 		})

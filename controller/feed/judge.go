@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -160,7 +161,11 @@ func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 			}
 			due.Propagation = cmp.Or(said, f.options.Propagation, metav1.DeletePropagationBackground)
 		}
-		return expiry.Judgement{Verdict: expiry.Track, Object: due}, nil
+		found, err := meta.Accessor(object)
+		if err != nil {
+			return expiry.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
+		}
+		return expiry.Judgement{Verdict: expiry.Track, Object: due, Finalizers: found.GetFinalizers()}, nil
 	case policy.RecordFinish:
 		f.recordFinish(facts, verdict)
 	}

@@ -18,6 +18,8 @@ type Kind struct {
 	Profile *policy.Profile
 	// Protobuf tells that the kind is built in and speaks it.
 	Protobuf bool
+	// Aggregated tells that another API server answers for the kind.
+	Aggregated bool
 	// FieldSelector and LabelSelector narrow list and watch to what can be due.
 	FieldSelector, LabelSelector string
 	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.

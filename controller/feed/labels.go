@@ -33,6 +33,8 @@ type LabelledKind struct {
 	ClusterScoped bool
 	// Protobuf tells that the kind is built in and speaks it.
 	Protobuf bool
+	// Aggregated tells that another API server answers for the kind.
+	Aggregated bool
 	// Namespace is the only one that is watched; "" for all.
 	Namespace string
 	// Alias asks for label cleanup.kyverno.io/ttl instead of curfew.dev/ttl.
@@ -49,7 +51,7 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	at := kind.Kind.GroupVersion().WithResource(kind.Resource)
 	resource := client.Resource(at)
 	out := Kind{
-		Profile: profile, Protobuf: kind.Protobuf, Propagation: kind.Propagation, Namespace: kind.Namespace,
+		Profile: profile, Protobuf: kind.Protobuf, Aggregated: kind.Aggregated, Propagation: kind.Propagation, Namespace: kind.Namespace,
 		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL, Lane: LaneLabel,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)

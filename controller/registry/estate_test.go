@@ -42,6 +42,7 @@ type estate struct {
 	propagation map[schema.GroupKind]metav1.DeletionPropagation
 	unprofiled  error
 	asks        map[string]metav1.DeletionPropagation
+	aggregated  map[string]bool // what the feeds were told of their kinds
 }
 
 func (e *estate) Rules(_ context.Context, namespace string) (Grants, error) {
@@ -171,6 +172,7 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 		custom: map[schema.GroupResource]Labelable{}, rules: map[string][]authorizationv1.ResourceRule{nowhere: everything()},
 		broken: map[string]bool{}, running: map[string]int{}, refuse: map[string]func(){},
 		propagation: map[schema.GroupKind]metav1.DeletionPropagation{}, asks: map[string]metav1.DeletionPropagation{},
+		aggregated: map[string]bool{},
 		served: []*metav1.APIResourceList{resources("v1",
 			resource("configmaps", "ConfigMap"), resource("secrets", "Secret"), clusterWide(resource("nodes", "Node")))},
 	}
@@ -214,7 +216,7 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 				return nil, errors.New("broken")
 			}
 			e.refuse[target.testName()] = forbidden
-			e.asks[target.testName()] = target.Propagation
+			e.asks[target.testName()], e.aggregated[target.testName()] = target.Propagation, target.Aggregated
 			return &planted{estate: e, name: target.testName()}, nil
 		},
 		Forget: func(target Target) {

@@ -15,6 +15,8 @@ type Labelable struct {
 	Kind          schema.GroupVersionKind
 	Resource      string
 	ClusterScoped bool
+	// Aggregated tells that another API server answers for the kind.
+	Aggregated bool
 }
 
 func (l Labelable) groupResource() schema.GroupResource {
@@ -113,6 +115,8 @@ type group struct {
 	schema.GroupVersion
 	// custom tells that CustomResourceDefinitions are behind it: the API server keeps the APIService in step with them.
 	custom bool
+	// aggregated tells that requests are passed on to a Service, behind which is another API server.
+	aggregated bool
 	// available tells that it answers.
 	available bool
 }
@@ -125,6 +129,7 @@ func readAPIService(object *unstructured.Unstructured) group {
 		return value
 	}
 	out := group{GroupVersion: schema.GroupVersion{Group: text("group"), Version: text("version")}}
+	_, out.aggregated, _ = unstructured.NestedMap(object.Object, "spec", "service")
 	out.custom = object.GetLabels()[automanaged] == "true"
 	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
 	for _, item := range conditions {

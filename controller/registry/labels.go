@@ -326,13 +326,17 @@ func (l *Labels) discover(ctx context.Context) error {
 	if err != nil && !partly {
 		return fmt.Errorf("discovery: %w", err)
 	}
-	custom := map[schema.GroupVersion]bool{}
+	served := map[schema.GroupVersion]group{}
 	if services, err := l.services.All(); err == nil {
 		for _, service := range services {
-			custom[service.GroupVersion] = service.custom
+			served[service.GroupVersion] = service
 		}
 	}
-	kinds, lacking := labelable(groups, lists, func(of schema.GroupVersion) bool { return custom[of] })
+	kinds, lacking := labelable(groups, lists, func(of schema.GroupVersion) bool { return served[of].custom })
+	for at, kind := range kinds {
+		kind.Aggregated = served[kind.Kind.GroupVersion()].aggregated
+		kinds[at] = kind
+	}
 	for at, kind := range l.discovered {
 		if _, ok := failed[kind.Kind.GroupVersion()]; ok {
 			kinds[at] = kind

@@ -121,7 +121,8 @@ func TestAggregatedAPIs(t *testing.T) {
 		}, nil)
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "flunders.v1")
-		service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "wardle.example.com", "version": "v1"}}}
+		service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+			"group": "wardle.example.com", "version": "v1", "service": map[string]any{"namespace": "wardle", "name": "api"}}}}
 		service.SetName("v1.wardle.example.com")
 		e.edit(func() {
 			e.served = e.served[:1]
@@ -144,6 +145,11 @@ func TestAggregatedAPIs(t *testing.T) {
 		})
 		after(20 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "flunders.v1")
+		e.edit(func() {
+			if !e.aggregated["flunders.v1"] || e.aggregated["configmaps.v1"] {
+				t.Errorf("aggregated: %v, want flunders alone", e.aggregated)
+			}
+		})
 	})
 }
 

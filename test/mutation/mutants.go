@@ -173,7 +173,7 @@ var mutants = []Mutant{
 	{
 		Invariant: "S3", Name: "a kind that is always answered 429 keeps the others waiting",
 		File: "controller/expiry/queue.go",
-		Old:  "	if e.singled(q) {\n\t\tq.pausedTo = max(q.pausedTo, to)\n\t\treturn\n\t}\n", New: "",
+		Old:  "\tcase e.singled(q):\n\t\tq.pausedTo = max(q.pausedTo, to)\n", New: "",
 		Package: engine, Tests: []string{"TestThrottledKind"},
 	},
 	{
