@@ -89,6 +89,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	var kinds *registry.Registry
 	stopper, err := deadline.New(deadline.Options{
 		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
+		Reserve: engine.Reserve,
 		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
 	})
 	if err != nil {

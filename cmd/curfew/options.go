@@ -79,7 +79,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
 	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
-	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute; 0 means none")
+	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }

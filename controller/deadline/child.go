@@ -213,10 +213,14 @@ func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool,
 			return false, err
 		}
 		uid, version := child.GetUID(), child.GetResourceVersion()
-		err := client.Delete(ctx, child.GetName(), metav1.DeleteOptions{
-			Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: &background,
+		sent, err := s.withinBudget(func() error {
+			return client.Delete(ctx, child.GetName(), metav1.DeleteOptions{
+				Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: &background,
+			})
 		})
 		switch {
+		case !sent:
+			return false, nil
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 			// Gone, or not what was read. There will be another look.
 		case err != nil:

@@ -195,9 +195,13 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 		if one.deleting {
 			continue
 		}
-		err := s.options.Metadata.Resource(podResource).Namespace(s.request.Namespace).
-			Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid}})
+		sent, err := s.withinBudget(func() error {
+			return s.options.Metadata.Resource(podResource).Namespace(s.request.Namespace).
+				Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid}})
+		})
 		switch {
+		case !sent:
+			return false, nil
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		case err != nil:
 			return false, fmt.Errorf("deleting Pod %s/%s: %w", s.request.Namespace, one.name, err)

@@ -39,6 +39,9 @@ type Options struct {
 	// Profile is the profile of the kind of a child, nil where it has none; it tells whether a child has finished. Without the function
 	// conditions tell.
 	Profile func(kind schema.GroupKind) (*policy.Profile, error)
+	// Reserve takes one deletion from the budget of --max-deletions-per-minute, if there is room, and
+	// answers with a function that reports whether it happened. Nil means that there is no bound.
+	Reserve func() (settle func(happened bool), ok bool)
 	// Settle is how long after the mark an object is looked at again; 0 means [DefaultSettle].
 	Settle time.Duration
 }

@@ -47,6 +47,8 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("expiry: Run was called twice: make a new Engine")
 	}
 	e.running = true
+	// The process before this one may have used the budget up, and a crash loop would delete without bound.
+	e.all.exhaust(e.read().mono)
 	e.guard.held = "" // What holds now is said now.
 	e.unlock()
 	timer := e.opts.Clock.NewTimer(lookAgain)
@@ -264,7 +266,7 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 	j.dry = j.object.DryRun || e.opts.DryRun
 	j.started = r.mono
 	if !j.dry {
-		if e.all.wait(r.mono) > 0 || j.object.Backfill && e.backfill.wait(r.mono) > 0 {
+		if j.kind.Actor == nil && e.all.wait(r.mono) > 0 || j.object.Backfill && e.backfill.wait(r.mono) > 0 {
 			return false, 0, false
 		}
 	}
@@ -272,7 +274,9 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 		return false, wait, true
 	}
 	if !j.dry {
-		e.all.take(r.mono)
+		if j.kind.Actor == nil { // What an Actor deletes it counts itself: see Reserve.
+			e.all.take(r.mono)
+		}
 		if j.object.Backfill {
 			e.backfill.take(r.mono)
 		}
@@ -285,12 +289,13 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 	x := e.index
 	var of *queue
+	full := e.all.wait(r.mono) > 0 && !e.opts.DryRun
 	for _, q := range x.queues {
 		slot, ok := q.due.top()
 		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
 			slot, ok = b, true
 		}
-		if !ok || x.at(slot).wake > now || !e.room(q, r) {
+		if !ok || x.at(slot).wake > now || !e.room(q, r) || full && !q.acts && x.at(slot).flags&flagDryRun == 0 {
 			continue
 		}
 		if !found || q.inFlight < of.inFlight || q.inFlight == of.inFlight && (q.turn < of.turn || q.turn == of.turn && x.less(slot, first)) {

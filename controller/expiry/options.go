@@ -48,7 +48,8 @@ type Options struct {
 	// Registerer gets the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
 
-	// MaxDeletionsPerMinute bounds deletions in any 60 seconds, those included of which nobody knows since no answer came; 0 is no bound.
+	// MaxDeletionsPerMinute bounds deletions in any 60 seconds, including those without an answer and those
+	// taken with Reserve; 0 is no bound. Run starts without budget, so that restarts add none.
 	MaxDeletionsPerMinute int
 	// BackfillPerMinute bounds deletions of Backfill objects likewise; 0 means DefaultBackfillPerMinute.
 	BackfillPerMinute int

@@ -32,6 +32,7 @@ type queue struct {
 	refused  time.Duration // monotonic: the first of these,
 	again    time.Duration // and the last
 	held     []Kind        // see Engine.Hold
+	acts     bool          // an Actor carries out what is due
 	pausedTo time.Duration // monotonic: Retry-After, where it is this queue alone that is answered so
 }
 
@@ -49,9 +50,10 @@ const (
 func (e *Engine) queueFor(o *KindOptions) *queue {
 	i := slices.IndexFunc(e.index.queues, func(q *queue) bool { return q.of == o.Resource && q.lane == o.Lane })
 	if i >= 0 {
+		e.index.queues[i].acts = o.Actor != nil
 		return e.index.queues[i]
 	}
-	q := &queue{of: o.Resource, lane: o.Lane}
+	q := &queue{of: o.Resource, lane: o.Lane, acts: o.Actor != nil}
 	e.index.queues = append(e.index.queues, q)
 	return q
 }

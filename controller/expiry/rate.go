@@ -40,6 +40,15 @@ func (r *rate) take(mono time.Duration) bool {
 	return true
 }
 
+// exhaust takes all of a minute's room: nobody knows how many deletions another process sent before this one.
+func (r *rate) exhaust(mono time.Duration) {
+	r.advance(mono)
+	if more := r.limit - r.total; more > 0 {
+		r.slices[r.last%int64(len(r.slices))] += more
+		r.total += more
+	}
+}
+
 // settle says what became of one that take counted: whether it may have happened.
 func (r *rate) settle(mono time.Duration, happened bool) {
 	r.underway--
@@ -48,6 +57,22 @@ func (r *rate) settle(mono time.Duration, happened bool) {
 		r.slices[r.last%int64(len(r.slices))]++
 		r.total++
 	}
+}
+
+// Reserve takes one deletion from the budget of MaxDeletionsPerMinute, for a DELETE that the engine does not
+// send itself. ok is false where there is no room now. Else call settle once, with whether the deletion
+// happened, or may have happened.
+func (e *Engine) Reserve() (settle func(happened bool), ok bool) {
+	e.mu.Lock()
+	defer e.unlock()
+	if !e.all.take(e.read().mono) {
+		return nil, false
+	}
+	return func(happened bool) {
+		e.mu.Lock()
+		defer e.unlock()
+		e.all.settle(e.read().mono, happened)
+	}, true
 }
 
 // wait is how long until take may succeed, if no answer comes before; 0: now.

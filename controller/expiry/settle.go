@@ -41,7 +41,9 @@ func (e *Engine) settle(j *job, res attemptResult, r reading, stopped bool) {
 	if !j.dry {
 		// What got no answer may have been carried out. An Actor's steps are no deletions of what is tracked.
 		happened := res.result == Deleted || res.lost
-		e.all.settle(r.mono, happened)
+		if j.kind.Actor == nil {
+			e.all.settle(r.mono, happened)
+		}
 		if j.object.Backfill {
 			e.backfill.settle(r.mono, happened)
 		}
