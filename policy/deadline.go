@@ -23,6 +23,8 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
 	case facts.CurfewsOwn():
 		return keep("is part of Curfew")
+	case facts.MultiKueueCopy():
+		return keptCopy()
 	case facts.StateError != nil:
 		return Verdict{Action: Keep, Reason: "its state cannot be read", Err: facts.StateError}
 	}

@@ -82,10 +82,22 @@ func (f *Facts) ForeignManager() string {
 	if f.ManagedBy != "" && f.ManagedBy != f.Profile.DefaultManager {
 		return f.ManagedBy
 	}
-	if _, ok := f.Labels[LabelMultiKueueOrigin]; ok {
+	if f.MultiKueueCopy() {
 		return "MultiKueue"
 	}
 	return ""
+}
+
+// MultiKueueCopy reports whether MultiKueue copied the object to this cluster. The copy takes TTL, label and stamps of the manager's object
+// along. Without the copy the manager would dispatch the object again, so that no trigger applies to it (S5).
+func (f *Facts) MultiKueueCopy() bool {
+	_, ok := f.Labels[LabelMultiKueueOrigin]
+	return ok
+}
+
+// keptCopy is the verdict on what [Facts.MultiKueueCopy] reports.
+func keptCopy() Verdict {
+	return keep(fmt.Sprintf("is a copy made by MultiKueue (label %s), which its manager cluster deletes", LabelMultiKueueOrigin))
 }
 
 // OwnedByCronJob reports whether a CronJob controls the object.

@@ -83,6 +83,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
 	case facts.CurfewsOwn():
 		return keep("is part of Curfew")
+	case facts.MultiKueueCopy():
+		return keptCopy()
 	case facts.StateError != nil:
 		return Verdict{Action: Keep, Reason: "its state cannot be read", Err: facts.StateError}
 	case !facts.Finished:
@@ -99,6 +101,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	case facts.IsPod() && facts.AlwaysRestarts():
 		return Verdict{Action: Keep, Reason: "restartPolicy is Always", Source: value.Source,
 			Err: fmt.Errorf("%s: a Pod with restartPolicy Always has no TTL after finished", value.Path)}
+	case facts.rerunBy() != "":
+		return facts.keepFor(facts.rerunBy(), value.Path, value.Source)
 	case facts.Uncounted():
 		return keep("its Job has not accounted for it yet")
 	case facts.FinishTime.IsZero() && !facts.IsPod():

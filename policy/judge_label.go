@@ -20,6 +20,8 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
 	case facts.CurfewsOwn():
 		return keep("is part of Curfew")
+	case facts.MultiKueueCopy():
+		return keptCopy()
 	case !ok:
 		return keep("has no TTL label")
 	case key != LabelTTL && outranked:
@@ -36,6 +38,8 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		return unusable(err) // S6
 	case label.At.IsZero() && facts.Created.IsZero():
 		return unusable(fmt.Errorf("%s counts from the creation, which the object does not say: use a date", label))
+	case facts.rerunBy() != "":
+		return facts.keepFor(facts.rerunBy(), LabelPath(key), source)
 	case facts.IsPod() && facts.Uncounted():
 		return keep("its Job has not accounted for it yet") // S5
 	}

@@ -93,6 +93,9 @@ func protections(facts *Facts, around Surroundings) []Obstacle {
 	if facts.CurfewsOwn() {
 		add("is part of Curfew")
 	}
+	if facts.MultiKueueCopy() {
+		add("%s", keptCopy().Reason)
+	}
 	switch name := facts.Namespace; {
 	case name != "" && slices.Contains(around.Protect, name):
 		add("namespace %q is protected by the controller's --protect", name)

@@ -1,0 +1,72 @@
+package policy_test
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// What MultiKueue copied to this cluster took TTL, label and stamps of the manager's object along. No trigger applies to it, since the manager
+// would dispatch it again (S5). What another controller manages keeps its explicit TTL, as it does in-tree.
+func TestMultiKueueCopiesAreKept(t *testing.T) {
+	hourAgo := noon.Add(-time.Hour)
+	job := func() *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(hourAgo.Add(-time.Hour)).Complete(hourAgo)
+	}
+	for name, c := range map[string]struct {
+		job   *builders.JobWrapper
+		scope policy.Scope
+	}{
+		"native TTL":      {job: job().TTL(60)},
+		"TTL annotation":  {job: job().Annotation(policy.AnnotationTTL, "60")},
+		"stamped default": {job: job().TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci")},
+		"live default": {job: job(),
+			scope: policy.Scope{Namespace: namespaceSince(hourAgo, "default-ttl", "60", "backfill", "true")}},
+		"no finish time": {job: builders.MakeJob("ci", "a").Created(hourAgo).Complete(time.Time{}).TTL(0)},
+		"TTL label":      {job: job().Label(policy.LabelTTL, "1m")},
+		"date label":     {job: job().Label(policy.LabelTTL, "2020-01-01")},
+		"deadline":       {job: builders.MakeJob("ci", "a").Created(hourAgo).Started(hourAgo).Deadline(60)},
+	} {
+		facts := policy.FactsOfJob(c.job.Label(policy.LabelMultiKueueOrigin, "hub").Obj())
+		effective := policy.Resolve(facts, &c.scope)
+		for trigger, got := range map[string]policy.Verdict{
+			"ttl":      policy.Judge(facts, &effective, noon),
+			"label":    policy.JudgeLabel(facts, policy.LabelTTL, &c.scope, noon),
+			"deadline": policy.JudgeDeadline(facts, &effective, 0, noon),
+		} {
+			if got.Action != policy.Keep || !strings.Contains(got.Reason, "copy made by MultiKueue") || got.Err != nil {
+				t.Errorf("%s, %s: %s %q (%v)", name, trigger, got.Action, got.Reason, got.Err)
+			}
+		}
+		creating := c.scope
+		creating.Creating = true
+		given, _ := policy.FillIn(facts, &creating, noon)
+		for _, assignment := range given {
+			if assignment.Path[len(assignment.Path)-1] != policy.AnnotationTTLSource {
+				t.Errorf("%s: admission filled in %+v", name, assignment)
+			}
+		}
+		said := policy.Explain(facts, &c.scope, policy.Question{Now: noon})
+		if got := said.Obstacles(policy.Surroundings{}); len(got) == 0 || got[0].Kind != policy.ObstacleProtection || !got[0].Stops {
+			t.Errorf("%s: explain says %+v", name, got)
+		}
+	}
+	managed := policy.FactsOfJob(job().TTL(60).ManagedBy("kueue.x-k8s.io/multikueue").Obj())
+	effective := policy.Resolve(managed, &policy.Scope{})
+	if got := policy.Judge(managed, &effective, noon); got.Action != policy.Delete {
+		t.Errorf("an explicit TTL on what another controller manages: %s %q", got.Action, got.Reason)
+	}
+	// The mark of a deadline is not looked after either: what runs below a copy is the business of its own cluster's controllers.
+	failed := &policy.Facts{
+		Profile: &policy.Profile{Kind: schema.GroupVersionKind{Kind: "Run"}}, Labels: map[string]string{policy.LabelMultiKueueOrigin: ""},
+		Exceeded: hourAgo, State: policy.State{Finished: true, Outcome: policy.Failed},
+	}
+	if got := policy.JudgeDeadline(failed, &policy.Effective{}, 0, noon); got.Action != policy.Keep {
+		t.Errorf("a failed copy: %s", got.Action)
+	}
+}

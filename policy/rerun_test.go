@@ -1,0 +1,76 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// The JobSet of a TrainJob is deleted by no TTL and no label, since Trainer would run it again; it is kept, and that is reported. The JobSets of
+// others, and what else a TrainJob owns, are deleted.
+func TestJobSetOfATrainJobIsKept(t *testing.T) {
+	jobSet := &policy.Profile{
+		Name: "jobsets", Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+		TTL: policy.FieldPath{"spec", "ttlSecondsAfterFinished"}, State: func(map[string]any) (policy.State, error) { return policy.State{}, nil },
+	}
+	secret := &policy.Profile{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}
+	owner := func(apiVersion, kind string) *metav1.OwnerReference {
+		return &metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: "train", UID: "t"}
+	}
+	trainJob := owner("trainer.kubeflow.org/v1alpha1", "TrainJob")
+	const label = "metadata.labels[curfew.dev/ttl]: TrainJob train would run this JobSet again: remove it, and limit the TrainJob instead"
+	for name, c := range map[string]struct {
+		profile    *policy.Profile
+		owner      *metav1.OwnerReference
+		native     bool
+		annotation string
+		label      string
+		ttl, lab   policy.Action
+		err        string
+	}{
+		"annotation":        {profile: jobSet, owner: trainJob, annotation: "60", err: "metadata.annotations[curfew.dev/ttl-after-finished]: TrainJob train would run this JobSet again: remove it, and limit the TrainJob instead"},
+		"native field":      {profile: jobSet, owner: trainJob, native: true, err: "spec.ttlSecondsAfterFinished: TrainJob train would run this JobSet again: remove it, and limit the TrainJob instead"},
+		"label":             {profile: jobSet, owner: trainJob, label: "1m", err: label},
+		"a later version":   {profile: jobSet, owner: owner("trainer.kubeflow.org/v2", "TrainJob"), label: "2020-01-01", err: label},
+		"never, unlabelled": {profile: jobSet, owner: trainJob, annotation: "never"},
+		"no TTL":            {profile: jobSet, owner: trainJob},
+		"of nobody":         {profile: jobSet, annotation: "60", label: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"of another kind":   {profile: jobSet, owner: owner("example.com/v1", "TrainJob"), annotation: "60", label: "1m", ttl: policy.Delete, lab: policy.Delete},
+		"its Secret":        {profile: secret, owner: trainJob, label: "1m", lab: policy.Delete},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := &policy.Facts{
+				Profile: c.profile, Namespace: "ci", Name: "a", Created: noon.Add(-time.Hour), Owner: c.owner,
+				Labels: map[string]string{}, Annotations: map[string]string{},
+				State: policy.State{Finished: c.profile == jobSet, Outcome: policy.Succeeded, FinishTime: noon.Add(-time.Hour)},
+			}
+			if c.native {
+				facts.NativeTTL = policy.NativeField{Set: true, Seconds: 60}
+			}
+			if c.annotation != "" {
+				facts.Annotations[policy.AnnotationTTL] = c.annotation
+			}
+			if c.label != "" {
+				facts.Labels[policy.LabelTTL] = c.label
+			}
+			effective := policy.Resolve(facts, &policy.Scope{})
+			byTTL, byLabel := policy.Judge(facts, &effective, noon), policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon)
+			if byTTL.Action != c.ttl || byLabel.Action != c.lab {
+				t.Errorf("%s and %s; want %s and %s", byTTL.Action, byLabel.Action, c.ttl, c.lab)
+			}
+			said := ""
+			for _, verdict := range []policy.Verdict{byTTL, byLabel} {
+				if verdict.Err != nil {
+					said += verdict.Err.Error()
+				}
+			}
+			if said != c.err {
+				t.Errorf("reported: %q\nwant      %q", said, c.err)
+			}
+		})
+	}
+}
