@@ -1,6 +1,7 @@
 package manifests
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strings"
@@ -55,6 +56,8 @@ type request struct {
 	old, new  string // YAML; without old it is a CREATE
 	namespace string // labels of the namespace, "in-use", "pods-in-use" and key=value
 	mayNot    string // who may not delete the object: the name of a user
+	sub       string // the subresource
+	user      string // who asks; "someone" where it is empty
 	// wants are the entries that must be called, "<mutating entry> <validating entry>", "-" for none.
 	wants string
 }
@@ -65,7 +68,8 @@ var kinds = map[string]schema.GroupVersionKind{
 	"deployments": {Group: "apps", Version: "v1", Kind: "Deployment"}, "statefulsets": {Group: "apps", Version: "v1", Kind: "StatefulSet"},
 	"lifecyclepolicies": {Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"},
 	"kindprofiles":      {Group: "curfew.dev", Version: "v1alpha1", Kind: "KindProfile"},
-	"daemonsets":        {Group: "apps", Version: "v1", Kind: "DaemonSet"}, "replicasets": {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
+	"daemonsets":        {Group: "apps", Version: "v1", Kind: "DaemonSet"}, "replicationcontrollers": {Version: "v1", Kind: "ReplicationController"},
+	"podtemplates": {Version: "v1", Kind: "PodTemplate"}, "bindings": {Version: "v1", Kind: "Binding"}, "replicasets": {Group: "apps", Version: "v1", Kind: "ReplicaSet"},
 }
 
 const (
@@ -77,6 +81,12 @@ const (
 	jobMarked   = "defaults-marked.curfew.dev validate-marked.curfew.dev"
 	podUse      = "defaults-pods.curfew.dev validate-pods.curfew.dev"
 	podMarked   = "defaults-marked-pods.curfew.dev validate-marked-pods.curfew.dev"
+)
+
+const (
+	ttlTemplate     = "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}"
+	ownedReplicaSet = "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: o, uid: u, controller: true}]}, " +
+		"spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}"
 )
 
 func metadata(fields string) string {
@@ -106,7 +116,7 @@ var requests = map[string]request{
 	"Job with deadline only":                {resource: "jobs", new: "{metadata: {name: a}, spec: {activeDeadlineSeconds: 5, template: {spec: {}}}}", wants: none},
 	"Job whose template carries annotation": {resource: "jobs", new: "{metadata: {name: a}, spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {}}}}", wants: "- validate-marked.curfew.dev"},
 	"Job whose template carries label":      {resource: "jobs", new: "{metadata: {name: a}, spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}, spec: {}}}}", wants: "- validate-marked.curfew.dev"},
-	"Job being deleted":                     {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/ttl-after-finished: 1h}"), wants: none},
+	"new Job, deletionTimestamp":            {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/ttl-after-finished: 1h}"), wants: jobMarked},
 	"plain CronJob":                         {resource: "cronjobs", new: bareCronJob, wants: none},
 	"CronJob with key on itself":            {resource: "cronjobs", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}}, spec: {jobTemplate: {spec: {template: {spec: {}}}}}}", wants: "- validate-marked.curfew.dev"},
 	"CronJob with key on Job template":      {resource: "cronjobs", new: "{metadata: {name: a}, spec: {jobTemplate: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {template: {spec: {}}}}}}", wants: "- validate-marked.curfew.dev"},
@@ -117,24 +127,24 @@ var requests = map[string]request{
 	"Pod with TTL label":                    {resource: "pods", new: podLabel, wants: podMarked},
 
 	// Where the namespace does.
-	"plain Job, in use":               {resource: "jobs", new: bareJob, namespace: "in-use", wants: jobUse},
-	"Job with TTL annotation, in use": {resource: "jobs", new: ttlAnnotation, namespace: "in-use", wants: jobUse},
-	"Job being deleted, in use":       {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z'"), namespace: "in-use", wants: none},
-	"plain CronJob, in use":           {resource: "cronjobs", new: bareCronJob, namespace: "in-use", wants: "- validate.curfew.dev"},
-	"plain Pod, in use":               {resource: "pods", new: barePod, namespace: "in-use", wants: none},
-	"Pod with annotation, in use":     {resource: "pods", new: podAnnotation, namespace: "in-use", wants: podMarked},
-	"plain Pod, pods in use":          {resource: "pods", new: barePod, namespace: "in-use pods-in-use", wants: podUse},
-	"marked Pod, pods in use":         {resource: "pods", new: podAnnotation, namespace: "in-use pods-in-use", wants: podUse},
-	"plain Job, only pods in use":     {resource: "jobs", new: bareJob, namespace: "pods-in-use", wants: none},
-	"Job in Curfew's own namespace":   {resource: "jobs", new: ttlAnnotation, namespace: "in-use own", wants: none},
-	"Pod in Curfew's own namespace":   {resource: "pods", new: podAnnotation, namespace: "pods-in-use own", wants: none},
+	"plain Job, in use":                  {resource: "jobs", new: bareJob, namespace: "in-use", wants: jobUse},
+	"Job with TTL annotation, in use":    {resource: "jobs", new: ttlAnnotation, namespace: "in-use", wants: jobUse},
+	"new Job, deletionTimestamp, in use": {resource: "jobs", new: metadata("deletionTimestamp: '2026-08-01T00:00:00Z'"), namespace: "in-use", wants: jobUse},
+	"plain CronJob, in use":              {resource: "cronjobs", new: bareCronJob, namespace: "in-use", wants: "- validate.curfew.dev"},
+	"plain Pod, in use":                  {resource: "pods", new: barePod, namespace: "in-use", wants: none},
+	"Pod with annotation, in use":        {resource: "pods", new: podAnnotation, namespace: "in-use", wants: podMarked},
+	"plain Pod, pods in use":             {resource: "pods", new: barePod, namespace: "in-use pods-in-use", wants: podUse},
+	"marked Pod, pods in use":            {resource: "pods", new: podAnnotation, namespace: "in-use pods-in-use", wants: podUse},
+	"plain Job, only pods in use":        {resource: "jobs", new: bareJob, namespace: "pods-in-use", wants: none},
+	"Job in Curfew's own namespace":      {resource: "jobs", new: ttlAnnotation, namespace: "in-use own", wants: none},
+	"Pod in Curfew's own namespace":      {resource: "pods", new: podAnnotation, namespace: "pods-in-use own", wants: none},
 
 	// Curfew's own kinds.
-	"LifecyclePolicy":                   {resource: "lifecyclepolicies", new: "{metadata: {name: a}, spec: {warnBelow: 5m}}", wants: "- policies.curfew.dev"},
-	"KindProfile":                       {resource: "kindprofiles", new: "{metadata: {name: a}, spec: {kind: {kind: A}}}", wants: "- policies.curfew.dev"},
-	"LifecyclePolicy, spec changed":     {resource: "lifecyclepolicies", old: "{metadata: {name: a}, spec: {warnBelow: 5m}}", new: "{metadata: {name: a}, spec: {warnBelow: 6m}}", wants: "- policies.curfew.dev"},
-	"LifecyclePolicy, metadata changed": {resource: "lifecyclepolicies", old: "{metadata: {name: a}, spec: {warnBelow: 5m}}", new: "{metadata: {name: a, labels: {a: b}}, spec: {warnBelow: 5m}}", wants: none},
-	"LifecyclePolicy being deleted":     {resource: "lifecyclepolicies", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z'}, spec: {}}", wants: none},
+	"LifecyclePolicy":                        {resource: "lifecyclepolicies", new: "{metadata: {name: a}, spec: {warnBelow: 5m}}", wants: "- policies.curfew.dev"},
+	"KindProfile":                            {resource: "kindprofiles", new: "{metadata: {name: a}, spec: {kind: {kind: A}}}", wants: "- policies.curfew.dev"},
+	"LifecyclePolicy, spec changed":          {resource: "lifecyclepolicies", old: "{metadata: {name: a, generation: 1}, spec: {warnBelow: 5m}}", new: "{metadata: {name: a, generation: 2}, spec: {warnBelow: 6m}}", wants: "- policies.curfew.dev"},
+	"LifecyclePolicy, metadata changed":      {resource: "lifecyclepolicies", old: "{metadata: {name: a}, spec: {warnBelow: 5m}}", new: "{metadata: {name: a, labels: {a: b}}, spec: {warnBelow: 5m}}", wants: none},
+	"new LifecyclePolicy, deletionTimestamp": {resource: "lifecyclepolicies", new: "{metadata: {name: a, deletionTimestamp: '2026-08-01T00:00:00Z'}, spec: {}}", wants: "- policies.curfew.dev"},
 
 	// Updates.
 	"Job untouched":                       {resource: "jobs", old: bareJob, new: bareJob, namespace: "in-use", wants: none},
@@ -166,21 +176,55 @@ var requests = map[string]request{
 	"Pod, deadline lowered":               {resource: "pods", old: "{spec: {activeDeadlineSeconds: 9}}", new: "{spec: {activeDeadlineSeconds: 8}}", wants: none},
 
 	// Workloads that run forever.
-	"plain Deployment, in use":              {resource: "deployments", new: bareJob, namespace: "in-use pods-in-use", wants: none},
-	"Deployment with TTL label on itself":   {resource: "deployments", new: ttlLabel, wants: "- templates.curfew.dev"},
-	"Deployment with TTL as annotation":     {resource: "deployments", new: metadata("annotations: {curfew.dev/ttl: 1h}"), wants: "- templates.curfew.dev"},
-	"Deployment, TTL label changed":         {resource: "deployments", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 2h}"), wants: "- templates.curfew.dev"},
-	"Deployment, TTL label and others":      {resource: "deployments", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 1h, a: b}"), wants: none},
-	"Deployment, template annotation":       {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", wants: "- templates.curfew.dev"},
-	"StatefulSet, template deadline":        {resource: "statefulsets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}", namespace: "in-use", wants: "- templates.curfew.dev"},
-	"DaemonSet, template label":             {resource: "daemonsets", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "- templates.curfew.dev"},
-	"Deployment, template protect only":     {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/protect: 'true'}}}}}", wants: none},
-	"Deployment scaled, template as before": {resource: "deployments", old: "{spec: {replicas: 1, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {replicas: 2, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: none},
-	"Deployment, template label changed":    {resource: "deployments", old: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 2h}}}}}", wants: "- templates.curfew.dev"},
-	"Deployment, template annotation comes": {resource: "deployments", old: "{spec: {}}", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: "- templates.curfew.dev"},
-	"Deployment, template annotation goes":  {resource: "deployments", old: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", new: "{spec: {}}", wants: none},
-	"ReplicaSet of an old Deployment":       {resource: "replicasets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: none},
+	"plain Deployment, in use":                 {resource: "deployments", new: bareJob, namespace: "in-use pods-in-use", wants: none},
+	"Deployment with TTL label on itself":      {resource: "deployments", new: ttlLabel, wants: "- templates.curfew.dev"},
+	"Deployment with TTL as annotation":        {resource: "deployments", new: metadata("annotations: {curfew.dev/ttl: 1h}"), wants: "- templates.curfew.dev"},
+	"Deployment, TTL label changed":            {resource: "deployments", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 2h}"), wants: "- templates.curfew.dev"},
+	"Deployment, TTL label and others":         {resource: "deployments", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 1h, a: b}"), wants: none},
+	"Deployment, template annotation":          {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-failed: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"StatefulSet, template deadline":           {resource: "statefulsets", new: "{spec: {template: {metadata: {annotations: {curfew.dev/active-deadline: 1h}}}}}", namespace: "in-use", wants: "- templates.curfew.dev"},
+	"DaemonSet, template label":                {resource: "daemonsets", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, template protect only":        {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/protect: 'true'}}}}}", wants: none},
+	"Deployment scaled, template as before":    {resource: "deployments", old: "{spec: {replicas: 1, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {replicas: 2, template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", wants: none},
+	"Deployment, template label changed":       {resource: "deployments", old: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 1h}}}}}", new: "{spec: {template: {metadata: {labels: {curfew.dev/ttl: 2h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, template annotation comes":    {resource: "deployments", old: "{spec: {}}", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, template annotation goes":     {resource: "deployments", old: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}}", new: "{spec: {}}", wants: "- templates.curfew.dev"},
+	"Deployment, annotation as template label": {resource: "deployments", new: "{spec: {template: {metadata: {labels: {curfew.dev/active-deadline: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"Deployment, label as template annotation": {resource: "deployments", new: "{spec: {template: {metadata: {annotations: {curfew.dev/ttl: 1h}}}}}", wants: "- templates.curfew.dev"},
+	"ReplicaSet, template TTL":                 {resource: "replicasets", new: ttlTemplate, wants: "- templates.curfew.dev"},
+	"ReplicaSet of a Deployment, by a person":  {resource: "replicasets", new: ownedReplicaSet, wants: "- templates.curfew.dev"},
+	"ReplicaSet of a Deployment":               {resource: "replicasets", new: ownedReplicaSet, user: "system:serviceaccount:kube-system:deployment-controller", wants: none},
+	"ReplicaSet of nobody, by an account":      {resource: "replicasets", new: ttlTemplate, user: "system:serviceaccount:ci:bot", wants: "- templates.curfew.dev"},
+	"plain ReplicaSet":                         {resource: "replicasets", new: bareJob, namespace: "in-use", wants: none},
+	"ReplicationController, template TTL":      {resource: "replicationcontrollers", new: ttlTemplate, wants: "- templates.curfew.dev"},
+	"PodTemplate, TTL":                         {resource: "podtemplates", new: "{template: {metadata: {annotations: {curfew.dev/ttl-after-finished: 1h}}}}", wants: "- templates.curfew.dev"},
+	"plain PodTemplate":                        {resource: "podtemplates", new: "{template: {metadata: {labels: {a: b}}}}", wants: none},
 
+	// Status writes and bindings: metadata counts, and nothing else.
+	"Job status":                        {resource: "jobs", sub: "status", old: "{metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}}", new: "{metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}, status: {active: 1}}", namespace: "in-use", wants: none},
+	"Job status, annotation":            {resource: "jobs", sub: "status", old: bareJob, new: ttlAnnotation, wants: "- validate-marked.curfew.dev"},
+	"Job status, label":                 {resource: "jobs", sub: "status", old: bareJob, new: ttlLabel, namespace: "in-use", wants: "- validate.curfew.dev"},
+	"Job status, finished-at":           {resource: "jobs", sub: "status", old: bareJob, new: metadata("annotations: {curfew.dev/finished-at: '2020-01-01T00:00:00Z'}"), wants: "- validate-marked.curfew.dev"},
+	"CronJob status":                    {resource: "cronjobs", sub: "status", old: bareCronJob, new: "{metadata: {name: a}, status: {lastScheduleTime: '2026-08-01T00:00:00Z'}}", namespace: "in-use", wants: none},
+	"CronJob status, label":             {resource: "cronjobs", sub: "status", old: "{metadata: {name: a}}", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}}", wants: "- validate-marked.curfew.dev"},
+	"Pod status":                        {resource: "pods", sub: "status", old: podAnnotation, new: "{metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}, labels: {a: b}}, status: {phase: Failed}}", namespace: "in-use pods-in-use", wants: none},
+	"Pod status, protection goes":       {resource: "pods", sub: "status", old: "{metadata: {name: a, annotations: {curfew.dev/protect: 'true'}}}", new: "{metadata: {name: a}}", wants: "- validate-marked-pods.curfew.dev"},
+	"Pod status, annotation, in use":    {resource: "pods", sub: "status", old: barePod, new: podAnnotation, namespace: "pods-in-use", wants: "- validate-pods.curfew.dev"},
+	"Pod eviction":                      {resource: "pods", sub: "eviction", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}}", namespace: "pods-in-use", wants: none},
+	"Pod binding":                       {resource: "bindings", sub: "binding", new: "{metadata: {name: a, annotations: {a: b}}, target: {name: n}}", namespace: "pods-in-use", wants: none},
+	"Pod binding, annotation":           {resource: "bindings", sub: "binding", new: "{metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}, target: {name: n}}", wants: "- bindings.curfew.dev"},
+	"Pod binding, label":                {resource: "bindings", sub: "binding", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}, target: {name: n}}", wants: "- bindings.curfew.dev"},
+	"Binding, annotation":               {resource: "bindings", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'false'}}, target: {name: n}}", wants: "- bindings.curfew.dev"},
+	"Binding in Curfew's own namespace": {resource: "bindings", new: "{metadata: {name: a, annotations: {curfew.dev/protect: 'false'}}, target: {name: n}}", namespace: "own", wants: none},
+	"Deployment status, protected":      {resource: "deployments", sub: "status", old: ttlLabel, new: metadata("labels: {curfew.dev/ttl: 1h}, annotations: {curfew.dev/protect: 'true'}"), wants: "- templates.curfew.dev"},
+	"Deployment status":                 {resource: "deployments", sub: "status", old: ttlLabel, new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1h}}, status: {replicas: 1}}", wants: none},
+	"ReplicaSet status, label":          {resource: "replicasets", sub: "status", old: bareJob, new: ttlLabel, wants: "- templates.curfew.dev"},
+	"Namespace status":                  {resource: "namespaces", sub: "status", old: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", new: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}, status: {phase: Active}}", namespace: "in-use", wants: none},
+	"Namespace status, default removed": {resource: "namespaces", sub: "status", old: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", new: "{metadata: {name: a}}", namespace: "in-use", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+	"Namespace finalize, since forged":  {resource: "namespaces", sub: "finalize", old: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", new: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/default-since: x}}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
+
+	"Namespace with a misspelt key":     {resource: "namespaces", new: "{metadata: {name: a, annotations: {curfew.dev/defualt-ttl: 1d}}}", wants: "- namespaces.curfew.dev"},
+	"Namespace, misspelt key as before": {resource: "namespaces", old: "{metadata: {name: a, annotations: {curfew.dev/defualt-ttl: 1d}}}", new: "{metadata: {name: a, annotations: {curfew.dev/defualt-ttl: 1d, a: b}}}", wants: none},
 	// Namespaces. Their own labels are what namespaceSelector sees.
 	"plain Namespace":                   {resource: "namespaces", new: "{metadata: {name: a}}", wants: none},
 	"Namespace with a default":          {resource: "namespaces", new: "{metadata: {name: a, annotations: {curfew.dev/default-ttl: 1d}}}", wants: "namespaces.curfew.dev namespaces.curfew.dev"},
@@ -278,12 +322,20 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 		operation, old = admission.Update, parse(t, kind, r.old)
 	}
 	return &admission.VersionedAttributes{
-		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, "a", kind.GroupVersion().WithResource(strings.TrimPrefix(r.resource, "volcano")), "",
-			operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: "someone"}),
+		Attributes: admission.NewAttributesRecord(object, old, kind, namespace, "a", r.at(kind), r.sub,
+			operation, &metav1.CreateOptions{}, false, &user.DefaultInfo{Name: cmp.Or(r.user, "someone")}),
 		VersionedKind:      kind,
 		VersionedObject:    admission.NewLazyObject(object),
 		VersionedOldObject: admission.NewLazyObject(old),
 	}
+}
+
+// at is the resource that the request is for. A Binding is mostly created for a Pod.
+func (r request) at(kind schema.GroupVersionKind) schema.GroupVersionResource {
+	if r.resource == "bindings" && r.sub != "" {
+		return schema.GroupVersionResource{Version: "v1", Resource: "pods"}
+	}
+	return kind.GroupVersion().WithResource(strings.TrimPrefix(r.resource, "volcano"))
 }
 
 // selects is what the API server looks at before it evaluates anything.

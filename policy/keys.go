@@ -81,3 +81,16 @@ var NamespaceAnnotations = []string{
 	AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed, AnnotationDefaultPodTTL, AnnotationDefaultDeadline,
 	AnnotationMinTTL, AnnotationMaxTTL, AnnotationMinDeadline, AnnotationMaxDeadline, AnnotationMode, AnnotationBackfill,
 }
+
+// ObjectKeys are the keys by which an object concerns Curfew, as annotations or as labels: one in the wrong map gets a warning.
+// Match conditions look each of them up. Scanning a map would cost the API server more with every key that others put there (S9).
+var ObjectKeys = []string{
+	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
+	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
+}
+
+// TemplateKeys are the keys that must not be in a Pod template, as annotations or as labels.
+var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, LabelTTL}
+
+// NamespaceKeys are the keys by which a Namespace concerns Curfew, beside those that it has as an object.
+var NamespaceKeys = append([]string{AnnotationDefaultSince, LabelInUse, LabelPodsInUse}, NamespaceAnnotations...)

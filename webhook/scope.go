@@ -3,7 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
-	"strings"
+	"slices"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/catalog"
@@ -81,12 +81,9 @@ func bare(facts *policy.Facts) bool {
 	if len(facts.Profile.Templates) > 0 || facts.Profile.State == nil || facts.NativeTTL.Set {
 		return false
 	}
-	for _, keys := range []map[string]string{facts.Annotations, facts.Labels} {
-		for key := range keys {
-			if strings.HasPrefix(key, policy.Prefix) {
-				return false
-			}
-		}
-	}
-	return true
+	return !slices.ContainsFunc(policy.ObjectKeys, func(key string) bool {
+		_, annotation := facts.Annotations[key]
+		_, label := facts.Labels[key]
+		return annotation || label
+	})
 }

@@ -34,12 +34,12 @@ func (p *plan) labels(in *Input, sent []*sent) {
 	aliasChanged := fmt.Sprintf("object.?metadata.?labels[?%[1]q] != oldObject.?metadata.?labels[?%[1]q]", policy.LabelKyvernoTTL)
 	var earlier []string
 	for _, label := range sentLabels {
-		of := carried{key: label.key, without: slices.Clone(earlier), changed: ownKeyChanged, others: others}
+		of := carried{key: label.key, without: slices.Clone(earlier), changed: ownKey, others: others}
 		switch {
 		case label.key == policy.LabelTTL:
 			of.plain = in.plainly(label.key)
 		case in.Alias: // which is sent for this one
-			of.changed = aliasChanged + " ||\n" + ownKeyChanged
+			of.changed = aliasChanged + " ||\n" + ownKey
 		}
 		p.validating = append(p.validating, in.labelled(label.name, &of)...)
 		earlier = append(earlier, label.key)
@@ -49,7 +49,7 @@ func (p *plan) labels(in *Input, sent []*sent) {
 	}
 	// Kinds with a profile are not sent for a key of Kyverno's. Where their namespace is in use they are sent twice when they are created.
 	p.validating = append(p.validating, in.labelled("validate-labels-kyverno", &carried{
-		key: policy.LabelKyvernoTTL, without: earlier, plain: in.plainly(policy.LabelKyvernoTTL), changed: aliasChanged + " ||\n" + ownKeyChanged,
+		key: policy.LabelKyvernoTTL, without: earlier, plain: in.plainly(policy.LabelKyvernoTTL), changed: aliasChanged + " ||\n" + ownKey,
 	})...)
 }
 
@@ -122,7 +122,7 @@ func (in *Input) plainly(key string) string {
 	}
 	terms := []string{
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
-		fmt.Sprintf("!(has(object.metadata.annotations) && object.metadata.annotations.exists(k, k.startsWith(%q)))", policy.Prefix),
+		"!(has(object.metadata.annotations) && " + quoted(policy.ObjectKeys) + ".exists(k, k in object.metadata.annotations))",
 	}
 	if bounded := in.bounding(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
@@ -198,16 +198,13 @@ func everything(scope admissionv1.ScopeType) admissionv1.RuleWithOperations {
 }
 
 // reviewed leaves out what the cluster lives by or what is never stored: a label on it is carried out, and not reviewed. Webhook
-// configurations are never sent to any webhook; they are named for those who read this. And it leaves out the ReplicaSets of
-// Deployments: their labels are those of a template, and a Deployment that does not get its ReplicaSet does not heal.
+// configurations are never sent to any webhook; they are named for those who read this.
 var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"]) &&
-!(request.kind.group == "" && request.kind.kind == "Event") &&
-!(request.kind.group == "apps" && request.kind.kind == "ReplicaSet" &&
-  object.?metadata.?ownerReferences.orValue([]).exists(o, o.?controller.orValue(false) == true))`}
+!(request.kind.group == "" && request.kind.kind == "Event")`}
 
 // unsent leaves out the kinds of which other webhooks have everything sent that carries a key of Curfew's.
 func unsent(sent []*sent) admissionv1.MatchCondition {
-	names := []string{quote("/Namespace")}
+	names := []string{quote("/Namespace"), quote("/Binding")}
 	for _, s := range sent {
 		names = append(names, quote(s.Kind.Group+"/"+s.Kind.Kind))
 	}
@@ -217,4 +214,4 @@ func unsent(sent []*sent) admissionv1.MatchCondition {
 }
 
 // undeleted leaves out what is being deleted. What has a label has metadata.
-var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression: "!has(object.metadata.deletionTimestamp)"}
+var undeleted = admissionv1.MatchCondition{Name: "not-being-deleted", Expression: isCreated + " || !has(object.metadata.deletionTimestamp)"}

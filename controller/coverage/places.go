@@ -10,9 +10,9 @@ import (
 
 // places are fields of objects, by the names that lead to them, so that what they share is walked once.
 type places struct {
-	// keys of Curfew's, in the metadata below, concern it here; so does that the field is there at all.
-	keys, presence bool
-	below          map[string]*places
+	// keys of Curfew's, in the metadata below, concern it here; so does the value of the field itself.
+	keys, value bool
+	below       map[string]*places
 }
 
 func (p *places) at(path policy.FieldPath) *places {
@@ -28,49 +28,31 @@ func (p *places) at(path policy.FieldPath) *places {
 	return p
 }
 
-// met asks whether something at one of the places concerns Curfew: the terms of which one has to hold.
-func (p *places) met(at node) []string {
-	var metadata []node
+// differ asks whether a request changes what concerns Curfew at one of the places: the terms of which one has to hold.
+func (p *places) differ(at node) []string {
+	var maps, values []node
+	var lists []string
+	p.collect(at, &maps, &values, &lists)
 	var terms []string
-	p.collect(at, &metadata, &terms)
-	if len(metadata) > 0 {
-		terms = append([]string{keyed(metadata)}, terms...)
+	if len(maps) > 0 {
+		terms = append(terms, keyed(maps, objectKeys))
 	}
-	return terms
+	return slices.Concat(terms, lists, scalars(values))
 }
 
-func (p *places) collect(at node, metadata *[]node, terms *[]string) {
+func (p *places) collect(at node, found, values *[]node, lists *[]string) {
 	if p.keys {
-		*metadata = append(*metadata, at.field("metadata"))
+		*found = append(*found, metadata(at.field("metadata"))...)
 	}
-	if p.presence {
-		*terms = append(*terms, at.present())
+	if p.value {
+		*values = append(*values, at)
 	}
 	for _, part := range slices.Sorted(maps.Keys(p.below)) {
 		below := p.below[part]
 		if part == "*" {
-			*terms = append(*terms, at.each(func(item node) string { return strings.Join(below.met(item), " || ") }))
+			*lists = append(*lists, at.each(func(item node) string { return strings.Join(below.differ(item), " || ") }))
 			continue
 		}
-		below.collect(at.field(part), metadata, terms)
+		below.collect(at.field(part), found, values, lists)
 	}
-}
-
-// differ asks whether an update changes what is at one of the places. Inside a list no item can be told to have become another,
-// so that the list is compared as a whole.
-func differ(paths []policy.FieldPath) []string {
-	var out []string
-	for _, path := range paths {
-		if star := slices.Index(path, "*"); star >= 0 {
-			path = path[:star]
-		}
-		was, is := node{text: "oldObject"}, node{text: "object"}
-		for _, part := range path {
-			was, is = was.field(part), is.field(part)
-		}
-		if term := is.text + " != " + was.text; !slices.Contains(out, term) {
-			out = append(out, term)
-		}
-	}
-	return out
 }

@@ -92,18 +92,17 @@ type sent struct {
 
 // kind adds the webhooks of a kind and says what they send.
 func (p *plan) kind(in *Input, s *subject) *sent {
-	marked, changed := s.marked(), s.changed()
-	onlyMarked := fmt.Sprintf("request.operation == \"CREATE\"\n? (\n%s\n) : (\n%s\n)", indent(marked), indent(changed))
+	touched := s.touched()
 	create, both := s.rule(admissionv1.Create), s.rule(admissionv1.Create, admissionv1.Update)
-	out := &sent{subject: s, validating: marked}
+	out := &sent{subject: s, validating: touched}
 	if s.ClusterScoped {
-		p.validating = append(p.validating, in.entry("validate."+s.name(), both, nil, concerns(onlyMarked)))
+		p.validating = append(p.validating, in.entry("validate."+s.name(), both, nil, concerns(touched)))
 	} else {
 		out.validatingLabel = policy.LabelInUse
 		p.validating = append(p.validating,
 			in.entry("validate."+s.name(), both, label(policy.LabelInUse, true),
-				concerns(fmt.Sprintf("request.operation == \"CREATE\" || (\n%s\n)", indent(changed)))),
-			in.entry("validate-marked."+s.name(), both, label(policy.LabelInUse, false), concerns(onlyMarked)))
+				concerns("request.operation == \"CREATE\" ||\n"+touched)),
+			in.entry("validate-marked."+s.name(), both, label(policy.LabelInUse, false), concerns(touched)))
 	}
 	if !s.Finishable() {
 		return out // Nothing is ever filled in.
@@ -147,9 +146,8 @@ func (p *plan) policies(in *Input, s *sent, all []*speaker) {
 		p.validating = append(p.validating, in.spoken("validate-policies."+s.name(), s.rule(admissionv1.Create), &of, s.validatingLabel, s.validating, of.spoken(s.subject, true)))
 	}
 	for _, of := range cells(bounding) {
-		changed := strings.Join(differ(s.deadlines), " || ")
 		p.validating = append(p.validating, in.spoken("validate-deadlines."+s.name(), s.rule(admissionv1.Update), &of, s.validatingLabel, s.updates,
-			"("+changed+") && ("+of.selected()+")"))
+			s.bounded()+" &&\n("+of.selected()+")"))
 	}
 }
 
@@ -180,7 +178,8 @@ func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespa
 			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
 		}, namespaces...)},
 		conditions: append([]admissionv1.MatchCondition{
-			{Name: "not-being-deleted", Expression: "!object.?metadata.?deletionTimestamp.hasValue()"},
+			// Of a new object the API server drops a deletionTimestamp, after it asked the mutating webhooks.
+			{Name: "not-being-deleted", Expression: isCreated + " || !object.?metadata.?deletionTimestamp.hasValue()"},
 		}, conditions...),
 	}
 }

@@ -1,30 +1,41 @@
 package coverage
 
 import (
+	"slices"
 	"strings"
+
+	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
 )
 
 // static are the kinds of Kubernetes itself, and what manifests/webhook has sent of them. A test evaluates both together.
-// ReplicaSets are left out: those of a Deployment are not their author's.
 func static() []*sent {
 	job, pod, cronJob := typedSubject(policy.JobProfile), typedSubject(policy.PodProfile), typedSubject(policy.CronJobProfile)
 	out := []*sent{
-		{subject: job, mutatingLabel: policy.LabelInUse, validatingLabel: policy.LabelInUse, mutating: ownKey, validating: job.marked()},
-		{subject: cronJob, validatingLabel: policy.LabelInUse, validating: cronJob.marked(), unchanging: true},
-		{subject: pod, mutatingLabel: policy.LabelPodsInUse, validatingLabel: policy.LabelPodsInUse, mutating: ownKey, validating: pod.marked(),
-			updates: ownKeyChanged},
+		{subject: job, mutatingLabel: policy.LabelInUse, validatingLabel: policy.LabelInUse, mutating: ownKey, validating: job.touched()},
+		{subject: cronJob, validatingLabel: policy.LabelInUse, validating: cronJob.touched(), unchanging: true},
+		{subject: pod, mutatingLabel: policy.LabelPodsInUse, validatingLabel: policy.LabelPodsInUse, mutating: ownKey, validating: ownKey,
+			updates: ownKey},
 	}
 	for _, profile := range []*policy.Profile{policy.DeploymentProfile, policy.StatefulSetProfile, policy.DaemonSetProfile} {
-		out = append(out, &sent{subject: typedSubject(profile), validating: either([]string{ownKey, templateTTL})})
+		out = append(out, &sent{subject: typedSubject(profile), validating: workloadTouched})
+	}
+	for _, profile := range []*policy.Profile{policy.ReplicaSetProfile, replicationController, podTemplate} {
+		out = append(out, &sent{subject: typedSubject(profile), validating: workloadTouched, unchanging: true})
 	}
 	return out
 }
 
-// templateTTL is what manifests/webhook has sent of new workloads that run for ever.
-const templateTTL = `object.?spec.?template.?metadata.?annotations.orValue({}).exists(k,
-  k.startsWith("` + policy.Prefix + `ttl-after-") || k == "` + policy.AnnotationActiveDeadline + `") ||
-object.?spec.?template.?metadata.?labels.orValue({}).exists(k, k == "` + policy.LabelTTL + `")`
+// Workloads that only their Pod templates make of interest.
+var (
+	replicationController = &policy.Profile{Kind: corev1.SchemeGroupVersion.WithKind("ReplicationController"), Resource: "replicationcontrollers"}
+	podTemplate           = &policy.Profile{Kind: corev1.SchemeGroupVersion.WithKind("PodTemplate"), Resource: "podtemplates"}
+)
+
+// workloadTouched is what manifests/webhook has sent of workloads that run forever. A PodTemplate has its template beside its metadata.
+var workloadTouched = versus(keysDiffer + " ||\n" + keyed(slices.Concat(
+	metadata(node{is: "object", was: "old"}.field("spec").field("template").field("metadata")),
+	metadata(node{is: "object", was: "old"}.field("template").field("metadata"))), quoted(policy.TemplateKeys)))
 
 func indent(text string) string { return "  " + strings.ReplaceAll(text, "\n", "\n  ") }

@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"slices"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -94,67 +95,57 @@ func (s *subject) add(to *[]policy.FieldPath, paths ...policy.FieldPath) {
 }
 
 // object is the whole object.
-func (s *subject) object() node { return node{text: "object", typed: s.typed, schema: s.schema} }
+func (s *subject) object() node {
+	return node{is: "object", was: "old", typed: s.typed, schema: s.schema}
+}
 
 // either joins conditions of which one has to hold.
 func either(conditions []string) string { return strings.Join(conditions, " ||\n") }
 
-// ownKey asks whether a new object carries a key of Curfew's itself.
-var ownKey = keyed([]node{{text: "object.?metadata"}})
+// keysDiffer asks whether a request adds, changes or removes a key of Curfew's on the object itself.
+var keysDiffer = keyed(metadata(node{is: "object", was: "old"}.field("metadata")), objectKeys)
+
+// ownKey asks the same, alone.
+var ownKey = versus(keysDiffer)
 
 // maxCondition is how long a condition of one kind may become. The API server takes ever longer to compile longer ones, and takes
 // none at all of more than 100,000 characters, nor a configuration with one.
 const maxCondition = 8000
 
-// marked asks whether a new object says something that concerns Curfew, wherever it is created. Where that would take too much asking,
-// every new object is sent.
-func (s *subject) marked() string {
-	all := &places{keys: true}
+// touched asks whether a new object says something that concerns Curfew, or an update changes it, in any namespace. Where that would
+// take too much asking, every new object is sent, and every update of anything but metadata and status.
+func (s *subject) touched() string {
+	all := &places{}
+	all.keys = true
 	for _, path := range s.templates {
 		all.at(path).keys = true
 	}
 	for _, path := range s.fields {
-		all.at(path).presence = true
+		all.at(path).value = true
 	}
-	out := either(all.met(s.object()))
+	terms := all.differ(s.object())
+	if len(s.deadlines) > 0 {
+		terms = append(terms, "request.operation != \"CREATE\" && (\n"+indent(s.deadlinesDiffer())+")")
+	}
+	out := versus(either(terms))
 	if len(out) > maxCondition {
-		return "true"
+		return "request.operation == \"CREATE\" ||\nobject.?metadata.?generation != oldObject.?metadata.?generation ||\n" + ownKey
 	}
 	return out
 }
 
-// changed asks whether an update touches what concerns Curfew. Of templates it takes any change of their metadata; where that would
-// take too much asking, any change of the spec.
-func (s *subject) changed() string {
-	paths := slices.Concat(s.fields, s.deadlines)
-	for _, path := range s.templates {
-		paths = append(paths, path.Child("metadata"))
-	}
-	out := either(append([]string{ownKeyChanged}, differ(paths)...))
-	if len(out) > maxCondition {
-		for i := range paths {
-			paths[i] = paths[i][:1]
-		}
-		out = either(append([]string{ownKeyChanged}, differ(paths)...))
-	}
-	return out
-}
-
-// ownKeyChanged compares every key of Curfew's in the old and the new metadata; [?key] of an absent key is optional.none(), which
-// equals only itself.
-const ownKeyChanged = `[
-  [object.?metadata.orValue({}), oldObject.?metadata.orValue({})]
-].exists(pair, pair.exists(m,
-  m.?annotations.orValue({}).exists(k, k.startsWith("` + policy.Prefix + `") && pair[0].?annotations[?k] != pair[1].?annotations[?k]) ||
-  m.?labels.orValue({}).exists(k, k.startsWith("` + policy.Prefix + `") && pair[0].?labels[?k] != pair[1].?labels[?k])))`
-
-// bounded asks whether a new object has a deadline.
-func (s *subject) bounded() string {
+// deadlinesDiffer asks for deadlines where old is the old object.
+func (s *subject) deadlinesDiffer() string {
 	all := &places{}
 	for _, path := range s.deadlines {
-		all.at(path).presence = true
+		all.at(path).value = true
 	}
-	out := either(all.met(s.object()))
+	return either(all.differ(s.object()))
+}
+
+// bounded asks whether a new object has a deadline, or an update changes it.
+func (s *subject) bounded() string {
+	out := versus(s.deadlinesDiffer())
 	if len(out) > maxCondition {
 		return "true"
 	}
@@ -168,7 +159,8 @@ func (s *subject) mayGetDefault() string {
 	if s.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind() {
 		owned += ` && o.?kind.orValue("") != "CronJob"`
 	}
-	out := `!object.?metadata.?ownerReferences.orValue([]).exists(o, ` + owned + `)`
+	// Of more owners than that each would have to be looked at.
+	out := `[object.?metadata.?ownerReferences.orValue([])].exists(owners, size(owners) > ` + strconv.Itoa(maxItems) + ` || !owners.exists(o, ` + owned + `))`
 	if s.Kind.GroupKind() == policy.PodProfile.Kind.GroupKind() {
 		out += ` && object.?spec.?restartPolicy.orValue("Always") != "Always"`
 	}
