@@ -102,17 +102,24 @@ func TestNarrow(t *testing.T) {
 		outer, inner []string
 		ttl, want    string
 	}{
-		"outer alone":                 {outer: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
-		"inner alone":                 {inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
-		"inner narrows the maximum":   {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
-		"inner widens no maximum":     {outer: []string{"max-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
-		"inner narrows the minimum":   {outer: []string{"min-ttl", "1m"}, inner: []string{"min-ttl", "1h"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "inner": use 1h or more`},
-		"inner widens no minimum":     {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "1m"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "outer": use 1h or more`},
-		"unreadable outer":            {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
-		"unreadable inner":            {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "?"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
-		"unreadable outer minimum":    {outer: []string{"min-ttl", "?"}, inner: []string{"min-ttl", "1h"}, ttl: "2h", want: `curfew.dev/min-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
-		"unreadable inner minimum":    {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "?"}, ttl: "2h", want: `curfew.dev/min-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
-		"one of each, and both right": {outer: []string{"min-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h"},
+		"outer alone":                          {outer: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
+		"inner alone":                          {inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"inner narrows the maximum":            {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"inner widens no maximum":              {outer: []string{"max-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
+		"inner narrows the minimum":            {outer: []string{"min-ttl", "1m"}, inner: []string{"min-ttl", "1h"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "inner": use 1h or more`},
+		"inner widens no minimum":              {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "1m"}, ttl: "30m", want: `30m is below curfew.dev/min-ttl 1h of namespace "outer": use 1h or more`},
+		"unreadable outer":                     {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "3h"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable inner":                     {outer: []string{"max-ttl", "3h"}, inner: []string{"max-ttl", "?"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable outer minimum":             {outer: []string{"min-ttl", "?"}, inner: []string{"min-ttl", "1h"}, ttl: "2h", want: `curfew.dev/min-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable inner minimum":             {outer: []string{"min-ttl", "1h"}, inner: []string{"min-ttl", "?"}, ttl: "2h", want: `curfew.dev/min-ttl of namespace "inner" cannot be read: "?" is not a duration: ` + fix},
+		"unreadable inner lifts no outer":      {outer: []string{"max-ttl", "1h"}, inner: []string{"max-ttl", "?"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "outer": use 1h or less`},
+		"unreadable outer lifts no inner":      {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"unreadable minimum lifts no maximum":  {outer: []string{"min-ttl", "?"}, inner: []string{"max-ttl", "1h"}, ttl: "2h", want: `2h is above curfew.dev/max-ttl 1h of namespace "inner": use 1h or less`},
+		"unreadable maximum lifts no minimum":  {outer: []string{"min-ttl", "1h"}, inner: []string{"max-ttl", "?"}, ttl: "5m", want: `5m is below curfew.dev/min-ttl 1h of namespace "outer": use 1h or more`},
+		"never is below no minimum":            {outer: []string{"min-ttl", "?"}, ttl: "never"},
+		"never is above an unreadable maximum": {outer: []string{"max-ttl", "?"}, ttl: "never", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"both unreadable":                      {outer: []string{"max-ttl", "?"}, inner: []string{"max-ttl", "??"}, ttl: "2h", want: `curfew.dev/max-ttl of namespace "outer" cannot be read: "?" is not a duration: ` + fix},
+		"one of each, and both right":          {outer: []string{"min-ttl", "1h"}, inner: []string{"max-ttl", "3h"}, ttl: "2h"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			ttl, err := policy.ParseTTL(test.ttl)
@@ -124,6 +131,34 @@ func TestNarrow(t *testing.T) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
 			}
 		})
+	}
+}
+
+// What is kept for an unreadable bound is kept after any number of further ones.
+func TestNarrowRemembersWhatCannotBeRead(t *testing.T) {
+	bounds := boundsOf("a", "max-ttl", "?").Narrow(boundsOf("b", "max-ttl", "3h", "min-deadline", "?")).Narrow(boundsOf("c", "max-ttl", "1h", "min-deadline", "1m")).Narrow(policy.Bounds{})
+	if err := bounds.CheckTTL(policy.TTL{After: 2 * time.Hour}); !policy.Violated(err) {
+		t.Errorf("above the readable bound: %v", err)
+	}
+	if err := bounds.CheckTTL(policy.TTL{After: time.Minute}); err == nil || policy.Violated(err) {
+		t.Errorf("within the readable bound: %v", err)
+	}
+	if err := bounds.CheckDeadline(policy.TTL{After: time.Hour}); err == nil || policy.Violated(err) {
+		t.Errorf("a deadline: %v", err)
+	}
+	if got := len(bounds.Settings()); got != 4 {
+		t.Errorf("%d settings, want 4", got)
+	}
+}
+
+// A default that was stamped is raised to a minimum, and kept beside one that cannot be read.
+func TestStampedDefaultBesideAnUnreadableMinimum(t *testing.T) {
+	facts := &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", NativeTTL: policy.NativeField{Set: true, Seconds: 60},
+		Annotations: map[string]string{policy.AnnotationTTLSource: "namespace/ci"}}
+	scope := &policy.Scope{Namespace: namespaceOf("min-ttl", "1h"), Policies: []*policy.PlatformPolicy{{Name: "broken", Bounds: boundsOf("x", "min-ttl", "?")}}}
+	effective := policy.Resolve(facts, scope)
+	if got := effective.Succeeded; got.Err == nil || got.TTL.After != time.Hour {
+		t.Errorf("%v, %v", got.TTL, got.Err)
 	}
 }
 

@@ -24,6 +24,9 @@ type Finding struct {
 	Value string `json:"-"`
 	// Severity is what the finding does.
 	Severity Severity `json:"severity"`
+	// Level is where the limit that the finding is about was written, where that is known: what a namespace sets itself, its mode
+	// softens.
+	Level Level `json:"-"`
 	// Message says what is wrong and what to do; it does not repeat the field.
 	Message string `json:"message"`
 }
@@ -92,13 +95,14 @@ func (d *Decision) Warnings(toPerson bool) []string {
 	return out
 }
 
-// Soften turns denials into warnings where the namespace's mode does not enforce.
+// Soften turns denials by the namespace's own settings into warnings where its mode does not enforce. What a policy or Curfew itself
+// denies stays denied: anyone who can update a Namespace could otherwise lift the platform's rules.
 func (d *Decision) Soften(mode Mode) {
 	if mode == ModeEnforce {
 		return
 	}
 	for i := range d.Findings {
-		if d.Findings[i].Severity == Deny {
+		if d.Findings[i].Severity == Deny && d.Findings[i].Level == LevelNamespace {
 			d.Findings[i].Severity = Warn
 			d.Findings[i].Message = fmt.Sprintf("would be refused (mode %s): %s", mode, d.Findings[i].Message)
 		}

@@ -51,12 +51,7 @@ type Question struct {
 // Explain answers for one object.
 func Explain(facts *Facts, scope *Scope, question Question) *Explanation {
 	e := &Explanation{Facts: facts, Scope: scope, Effective: Resolve(facts, scope), NoDefault: noDefaultPhrase(facts)}
-	bounds := scope.BoundsFor(facts)
-	for _, bound := range []*Setting{bounds.MinTTL, bounds.MaxTTL, bounds.MinDeadline, bounds.MaxDeadline} {
-		if bound != nil {
-			e.Bounds = append(e.Bounds, bound)
-		}
-	}
+	e.Bounds = scope.BoundsFor(facts).Settings()
 	if facts.Profile.Finishable() {
 		e.TTL = e.ttlLevels()
 		e.ByTTL = Judge(facts, &e.Effective, question.Now)

@@ -116,6 +116,11 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time) error {
 	return s.checkLabel(label, created, s.Enforced(), func(policy *PlatformPolicy) bool { return !policy.WarnOnly })
 }
 
+// CheckLabelOfPolicies is the same for the bounds of policies alone, which no mode of the namespace softens.
+func (s *Scope) CheckLabelOfPolicies(label TTLLabel, created time.Time) error {
+	return s.checkLabel(label, created, s.Outer(), func(policy *PlatformPolicy) bool { return !policy.WarnOnly })
+}
+
 // CheckLabelOfAll is the same for all bounds, those of policies that only warn included.
 func (s *Scope) CheckLabelOfAll(label TTLLabel, created time.Time) error {
 	return s.checkLabel(label, created, s.Bounds(), func(*PlatformPolicy) bool { return true })
@@ -126,19 +131,20 @@ func (s *Scope) checkLabel(label TTLLabel, created time.Time, bounds Bounds, cou
 	if !label.At.IsZero() {
 		life = max(0, label.At.Sub(created).Truncate(time.Second))
 	}
-	if err := bounds.CheckTTL(TTL{After: life}); err != nil {
-		return err
+	unreadable := bounds.CheckTTL(TTL{After: life})
+	if Violated(unreadable) {
+		return unreadable
 	}
 	for _, policy := range s.Policies {
-		if policy.LatestUnreadable != nil && counts(policy) {
-			return &UnreadableBoundError{Bound: policy.LatestUnreadable}
+		if policy.LatestUnreadable != nil && counts(policy) && unreadable == nil {
+			unreadable = &UnreadableBoundError{Bound: policy.LatestUnreadable}
 		}
 		if latest := policy.LatestDate; counts(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
 				label, latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
 		}
 	}
-	return nil
+	return unreadable
 }
 
 // DefaultLabel is the TTL label that admission gives to an object that has none, nor its alias, and what says so: the first policy with one

@@ -53,50 +53,6 @@ func (s *Scope) Mode() Mode {
 	return s.Namespace.Mode
 }
 
-// Bounds that hold for what surrounds the object: those of policies are outer, the namespace's may only narrow them.
-func (s *Scope) Bounds() Bounds {
-	var bounds Bounds
-	for _, policy := range s.Policies {
-		bounds = bounds.Narrow(policy.Bounds)
-	}
-	if s.Namespace != nil {
-		bounds = bounds.Narrow(s.Namespace.Bounds)
-	}
-	return bounds
-}
-
-// Enforced are the bounds that refuse: those of policies that only warn are left out.
-func (s *Scope) Enforced() Bounds {
-	var bounds Bounds
-	for _, policy := range s.Policies {
-		if !policy.WarnOnly {
-			bounds = bounds.Narrow(policy.Bounds)
-		}
-	}
-	if s.Namespace != nil {
-		bounds = bounds.Narrow(s.Namespace.Bounds)
-	}
-	return bounds
-}
-
-// BoundsFor are the bounds that a default of one object is moved into. A max-ttl under a minute does not bind a CronJob's
-// Job, which has to stay that long.
-func (s *Scope) BoundsFor(facts *Facts) Bounds { return s.Bounds().suiting(facts) }
-
-// EnforcedFor are the bounds that an explicit value of one object must lie within, else it is refused, and kept by the
-// controller where it slipped past.
-func (s *Scope) EnforcedFor(facts *Facts) Bounds { return s.Enforced().suiting(facts) }
-
-func (b Bounds) suiting(facts *Facts) Bounds {
-	bounds := b
-	if high := bounds.MaxTTL; facts.isCronJobsJob() && high != nil && high.Err == nil && high.TTL.After < minCronJobTTL {
-		raised := *high
-		raised.TTL.After = minCronJobTTL
-		bounds.MaxTTL = &raised
-	}
-	return bounds
-}
-
 // RuntimePolicy is what a training runtime says for the objects that use it.
 type RuntimePolicy struct {
 	// Name as sources write it.
@@ -252,7 +208,8 @@ func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 	value := Value{Set: true, TTL: setting.TTL, Source: Source{Level: LevelObject}, Path: setting.Path, Text: setting.Text, Err: setting.Err}
 	if source, ok := defaultOf(facts, scope, AnnotationTTLSource); ok {
 		value.Source = source
-		value.atLeast(scope.EnforcedFor(facts).MinTTL)
+		bounds := scope.EnforcedFor(facts)
+		value.atLeast(bounds.MinTTL, bounds.beside.minTTL)
 		return value
 	}
 	if value.Err == nil {
@@ -263,13 +220,18 @@ func objectTTL(facts *Facts, scope *Scope, setting *Setting) Value {
 
 // atLeast is all that later bounds do to a default that admission filled in. It was clamped then; they do not reach back, and do not shorten it
 // (S6). Below a minimum it is nevertheless raised: the stamp beside a short value may be forged by whoever wrote it past admission.
-func (v *Value) atLeast(low *Setting) {
-	switch {
-	case v.Err != nil || v.TTL.Never || low == nil:
-	case low.Err != nil:
-		v.Err = &UnreadableBoundError{Bound: low}
-	default:
-		v.TTL.After = max(v.TTL.After, low.TTL.After)
+func (v *Value) atLeast(low, beside *Setting) {
+	if v.Err != nil || v.TTL.Never {
+		return
+	}
+	for _, bound := range []*Setting{low, beside} {
+		switch {
+		case bound == nil:
+		case bound.Err != nil:
+			v.Err = &UnreadableBoundError{Bound: bound}
+		default:
+			v.TTL.After = max(v.TTL.After, bound.TTL.After)
+		}
 	}
 }
 
@@ -400,7 +362,8 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
 		if source, ok := defaultOf(facts, scope, AnnotationDeadlineSource); ok {
 			value.Source = source
-			value.atLeast(scope.Enforced().MinDeadline)
+			bounds := scope.Enforced()
+			value.atLeast(bounds.MinDeadline, bounds.beside.minDeadline)
 			return value
 		}
 		if value.Err == nil {

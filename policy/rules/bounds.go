@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"errors"
-
 	"curfew.dev/curfew/policy"
 )
 
@@ -18,33 +16,38 @@ var bounds = Rule{
 		if s.Profile.RuntimeOf != "" {
 			return nil
 		}
-		enforced, all := s.Scope.EnforcedFor(s.Facts), s.Scope.BoundsFor(s.Facts)
+		outer, enforced, all := s.Scope.OuterFor(s.Facts), s.Scope.EnforcedFor(s.Facts), s.Scope.BoundsFor(s.Facts)
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
-			if setting.Err != nil || !s.Profile.Finishable() {
-				continue
-			}
-			if err := enforced.CheckTTL(setting.TTL); err != nil {
-				out = append(out, outside(s, setting, err))
-			} else if err := all.CheckTTL(setting.TTL); err != nil {
-				out = append(out, s.warn(setting.Path, setting.Text, err.Error()))
+			if setting.Err == nil && s.Profile.Finishable() {
+				out = append(out, outside(s, setting, outer.CheckTTL(setting.TTL), enforced.CheckTTL(setting.TTL), all.CheckTTL(setting.TTL))...)
 			}
 		}
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
-			if err := enforced.CheckDeadline(deadline.TTL); err != nil {
-				out = append(out, outside(s, deadline, err))
-			} else if err := all.CheckDeadline(deadline.TTL); err != nil {
-				out = append(out, s.warn(deadline.Path, deadline.Text, err.Error()))
-			}
+			out = append(out, outside(s, deadline, outer.CheckDeadline(deadline.TTL), enforced.CheckDeadline(deadline.TTL), all.CheckDeadline(deadline.TTL))...)
 		}
 		return out
 	},
 }
 
-// outside refuses a value for being outside, and only warns where the bound is at fault: the author cannot mend that.
-func outside(s *Subject, setting *policy.Setting, err error) policy.Finding {
-	if unreadable := (*policy.UnreadableBoundError)(nil); errors.As(err, &unreadable) {
-		return s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+err.Error())
+// outside says of a value how it lies outside of the bounds: those of policies that deny, these and the namespace's, and all of them.
+// A policy's bound comes first, since the namespace's mode softens only the namespace's own. A bound that cannot be read is a
+// warning: the author cannot fix that.
+func outside(s *Subject, setting *policy.Setting, outer, enforced, all error) []policy.Finding {
+	var out policy.Finding
+	switch {
+	case policy.Violated(outer):
+		out = s.deny(setting.Path, setting.Text, outer.Error())
+		out.Level = policy.LevelPolicy
+	case policy.Violated(enforced):
+		out = s.deny(setting.Path, setting.Text, enforced.Error())
+		out.Level = policy.LevelNamespace
+	case enforced != nil:
+		out = s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
+	case all != nil:
+		out = s.warn(setting.Path, setting.Text, all.Error())
+	default:
+		return nil
 	}
-	return s.deny(setting.Path, setting.Text, err.Error())
+	return []policy.Finding{out}
 }

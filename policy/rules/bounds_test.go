@@ -1,7 +1,9 @@
 package rules
 
 import (
+	"errors"
 	"testing"
+	"time"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/builders"
@@ -69,4 +71,82 @@ func TestBoundsOfDurationDeadline(t *testing.T) {
 		[]string{`error spec.timeout: 3h is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
 	equal(t, judge(bounds, pipelineRun, request(), nil, with("0")),
 		[]string{`error spec.timeout: no deadline is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
+}
+
+// One bound that cannot be read, or a namespace's mode, lifts no bound that a policy denies by.
+func TestNothingLiftsTheBoundsOfAPolicy(t *testing.T) {
+	bounded := func(name string, pairs ...string) *policy.PlatformPolicy {
+		out := policy.ParseNamespace(name, annotated(pairs...), nil).Bounds
+		for _, bound := range out.Settings() {
+			bound.Source.Level = policy.LevelPolicy
+		}
+		return &policy.PlatformPolicy{Name: name, Bounds: out}
+	}
+	hard, broken := bounded("hard", "max-ttl", "1h", "max-deadline", "1h"), bounded("other", "min-ttl", "soon", "max-ttl", "later", "max-deadline", "?")
+	long := job().TTL(864000).Deadline(864000).Map()
+	for name, test := range map[string]struct {
+		policies  []*policy.PlatformPolicy
+		namespace map[string]string
+	}{
+		"alone":                            {policies: []*policy.PlatformPolicy{hard}},
+		"before one that cannot be read":   {policies: []*policy.PlatformPolicy{hard, broken}},
+		"after one that cannot be read":    {policies: []*policy.PlatformPolicy{broken, hard}},
+		"a namespace's cannot be read":     {policies: []*policy.PlatformPolicy{hard}, namespace: annotated("min-ttl", "soon", "max-ttl", "soon", "max-deadline", "soon")},
+		"mode warn":                        {policies: []*policy.PlatformPolicy{hard}, namespace: annotated("mode", "warn")},
+		"mode dry-run":                     {policies: []*policy.PlatformPolicy{hard}, namespace: annotated("mode", "dry-run")},
+		"mode that cannot be read":         {policies: []*policy.PlatformPolicy{hard}, namespace: annotated("mode", "?")},
+		"mode warn, a narrower bound":      {policies: []*policy.PlatformPolicy{hard}, namespace: annotated("mode", "warn", "max-ttl", "1m", "max-deadline", "1m")},
+		"mode dry-run and a broken policy": {policies: []*policy.PlatformPolicy{broken, hard}, namespace: annotated("mode", "dry-run")},
+	} {
+		t.Run(name, func(t *testing.T) {
+			decision := review(row{object: long, policies: test.policies, namespace: test.namespace})
+			if got := len(decision.Denials()); got != 2 {
+				t.Errorf("%d denials of 2: %v", got, decision.Findings)
+			}
+			decision = review(row{old: job().TTL(60).Map(), object: job().Map(), policies: test.policies, namespace: test.namespace})
+			if decision.Allowed() {
+				t.Errorf("a TTL may be removed: %v", decision.Findings)
+			}
+			labelled := job().Label(policy.LabelTTL, "7d").Map()
+			request := &Request{Operation: Create, Object: labelled, Facts: policy.FactsOfObject(policy.JobProfile, labelled), Now: noon,
+				Scope: &policy.Scope{Policies: test.policies, Namespace: policy.ParseNamespace("ci", test.namespace, nil), Creating: true}}
+			if decision := Review(request); decision.Allowed() {
+				t.Errorf("a label: %v", decision.Findings)
+			}
+		})
+	}
+}
+
+// A latest date that cannot be read lifts no other.
+func TestUnreadableLatestDateLiftsNoOther(t *testing.T) {
+	broken := &policy.PlatformPolicy{Name: "broken", LatestUnreadable: &policy.Setting{Path: "spec.bounds.latestDate", Err: errors.New("no such key: team")}}
+	year := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(24 * time.Hour)}
+	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{broken, year}}
+	equal(t, judge(ttlLabel, policy.JobProfile, Request{Now: noon, Scope: scope}, nil, job().Label(policy.LabelTTL, "7d").Map()),
+		[]string{`error metadata.labels[curfew.dev/ttl]: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
+	equal(t, judge(ttlLabel, policy.JobProfile, Request{Now: noon, Scope: scope}, nil, job().Label(policy.LabelTTL, "1h").Map()),
+		[]string{"warning metadata.labels[curfew.dev/ttl]: cannot be checked, so the object will be kept: latestDate cannot be read: no such key: team"})
+}
+
+// A namespace's mode softens its own bounds and nothing else: neither what Curfew itself denies, nor what a flag has it deny.
+func TestModesSoftenTheNamespacesOwnBounds(t *testing.T) {
+	for _, mode := range []string{"warn", "dry-run"} {
+		own := annotated("mode", mode, "max-ttl", "1h", "max-deadline", "1h")
+		for name, test := range map[string]struct {
+			row
+			allowed bool
+		}{
+			"a TTL above its maximum":      {row{object: job().TTL(7200).Map()}, true},
+			"a deadline above its maximum": {row{object: job().Deadline(7200).Map()}, true},
+			"a TTL that is removed":        {row{old: job().TTL(60).Map(), object: job().Map()}, true},
+			"an unreadable value":          {row{object: job().TTL(-1).Map()}, false},
+			"a TTL in a pod template":      {row{object: job().TemplateAnnotation(policy.AnnotationTTL, "1h").Map()}, false},
+			"a forged stamp":               {row{old: job().TTL(60).Map(), object: job().TTL(60).Annotation(policy.AnnotationTTLSource, "policy/x").Map()}, false},
+		} {
+			test.namespace = own
+			if decision := review(test.row); decision.Allowed() != test.allowed {
+				t.Errorf("%s, mode %s: allowed %v: %v", name, mode, decision.Allowed(), decision.Findings)
+			}
+		}
+	}
 }

@@ -18,10 +18,14 @@ var removedDefault = Rule{
 		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeSpeaks(r.Scope) {
 			return nil
 		}
+		level := limit.Source.Level
+		if outer := r.Scope.OuterFor(r.Facts).MaxTTL; outer != nil && outer.Err == nil {
+			level = policy.LevelPolicy // Which the namespace's mode does not soften.
+		}
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
 		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
 			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
-				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: policy.Deny,
+				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: policy.Deny, Level: level,
 					Message: fmt.Sprintf("cannot be removed while %s holds: set it to %s or less", limit.Bound(), limit.TTL)}}
 			}
 		}

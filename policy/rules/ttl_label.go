@@ -38,10 +38,12 @@ var ttlLabel = Rule{
 			facts.Created = s.Now
 		}
 		// The bounds first: what lies outside of them is kept, past or not.
-		if err := s.Scope.CheckLabel(label, facts.Created); err != nil {
-			return []policy.Finding{outside(s, &policy.Setting{Path: path, Text: text}, err)}
+		enforced := s.Scope.CheckLabel(label, facts.Created)
+		out := outside(s, &policy.Setting{Path: path, Text: text}, s.Scope.CheckLabelOfPolicies(label, facts.Created), enforced,
+			s.Scope.CheckLabelOfAll(label, facts.Created))
+		if enforced != nil {
+			return out
 		}
-		var out []policy.Finding
 		brake := s.brake()
 		if expiry := label.Expiry(facts.Created); !expiry.After(s.Now) {
 			return []policy.Finding{complain(path, text, fmt.Sprintf("%s was over at %s: %s; use a later one",
@@ -49,9 +51,6 @@ var ttlLabel = Rule{
 		}
 		if brake != "" {
 			out = append(out, s.warn(path, text, "has no effect: "+brake))
-		}
-		if err := s.Scope.CheckLabelOfAll(label, facts.Created); err != nil {
-			out = append(out, s.warn(path, text, err.Error()))
 		}
 		return out
 	},
