@@ -58,6 +58,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	policies := registry.NewPolicies(rules, compiler, clock.RealClock{}, log)
 	policies.WriteStatus(rules, clock.RealClock{})
 	runtimes := &registry.Runtimes{Client: objects}
+	owners := &registry.Owners{Client: objects, Mapper: mgr.GetRESTMapper()}
 	notices, err := newNotices(mgr, config, namespaces, policies, options, log)
 	if err != nil {
 		return err
@@ -73,7 +74,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return err
 	}
 	shared := feed.Options{
-		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Reports: reports, Clock: clock.RealClock{}, Log: log,
+		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Owners: owners, Reports: reports, Clock: clock.RealClock{}, Log: log,
 		Protect: options.protected(), AnnotationsOnly: options.annotationsOnly(),
 		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation), Listed: giveBack(ctx),
 		Census: census,

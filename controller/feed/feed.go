@@ -30,6 +30,9 @@ type Options struct {
 	// Policies and Runtimes may be nil, which means that there are none.
 	Policies PolicyReader
 	Runtimes RuntimeReader
+	// Owners are read before an object is deleted by a value that may come from its owner's template.
+	// While it is nil no owner is asked.
+	Owners OwnerReader
 	// PropagationOf is what a kind's profile says now, for objects that are watched for labels; nil where
 	// nobody knows.
 	PropagationOf func(kind schema.GroupKind) (metav1.DeletionPropagation, error)

@@ -111,7 +111,7 @@ func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Trigger: string(verdict.Trigger), Source: verdict.Source.String(),
 		// A runtime can begin to speak at any time, so that it is asked again whatever decided.
-		Live: verdict.Live || f.kind.Runtime != nil, Backfill: verdict.Backfill, DryRun: verdict.DryRun,
+		Live: verdict.Live || f.kind.Runtime != nil || f.asksOwner(facts), Backfill: verdict.Backfill, DryRun: verdict.DryRun,
 	}
 }
 
@@ -145,6 +145,9 @@ func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 		return expiry.Judgement{}, err
 	}
 	verdict, err := f.verdict(facts, scope, object)
+	if err == nil {
+		verdict, err = f.inherited(ctx, facts, verdict)
+	}
 	if err != nil {
 		return expiry.Judgement{}, err
 	}

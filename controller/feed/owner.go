@@ -1,0 +1,66 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// OwnerReader reads the controller owners of objects.
+type OwnerReader interface {
+	// Read asks the API server. Nil without an error means that the owner is gone, or that another
+	// object has its name.
+	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
+}
+
+// limitKeys are the labels and annotations by which a lane acts on an object.
+func (f *lane) limitKeys() []string {
+	switch {
+	case f.deadlines != nil:
+		return policy.LimitKeys(policy.TriggerDeadline)
+	case f.kind.Label != "":
+		return []string{f.kind.Label}
+	default:
+		return policy.LimitKeys(policy.TriggerTTL)
+	}
+}
+
+// asksOwner reports whether the owner must be read before an object is deleted or stopped.
+func (f *lane) asksOwner(facts *policy.Facts) bool {
+	return f.options.Owners != nil && facts.MayInherit(f.limitKeys()...)
+}
+
+// inherited replaces the verdict on an object that is due by a value from its owner's template, or whose
+// owner cannot be read. It reads the owner live, and only where something is due.
+func (f *lane) inherited(ctx context.Context, facts *policy.Facts, verdict policy.Verdict) (policy.Verdict, error) {
+	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
+		return verdict, nil
+	}
+	owner, err := f.options.Owners.Read(ctx, facts.Namespace, facts.Owner)
+	switch {
+	case err != nil && unreadable(err):
+		return facts.OwnerUnreadable(err), nil
+	case err != nil:
+		return verdict, fmt.Errorf("reading the owner of %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
+	}
+	if kept, ok := facts.Inherited(owner, f.limitKeys()...); ok {
+		return kept, nil
+	}
+	return verdict, nil
+}
+
+// unreadable reports whether an error will not pass by itself: a missing permission, an unknown kind.
+func unreadable(err error) bool {
+	var status apierrors.APIStatus
+	if errors.As(err, &status) {
+		code := status.Status().Code
+		return code >= 400 && code < 500 && !apierrors.IsTooManyRequests(err) && !apierrors.IsUnauthorized(err)
+	}
+	return meta.IsNoMatchError(err)
+}

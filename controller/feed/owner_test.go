@@ -1,0 +1,136 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/ptr"
+
+	"curfew.dev/curfew/policy"
+)
+
+// owners is an OwnerReader with one answer.
+type owners struct {
+	mu     sync.Mutex
+	object map[string]any
+	err    error
+	reads  int
+}
+
+func (o *owners) Read(context.Context, string, *metav1.OwnerReference) (map[string]any, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.reads++
+	return o.object, o.err
+}
+
+func (o *owners) answer(object map[string]any, err error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.object, o.err = object, err
+}
+
+func templated(under, key, value string) map[string]any {
+	return map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{under: map[string]any{key: value}}}}}
+}
+
+func ownedBy(apiVersion, kind string) []metav1.OwnerReference {
+	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "uid-owner", Controller: ptr.To(true)}}
+}
+
+// A child whose key comes from its owner's template is kept; one whose key is its own is deleted, and so is an orphan.
+func TestKeyFromAnOwnersTemplate(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "replicasets"}, "owner", errors.New("no"))
+	for name, test := range map[string]struct {
+		owner map[string]any
+		err   error
+		there bool
+	}{
+		"from the template":          {templated("labels", policy.LabelTTL, "1m"), nil, true},
+		"its own":                    {templated("labels", "app", "web"), nil, false},
+		"the owner is gone":          {nil, nil, false},
+		"the owner may not be read":  {nil, forbidden, true},
+		"the owner's kind is no one": {nil, &meta.NoKindMatchError{}, true},
+		"no answer":                  {nil, errors.New("connection refused"), true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s, o := newShelf(), &owners{object: test.owner, err: test.err}
+				child := config("child", policy.LabelTTL, "1m")
+				child.CreationTimestamp = metav1.Now()
+				child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
+				s.put(child)
+				plain := config("plain", policy.LabelTTL, "1m")
+				plain.CreationTimestamp = metav1.Now()
+				s.put(plain)
+				stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
+				at(59 * time.Second)
+				if o.reads != 0 {
+					t.Error("the owner was read before anything was due")
+				}
+				at(30 * time.Second)
+				expectOn(t, s, "ci/child", test.there)
+				expectOn(t, s, "ci/plain", false)
+				if o.reads == 0 {
+					t.Error("the owner was not read")
+				}
+			})
+		})
+	}
+}
+
+// No answer is no reason to forget: once there is one, it decides.
+func TestOwnerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, o := newShelf(), &owners{err: errors.New("connection refused")}
+		child := config("child", policy.LabelTTL, in(time.Second))
+		child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
+		s.put(child)
+		stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
+		at(time.Minute)
+		expectOn(t, s, "ci/child", true)
+		o.answer(nil, nil)
+		at(time.Minute)
+		expectOn(t, s, "ci/child", false)
+	})
+}
+
+// TTLs after finished: an annotation from the template, a native field, and a CronJob's Job, whose jobTemplate is explicit.
+func TestTTLFromAnOwnersTemplate(t *testing.T) {
+	for name, test := range map[string]struct {
+		apiVersion, kind string
+		native           int32
+		there            bool
+		reads            bool
+	}{
+		"annotation":       {"jobset.x-k8s.io/v1alpha2", "JobSet", -1, true, true},
+		"native field":     {"jobset.x-k8s.io/v1alpha2", "JobSet", 5, false, false},
+		"Job of a CronJob": {"batch/v1", "CronJob", -1, false, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, o := newWorld(), &owners{object: templated("annotations", policy.AnnotationTTL, "5s")}
+				job := finished("ci", "a", "uid-a", test.native)
+				job.OwnerReferences = ownedBy(test.apiVersion, test.kind)
+				if test.native < 0 {
+					job.Annotations = map[string]string{policy.AnnotationTTL: "5s"}
+				}
+				w.put(job)
+				start(t, w, none(), func(options *Options) { options.Owners = o })
+				at(10 * time.Second)
+				expect(t, w, "a", test.there)
+				if (o.reads > 0) != test.reads {
+					t.Errorf("the owner was read %d times", o.reads)
+				}
+			})
+		})
+	}
+}

@@ -1,0 +1,61 @@
+package registry
+
+import (
+	"errors"
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+func TestOwners(t *testing.T) {
+	sets := schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "ReplicaSet"}
+	mapper := meta.NewDefaultRESTMapper([]schema.GroupVersion{sets.GroupVersion()})
+	mapper.Add(sets, meta.RESTScopeNamespace)
+	mapper.Add(schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Zone"}, meta.RESTScopeRoot)
+	object := func(apiVersion, kind, namespace string) *unstructured.Unstructured {
+		out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": apiVersion, "kind": kind}}
+		out.SetName("owner")
+		out.SetNamespace(namespace)
+		out.SetUID("uid")
+		return out
+	}
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), object("apps/v1", "ReplicaSet", "ci"), object("example.com/v1", "Zone", ""))
+	refused := errors.New("")
+	for name, test := range map[string]struct {
+		namespace, apiVersion, kind, name, uid string
+		fails                                  error
+		there, noMatch                         bool
+	}{
+		"there":                           {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid: "uid", there: true},
+		"in a version that was served":    {namespace: "ci", apiVersion: "apps/v1beta1", kind: "ReplicaSet", name: "owner", uid: "uid", there: true},
+		"cluster-scoped":                  {namespace: "ci", apiVersion: "example.com/v1", kind: "Zone", name: "owner", uid: "uid", there: true},
+		"another one of the name":         {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid: "older"},
+		"gone":                            {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "other", uid: "uid"},
+		"a kind that is not served":       {namespace: "ci", apiVersion: "gone.io/v1", kind: "Thing", name: "owner", uid: "uid", noMatch: true},
+		"nonsense":                        {namespace: "ci", apiVersion: "a/b/c", kind: "Thing", name: "owner", uid: "uid", noMatch: true},
+		"a namespaced owner of no one's":  {apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid: "uid", noMatch: true},
+		"the kind is not served any more": {namespace: "ci", apiVersion: "apps/v1", kind: "ReplicaSet", name: "owner", uid: "uid", fails: refused},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.fails != nil {
+				client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+					return true, nil, apierrors.NewGenericServerResponse(404, "get", schema.GroupResource{Resource: "replicasets"}, "owner", "404 page not found", 0, true)
+				})
+				defer func() { client.ReactionChain = client.ReactionChain[1:] }()
+			}
+			owners := &Owners{Client: client, Mapper: mapper}
+			got, err := owners.Read(t.Context(), test.namespace, &metav1.OwnerReference{APIVersion: test.apiVersion, Kind: test.kind, Name: test.name, UID: types.UID(test.uid)})
+			if (got != nil) != test.there || meta.IsNoMatchError(err) != test.noMatch || (err != nil) != (test.noMatch || test.fails != nil) {
+				t.Errorf("%v, %v", got, err)
+			}
+		})
+	}
+}
