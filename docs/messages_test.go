@@ -62,6 +62,18 @@ const manifests = `
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: k, namespace: keep, labels: {curfew.dev/ttl: 2026-12-24}}}
 ---
+{apiVersion: batch/v1, kind: Job, metadata: {name: m, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1H}}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: n, namespace: keep, annotations: {curfew.dev/ttl-after-finished: "2026-12-24"}}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: o, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 0.3s}}, spec: {}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: p, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s1s}}, spec: {}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: q, namespace: keep, labels: {curfew.dev/ttl: soon}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: r, namespace: keep, labels: {curfew.dev/ttl: 30s}}}
+---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: l, namespace: keep, labels: {curfew.dev/ttl-after-finished: 1d}}}
 ---
 {apiVersion: v1, kind: ConfigMap, metadata: {name: m, namespace: dry, labels: {curfew.dev/ttl: 2026-12-24}}}

@@ -52,8 +52,8 @@ func inCode(cell string) string { return strings.Trim(cell, "`") }
 const neverGoes = "never: kept and reported"
 
 // goes is when Curfew deletes the example's object with a label, as the tables write it.
-func goes(label string) string {
-	read, err := policy.ParseTTLLabel(label)
+func goes(key, label string) string {
+	read, err := policy.ParseLabel(key, label)
 	if err != nil {
 		return neverGoes
 	}
@@ -79,7 +79,7 @@ func TestValuesOfKyverno(t *testing.T) {
 		if got := kyvernoGoes(value); got != theirs {
 			t.Errorf("%s: Kyverno deletes it at %s, the page says %s", value, got, theirs)
 		}
-		if got := goes(value); got != ours {
+		if got := goes(policy.LabelKyvernoTTL, value); got != ours {
 			t.Errorf("%s: Curfew deletes it at %s, the page says %s", value, got, ours)
 		}
 		if (ours == neverGoes) != (theirs != ours && (instead != "" || theirs == "never")) {
@@ -93,8 +93,8 @@ func TestValuesOfKyverno(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if want := was.Add(time.Minute - time.Second).Truncate(time.Minute).Format(time.RFC3339); goes(instead) != want {
-			t.Errorf("%s: %s comes to %s, want %s", value, instead, goes(instead), want)
+		if want := was.Add(time.Minute - time.Second).Truncate(time.Minute).Format(time.RFC3339); goes(policy.LabelTTL, instead) != want {
+			t.Errorf("%s: %s comes to %s, want %s", value, instead, goes(policy.LabelTTL, instead), want)
 		}
 	}
 }
@@ -139,7 +139,7 @@ func TestValuesOfKubeJanitor(t *testing.T) {
 			}
 			continue
 		}
-		if got := goes(label); got != ours {
+		if got := goes(policy.LabelTTL, label); got != ours {
 			t.Errorf("%s: Curfew deletes it at %s, the page says %s", label, got, ours)
 		}
 		if ours < theirs || ours[:len("2026-12-01T10:0")] != theirs[:len("2026-12-01T10:0")] {

@@ -78,7 +78,7 @@ func exceededAt(object map[string]any) time.Time {
 			continue
 		}
 		text, _ := condition["lastTransitionTime"].(string)
-		if at, err := time.Parse(time.RFC3339, text); err == nil {
+		if at, err := ParseTime(text); err == nil {
 			return at
 		}
 	}

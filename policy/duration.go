@@ -4,7 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"strconv"
+	"math/bits"
 	"strings"
 	"time"
 )
@@ -17,45 +17,103 @@ const (
 	week = 7 * day
 )
 
+// maxDurationText is the longest text that is read at all. Every duration that fits MaxDuration is far shorter, and a label cannot
+// be longer. The check comes before any work on the text (S9).
+const maxDurationText = 63
+
 const durationFix = `use seconds (90) or units s, m, h, d, w (1h30m, 7d)`
 
-// ParseDuration reads a duration as Curfew's annotations write it: a bare integer is seconds, anything else is a Go
-// duration ([time.ParseDuration]) that knows the units d and w as well, such as 90s, 1h30m, 1.5h, 7d or 2w.
+// units of Curfew's own grammar: Go's, with d and w. Both signs for micro, as Go reads them.
+var units = map[string]time.Duration{
+	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond, "ms": time.Millisecond,
+	"s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "w": week,
+}
+
+// errSyntax marks the errors about a text that is no duration in any way, as opposed to one out of range.
+var errSyntax = errors.New("is not a duration")
+
+// ParseDuration reads a duration as annotations, labels, flags and Curfew's kinds write it: a bare integer is seconds, anything else
+// is a Go duration ([time.ParseDuration]) that knows the units d and w as well, such as 90s, 1h30m, 1.5h, 7d or 2w.
 //
-// Only whole seconds between 0 and [MaxDuration] are durations; the error names the text and the fix.
+// Only whole seconds between 0 and [MaxDuration] are durations, and nothing is rounded; the error names the text and the fix.
 func ParseDuration(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New("is empty: " + durationFix)
 	}
-	if strings.HasPrefix(text, "-") {
+	if err := checkLength(text); err != nil {
+		return 0, err
+	}
+	if text[0] == '-' {
 		return 0, fmt.Errorf("%q is negative: a duration is 0 or more", text)
 	}
-	if seconds, err := strconv.ParseUint(text, 10, 64); err == nil {
-		if seconds > uint64(MaxDuration/time.Second) {
-			return 0, tooLong(text)
-		}
-		return time.Duration(seconds) * time.Second, nil
-	} else if errors.Is(err, strconv.ErrRange) {
-		return 0, tooLong(text)
+	if digits(text) == len(text) {
+		return sumOfParts(text, text+"s", units)
 	}
+	sum, err := sumOfParts(text, text, units)
+	switch {
+	case !errors.Is(err, errSyntax):
+		return sum, err
+	case readable(plain(text)):
+		return 0, fmt.Errorf("%q %w: write %q, in lower case and without spaces", text, errSyntax, plain(text))
+	case isDate(text):
+		return 0, fmt.Errorf("%q is a date, which only label %s can hold: %s", text, LabelTTL, durationFix)
+	default:
+		return 0, err
+	}
+}
+
+func checkLength(text string) error {
+	if len(text) > maxDurationText {
+		return fmt.Errorf("%q has more than %d characters: %s", Shorten(text), maxDurationText, durationFix)
+	}
+	return nil
+}
+
+// plain is a text as its author probably meant it.
+func plain(text string) string {
+	return strings.ToLower(strings.Join(strings.Fields(text), ""))
+}
+
+func readable(text string) bool {
+	if text == "" {
+		return false
+	}
+	if digits(text) == len(text) {
+		text += "s"
+	}
+	_, err := sumOfParts(text, text, units)
+	return err == nil
+}
+
+// sumOfParts adds up numbers with their units, in one pass. The text is what errors quote.
+func sumOfParts(text, rest string, units map[string]time.Duration) (time.Duration, error) {
 	var total time.Duration
-	for rest := text; rest != ""; {
-		digits := strings.IndexFunc(rest, isUnit)
-		if digits <= 0 {
-			return 0, fmt.Errorf("%q is not a duration: %s", text, durationFix)
+	for rest != "" {
+		whole := digits(rest)
+		fraction := ""
+		end := whole
+		if end < len(rest) && rest[end] == '.' {
+			end++
+			fraction = rest[end : end+digits(rest[end:])]
+			end += len(fraction)
 		}
-		end := digits + strings.IndexFunc(rest[digits:]+"0", func(r rune) bool { return !isUnit(r) })
-		part, err := parsePart(rest[:digits], rest[digits:end])
-		if errors.Is(err, errTooLong) {
-			return 0, tooLong(text)
+		name := end + unitLength(rest[end:])
+		unit, known := units[rest[end:name]]
+		switch {
+		case whole+len(fraction) == 0, name == end:
+			return 0, fmt.Errorf("%q %w: %s", text, errSyntax, durationFix)
+		case !known:
+			return 0, fmt.Errorf("%q %w: unit %q is unknown; %s", text, errSyntax, rest[end:name], durationFix)
 		}
-		if err != nil {
-			return 0, fmt.Errorf("%q is not a duration: %w; %s", text, err, durationFix)
+		part, exact := timesUnit(rest[:whole], fraction, unit)
+		if !exact {
+			return 0, fmt.Errorf("%q is not a whole number of seconds: %s", text, durationFix)
 		}
+		// Neither is above the maximum, so that the sum does not overflow.
 		if total += part; total > MaxDuration {
-			return 0, tooLong(text)
+			return 0, fmt.Errorf("%q is too long: at most %ds (68 years)", text, int64(MaxDuration/time.Second))
 		}
-		rest = rest[end:]
+		rest = rest[name:]
 	}
 	if total%time.Second != 0 {
 		return 0, fmt.Errorf("%q is not a whole number of seconds: %s", text, durationFix)
@@ -63,39 +121,49 @@ func ParseDuration(text string) (time.Duration, error) {
 	return total, nil
 }
 
-var errTooLong = errors.New("too long")
-
-func isUnit(r rune) bool { return (r < '0' || r > '9') && r != '.' }
-
-// parsePart reads one number with its unit. Days and weeks are so many hours, so that Go's parser does the digits.
-func parsePart(number, unit string) (time.Duration, error) {
-	times := time.Duration(1)
-	goUnit := unit
-	switch unit {
-	case "d":
-		times, goUnit = day/time.Hour, "h"
-	case "w":
-		times, goUnit = week/time.Hour, "h"
-	case "s", "m", "h", "ms", "us", "µs", "μs", "ns": // Both signs for micro, as Go reads them.
-	default:
-		return 0, fmt.Errorf("unit %q is unknown", unit)
+// digits is how many digits a text begins with.
+func digits(text string) int {
+	n := 0
+	for n < len(text) && text[n] >= '0' && text[n] <= '9' {
+		n++
 	}
-	part, err := time.ParseDuration(number + goUnit)
-	if err != nil {
-		// Go's only other complaint about digits is that there are too many of them.
-		if strings.Count(number, ".") > 1 || number == "." {
-			return 0, fmt.Errorf("%q is not a number", number)
-		}
-		return 0, errTooLong
-	}
-	if part > MaxDuration/times {
-		return 0, errTooLong
-	}
-	return part * times, nil
+	return n
 }
 
-func tooLong(text string) error {
-	return fmt.Errorf("%q is too long: at most %ds (68 years) fit the native fields", text, int64(MaxDuration/time.Second))
+func unitLength(text string) int {
+	n := 0
+	for n < len(text) && (text[n] < '0' || text[n] > '9') && text[n] != '.' {
+		n++
+	}
+	return n
+}
+
+// timesUnit multiplies a decimal number with a unit, in integers: rounding would shorten or lengthen a life without a word. What is
+// too long is MaxDuration and a second. A part that is no whole number of nanoseconds is not exact.
+func timesUnit(whole, fraction string, unit time.Duration) (part time.Duration, exact bool) {
+	const tooLong = MaxDuration + time.Second
+	most := uint64(tooLong / unit)
+	number := uint64(0)
+	for _, digit := range []byte(whole) {
+		value := uint64(digit - '0')
+		if number > (most-value)/10 {
+			return tooLong, true
+		}
+		number = number*10 + value
+	}
+	fraction = strings.TrimRight(fraction, "0")
+	// A week has 2^16 and 5^11 as factors in nanoseconds: after more decimals than that, nothing comes out even.
+	if len(fraction) > 16 {
+		return 0, false
+	}
+	numerator, denominator := uint64(0), uint64(1)
+	for _, digit := range []byte(fraction) {
+		numerator, denominator = numerator*10+uint64(digit-'0'), denominator*10
+	}
+	// The fraction is below 1, so that the quotient is below the unit and Div64 cannot overflow.
+	high, low := bits.Mul64(numerator, uint64(unit))
+	quotient, remainder := bits.Div64(high, low, denominator)
+	return min(tooLong, time.Duration(number)*unit+time.Duration(quotient)), remainder == 0
 }
 
 // TTL says how long something may stay once it has finished: for a duration, or for good.
@@ -115,7 +183,11 @@ func ParseTTL(text string) (TTL, error) {
 		return TTL{Never: true}, nil
 	}
 	after, err := ParseDuration(text)
-	if err != nil {
+	switch {
+	case err == nil:
+	case len(text) <= maxDurationText && plain(text) == NeverText:
+		return TTL{}, fmt.Errorf("%q %w: write %q, in lower case and without spaces", text, errSyntax, NeverText)
+	default:
 		return TTL{}, fmt.Errorf("%w, or %s", err, NeverText)
 	}
 	return TTL{After: after}, nil

@@ -42,7 +42,7 @@ func TestDurationDeadline(t *testing.T) {
 		"below":    {timeout: "1ms", namespace: []string{"min-deadline", "1m"}, want: "unusable object", err: `1s is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`},
 		"negative": {timeout: "-1h", want: "unusable object", err: `"-1h" is negative: a deadline is 1s or more, or 0 for none`},
 		"days":     {timeout: "1d", want: "unusable object", err: `"1d" is not a duration: use units h, m, s (1h30m), or 0 for none`},
-		"a number": {timeout: int64(3600), want: "unusable object", err: `"3600" is not a duration: use units h, m, s (1h30m), or 0 for none`},
+		"a number": {timeout: int64(3600), want: "unusable object", err: `3600 is not a duration: use units h, m, s (1h30m), or 0 for none`},
 		"default":  {namespace: []string{"default-deadline", "1d"}, want: "1d namespace/ci"},
 	} {
 		t.Run(name, func(t *testing.T) {

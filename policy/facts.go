@@ -224,7 +224,7 @@ func (f *Facts) correctTimes() {
 	if !ok || !f.IsPod() || !f.Finished || !f.FinishTime.IsZero() {
 		return
 	}
-	at, err := time.Parse(time.RFC3339, text)
+	at, err := ParseTime(text)
 	if err != nil || at.Before(f.Created) {
 		return
 	}

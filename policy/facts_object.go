@@ -101,7 +101,8 @@ func nativeField(object map[string]any, path FieldPath) NativeField {
 			return NativeField{Set: true, Seconds: seconds}
 		}
 	}
-	return NativeField{Set: true, Text: fmt.Sprint(value), Err: fmt.Errorf("%v is not a whole number of seconds: use one, such as 3600", value)}
+	said := Describe(value)
+	return NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a whole number of seconds: use one, such as 3600", said)}
 }
 
 // durationField reads what Kubernetes' metav1.Duration writes, such as 1h0m0s. Parts of a second count as a whole one, and what is
@@ -114,14 +115,18 @@ func durationField(object map[string]any, path FieldPath) NativeField {
 	if !ok {
 		return NativeField{}
 	}
-	out := NativeField{Set: true, Text: fmt.Sprint(value)}
 	text, ok := value.(string)
+	if !ok || len(text) > maxDurationText {
+		said := Describe(value)
+		return NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a duration: use units h, m, s (1h30m), or 0 for none", said)}
+	}
+	out := NativeField{Set: true, Text: text}
 	written, err := time.ParseDuration(text)
 	switch {
-	case !ok || err != nil:
-		out.Err = fmt.Errorf("%q is not a duration: use units h, m, s (1h30m), or 0 for none", out.Text)
+	case err != nil:
+		out.Err = fmt.Errorf("%q is not a duration: use units h, m, s (1h30m), or 0 for none", text)
 	case written < 0:
-		out.Err = fmt.Errorf("%q is negative: a deadline is 1s or more, or 0 for none", out.Text)
+		out.Err = fmt.Errorf("%q is negative: a deadline is 1s or more, or 0 for none", text)
 	case written == 0:
 		out.None = true
 	default:
@@ -140,7 +145,7 @@ func jobStateOfObject(object map[string]any) (State, error) {
 	if suspend, ok := (FieldPath{"spec", "suspend"}).Get(object); ok {
 		suspended, ok := suspend.(bool)
 		if !ok {
-			return State{}, fmt.Errorf("spec.suspend: %v is neither true nor false", suspend)
+			return State{}, fmt.Errorf("spec.suspend: %s is neither true nor false", Describe(suspend))
 		}
 		job.Spec.Suspend = &suspended
 	}

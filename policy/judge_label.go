@@ -32,7 +32,7 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		return Verdict{Action: Keep, Reason: "its TTL label cannot be used", Source: source,
 			Err: fmt.Errorf("%s: %w", LabelPath(key), err)}
 	}
-	label, err := ParseTTLLabel(text)
+	label, err := ParseLabel(key, text)
 	switch {
 	case err != nil:
 		return unusable(err) // S6

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -24,60 +25,63 @@ const (
 // where nobody has set a date. It also keeps a date apart from the zero time.
 var epoch = time.Unix(0, 0)
 
-// minLabelTTL: what is meant to go in less than a minute would go before its author saw it.
-const minLabelTTL = time.Minute
+// labelMargin is how long a default date has to lie ahead: nobody may be refused for a default that was given a moment ago.
+const labelMargin = time.Minute
 
-// ParseTTLLabel reads the value of label curfew.dev/ttl: <n>m, <n>h, <n>d and sums of them such as 1d12h, at least 1m; or a
-// date (2026-12-24, from midnight on), or an instant (2026-12-24T003000Z), both in UTC.
-func ParseTTLLabel(text string) (TTLLabel, error) {
-	for _, layout := range []string{labelDate, labelTime} {
-		// time.Parse also takes fractions of seconds, which are not in the grammar.
-		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == text {
-			if !at.After(epoch) {
-				return TTLLabel{}, fmt.Errorf("%q is not after 1970-01-01: use a later date", text)
-			}
-			return TTLLabel{At: at}, nil
-		}
+const labelFix = "use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)"
+
+// ParseLabel reads the value of a TTL label, in the grammar of its key: [LabelTTL] or [LabelKyvernoTTL].
+func ParseLabel(key, text string) (TTLLabel, error) {
+	if key == LabelKyvernoTTL {
+		return parseKyvernoLabel(text)
 	}
-	after, ok := labelSum(text)
-	switch {
-	case !ok:
-		return TTLLabel{}, fmt.Errorf("%q is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)", text)
-	case after > maxLabelTTL:
-		return TTLLabel{}, fmt.Errorf("%q is too long: use %s or less, or leave the label out", text, TTLLabel{After: maxLabelTTL})
-	case after < minLabelTTL:
-		return TTLLabel{}, fmt.Errorf("%q is below 1m: use 1m or more", text)
+	return ParseTTLLabel(text)
+}
+
+// ParseTTLLabel reads the value of label curfew.dev/ttl: a duration from creation as [ParseDuration] reads it; or a date (2026-12-24,
+// from midnight on), or an instant (2026-12-24T003000Z), both in UTC.
+func ParseTTLLabel(text string) (TTLLabel, error) {
+	if label, ok, err := parseDate(text); ok || err != nil {
+		return label, err
+	}
+	after, err := ParseDuration(text)
+	if text == "" || isDate(text) || errors.Is(err, errSyntax) && !readable(plain(text)) {
+		return TTLLabel{}, fmt.Errorf("%q is neither a duration nor a date: %s", text, labelFix)
+	}
+	if err != nil {
+		return TTLLabel{}, err
 	}
 	return TTLLabel{After: after}, nil
 }
 
-// maxLabelTTL is the bound of all durations that Curfew reads: what fits into seconds of an int32.
-const maxLabelTTL = (1<<31 - 1) * time.Second
-
-// labelSum adds up numbers with their units. What is too long to be added stays just above the maximum.
-func labelSum(text string) (sum time.Duration, ok bool) {
-	number, digits := int64(0), 0
-	for _, r := range text {
-		if r >= '0' && r <= '9' {
-			digits++
-			if number = number*10 + int64(r-'0'); digits > 10 {
-				return 0, false
-			}
-			continue
-		}
-		unit, known := map[rune]time.Duration{'m': time.Minute, 'h': time.Hour, 'd': 24 * time.Hour}[r]
-		if !known || digits == 0 {
-			return 0, false
-		}
-		if number > int64(maxLabelTTL/unit) {
-			sum = maxLabelTTL + time.Second
-		}
-		if sum <= maxLabelTTL {
-			sum += time.Duration(number) * unit
-		}
-		number, digits = 0, 0
+// parseDate reads a date or an instant; ok is false where the text is neither.
+func parseDate(text string) (label TTLLabel, ok bool, err error) {
+	if len(text) != len(labelDate) && len(text) != len(labelTime) {
+		return TTLLabel{}, false, nil
 	}
-	return sum, digits == 0 && text != ""
+	for _, layout := range []string{labelDate, labelTime} {
+		// time.Parse also takes fractions of seconds, which are not in the grammar.
+		if at, err := time.Parse(layout, text); err == nil && at.Format(layout) == text {
+			if !at.After(epoch) {
+				return TTLLabel{}, false, fmt.Errorf("%q is not after 1970-01-01: use a later date", text)
+			}
+			return TTLLabel{At: at}, true, nil
+		}
+	}
+	return TTLLabel{}, false, nil
+}
+
+// isDate reports whether a text is a date as a label or RFC 3339 has it.
+func isDate(text string) bool {
+	if len(text) > maxDurationText {
+		return false
+	}
+	for _, layout := range []string{labelDate, labelTime, time.RFC3339} {
+		if _, err := time.Parse(layout, text); err == nil {
+			return true
+		}
+	}
+	return false
 }
 
 // Expiry is the instant at which an object goes that was created then.
@@ -88,7 +92,7 @@ func (l TTLLabel) Expiry(created time.Time) time.Time {
 	return created.Add(l.After)
 }
 
-// String writes the label as [ParseTTLLabel] reads it.
+// String writes the label as [ParseLabel] reads it under either key.
 func (l TTLLabel) String() string {
 	if !l.At.IsZero() {
 		if at := l.At.UTC(); at.Equal(at.Truncate(24 * time.Hour)) {
@@ -96,18 +100,7 @@ func (l TTLLabel) String() string {
 		}
 		return l.At.UTC().Format(labelTime)
 	}
-	out := ""
-	rest := l.After
-	for _, unit := range []struct {
-		name string
-		size time.Duration
-	}{{"d", 24 * time.Hour}, {"h", time.Hour}, {"m", time.Minute}} {
-		if count := rest / unit.size; count > 0 {
-			out += fmt.Sprintf("%d%s", count, unit.name)
-			rest %= unit.size
-		}
-	}
-	return out
+	return FormatDuration(l.After)
 }
 
 // CheckLabel says how a label of an object that was created then lies outside of the enforced bounds, or returns nil: TTL
@@ -204,7 +197,7 @@ func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 // given: a date in a policy goes stale by itself. It has to hold for another minute, so that nobody is refused for a default that
 // was given a moment ago.
 func (s *Scope) fitLabel(label TTLLabel, now time.Time) (TTLLabel, error) {
-	given, soon := label, now.Add(minLabelTTL)
+	given, soon := label, now.Add(labelMargin)
 	for _, policy := range s.Policies {
 		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(soon).After(latest) {
 			if latest.Before(soon) {
@@ -214,7 +207,10 @@ func (s *Scope) fitLabel(label TTLLabel, now time.Time) (TTLLabel, error) {
 		}
 	}
 	label = s.clampLabel(label, now)
-	if label.Expiry(now).Before(soon) {
+	switch {
+	case label.At.IsZero() && label.After == 0:
+		return label, fmt.Errorf("%s is over at once: use a longer duration", label)
+	case !label.At.IsZero() && label.At.Before(soon):
 		return label, fmt.Errorf("%s is over: use a later date", given)
 	}
 	if err := s.CheckLabel(label, now); err != nil {
@@ -227,12 +223,8 @@ func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {
 	bounds := s.Bounds()
 	life := label.Expiry(now).Sub(now)
 	clamped := bounds.ClampTTL(TTL{After: life}).After
-	switch {
-	case clamped == life:
+	if clamped == life {
 		return label
-	case clamped < life:
-		return TTLLabel{After: max(minLabelTTL, clamped.Truncate(time.Minute))}
-	default:
-		return TTLLabel{After: (clamped + time.Minute - time.Second).Truncate(time.Minute)}
 	}
+	return TTLLabel{After: clamped}
 }

@@ -127,7 +127,7 @@ func (n *NamespacePolicy) parseMode(annotations map[string]string) {
 		// Unreadable means keep, and only dry-run keeps everything (S6).
 		n.Mode = ModeDryRun
 		n.Errors = append(n.Errors, fieldError(AnnotationPath(AnnotationMode), text,
-			fmt.Errorf("%q is no mode: use %s, %s or %s", text, ModeEnforce, ModeWarn, ModeDryRun)))
+			fmt.Errorf("%q is no mode: use %s, %s or %s", Shorten(text), ModeEnforce, ModeWarn, ModeDryRun)))
 	}
 }
 
@@ -139,7 +139,7 @@ func (n *NamespacePolicy) parseBackfill(annotations map[string]string) {
 		n.Backfill = true
 	default:
 		n.Errors = append(n.Errors, fieldError(AnnotationPath(AnnotationBackfill), text,
-			fmt.Errorf(`%q is neither "true" nor "false": use one of them`, text)))
+			fmt.Errorf(`%q is neither "true" nor "false": use one of them`, Shorten(text))))
 	}
 }
 
@@ -185,7 +185,7 @@ func FormatSince(at time.Time, hash string) string {
 // ParseSince reads the value of curfew.dev/default-since; ok is false where it is absent or not of that form.
 func ParseSince(text string) (at time.Time, hash string, ok bool) {
 	stamp, hash, found := strings.Cut(text, "/")
-	at, err := time.Parse(time.RFC3339, stamp)
+	at, err := ParseTime(stamp)
 	if !found || err != nil {
 		return time.Time{}, "", false
 	}

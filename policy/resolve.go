@@ -244,21 +244,6 @@ func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
 	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
 }
 
-// ParseSource reads what [Source.String] wrote. An unknown text is a source of level object: it gives no rights.
-func ParseSource(text string) Source {
-	for i := range text {
-		if text[i] != '/' {
-			continue
-		}
-		switch level := Level(text[:i]); level {
-		case LevelRuntime, LevelNamespace, LevelPolicy:
-			return Source{level, text[i+1:]}
-		}
-		break
-	}
-	return Source{Level: LevelObject}
-}
-
 // NoDefault says why no default may be given to the object, or returns "" (S5). A child that goes away alone breaks its
 // JobSet, TrainJob or Workflow.
 func NoDefault(facts *Facts) string {

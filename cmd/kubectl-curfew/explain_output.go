@@ -124,7 +124,7 @@ func levels(all []policy.Said, verdict policy.Verdict) [][]string {
 
 // settingText is a setting as people read it: ttlSecondsAfterFinished 86400 (1d).
 func settingText(field string, setting *policy.Setting) string {
-	out := field + " " + setting.Text
+	out := field + " " + policy.Shorten(setting.Text)
 	if setting.Err != nil {
 		return fmt.Sprintf("%s, which cannot be used: %s", out, setting.Err)
 	}

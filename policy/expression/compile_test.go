@@ -95,7 +95,7 @@ func TestTTLResults(t *testing.T) {
 		`duration("-1h")`:               "the result is -1h0m0s, and must be a whole number of seconds, 0 or more",
 		`duration("1500ms")`:            "the result is 1.5s, and must be a whole number of seconds, 0 or more",
 		`-5`:                            `the result "-5" is negative: a duration is 0 or more, or never`,
-		`object.huge`:                   `the result "1099511627776" is too long: at most 2147483647s (68 years) fit the native fields, or never`,
+		`object.huge`:                   `the result "1099511627776" is too long: at most 2147483647s (68 years), or never`,
 		`namespaceObject.metadata.name`: "evaluating: no such key: metadata",
 		`runtime == null ? "1h" : "2h"`: "1h",
 	} {
@@ -141,9 +141,12 @@ func TestOtherResults(t *testing.T) {
 		`timestamp("2026-12-24T00:30:00.5Z")`:    "2026-12-24T003001Z", // never sooner than computed (S6)
 		`timestamp("2026-12-24T01:30:00+01:00")`: "2026-12-24T003000Z",
 		`null`:                                   "",
-		`"2w"`:                                   "error",
+		`"2w"`:                                   "2w",
+		`"soon"`:                                 "error",
 		`"2026-13-01"`:                           "error",
-		`duration("30s")`:                        "error",
+		`duration("30s")`:                        "30s",
+		`duration("1.5s")`:                       "error",
+		`duration("0s")`:                         "error",
 		`dyn(7)`:                                 "error",
 	} {
 		got, err := mustCompile(t, source, ScopePolicy, ResultLabel).Label(ctx, variables)

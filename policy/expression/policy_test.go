@@ -211,7 +211,7 @@ defaults:
   ttlFailed: {value: soon}
   ttlSucceeded: {}
   deadline: {value: 0s}
-  ttlLabel: {value: 2w}
+  ttlLabel: {value: 2y}
 bounds: {minTTL: 2h, maxTTL: 1h, latestDate: tomorrow}
 warnBelow: x`)
 	object.Generation = 3
@@ -227,7 +227,7 @@ warnBelow: x`)
 		`spec.defaults.ttlFailed.value: "soon" is not a duration`,
 		`spec.defaults.ttlSucceeded: set exactly one of value and expression`,
 		`spec.defaults.deadline.value: 0s is below 1: a deadline is 1s or more`,
-		`spec.defaults.ttlLabel.value: "2w" is no value of label curfew.dev/ttl`,
+		`spec.defaults.ttlLabel.value: "2y" is neither a duration nor a date`,
 		`spec.bounds.minTTL: 2h is above maxTTL 1h: lower it, or raise the other`,
 		`spec.bounds.latestDate: use a date such as 2026-12-31`,
 		`spec.warnBelow: "x" is not a duration`,

@@ -29,7 +29,7 @@ const (
 	ResultTTL
 	// ResultDuration is the same without "never".
 	ResultDuration
-	// ResultLabel is a value of the label curfew.dev/ttl, a duration of whole minutes, a timestamp, or nothing.
+	// ResultLabel is a value of the label curfew.dev/ttl, a duration of whole seconds, a timestamp, or nothing.
 	ResultLabel
 )
 
@@ -87,12 +87,7 @@ func unwrap(value ref.Val) ref.Val {
 
 // describe names a value in a message, short enough for a condition.
 func describe(value ref.Val) string {
-	const most = 64
-	text := fmt.Sprintf("%v", value.Value())
-	if runes := []rune(text); len(runes) > most {
-		text = string(runes[:most]) + "…"
-	}
-	return fmt.Sprintf("%s %q", value.Type().TypeName(), text)
+	return fmt.Sprintf("%s %q", value.Type().TypeName(), policy.Shorten(fmt.Sprintf("%v", value.Value())))
 }
 
 // Bool evaluates an expression of [ResultBool].
@@ -123,7 +118,7 @@ func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, er
 	case types.Null:
 		return time.Time{}, nil
 	case types.String:
-		at, err := time.Parse(time.RFC3339, string(v))
+		at, err := policy.ParseTime(string(v))
 		if err != nil {
 			return time.Time{}, p.wrong(value)
 		}
@@ -206,10 +201,14 @@ func (p *Program) Label(ctx context.Context, variables *Variables) (string, erro
 	case types.Null:
 		return "", nil
 	case types.String:
-		return string(v), checkLabel(string(v))
+		_, err := policy.ParseTTLLabel(string(v))
+		if err != nil {
+			return policy.Shorten(string(v)), fmt.Errorf("the result %w", err)
+		}
+		return string(v), nil
 	case types.Duration:
-		if v.Duration < time.Minute || v.Duration%time.Minute != 0 || v.Duration > policy.MaxDuration {
-			return "", fmt.Errorf("the result is %s, and must be whole minutes, 1m or more", v.Duration)
+		if v.Duration < time.Second || v.Duration%time.Second != 0 || v.Duration > policy.MaxDuration {
+			return "", fmt.Errorf("the result is %s, and must be a whole number of seconds, 1s or more", v.Duration)
 		}
 		return policy.FormatDuration(v.Duration), nil
 	case types.Timestamp:

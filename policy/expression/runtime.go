@@ -94,6 +94,9 @@ func (r *Runtime) Kinds() []schema.GroupVersionKind {
 	return out
 }
 
+// maxName is the longest name that an object can have.
+const maxName = 253
+
 // Reference says which runtime an object of a namespace uses; nil where it uses none. An error means that it uses one and it
 // cannot be told which: such an object is kept, as if its runtime were gone (S6).
 func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference, error) {
@@ -102,8 +105,8 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		return nil, nil
 	}
 	name, ok := value.(string)
-	if !ok {
-		return nil, fmt.Errorf("%s: %v is no name", r.name, value)
+	if !ok || len(name) > maxName {
+		return nil, fmt.Errorf("%s: %s is no name", r.name, policy.Describe(value))
 	}
 	if name == "" {
 		return nil, nil
@@ -126,7 +129,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s: %q of group %q is no kind of runtime that the profile knows", r.name, kind, group)
+	return nil, fmt.Errorf("%s: %q of group %q is no kind of runtime that the profile knows", r.name, policy.Shorten(kind), policy.Shorten(group))
 }
 
 func textAt(path policy.FieldPath, object map[string]any, otherwise string) string {

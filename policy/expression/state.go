@@ -100,7 +100,7 @@ func (s *states) startTime(ctx context.Context, variables *Variables) (time.Time
 	if text == "" {
 		return time.Time{}, nil // At admission of a CREATE nothing has started.
 	}
-	at, err := time.Parse(time.RFC3339, text)
+	at, err := policy.ParseTime(text)
 	if err != nil {
 		return time.Time{}, fmt.Errorf("metadata.creationTimestamp: %w", err)
 	}

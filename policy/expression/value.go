@@ -91,7 +91,7 @@ func constantSetting(path *field.Path, text string, result Result) *policy.Setti
 	out := &policy.Setting{Path: path.String(), Text: text}
 	switch result {
 	case ResultLabel:
-		out.Err = checkLabel(text)
+		_, out.Err = policy.ParseTTLLabel(text)
 		return out
 	case ResultDuration:
 		if out.TTL, out.Err = parseTTL(text, false); out.Err == nil {

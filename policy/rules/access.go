@@ -82,7 +82,7 @@ func lifetimes(facts *policy.Facts, options Options) []*policy.Setting {
 		out = facts.TTLs().Settings()
 	}
 	key, text, ok := options.ttlLabel(facts)
-	if _, err := policy.ParseTTLLabel(text); ok && err == nil {
+	if _, err := policy.ParseLabel(key, text); ok && err == nil {
 		out = append(out, &policy.Setting{Path: policy.LabelPath(key), Text: text})
 	}
 	return out

@@ -79,6 +79,12 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 			out = append(out, policy.Finding{Rule: shortTTL.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn, Message: message})
 		}
 	}
+	if setting := one.ConstantLabel(); setting != nil && setting.Err == nil {
+		if label, err := policy.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() && label.After < limit {
+			out = append(out, policy.Finding{Rule: shortTTL.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn,
+				Message: shortLabelMessage(label, limit, "what gets it")})
+		}
+	}
 	return append(out, stale(one, r.Now)...)
 }
 

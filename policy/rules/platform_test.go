@@ -56,6 +56,8 @@ func TestReviewPlatform(t *testing.T) {
 		"short by its own limit": {spec: `{defaults: {ttl: {value: 5m}}, warnBelow: 10m}`, want: []string{
 			`warning spec.defaults.ttl.value: 5m is under 600s: what gets it may be gone before anyone reads its logs; use 600s or more`}},
 		"not short by its own limit": {spec: `{defaults: {ttl: {value: 5s}}, warnBelow: 1s}`},
+		"a short label": {spec: `{defaults: {ttlLabel: {value: 30s}}}`, want: []string{
+			`warning spec.defaults.ttlLabel.value: 30s is under 60s: what gets it is deleted 30s after its creation; use 60s or more`}},
 		"over": {spec: `{defaults: {ttlLabel: {value: "2026-12-24"}}, bounds: {latestDate: "2026-12-23"}}`, want: []string{
 			`warning spec.defaults.ttlLabel.value: 2026-12-24 is over: nothing is given this label; use a later date`,
 			`warning spec.bounds.latestDate: 2026-12-23 is over: every TTL label is after it; use a later date`}},

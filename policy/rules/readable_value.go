@@ -25,7 +25,7 @@ var readableValue = Rule{
 		}
 		if text, ok := s.Annotations[policy.AnnotationProtect]; ok && text != "true" && text != "false" {
 			out = append(out, s.deny(policy.AnnotationPath(policy.AnnotationProtect), text,
-				fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, text)))
+				fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, policy.Shorten(text))))
 		}
 		return out
 	},

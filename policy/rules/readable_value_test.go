@@ -28,7 +28,7 @@ func TestReadableValue(t *testing.T) {
 		"too long": {object: job().Annotation(policy.AnnotationTTL, "100y").Annotation(policy.AnnotationTTLFailed, "100000d").Map(),
 			want: []string{
 				"error " + at("ttl-after-finished") + `: "100y" is not a duration: unit "y" is unknown; ` + durations + ", or never",
-				"error " + at("ttl-after-failed") + `: "100000d" is too long: at most 2147483647s (68 years) fit the native fields, or never`,
+				"error " + at("ttl-after-failed") + `: "100000d" is too long: at most 2147483647s (68 years), or never`,
 			}},
 		"protect": {object: pod().Annotation(policy.AnnotationProtect, "yes").Map(),
 			want: []string{"error " + at("protect") + `: "yes" is neither "true" nor "false": use one of them`}},
@@ -36,7 +36,7 @@ func TestReadableValue(t *testing.T) {
 			want: []string{"error spec.jobTemplate." + at("ttl-after-finished") + `: "soon" is not a duration: ` + durations + ", or never"}},
 		"unchanged": {old: job().Annotation(policy.AnnotationTTL, "soon").Map(), object: job().Annotation(policy.AnnotationTTL, "soon").TTL(5).Map()},
 		"one unreadable value for another": {old: broken(true), object: broken("x"),
-			want: []string{"error spec.ttlSecondsAfterFinished: x is not a whole number of seconds: use one, such as 3600"}},
+			want: []string{`error spec.ttlSecondsAfterFinished: "x" is not a whole number of seconds: use one, such as 3600`}},
 		"being deleted": {old: job().Map(), object: job().Annotation(policy.AnnotationTTL, "soon").Deleting(noon).Map()},
 	})
 }

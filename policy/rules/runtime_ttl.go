@@ -59,7 +59,7 @@ func told(runtime, own *policy.Setting) (string, bool) {
 	case runtime == nil:
 		return "nothing for this outcome", true
 	case runtime.Err != nil:
-		return fmt.Sprintf("%q, which cannot be read", runtime.Text), true
+		return fmt.Sprintf("%q, which cannot be read", policy.Shorten(runtime.Text)), true
 	default:
 		return runtime.TTL.String(), runtime.TTL != own.TTL
 	}

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"cmp"
 	"testing"
 	"time"
 
@@ -32,6 +33,51 @@ func TestShortTTL(t *testing.T) {
 func TestShortTTLOfRuntime(t *testing.T) {
 	equal(t, judge(shortTTL, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s")),
 		[]string{"warning " + at("ttl-after-finished") + ": 5s is under 60s: a TrainJob that uses it may be gone before anyone reads its logs; use 60s or more"})
+}
+
+// A label is a TTL, too.
+func TestShortTTLOfLabel(t *testing.T) {
+	short := func(text string) string {
+		return "warning metadata.labels[curfew.dev/ttl]: " + text + " is under 60s: the Job is deleted " + text + " after its creation; use 60s or more"
+	}
+	given := Request{Now: noon, Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "short", Label: &policy.Setting{Text: "30s"}}}}}
+	for name, test := range map[string]struct {
+		request  Request
+		key      string
+		old, new string
+		want     []string
+	}{
+		"a minute":      {new: "60"},
+		"short":         {new: "30s", want: []string{short("30s")}},
+		"bare seconds":  {new: "59", want: []string{short("59s")}},
+		"over at once":  {new: "0"},
+		"a date":        {new: "2026-12-24"},
+		"unreadable":    {new: "1S"},
+		"unchanged":     {old: "30s", new: "30s"},
+		"made shorter":  {old: "30s", new: "20s", want: []string{short("20s")}},
+		"by a policy":   {request: given, new: "30s"},
+		"beside policy": {request: given, new: "29s", want: []string{short("29s")}},
+		"alias, unread": {key: policy.LabelKyvernoTTL, new: "30s"},
+		"alias": {key: policy.LabelKyvernoTTL, new: "30sec", request: Request{Options: Options{KyvernoLabel: true}},
+			want: []string{"warning metadata.labels[cleanup.kyverno.io/ttl]: 30s is under 60s: the Job is deleted 30s after its creation; use 60s or more"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			key := cmp.Or(test.key, policy.LabelTTL)
+			var old map[string]any
+			if test.old != "" {
+				old = job().Label(key, test.old).Map()
+			}
+			equal(t, judge(shortTTL, policy.JobProfile, test.request, old, job().Label(key, test.new).Map()), test.want)
+		})
+	}
+}
+
+func TestShortLabelInATemplate(t *testing.T) {
+	cron := builders.MakeCronJob("ci", "a").Map()
+	template := cron["spec"].(map[string]any)["jobTemplate"].(map[string]any)
+	template["metadata"] = map[string]any{"labels": map[string]any{policy.LabelTTL: "30s"}}
+	equal(t, judge(shortTTL, policy.CronJobProfile, Request{}, nil, cron), []string{"warning spec.jobTemplate.metadata.labels[curfew.dev/ttl]: " +
+		"30s is under 60s: each Job created from this template is deleted 30s after its creation; use 60s or more"})
 }
 
 // A policy's own limit comes before that of the flag.

@@ -11,7 +11,7 @@ import (
 // ttlLabel warns of a TTL label that cannot be read, is in the past or has no effect, and denies one outside of the bounds. With
 // --strict-labels it denies the first two as well, other than in a template, such as a CronJob's jobTemplate.
 //
-// Restricted field: metadata.labels[curfew.dev/ttl], or its alias with --kyverno-label. Allowed values: <n>m, <n>h, <n>d and sums, at least 1m; a date or an
+// Restricted field: metadata.labels[curfew.dev/ttl], or its alias with --kyverno-label. Allowed values: a duration; a date or an
 // instant to come; within min-ttl, max-ttl and a policy's latestDate. What breaks nothing but those of policies with action Warn
 // is warned about.
 var ttlLabel = Rule{
@@ -26,7 +26,7 @@ var ttlLabel = Rule{
 		if s.Options.StrictLabels && !s.IsTemplate() {
 			complain = s.deny
 		}
-		label, err := policy.ParseTTLLabel(text)
+		label, err := policy.ParseLabel(key, text)
 		if err != nil {
 			return []policy.Finding{complain(path, text, err.Error())}
 		}

@@ -18,7 +18,7 @@ func TestTTLLabel(t *testing.T) {
 	equal(t, ask(Request{}, "2026-12-25"), nil)
 	equal(t, ask(Request{}, "2026-12-24"), []string{"warning " + past})
 	equal(t, ask(Request{Options: Options{StrictLabels: true}}, "2026-12-24"), []string{"error " + past})
-	equal(t, ask(Request{}, "1s"), []string{"warning " + path + `: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`})
+	equal(t, ask(Request{}, "1y"), []string{"warning " + path + `: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`})
 	latest := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(24 * time.Hour)}
 	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
 		[]string{"error " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})

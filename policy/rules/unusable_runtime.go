@@ -30,7 +30,7 @@ var unusableRuntime = Rule{
 		for _, setting := range append(runtime.TTL.Settings(), runtime.Deadline) {
 			if setting != nil && setting.Err != nil {
 				out = append(out, policy.Finding{Field: runtime.Path, Severity: policy.Warn, Value: setting.Path + setting.Text,
-					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: mend it; until then %s", runtime.Name, setting.Text, setting.Path, until(s, setting))})
+					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: mend it; until then %s", runtime.Name, policy.Shorten(setting.Text), setting.Path, until(s, setting))})
 			}
 		}
 		return out

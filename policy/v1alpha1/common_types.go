@@ -27,23 +27,23 @@ const (
 )
 
 // Duration is a length of time: a bare number of seconds ("90"), or numbers with the units s, m, h, d and w ("90s", "1h30m",
-// "7d", "2w"). At most 2147483647 seconds (68 years).
+// "1.5h", "7d", "2w"). A whole number of seconds, at most 2147483647 (68 years).
 //
-// +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:Pattern=`^([0-9]+|([0-9]+(\.[0-9]+)?(s|m|h|d|w))+)$`
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$`
 type Duration string
 
 // TTL is a Duration, or "never": what has finished then stays until somebody deletes it.
 //
-// +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:Pattern=`^(never|[0-9]+|([0-9]+(\.[0-9]+)?(s|m|h|d|w))+)$`
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^(never|[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$`
 type TTL string
 
-// LabelTTL is a value of the label curfew.dev/ttl: a time from creation of at least a minute in the units m, h and d ("90m",
-// "7d", "1d12h"), or an instant in UTC ("2026-12-24", "2026-12-24T003000Z").
+// LabelTTL is a value of the label curfew.dev/ttl: a Duration from creation ("90m", "7d", "1d12h"), or an instant in UTC
+// ("2026-12-24", "2026-12-24T003000Z").
 //
-// +kubebuilder:validation:MaxLength=32
-// +kubebuilder:validation:Pattern=`^(([0-9]+(m|h|d))+|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{6}Z)?)$`
+// +kubebuilder:validation:MaxLength=63
+// +kubebuilder:validation:Pattern=`^([0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{6}Z)?)$`
 type LabelTTL string
 
 // Expression is a CEL expression in the language of ValidatingAdmissionPolicies, with the same libraries and cost limit.

@@ -17,7 +17,10 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 	"sigs.k8s.io/yaml"
 
+	"pgregory.net/rapid"
+
 	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
 )
 
 // crd checks objects as the API server does: pruned, defaulted, by schema and by the rules in it.
@@ -109,7 +112,8 @@ func TestLifecyclePolicySchema(t *testing.T) {
 		"fraction":          {`{defaults: {ttl: {value: 1.5h}}}`, ""},
 		"never deadline":    {`{defaults: {deadline: {value: never}}}`, "spec.defaults.deadline.value"},
 		"negative":          {`{bounds: {minTTL: "-1"}}`, "spec.bounds.minTTL"},
-		"a week in a label": {`{defaults: {ttlLabel: {value: 1w}}}`, "spec.defaults.ttlLabel.value"},
+		"a week in a label": {`{defaults: {ttlLabel: {value: 1w}}}`, ""},
+		"a long duration":   {`{warnBelow: "` + strings.Repeat("0", 63) + `1"}`, "spec.warnBelow"},
 		"no date":           {`{bounds: {latestDate: "2026-13-01"}}`, "spec.bounds.latestDate"},
 		"action":            {`{warnBelow: 1m, action: Shrug}`, "spec.action"},
 		"long expression":   {`{defaults: {ttl: {expression: "` + strings.Repeat("a", 4097) + `"}}}`, "Too long"},
@@ -120,6 +124,38 @@ func TestLifecyclePolicySchema(t *testing.T) {
 			expect(t, crd.check(decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: x}, spec: "+c.spec+"}"), nil), c.want)
 		})
 	}
+}
+
+// One grammar: what the schema accepts is a duration, unless it is too long or no whole number of seconds, and the schema accepts what
+// Curfew reads.
+func TestDurationsAgreeWithTheSchema(t *testing.T) {
+	crd := load(t, "curfew.dev_lifecyclepolicies.yaml")
+	fits := func(spec map[string]any) bool {
+		return len(crd.check(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "LifecyclePolicy", "metadata": map[string]any{"name": "x"}, "spec": spec}, nil)) == 0
+	}
+	agree := func(t *rapid.T, text string, schema bool, err error) {
+		if schema && err != nil && !strings.Contains(err.Error(), "is too long") && !strings.Contains(err.Error(), "is not a whole number of seconds") {
+			t.Fatalf("the schema accepts %q: %v", text, err)
+		}
+		if !schema && err == nil {
+			t.Fatalf("the schema refuses %q", text)
+		}
+	}
+	rapid.Check(t, func(t *rapid.T) {
+		text := rapid.OneOf(
+			rapid.StringMatching(`([0-9]{0,3}\.?[0-9]{0,3}(ns|us|ms|s|m|h|d|w|y|H)?){0,3}`),
+			rapid.StringMatching(`[0-9]{1,70}`),
+			rapid.StringMatching(`([0-9]{1,4}[smhdw]){1,16}`),
+			rapid.StringMatching(`[-+ ]?[0-9.]{0,4}[a-z]?`),
+			rapid.Just("never"),
+		).Draw(t, "text")
+		_, err := policy.ParseDuration(text)
+		agree(t, text, fits(map[string]any{"warnBelow": text}), err)
+		_, err = policy.ParseTTL(text)
+		agree(t, text, fits(map[string]any{"defaults": map[string]any{"ttl": map[string]any{"value": text}}}), err)
+		_, err = policy.ParseTTLLabel(text)
+		agree(t, text, fits(map[string]any{"defaults": map[string]any{"ttlLabel": map[string]any{"value": text}}}), err)
+	})
 }
 
 func expect(t *testing.T, errs field.ErrorList, want string) {

@@ -61,8 +61,8 @@ func TestJobSetRules(t *testing.T) {
 			field + "Argo CD may sync again when its hook vanishes: use argocd.argoproj.io/hook-delete-policy")},
 		row{s.jobSet("tracked", at("spec.ttlSecondsAfterFinished", 600), tagged("kustomize.toolkit.fluxcd.io/name", "apps")), warned(
 			field + "Flux tracks this object and will create and run it again once gone: use a longer TTL or a hook")},
-		row{s.jobSet("label", tagged(policy.LabelTTL, "90s")), warned("metadata.labels[curfew.dev/ttl]: " +
-			`"90s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`)},
+		row{s.jobSet("label", tagged(policy.LabelTTL, "90y")), warned("metadata.labels[curfew.dev/ttl]: " +
+			`"90y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`)},
 		row{s.jobSet("fits", at("spec.ttlSecondsAfterFinished", 3600), noted(policy.AnnotationTTLFailed, "30m"), noted(policy.AnnotationActiveDeadline, "1h")), ""},
 	)
 }

@@ -13,7 +13,7 @@ import (
 
 const (
 	labelField = "metadata.labels[curfew.dev/ttl]: "
-	notALabel  = " is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)"
+	notALabel  = " is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)"
 )
 
 // labelledAs is an object of any kind with labels, as JSON-like maps.

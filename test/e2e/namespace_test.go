@@ -35,7 +35,7 @@ func TestNamespaceValues(t *testing.T) {
 		refused(policy.AnnotationDefaultTTL, "1.5s", `"1.5s" is not a whole number of seconds: `+fix+`, or never`),
 		refused(policy.AnnotationDefaultTTLSucceeded, "1y", `"1y" is not a duration: unit "y" is unknown; `+fix+`, or never`),
 		refused(policy.AnnotationDefaultTTLFailed, "", `is empty: `+fix+`, or never`),
-		refused(policy.AnnotationDefaultPodTTL, "2147483648", `"2147483648" is too long: at most 2147483647s (68 years) fit the native fields, or never`),
+		refused(policy.AnnotationDefaultPodTTL, "2147483648", `"2147483648" is too long: at most 2147483647s (68 years), or never`),
 		refused(policy.AnnotationDefaultDeadline, "0", `"0" is below 1: a deadline is 1s or more`),
 		refused(policy.AnnotationDefaultDeadline, "never", `"never" is not a duration: `+fix),
 		refused(policy.AnnotationMinTTL, "never", `"never" is not a duration: `+fix),

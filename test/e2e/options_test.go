@@ -79,14 +79,14 @@ func TestStrictOptions(t *testing.T) {
 	}()
 	const field = "metadata.labels[curfew.dev/ttl]: "
 	const past = "2020-12-24 was over at 2020-12-24T00:00:00Z: Curfew deletes the Job at once; use a later one"
-	const bad = `"90s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`
+	const bad = `"90y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`
 	s.creates(
 		row{job("past", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+past)},
-		row{job("bad", labelled("90s")), denied("validate-marked.curfew.dev", field+bad)},
+		row{job("bad", labelled("90y")), denied("validate-marked.curfew.dev", field+bad)},
 		row{job("good", labelled("90m")), ""},
-		row{labelledAs("v1", "ConfigMap", "bad", policy.LabelTTL, "90s"), denied("validate-labels.curfew.dev", field+bad)},
+		row{labelledAs("v1", "ConfigMap", "bad", policy.LabelTTL, "90y"), denied("validate-labels.curfew.dev", field+bad)},
 	)
-	lenient.creates(row{job("bad", labelled("90s")), warned(field + "would be refused (mode warn): " + bad)})
+	lenient.creates(row{job("bad", labelled("90y")), warned(field + "would be refused (mode warn): " + bad)})
 
 	for _, space := range []*space{s, lenient} {
 		space.may("ann", "create", "get", "patch")

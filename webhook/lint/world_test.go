@@ -97,11 +97,11 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			lines: []string{`error JobSet ci/s pod-template-ttl spec.replicatedJobs[0].template.spec.template.spec.ttlSecondsAfterFinished: a pod template cannot have a TTL: set spec.ttlSecondsAfterFinished`}},
 		"a custom kind outside of namespaces": {documents: []string{namespaceCI,
 			"{apiVersion: apiextensions.k8s.io/v1, kind: CustomResourceDefinition, metadata: {name: plans.x.dev}, spec: {group: x.dev, names: {kind: Plan}, scope: Cluster}}\n---\n",
-			"{apiVersion: x.dev/v1, kind: Plan, metadata: {name: a, labels: {curfew.dev/ttl: 1s}}}\n---\n",
-			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a, labels: {curfew.dev/ttl: 1s}}}\n---\n"},
+			"{apiVersion: x.dev/v1, kind: Plan, metadata: {name: a, labels: {curfew.dev/ttl: 1y}}}\n---\n",
+			"{apiVersion: rbac.authorization.k8s.io/v1, kind: ClusterRole, metadata: {name: a, labels: {curfew.dev/ttl: 1y}}}\n---\n"},
 			lines: []string{
-				`warning Plan a ttl-label metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`,
-				`warning ClusterRole a ttl-label metadata.labels[curfew.dev/ttl]: "1s" is neither a time from creation in m, h, d (90m, 1d12h) nor a date: use one of them (2026-12-24, 2026-12-24T003000Z)`}},
+				`warning Plan a ttl-label metadata.labels[curfew.dev/ttl]: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`,
+				`warning ClusterRole a ttl-label metadata.labels[curfew.dev/ttl]: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, order := range []string{"as written", "reversed"} {
@@ -153,7 +153,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 		"an expression of a wrong type": {text: strings.Replace(policyTTL, "value: 2h", "expression: 'true'", 1),
 			want: []string{`f.yaml:1 error LifecyclePolicy p policy-compiles spec.defaults.ttl.expression: line 1, column 1: the result is of type bool, and must be a duration, a string such as "1d" or "never", whole seconds or null`}},
 		"a value that the schema refuses, with the fix": {text: strings.Replace(policyTTL, "value: 2h", "value: soon", 1),
-			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl.value: Invalid value: "soon": spec.defaults.ttl.value in body should match '^(never|[0-9]+|([0-9]+(\.[0-9]+)?(s|m|h|d|w))+)$'; "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
+			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl.value: Invalid value: "soon": spec.defaults.ttl.value in body should match '^(never|[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$'; "soon" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`}},
 		"a misspelt field, and therefore nothing said": {text: strings.Replace(policyTTL, "defaults", "default", 1),
 			want: []string{
 				`f.yaml:1 error LifecyclePolicy p schema spec.default: unknown field "spec.default": remove it, or mend its name`,

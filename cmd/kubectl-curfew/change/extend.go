@@ -105,7 +105,7 @@ func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []
 // setLabel has the label name an instant or, where it counts from the creation and whole minutes do, keeps counting.
 func (s *Subject) setLabel(patch map[string]any, until time.Time) {
 	key := s.Explained.LabelKey
-	old, err := policy.ParseTTLLabel(s.facts().Labels[key])
+	old, err := policy.ParseLabel(key, s.facts().Labels[key])
 	fresh := policy.TTLLabel{At: roundUp(until)}
 	if life := until.Sub(s.facts().Created); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
 		fresh = policy.TTLLabel{After: life}
@@ -158,9 +158,6 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	e, patch := s.Explained, map[string]any{}
 	if !e.Facts.Profile.Finishable() {
 		fresh := policy.TTLLabel{After: to}
-		if to < time.Minute || to%time.Minute != 0 {
-			return nil, fmt.Errorf("its kind does not finish, and label %s has whole minutes: give 1m or more", policy.LabelTTL)
-		}
 		if e.ByLabel.Err == nil && speaks(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
 			return nil, nothing("goes at %s, which is later: nothing to extend", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
 		}

@@ -1,0 +1,57 @@
+package policy
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+	"unicode/utf8"
+)
+
+// MaxValueText is how much of a value a message, an Event or a log line shows, in characters.
+const MaxValueText = 64
+
+// Shorten cuts a value for a message, an Event or a log line: anyone can write a megabyte into an annotation, and messages are
+// copied into responses, Events, status conditions and logs (S9).
+func Shorten(text string) string {
+	if len(text) <= MaxValueText {
+		return text
+	}
+	end := 0
+	for range MaxValueText - 1 {
+		_, size := utf8.DecodeRuneInString(text[end:])
+		if end += size; end == len(text) {
+			return text
+		}
+	}
+	if _, size := utf8.DecodeRuneInString(text[end:]); end+size == len(text) {
+		return text
+	}
+	return text[:end] + "…"
+}
+
+// Describe names a field's value in a message: a scalar as it stands, and no more of anything else than what it is. A message must not
+// repeat what lies below a field (S9).
+func Describe(value any) string {
+	switch v := value.(type) {
+	case nil:
+		return "null"
+	case string:
+		return fmt.Sprintf("%q", Shorten(v))
+	case bool, int, int32, int64, float64:
+		return fmt.Sprint(v)
+	case json.Number:
+		return Shorten(v.String())
+	case []any:
+		return "a list"
+	default:
+		return "an object"
+	}
+}
+
+// ParseTime reads an RFC 3339 time. No longer text is one, and none is looked at or repeated.
+func ParseTime(text string) (time.Time, error) {
+	if len(text) > MaxValueText {
+		return time.Time{}, fmt.Errorf("%q is not an RFC 3339 time", Shorten(text))
+	}
+	return time.Parse(time.RFC3339, text)
+}
