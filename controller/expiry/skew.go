@@ -3,6 +3,8 @@ package expiry
 import (
 	"context"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -17,7 +19,8 @@ type Ping func(ctx context.Context) error
 // The header is a whole second, cut off. An answer with Date D that was sent for at t0 and came in at t1 proves that the
 // skew (this clock minus the server's) lies in (t0-D-1s, t1-D]. Each answer gives such an interval, and their intersection
 // soon is milliseconds wide. An answer that contradicts it (another API server behind the same address, a clock that was
-// set) starts it anew. Wrap every transport to the API server with it.
+// set) starts it anew. Wrap every transport to the API server with it; it learns from the answers that the API server
+// writes itself, see dates.
 type Skew struct {
 	clock clock.PassiveClock
 
@@ -47,10 +50,30 @@ func (t *skewTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	t.skew.mu.Unlock()
 	sent := t.skew.clock.Now()
 	resp, err := t.next.RoundTrip(r)
-	if err == nil {
+	if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {
 		t.skew.observe(epoch, sent, t.skew.clock.Now(), resp.Header.Get("Date"))
 	}
 	return resp, err
+}
+
+// dates reports whether the API server itself dates the answer to a request for a path. Requests for an aggregated API it
+// passes on, and the answer has the Date of whoever serves that API, as an error of the 500s may have that of a proxy. So
+// this names paths that are never passed on and that Curfew asks for all the time. What comes before the API's own part
+// belongs to the server's address.
+func dates(path string) bool {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	for i, segment := range segments {
+		rest := segments[i+1:]
+		switch {
+		case segment == "apis":
+			return len(rest) > 1 && (rest[0] == "batch" || rest[0] == "coordination.k8s.io") && rest[1] == "v1"
+		case segment == "api" && len(rest) > 0 && rest[0] == "v1":
+			return !slices.Contains(rest, "proxy") // what a Pod, a Service or a node answers
+		case segment == "version" && len(rest) == 0:
+			return true
+		}
+	}
+	return false
 }
 
 // WrappedRoundTripper lets client-go see what is wrapped.

@@ -209,3 +209,47 @@ func TestGuardAlone(t *testing.T) {
 		}
 	}
 }
+
+// An aggregated API whose clock is off neither pauses deletions nor hides that this host's clock is off.
+func TestSkewLearnsFromTheAPIServerAlone(t *testing.T) {
+	for url, learns := range map[string]bool{
+		"https://host/version":                                              true,
+		"https://host/api/v1":                                               true,
+		"https://host/api/v1/namespaces/ci/pods/p":                          true,
+		"https://host/apis/batch/v1/namespaces/ci/jobs/j":                   true,
+		"https://host/apis/batch/v1/namespaces/proxy/jobs/j":                true,
+		"https://host/apis/coordination.k8s.io/v1/namespaces/x/leases/y":    true,
+		"https://host/k8s/clusters/c-1/api/v1/namespaces/ci":                true,
+		"https://host/api/clusters/c-1/version":                             true,
+		"https://host/apis/metrics.k8s.io/v1beta1/namespaces/ci/pods/p":     false,
+		"https://host/apis/metrics.k8s.io/v1beta1/namespaces/api/v1/p":      false,
+		"https://host/apis/example.com/v1/namespaces/apis/batch/v1":         false,
+		"https://host/apis/example.com/v1/things/version":                   false,
+		"https://host/apis/batch/v2/namespaces/ci/jobs/j":                   false,
+		"https://host/apis/batch":                                           false,
+		"https://host/apis":                                                 false,
+		"https://host/api/v1/namespaces/ci/services/s:80/proxy/api/v1/pods": false,
+		"https://host/": false,
+	} {
+		skew := NewSkew(clocktesting.NewFakeClock(epoch))
+		answer := &http.Response{StatusCode: http.StatusNotFound, Header: http.Header{"Date": {epoch.Add(-time.Minute).Format(http.TimeFormat)}}}
+		transport := skew.Wrap(roundTripper(func(*http.Request) (*http.Response, error) { return answer, nil }))
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodDelete, url, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, code := range []int{http.StatusBadGateway, http.StatusNotFound} {
+			answer.StatusCode = code
+			if _, err := transport.RoundTrip(request); err != nil {
+				t.Fatal(err)
+			}
+			if got, want := skew.estimate(epoch.UnixNano()).known, learns && code < 500; got != want {
+				t.Errorf("%s, answer %d: learns %v, want %v", url, code, got, want)
+			}
+		}
+	}
+}
+
+type roundTripper func(*http.Request) (*http.Response, error)
+
+func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
