@@ -68,7 +68,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		Log: log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: options.maxDeletionsPerMinute, FavourDrain: options.favourDrain, DryRun: options.dryRun,
 		StuckAfter: options.stuckAfter,
-		OnSummary:  notices.digests.Add, OnBreaker: notices.pauses.Breaker, OnStuck: reports.Stuck,
+		OnSummary:  notices.digests.Add, OnBreaker: notices.pauses.Breaker, OnStuck: reports.Stuck, OnBlocked: reports.Blocked,
 	})
 	if err != nil {
 		return err

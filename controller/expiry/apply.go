@@ -240,6 +240,7 @@ func (e *Engine) overdue(slot uint32) {
 
 // punctual is the reverse.
 func (e *Engine) punctual(slot uint32) {
+	delete(e.blocked, slot)
 	if en := e.index.at(slot); en.flags&flagLate != 0 {
 		en.flags &^= flagLate
 		e.late--

@@ -105,7 +105,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 			disproved = j.kind.Actor == nil && !uidOnly && resp.Reason == metav1.StatusReasonConflict
 		case resp.conflict():
 			res.result = Conflict
-			res.err = fmt.Errorf("deleting %s %s: it changes all the time: %s", j.kind.Kind, nameOf(&j.object), resp.Message)
+			res.err = fmt.Errorf("deleting %s %s: it changed %d times meanwhile: %s", j.kind.Kind, nameOf(&j.object), maxRounds, resp.Message)
 			return res
 		default:
 			res.lost = resp.Code == 0

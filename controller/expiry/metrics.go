@@ -11,7 +11,7 @@ type metrics struct {
 	deletions *prometheus.CounterVec
 	fallbacks *prometheus.CounterVec
 
-	tracked, overdue, oldest, stuck, skew, skewWidth, breaker, concurrency, inFlight *prometheus.Desc
+	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, breaker, concurrency, inFlight *prometheus.Desc
 }
 
 // latenessBuckets are fine below a second, where the engine should be, and reach to what an outage makes of it.
@@ -43,6 +43,7 @@ func newMetrics(e *Engine) *metrics {
 		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet."),
 		oldest:      desc("curfew_oldest_overdue_seconds", "Time since the earliest expiry of those that are overdue, 0 if none is."),
 		stuck:       desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
+		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered).", "reason"),
 		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth:   desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
 		breaker:     desc("curfew_breaker_open", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime).", "class"),
@@ -56,7 +57,7 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.lateness.Describe(ch)
 	m.deletions.Describe(ch)
 	m.fallbacks.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.tracked, m.overdue, m.oldest, m.stuck, m.skew, m.skewWidth, m.breaker, m.concurrency, m.inFlight} {
+	for _, d := range []*prometheus.Desc{m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.breaker, m.concurrency, m.inFlight} {
 		ch <- d
 	}
 }
@@ -88,6 +89,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if e.guard.held != "" {
 		open[classClock] = 1
 	}
+	blocked := map[string]int{ReasonConflict: 0}
+	for _, reason := range e.blocked {
+		blocked[reason]++
+	}
 	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight+e.apart
 	e.unlock()
 
@@ -96,6 +101,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	}
 	for class, n := range open {
 		gauge(m.breaker, float64(n), class)
+	}
+	for reason, n := range blocked {
+		gauge(m.blocked, float64(n), reason)
 	}
 	gauge(m.stuck, float64(stuck))
 	gauge(m.concurrency, float64(limit))

@@ -83,7 +83,7 @@ func TestMetrics(t *testing.T) {
 			t.Errorf("%s = %v, want %v", name, got, want)
 		}
 	}
-	allowed := []string{"trigger", "kind", "result", "class"}
+	allowed := []string{"trigger", "kind", "result", "class", "reason"}
 	for _, f := range gather(t, w.engine) {
 		for _, m := range f.GetMetric() {
 			for _, l := range m.GetLabel() {

@@ -80,6 +80,8 @@ type Options struct {
 	OnBreaker func(BreakerEvent)
 	// OnStuck is called once for each object that has been terminating for too long.
 	OnStuck func(StuckObject)
+	// OnBlocked is called once for each object that cannot be deleted for a reason of its own. It is tried again all the same.
+	OnBlocked func(BlockedObject)
 
 	// monotonic gives the monotonic time of a clock reading. Tests replace it to let wall and monotonic time disagree.
 	monotonic func(now time.Time) time.Duration

@@ -225,6 +225,9 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 		if res.lost {
 			en.flags |= flagUnanswered
 		}
+		if res.result == Conflict && en.attempts >= blockedAfter {
+			e.reportBlocked(slot, res, ReasonConflict, messageConflict)
+		}
 		most := backoffMost
 		if res.result == Failed || res.result == Conflict || res.result == Throttled {
 			most = backoffTrouble

@@ -68,6 +68,16 @@ func (r *Reports) Stuck(stuck expiry.StuckObject) {
 		"still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339))
 }
 
+// Blocked writes an Event on an object that is due and cannot be deleted yet. The engine logs it.
+func (r *Reports) Blocked(blocked expiry.BlockedObject) {
+	reference := &corev1.ObjectReference{
+		APIVersion: blocked.Kind.Resource.GroupVersion().String(), Kind: blocked.Kind.Kind,
+		Namespace: blocked.Object.Namespace, Name: blocked.Object.Name, UID: blocked.Object.UID,
+	}
+	r.events.Eventf(reference, nil, corev1.EventTypeWarning, blocked.Reason, "Wait",
+		"due since %s, but %s; Curfew keeps trying", blocked.Object.Expiry.UTC().Format(time.RFC3339), blocked.Message)
+}
+
 func name(namespace, name string) string {
 	if namespace == "" {
 		return name
