@@ -22,7 +22,10 @@ type audit struct {
 }
 
 // accepted is one of Curfew's DELETEs that the API server carried out.
-type accepted struct{ resource, name, uid, version string }
+type accepted struct {
+	resource, name, uid, version string
+	received                     time.Time
+}
 
 // forbidden is a request that RBAC did not allow.
 type forbidden struct {
@@ -51,6 +54,7 @@ func readAudit(path string) (*audit, error) {
 			ResponseStatus struct{ Code int }
 			RequestObject  struct {
 				Preconditions struct{ UID, ResourceVersion string }
+				DryRun        []string
 			}
 		}
 		if err := json.Unmarshal(lines.Bytes(), &event); err != nil {
@@ -64,7 +68,7 @@ func readAudit(path string) (*audit, error) {
 			out.forbade = append(out.forbade, forbidden{event.Received, event.Verb + " " + event.RequestURI})
 		}
 		out.requests[event.Verb+" "+event.ObjectRef.Resource]++
-		if event.Verb != "delete" {
+		if event.Verb != "delete" || len(event.RequestObject.DryRun) > 0 {
 			continue
 		}
 		code := event.ResponseStatus.Code
@@ -73,6 +77,7 @@ func readAudit(path string) (*audit, error) {
 			out.accepted = append(out.accepted, accepted{
 				resource: event.ObjectRef.Resource, name: event.ObjectRef.Namespace + "/" + event.ObjectRef.Name,
 				uid: event.RequestObject.Preconditions.UID, version: event.RequestObject.Preconditions.ResourceVersion,
+				received: event.Received,
 			})
 		}
 	}
@@ -108,4 +113,13 @@ func (a *audit) check(l *ledger) (wrong []string) {
 	}
 	slices.Sort(wrong)
 	return wrong
+}
+
+// received is when the API server received each DELETE that it carried out, by the UID that it named.
+func (a *audit) received() map[string]time.Time {
+	out := map[string]time.Time{}
+	for _, one := range a.accepted {
+		out[one.uid] = one.received
+	}
+	return out
 }

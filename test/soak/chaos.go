@@ -20,6 +20,7 @@ type chaos struct {
 	gap      time.Duration // between two of them, on average
 	longest  time.Duration // of a stall or an outage that is made to last
 	gentle   bool          // nothing that ends a leader
+	quiet    bool          // nothing at all
 	out      io.Writer
 
 	record []disruption

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -22,9 +23,14 @@ const (
 // batch is the soak's own kind, in the form that etcd holds.
 type batch struct {
 	metav1.ObjectMeta `json:"metadata"`
-	Status            struct {
+	Spec              struct {
+		TTLSeconds  *int64 `json:"ttlSeconds"`
+		KeepSeconds *int64 `json:"keepSeconds"`
+	} `json:"spec"`
+	Status struct {
 		Outcome    string       `json:"outcome"`
 		FinishedAt *metav1.Time `json:"finishedAt"`
+		VerifiedAt *metav1.Time `json:"verifiedAt"`
 	} `json:"status"`
 }
 
@@ -78,10 +84,7 @@ func decode(kind string, item *kv, seen time.Time) (*state, error) {
 			return nil, err
 		}
 		s.meta(&object.ObjectMeta)
-		s.finished, s.failed = object.Status.Outcome != "", object.Status.Outcome == "Failed"
-		if at := object.Status.FinishedAt; at != nil {
-			s.finish = at.Time
-		}
+		s.custom = &object
 	}
 	return s, nil
 }
@@ -177,4 +180,27 @@ func decodeRule(item *kv, seen time.Time) (*rule, error) {
 		}
 	}
 	return out, nil
+}
+
+// decodeProfile reads one revision of the KindProfile of the soak's own kind.
+func decodeProfile(item *kv, seen time.Time) (*correction, error) {
+	var object struct {
+		Spec struct {
+			State struct {
+				Finished   string `json:"finished"`
+				FinishTime string `json:"finishTime"`
+			} `json:"state"`
+			Fields struct {
+				TTL string `json:"ttl"`
+			} `json:"fields"`
+		} `json:"spec"`
+	}
+	if err := json.Unmarshal(item.Value, &object); err != nil {
+		return nil, err
+	}
+	says := meaning{finished: object.Spec.State.Finished, finishTime: object.Spec.State.FinishTime, ttl: object.Spec.Fields.TTL}
+	if !slices.Contains(meanings, says) {
+		return nil, fmt.Errorf("the KindProfile says %+v, which the judge does not know", says)
+	}
+	return &correction{meaning: says, revision: item.ModRevision, seen: seen}, nil
 }

@@ -14,7 +14,8 @@ func (w *world) finish(ctx context.Context, o *object, at time.Time) error {
 	case pods:
 		status = o.podStatus(at)
 	default:
-		status = map[string]any{"outcome": o.outcome(), "finishedAt": stamp(at)}
+		// The KindProfile reads one time or the other, see meanings.
+		status = map[string]any{"outcome": o.outcome(), "finishedAt": stamp(at), "verifiedAt": stamp(at.Add(o.verified))}
 	}
 	return w.patch(ctx, o, map[string]any{"status": status}, "status")
 }

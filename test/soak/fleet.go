@@ -55,7 +55,7 @@ type share[T any] struct {
 }
 
 var ways = []share[way]{
-	{byAnnotation, 22}, {byField, 14}, {byOutcome, 8}, {stamped, 15}, {live, 13}, {liveUntilChanged, 5},
+	{byAnnotation, 20}, {byField, 16}, {byOutcome, 8}, {stamped, 15}, {live, 13}, {liveUntilChanged, 5},
 	{policyStamped, 5}, {policyLive, 6}, {ofJob, 6}, {kept, 6},
 }
 
@@ -63,7 +63,7 @@ var acts = []share[act]{
 	{nothing, 52}, {touch, 8}, {raise, 9}, {shift, 5}, {lower, 6}, {takeAway, 5}, {protect, 4}, {unprotect, 4}, {recreate, 5}, {release, 2},
 }
 
-var kinds = []share[string]{{jobs, 55}, {pods, 35}, {batches, 10}}
+var kinds = []share[string]{{jobs, 50}, {pods, 32}, {batches, 18}}
 
 func pick[T any](r *rand.Rand, from []share[T]) T {
 	n := r.IntN(100)
@@ -84,54 +84,65 @@ type object struct {
 	ttl time.Duration
 	// failed objects ended in failure. Silent ones do not say when.
 	failed, silent bool
+	// restored objects finished in 2001, long before they were created.
+	restored bool
+	// verified is what the other finish time of a batch differs by.
+	verified time.Duration
 	// oddity of those that are kept.
 	oddity string
 	// at is when the act begins, counted from the expiry.
 	at time.Duration
 
 	// As it comes to be.
-	uid string
-	due time.Time
+	uid     string
+	created time.Time
+	due     time.Time
 }
 
 // far is beyond the end of any soak.
 const far = 300 * time.Hour
 
-// Defaults of the soak's namespaces and its policy. TTLs are short: a finish time from before an object's creation counts as its
-// creation, and the finish time that is written is the expiry that was planned minus the TTL.
+// Defaults of the soak's namespaces and its policy.
 const (
-	defaultTTL    = 4 * time.Second
-	defaultPodTTL = 3 * time.Second
-	policyTTL     = 5 * time.Second
+	defaultTTL    = 6 * time.Second
+	defaultPodTTL = 4 * time.Second
+	policyTTL     = 8 * time.Second
 )
 
 var oddities = []string{"nothing", "never", "unfinished", "protected", "unreadable", "other outcome"}
 
-// newFleet plans count objects. The same seed plans the same.
-func newFleet(r *rand.Rand, count int) []*object {
+// newFleet plans count objects that expire within a window. The same seed plans the same.
+func newFleet(r *rand.Rand, count int, window time.Duration) []*object {
 	fleet := make([]*object, count)
 	for i := range fleet {
 		o := &object{kind: pick(r, kinds), way: pick(r, ways), failed: r.IntN(4) == 0}
-		if o.way == byField && o.kind != jobs {
-			o.way = byAnnotation // the others have no such field
+		if o.way == byField && o.kind == pods {
+			o.way = byAnnotation // Pods have no such field
 		}
 		if o.way == ofJob {
 			o.kind = pods
 		}
 		o.name = fmt.Sprintf("%s-%05d", o.kind[:3], i)
 		o.namespace = nsPrefix + o.home(i)
-		o.ttl = o.lifetime(r)
+		o.ttl = o.lifetime(r, window)
 		o.act = o.fate(r)
-		// Half of the acts meet the expiry itself, the others come in the half minute before it.
+		// Half of the acts meet the expiry itself. The others come in the half minute before it, or after it, which meets what a webhook
+		// or a dry-run has held back.
 		o.at = time.Duration(r.IntN(430)-400) * time.Millisecond
-		if r.IntN(2) == 0 {
-			o.at = -time.Duration(r.IntN(30_000)) * time.Millisecond
+		if r.IntN(2) == 0 && o.act != recreate {
+			o.at = time.Duration(r.IntN(40_000)-30_000) * time.Millisecond
+		}
+		if o.verified = -20 * time.Second; r.IntN(2) == 0 {
+			o.verified = time.Hour
 		}
 		if o.way == kept {
 			o.oddity = oddities[r.IntN(len(oddities))]
 		}
 		if o.kind == pods && o.way == byAnnotation && r.IntN(25) == 0 {
 			o.silent, o.failed, o.act, o.ttl = true, true, nothing, 5*time.Second
+		}
+		if o.kind != pods && o.explicit() && o.act == nothing && r.IntN(25) == 0 {
+			o.restored, o.ttl = true, far
 		}
 		if o.act == lower && o.explicit() {
 			o.ttl = far
@@ -157,7 +168,8 @@ func (o *object) home(i int) string {
 	}
 }
 
-func (o *object) lifetime(r *rand.Rand) time.Duration {
+// lifetime is short enough that an object that is created now can expire within the window: nothing finishes before it exists.
+func (o *object) lifetime(r *rand.Rand, window time.Duration) time.Duration {
 	switch o.way {
 	case stamped, live, liveUntilChanged:
 		if o.kind == pods {
@@ -169,7 +181,7 @@ func (o *object) lifetime(r *rand.Rand) time.Duration {
 	case policyStamped, policyLive:
 		return policyTTL
 	default:
-		return time.Duration(1+r.IntN(10)) * time.Second
+		return time.Second + time.Duration(r.Int64N(int64(window))).Truncate(time.Second)
 	}
 }
 
@@ -186,6 +198,9 @@ func (o *object) fate(r *rand.Rand) act {
 	fate := pick(r, acts)
 	if fate == takeAway && o.resolvedLive() {
 		fate = protect // there is nothing that could be taken away
+	}
+	if fate == lower && !o.explicit() {
+		fate = shift // a default is short already
 	}
 	return fate
 }
@@ -205,7 +220,7 @@ func (o *object) explicit() bool {
 
 // inField: the TTL stands, or admission writes it, into the kind's own field.
 func (o *object) inField() bool {
-	return o.kind == jobs && (o.way == byField || o.way == stamped || o.way == policyStamped)
+	return o.kind != pods && (o.way == byField || o.way == stamped || o.way == policyStamped)
 }
 
 // key is the annotation that decides.
@@ -271,3 +286,15 @@ func seconds(d time.Duration) string { return fmt.Sprint(int64(d / time.Second))
 
 // newRandom is one of several streams of chance that a seed gives.
 func newRandom(seed, stream uint64) *rand.Rand { return rand.New(rand.NewPCG(seed, stream)) }
+
+// finishes is when the object finishes.
+func (o *object) finishes() time.Time {
+	switch {
+	case o.restored:
+		return time.Date(2001, 9, 9, 1, 46, 40, 0, time.UTC)
+	case o.act == lower || o.way == kept:
+		return o.created
+	default:
+		return later(o.due.Add(-o.ttl), o.created)
+	}
+}

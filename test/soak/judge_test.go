@@ -4,6 +4,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
@@ -41,11 +43,20 @@ func TestModel(t *testing.T) {
 	young := &surroundings{annotations: map[string]string{prefix + "default-ttl": "30", prefix + "default-since": at(-3600).Format(time.RFC3339) + "/abc"}}
 	policy := &rule{label: "soak=platform", ttl: time.Minute, since: at(-7200)}
 	platform := &surroundings{labels: map[string]string{"soak": "platform"}}
+	dryRun := &surroundings{annotations: map[string]string{prefix + "mode": "dry-run"}}
+	custom := func(outcome string) *state {
+		fifty, sixty := int64(50), int64(60)
+		object := &batch{}
+		object.Spec.TTLSeconds, object.Spec.KeepSeconds = &fifty, &sixty
+		object.Status.Outcome, object.Status.FinishedAt, object.Status.VerifiedAt = outcome, &metav1.Time{Time: at(0)}, &metav1.Time{Time: at(5)}
+		return finished(without, func(s *state) { s.kind, s.finished, s.finish, s.custom = batches, false, time.Time{}, object })
+	}
 	for name, test := range map[string]struct {
-		state  *state
-		around *surroundings
-		rule   *rule
-		after  float64 // expiry, seconds from the finish; negative: none
+		state   *state
+		around  *surroundings
+		rule    *rule
+		profile *correction
+		after   float64 // expiry, seconds from the finish; negative: none
 	}{
 		"annotation":                     {state: finished(), after: 10},
 		"a day and a half":               {state: finished(annotated("ttl-after-finished", "1d12h")), after: 129600},
@@ -68,10 +79,16 @@ func TestModel(t *testing.T) {
 		"policy that does not match":     {state: finished(without), around: &surroundings{}, rule: policy, after: -1},
 		"finished, nobody knows when":    {state: finished(func(s *state) { s.finish = time.Time{} }), after: -1},
 		"namespace before policy":        {state: finished(without), around: &surroundings{labels: platform.labels, annotations: namespace.annotations}, rule: policy, after: 30},
+		"dry-run":                        {state: finished(), around: dryRun, after: -1},
+		"finished before it existed":     {state: finished(func(s *state) { s.created = at(100) }), after: 110},
+		"custom":                         {state: custom("Failed"), after: 50},
+		"custom, other fields":           {state: custom("Failed"), profile: &correction{meaning: meanings[1]}, after: 65},
+		"custom, may go on":              {state: custom("Failed"), profile: &correction{meaning: meanings[2]}, after: -1},
+		"custom, does not go on":         {state: custom("Succeeded"), profile: &correction{meaning: meanings[2]}, after: 50},
 		"policy that does not yet apply": {state: finished(without), around: platform, rule: &rule{label: "soak=platform", ttl: time.Minute}, after: -1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := judge(test.state, test.around, test.rule)
+			got := judge(test.state, circumstances{test.around, test.rule, test.profile})
 			switch {
 			case test.after < 0 && got.never == "":
 				t.Errorf("due after %s, want never", got.at.Sub(epoch))
@@ -88,6 +105,7 @@ type scene struct {
 	beats     *heartbeats
 	told      *announcements
 	disrupted []disruption
+	received  time.Time // the DELETE; zero: the audit log does not say
 	end       time.Time
 }
 
@@ -100,6 +118,7 @@ func newScene(s *state) *scene {
 // deleted puts a deletion at an instant that the ledger saw so much later, with a heartbeat just before and one just after it.
 func (c *scene) deleted(when, seen time.Time) *scene {
 	one := c.ledger.lives["uid-1"]
+	c.received = when
 	one.gone, one.deletion = true, &deletion{of: one.last, revision: 100, seen: seen}
 	c.beats.beats = []beat{
 		{revision: 99, sent: when.Add(-20 * time.Millisecond), confirmed: when.Add(-10 * time.Millisecond)},
@@ -109,7 +128,11 @@ func (c *scene) deleted(when, seen time.Time) *scene {
 }
 
 func (c *scene) judged() *verdicts {
-	return sentence(c.ledger, c.beats, c.told, c.disrupted, c.end)
+	by := &evidence{beats: c.beats, told: c.told, disrupted: c.disrupted, end: c.end, received: map[string]time.Time{}, troubled: func(string) bool { return false }}
+	if !c.received.IsZero() {
+		by.received["uid-1"] = c.received
+	}
+	return sentence(c.ledger, by)
 }
 
 func TestSentence(t *testing.T) {
@@ -120,6 +143,12 @@ func TestSentence(t *testing.T) {
 	}
 	says := func(ttl string, seen time.Time) *surroundings {
 		return &surroundings{seen: seen, annotations: map[string]string{prefix + "default-ttl": ttl, prefix + "default-since": at(-7200).Format(time.RFC3339) + "/abc"}}
+	}
+	inDryRun := func(since, received float64) *scene {
+		c := newScene(finished()).deleted(at(20), at(20.1))
+		c.received = at(received)
+		c.ledger.namespaces["soak-plain-0"] = []*surroundings{{seen: at(-100)}, {seen: at(since), annotations: map[string]string{prefix + "mode": "dry-run"}}}
+		return c
 	}
 	raised := func() *scene { return live(says("10", at(-100)), says("3600", at(5))) }
 	for name, test := range map[string]struct {
@@ -139,9 +168,13 @@ func TestSentence(t *testing.T) {
 		"live, stalled since": {raised().deleted(at(11), at(11.1)).changing(func(c *scene) {
 			c.disrupted = []disruption{{"stall", at(4), at(10.5)}}
 		}), ""},
-		"somebody else's": {newScene(finished(without)).deleted(at(5), at(5.1)).changing(func(c *scene) { c.told.deletes["uid-1"] = at(4) }), ""},
-		"said afterwards": {newScene(finished(without)).deleted(at(5), at(5.1)).changing(func(c *scene) { c.told.deletes["uid-1"] = at(6) }), "has no TTL"},
-		"finalizer taken": {newScene(finished(without)).changing(func(c *scene) { c.ledger.lost = []lostFinalizer{{"uid-1", "x", "hold"}} }), "lost finalizer"},
+		"dry-run":                     {inDryRun(17, 19.9), "is in dry-run"},
+		"dry-run of that very time":   {inDryRun(19, 19.9), ""},
+		"dry-run since it was sent":   {inDryRun(17, 16.9), ""},
+		"protected, sent before that": {newScene(finished(func(s *state) { s.annotations[prefix+"protect"] = "true" })).deleted(at(10.1), at(10.2)).changing(func(c *scene) { c.received = at(5) }), "is protected"},
+		"somebody else's":             {newScene(finished(without)).deleted(at(5), at(5.1)).changing(func(c *scene) { c.told.deletes["uid-1"] = at(4) }), ""},
+		"said afterwards":             {newScene(finished(without)).deleted(at(5), at(5.1)).changing(func(c *scene) { c.told.deletes["uid-1"] = at(6) }), "has no TTL"},
+		"finalizer taken":             {newScene(finished(without)).changing(func(c *scene) { c.ledger.lost = []lostFinalizer{{"uid-1", "x", "hold"}} }), "lost finalizer"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			v := test.scene.judged()
@@ -170,11 +203,11 @@ func TestAuditCheck(t *testing.T) {
 		accepted accepted
 		want     string
 	}{
-		"as it has to be":    {accepted{"jobs", "x", "uid-1", "10"}, ""},
-		"no resourceVersion": {accepted{"jobs", "x", "uid-1", ""}, `resourceVersion ""`},
-		"no UID":             {accepted{"jobs", "x", "", "10"}, `UID ""`},
-		"another state":      {accepted{"jobs", "x", "uid-1", "9"}, "deleted was 10"},
-		"another object":     {accepted{"jobs", "x", "uid-2", "10"}, "was not deleted"},
+		"as it has to be":    {accepted{"jobs", "x", "uid-1", "10", at(9)}, ""},
+		"no resourceVersion": {accepted{"jobs", "x", "uid-1", "", at(9)}, `resourceVersion ""`},
+		"no UID":             {accepted{"jobs", "x", "", "10", at(9)}, `UID ""`},
+		"another state":      {accepted{"jobs", "x", "uid-1", "9", at(9)}, "deleted was 10"},
+		"another object":     {accepted{"jobs", "x", "uid-2", "10", at(9)}, "was not deleted"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got := (&audit{accepted: []accepted{test.accepted}}).check(c.ledger)
@@ -187,8 +220,8 @@ func TestAuditCheck(t *testing.T) {
 
 // A soak without one of its ingredients would pass for the wrong reason.
 func TestFleetHasSomeOfEach(t *testing.T) {
-	ways, acts, oddities, silent, of := map[way]int{}, map[act]int{}, map[string]int{}, 0, map[string]int{}
-	for _, o := range newFleet(newRandom(1, 1), 2000) {
+	ways, acts, oddities, silent, restored, of := map[way]int{}, map[act]int{}, map[string]int{}, 0, 0, map[string]int{}
+	for _, o := range newFleet(newRandom(1, 1), 2000, 12*time.Second) {
 		ways[o.way]++
 		acts[o.act]++
 		oddities[o.oddity]++
@@ -196,8 +229,11 @@ func TestFleetHasSomeOfEach(t *testing.T) {
 		if o.silent {
 			silent++
 		}
+		if o.restored {
+			restored++
+		}
 	}
-	if len(ways) != int(kept)+1 || len(acts) != int(release)+1 || len(oddities) != 7 || silent == 0 || len(of) != 3 {
-		t.Errorf("ways %v, acts %v, oddities %v, silent %d, kinds %v", ways, acts, oddities, silent, of)
+	if len(ways) != int(kept)+1 || len(acts) != int(release)+1 || len(oddities) != 7 || silent == 0 || restored == 0 || len(of) != 3 {
+		t.Errorf("ways %v, acts %v, oddities %v, silent %d, restored %d, kinds %v", ways, acts, oddities, silent, restored, of)
 	}
 }

@@ -20,6 +20,7 @@ type ledger struct {
 	byKey      map[string]*life
 	namespaces map[string][]*surroundings
 	rules      []*rule
+	profiles   []*correction
 	lost       []lostFinalizer
 	problems   []string
 	revisions  int
@@ -99,6 +100,12 @@ func (l *ledger) event(event *etcdEvent, seen time.Time) error {
 		if err != nil {
 			return err
 		}
+		if before := l.namespaces[name]; len(before) > 0 {
+			last := before[len(before)-1]
+			if said.lifted = last.lifted; last.dryRun() && !said.dryRun() {
+				said.lifted = seen
+			}
+		}
 		l.namespaces[name] = append(l.namespaces[name], said)
 	case key == "/registry/curfew.dev/lifecyclepolicies/"+policyName:
 		said, err := decodeRule(&event.KV, seen)
@@ -106,6 +113,14 @@ func (l *ledger) event(event *etcdEvent, seen time.Time) error {
 			return err
 		}
 		l.rules = append(l.rules, said)
+	case key == "/registry/curfew.dev/kindprofiles/"+batches+"."+soakGroup:
+		said, err := decodeProfile(&event.KV, seen)
+		if err != nil {
+			return err
+		}
+		if len(l.profiles) == 0 || l.profiles[len(l.profiles)-1].meaning != said.meaning { // not merely its status
+			l.profiles = append(l.profiles, said)
+		}
 	}
 	return nil
 }
@@ -147,17 +162,18 @@ func (l *ledger) object(kind, key string, event *etcdEvent, seen time.Time) erro
 	return nil
 }
 
-// around is what surrounds an object now.
-func (l *ledger) around(s *state) (*surroundings, *rule) {
-	var namespace *surroundings
+// around are the circumstances of an object now.
+func (l *ledger) around(s *state) (now circumstances) {
 	if said := l.namespaces[s.namespace]; len(said) > 0 {
-		namespace = said[len(said)-1]
+		now.namespace = said[len(said)-1]
 	}
-	var policy *rule
 	if len(l.rules) > 0 {
-		policy = l.rules[len(l.rules)-1]
+		now.policy = l.rules[len(l.rules)-1]
 	}
-	return namespace, policy
+	if len(l.profiles) > 0 {
+		now.profile = l.profiles[len(l.profiles)-1]
+	}
+	return now
 }
 
 // overdue counts what is due by an instant and still there, and names a few. An object that finished without saying when is
@@ -169,8 +185,7 @@ func (l *ledger) overdue(by time.Time) (count int, examples []string) {
 		if one.deletion != nil {
 			continue
 		}
-		namespace, policy := l.around(one.last)
-		answer := judge(one.last, namespace, policy)
+		answer := judge(one.last, l.around(one.last))
 		switch {
 		case answer.never == "" && answer.at.Before(by):
 		case answer.never != "" && one.last.finished && one.last.finish.IsZero() && one.last.annotations[prefix+"ttl-after-finished"] != "":

@@ -30,10 +30,15 @@ var installation string
 type world struct {
 	typed   kubernetes.Interface
 	batches dynamic.NamespaceableResourceInterface
-	owner   types.UID // of the Job that owns Pods
+	// profiles are KindProfiles.
+	profiles dynamic.ResourceInterface
+	owner    types.UID // of the Job that owns Pods
 }
 
-var batchResource = schema.GroupVersionResource{Group: soakGroup, Version: "v1", Resource: batches}
+var (
+	batchResource   = schema.GroupVersionResource{Group: soakGroup, Version: "v1", Resource: batches}
+	profileResource = schema.GroupVersionResource{Group: "curfew.dev", Version: "v1alpha1", Resource: "kindprofiles"}
+)
 
 func newWorld(config *rest.Config) (*world, error) {
 	config = rest.CopyConfig(config)
@@ -46,7 +51,7 @@ func newWorld(config *rest.Config) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &world{typed: typed, batches: custom.Resource(batchResource)}, nil
+	return &world{typed: typed, batches: custom.Resource(batchResource), profiles: custom.Resource(profileResource)}, nil
 }
 
 const (
@@ -101,10 +106,10 @@ func insist(ctx context.Context, send func(context.Context) error) error {
 	}
 }
 
-// create makes the object, and tells its UID.
-func (w *world) create(ctx context.Context, o *object) (uid string, err error) {
+// create makes the object, and notes its UID and when it was created.
+func (w *world) create(ctx context.Context, o *object) error {
 	meta := metav1.ObjectMeta{Name: o.name, Annotations: o.annotations(), Finalizers: o.finalizers()}
-	err = insist(ctx, func(ctx context.Context) error {
+	return insist(ctx, func(ctx context.Context) error {
 		var created metav1.Object
 		var err error
 		switch o.kind {
@@ -117,20 +122,16 @@ func (w *world) create(ctx context.Context, o *object) (uid string, err error) {
 		}
 		if apierrors.IsAlreadyExists(err) {
 			// An answer was lost.
-			uid, err = w.uidOf(ctx, o)
-			return err
+			created, err = w.read(ctx, o)
 		}
 		if err == nil {
-			uid = string(created.GetUID())
+			o.uid, o.created = string(created.GetUID()), created.GetCreationTimestamp().Time
 		}
 		return err
 	})
-	return uid, err
 }
 
-func (w *world) uidOf(ctx context.Context, o *object) (string, error) {
-	var read metav1.Object
-	var err error
+func (w *world) read(ctx context.Context, o *object) (read metav1.Object, err error) {
 	switch o.kind {
 	case jobs:
 		read, err = w.typed.BatchV1().Jobs(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
@@ -139,10 +140,7 @@ func (w *world) uidOf(ctx context.Context, o *object) (string, error) {
 	default:
 		read, err = w.batches.Namespace(o.namespace).Get(ctx, o.name, metav1.GetOptions{})
 	}
-	if err != nil {
-		return "", err
-	}
-	return string(read.GetUID()), nil
+	return read, err
 }
 
 // patch sends a merge patch.
@@ -210,6 +208,10 @@ func (o *object) pod(meta metav1.ObjectMeta, owner types.UID) *corev1.Pod {
 
 func (o *object) batch(meta metav1.ObjectMeta) *unstructured.Unstructured {
 	out := &unstructured.Unstructured{Object: map[string]any{"apiVersion": soakGroup + "/v1", "kind": "Batch", "spec": map[string]any{}}}
+	if o.way == byField {
+		// The KindProfile reads one or the other, see meanings.
+		out.Object["spec"] = map[string]any{"ttlSeconds": int64(o.ttl / time.Second), "keepSeconds": int64(far / time.Second)}
+	}
 	out.SetName(meta.Name)
 	out.SetAnnotations(meta.Annotations)
 	out.SetFinalizers(meta.Finalizers)

@@ -24,6 +24,8 @@ type state struct {
 	finalizers                 []string
 	jobPod                     bool // a Job controls it
 
+	custom *batch // of the soak's own kind: what the KindProfile says of it decides what follows
+
 	nativeTTL *int64
 	finished  bool
 	failed    bool
@@ -37,6 +39,20 @@ type surroundings struct {
 	seen        time.Time
 	labels      map[string]string
 	annotations map[string]string
+	// lifted is when dry-run ended last; zero: there was none.
+	lifted time.Time
+}
+
+func (n *surroundings) dryRun() bool { return n != nil && n.annotations[prefix+"mode"] == "dry-run" }
+
+// meaning is what a KindProfile says of the soak's own kind.
+type meaning struct{ finished, finishTime, ttl string }
+
+// correction is one revision of the KindProfile.
+type correction struct {
+	meaning
+	revision int64
+	seen     time.Time
 }
 
 // rule is the one LifecyclePolicy that the soak makes.
@@ -46,6 +62,13 @@ type rule struct {
 	label    string // of the namespaces that it speaks of, as key=value
 	ttl      time.Duration
 	since    time.Time // zero: its defaults do not hold yet
+}
+
+// circumstances are what decides beside the object; each may be nil.
+type circumstances struct {
+	namespace *surroundings
+	policy    *rule
+	profile   *correction
 }
 
 // due is what the model says of a state: the instant of its expiry, or why it has none.
@@ -58,7 +81,11 @@ type due struct {
 func keep(why string) due { return due{never: why} }
 
 // judge says what a state comes to.
-func judge(s *state, around *surroundings, policy *rule) due {
+func judge(s *state, around circumstances) due {
+	s = s.under(around.profile)
+	if around.namespace.dryRun() {
+		return keep("its namespace is in dry-run")
+	}
 	if value, ok := s.annotations[prefix+"protect"]; ok && value != "false" {
 		return keep("is protected")
 	}
@@ -71,19 +98,45 @@ func judge(s *state, around *surroundings, policy *rule) due {
 	if slices.Contains(s.finalizers, "batch.kubernetes.io/job-tracking") {
 		return keep("its Job has not accounted for it")
 	}
-	ttl, answer := s.ttl(around, policy)
+	ttl, answer := s.ttl(around.namespace, around.policy)
 	if answer.never != "" {
 		return answer
 	}
 	if s.finish.IsZero() {
 		return keep("does not say when it finished")
 	}
-	finish := s.finish
-	if finish.Before(s.created) {
-		finish = s.created // It was copied, or a clock was wrong.
+	// Nothing finishes before it exists.
+	answer.at = s.finish.Add(ttl)
+	if s.created.After(s.finish) {
+		answer.at = s.created.Add(ttl)
 	}
-	answer.at = finish.Add(ttl)
 	return answer
+}
+
+// under is the state as the KindProfile has it read. Built-in kinds mean what they mean.
+func (s *state) under(profile *correction) *state {
+	if s.custom == nil {
+		return s
+	}
+	says := meanings[0]
+	if profile != nil {
+		says = profile.meaning
+	}
+	out := *s
+	status := &s.custom.Status
+	out.failed = status.Outcome == "Failed"
+	out.finished = status.Outcome != "" && !(out.failed && says.finished == meanings[2].finished)
+	at := status.FinishedAt
+	if says.finishTime == meanings[1].finishTime {
+		at = status.VerifiedAt
+	}
+	if at != nil {
+		out.finish = at.Time
+	}
+	if out.nativeTTL = s.custom.Spec.TTLSeconds; says.ttl == meanings[1].ttl {
+		out.nativeTTL = s.custom.Spec.KeepSeconds
+	}
+	return &out
 }
 
 // ttl follows the precedence: what the object says for its outcome, else for both, else its namespace, else the policy.

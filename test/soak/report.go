@@ -17,7 +17,7 @@ func (s *soak) report(v *verdicts) string {
 	}
 	fmt.Fprintf(&b, "| %s, seed %d | |\n|---|---|\n", s.began.UTC().Format("2006-01-02"), s.seed)
 	row("objects", "%d, and %d that took the name of another", len(s.fleet), v.lives-len(s.fleet)-1)
-	row("expired within", "%s, and one in seven of them in %s after that", s.window, s.window/3)
+	row("expired within", "%s, one in seven of them in %s after that, and one in %s without outages", s.window, s.window/3, max(s.window/3, quietWindow))
 	row("changes by the second writer", "%d", s.writer.done.Load())
 	counts := map[string]int{}
 	for _, d := range s.chaos.record {
@@ -31,6 +31,11 @@ func (s *soak) report(v *verdicts) string {
 		began, _, cut := r.counts()
 		starts, cuts = starts+began, cuts+cut
 	}
+	for i, n := range s.deletes.counts {
+		row("DELETEs that the soak's webhook "+answerNames[i], "%d", n)
+	}
+	row("namespaces put into dry-run for a while", "%d", s.flips.Load())
+	row("changes of the KindProfile", "%d", s.corrections.Load())
 	row("connections broken", "%d", cuts)
 	row("starts of a controller", "%d", starts)
 	row("deleted by Curfew", "%d, %d of them by a default that was resolved live", v.deletions, v.live)
@@ -41,6 +46,7 @@ func (s *soak) report(v *verdicts) string {
 	row("**forgotten**", "**%d**", len(v.forgotten))
 	row("lateness, outages included", "%s", spread(v.lateness))
 	row("lateness where nothing was broken in the 5s before", "%s", spread(v.calm))
+	row("lateness where the soak's webhook refused or delayed a DELETE", "%s", spread(v.troubled))
 	if a, err := readAudit(s.cluster.Log("audit")); err == nil {
 		var codes []string
 		for _, code := range slices.Sorted(maps.Keys(a.codes)) {

@@ -6,12 +6,15 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -34,12 +37,16 @@ type soak struct {
 	chaos    *chaos
 	replicas []*replica
 	webhook  *harness.Curfew
+	deletes  *deleteWebhook
 	fleet    []*object
 
 	// lease is that of the controllers.
 	lease time.Duration
 	// perObject is how long it takes to create one.
 	perObject time.Duration
+
+	// flips counts how often a namespace was put into dry-run, corrections how often the KindProfile was changed.
+	flips, corrections atomic.Int64
 
 	began, mended, settled time.Time
 }
@@ -60,11 +67,11 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 	s := &soak{
 		options: o, cluster: cluster, store: newEtcd(at.Etcd), world: world, began: time.Now(),
 		ledger: newLedger(nsPrefix), beats: &heartbeats{}, told: newAnnouncements(),
-		fleet: newFleet(newRandom(o.seed, 1), o.objects),
+		fleet: newFleet(newRandom(o.seed, 1), o.objects, o.window),
 		// Short enough that successors take over within the soak, long enough that a leader lives through some outages.
 		lease: max(6*time.Second, min(12*time.Second, o.window/6)),
 	}
-	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed}
+	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed, random: newRandom(o.seed, 5), byUID: map[string]*object{}}
 	for _, name := range []string{"controller-a", "controller-b"} {
 		r, err := newReplica(cluster, name, []string{"--lease-duration=" + s.lease.String()})
 		if err != nil {
@@ -73,10 +80,14 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 		s.replicas = append(s.replicas, r)
 	}
 	s.chaos = &chaos{cluster: cluster, replicas: s.replicas, random: newRandom(o.seed, 2), gap: o.gap, longest: o.longest, out: os.Stdout}
+	s.deletes = newDeleteWebhook(newRandom(o.seed, 4))
+	s.deletes.strike = s.writer.strike
 	return s, nil
 }
 
 func (s *soak) close() {
+	s.deletes.close()
+	s.writer.strikes.Wait()
 	for _, r := range s.replicas {
 		_ = r.wire.Close()
 	}
@@ -118,14 +129,19 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
-	// Six parts in seven expire while everything breaks. The last ones do so while nothing ends a leader, since a new one lists
-	// everything, and makes good what its predecessor forgot.
-	last := len(s.fleet) * 6 / 7
-	if err := s.expire(ctx, s.fleet[:last], s.window); err != nil {
+	// Five parts in seven expire while everything breaks. The next part does so while nothing ends a leader, since a new one lists
+	// everything, and makes good what its predecessor forgot. The last part does so while nothing is broken at all, since the judge
+	// tolerates an old view of namespaces and profiles where something is.
+	first, second := len(s.fleet)*5/7, len(s.fleet)*6/7
+	if err := s.expire(ctx, s.fleet[:first], s.window); err != nil {
 		return nil, err
 	}
 	s.chaos.gentle, s.chaos.gap, s.chaos.longest = true, s.chaos.gap/2, s.lease/3
-	if err := s.expire(ctx, s.fleet[last:], s.window/3); err != nil {
+	if err := s.expire(ctx, s.fleet[first:second], s.window/3); err != nil {
+		return nil, err
+	}
+	s.chaos.quiet = true
+	if err := s.expire(ctx, s.fleet[second:], max(s.window/3, quietWindow)); err != nil {
 		return nil, err
 	}
 	// Nothing more may go now.
@@ -134,7 +150,13 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 		return nil, err
 	}
 	s.settled = time.Now()
-	return sentence(s.ledger, s.beats, s.told, s.chaos.record, s.settled), nil
+	log, err := readAudit(s.cluster.Log("audit"))
+	if err != nil {
+		return nil, err
+	}
+	return sentence(s.ledger, &evidence{
+		beats: s.beats, told: s.told, disrupted: s.chaos.record, received: log.received(), troubled: s.deletes.gaveTrouble, end: s.settled,
+	}), nil
 }
 
 // install brings up the webhook and two controllers, and makes what the fleet needs.
@@ -156,15 +178,17 @@ func (s *soak) install(ctx context.Context) (err error) {
 	if _, stderr, err := s.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/batches."+soakGroup); err != nil {
 		return fmt.Errorf("wait for the soak's kind: %w\n%s", err, stderr)
 	}
-	for name, annotations := range map[string]map[string]string{
-		"plain-0": nil, "plain-1": nil, "plain-2": nil, "platform": nil,
-		"stamped": {prefix + "default-ttl": defaultTTL.String(), prefix + "default-pod-ttl": defaultPodTTL.String()},
-		"live":    {prefix + "default-ttl": defaultTTL.String(), prefix + "default-pod-ttl": defaultPodTTL.String()},
-		"changed": {prefix + "default-ttl": defaultTTL.String(), prefix + "default-pod-ttl": defaultPodTTL.String()},
-	} {
+	for _, name := range namespaces {
+		var annotations map[string]string
+		if name == "stamped" || name == "live" || name == "changed" {
+			annotations = map[string]string{prefix + "default-ttl": seconds(defaultTTL), prefix + "default-pod-ttl": seconds(defaultPodTTL)}
+		}
 		if err := s.cluster.NewNamespace(ctx, nsPrefix+name, annotations); err != nil {
 			return err
 		}
+	}
+	if err := s.deletes.register(ctx, s.world); err != nil {
+		return err
 	}
 	if err := s.patchNamespace(ctx, "platform", `{"metadata":{"labels":{"soak":"platform"}}}`); err != nil {
 		return err
@@ -188,9 +212,9 @@ func (s *soak) defaultsHold(ctx context.Context) error {
 	defer cancel()
 	for {
 		s.ledger.mu.Lock()
-		rules, namespaces := s.ledger.rules, len(s.ledger.namespaces)
+		rules, seen := s.ledger.rules, len(s.ledger.namespaces)
 		s.ledger.mu.Unlock()
-		if namespaces == 7 && len(rules) > 0 && !rules[len(rules)-1].since.IsZero() {
+		if seen == len(namespaces) && len(rules) > 0 && !rules[len(rules)-1].since.IsZero() {
 			pause(ctx, 2*time.Second)
 			return nil
 		}
@@ -218,15 +242,11 @@ func (s *soak) load(ctx context.Context) error {
 			seen = append(seen, o)
 		}
 	}
-	create := func(ctx context.Context, o *object) (err error) {
-		o.uid, err = s.world.create(ctx, o)
-		return err
-	}
 	s.say("creating %d objects with the webhook down", len(unseen))
 	if err := s.webhook.Kill(); err != nil {
 		return err
 	}
-	if err := each(ctx, unseen, create); err != nil {
+	if err := each(ctx, unseen, s.world.create); err != nil {
 		return err
 	}
 	var err error
@@ -238,10 +258,13 @@ func (s *soak) load(ctx context.Context) error {
 	}
 	s.say("creating %d objects with the webhook up", len(seen))
 	from := time.Now()
-	if err := each(ctx, seen, create); err != nil {
+	if err := each(ctx, seen, s.world.create); err != nil {
 		return err
 	}
 	s.perObject = time.Since(from) / time.Duration(max(1, len(seen)))
+	for _, o := range s.fleet {
+		s.writer.byUID[o.uid] = o
+	}
 	return nil
 }
 
@@ -260,32 +283,69 @@ func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration
 	to := from.Add(window)
 	random := newRandom(s.seed, 3)
 	for _, o := range fleet {
-		o.due = from.Add(time.Duration(random.Int64N(int64(window)))).Truncate(time.Second)
-	}
-	s.say("finishing %d objects", len(finishing))
-	err := each(ctx, finishing, func(ctx context.Context, o *object) error {
-		at := o.due.Add(-o.ttl)
-		if o.act == lower || o.way == kept {
-			at = time.Now().Add(-time.Minute)
+		// Nothing finishes before it exists.
+		first := later(from, o.created.Add(o.ttl))
+		if first.After(to) {
+			first = from // it has no expiry that would come about in the window
 		}
-		return s.world.finish(ctx, o, at)
-	})
-	if err != nil {
+		o.due = first.Add(time.Duration(random.Int64N(int64(to.Sub(first) + time.Second)))).Truncate(time.Second)
+	}
+	past, future := split(finishing, func(o *object) bool { return o.finishes().Before(time.Now()) })
+	s.say("finishing %d objects, and %d when it is time", len(past), len(future))
+	finish := func(ctx context.Context, o *object) error { return s.world.finish(ctx, o, o.finishes()) }
+	if err := each(ctx, past, finish); err != nil {
 		return err
 	}
 	s.say("they expire, and things break, for %s", time.Until(to).Round(time.Second))
 	group, together := errgroup.WithContext(ctx) // what fails ends the others
 	breaking, stop := context.WithDeadline(together, to)
 	defer stop()
+	s.deletes.calmDown(false)
+	group.Go(func() error { return s.finishInTime(together, future) })
 	group.Go(func() error { return s.writer.run(together, fleet) })
-	group.Go(func() error { return s.chaos.run(breaking) })
+	if !s.chaos.quiet {
+		group.Go(func() error { return s.chaos.run(breaking) })
+	}
 	if !s.chaos.gentle {
 		group.Go(func() error { return s.change(together, from) })
 	}
+	half := len(namespaces) / 2
+	group.Go(func() error { return s.flipModes(breaking, namespaces[:half], newRandom(s.seed, 6)) })
+	group.Go(func() error { return s.flipModes(breaking, namespaces[half:], newRandom(s.seed, 7)) })
+	group.Go(func() error { return s.changeMeaning(breaking, newRandom(s.seed, 8)) })
 	if err := group.Wait(); err != nil {
 		return err
 	}
+	s.writer.strikes.Wait()
+	s.deletes.calmDown(true)
 	return s.settleDown(ctx)
+}
+
+// quietWindow is the least in which a namespace goes into dry-run and back, and the KindProfile changes and changes back.
+const quietWindow = 12 * time.Second
+
+func split(fleet []*object, first func(*object) bool) (yes, no []*object) {
+	for _, o := range fleet {
+		if first(o) {
+			yes = append(yes, o)
+		} else {
+			no = append(no, o)
+		}
+	}
+	return yes, no
+}
+
+// finishInTime lets objects finish when their time has come.
+func (s *soak) finishInTime(ctx context.Context, fleet []*object) error {
+	slices.SortFunc(fleet, func(a, b *object) int { return a.finishes().Compare(b.finishes()) })
+	return each(ctx, fleet, func(ctx context.Context, o *object) error {
+		pause(ctx, time.Until(o.finishes()))
+		err := s.world.finish(ctx, o, o.finishes())
+		if ctx.Err() != nil || o.act == recreate && (apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)) {
+			return nil // another has its name by now
+		}
+		return err
+	})
 }
 
 // change raises the defaults of a namespace in the middle of the window, and those of the policy later on. What lives by them

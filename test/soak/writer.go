@@ -21,8 +21,13 @@ type writer struct {
 	told  *announcements
 	seed  uint64
 	done  atomic.Int64
-	mu    sync.Mutex
-	errs  []error
+	// byUID are the objects that can be struck, strikes what is under way.
+	byUID   map[string]*object
+	strikes sync.WaitGroup
+
+	mu     sync.Mutex
+	random *rand.Rand
+	errs   []error
 }
 
 // run carries out what was planned, each at its time, and returns when all is done. Errors are those that nobody foresaw.
@@ -78,7 +83,11 @@ func annotate(key string, value any) map[string]any {
 // setTTL is a patch that sets the TTL where it stands, or takes it away.
 func (o *object) setTTL(ttl any) map[string]any {
 	if o.inField() {
-		return map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": ttl}}
+		field := "ttlSecondsAfterFinished"
+		if o.kind == batches {
+			field = "ttlSeconds"
+		}
+		return map[string]any{"spec": map[string]any{field: ttl}}
 	}
 	if d, ok := ttl.(int64); ok {
 		ttl = fmt.Sprint(d)
@@ -122,13 +131,45 @@ func (w *writer) recreate(ctx context.Context, o *object, r *rand.Rand) error {
 	}
 	next := *o
 	next.act = nothing // no finalizer
-	uid, err := w.world.create(ctx, &next)
-	if err != nil {
+	if next.explicit() {
+		next.ttl = time.Duration(1+r.Int64N(whole(w.later))) * time.Second
+	}
+	if err := w.world.create(ctx, &next); err != nil {
 		return err
 	}
-	next.uid = uid
 	if r.IntN(2) == 0 {
 		return nil
 	}
-	return w.world.finish(ctx, &next, time.Now().Add(time.Duration(r.Int64N(int64(w.later)))-next.ttl))
+	return w.world.finish(ctx, &next, time.Now())
 }
+
+// strike changes an object soon, from the side, whatever was planned for it. The DELETE webhook asks for it while it has a DELETE of
+// this object in its hands, so that the change comes between Curfew's judgement and the deletion, or between two attempts.
+func (w *writer) strike(uid string) {
+	o := w.byUID[uid]
+	if o == nil {
+		return // one that took the name of another
+	}
+	w.mu.Lock()
+	blow := pick(w.random, blows)
+	later := 1 + w.random.Int64N(whole(w.later))
+	w.mu.Unlock()
+	w.strikes.Go(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), webhookTimeout)
+		defer cancel()
+		patch := annotate(prefix+"protect", "true")
+		switch blow {
+		case touch:
+			patch = map[string]any{"metadata": map[string]any{"labels": map[string]any{"touched": "true"}}}
+		case raise:
+			patch = o.setTTL(whole(far))
+		case shift:
+			patch = o.setTTL(whole(time.Since(o.created)) + later)
+		}
+		if w.world.patch(ctx, o, patch) == nil { // the API server may be away, or the object
+			w.done.Add(1)
+		}
+	})
+}
+
+var blows = []share[act]{{touch, 40}, {shift, 30}, {raise, 15}, {protect, 15}}
