@@ -199,7 +199,8 @@ type NamespaceStamp struct {
 }
 
 // StampNamespace says what Curfew's own keys on a namespace have to be now. A default-since whose hash fits is left as
-// it is; one that does not is set to now, so that a new default never reaches what is older (S6).
+// it is; one that does not is set to now, so that a new default never reaches what is older (S6). A now of zero is not known:
+// nothing is set to it, and a default-since that does not fit is removed until it is.
 func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp {
 	policy := ParseNamespace("", annotations, nil)
 	var stamp NamespaceStamp
@@ -210,9 +211,10 @@ func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp
 		stamp.PodsInUse = "true"
 	}
 	if policy.HasDefaults() {
-		stamp.Since = annotations[AnnotationDefaultSince]
-		// A time in the future is somebody's mistake, and nothing would ever be younger than it.
-		if policy.Since.IsZero() || policy.Since.After(now) {
+		switch fits := !policy.Since.IsZero(); {
+		case fits && (now.IsZero() || !policy.Since.After(now)):
+			stamp.Since = annotations[AnnotationDefaultSince]
+		case !now.IsZero(): // A time in the future is somebody's mistake, and nothing would ever be younger than it.
 			stamp.Since = FormatSince(now, policy.Hash)
 		}
 	}

@@ -173,6 +173,16 @@ func TestStampNamespace(t *testing.T) {
 			if got := policy.StampNamespace(test.annotations, now); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
+			// While the time is not known, what fits is left alone and nothing else is said.
+			if at, noted, _ := policy.ParseSince(test.annotations[policy.AnnotationDefaultSince]); test.want.Since != "" {
+				test.want.Since = ""
+				if !at.IsZero() && noted == policy.DefaultsHash(test.annotations) {
+					test.want.Since = test.annotations[policy.AnnotationDefaultSince]
+				}
+			}
+			if got := policy.StampNamespace(test.annotations, time.Time{}); got != test.want {
+				t.Errorf("got %+v while the time is not known, want %+v", got, test.want)
+			}
 		})
 	}
 }

@@ -10,11 +10,21 @@ import (
 
 // mutateNamespace keeps Curfew's own keys on a namespace in step with what its author wrote: the labels by which the API
 // server selects, and since when the defaults hold.
-func (w *Webhooks) mutateNamespace(_ context.Context, request *request, now time.Time) answer {
+//
+// It stamps by the API server's time. Where that is not known it does not guess: a stamp by a clock that is behind would have defaults
+// reach objects that are older than they are (S6). The controller stamps what has no stamp.
+func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
-	stamp := policy.StampNamespace(stampedBefore(request), now)
+	annotations := stampedBefore(request)
+	if w.serverTime != nil && policy.DefaultsHash(annotations) != "" {
+		var err error
+		if now, err = w.serverTime(ctx); err != nil {
+			w.log.Info("left the stamp of a namespace to the controller", "namespace", request.facts.Name, "reason", err.Error())
+		}
+	}
+	stamp := policy.StampNamespace(annotations, now)
 	return w.assigned(request, []policy.Assignment{
 		keep("labels", policy.LabelInUse, stamp.InUse),
 		keep("labels", policy.LabelPodsInUse, stamp.PodsInUse),

@@ -1,6 +1,8 @@
 package webhook
 
 import (
+	"context"
+	"errors"
 	"slices"
 	"testing"
 	"time"
@@ -109,6 +111,35 @@ func TestValidateNamespace(t *testing.T) {
 			}
 			if w.namespaces.liveReads != 0 {
 				t.Error("a namespace was read")
+			}
+		})
+	}
+}
+
+// S6: a Namespace is stamped by the API server's time. While that is not known nothing is guessed: what fits stays, what does not fit is
+// removed, and the controller stamps. The labels by which the API server selects are kept in step.
+func TestNamespaceIsStampedByTheServersTime(t *testing.T) {
+	behind := func(context.Context) (time.Time, error) { return t0.Add(time.Hour), nil }
+	unknown := func(context.Context) (time.Time, error) {
+		return time.Time{}, errors.New("the API server's time is not known")
+	}
+	both, ahead := "curfew.dev/in-use: 'true', curfew.dev/pods-in-use: 'true'", policy.FormatSince(t0.Add(time.Hour), hash1d)
+	for name, test := range map[string]struct {
+		time                func(context.Context) (time.Time, error)
+		object, old, expect string
+	}{
+		"behind, new default":      {time: behind, object: namespace(both, "curfew.dev/default-ttl: 1d"), expect: `[{"op":"add","path":"/metadata/annotations/curfew.dev~1default-since","value":"` + ahead + `"}]`},
+		"behind, stamped just now": {time: behind, object: stamped("1d", ahead), old: stamped("1d", ahead)},
+		"unknown, new default":     {time: unknown, object: namespace(both, "curfew.dev/default-ttl: 1d")},
+		"unknown, labels":          {time: unknown, object: namespace("x: y", "curfew.dev/default-ttl: 1d"), expect: `[{"op":"add","path":"/metadata/labels/curfew.dev~1in-use","value":"true"},{"op":"add","path":"/metadata/labels/curfew.dev~1pods-in-use","value":"true"}]`},
+		"unknown, fits":            {time: unknown, object: stamped("1d", since(hash1d)), old: stamped("1d", since(hash1d))},
+		"unknown, changed":         {time: unknown, object: stamped("2d", since(hash1d)), old: stamped("1d", since(hash1d)), expect: `[{"op":"remove","path":"/metadata/annotations/curfew.dev~1default-since"}]`},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t, func(o *Options) { o.ServerTime = test.time })
+			response := w.ask(t, ask{path: PathMutateNamespace, namespace: "ci", object: test.object, old: test.old})
+			if !response.Allowed || string(response.Patch) != test.expect {
+				t.Errorf("allowed %v, patch\n%s\nwant\n%s", response.Allowed, response.Patch, test.expect)
 			}
 		})
 	}

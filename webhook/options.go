@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"time"
@@ -41,6 +42,9 @@ type Options struct {
 	Namespaces NamespaceGetter
 	// Clock tells the time.
 	Clock Clock
+	// ServerTime is the API server's time, by which Namespaces are stamped. An error means that it is not known: the stamp is then
+	// left to the controller. Nil means Clock.
+	ServerTime func(context.Context) (time.Time, error)
 	// Registerer takes the metrics.
 	Registerer prometheus.Registerer
 	// WarnBelow is the TTL under which authors are warned; zero means [rules.DefaultWarnBelow].
@@ -94,9 +98,11 @@ type Webhooks struct {
 	compiler *expression.Compiler
 	scopes   *scopes
 	clock    Clock
-	metrics  *metrics
-	log      logr.Logger
-	options  rules.Options
+	// serverTime is the API server's; nil means the clock's.
+	serverTime func(context.Context) (time.Time, error)
+	metrics    *metrics
+	log        logr.Logger
+	options    rules.Options
 
 	reviews        AccessReviewer
 	controllerUser string
@@ -127,7 +133,7 @@ func New(options Options) (*Webhooks, error) {
 				log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", err.Error())
 			},
 		},
-		clock:   options.Clock,
+		clock: options.Clock, serverTime: options.ServerTime,
 		metrics: metrics,
 		log:     log,
 		options: rules.Options{

@@ -27,7 +27,7 @@ import (
 )
 
 // addController wires feeds → engine → API server. All of it runs on the leader alone.
-func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *expiry.Skew, options *options, log logr.Logger) error {
+func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *expiry.Skew, serverTime registry.ServerTime, options *options, log logr.Logger) error {
 	deleter, err := expiry.NewClient(config)
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
-	namespaces, err := feed.NewNamespaces(ctx, mgr.GetCache(), mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, log)
+	namespaces, err := feed.NewNamespaces(ctx, mgr.GetCache(), mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, serverTime, log)
 	if err != nil {
 		return err
 	}
@@ -56,7 +56,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	rules := objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
 	policies := registry.NewPolicies(rules, compiler, clock.RealClock{}, log)
-	policies.WriteStatus(rules, clock.RealClock{})
+	policies.WriteStatus(rules, clock.RealClock{}, serverTime)
 	runtimes := &registry.Runtimes{Client: objects}
 	owners := &registry.Owners{Client: objects, Mapper: mgr.GetRESTMapper()}
 	notices, err := newNotices(mgr, config, namespaces, policies, options, log)
@@ -74,7 +74,8 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return err
 	}
 	shared := feed.Options{
-		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Owners: owners, Reports: reports, Clock: clock.RealClock{}, Log: log,
+		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Owners: owners, Reports: reports,
+		Clock: clock.RealClock{}, ServerTime: serverTime, Log: log,
 		Protect: options.protected(), AnnotationsOnly: options.annotationsOnly(),
 		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation), Listed: giveBack(ctx),
 		Census: census,
@@ -89,7 +90,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	}
 	var kinds *registry.Registry
 	stopper, err := deadline.New(deadline.Options{
-		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
+		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
 		Reserve: engine.Reserve,
 		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
 	})

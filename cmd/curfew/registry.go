@@ -54,7 +54,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 			}
 		},
 		Runtime: func(resource schema.GroupVersionResource) registry.Source { return objects.Resource(resource) },
-		Clock:   shared.Clock, Log: shared.Log, Registerer: metrics.Registry,
+		Clock:   shared.Clock, ServerTime: shared.ServerTime, Log: shared.Log, Registerer: metrics.Registry,
 	})
 }
 

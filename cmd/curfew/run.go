@@ -36,18 +36,23 @@ func run(ctx context.Context, options *options, parts parts) error {
 	}
 	skew := expiry.NewSkew(clock.RealClock{})
 	config.Wrap(skew.Wrap)
+	asks, err := expiry.NewClient(config)
+	if err != nil {
+		return err
+	}
+	serverTime := expiry.NewServerTime(skew, asks.Ping).Now
 	mgr, err := newManager(config, options, parts)
 	if err != nil {
 		return err
 	}
 	var ready []api.Check
 	if parts.webhook {
-		if ready, err = addWebhook(ctx, mgr, config, options, log); err != nil {
+		if ready, err = addWebhook(ctx, mgr, config, serverTime, options, log); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
 		}
 	}
 	if parts.controller {
-		if err := addController(ctx, mgr, config, skew, options, log); err != nil {
+		if err := addController(ctx, mgr, config, skew, serverTime, options, log); err != nil {
 			return fmt.Errorf("setting up the controller: %w", err)
 		}
 	}

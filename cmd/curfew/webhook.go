@@ -20,6 +20,7 @@ import (
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/catalog"
@@ -35,7 +36,7 @@ const serviceName = "curfew-webhook"
 const controllerAccount = "curfew-controller"
 
 // addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
-func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, options *options, log logr.Logger) ([]api.Check, error) {
+func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, serverTime registry.ServerTime, options *options, log logr.Logger) ([]api.Check, error) {
 	provider, err := newCertificates(config, options)
 	if err != nil {
 		return nil, err
@@ -79,6 +80,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, o
 		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		Clock:           clock.RealClock{},
+		ServerTime:      serverTime,
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
 		AnnotationsOnly: options.annotationsOnly(),

@@ -165,7 +165,10 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		if err := s.confirm(ctx); err != nil {
 			return false, err
 		}
-		now := s.options.Clock.Now()
+		now, err := s.options.ServerTime(ctx)
+		if err != nil {
+			return false, err
+		}
 		condition := s.condition(step, now)
 		patch, err := conditionsOf(child.Object).patch(child.GetUID(), child.GetResourceVersion(), condition, step.Status)
 		if err != nil {

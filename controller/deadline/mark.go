@@ -86,8 +86,12 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 		s.begun = true
 		return true, nil
 	}
+	at, err := s.options.ServerTime(ctx)
+	if err != nil {
+		return false, err
+	}
 	now := s.options.Clock.Now()
-	condition := s.condition(step, now)
+	condition := s.condition(step, at)
 	patch, err := s.seen.conditions.patch(s.request.UID, s.request.ResourceVersion, condition, step.Status)
 	if err != nil {
 		return false, err

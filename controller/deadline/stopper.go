@@ -31,7 +31,10 @@ type Options struct {
 	Objects  dynamic.Interface
 	Metadata metadata.Interface
 	Clock    clock.PassiveClock
-	Log      logr.Logger
+	// ServerTime is the API server's time, by which an object is marked: its TTL counts from there. An error means that it is not known.
+	// Nil means Clock.
+	ServerTime func(context.Context) (time.Time, error)
+	Log        logr.Logger
 	// Registerer gets the metrics; nil means none.
 	Registerer prometheus.Registerer
 	// Marked is told of each object that Curfew failed, for an Event on it. It must not block.
@@ -97,6 +100,9 @@ func New(options Options) (*Stopper, error) {
 	options.Settle = cmp.Or(options.Settle, DefaultSettle)
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
+	}
+	if options.ServerTime == nil {
+		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}
 	s := &Stopper{
 		options: options, log: options.Log.WithName("deadline"), pods: newPodIndex(options.Metadata, options.Clock),

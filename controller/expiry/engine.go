@@ -84,6 +84,9 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
+// DryRun reports whether every deletion is a dry run. Who feeds such an engine changes nothing either.
+func (e *Engine) DryRun() bool { return e.opts.DryRun }
+
 // RegisterKind makes a kind known and returns its handle. The same Resource, Lane and Scope again replace the options and keep
 // the handle and what is tracked.
 func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {

@@ -23,16 +23,22 @@ type Ping func(ctx context.Context) error
 // writes itself, see dates.
 type Skew struct {
 	clock clock.PassiveClock
+	// elapsed is the monotonic time between two readings. Tests replace it.
+	elapsed func(from, to time.Time) time.Duration
 
 	mu     sync.Mutex
 	known  bool
 	lo, hi int64 // nanoseconds
 	at     int64 // wall clock of the last sample
-	epoch  uint64
+	// received is the same reading with its monotonic part.
+	received time.Time
+	epoch    uint64
 }
 
 // NewSkew returns an estimate that knows nothing yet. The clock must be that of the engine.
-func NewSkew(c clock.PassiveClock) *Skew { return &Skew{clock: c} }
+func NewSkew(c clock.PassiveClock) *Skew {
+	return &Skew{clock: c, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
+}
 
 // Wrap returns a transport that learns from each answer that passes. Fits rest.Config.Wrap.
 func (s *Skew) Wrap(next http.RoundTripper) http.RoundTripper {
@@ -105,7 +111,7 @@ func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
 			lo, hi = max(lo, oldLo), min(hi, oldHi)
 		}
 	}
-	s.known, s.lo, s.hi, s.at = true, lo, hi, t1
+	s.known, s.lo, s.hi, s.at, s.received = true, lo, hi, t1, received
 }
 
 // Invalidate forgets what is known, as after a jump of the clock; answers under way do not count either.

@@ -41,7 +41,9 @@ type Options struct {
 	RuntimeOf func(kind schema.GroupKind) (*expression.Runtime, error)
 	Reports   *Reports
 	Clock     clock.Clock
-	Log       logr.Logger
+	// ServerTime is the API server's time, by which objects are stamped. An error means that it is not known. Nil means Clock.
+	ServerTime func(context.Context) (time.Time, error)
+	Log        logr.Logger
 	// Protect lists namespaces in which nothing is ever deleted.
 	Protect []string
 	// AnnotationsOnly is --native-ttl=off.
@@ -99,6 +101,9 @@ func New(kind Kind, options Options) (*Feed, error) {
 	}
 	if options.Clock == nil {
 		options.Clock = clock.RealClock{}
+	}
+	if options.ServerTime == nil {
+		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}
 	feed := &Feed{
 		kind: kind, options: options, namespaces: options.Namespaces,

@@ -14,13 +14,16 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// recorder writes curfew.dev/finished-at on objects that are finished and do not say since when, so that a restart does
-// not begin their TTL anew (contract, section 4).
+// recorder writes curfew.dev/finished-at on Pods that are finished and do not say since when, so that a restart does not begin
+// their TTL again (contract, section 4).
 type recorder struct {
 	feed    *Feed
 	pending *pending
 	mu      sync.Mutex
 	of      map[string]finish
+	// retries says when what could not be written is tried again; the first of these is at retryAt, if there are any.
+	retries map[string]time.Time
+	retryAt time.Time
 	// list counts the lists of the kind.
 	list int
 }
@@ -29,44 +32,55 @@ type finish struct {
 	namespace, name string
 	uid             types.UID
 	resourceVersion string
-	at              time.Time
-	list            int // in which it was last seen, or since
+	created         time.Time
+	seen            time.Time // by the local clock
+	dry             bool      // nothing is written
+	list            int       // in which it was last seen, or since
+	failures        int       // to write it
 }
 
 func newRecorder(feed *Feed) *recorder {
-	return &recorder{feed: feed, pending: newPending(), of: map[string]finish{}}
+	return &recorder{feed: feed, pending: newPending(), of: map[string]finish{}, retries: map[string]time.Time{}}
 }
 
-// recordFinish has the finish time written down. In dry-run nothing is changed: there the object is finished since whenever that ends.
-func (f *Feed) recordFinish(facts *policy.Facts, verdict policy.Verdict) {
-	if verdict.DryRun {
-		return
+// recordFinish answers what a finish time that is not known means for an object. In dry-run nothing is written: the object is due as
+// if it had been, counted from when it was first seen finished.
+func (f *lane) recordFinish(facts *policy.Facts, effective *policy.Effective, verdict policy.Verdict, now time.Time) policy.Verdict {
+	verdict.DryRun = verdict.DryRun || f.options.Engine.DryRun()
+	first := f.finishes.add(finish{
+		namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, created: facts.Created,
+		seen: now, dry: verdict.DryRun,
+	})
+	if !verdict.DryRun {
+		return verdict
 	}
-	least := facts.Created
-	at := f.options.Clock.Now()
-	if at.Before(least) {
-		at = least // A clock that is behind the API server's would write what does not count.
-	}
-	f.finishes.add(finish{namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, at: at}, least)
+	seen := *facts
+	seen.FinishTime = roundUp(later(first, facts.Created))
+	verdict = policy.Judge(&seen, effective, now)
+	verdict.DryRun = true
+	return verdict
 }
 
-// add keeps the first instant at which an object was seen finished, unless that is too early to count by now, and the newest state, which can
-// be patched: what is judged again because its surroundings have changed may have been listed before the watch told of a newer one.
-func (r *recorder) add(new finish, least time.Time) {
+// add keeps the first instant at which an object was seen finished, and answers with it. Of its states it keeps the newest, which can be
+// patched: what is judged again because its context has changed may have been listed before the watch told of a newer one.
+func (r *recorder) add(new finish) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	key := string(new.uid)
-	if old, ok := r.of[key]; ok {
-		if !old.at.Before(least) {
-			new.at = old.at
-		}
+	old, known := r.of[key]
+	if known {
+		new.seen, new.failures = old.seen, old.failures
 		if old.after(new.resourceVersion) {
 			new.resourceVersion = old.resourceVersion
 		}
 	}
 	new.list = r.list
 	r.of[key] = new
-	r.pending.add(key)
+	_, waits := r.retries[key]
+	if !new.dry && !(waits && new.resourceVersion == old.resourceVersion) {
+		r.pending.add(key)
+	}
+	return new.seen
 }
 
 // begin and end enclose a list of the whole kind. What it does not show is gone, though no watch has told.
@@ -80,6 +94,7 @@ func (r *recorder) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	maps.DeleteFunc(r.of, func(_ string, one finish) bool { return one.list < r.list })
+	maps.DeleteFunc(r.retries, func(key string, _ time.Time) bool { _, ok := r.of[key]; return !ok })
 }
 
 // after tells whether the state that is to be patched is newer than another.
@@ -97,6 +112,7 @@ func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	defer r.mu.Unlock()
 	if one, ok := r.of[string(uid)]; ok && !one.after(resourceVersion) {
 		delete(r.of, string(uid))
+		delete(r.retries, string(uid))
 	}
 }
 
@@ -112,54 +128,122 @@ func (r *recorder) moved(key, resourceVersion string) {
 }
 
 func (r *recorder) run(ctx context.Context) {
-	delay := newDelay()
 	for {
-		key, ok := r.pending.next(ctx)
+		key, ok := r.next(ctx)
 		if !ok {
 			return
 		}
 		r.mu.Lock()
-		job, known := r.of[key]
+		one, known := r.of[key]
 		r.mu.Unlock()
-		if !known || job.resourceVersion == "" {
+		if !known || one.dry || one.resourceVersion == "" {
 			continue
 		}
-		err := r.write(ctx, job)
-		// A conflict means that the object moved: its next event brings it back, with the instant that is kept here.
-		if err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
-			if ctx.Err() != nil {
-				return
-			}
-			r.feed.log.Info("could not write down a finish time, trying again", "namespace", job.namespace, "name", job.name, "reason", err.Error())
-			r.pending.add(key)
-			r.feed.pause(ctx, delay.Step())
-			continue
-		}
-		delay = newDelay()
-		if apierrors.IsConflict(err) {
-			r.moved(key, job.resourceVersion)
-		} else {
-			r.mu.Lock()
-			delete(r.of, key)
-			r.mu.Unlock()
+		switch err := r.write(ctx, one); {
+		case err == nil, apierrors.IsNotFound(err):
+			r.forget(one.uid)
+		case apierrors.IsConflict(err):
+			// The object moved: its next event brings it back, with the instant that is kept here.
+			r.moved(key, one.resourceVersion)
+		case ctx.Err() != nil:
+			return
+		default:
+			r.feed.log.Info("could not write down a finish time, trying again", "namespace", one.namespace, "name", one.name, "reason", err.Error())
+			r.retry(key)
 		}
 	}
 }
 
+// next waits for an object whose finish time is to be written. One that could not be written waits by itself and delays no other.
+func (r *recorder) next(ctx context.Context) (string, bool) {
+	for {
+		wait := r.requeue()
+		if key, ok := r.pending.take(); ok {
+			return key, true
+		}
+		if !r.pending.wait(ctx, r.feed.options.Clock, wait) {
+			return "", false
+		}
+	}
+}
+
+const (
+	// retryFirst and retryMost bound the wait after a failure, which doubles with each.
+	retryFirst = time.Second
+	retryMost  = 5 * time.Minute
+)
+
+// retry has one written again after a while.
+func (r *recorder) retry(key string) {
+	now := r.feed.options.Clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	one, ok := r.of[key]
+	if !ok {
+		return
+	}
+	at := now.Add(min(retryFirst<<min(one.failures, 16), retryMost))
+	one.failures++
+	r.of[key], r.retries[key] = one, at
+	if r.retryAt.IsZero() || at.Before(r.retryAt) {
+		r.retryAt = at
+	}
+}
+
+// requeue takes up what has waited long enough, and answers how long to wait for more; 0 means that nothing waits.
+func (r *recorder) requeue() time.Duration {
+	now := r.feed.options.Clock.Now()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.retryAt.IsZero() {
+		return 0
+	}
+	if wait := r.retryAt.Sub(now); wait > 0 && wait <= retryMost {
+		return wait
+	}
+	r.retryAt = time.Time{}
+	for key, at := range r.retries {
+		switch wait := at.Sub(now); {
+		case wait <= 0 || wait > retryMost: // The clock was set.
+			delete(r.retries, key)
+			r.pending.add(key)
+		case r.retryAt.IsZero() || at.Before(r.retryAt):
+			r.retryAt = at
+		}
+	}
+	if r.retryAt.IsZero() {
+		return 0
+	}
+	return r.retryAt.Sub(now)
+}
+
+// write stamps by the API server's time: a stamp by a clock that is behind would shorten the life of the object for good (S6).
 func (r *recorder) write(ctx context.Context, job finish) error {
 	if r.feed.kind.Patch == nil {
 		return nil
 	}
+	now, err := r.feed.options.ServerTime(ctx)
+	if err != nil {
+		return err
+	}
+	at := later(now.Add(-max(0, r.feed.options.Clock.Since(job.seen))), job.created)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		// The UID keeps a re-created object from getting the old one's finish time (S2).
 		"uid":             job.uid,
 		"resourceVersion": job.resourceVersion,
-		"annotations":     map[string]string{policy.AnnotationFinishedAt: roundUp(job.at).Format(time.RFC3339)},
+		"annotations":     map[string]string{policy.AnnotationFinishedAt: roundUp(at).Format(time.RFC3339)},
 	}})
 	if err != nil {
 		return err
 	}
 	return r.feed.kind.Patch(ctx, job.namespace, job.name, types.MergePatchType, patch)
+}
+
+func later(a, b time.Time) time.Time {
+	if a.Before(b) {
+		return b
+	}
+	return a
 }
 
 // roundUp goes to the next whole second, which is all that the annotation holds: rounding down would shorten a life (S6).

@@ -1,7 +1,10 @@
 package feed
 
 import (
+	"context"
+	"errors"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -9,9 +12,12 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
+	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
 )
 
@@ -187,6 +193,118 @@ func TestFinishTimeOfWhatIsGone(t *testing.T) {
 			})
 		})
 	}
+}
+
+// untimed is a finished Job, to be read as a Pod, that does not say when it finished.
+func untimed(name string) *batchv1.Job {
+	job := finished("ci", name, "uid-"+name, 5)
+	job.Status.Conditions[0].LastTransitionTime = metav1.Time{}
+	return job
+}
+
+// S6: a finish time is written by the API server's clock, however far the local one is behind, and not while the former is not known.
+func TestFinishTimeIsTheServers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pods, w.writes = true, true
+		job := untimed("a")
+		job.CreationTimestamp = metav1.NewTime(time.Now().Add(-3 * time.Hour))
+		w.put(job)
+		known := time.Now().Add(20 * time.Second)
+		want := roundUp(time.Now())
+		start(t, w, none(), func(o *Options) {
+			o.Clock = behind{by: time.Hour} // and the engine's is right
+			o.ServerTime = func(context.Context) (time.Time, error) {
+				if time.Now().Before(known) {
+					return time.Time{}, errors.New("the API server's time is not known")
+				}
+				return time.Now(), nil
+			}
+		})
+		at(19 * time.Second)
+		if n := len(w.patched()); n != 0 {
+			t.Errorf("%d stamps before the time is known", n)
+		}
+		at(20 * time.Second)
+		if got := w.patched(); len(got) != 1 || !strings.Contains(got[0], want.Format(time.RFC3339)) {
+			t.Errorf("patches %q, want one that says %s", got, want)
+		}
+	})
+}
+
+type behind struct {
+	clock.RealClock
+	by time.Duration
+}
+
+func (b behind) Now() time.Time                   { return b.RealClock.Now().Add(-b.by) }
+func (b behind) Since(at time.Time) time.Duration { return b.Now().Sub(at) }
+
+// Nothing is written in dry-run, be it the controller's or a namespace's. What would be deleted is reported, at its second.
+func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
+	for name, flag := range map[string]bool{"of the controller": true, "of the namespace": false} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w, n := newWorld(), none()
+				w.pods = true
+				if !flag {
+					n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
+				}
+				w.put(untimed("a"))
+				began := time.Now()
+				var reported []time.Duration
+				engine, err := expiry.New(expiry.Options{Deleter: w, Clock: clock.RealClock{}, DryRun: flag, OnOutcome: func(o expiry.Outcome) {
+					if o.Result == expiry.DryRun {
+						reported = append(reported, time.Since(began))
+					}
+				}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				start(t, w, n, func(o *Options) { o.Engine = engine })
+				at(time.Minute)
+				if got := w.patched(); len(got) != 0 {
+					t.Errorf("patched %q", got)
+				}
+				if len(reported) != 1 || reported[0] < 5*time.Second || reported[0] > 7*time.Second {
+					t.Errorf("reported after %v, want once after its TTL of 5s", reported)
+				}
+				expect(t, w, "a", true)
+			})
+		})
+	}
+}
+
+// S3: a finish time that cannot be written delays that of no other object, and is tried again, ever more rarely.
+func TestFinishTimeThatCannotBeWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.pods, w.writes, w.denied = true, true, "a"
+		w.put(untimed("a"))
+		for i := range 50 {
+			w.put(untimed("b" + strconv.Itoa(i)))
+		}
+		start(t, w, none(), nil)
+		at(8 * time.Second)
+		if n := w.count(); n != 1 {
+			t.Errorf("%d objects are left, want the one alone that cannot be patched", n)
+		}
+		at(24 * time.Hour)
+		tries := 0
+		for _, patch := range w.patched() {
+			if strings.Contains(patch, "uid-a") {
+				tries++
+			}
+		}
+		if day := int(24 * time.Hour / retryMost); tries < day || tries > day+20 {
+			t.Errorf("%d tries in a day, want one every %s", tries, retryMost)
+		}
+		w.mu.Lock()
+		w.denied = ""
+		w.mu.Unlock()
+		at(retryMost + 8*time.Second)
+		expect(t, w, "a", false)
+	})
 }
 
 // S6: a finished object of a kind whose status names a finish time is kept where that is missing, and people are told.

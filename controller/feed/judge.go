@@ -49,7 +49,12 @@ func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime
 		return f.labelVerdict(facts, around), nil
 	}
 	effective := policy.Resolve(facts, &around.Scope)
-	return policy.Judge(facts, &effective, f.options.Clock.Now()), nil
+	now := f.options.Clock.Now()
+	verdict := policy.Judge(facts, &effective, now)
+	if verdict.Action == policy.RecordFinish {
+		verdict = f.recordFinish(facts, &effective, verdict, now)
+	}
+	return verdict, nil
 }
 
 // tell hands one state of an object on to the engine, in each lane of the feed. What surrounds the object is gathered once, and only where a
@@ -95,10 +100,7 @@ func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Ob
 		due := f.object(facts, verdict)
 		due.Epoch = epoch
 		to.Upsert(due)
-	case policy.RecordFinish:
-		f.recordFinish(facts, verdict)
-		to.Cancel(facts.UID, facts.ResourceVersion)
-	case policy.Keep:
+	case policy.RecordFinish, policy.Keep:
 		to.Cancel(facts.UID, facts.ResourceVersion)
 	default:
 		return fmt.Errorf("verdict %q of %s %s/%s is not known: this is a bug", verdict.Action, f.kind.Profile.Name, facts.Namespace, facts.Name)
@@ -169,8 +171,6 @@ func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 			return expiry.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
 		}
 		return expiry.Judgement{Verdict: expiry.Track, Object: due, Finalizers: found.GetFinalizers()}, nil
-	case policy.RecordFinish:
-		f.recordFinish(facts, verdict)
 	}
 	if facts.UID != tracked.UID {
 		return expiry.Judgement{Verdict: expiry.Gone}, nil

@@ -47,9 +47,11 @@ type Namespaces struct {
 	client client.Client // writes
 	reader client.Reader // live reads
 	clock  clock.Clock
-	log    logr.Logger
-	stamps *pending
-	synced toolscache.InformerSynced
+	// serverTime is the API server's, by which namespaces are stamped.
+	serverTime func(context.Context) (time.Time, error)
+	log        logr.Logger
+	stamps     *pending
+	synced     toolscache.InformerSynced
 
 	mu      sync.RWMutex
 	known   map[string]Namespace
@@ -71,9 +73,11 @@ type goneNamespace struct {
 const goneFor = 10 * time.Minute
 
 // NewNamespaces follows the namespaces of a cache.
-func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
+func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, reader client.Reader, clock clock.Clock,
+	serverTime func(context.Context) (time.Time, error), log logr.Logger,
+) (*Namespaces, error) {
 	n := &Namespaces{
-		client: writer, reader: reader, clock: clock, log: log.WithName("namespaces"), stamps: newPending(),
+		client: writer, reader: reader, clock: clock, serverTime: serverTime, log: log.WithName("namespaces"), stamps: newPending(),
 		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
 	informer, err := from.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
@@ -293,18 +297,23 @@ func (n *Namespaces) Run(ctx context.Context) error {
 // stamp writes Curfew's own keys where they are not as they have to be, because a change slipped past admission.
 func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	n.mu.RLock()
-	meta := n.metas[name]
+	meta, said := n.metas[name], n.known[name].Policy
 	n.mu.RUnlock()
 	if meta == nil || meta.DeletionTimestamp != nil {
 		return nil
 	}
-	want := policy.StampNamespace(meta.Annotations, n.clock.Now())
+	var now time.Time
+	var unknown error // While the time is not known, the labels are kept in step.
+	if said != nil && said.HasDefaults() {
+		now, unknown = n.serverTime(ctx)
+	}
+	want := policy.StampNamespace(meta.Annotations, now)
 	labels, annotations := map[string]any{}, map[string]any{}
 	difference(labels, meta.Labels, policy.LabelInUse, want.InUse)
 	difference(labels, meta.Labels, policy.LabelPodsInUse, want.PodsInUse)
 	difference(annotations, meta.Annotations, policy.AnnotationDefaultSince, want.Since)
 	if len(labels)+len(annotations) == 0 {
-		return nil
+		return unknown
 	}
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"resourceVersion": meta.ResourceVersion, "labels": labels, "annotations": annotations,
@@ -318,7 +327,7 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 		return err
 	}
 	n.log.Info("namespace stamped: its annotations were changed past admission", "namespace", name, "labels", labels, "annotations", annotations)
-	return nil
+	return unknown
 }
 
 // difference notes a key that is not as wanted; "" wants it gone, which a merge patch says with null.

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -25,8 +26,9 @@ func follow(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWat
 	t.Helper()
 	api := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return &Namespaces{
-		client: api, reader: api, clock: clocktesting.NewFakeClock(noon), log: logr.Discard(), stamps: newPending(),
+		client: api, reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(), stamps: newPending(),
 		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		serverTime: func(context.Context) (time.Time, error) { return noon, nil }, // and the local clock is behind
 	}, api
 }
 
@@ -82,6 +84,33 @@ func TestStampNamespacesPastAdmission(t *testing.T) {
 				t.Errorf("a second time wrote again, or failed: %v", err)
 			}
 		})
+	}
+}
+
+// S6: while the API server's time is not known nothing is stamped by a guess. The labels by which the API server selects are kept in
+// step, and the stamp is made up for.
+func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
+	n, api := follow(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"}, nil))
+	known, unknown := n.serverTime, errors.New("the API server's time is not known")
+	n.serverTime = func(context.Context) (time.Time, error) { return time.Time{}, unknown }
+	for range 2 {
+		n.observe(seen(t, api))
+		if err := n.stamp(t.Context(), "ci"); !errors.Is(err, unknown) {
+			t.Fatalf("error %v, want %v, so that it is tried again", err, unknown)
+		}
+		got := seen(t, api)
+		if since, ok := got.Annotations[policy.AnnotationDefaultSince]; ok || got.Labels[policy.LabelInUse] != "true" {
+			t.Fatalf("since %q and labels %v, want none and in-use", since, got.Labels)
+		}
+	}
+	n.serverTime = known
+	n.observe(seen(t, api))
+	if err := n.stamp(t.Context(), "ci"); err != nil {
+		t.Fatal(err)
+	}
+	want := policy.FormatSince(noon, policy.DefaultsHash(map[string]string{policy.AnnotationDefaultTTL: "1d"}))
+	if since := seen(t, api).Annotations[policy.AnnotationDefaultSince]; since != want {
+		t.Errorf("since %q, want %q", since, want)
 	}
 }
 

@@ -4,6 +4,9 @@ import (
 	"context"
 	"slices"
 	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // pending is a set of names that wait to be worked on, each at most once.
@@ -49,12 +52,27 @@ func (p *pending) next(ctx context.Context) (string, bool) {
 		if name, ok := p.take(); ok {
 			return name, true
 		}
-		select {
-		case <-ctx.Done():
+		if !p.wait(ctx, nil, 0) {
 			return "", false
-		case <-p.wake:
 		}
 	}
+}
+
+// wait returns once there may be a name, or after atMost, unless that is 0; false when ctx is done.
+func (p *pending) wait(ctx context.Context, clock clock.Clock, atMost time.Duration) bool {
+	var over <-chan time.Time
+	if atMost > 0 {
+		timer := clock.NewTimer(atMost)
+		defer timer.Stop()
+		over = timer.C()
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-p.wake:
+	case <-over:
+	}
+	return true
 }
 
 func (p *pending) take() (string, bool) {

@@ -58,6 +58,8 @@ type world struct {
 	pods bool
 	// failing is how many patches are to be answered with an error of the 500s.
 	failing int
+	// denied is the name of an object that an admission webhook lets nobody patch.
+	denied string
 	// listed is called, once, with a list read and not answered yet.
 	listed func()
 
@@ -244,6 +246,9 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 		w.conflict--
 		return apierrors.NewConflict(batchv1.Resource("jobs"), name, fmt.Errorf("changed"))
 	}
+	if name == w.denied {
+		return apierrors.NewForbidden(batchv1.Resource("jobs"), name, fmt.Errorf("admission webhook denied the request"))
+	}
 	if w.failing > 0 {
 		w.failing--
 		return apierrors.NewInternalError(fmt.Errorf("failing"))
@@ -376,7 +381,7 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{}, 2)
-	go func() { _ = engine.Run(ctx); done <- struct{}{} }()
+	go func() { _ = options.Engine.Run(ctx); done <- struct{}{} }()
 	go func() { _ = feed.Run(ctx); done <- struct{}{} }()
 	t.Cleanup(func() {
 		cancel()
@@ -384,7 +389,7 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 		<-done
 		<-done
 	})
-	return feed, engine
+	return feed, options.Engine
 }
 
 // finished is a Job that finished just now, with a TTL in seconds; negative means none.
@@ -399,6 +404,13 @@ func finished(namespace, name, uid string, ttl int32) *batchv1.Job {
 		{Type: batchv1.JobComplete, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(time.Now().Truncate(time.Second))},
 	}
 	return job
+}
+
+// patched are the patches so far.
+func (w *world) patched() []string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return slices.Clone(w.patches)
 }
 
 func (w *world) setRefuse(err error) {

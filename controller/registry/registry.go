@@ -49,6 +49,7 @@ type Options struct {
 	Runtime func(resource schema.GroupVersionResource) Source
 
 	Clock      clock.Clock
+	ServerTime ServerTime
 	Log        logr.Logger
 	Registerer prometheus.Registerer
 }

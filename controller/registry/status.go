@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,23 +31,36 @@ type Patcher interface {
 type statuses struct {
 	patcher Patcher
 	clock   clock.Clock
-	log     logr.Logger
-	wake    chan struct{}
+	// serverTime is the API server's, by which a status is stamped: a local clock that is behind would have defaults reach objects
+	// that are older than they are (S6).
+	serverTime ServerTime
+	log        logr.Logger
+	wake       chan struct{}
 
 	mu      sync.Mutex
-	pending map[string][]byte
+	pending map[string]makePatch
 }
 
-func newStatuses(patcher Patcher, clock clock.Clock, log logr.Logger) *statuses {
-	return &statuses{patcher: patcher, clock: clock, log: log, wake: make(chan struct{}, 1), pending: map[string][]byte{}}
+// ServerTime answers with the API server's time. An error means that it is not known, and that nothing is stamped. Nil means the
+// local clock's.
+type ServerTime func(context.Context) (time.Time, error)
+
+// makePatch makes the patch of a status at an instant; nil means that there is nothing to write.
+type makePatch func(now time.Time) []byte
+
+func newStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log logr.Logger) *statuses {
+	if serverTime == nil {
+		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
+	}
+	return &statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, wake: make(chan struct{}, 1), pending: map[string]makePatch{}}
 }
 
 // patch is that of a status with these conditions, or nil where there is nothing to write. since is "" for kinds that have none.
-func (s *statuses) patch(object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, since string) []byte {
+func (s *statuses) patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, since string) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
 	changed := false
 	for _, condition := range set {
-		condition.LastTransitionTime = metav1.NewTime(s.clock.Now())
+		condition.LastTransitionTime = metav1.NewTime(now)
 		changed = meta.SetStatusCondition(&new, condition) || changed
 	}
 	if !changed && observed == object.Generation && old == since {
@@ -69,7 +83,7 @@ func (s *statuses) patch(object *metav1.ObjectMeta, observed int64, conditions v
 	return patch
 }
 
-func (s *statuses) add(name string, patch []byte) {
+func (s *statuses) add(name string, patch makePatch) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if patch == nil {
@@ -94,11 +108,11 @@ func (s *statuses) run(ctx context.Context) {
 		}
 		s.mu.Lock()
 		batch := s.pending
-		s.pending = map[string][]byte{}
+		s.pending = map[string]makePatch{}
 		s.mu.Unlock()
 		failed := false
 		for name, patch := range batch {
-			_, err := s.patcher.Patch(ctx, name, types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+			err := s.write(ctx, name, patch)
 			if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
 				continue // A newer state is on its way through the watch.
 			}
@@ -127,9 +141,22 @@ func (s *statuses) run(ctx context.Context) {
 	}
 }
 
+func (s *statuses) write(ctx context.Context, name string, patch makePatch) error {
+	now, err := s.serverTime(ctx)
+	if err != nil {
+		return err
+	}
+	data := patch(now)
+	if data == nil {
+		return nil
+	}
+	_, err = s.patcher.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	return err
+}
+
 // WriteStatus has the status of policies written: Ready, and since when the defaults hold. Call it before Run.
-func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock) {
-	p.status = newStatuses(patcher, clock, p.log)
+func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock, serverTime ServerTime) {
+	p.status = newStatuses(patcher, clock, serverTime, p.log)
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
 		if new == nil || old != nil && old.object.UID != new.object.UID {
 			p.failures.forget(name)
@@ -151,13 +178,15 @@ func (p *Policies) writeStatus(name string, of *compiledPolicy) {
 		paused.ObservedGeneration = of.object.Generation
 		conditions = append(conditions, paused)
 	}
-	p.status.add(name, p.status.patch(&of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
-		status.DefaultSince, expression.StampPolicy(of.object, p.status.clock.Now())))
+	p.status.add(name, func(now time.Time) []byte {
+		return p.status.patch(now, &of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
+			status.DefaultSince, expression.StampPolicy(of.object, now))
+	})
 }
 
 // WriteStatus has the status of KindProfiles written. Call it before Run.
 func (r *Registry) WriteStatus(patcher Patcher) {
-	r.status = newStatuses(patcher, r.options.Clock, r.log)
+	r.status = newStatuses(patcher, r.options.Clock, r.options.ServerTime, r.log)
 	r.profiles.OnChange(func(name string, _, new *compiledProfile) {
 		if new == nil {
 			r.status.add(name, nil)
@@ -184,8 +213,10 @@ func (r *Registry) writeStatuses() {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonKindNotServed, reason
 		}
 		status := &profile.object.Status
-		r.status.add(name, r.status.patch(&profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions,
-			[]metav1.Condition{condition}, "", ""))
+		r.status.add(name, func(now time.Time) []byte {
+			return r.status.patch(now, &profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions,
+				[]metav1.Condition{condition}, "", "")
+		})
 	}
 }
 

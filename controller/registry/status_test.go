@@ -65,7 +65,7 @@ func TestPolicyStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{})
+		policies.WriteStatus(p, clock.RealClock{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { policies.Run(ctx); close(done) }()
@@ -94,7 +94,7 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{})
+		policies.WriteStatus(p, clock.RealClock{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { policies.Run(ctx); close(done) }()
@@ -197,7 +197,7 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
 		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{})
+		policies.WriteStatus(p, clock.RealClock{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
 		go func() { policies.Run(ctx); close(done) }()
@@ -243,6 +243,43 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 		expect("made anew", "", "Ready True Accepted")
 		if policies.UID("platform") != "uid-2" || policies.UID("other") != "" || !slices.Equal(policies.All(), []string{"platform"}) {
 			t.Errorf("UID %q, all %q", policies.UID("platform"), policies.All())
+		}
+	})
+}
+
+// S6: since when the defaults of a policy hold is stamped by the API server's time, and not while that is not known.
+func TestPolicyIsStampedByTheServersTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &patcher{source: newSource()}
+		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
+		known, ahead := time.Now().Add(time.Minute), time.Hour
+		policies.WriteStatus(p, clock.RealClock{}, func(context.Context) (time.Time, error) {
+			if time.Now().Before(known) {
+				return time.Time{}, errors.New("the API server's time is not known")
+			}
+			return time.Now().Add(ahead), nil
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { policies.Run(ctx); close(done) }()
+		defer func() { cancel(); <-done }()
+		p.put(lifecyclePolicy(`"30s"`, 1))
+		after(50 * time.Second)
+		p.mu.Lock()
+		if len(p.patches) != 0 {
+			t.Errorf("stamped while the time is not known: %s", p.patches)
+		}
+		p.mu.Unlock()
+		after(20 * time.Second)
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		if len(p.patches) != 1 {
+			t.Fatalf("%d patches, want one: %s", len(p.patches), p.patches)
+		}
+		_, text, _ := strings.Cut(p.patches[0], `"defaultSince":"`)
+		text, _, _ = strings.Cut(text, "/")
+		if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(known.Add(ahead)) {
+			t.Errorf("stamped %s, %v; want the API server's time, from %s on", text, err, known.Add(ahead))
 		}
 	})
 }
