@@ -7,6 +7,7 @@ import (
 	"net"
 	"net/http"
 	"slices"
+	"strings"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -105,7 +106,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 			disproved = j.kind.Actor == nil && !uidOnly && resp.Reason == metav1.StatusReasonConflict
 		case resp.conflict():
 			res.result = Conflict
-			res.err = fmt.Errorf("deleting %s %s: it changed %d times meanwhile: %s", j.kind.Kind, nameOf(&j.object), maxRounds, resp.Message)
+			res.err = fmt.Errorf("deleting %s %s: it changed %d times meanwhile: %w", j.kind.Kind, nameOf(&j.object), maxRounds, resp.error())
 			return res
 		default:
 			res.lost = resp.Code == 0
@@ -302,6 +303,9 @@ func (res *attemptResult) classify(code int, err error) {
 	}
 }
 
+// messageMost bounds what an error repeats of an answer's message.
+const messageMost = 1024
+
 func (r Response) error() error {
 	if r.Err != nil {
 		return r.Err
@@ -310,8 +314,12 @@ func (r Response) error() error {
 	if reason == "" || reason == metav1.StatusReasonUnknown {
 		reason = metav1.StatusReason(http.StatusText(r.Code))
 	}
-	if r.Message == "" {
+	switch message := r.Message; {
+	case message == "":
 		return fmt.Errorf("%d %s", r.Code, reason)
+	case len(message) > messageMost: // A webhook may write what it likes, and this is logged.
+		return fmt.Errorf("%d %s: %s…", r.Code, reason, strings.ToValidUTF8(message[:messageMost], ""))
+	default:
+		return fmt.Errorf("%d %s: %s", r.Code, reason, message)
 	}
-	return fmt.Errorf("%d %s: %s", r.Code, reason, r.Message)
 }

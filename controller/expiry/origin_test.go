@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -55,6 +56,22 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 				}
 			})
 		}
+	}
+}
+
+// What a webhook writes is repeated in part: it stands in the log of every attempt that is logged.
+func TestLongDenialIsCut(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", nil)
+	w.engine.opts.Deleter = deleterFunc(func(context.Context, Request) Response {
+		out := denial(http.StatusForbidden)
+		out.Message += strings.Repeat("€", 300_000)
+		return out
+	})
+	w.advance(time.Second)
+	w.pump()
+	if err := (*outcomes)[0].Err.Error(); len(err) > messageMost+100 || !utf8.ValidString(err) || !strings.HasSuffix(err, "€…") {
+		t.Errorf("%d bytes: %.200q", len(err), err)
 	}
 }
 
