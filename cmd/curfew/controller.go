@@ -44,6 +44,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
+	reports.UID = namespaces.UID
 	config, err = feed.Gather(config, clock.RealClock{})
 	if err != nil {
 		return err
@@ -154,6 +155,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		}
 		group.Go(func() error { return notices.pauses.Run(ctx) })
 		group.Go(func() error { return notices.digests.Run(ctx) })
+		group.Go(func() error { return reports.Run(ctx) })
 		group.Go(func() error { return notices.marks.Run(ctx) })
 		err := group.Wait()
 		notices.last(ctx)

@@ -3,6 +3,8 @@ package feed
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"maps"
 	"sync"
 	"time"
@@ -148,7 +150,11 @@ func (r *recorder) run(ctx context.Context) {
 		case ctx.Err() != nil:
 			return
 		default:
-			r.feed.log.Info("could not write down a finish time, trying again", "namespace", one.namespace, "name", one.name, "reason", err.Error())
+			r.feed.log.V(1).Info("could not write down a finish time, trying again", "namespace", one.namespace, "name", one.name, "reason", err.Error())
+			if reports := r.feed.options.Reports; reports != nil && !errors.Is(err, errTime) {
+				reports.kept(r.feed.reference(one.namespace, one.name, one.uid), "its finish time cannot be written down, so that its TTL does not begin",
+					errNotWritten, "")
+			}
 			r.retry(key)
 		}
 	}
@@ -224,7 +230,7 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 	}
 	now, err := r.feed.options.ServerTime(ctx)
 	if err != nil {
-		return err
+		return fmt.Errorf("%w: %w", errTime, err)
 	}
 	at := later(now.Add(-max(0, r.feed.options.Clock.Since(job.seen))), job.created)
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
@@ -238,6 +244,12 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 	}
 	return r.feed.kind.Patch(ctx, job.namespace, job.name, types.MergePatchType, patch)
 }
+
+var (
+	errTime = errors.New("the API server's time")
+	// errNotWritten is what people are told; what the API server answered is in the controller's log.
+	errNotWritten = errors.New("the API server refused annotation " + policy.AnnotationFinishedAt)
+)
 
 func later(a, b time.Time) time.Time {
 	if a.Before(b) {

@@ -1,13 +1,17 @@
 package feed
 
 import (
+	"context"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/expiry"
 	"curfew.dev/curfew/policy"
@@ -15,10 +19,18 @@ import (
 
 // Reports tells people what they should know of single objects: values that keep one because they cannot be used, and objects that do
 // not go. What sources are told is package notice's.
+//
+// An object is judged again with each change and each list, and gets an Event for the same reason only now and then. Beyond a rate,
+// objects share one Event on their Namespace (crowd.go): a bound that thousands of objects break costs no request and no memory for each.
 type Reports struct {
+	// UID is that of a Namespace, for the Event that objects share; nil leaves it out. Set it before Run.
+	UID func(namespace string) types.UID
+
 	events   events.EventRecorder
 	log      logr.Logger
+	clock    clock.Clock
 	unusable *prometheus.CounterVec
+	crowd    *crowd
 }
 
 // NewReports registers its metrics.
@@ -26,10 +38,12 @@ func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prome
 	reports := &Reports{
 		events: recorder,
 		log:    log.WithName("report"),
+		clock:  clock.RealClock{},
 		unusable: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_unusable_values_total",
 			Help: "Judgements that kept an object because a value that decides cannot be read or is not allowed.",
 		}, []string{"kind", "level"}),
+		crowd: newCrowd(),
 	}
 	if err := registerer.Register(reports.unusable); err != nil {
 		return nil, fmt.Errorf("registering metrics of the reports: %w", err)
@@ -42,40 +56,112 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 	if verdict.Err == nil || f.options.Reports == nil {
 		return
 	}
-	kind := f.kind.Profile.Kind
 	level := string(verdict.Source.Level)
 	if level == "" {
 		level = string(policy.LevelObject)
 	}
-	r := f.options.Reports
-	r.unusable.WithLabelValues(kind.Kind, level).Inc()
-	r.log.Info("kept", "kind", kind.Kind, "object", name(facts.Namespace, facts.Name), "uid", facts.UID,
-		"because", verdict.Reason, "reason", verdict.Err.Error(), "source", verdict.Source.String())
-	reference := &corev1.ObjectReference{
-		APIVersion: kind.GroupVersion().String(), Kind: kind.Kind,
-		Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID,
+	f.options.Reports.unusable.WithLabelValues(f.kind.Profile.Kind.Kind, level).Inc()
+	f.options.Reports.kept(f.reference(facts.Namespace, facts.Name, facts.UID), verdict.Reason, verdict.Err, verdict.Source.String())
+}
+
+func (f *Feed) reference(namespace, name string, uid types.UID) *corev1.ObjectReference {
+	kind := f.kind.Profile.Kind
+	return &corev1.ObjectReference{APIVersion: kind.GroupVersion().String(), Kind: kind.Kind, Namespace: namespace, Name: name, UID: uid}
+}
+
+// kept says of an object that it stays, and why.
+func (r *Reports) kept(on *corev1.ObjectReference, because string, err error, source string) {
+	log := r.log
+	switch r.say(report{on: on, reason: "Kept", action: "Judge", what: because, text: because + ": " + err.Error()}) {
+	case saidBefore:
+		return
+	case saidTogether:
+		log = log.V(1)
 	}
-	r.events.Eventf(reference, nil, corev1.EventTypeWarning, "Kept", "Judge", "%s: %s", verdict.Reason, verdict.Err)
+	log.Info("kept", "kind", on.Kind, "object", name(on.Namespace, on.Name), "uid", on.UID,
+		"because", because, "reason", cut(err.Error()), "source", source)
 }
 
 // Stuck writes an Event on an object that has been terminating for too long. The engine logs it.
 func (r *Reports) Stuck(stuck expiry.StuckObject) {
-	reference := &corev1.ObjectReference{
-		APIVersion: stuck.Kind.Resource.GroupVersion().String(), Kind: stuck.Kind.Kind,
-		Namespace: stuck.Object.Namespace, Name: stuck.Object.Name, UID: stuck.Object.UID,
-	}
-	r.events.Eventf(reference, nil, corev1.EventTypeWarning, "Stuck", "Wait",
-		"still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339))
+	r.say(report{
+		on: referenceOf(&stuck.Object, &stuck.Kind), reason: "Stuck", action: "Wait", what: "still terminating",
+		text: fmt.Sprintf("still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339)),
+	})
 }
 
 // Blocked writes an Event on an object that is due and cannot be deleted yet. The engine logs it.
 func (r *Reports) Blocked(blocked expiry.BlockedObject) {
-	reference := &corev1.ObjectReference{
-		APIVersion: blocked.Kind.Resource.GroupVersion().String(), Kind: blocked.Kind.Kind,
-		Namespace: blocked.Object.Namespace, Name: blocked.Object.Name, UID: blocked.Object.UID,
+	r.say(report{
+		on: referenceOf(&blocked.Object, &blocked.Kind), reason: blocked.Reason, action: "Wait", what: "due, and not deleted yet",
+		text: fmt.Sprintf("due since %s, but %s; Curfew keeps trying", blocked.Object.Expiry.UTC().Format(time.RFC3339), blocked.Message),
+	})
+}
+
+func referenceOf(object *expiry.Object, kind *expiry.KindOptions) *corev1.ObjectReference {
+	return &corev1.ObjectReference{
+		APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 	}
-	r.events.Eventf(reference, nil, corev1.EventTypeWarning, blocked.Reason, "Wait",
-		"due since %s, but %s; Curfew keeps trying", blocked.Object.Expiry.UTC().Format(time.RFC3339), blocked.Message)
+}
+
+// say writes an Event on the object, unless that was said of it lately or too much is said now.
+func (r *Reports) say(of report) said {
+	how := r.crowd.admit(&of, r.clock.Now())
+	if how == saidAlone {
+		r.write(&of)
+	}
+	return how
+}
+
+func (r *Reports) write(of *report) {
+	r.events.Eventf(of.on, nil, corev1.EventTypeWarning, of.reason, of.action, "%s", cut(of.text))
+}
+
+// Run writes, once a minute, the Events that objects share, until ctx is done.
+func (r *Reports) Run(ctx context.Context) error {
+	for {
+		timer := r.clock.NewTimer(shareEvery)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return nil
+		case <-timer.C():
+			r.flush()
+		}
+	}
+}
+
+// flush writes what objects share.
+func (r *Reports) flush() {
+	shared, unnamed := r.crowd.take()
+	for i := range shared {
+		of := &shared[i]
+		on := &of.example // a cluster-scoped object has no Namespace
+		if namespace := of.example.Namespace; namespace != "" {
+			on = &corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: namespace}
+			if r.UID != nil {
+				on.UID = r.UID(namespace)
+			}
+		}
+		text := fmt.Sprintf("%d x %s without an Event of their own: %s: %s: %s", of.count, of.kind, of.what, strings.Join(of.names, ", "), of.text)
+		r.write(&report{on: on, reason: of.reason, action: of.action, text: text})
+		r.log.Info("more objects are reported than have Events of their own", "namespace", of.example.Namespace, "kind", of.kind, "because", of.what, "objects", of.count)
+	}
+	if unnamed > 0 {
+		r.log.Info("more objects are reported than have Events of their own", "objects", unnamed)
+	}
+}
+
+// noteMost is how long the API server lets the text of an Event be.
+const noteMost = 1024
+
+// cut shortens a text to what fits into an Event.
+func cut(text string) string {
+	const more = "…"
+	if len(text) <= noteMost {
+		return text
+	}
+	return strings.ToValidUTF8(text[:noteMost-len(more)], "") + more
 }
 
 func name(namespace, name string) string {

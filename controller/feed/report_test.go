@@ -1,16 +1,28 @@
 package feed
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"slices"
+	"strings"
+	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
+	"unicode/utf8"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
 	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/policy"
 )
 
 // What concerns a single object is told on that object.
@@ -42,4 +54,139 @@ func TestReportsOnObjects(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("%q, want %q", got, want)
 	}
+}
+
+// written keeps the Events that are asked for, and the lines that are logged.
+type written struct {
+	mu     sync.Mutex
+	events []string
+	on     []corev1.ObjectReference
+	lines  int
+}
+
+func (w *written) Eventf(on, _ runtime.Object, _, reason, _, note string, args ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	reference := on.(*corev1.ObjectReference)
+	w.on = append(w.on, *reference)
+	w.events = append(w.events, fmt.Sprintf("%s %s/%s: ", reason, reference.Kind, reference.Name)+fmt.Sprintf(note, args...))
+}
+
+func (w *written) log() logr.Logger {
+	return funcr.New(func(string, string) { w.mu.Lock(); w.lines++; w.mu.Unlock() }, funcr.Options{})
+}
+
+func keptFeed(t *testing.T) (*Feed, *written, *prometheus.Registry) {
+	t.Helper()
+	out, registry := &written{}, prometheus.NewRegistry()
+	reports, err := NewReports(out, out.log(), registry)
+	if err != nil {
+		t.Fatal(err)
+	}
+	reports.UID = func(namespace string) types.UID { return types.UID("uid-of-" + namespace) }
+	return &Feed{kind: newWorld().kind(), options: Options{Reports: reports}, log: logr.Discard()}, out, registry
+}
+
+func (f *Feed) keeps(namespace, name, why string) {
+	f.report(&policy.Facts{Profile: policy.JobProfile, Namespace: namespace, Name: name, UID: types.UID(namespace + "/" + name)},
+		policy.Verdict{Reason: "its TTL cannot be used", Err: errors.New(why)})
+}
+
+// S9: a bound that thousands of objects break, judged again and again, costs few Events and log lines. Nobody is left out: the objects of
+// another namespace have Events of their own, and those without one share one that counts them and says why. The metric counts all.
+func TestManyKeptObjectsShareEvents(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, out, registry := keptFeed(t)
+		const objects = 20_000
+		for range 3 {
+			for i := range objects {
+				f.keeps("ci", fmt.Sprintf("job-%05d", i), "7d is above max-ttl 1d")
+			}
+		}
+		f.keeps("other", "mine", "7d is above max-ttl 1d")
+		if len(out.events) != aloneMost+1 || out.lines != aloneMost+1 {
+			t.Errorf("%d Events and %d lines, want %d", len(out.events), out.lines, aloneMost+1)
+		}
+		if want := "Kept Job/mine: its TTL cannot be used: 7d is above max-ttl 1d"; out.events[len(out.events)-1] != want {
+			t.Errorf("%q, want %q", out.events[len(out.events)-1], want)
+		}
+		out.events, out.on = nil, nil
+		f.options.Reports.flush()
+		want := []string{fmt.Sprintf("Kept Namespace/ci: %d x Job without an Event of their own: its TTL cannot be used: "+
+			"job-00020, job-00021, job-00022: its TTL cannot be used: 7d is above max-ttl 1d", objects-aloneMost)}
+		if !slices.Equal(out.events, want) || out.on[0].UID != "uid-of-ci" {
+			t.Errorf("%q on %v, want %q", out.events, out.on, want)
+		}
+		families, err := registry.Gather()
+		if err != nil || families[0].GetMetric()[0].GetCounter().GetValue() != 3*objects+1 {
+			t.Errorf("%v, %v; want all to be counted", families, err)
+		}
+		f.options.Reports.flush()
+		if len(out.events) != 1 {
+			t.Errorf("flushed twice: %q", out.events)
+		}
+	})
+}
+
+// An object has an Event for each reason, and for the same reason again once the first may be forgotten.
+func TestKeptObjectIsReportedNowAndThen(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, out, _ := keptFeed(t)
+		for range 60 { // minutes
+			f.keeps("ci", "a", "one")
+			f.keeps("ci", "a", "two")
+			time.Sleep(time.Minute)
+		}
+		if len(out.events) != 6 || out.lines != 6 {
+			t.Errorf("%d Events and %d lines in an hour, want one for each reason every %s: %q", len(out.events), out.lines, sayAgain, out.events)
+		}
+	})
+}
+
+// S9: however many reasons, namespaces and objects there are, and however long a text, memory and Events stay bounded.
+func TestReportsAreBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, out, _ := keptFeed(t)
+		long := strings.Repeat("ä", 1000)
+		for i := range 3 * rememberMost {
+			f.keeps(fmt.Sprint("ns", i), "a", fmt.Sprint(i, long))
+		}
+		crowd := f.options.Reports.crowd
+		if n := len(crowd.recent) + len(crowd.earlier); n > 2*rememberMost || len(crowd.groups) > groupsMost || len(out.events) > burst {
+			t.Errorf("%d remembered, %d groups, %d Events", n, len(crowd.groups), len(out.events))
+		}
+		for minute := 1; len(crowd.groups) > 0; minute++ {
+			if minute > groupsMost/shareMost+1 {
+				t.Fatalf("%d groups are left after %d minutes", len(crowd.groups), minute)
+			}
+			before := len(out.events)
+			f.options.Reports.flush()
+			if n := len(out.events) - before; n > shareMost {
+				t.Errorf("%d Events at a time", n)
+			}
+		}
+		for _, event := range out.events {
+			if _, note, _ := strings.Cut(event, ": "); len(note) > noteMost || !utf8.ValidString(note) {
+				t.Fatalf("an Event of %d bytes", len(note))
+			}
+		}
+	})
+}
+
+// What objects share is written once a minute.
+func TestReportsRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f, out, _ := keptFeed(t)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- f.options.Reports.Run(ctx) }()
+		for i := range aloneMost + 5 {
+			f.keeps("ci", fmt.Sprint(i), "x")
+		}
+		at(shareEvery)
+		cancel()
+		if err := <-done; err != nil || len(out.events) != aloneMost+1 || !strings.Contains(out.events[aloneMost], "5 x Job") {
+			t.Errorf("%v, %q", err, out.events)
+		}
+	})
 }

@@ -116,7 +116,7 @@ func (f *Feed) runtime(ctx context.Context, of *expression.Runtime, facts *polic
 	case live || ctx.Err() != nil:
 		return nil, nil, fmt.Errorf("reading %s: %w", reference, err)
 	default:
-		f.log.Info("kept: its runtime cannot be read", "object", name(facts.Namespace, facts.Name), "runtime", reference.String(), "reason", err.Error())
+		f.log.V(1).Info("kept: its runtime cannot be read", "object", name(facts.Namespace, facts.Name), "runtime", reference.String(), "reason", err.Error())
 		f.unread.Store(true)
 		said := of.Unreadable(fmt.Errorf("%s cannot be read", reference))
 		said.Name = reference.Name
