@@ -146,6 +146,7 @@ func spoken(t *testing.T) []string {
 func changes() []*rules.Request {
 	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}}
 	without := map[string]any{"spec": map[string]any{}}
+	forged := map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTLSource: "policy/x"}}}
 	child := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"}}}},
 		"metadata": map[string]any{"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}}}}
 	bounded := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "7d"}, nil)
@@ -154,6 +155,7 @@ func changes() []*rules.Request {
 			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{Namespace: bounded}},
 		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{},
 			Access: rules.Access{User: rules.No, Controller: rules.No}},
+		{Operation: rules.Create, Object: forged, Facts: policy.FactsOfObject(policy.JobProfile, forged), Scope: &policy.Scope{}},
 		{Operation: rules.Create, Object: child, Facts: policy.FactsOfObject(policy.ReplicaSetProfile, child), Scope: &policy.Scope{},
 			User: rules.User{Name: "system:serviceaccount:kube-system:deployment-controller"}},
 	}

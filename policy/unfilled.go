@@ -1,6 +1,9 @@
 package policy
 
-import "maps"
+import (
+	"maps"
+	"slices"
+)
 
 // Unfilled undoes, in the facts alone, what an earlier call of admission for the same CREATE filled in: the API server
 // calls again where another webhook changed the object in between, and the same answer has to come of it. Only what the
@@ -8,20 +11,89 @@ import "maps"
 func Unfilled(facts *Facts, scope *Scope) *Facts {
 	out := facts
 	if _, ok := defaultSource(facts.Annotations[AnnotationTTLSource]); ok {
-		without := out.without(append([]string{AnnotationTTLSource}, TTLAnnotations...)...)
-		without.NativeTTL = NativeField{}
-		effective := Resolve(without, scope)
-		if facts.holds(ttlAssignments(without, &effective, scope), len(facts.TTLs().Settings())+1) {
+		if without, ok := facts.withoutFilledTTL(scope); ok {
 			out = without
 		}
 	}
 	if _, ok := defaultSource(facts.Annotations[AnnotationDeadlineSource]); ok {
-		without := out.without(AnnotationDeadlineSource, AnnotationActiveDeadline)
-		without.NativeDeadline = NativeField{}
-		effective := Resolve(without, scope)
-		if facts.holds(deadlineAssignments(without, &effective), 2) {
-			out = without
+		if facts.filledDeadline(scope) {
+			out = out.withoutDeadline()
 		}
+	}
+	return out
+}
+
+// withoutFilledTTL are the facts without the TTL that their stamp says admission filled in; false where admission would not fill
+// in exactly that.
+func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
+	without, count := f.without(AnnotationTTLSource), 1
+	if _, ok := defaultSource(f.Annotations[AnnotationTTLSource]); ok {
+		without, count = without.without(TTLAnnotations...), len(f.TTLs().Settings())+1
+		without.NativeTTL = NativeField{}
+	}
+	effective := Resolve(without, scope)
+	return without, f.holds(ttlAssignments(without, &effective, scope), count)
+}
+
+// filledDeadline reports whether admission would fill in exactly the deadline that the facts have, with its stamp.
+func (f *Facts) filledDeadline(scope *Scope) bool {
+	without := f.withoutDeadline()
+	effective := Resolve(without, scope)
+	return f.holds(deadlineAssignments(without, &effective), 2)
+}
+
+func (f *Facts) withoutDeadline() *Facts {
+	without := f.without(AnnotationDeadlineSource, AnnotationActiveDeadline)
+	without.NativeDeadline = NativeField{}
+	return without
+}
+
+// Attested are the facts of a new object without the stamps that admission does not write into such an object in any of the scopes, and
+// the keys of these. The stamp of a default is a claim that somebody else set the value: where nobody did, it is its author's.
+// Only a CREATE can tell: later the defaults, and what they were computed from, may be others.
+func Attested(facts *Facts, scopes ...*Scope) (attested *Facts, forged []string) {
+	attested = facts
+	for _, stamp := range []struct {
+		key  string
+		true func(*Scope) bool
+	}{
+		{AnnotationTTLSource, func(scope *Scope) bool { _, ok := facts.withoutFilledTTL(scope); return ok }},
+		{AnnotationDeadlineSource, facts.filledDeadline},
+	} {
+		text, ok := facts.Annotations[stamp.key]
+		if !ok || text == string(LevelObject) {
+			continue
+		}
+		if !slices.ContainsFunc(scopes, func(scope *Scope) bool {
+			if scope == nil || scope.Mode() == ModeDryRun {
+				return false
+			}
+			creating := *scope
+			creating.Creating = true
+			return stamp.true(&creating)
+		}) {
+			attested, forged = attested.without(stamp.key), append(forged, stamp.key)
+		}
+	}
+	return attested, forged
+}
+
+// Stamped are the fields of an object that its stamps say admission filled in, the stamps included.
+func Stamped(facts *Facts) []FieldPath {
+	var out []FieldPath
+	add := func(native FieldPath, keys ...string) {
+		if native != nil {
+			out = append(out, native)
+		}
+		for _, key := range keys {
+			out = append(out, FieldPath{"metadata", "annotations", key})
+		}
+	}
+	if _, ok := facts.Annotations[AnnotationTTLSource]; ok {
+		add(facts.Profile.TTL, append([]string{AnnotationTTLSource}, TTLAnnotations...)...)
+	}
+	if _, ok := facts.Annotations[AnnotationDeadlineSource]; ok {
+		add(facts.Profile.Deadline, AnnotationDeadlineSource, AnnotationActiveDeadline)
 	}
 	return out
 }

@@ -10,7 +10,7 @@ import (
 
 // mutate fills in what the author of a new object left out.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
-	if !request.creating() || request.facts.Deleting {
+	if !request.creating() {
 		return untouched()
 	}
 	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, bare(request.facts))
@@ -18,6 +18,12 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = true
+	// The API server asks again where another webhook changed the object in between.
+	if filled, err := w.scopeBeforeDefaults(ctx, request, scope); err != nil {
+		return unreadable(request.facts, err)
+	} else if filled != nil {
+		scope = filled
+	}
 	assignments, effective := policy.FillIn(request.facts, scope, now)
 	source := ""
 	for _, value := range []policy.Value{effective.Failed, effective.Succeeded} {

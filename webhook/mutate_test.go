@@ -62,8 +62,9 @@ func TestMutate(t *testing.T) {
 		"CronJob":                     {namespace: "ci", object: cronJob},
 		"unknown kind":                {namespace: "ci", object: "{apiVersion: example.org/v1, kind: Thing, metadata: {name: a}}"},
 		"unknown kind, cluster scope": {object: "{apiVersion: example.org/v1, kind: Thing, metadata: {name: a}}"},
-		"Job being deleted":           {namespace: "ci", object: "{apiVersion: batch/v1, kind: Job, metadata: {deletionTimestamp: '2026-08-01T00:00:00Z'}}"},
-		"Job, UPDATE":                 {namespace: "ci", object: job, old: job},
+		"Job by server-side apply, with a deletionTimestamp": {namespace: "ci", object: "{apiVersion: batch/v1, kind: Job, metadata: {deletionTimestamp: '2026-08-01T00:00:00Z'}, spec: {}}",
+			patch: `[{"op":"add","path":"/spec/ttlSecondsAfterFinished","value":86400},{"op":"add","path":"/metadata/annotations","value":{"curfew.dev/ttl-source":"namespace/ci"}}]`},
+		"Job, UPDATE": {namespace: "ci", object: job, old: job},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(o *Options) { o.AnnotationsOnly = test.annotationsOnly })

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"time"
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -63,6 +64,10 @@ func (r *request) read(profile *policy.Profile, field string, object *wire.Objec
 	facts.Namespace = r.review.Namespace
 	if r.kind.GroupKind() == namespaceKind.GroupKind() {
 		facts.Namespace = ""
+	}
+	if r.creating() {
+		// The API server drops it after admission. A server-side apply that creates may carry one.
+		facts.Deleting, facts.DeletingSince = false, time.Time{}
 	}
 	return object.Fields, facts, nil
 }

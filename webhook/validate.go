@@ -4,6 +4,9 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/rules"
 )
@@ -21,8 +24,46 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = request.creating()
+	review := &rules.Request{Scope: scope}
+	if request.creating() {
+		if review.Filled, err = w.scopeBeforeDefaults(ctx, request, scope); err != nil {
+			return unreadable(request.facts, err)
+		}
+	}
 	effective := policy.Resolve(request.facts, scope)
-	return w.decide(ctx, request, &rules.Request{Scope: scope, Effective: &effective}, now)
+	review.Effective = &effective
+	return w.decide(ctx, request, review, now)
+}
+
+// scopeBeforeDefaults is what surrounded a new object before its defaults were filled in, where its stamps do not come of what
+// surrounds it now: policies may ask for the very fields that they fill in. Nil where the stamps come of that neither.
+func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *policy.Scope) (*policy.Scope, error) {
+	_, forged := policy.Attested(request.facts, scope)
+	if len(forged) == 0 || w.catalog == nil {
+		return nil, nil
+	}
+	object := runtime.DeepCopyJSON(request.object)
+	for _, path := range policy.Stamped(request.facts) {
+		if len(path) > 1 {
+			unstructured.RemoveNestedField(object, path...)
+		}
+	}
+	if metadata, ok := object["metadata"].(map[string]any); ok {
+		if annotations, ok := metadata["annotations"].(map[string]any); ok && len(annotations) == 0 {
+			delete(metadata, "annotations")
+		}
+	}
+	facts := policy.FactsOfObject(request.facts.Profile, object)
+	facts.Namespace = request.facts.Namespace
+	filled, err := w.scopes.ScopeOf(ctx, facts, object, false)
+	if err != nil {
+		return nil, err
+	}
+	filled.Creating = true
+	if _, left := policy.Attested(request.facts, filled); len(left) == len(forged) {
+		return nil, nil
+	}
+	return filled, nil
 }
 
 // validateNamespace asks the rules about the annotations of a namespace, and its TTL label. It is in nobody's scope but its own; the

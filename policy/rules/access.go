@@ -26,6 +26,7 @@ type Access struct {
 // SetsLifetime is the first setting by which the request itself gives the object a TTL, new or changed, or nil. What a
 // default filled in was set by whoever wrote the default.
 func SetsLifetime(request *Request) *policy.Setting {
+	request.attest()
 	facts := request.Facts
 	if facts.Deleting {
 		return nil
@@ -63,7 +64,7 @@ func uncovered(request *Request) *policy.Setting {
 // filledIn is what defaults wrote: TTL and label each have an author of their own.
 func filledIn(request *Request) []*policy.Setting {
 	var out []*policy.Setting
-	if filledInBy(request.Facts, request.Scope).Level != policy.LevelObject {
+	if filledInBy(request.Facts).Level != policy.LevelObject {
 		out = request.Facts.TTLs().Settings()
 	}
 	if request.Scope != nil {

@@ -18,6 +18,7 @@ func TestAccessRules(t *testing.T) {
 	controller := "spec.ttlSecondsAfterFinished: Curfew's controller may not delete a Job here: it will stay until an admin grants that"
 	for name, test := range map[string]struct {
 		object, old map[string]any
+		namespace   *policy.NamespacePolicy
 		access      rules.Access
 		require     bool
 		denied      string
@@ -28,7 +29,7 @@ func TestAccessRules(t *testing.T) {
 		"user may not":         {object: mine.Map(), access: rules.Access{User: rules.No}, warnings: []string{"curfew: " + user}},
 		"user may not, strict": {object: mine.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
 		"controller may not":   {object: mine.Map(), access: rules.Access{Controller: rules.No}, warnings: []string{"curfew: " + controller}},
-		"a default filled in":  {object: stamped.Map(), access: rules.Access{User: rules.No, Controller: rules.No}},
+		"a default filled in":  {object: stamped.Map(), namespace: policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "1h"}, nil), access: rules.Access{User: rules.No, Controller: rules.No}},
 		"no TTL":               {object: plain.Map(), access: rules.Access{User: rules.No, Controller: rules.No}},
 		"unchanged":            {object: mine.Map(), old: mine.Map(), access: rules.Access{User: rules.No}, require: true},
 		"added":                {object: mine.Map(), old: plain.Map(), access: rules.Access{User: rules.No}, require: true, denied: user},
@@ -44,7 +45,7 @@ func TestAccessRules(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := &rules.Request{Operation: rules.Create, Object: test.object, Facts: policy.FactsOfObject(policy.JobProfile, test.object),
-				Scope: &policy.Scope{}, Access: test.access, Options: rules.Options{RequireDelete: test.require}}
+				Scope: &policy.Scope{Namespace: test.namespace}, Access: test.access, Options: rules.Options{RequireDelete: test.require}}
 			if test.old != nil {
 				request.Operation, request.Old, request.OldFacts = rules.Update, test.old, policy.FactsOfObject(policy.JobProfile, test.old)
 			}

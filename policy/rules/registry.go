@@ -50,6 +50,7 @@ func All() []Rule {
 // Review runs all rules on a request and returns the decision, softened where the namespace does not enforce.
 func Review(request *Request) *policy.Decision {
 	decision := &policy.Decision{}
+	request.attest()
 	if request.Facts.Deleting {
 		return decision
 	}
@@ -110,7 +111,7 @@ func source(request *Request) string {
 		switch {
 		case !value.Set:
 		case value.Source.Level == policy.LevelObject && request.Operation == Create:
-			return filledInBy(request.Facts, request.Scope).String()
+			return filledInBy(request.Facts).String()
 		default:
 			return value.Source.String()
 		}
@@ -118,12 +119,8 @@ func source(request *Request) string {
 	return ""
 }
 
-// filledInBy is who wrote the TTL that a new object carries: its author, unless a stamp names a default. In dry-run nothing is
-// filled in and no stamp corrected, so that one there is its author's as well.
-func filledInBy(facts *policy.Facts, scope *policy.Scope) policy.Source {
-	if scope != nil && scope.Mode() == policy.ModeDryRun {
-		return policy.Source{Level: policy.LevelObject}
-	}
+// filledInBy is who set the TTL that a new object carries: its author, unless a stamp that Curfew wrote names a default or a runtime.
+func filledInBy(facts *policy.Facts) policy.Source {
 	return policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource])
 }
 

@@ -73,6 +73,8 @@ type Request struct {
 	Facts       *policy.Facts
 	OldFacts    *policy.Facts
 	Scope       *policy.Scope
+	// Filled is what surrounded a new object before admission filled in its defaults, where policies see another object by now.
+	Filled *policy.Scope
 	// Outer are the policies whose bounds hold in a namespace, for the review of one; nil means none.
 	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Effective *policy.Effective
@@ -80,6 +82,22 @@ type Request struct {
 	Options   Options
 	// Now is the instant of the request; zero where there is none, so that nothing is in the past.
 	Now time.Time
+
+	attested bool
+	// forged are the stamps of a new object that admission did not write.
+	forged []string
+}
+
+// attest reads a new object as admission has to: a deletionTimestamp means nothing, as the API server drops it, and a stamp that
+// Curfew did not write is not believed.
+func (r *Request) attest() {
+	if r.Operation != Create || r.attested {
+		return
+	}
+	facts, forged := policy.Attested(r.Facts, r.Scope, r.Filled)
+	created := *facts
+	created.Deleting, created.DeletingSince = false, time.Time{}
+	r.Facts, r.forged, r.attested = &created, forged, true
 }
 
 // Subject is what a rule looks at: an object, or a template of one inside another object.

@@ -20,7 +20,7 @@ var shortTTL = Rule{
 
 func shortAfterFinished(s *Subject) []policy.Finding {
 	// What a default filled in was warned about where it was written.
-	if s.Operation == Create && filledInBy(s.Facts, s.Scope).Level != policy.LevelObject {
+	if s.Operation == Create && !s.IsTemplate() && filledInBy(s.Facts).Level != policy.LevelObject {
 		return nil
 	}
 	// One that has no effect makes nothing go, and is told by a rule of its own.

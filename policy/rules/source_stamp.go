@@ -1,18 +1,32 @@
 package rules
 
 import (
+	"fmt"
+
 	"curfew.dev/curfew/policy"
 )
 
-// sourceStamp refuses to write what Curfew alone writes: a value that is marked as somebody's default escapes the bounds when
-// the controller judges it. Taking the mark away is allowed: it gives no rights, and kubectl replace does it.
+// sourceStamp denies to write what Curfew alone writes: a value that is marked as somebody's default escapes the bounds when
+// the controller judges it. Removing the mark is allowed: it gives no rights, and kubectl replace does it. A new object with a
+// mark that Curfew did not write was not changed by the mutating webhook, which corrects it: the value counts as its author's.
 //
-// Restricted fields: metadata.annotations[curfew.dev/ttl-source, deadline-source] on UPDATE.
-// Allowed values: unchanged, or absent.
+// Restricted fields: metadata.annotations[curfew.dev/ttl-source, deadline-source].
+// Allowed values: on UPDATE unchanged, or absent; on CREATE any other is warned about.
 var sourceStamp = Rule{
 	Name: "source-stamp",
-	Transition: func(r *Request) []policy.Finding {
+	Review: func(r *Request) []policy.Finding {
 		var out []policy.Finding
+		if r.Operation == Create {
+			for _, key := range r.forged {
+				text, _ := annotationsPath.Child(key).Get(r.Object)
+				out = append(out, policy.Finding{Field: policy.AnnotationPath(key), Value: fmt.Sprint(text), Severity: policy.Warn,
+					Message: "was not written by Curfew, so that the value counts as yours: remove it"})
+			}
+			return out
+		}
+		if r.OldFacts == nil {
+			return nil
+		}
 		for _, key := range []string{policy.AnnotationTTLSource, policy.AnnotationDeadlineSource} {
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
@@ -24,3 +38,5 @@ var sourceStamp = Rule{
 		return out
 	},
 }
+
+var annotationsPath = policy.FieldPath{"metadata", "annotations"}

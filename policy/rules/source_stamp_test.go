@@ -2,6 +2,7 @@ package rules
 
 import (
 	"testing"
+	"time"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/builders"
@@ -47,4 +48,70 @@ func TestProtectedBesideTheNativeField(t *testing.T) {
 	if filled := policy.Defaults(facts, &effective, scope); len(filled) != 0 {
 		t.Errorf("a protected Job is given %v", filled)
 	}
+}
+
+// A stamp that Curfew would not write makes nothing of a new object's TTL that it is not: the author is asked for the permission, warned, and
+// announced no default. It refuses nobody.
+func TestForgedStampOnCreate(t *testing.T) {
+	platform := &policy.PlatformPolicy{Name: "platform", TTL: (&policy.Facts{Profile: policy.JobProfile, Annotations: map[string]string{policy.AnnotationTTL: "1m"}}).TTLs()}
+	for name, test := range map[string]struct {
+		object    map[string]any
+		namespace []string
+		policies  []*policy.PlatformPolicy
+		filled    *policy.Scope
+		// stamped means that Curfew wrote the stamp.
+		stamped bool
+	}{
+		"no stamp":                       {object: builders.MakeJob("ci", "a").TTL(0).Map()},
+		"of a policy that is not there":  {object: builders.MakeJob("ci", "a").TTL(0).Annotation(policy.AnnotationTTLSource, "policy/x").Map()},
+		"of a runtime without one":       {object: builders.MakeJob("ci", "a").TTL(0).Annotation(policy.AnnotationTTLSource, "runtime/x").Map()},
+		"of another namespace":           {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/other").Map(), namespace: []string{policy.AnnotationDefaultTTL, "1m"}},
+		"of its namespace":               {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: []string{policy.AnnotationDefaultTTL, "1m"}, stamped: true},
+		"of its namespace, another TTL":  {object: builders.MakeJob("ci", "a").TTL(59).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: []string{policy.AnnotationDefaultTTL, "1m"}},
+		"of its namespace, in dry-run":   {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: []string{policy.AnnotationDefaultTTL, "1m", policy.AnnotationMode, "dry-run"}},
+		"of its namespace, and one more": {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLFailed, "1s").Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: []string{policy.AnnotationDefaultTTL, "1m"}},
+		"of a policy":                    {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "policy/platform").Map(), policies: []*policy.PlatformPolicy{platform}, stamped: true},
+		"of a policy that matched before its defaults were filled in": {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "policy/platform").Map(),
+			filled: &policy.Scope{Policies: []*policy.PlatformPolicy{platform}}, stamped: true},
+		"of a policy below the namespace": {object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "policy/platform").Map(), policies: []*policy.PlatformPolicy{platform}, namespace: []string{policy.AnnotationDefaultTTL, "2m"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			annotations := map[string]string{}
+			for i := 0; i < len(test.namespace); i += 2 {
+				annotations[test.namespace[i]] = test.namespace[i+1]
+			}
+			request := &Request{Operation: Create, Object: test.object, Facts: policy.FactsOfObject(policy.JobProfile, test.object), Filled: test.filled, Now: noon,
+				Scope:   &policy.Scope{Creating: true, Namespace: policy.ParseNamespace("ci", annotations, nil), Policies: test.policies},
+				Options: Options{RequireDelete: true, WarnBelow: 2 * time.Minute}, Access: Access{User: No}}
+			effective := policy.Resolve(request.Facts, request.Scope)
+			request.Effective = &effective
+			if asked := SetsLifetime(request) != nil; asked == test.stamped {
+				t.Errorf("the author is asked for the permission: %v", asked)
+			}
+			decision := Review(request)
+			if decision.Allowed() != test.stamped {
+				t.Errorf("allowed %v: %s", decision.Allowed(), decision.Reason())
+			}
+			if announced := len(decision.Defaults) > 0 && !decision.Defaults[0].DryRun; announced != test.stamped {
+				t.Errorf("announced: %v", decision.Defaults)
+			}
+			if (decision.Source == "object") == test.stamped {
+				t.Errorf("source %q", decision.Source)
+			}
+			short := false
+			for _, finding := range decision.Findings {
+				short = short || finding.Rule == shortTTL.Name
+				if finding.Rule == sourceStamp.Name && finding.Severity == policy.Deny {
+					t.Errorf("denied: %s", finding)
+				}
+			}
+			if short == test.stamped {
+				t.Errorf("warned of a short TTL: %v", short)
+			}
+		})
+	}
+	forged := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationDeadlineSource, "namespace/ci").Map()
+	decision := review(row{object: forged, namespace: annotated("default-ttl", "1d")})
+	want := "curfew: metadata.annotations[curfew.dev/deadline-source]: was not written by Curfew, so that the value counts as yours: remove it"
+	equal(t, decision.Warnings(true), []string{want})
 }
