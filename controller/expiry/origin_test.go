@@ -140,32 +140,44 @@ func TestFallsBackToUID(t *testing.T) {
 }
 
 // Conflicts at a resourceVersion that keeps changing prove nothing, however many there are, and a finalizer that was there in an
-// earlier state proves nothing about a later one.
+// earlier state proves nothing about a later one. Nor do conflicts of an aggregated API, if the object changed in between.
 func TestNoFallbackWhileItChanges(t *testing.T) {
-	w, _, _ := ready(t, nil)
-	w.dueSoon(1, "j", nil)
-	options := w.engine.kinds[w.kind].opts
-	options.Aggregated = true
-	look := options.Judge
-	options.Judge = func(ctx context.Context, o Object) (Judgement, error) {
-		jd, err := look(ctx, o)
-		jd.Finalizers = []string{metav1.FinalizerOrphanDependents}
-		return jd, err
-	}
-	deletes := 0
-	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
-		if deletes++; r.ResourceVersion == "" {
-			t.Errorf("DELETE %d carries no resourceVersion", deletes)
-		}
-		w.changed(w.things[r.Name])
-		return Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
-	})
-	for range 20 {
-		w.advance(time.Minute)
-		w.pump()
-	}
-	if deletes < 50 {
-		t.Errorf("%d DELETEs", deletes)
+	for name, c := range map[string]struct {
+		finalizers []string
+		every      int // it changes before every so manieth answer
+	}{
+		"always":        {[]string{metav1.FinalizerOrphanDependents}, 1},
+		"now and again": {nil, 2},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, _, _ := ready(t, nil)
+			w.dueSoon(1, "j", nil)
+			options := w.engine.kinds[w.kind].opts
+			options.Aggregated = true
+			look := options.Judge
+			options.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+				jd, err := look(ctx, o)
+				jd.Finalizers = c.finalizers
+				return jd, err
+			}
+			deletes := 0
+			w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+				if deletes++; r.ResourceVersion == "" {
+					t.Errorf("DELETE %d carries no resourceVersion", deletes)
+				}
+				if deletes%c.every == 0 {
+					w.changed(w.things[r.Name])
+				}
+				return Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+			})
+			for range 20 {
+				w.advance(time.Minute)
+				w.pump()
+			}
+			if deletes < 50 {
+				t.Errorf("%d DELETEs", deletes)
+			}
+		})
 	}
 }
 
