@@ -10,17 +10,23 @@ import (
 // FieldPath is the way to a field of an object, from its root: names of map keys, and "*" for every item of a list.
 type FieldPath []string
 
+// maxFieldPath is the longest path, as in the CRDs.
+const maxFieldPath = 512
+
 // ParseFieldPath reads a path as users write it: spec.template, spec.replicatedJobs[*].template. A leading dot is allowed.
 func ParseFieldPath(text string) (FieldPath, error) {
+	if len(text) > maxFieldPath {
+		return nil, fmt.Errorf("%q is no field path: it has more than %d characters", Shorten(text), maxFieldPath)
+	}
 	trimmed := strings.TrimPrefix(text, ".")
 	if trimmed == "" {
-		return nil, fmt.Errorf("%q is no field path: write names joined by dots, such as spec.template", text)
+		return nil, fmt.Errorf("%q is no field path: write names joined by dots, such as spec.template", Shorten(text))
 	}
 	var path FieldPath
 	for _, part := range strings.Split(trimmed, ".") {
 		name, list := strings.CutSuffix(part, "[*]")
 		if name == "" || strings.ContainsAny(name, "[]* ") {
-			return nil, fmt.Errorf("%q is no field path: %q is neither a name nor a name followed by [*]", text, part)
+			return nil, fmt.Errorf("%q is no field path: %q is neither a name nor a name followed by [*]", Shorten(text), Shorten(part))
 		}
 		path = append(path, name)
 		if list {

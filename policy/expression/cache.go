@@ -1,6 +1,9 @@
 package expression
 
 import (
+	"fmt"
+	"unicode/utf8"
+
 	"k8s.io/utils/lru"
 )
 
@@ -14,12 +17,21 @@ const DefaultCacheSize = 1024
 type Compiler struct {
 	cache     *lru.Cache
 	costLimit uint64
+	// left is how many characters the expressions of one object may still have; nil outside of objects.
+	left *int
 }
 
 // NewCompiler returns a compiler that remembers so many expressions, and forgets the one that was not asked for the longest
 // first.
 func NewCompiler(size int) *Compiler {
 	return &Compiler{cache: lru.New(max(size, 1)), costLimit: CostLimit}
+}
+
+// forObject returns a compiler of one object's expressions, which together have a limit as well.
+func (c *Compiler) forObject() *Compiler {
+	out, left := *c, maxObjectSource
+	out.left = &left
+	return &out
 }
 
 type cacheKey struct {
@@ -35,6 +47,10 @@ type cached struct {
 
 // Compile compiles an expression, or remembers that it did. An error of the expression is a [*CompileError].
 func (c *Compiler) Compile(source string, scope Scope, result Result) (*Program, error) {
+	// Before anything is looked up, or kept: the cache counts expressions and not their length.
+	if err := c.admit(source); err != nil {
+		return nil, err
+	}
 	key := cacheKey{source, scope, result}
 	if value, ok := c.cache.Get(key); ok {
 		if known, ok := value.(cached); ok {
@@ -44,6 +60,20 @@ func (c *Compiler) Compile(source string, scope Scope, result Result) (*Program,
 	program, err := compile(source, scope, result, c.costLimit)
 	c.cache.Add(key, cached{program, err})
 	return program, err
+}
+
+func (c *Compiler) admit(source string) error {
+	characters := utf8.RuneCountInString(source)
+	if characters > MaxSource {
+		return &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf("the expression has %d characters, and may have %d", characters, MaxSource)}
+	}
+	if c.left == nil {
+		return nil
+	}
+	if *c.left -= characters; *c.left < 0 {
+		return &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf("the expressions of one object may have %d characters together: use fewer, or several objects", maxObjectSource)}
+	}
+	return nil
 }
 
 // Len is how many expressions are remembered.

@@ -3,6 +3,7 @@ package expression
 import (
 	"context"
 	"fmt"
+	"runtime"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -32,14 +33,30 @@ func (e *CompileError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
 }
 
+// compiling has room for as many compilations as may run at once: those that others make slow leave processors to reviews.
+var compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
+
+// maxErrorMessage is how long the message of an error may be, in bytes: the checker writes out types of any size.
+const maxErrorMessage = 512
+
 // compile parses, checks and plans an expression. costLimit is the limit of one evaluation.
 func compile(source string, scope Scope, result Result, costLimit uint64) (*Program, error) {
 	env, err := environments[scope]()
 	if err != nil {
 		return nil, err
 	}
-	ast, issues := env.Compile(source)
-	if issues.Err() != nil {
+	compiling <- struct{}{}
+	defer func() { <-compiling }()
+	// Issues.Err writes out all errors, each with its source line: a hundred megabytes of text for a hostile expression.
+	ast, issues := env.Parse(source)
+	if len(issues.Errors()) > 0 {
+		return nil, compileError(issues)
+	}
+	if err := checkSize(ast); err != nil {
+		return nil, &CompileError{Line: 1, Column: 1, Message: err.Error()}
+	}
+	ast, issues = env.Check(ast)
+	if len(issues.Errors()) > 0 {
 		return nil, compileError(issues)
 	}
 	if !result.accepts(ast.OutputType()) {
@@ -57,11 +74,11 @@ func compile(source string, scope Scope, result Result, costLimit uint64) (*Prog
 
 // compileError keeps the first issue: what follows it is mostly a consequence. CEL counts columns from 0.
 func compileError(issues *cel.Issues) *CompileError {
-	if len(issues.Errors()) == 0 {
-		return &CompileError{Line: 1, Column: 1, Message: issues.Err().Error()}
-	}
 	first := issues.Errors()[0]
 	message, _, _ := strings.Cut(first.Message, "\n")
+	if len(message) > maxErrorMessage {
+		message = strings.ToValidUTF8(message[:maxErrorMessage], "") + "…"
+	}
 	return &CompileError{
 		Line:    max(first.Location.Line(), 1),
 		Column:  max(first.Location.Column(), 0) + 1,

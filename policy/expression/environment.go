@@ -60,7 +60,7 @@ var environments = [...]func() (*cel.Env, error){
 func newEnvironment(scope Scope) (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),
-		EnvOptions:        append(scope.variables(), cel.CustomTypeAdapter(adapter{})),
+		EnvOptions:        append(append(scope.variables(), cel.CustomTypeAdapter(adapter{})), limits()...),
 	})
 	if err != nil {
 		return nil, fmt.Errorf("building the CEL environment: %w", err)

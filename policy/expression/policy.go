@@ -49,6 +49,7 @@ type Policy struct {
 
 // Policy compiles a LifecyclePolicy. The policy is usable whatever the errors say: what cannot be used means keep (S6).
 func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.ErrorList) {
+	c = c.forObject()
 	var errs field.ErrorList
 	spec, path := &object.Spec, field.NewPath("spec")
 	out := &Policy{

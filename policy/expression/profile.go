@@ -67,6 +67,7 @@ type template struct {
 // a path that cannot be read is a field that the kind does not have (S6). It assumes that the installed version of the kind
 // has all fields; see [Profile.Served].
 func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorList) {
+	c = c.forObject()
 	var errs field.ErrorList
 	spec, path := &object.Spec, field.NewPath("spec")
 	out := &Profile{
