@@ -33,13 +33,14 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
+	reviews := registry.Reviews{Client: authorization.SelfSubjectAccessReviews()}
 	handles := &handles[schema.GroupVersionResource]{of: map[schema.GroupVersionResource][]expiry.Kind{}}
 	return registry.New(registry.Options{
 		Builtin:  builtin,
 		Typed:    []schema.GroupKind{policy.JobProfile.Kind.GroupKind(), policy.PodProfile.Kind.GroupKind()},
 		Compiler: compiler,
 		Profiles: objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)), Definitions: objects.Resource(definitions),
-		Missing: registry.Reviews{Client: authorization.SelfSubjectAccessReviews()}.Missing,
+		Missing: reviews.Missing, Lacks: reviews.Lacks,
 		Start: func(profile *expression.Profile) (registry.Running, error) {
 			return newFeedOf(objects, profile, stopper, shared, handles)
 		},

@@ -3,6 +3,7 @@ package registry
 import (
 	"context"
 	"strings"
+	"sync"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -109,17 +110,24 @@ func (k *kind) run(ctx context.Context) {
 	k.registry.release(k)
 	k.registry.mu.Unlock()
 	k.registry.log.Info("kind is watched", "kind", k.profile.Kind.Kind, "resource", k.resource().String(), "profile", k.profile.Name)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { k.registry.ask(ctx, deadlineNeeds(k.profile)) })
 	if err := feed.Run(ctx); err != nil && ctx.Err() == nil {
 		k.registry.log.Error(err, "the feed of a kind ended", "kind", k.profile.Kind.Kind)
 	}
+}
+
+// permissionBackoff has it asked soon at first: an API server that has just started refuses what it has not read the permission for yet.
+func permissionBackoff() *wait.Backoff {
+	return &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: recheck}
 }
 
 // permitted waits until Curfew may do on the kind what it has to. What is missing is said once.
 func (k *kind) permitted(ctx context.Context) bool {
 	name, said := k.profile.Kind.GroupKind().String(), ""
 	defer k.registry.skipped.DeleteLabelValues(name, "permission")
-	// Asked again soon at first: an API server that has just started refuses what it has not read the permission for yet.
-	delay := &wait.Backoff{Duration: time.Second, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: recheck}
+	delay := permissionBackoff()
 	for {
 		missing, err := k.registry.options.Missing(ctx, k.resource())
 		switch {

@@ -38,17 +38,41 @@ func (r Reviews) MissingIn(ctx context.Context, resource schema.GroupVersionReso
 func (r Reviews) missing(ctx context.Context, verbs []string, resource schema.GroupVersionResource, namespace string) ([]string, error) {
 	var missing []string
 	for _, verb := range verbs {
-		review, err := r.Client.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
-			Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
-				Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Verb: verb, Namespace: namespace,
-			}},
-		}, metav1.CreateOptions{})
+		ok, err := r.may(ctx, Need{Verb: verb, Resource: resource}, namespace)
 		if err != nil {
-			return nil, fmt.Errorf("asking whether Curfew may %s %s: %w", verb, resource.GroupResource(), err)
+			return nil, err
 		}
-		if !review.Status.Allowed {
+		if !ok {
 			missing = append(missing, verb)
 		}
 	}
 	return missing, nil
+}
+
+// Lacks answers with the needs, in all namespaces, that are not granted.
+func (r Reviews) Lacks(ctx context.Context, needs []Need) ([]Need, error) {
+	var out []Need
+	for _, need := range needs {
+		ok, err := r.may(ctx, need, metav1.NamespaceAll)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			out = append(out, need)
+		}
+	}
+	return out, nil
+}
+
+func (r Reviews) may(ctx context.Context, need Need, namespace string) (bool, error) {
+	review, err := r.Client.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: need.Resource.Group, Version: need.Resource.Version, Resource: need.Resource.Resource, Subresource: need.Subresource,
+			Verb: need.Verb, Namespace: namespace,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking whether Curfew may %s: %w", need, err)
+	}
+	return review.Status.Allowed, nil
 }

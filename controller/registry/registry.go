@@ -40,6 +40,8 @@ type Options struct {
 	Profiles, Definitions Source
 	// Missing names the verbs on a resource that Curfew is not permitted.
 	Missing func(ctx context.Context, resource schema.GroupVersionResource) ([]string, error)
+	// Lacks answers with those permissions that Curfew does not have; nil where nobody asks.
+	Lacks func(ctx context.Context, needs []Need) ([]Need, error)
 	// Start makes the feed of a kind, and Forget drops what is tracked of one that is gone.
 	Start  func(profile *expression.Profile) (Running, error)
 	Forget func(resource schema.GroupVersionResource)
@@ -87,7 +89,7 @@ func New(options Options) (*Registry, error) {
 		running: map[schema.GroupKind]*kind{}, changed: map[schema.GroupKind]bool{}, runtimes: map[schema.GroupVersionResource]*followed{},
 		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
-			Help: "Kinds with a profile that are not watched, by reason: Curfew lacks a permission, or the feed cannot be made.",
+			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",
 		}, []string{"kind", "reason"}),
 	}
 	for _, object := range options.Builtin {
@@ -135,6 +137,9 @@ func (r *Registry) Run(ctx context.Context) error {
 	group.Go(func() { r.definitions.Run(ctx) })
 	if r.status != nil {
 		group.Go(func() { r.status.run(ctx) })
+	}
+	if slices.Contains(r.options.Typed, policy.PodProfile.Kind.GroupKind()) {
+		group.Go(func() { r.ask(ctx, finishNeeds()) })
 	}
 	defer r.stopAll()
 	for {

@@ -270,7 +270,7 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 			t.Errorf("stamped while the time is not known: %s", p.patches)
 		}
 		p.mu.Unlock()
-		after(20 * time.Second)
+		after(2 * time.Minute)
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		if len(p.patches) != 1 {
