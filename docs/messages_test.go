@@ -144,7 +144,10 @@ func spoken(t *testing.T) []string {
 
 // changes are an UPDATE that takes a TTL away under a max-ttl, and a CREATE by somebody who may not delete.
 func changes() []*rules.Request {
-	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}}
+	done := map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T10:00:00Z"}}}
+	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}, "status": done}
+	held := map[string]any{"spec": with["spec"], "status": done, "metadata": map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}}
+	due := policy.Resolve(policy.FactsOfObject(policy.JobProfile, with), &policy.Scope{})
 	without := map[string]any{"spec": map[string]any{}}
 	forged := map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTLSource: "policy/x"}}}
 	child := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"}}}},
@@ -155,6 +158,8 @@ func changes() []*rules.Request {
 			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{Namespace: bounded}},
 		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{},
 			Access: rules.Access{User: rules.No, Controller: rules.No}},
+		{Operation: rules.Update, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{}, Access: rules.Access{User: rules.No},
+			Old: held, OldFacts: policy.FactsOfObject(policy.JobProfile, held), Effective: &due},
 		{Operation: rules.Create, Object: forged, Facts: policy.FactsOfObject(policy.JobProfile, forged), Scope: &policy.Scope{}},
 		{Operation: rules.Create, Object: child, Facts: policy.FactsOfObject(policy.ReplicaSetProfile, child), Scope: &policy.Scope{},
 			User: rules.User{Name: "system:serviceaccount:kube-system:deployment-controller"}},

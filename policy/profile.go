@@ -48,6 +48,8 @@ type Profile struct {
 	// RuntimeOf names the kind that refers to objects of this one as its runtime; empty for all others. TTL annotations on a
 	// runtime speak for the objects that use it.
 	RuntimeOf string
+	// UsedBy is the profile of that kind; nil where it is not known.
+	UsedBy *Profile
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
 

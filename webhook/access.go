@@ -110,13 +110,20 @@ const accessTimeout = 2 * time.Second
 // access asks about the user and the controller where the request sets a TTL. An answer that does not come is no answer: the
 // rules that need one then say nothing, except with --require-delete, where it is an error and the failure policy decides.
 func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
-	if w.reviews == nil || rules.SetsLifetime(review) == nil {
+	if w.reviews == nil {
+		return rules.Access{}, nil
+	}
+	sets := rules.SetsLifetime(review)
+	if sets == nil {
 		return rules.Access{}, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
 	defer cancel()
 	what := authorizationv1.ResourceAttributes{
 		Namespace: review.Facts.Namespace, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: review.Facts.Name,
+	}
+	if sets.Of != nil { // Whatever uses the runtime: of a ClusterTrainingRuntime that is in all namespaces.
+		what.Group, what.Version, what.Resource, what.Name = sets.Of.Kind.Group, sets.Of.Kind.Version, sets.Of.Resource, ""
 	}
 	if review.Facts.IsNamespace() {
 		what.Namespace = review.Facts.Name // As requests for a Namespace are authorized: roles in it count.

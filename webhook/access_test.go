@@ -9,6 +9,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/policy/catalog"
 )
 
 // answers is an AccessReviewer over a table of user names, which counts.
@@ -67,5 +69,26 @@ func TestCachedReviews(t *testing.T) {
 	}
 	if len(cached.answers) > maxAnswers {
 		t.Errorf("%d answers are remembered, want at most %d", len(cached.answers), maxAnswers)
+	}
+}
+
+// A runtime's TTL has the objects deleted that use it, so that these are what is asked about.
+func TestAccessOfWhatUsesARuntime(t *testing.T) {
+	known, err := catalog.New(builtinProfiles(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for kind, namespace := range map[string]string{"TrainingRuntime": "ci", "ClusterTrainingRuntime": ""} {
+		access := &answers{of: map[string]bool{}}
+		w := newWorld(t, func(o *Options) { o.Catalog, o.Access, o.RequireDelete = known, access, true })
+		response := w.ask(t, ask{path: PathValidate, namespace: namespace,
+			object: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: " + kind + ", metadata: {name: torch, namespace: '" + namespace + "', annotations: {curfew.dev/ttl-after-finished: 1d}}, spec: {}}"})
+		if response.Allowed {
+			t.Errorf("%s: allowed, though nobody may delete TrainJobs", kind)
+		}
+		want := authorizationv1.ResourceAttributes{Namespace: namespace, Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"}
+		if access.last != want {
+			t.Errorf("%s: asked about %+v, want %+v", kind, access.last, want)
+		}
 	}
 }

@@ -138,7 +138,7 @@ func New(options Options) (*Webhooks, error) {
 		log:     log,
 		options: rules.Options{
 			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, KyvernoLabel: options.KyvernoLabel,
-			Controller: options.Controller,
+			Controller: options.Controller, ControllerUser: options.ControllerUser,
 		},
 
 		reviews:        options.Access,

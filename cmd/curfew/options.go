@@ -68,7 +68,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.StringVar(&o.host, "host", o.host, "address that the webhooks listen on; empty means all")
 	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
-	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "refuse a TTL from those who may not delete the object themselves, instead of warning")
+	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "refuse a TTL label that is bad or in the past, instead of warning")
 }
 

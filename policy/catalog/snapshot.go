@@ -149,7 +149,7 @@ func markRuntimes(profiles policy.Profiles, user *expression.Profile) {
 			profile = &policy.Profile{Name: kind.Kind, Kind: kind, ClusterScoped: user.Runtime.ClusterScoped(kind.GroupKind())}
 			profiles[kind.GroupKind()] = profile
 		}
-		profile.RuntimeOf = user.Kind.Kind
+		profile.RuntimeOf, profile.UsedBy = user.Kind.Kind, user.Profile
 		ttl, deadline := user.Runtime.Fields(kind.GroupKind())
 		if profile.TTL == nil && len(ttl) > 0 {
 			profile.TTL = ttl[0]

@@ -73,7 +73,7 @@ func TestNobodyIsAskedAboutATTLWithoutEffect(t *testing.T) {
 	annotated := builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map()
 	labelled := builders.MakeCronJob("ci", "a").Label(policy.LabelTTL, "1h").Map()
 	profile := policy.NewProfiles(policy.BuiltinProfiles()...).For(batchv1.SchemeGroupVersion.WithKind("CronJob"))
-	ask := func(object map[string]any) *policy.Setting {
+	ask := func(object map[string]any) *rules.Lifetime {
 		return rules.SetsLifetime(&rules.Request{Operation: rules.Create, Object: object, Facts: policy.FactsOfObject(profile, object), Scope: &policy.Scope{}})
 	}
 	if got := ask(annotated); got != nil {

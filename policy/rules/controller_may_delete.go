@@ -10,11 +10,15 @@ import (
 var controllerMayDelete = Rule{
 	Name: "controller-may-delete",
 	Review: func(r *Request) []policy.Finding {
-		setting := SetsLifetime(r)
-		if setting == nil || r.Access.Controller != No {
+		sets := SetsLifetime(r)
+		if sets == nil || r.Access.Controller != No {
 			return nil
 		}
-		return []policy.Finding{{Field: setting.Path, Value: setting.Text, Severity: policy.Warn,
-			Message: "Curfew's controller may not delete a " + r.Facts.Profile.Kind.Kind + " here: it will stay until an admin grants that"}}
+		kind := r.Facts.Profile.Kind.Kind
+		if sets.Of != nil {
+			kind = sets.Of.Kind.Kind
+		}
+		return []policy.Finding{{Field: sets.Path, Value: sets.Text, Severity: policy.Warn,
+			Message: "Curfew's controller may not delete a " + kind + " here: it will stay until an admin grants that"}}
 	},
 }

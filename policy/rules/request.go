@@ -42,6 +42,8 @@ type Options struct {
 	StrictLabels bool
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is, on objects without that.
 	KyvernoLabel bool
+	// ControllerUser is the user name of Curfew's controller, which alone writes curfew.dev/finished-at.
+	ControllerUser string
 	// Controller is what keeps the controller from deleting what is due.
 	Controller policy.Surroundings
 }
