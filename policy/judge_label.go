@@ -34,6 +34,8 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	}
 	label, err := ParseLabel(key, text)
 	switch {
+	case facts.neverDeleted():
+		return keptImmortal(key, source)
 	case err != nil:
 		return unusable(err) // S6
 	case label.At.IsZero() && facts.Created.IsZero():

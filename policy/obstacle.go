@@ -32,6 +32,8 @@ const (
 	ObstacleOwner       ObstacleKind = "owner"
 	ObstaclePermission  ObstacleKind = "permission"
 	ObstacleBreaker     ObstacleKind = "breaker"
+	ObstacleRefused     ObstacleKind = "refused"
+	ObstacleConflict    ObstacleKind = "conflict"
 )
 
 // DefaultProtect are the namespaces that the controller protects beside its own, if its flag --protect says nothing else.
@@ -77,9 +79,13 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	return out
 }
 
-// Brakes are the obstacles that keep an object whatever it says itself: protection and dry-run.
+// Brakes are the obstacles that keep an object whatever it says itself: protection, the API server's own rules, and dry-run.
 func Brakes(facts *Facts, scope *Scope, around Surroundings) []Obstacle {
-	return append(protections(facts, around), dryRuns(scope, around)...)
+	out := protections(facts, around)
+	if facts.neverDeleted() {
+		out = append(out, Obstacle{ObstacleProtection, "is one that the API server never deletes", true})
+	}
+	return append(out, dryRuns(scope, around)...)
 }
 
 func protections(facts *Facts, around Surroundings) []Obstacle {

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -117,6 +118,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 			}
 		}
 	}
+	kinds[corev1.SchemeGroupVersion.WithResource("events")] = "EventList"
 	c := &fakeCluster{reviews: &clienttesting.Fake{}, notAllowed: map[string]bool{}, notMine: map[string]bool{}}
 	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
 	scheme := metadatafake.NewTestScheme()
@@ -157,7 +159,8 @@ func (c *fakeCluster) selectFields(action clienttesting.Action) (bool, runtime.O
 	found, _ := all.(*unstructured.UnstructuredList)
 	found.Items = slices.DeleteFunc(found.Items, func(item unstructured.Unstructured) bool {
 		phase, _, _ := unstructured.NestedString(item.Object, "status", "phase")
-		return !selector.Matches(fields.Set{"metadata.name": item.GetName(), "status.phase": phase})
+		reason, _, _ := unstructured.NestedString(item.Object, "reason")
+		return !selector.Matches(fields.Set{"metadata.name": item.GetName(), "status.phase": phase, "reason": reason})
 	})
 	return true, found, nil
 }

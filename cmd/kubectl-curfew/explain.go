@@ -223,7 +223,8 @@ func (e *explained) held() bool {
 // kept reports whether the object itself is what stops it, and not only what its controller may do.
 func (e *explained) kept() bool {
 	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool {
-		return o.Stops && o.Kind != policy.ObstaclePermission && o.Kind != policy.ObstacleDryRun && o.Kind != policy.ObstacleBreaker
+		return o.Stops && o.Kind != policy.ObstaclePermission && o.Kind != policy.ObstacleDryRun && o.Kind != policy.ObstacleBreaker &&
+			o.Kind != policy.ObstacleRefused && o.Kind != policy.ObstacleConflict
 	})
 }
 

@@ -26,6 +26,8 @@ type attemptResult struct {
 	err    error
 	code   int // HTTP status of what failed, 0: no answer
 	origin Origin
+	// refusal is what the API server said when it did not accept a DELETE.
+	refusal string
 	// lost: a DELETE was sent and got no answer.
 	lost       bool
 	retryAfter time.Duration
@@ -110,6 +112,9 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 			return res
 		default:
 			res.lost = resp.Code == 0
+			if !res.lost {
+				res.refusal = resp.error().Error()
+			}
 			res.classify(resp.Code, fmt.Errorf("deleting %s %s: %w", j.kind.Kind, nameOf(&j.object), resp.error()))
 			return res
 		}

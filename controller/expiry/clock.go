@@ -39,6 +39,8 @@ type guard struct {
 	jumps   int           // how many were noticed
 	jumped  time.Duration // the jump that is being waited out, 0: none
 	since   time.Duration // mono at which the jump was noticed
+	good    int64         // the last instant that deletions went by,
+	goodAt  time.Duration // and its mono; 0, 0: none yet
 	held    string        // reason of the current hold, "": none
 	message string
 }
@@ -57,6 +59,28 @@ const (
 // now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The instant is the wall
 // clock, set back by what the wall clock is proven to be ahead of the API server.
 func (g *guard) now(r reading) (int64, bool) {
+	now, ok := g.decide(r)
+	if ok {
+		g.good, g.goodAt = now, r.mono
+	}
+	return now, ok
+}
+
+// best is what time it probably is, to tell what is overdue while deletions are held: by the API server's clock, or, while
+// that is not known, by how much time has gone by since deletions last went on.
+func (g *guard) best(r reading) int64 {
+	if g.skew != nil {
+		if est := g.skew.estimate(r.wall); est.known {
+			return r.wall - int64(est.proven())
+		}
+	}
+	if g.good != 0 {
+		return g.good + int64(r.mono-g.goodAt)
+	}
+	return r.wall
+}
+
+func (g *guard) decide(r reading) (int64, bool) {
 	offset := time.Duration(r.wall) - r.mono
 	if g.started {
 		if d := offset - g.offset; d > jumpBound || d < -jumpBound {

@@ -33,15 +33,15 @@ type Engine struct {
 	direct   []*direct
 	running  bool
 	stopped  bool
-	inFlight int               // requests under way that take up room,
-	apart    int               // and those that do not: see queue
-	underway []*job            // the former in the order in which they were sent, with some that have come to their end
-	turns    uint64            // requests so far
-	pausedTo time.Duration     // monotonic: Retry-After
-	sleeping int64             // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
-	late     int               // entries with flagLate
-	stuck    int               // entries with flagStuck
-	blocked  map[uint32]string // by slot, why: what OnBlocked was told of and is still due
+	inFlight int                 // requests under way that take up room,
+	apart    int                 // and those that do not: see queue
+	underway []*job              // the former in the order in which they were sent, with some that have come to their end
+	turns    uint64              // requests so far
+	pausedTo time.Duration       // monotonic: Retry-After
+	sleeping int64               // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
+	late     int                 // entries with flagLate
+	stuck    int                 // entries with flagStuck
+	blocked  map[uint32]blockage // by slot: what OnBlocked was told of and is still due
 	summary  summaries
 	changes  changes
 	ping     pinger
@@ -72,7 +72,7 @@ func New(o Options) (*Engine, error) {
 		conc:     newConcurrency(o.MaxConcurrency, o.FavourDrain),
 		all:      rate{limit: o.MaxDeletionsPerMinute},
 		backfill: rate{limit: o.BackfillPerMinute},
-		blocked:  map[uint32]string{},
+		blocked:  map[uint32]blockage{},
 		summary:  summaries{of: map[summaryKey]*Summary{}},
 	}
 	e.metrics = newMetrics(e)

@@ -40,10 +40,10 @@ func newMetrics(e *Engine) *metrics {
 			Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
 		}, []string{"kind"}),
 		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry or its being carried out.", "kind"),
-		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet."),
+		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, those that are blocked for a reason of their own aside."),
 		oldest:      desc("curfew_oldest_overdue_seconds", "Time since the earliest expiry of those that are overdue, 0 if none is."),
 		stuck:       desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
-		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered).", "reason"),
+		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).", "reason"),
 		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth:   desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
 		breaker:     desc("curfew_breaker_open", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime).", "class"),
@@ -89,9 +89,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	if e.guard.held != "" {
 		open[classClock] = 1
 	}
-	blocked := map[string]int{ReasonConflict: 0}
-	for _, reason := range e.blocked {
-		blocked[reason]++
+	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0}
+	for _, of := range e.blocked {
+		blocked[of.reason]++
 	}
 	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight+e.apart
 	e.unlock()

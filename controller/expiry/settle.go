@@ -225,8 +225,13 @@ func (e *Engine) settleEntry(j *job, res *attemptResult, now int64, r reading) {
 		if res.lost {
 			en.flags |= flagUnanswered
 		}
-		if res.result == Conflict && en.attempts >= blockedAfter {
-			e.reportBlocked(slot, res, ReasonConflict, messageConflict)
+		if en.attempts >= blockedAfter {
+			switch {
+			case res.denied():
+				e.reportBlocked(slot, res, ReasonDeleteRefused, messageRefused(res.refusal), r)
+			case res.result == Conflict:
+				e.reportBlocked(slot, res, ReasonConflict, messageConflict, r)
+			}
 		}
 		most := backoffMost
 		if res.result == Failed || res.result == Conflict || res.result == Throttled {

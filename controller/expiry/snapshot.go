@@ -101,10 +101,14 @@ func (e *Engine) status(slot uint32) Status {
 func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	r := e.read()
 	e.mu.Lock()
-	now, _ := e.checkClock(r) // It may be the first to notice a jump.
+	now, ok := e.checkClock(r) // It may be the first to notice a jump.
+	if !ok {
+		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
+	}
 	first := now
-	count = e.late
-	late := e.late > 0
+	// What is blocked for a reason of its own may never go. It is counted elsewhere, and must not hide or feign a backlog.
+	count = e.late - len(e.blocked)
+	late := count > 0
 	for _, q := range e.index.queues {
 		for _, h := range []*heap{&q.due, &q.backfill} {
 			e.index.eachBefore(h, now, func(en *entry) {
@@ -119,8 +123,8 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	// Entries that wait for another attempt stand in the heap by that instant, not by their expiry.
 	for c, more := 0, late; more; c++ {
 		e.mu.Lock()
-		more = e.index.each(c, func(_ uint32, en *entry) {
-			if en.flags&flagLate != 0 {
+		more = e.index.each(c, func(slot uint32, en *entry) {
+			if _, blocked := e.blocked[slot]; en.flags&flagLate != 0 && !blocked {
 				first = min(first, en.expiry)
 			}
 		})

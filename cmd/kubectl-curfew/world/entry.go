@@ -69,6 +69,13 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	}
 	// A value that cannot be used keeps an object from what it says, and not from what something else says.
 	obstacles = slices.DeleteFunc(obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
+	if first := out[0].Expiry; !first.IsZero() && !first.After(now) {
+		blocked, err := w.blocked(ctx, explained.Facts)
+		if err != nil {
+			return nil, err
+		}
+		obstacles = append(obstacles, blocked...)
+	}
 	facts := explained.Facts
 	for i := range out {
 		entry := &out[i]

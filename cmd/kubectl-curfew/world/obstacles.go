@@ -53,7 +53,12 @@ func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.E
 		// Of interest once it is due, and still there for no other reason.
 		unknown = append(unknown, "whether deletions are paused: "+why)
 	}
-	return append(obstacles, paused...), unknown, err
+	obstacles = append(obstacles, paused...)
+	if err != nil || goes.Expiry.After(now) {
+		return obstacles, unknown, err
+	}
+	blocked, err := w.blocked(ctx, explained.Facts)
+	return append(obstacles, blocked...), unknown, err
 }
 
 // PausedLabels say that the deletions of what goes by a TTL label are paused, for objects of a kind in a namespace. It is asked about each

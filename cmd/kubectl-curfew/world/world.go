@@ -9,6 +9,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -75,6 +76,7 @@ type World struct {
 	runtimes   map[string]runtimeAnswer
 	access     map[string]permission
 	pauses     map[string][]policy.Obstacle
+	blockedBy  map[string]map[types.UID]policy.Obstacle // by namespace: see blockedIn
 	// unfed are kinds whose profile does not have the controller look for what has finished.
 	unfed      map[schema.GroupKind]bool
 	groups     []*metav1.APIGroup
@@ -89,7 +91,7 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 	w := &World{
 		clients: clients, options: options,
 		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]permission{},
-		pauses: map[string][]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
+		pauses: map[string][]policy.Obstacle{}, blockedBy: map[string]map[types.UID]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
 	}
 	if err := w.readPlatform(ctx); err != nil {
 		return nil, err

@@ -1,0 +1,73 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// What the controller reports on an object that is due and that it cannot delete is shown as what blocks it, as far as the user may
+// list Events.
+func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
+	due := job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z")
+	waits := strings.ReplaceAll(job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 30d}", "2026-12-20T12:00:00Z"),
+		"name: a, namespace: foo, uid: a", "name: b, namespace: foo, uid: b")
+	const refusal = "due since 2026-12-20T13:00:00Z, but the API server refuses to delete it: 403 Forbidden: no; Curfew keeps trying"
+	event := func(name, of, reason, at, message string) runtime.Object {
+		return &unstructured.Unstructured{Object: map[string]any{
+			"apiVersion": "v1", "kind": "Event", "metadata": map[string]any{"name": name, "namespace": "foo"}, "reason": reason, "message": message,
+			"eventTime": at, "involvedObject": map[string]any{"kind": "Job", "namespace": "foo", "name": of, "uid": of},
+		}}
+	}
+	for name, test := range map[string]struct {
+		events  []runtime.Object
+		notMine []string
+		blocker string
+		fate    string
+	}{
+		"refused": {
+			events: []runtime.Object{
+				event("a.1", "a", "DeleteRefused", "2026-12-24T10:00:00Z", "an older one"),
+				event("a.2", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal),
+				event("a.3", "a", "Stuck", "2026-12-24T11:30:00Z", "another reason"), event("b.1", "b", "DeleteRefused", "2026-12-24T11:30:00Z", refusal),
+			},
+			blocker: "refused", fate: "stays, although it was due",
+		},
+		"changes all the time":    {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", fate: "stays, although it was due"},
+		"kept by its owner":       {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", fate: "was due"},
+		"no Event":                {blocker: "-", fate: "was due"},
+		"the user may see none":   {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", fate: "was due"},
+		"an Event on another one": {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", fate: "was due"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			all := objects(t)
+			for _, text := range []string{due, waits} {
+				read, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+				if len(errs) > 0 || len(read) != 1 {
+					t.Fatalf("%v:\n%s", errs, text)
+				}
+				all = append(all, &unstructured.Unstructured{Object: read[0].Object})
+			}
+			cluster := newFakeCluster(t, append(all, test.events...))
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{notMine: test.notMine}, words("expiring jobs -n foo --within 60d")...)
+			lines := strings.Split(stdout, "\n")
+			blockers := map[string]string{}
+			for _, line := range lines {
+				if fields := strings.Fields(line); len(fields) > 1 {
+					blockers[fields[0]] = fields[len(fields)-1]
+				}
+			}
+			if code != exitOK || blockers["job.batch/a"] != test.blocker || blockers["job.batch/b"] != "-" {
+				t.Errorf("exit status %d, blockers %v; want %q on a alone\n%s%s", code, blockers, test.blocker, stdout, stderr)
+			}
+			code, stdout, stderr, _ = executeIn(t, cluster, scene{notMine: test.notMine}, words("explain job/a -n foo")...)
+			if code != exitOK || !strings.Contains(stdout, test.fate) || strings.Contains(stdout, refusal) != (test.blocker != "-") || strings.Contains(stdout, "an older one") {
+				t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
+			}
+		})
+	}
+}

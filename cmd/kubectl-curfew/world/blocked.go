@@ -1,0 +1,85 @@
+package world
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+)
+
+// blockedReasons are those of the Events that the controller writes on an object that is due and that it cannot delete
+// (package controller/expiry, BlockedObject), or keeps for what it alone has read, as the template of the object's owner. While that lasts
+// it writes them again before the API server forgets them.
+var blockedReasons = map[string]policy.ObstacleKind{
+	"DeleteRefused": policy.ObstacleRefused, "DeleteConflict": policy.ObstacleConflict, "Kept": policy.ObstacleValue,
+}
+
+// blocked says why the controller could not delete an object that is due, by the Event that it wrote on the object. Where the user may
+// not list Events, or has none to show, nothing is said.
+func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obstacle, error) {
+	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
+	if known == nil && err == nil {
+		known, err = w.blockedIn(ctx, cmp.Or(facts.Namespace, metav1.NamespaceDefault))
+	}
+	obstacle, ok := known[facts.UID]
+	if err != nil || !ok {
+		return nil, err
+	}
+	return []policy.Obstacle{obstacle}, nil
+}
+
+// blockedIn are the latest such Events by the UID of their object; nil where the user may not list them. Each namespace is
+// asked once.
+func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]policy.Obstacle, error) {
+	w.mu.Lock()
+	known, asked := w.blockedBy[namespace]
+	w.mu.Unlock()
+	if asked {
+		return known, nil
+	}
+	found, latest := map[types.UID]policy.Obstacle{}, map[types.UID]string{}
+	for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
+		options := metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 500}
+		for more := true; more && found != nil; more = options.Continue != "" {
+			page, err := w.clients.Objects.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(namespace).List(ctx, options)
+			switch {
+			case apierrors.IsForbidden(err):
+				found = nil
+				continue
+			case err != nil:
+				return nil, fmt.Errorf("listing Events with reason %s: %w", reason, err)
+			}
+			for i := range page.Items {
+				uid, at, message := readBlocked(page.Items[i].Object)
+				if at >= latest[uid] {
+					found[uid] = policy.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
+					latest[uid] = at
+				}
+			}
+			options.Continue = page.GetContinue()
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.blockedBy[namespace] = found
+	return found, nil
+}
+
+// readBlocked reads the object's UID, the time and the message off an Event. Times in RFC 3339 sort as text.
+func readBlocked(event map[string]any) (uid types.UID, at, message string) {
+	text := func(path ...string) string {
+		value, _, _ := unstructured.NestedString(event, path...)
+		return value
+	}
+	at = cmp.Or(text("series", "lastObservedTime"), text("lastTimestamp"), text("eventTime"), text("metadata", "creationTimestamp"))
+	return types.UID(text("involvedObject", "uid")), at, text("message")
+}
