@@ -313,7 +313,7 @@ func (r request) attributes(t *testing.T, parse func(*testing.T, schema.GroupVer
 	if r.resource == "namespaces" {
 		namespace = "a" // the API server sets it to the name of the Namespace
 	}
-	if kind.Group == "curfew.dev" || strings.HasPrefix(kind.Kind, "Cluster") || strings.HasSuffix(kind.Kind, "Review") {
+	if kind.Group == "curfew.dev" || kind.Kind == "Node" || kind.Kind == "PersistentVolume" || strings.HasPrefix(kind.Kind, "Cluster") || strings.HasSuffix(kind.Kind, "Review") {
 		namespace = ""
 	}
 	object := parse(t, kind, r.new)

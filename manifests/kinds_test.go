@@ -125,6 +125,8 @@ func init() {
 		"appwrappers":             {Group: "workload.codeflare.dev", Version: "v1beta2", Kind: "AppWrapper"},
 		"volcanojobs":             {Group: "batch.volcano.sh", Version: "v1alpha1", Kind: "Job"},
 		"configmaps":              {Version: "v1", Kind: "ConfigMap"}, "events": {Version: "v1", Kind: "Event"},
+		"nodes": {Version: "v1", Kind: "Node"}, "services": {Version: "v1", Kind: "Service"}, "scales": {Group: "autoscaling", Version: "v1", Kind: "Scale"},
+		"persistentvolumes": {Version: "v1", Kind: "PersistentVolume"}, "persistentvolumeclaims": {Version: "v1", Kind: "PersistentVolumeClaim"},
 		"leases":            {Group: "coordination.k8s.io", Version: "v1", Kind: "Lease"},
 		"clusterroles":      {Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRole"},
 		"things":            {Group: "example.com", Version: "v1beta3", Kind: "Thing"},
@@ -187,6 +189,17 @@ var labelRequests = map[string]request{
 	"nothing":                             {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 0m"), wants: byLabel},
 	"sum of three":                        {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d1h1m"), wants: byLabel},
 	"empty":                               {resource: "configmaps", new: labelledWith("curfew.dev/ttl: ''"), wants: byLabel},
+
+	// Status writes of many kinds keep what they say of labels.
+	"Node status":               {resource: "nodes", sub: "status", old: labelledOnly, new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}}, status: {phase: Running}}", wants: none},
+	"Node status, label comes":  {resource: "nodes", sub: "status", old: bare, new: labelledWith("curfew.dev/ttl: 2026-12-24"), wants: byLabel},
+	"PV status, label changes":  {resource: "persistentvolumes", sub: "status", old: labelledOnly, new: labelledWith("curfew.dev/ttl: 2026-12-25"), wants: byLabel},
+	"PVC status, label, in use": {resource: "persistentvolumeclaims", sub: "status", old: bare, new: labelledOnly, namespace: "in-use", wants: byLabelInUse},
+	"Service status, protected": {resource: "services", sub: "status", old: labelledOnly, new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, annotations: {curfew.dev/protect: 'true'}}}", wants: byLabel},
+	"Service status, no label":  {resource: "services", sub: "status", old: bare, new: "{metadata: {name: a, labels: {app: y}}}", wants: none},
+	"custom kind's status":      {resource: "things", sub: "status", old: bare, new: labelledOnly, wants: byLabel},
+	"a Scale":                   {resource: "scales", sub: "scale", old: bare, new: labelledOnly, wants: none},
+	"an Eviction":               {resource: "pods", sub: "eviction", new: labelledOnly, wants: none},
 
 	"custom kind":                           {resource: "things", new: labelledOnly, wants: byLabel},
 	"custom kind of strange shape":          {resource: "things", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, ownerReferences: null}, spec: 5}", wants: byLabel},

@@ -90,7 +90,7 @@ var ObjectKeys = []string{
 }
 
 // TemplateKeys are the keys that must not be in a Pod template, as annotations or as labels.
-var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, LabelTTL}
+var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, LabelTTL, LabelKyvernoTTL}
 
 // NamespaceKeys are the keys by which a Namespace concerns Curfew, beside those that it has as an object.
 var NamespaceKeys = append([]string{AnnotationDefaultSince, LabelInUse, LabelPodsInUse}, NamespaceAnnotations...)

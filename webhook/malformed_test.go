@@ -142,7 +142,7 @@ func TestReviewsThatAreNotJudged(t *testing.T) {
 	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":`
 	for name, body := range map[string]string{
 		"DELETE": head + `"DELETE","object":null,"oldObject":{}}}`, "CONNECT": head + `"CONNECT","object":{}}}`,
-		"a subresource": head + `"UPDATE","subResource":"status"}}`, "something new": head + `"REPLACE"}}`,
+		"a subresource": head + `"CREATE","subResource":"eviction"}}`, "something new": head + `"REPLACE"}}`,
 	} {
 		for _, path := range []string{PathMutate, PathValidate, PathMutateNamespace, PathValidateNamespace, PathValidatePolicy} {
 			status, review := newWorld(t).post(t, path, []byte(body))

@@ -38,6 +38,8 @@ type Options struct {
 	Catalog *catalog.Catalog
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
 	Runtimes RuntimeGetter
+	// Pods reads the Pods that Bindings change; nil means that Bindings are not reviewed.
+	Pods PodGetter
 	// Namespaces reads what the namespaces say.
 	Namespaces NamespaceGetter
 	// Clock tells the time.
@@ -97,6 +99,7 @@ type Webhooks struct {
 	catalog  *catalog.Catalog
 	compiler *expression.Compiler
 	scopes   *scopes
+	pods     PodGetter
 	clock    Clock
 	// serverTime is the API server's; nil means the clock's.
 	serverTime func(context.Context) (time.Time, error)
@@ -133,6 +136,7 @@ func New(options Options) (*Webhooks, error) {
 				log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", err.Error())
 			},
 		},
+		pods:  options.Pods,
 		clock: options.Clock, serverTime: options.ServerTime,
 		metrics: metrics,
 		log:     log,

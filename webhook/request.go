@@ -6,6 +6,7 @@ import (
 
 	admissionv1 "k8s.io/api/admission/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -21,6 +22,8 @@ type request struct {
 	operation admissionv1.Operation
 	user      rules.User
 	kind      schema.GroupVersionKind
+	// resource is what the user would delete.
+	resource metav1.GroupVersionResource
 	// object and old are the JSON form of the objects, without managedFields; old is nil unless the operation is UPDATE.
 	object, old     map[string]any
 	facts, oldFacts *policy.Facts
@@ -37,6 +40,7 @@ func (w *Webhooks) decode(review *wire.Review) (*request, error) {
 		operation: admissionv1.Operation(review.Operation),
 		user:      rules.User{Name: review.Username},
 		kind:      kindOf(review),
+		resource:  review.Resource,
 	}
 	if !out.reviewed() {
 		return out, nil
@@ -72,9 +76,19 @@ func (r *request) read(profile *policy.Profile, field string, object *wire.Objec
 	return object.Fields, facts, nil
 }
 
-// reviewed reports whether the request is of a kind that policy has an opinion on. Webhook rules send no others.
+// reviewed reports whether the request is of a kind that policy has an opinion on. Webhook rules send no others. An update of a
+// subresource, such as the status, may change metadata; a Scale is not the object itself.
 func (r *request) reviewed() bool {
-	return r.review.SubResource == "" && (r.operation == admissionv1.Create || r.operation == admissionv1.Update)
+	switch r.operation {
+	case admissionv1.Create:
+		return r.review.SubResource == "" || r.kind == bindingKind
+	case admissionv1.Update:
+		return r.kind.GroupKind() != scaleKind
+	default:
+		return false
+	}
 }
+
+var scaleKind = schema.GroupKind{Group: "autoscaling", Kind: "Scale"}
 
 func (r *request) creating() bool { return r.operation == admissionv1.Create }

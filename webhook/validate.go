@@ -13,6 +13,9 @@ import (
 
 // validate asks the rules about a new or changed object.
 func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time) answer {
+	if request.kind == bindingKind {
+		return w.validateBinding(ctx, request, now)
+	}
 	if request.facts.IsNamespace() { // Sent here for a label of Kyverno's.
 		return w.validateNamespace(ctx, request, now)
 	}
@@ -91,7 +94,7 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	}
 	review.Operation, review.User, review.Options, review.Now = operation, request.user, w.options, now
 	review.Object, review.Old, review.Facts, review.OldFacts = request.object, request.old, request.facts, request.oldFacts
-	access, err := w.access(ctx, review, request.review.Resource, request.review.UserInfo)
+	access, err := w.access(ctx, review, request.resource, request.review.UserInfo)
 	if err != nil {
 		return failed("curfew could not find out whether you may delete this", err)
 	}

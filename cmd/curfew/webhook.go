@@ -78,6 +78,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 	handlers, err := webhook.New(webhook.Options{
 		Catalog:         platform,
 		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
+		Pods:            webhook.LivePods{Reader: mgr.GetAPIReader()},
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
 		Clock:           clock.RealClock{},
 		ServerTime:      serverTime,

@@ -76,7 +76,8 @@ func (in *Input) labelled(name string, of *carried) []entry {
 	}
 	updated := strings.Join(terms, " &&\n") + " && (\n" + indent(of.changed) + "\n)"
 	entryFor := func(name string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, plain string) entry {
-		out := in.entry(name, everything(scope), namespaces)
+		out := in.entry(name, everything(scope)[0], namespaces)
+		out.rules = everything(scope)
 		out.objects = metav1.LabelSelector{MatchExpressions: requirements}
 		created := "true"
 		if plain != "" {
@@ -190,17 +191,23 @@ func is(part, pattern string) string {
 
 func hasLabel(key string) string { return fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) }
 
-func everything(scope admissionv1.ScopeType) admissionv1.RuleWithOperations {
-	return admissionv1.RuleWithOperations{
-		Operations: []admissionv1.OperationType{admissionv1.Create, admissionv1.Update},
-		Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{"*"}, Scope: &scope},
+// everything is every object that is created or updated, and every write of a subresource: of many kinds a write of the status keeps
+// what it says of labels.
+func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
+	of := func(resource string, operation admissionv1.OperationType) admissionv1.RuleWithOperations {
+		return admissionv1.RuleWithOperations{
+			Operations: []admissionv1.OperationType{operation},
+			Rule:       admissionv1.Rule{APIGroups: []string{"*"}, APIVersions: []string{"*"}, Resources: []string{resource}, Scope: &scope},
+		}
 	}
+	return []admissionv1.RuleWithOperations{of("*", admissionv1.Create), of("*/*", admissionv1.Update)}
 }
 
 // reviewed leaves out what the cluster lives by or what is never stored: a label on it is carried out, and not reviewed. Webhook
-// configurations are never sent to any webhook; they are named for those who read this.
+// configurations are never sent to any webhook; they are named for those who read this. A Scale is not stored with its labels.
 var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"]) &&
-!(request.kind.group == "" && request.kind.kind == "Event")`}
+!(request.kind.group == "" && request.kind.kind == "Event") &&
+!(request.kind.group == "autoscaling" && request.kind.kind == "Scale")`}
 
 // unsent leaves out the kinds of which other webhooks have everything sent that carries a key of Curfew's.
 func unsent(sent []*sent) admissionv1.MatchCondition {

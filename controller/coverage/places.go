@@ -10,9 +10,9 @@ import (
 
 // places are fields of objects, by the names that lead to them, so that what they share is walked once.
 type places struct {
-	// keys of Curfew's, in the metadata below, concern it here; so does the value of the field itself.
-	keys, value bool
-	below       map[string]*places
+	// own is the metadata of the object, and inherited that of a template in it: their keys concern Curfew. So does the value of a field.
+	own, inherited, value bool
+	below                 map[string]*places
 }
 
 func (p *places) at(path policy.FieldPath) *places {
@@ -30,29 +30,40 @@ func (p *places) at(path policy.FieldPath) *places {
 
 // differ asks whether a request changes what concerns Curfew at one of the places: the terms of which one has to hold.
 func (p *places) differ(at node) []string {
-	var maps, values []node
-	var lists []string
-	p.collect(at, &maps, &values, &lists)
+	var found found
+	p.collect(at, &found)
 	var terms []string
-	if len(maps) > 0 {
-		terms = append(terms, keyed(maps, objectKeys))
+	if len(found.own) > 0 {
+		terms = append(terms, keyed(found.own, objectKeys))
 	}
-	return slices.Concat(terms, lists, scalars(values))
+	if len(found.inherited) > 0 {
+		terms = append(terms, keyed(found.inherited, "("+objectKeys+" + "+quoted([]string{policy.LabelKyvernoTTL})+")"))
+	}
+	return slices.Concat(terms, found.lists, scalars(found.values))
 }
 
-func (p *places) collect(at node, found, values *[]node, lists *[]string) {
-	if p.keys {
-		*found = append(*found, metadata(at.field("metadata"))...)
+// found is what one term can ask for together.
+type found struct {
+	own, inherited, values []node
+	lists                  []string
+}
+
+func (p *places) collect(at node, found *found) {
+	if p.own {
+		found.own = append(found.own, metadata(at)...)
+	}
+	if p.inherited {
+		found.inherited = append(found.inherited, metadata(at)...)
 	}
 	if p.value {
-		*values = append(*values, at)
+		found.values = append(found.values, at)
 	}
 	for _, part := range slices.Sorted(maps.Keys(p.below)) {
 		below := p.below[part]
 		if part == "*" {
-			*lists = append(*lists, at.each(func(item node) string { return strings.Join(below.differ(item), " || ") }))
+			found.lists = append(found.lists, at.each(func(item node) string { return strings.Join(below.differ(item), " || ") }))
 			continue
 		}
-		below.collect(at.field(part), found, values, lists)
+		below.collect(at.field(part), found)
 	}
 }

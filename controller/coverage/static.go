@@ -4,8 +4,6 @@ import (
 	"slices"
 	"strings"
 
-	corev1 "k8s.io/api/core/v1"
-
 	"curfew.dev/curfew/policy"
 )
 
@@ -21,17 +19,11 @@ func static() []*sent {
 	for _, profile := range []*policy.Profile{policy.DeploymentProfile, policy.StatefulSetProfile, policy.DaemonSetProfile} {
 		out = append(out, &sent{subject: typedSubject(profile), validating: workloadTouched})
 	}
-	for _, profile := range []*policy.Profile{policy.ReplicaSetProfile, replicationController, podTemplate} {
+	for _, profile := range []*policy.Profile{policy.ReplicaSetProfile, policy.ReplicationControllerProfile, policy.PodTemplateProfile} {
 		out = append(out, &sent{subject: typedSubject(profile), validating: workloadTouched, unchanging: true})
 	}
 	return out
 }
-
-// Workloads that only their Pod templates make of interest.
-var (
-	replicationController = &policy.Profile{Kind: corev1.SchemeGroupVersion.WithKind("ReplicationController"), Resource: "replicationcontrollers"}
-	podTemplate           = &policy.Profile{Kind: corev1.SchemeGroupVersion.WithKind("PodTemplate"), Resource: "podtemplates"}
-)
 
 // workloadTouched is what manifests/webhook has sent of workloads that run forever. A PodTemplate has its template beside its metadata.
 var workloadTouched = versus(keysDiffer + " ||\n" + keyed(slices.Concat(

@@ -25,8 +25,8 @@ type subject struct {
 	fields []policy.FieldPath
 	// deadlines concern Curfew where they change, and on CREATE where something bounds them.
 	deadlines []policy.FieldPath
-	// templates lead to what has metadata of its own: templates of Pods and of other objects.
-	templates []policy.FieldPath
+	// inherited leads to metadata that other objects get: that of templates, and what the kind's controller copies.
+	inherited []policy.FieldPath
 }
 
 // newSubject is a kind that a CustomResourceDefinition serves.
@@ -52,9 +52,10 @@ func (s *subject) addProfile() {
 	s.add(&s.fields, s.TTL, s.TTLSucceeded, s.TTLFailed)
 	s.add(&s.deadlines, s.Deadline)
 	s.addPodTemplates(nil, s.Profile)
+	s.add(&s.inherited, s.InheritedMetadata...)
 	for _, template := range s.Templates {
 		inner := template.Profile
-		s.add(&s.templates, template.Path)
+		s.add(&s.inherited, template.Path.Child("metadata"))
 		for _, path := range []policy.FieldPath{inner.TTL, inner.TTLSucceeded, inner.TTLFailed} {
 			s.add(&s.fields, below(template.Path, path))
 		}
@@ -69,7 +70,7 @@ var rawTTL = policy.FieldPath{"spec", policy.JobProfile.TTL[len(policy.JobProfil
 func (s *subject) addPodTemplates(prefix policy.FieldPath, profile *policy.Profile) {
 	for _, path := range profile.PodTemplates {
 		path = below(prefix, path)
-		s.add(&s.templates, path)
+		s.add(&s.inherited, below(path, policy.FieldPath{"metadata"}))
 		if !s.typed {
 			s.add(&s.fields, below(path, rawTTL))
 		}
@@ -116,9 +117,9 @@ const maxCondition = 8000
 // take too much asking, every new object is sent, and every update of anything but metadata and status.
 func (s *subject) touched() string {
 	all := &places{}
-	all.keys = true
-	for _, path := range s.templates {
-		all.at(path).keys = true
+	all.at(policy.FieldPath{"metadata"}).own = true
+	for _, path := range s.inherited {
+		all.at(path).inherited = true
 	}
 	for _, path := range s.fields {
 		all.at(path).value = true

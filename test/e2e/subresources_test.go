@@ -1,0 +1,76 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Writing a status, or binding a Pod, can change metadata. With --require-delete a user who may do nothing else gets no object deleted
+// by it, and a write of nothing but the status reaches no webhook.
+func TestMetadataThroughSubresources(t *testing.T) {
+	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
+	port := suite.webhook.WebhookPort
+	s.ok(suite.webhook.Stop(s.ctx))
+	s.ok(startWebhook(s.ctx, port, "--require-delete"))
+	defer func() {
+		s.ok(suite.webhook.Stop(s.ctx))
+		s.ok(startWebhook(s.ctx, port))
+	}()
+	_, err := suite.cluster.Client.RbacV1().Roles(s.name).Create(s.ctx, &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Name: "status"}, Rules: []rbacv1.PolicyRule{
+		{APIGroups: []string{"", "batch"}, Resources: []string{"jobs/status", "pods/status", "services/status"}, Verbs: []string{"get", "patch"}},
+		{APIGroups: []string{""}, Resources: []string{"pods/binding", "bindings"}, Verbs: []string{"create"}},
+	}}, metav1.CreateOptions{})
+	s.ok(err)
+	_, err = suite.cluster.Client.RbacV1().RoleBindings(s.name).Create(s.ctx, &rbacv1.RoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "status"},
+		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: "status"},
+		Subjects: []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: "eve"}}}, metav1.CreateOptions{})
+	s.ok(err)
+	s.passes(s.create(job("build", inTemplate(hold, "true"))))
+	waiting := pod("waiting", corev1.RestartPolicyNever)
+	waiting.Spec.SchedulerName = "nobody"
+	s.passes(s.create(waiting, s.object(`{apiVersion: v1, kind: Service, metadata: {name: front}, spec: {ports: [{port: 80}]}}`)))
+
+	write := func(kind, name, patch string) output {
+		return s.kubectl("--as=eve", "patch", kind, name, "--subresource=status", "--type=merge", "-p", patch)
+	}
+	refused := func(webhook, field, kind string) string {
+		return `Error from server (Forbidden): admission webhook "` + webhook + `" denied the request: ` + field + ": sets when this " + kind + " is deleted" + notYours
+	}
+	const annotation, label = "metadata.annotations[curfew.dev/ttl-after-finished]", "metadata.labels[curfew.dev/ttl]"
+	const annotated, labelled = `{"metadata":{"annotations":{"curfew.dev/ttl-after-failed":"1h"}}}`, `{"metadata":{"labels":{"curfew.dev/ttl":"1d"}}}`
+	s.refuses(write("job", "build", labelled), refused("validate.curfew.dev", label, "Job"))
+	s.refuses(write("pod", "waiting", strings.Replace(annotated, "failed", "finished", 1)), refused("validate-pods.curfew.dev", annotation, "Pod"))
+	s.refuses(write("pod", "waiting", labelled), refused("validate-pods.curfew.dev", label, "Pod"))
+	s.refuses(write("service", "front", labelled), refused("validate-labels-in-use.curfew.dev", label, "Service"))
+
+	binding := func(metadata string) string {
+		return `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"waiting",` + metadata + `},"target":{"kind":"Node","name":"none"}}`
+	}
+	bad := binding(`"annotations":{"curfew.dev/ttl-after-finished":"1h"}`)
+	for _, path := range []string{"/pods/waiting/binding", "/bindings"} {
+		s.refuses(s.kubectlInput(bad, "--as=eve", "create", "--raw", "/api/v1/namespaces/"+s.name+path, "-f", "-"), refused("bindings.curfew.dev", annotation, "Pod"))
+	}
+
+	// The namespace's own keys are kept, whatever a write of its status says.
+	since := s.jsonpath("namespace", s.name, `{.metadata.annotations.curfew\.dev/default-since}`)
+	s.passes(s.kubectl("patch", "namespace", s.name, "--subresource=status", "--type=merge", "-p",
+		`{"metadata":{"annotations":{"curfew.dev/default-since":"2020-01-01T00:00:00Z/0"},"labels":{"curfew.dev/in-use":null}}}`))
+	if got := s.jsonpath("namespace", s.name, `{.metadata.annotations.curfew\.dev/default-since}`); got != since || since == "" {
+		t.Errorf("default-since became %q, want %q", got, since)
+	}
+	if got := s.jsonpath("namespace", s.name, `{.metadata.labels.curfew\.dev/in-use}`); got != "true" {
+		t.Errorf("label in-use became %q", got)
+	}
+
+	before := s.reviews("Pod")
+	s.passes(write("pod", "waiting", `{"metadata":{"annotations":{"a":"b"}},"status":{"message":"still waiting"}}`))
+	if after := s.reviews("Pod"); after != before {
+		t.Errorf("%v reviews of a status that concerns nobody, want none", after-before)
+	}
+}

@@ -1,0 +1,156 @@
+package webhook
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admission/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/webhook/wire"
+)
+
+// pods is a PodGetter over YAML by name.
+type pods struct {
+	of    map[string]string
+	err   error
+	reads int
+}
+
+func (p *pods) Pod(_ context.Context, namespace, name string) (map[string]any, error) {
+	p.reads++
+	text, ok := p.of[namespace+"/"+name]
+	if !ok || p.err != nil {
+		return nil, p.err
+	}
+	out := map[string]any{}
+	return out, yaml.Unmarshal([]byte(text), &out)
+}
+
+// review answers a request as the endpoint does, with its subresource and resource.
+func (w *world) review(t *testing.T, a ask, sub, resource string) answer {
+	t.Helper()
+	request := a.review(t).Request
+	request.SubResource, request.Resource = sub, metav1.GroupVersionResource{Version: "v1", Resource: resource}
+	object := func(raw []byte) wire.Object {
+		fields := map[string]any{}
+		if err := yaml.Unmarshal(raw, &fields); err != nil {
+			t.Fatal(err)
+		}
+		if len(raw) == 0 {
+			return wire.Object{}
+		}
+		return wire.Object{Raw: string(raw), Fields: fields}
+	}
+	return w.webhooks.handler(a.path, w.webhooks.endpoints()[a.path]).handle(t.Context(), &wire.Review{
+		UID: string(request.UID), Operation: string(request.Operation), Kind: request.Kind, Resource: request.Resource, SubResource: sub,
+		Namespace: request.Namespace, Username: request.UserInfo.Username, Object: object(request.Object.Raw), Old: object(request.OldObject.Raw),
+	})
+}
+
+// A write of the status keeps what it says of annotations and labels, so that it is judged as an update of the object is.
+func TestMetadataByTheStatus(t *testing.T) {
+	access := &answers{of: map[string]bool{}}
+	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.StrictLabels = access, true, true })
+	const before = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: bounded}, status: {active: 1}}"
+	job := func(metadata string) string {
+		return "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: bounded, " + metadata + "}, status: {succeeded: 1}}"
+	}
+	for name, test := range map[string]struct{ metadata, reason string }{
+		"a TTL":               {"annotations: {curfew.dev/ttl-after-finished: 2h}", "may not"},
+		"a TTL too long":      {"annotations: {curfew.dev/ttl-after-finished: 8d}", "max-ttl"},
+		"a label":             {"labels: {curfew.dev/ttl: 2d}", "may not"},
+		"a label in the past": {"labels: {curfew.dev/ttl: 2020-01-01}", "curfew.dev/ttl"},
+		"a stamp":             {"annotations: {curfew.dev/ttl-source: namespace/ci}", "is written by Curfew alone"},
+		"nothing":             {"annotations: {a: b}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := ask{path: PathValidate, namespace: "bounded", user: "jane", object: job(test.metadata), old: before}
+			main, status := w.review(t, a, "", "jobs"), w.review(t, a, "status", "jobs")
+			if status.response.Allowed != (test.reason == "") {
+				t.Fatalf("allowed %v: %v", status.response.Allowed, status.response.Result)
+			}
+			if test.reason == "" {
+				return
+			}
+			if got := status.response.Result.Message; !strings.Contains(got, test.reason) || got != main.response.Result.Message {
+				t.Errorf("got %q, want the message of the main resource %q", got, main.response.Result.Message)
+			}
+			if access.last.Resource != "" && access.last.Resource != "jobs" {
+				t.Errorf("asked about %q", access.last.Resource)
+			}
+		})
+	}
+	scale := ask{path: PathValidate, namespace: "bounded", object: "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a, labels: {curfew.dev/ttl: soon}}}",
+		old: "{apiVersion: autoscaling/v1, kind: Scale, metadata: {name: a}}"}
+	if got := w.review(t, scale, "scale", "deployments"); !got.response.Allowed || len(got.response.Warnings) > 0 {
+		t.Errorf("a Scale: %+v", got.response)
+	}
+}
+
+// Curfew's own keys on a Namespace are kept in step when its status or finalizers are written, too.
+func TestNamespaceByTheStatus(t *testing.T) {
+	w := newWorld(t)
+	before := "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/default-since: '2026-07-01T00:00:00Z/" +
+		"x'}, labels: {curfew.dev/in-use: 'true'}}}"
+	for _, sub := range []string{"", "status", "finalize"} {
+		object := "{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/default-since: '2020-01-01T00:00:00Z/x'}}}"
+		got := w.review(t, ask{path: PathMutateNamespace, namespace: "ci", object: object, old: before}, sub, "namespaces")
+		if patch := string(got.response.Patch); !strings.Contains(patch, "in-use") || !strings.Contains(patch, "default-since") {
+			t.Errorf("%q: patch %s", sub, patch)
+		}
+		bad := strings.Replace(object, "default-ttl: 1d", "max-ttl: soon", 1)
+		if got := w.review(t, ask{path: PathValidateNamespace, namespace: "ci", object: bad, old: before}, sub, "namespaces"); got.response.Allowed {
+			t.Errorf("%q: a bound that cannot be read was allowed", sub)
+		}
+	}
+}
+
+// The API server copies the annotations and labels of a Binding to the Pod.
+func TestBindingsChangePods(t *testing.T) {
+	access := &answers{of: map[string]bool{}}
+	known := &pods{of: map[string]string{
+		"plain/a":      "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: plain}, spec: {restartPolicy: Never}}",
+		"plain/always": "{apiVersion: v1, kind: Pod, metadata: {name: always, namespace: plain}, spec: {restartPolicy: Always}}",
+		"plain/marked": "{apiVersion: v1, kind: Pod, metadata: {name: marked, namespace: plain, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {restartPolicy: Never}}",
+	}}
+	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.Pods = access, true, known })
+	for name, test := range map[string]struct{ pod, metadata, reason string }{
+		"a TTL":                      {"a", "annotations: {curfew.dev/ttl-after-finished: 1h}", "may not"},
+		"a label":                    {"a", "labels: {curfew.dev/ttl: 2d}", "may not"},
+		"a TTL that cannot be read":  {"a", "annotations: {curfew.dev/ttl-after-finished: soon}", "soon"},
+		"a Pod that always restarts": {"always", "annotations: {curfew.dev/ttl-after-finished: 1h}", "restartPolicy"},
+		"what the Pod has":           {"marked", "annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
+		"a shorter TTL":              {"marked", "annotations: {curfew.dev/ttl-after-finished: 1m}", "may not"},
+		"a stamp":                    {"marked", "annotations: {curfew.dev/ttl-source: namespace/ci}", "is written by Curfew alone"},
+		"nothing":                    {"a", "annotations: {a: b}", ""},
+		"a Pod that is not there":    {"gone", "annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			for sub, resource := range map[string]string{"binding": "pods", "": "bindings"} {
+				a := ask{path: PathValidate, namespace: "plain", user: "system:serviceaccount:ci:scheduler",
+					object: "{apiVersion: v1, kind: Binding, metadata: {name: " + test.pod + ", " + test.metadata + "}, target: {name: n}}"}
+				got := w.review(t, a, sub, resource)
+				if got.response.Allowed != (test.reason == "") {
+					t.Fatalf("allowed %v: %v", got.response.Allowed, got.response.Result)
+				}
+				if test.reason != "" && !strings.Contains(got.response.Result.Message, test.reason) {
+					t.Errorf("got %q, want something about %q", got.response.Result.Message, test.reason)
+				}
+				if access.last.Resource != "" && access.last.Resource != "pods" {
+					t.Errorf("asked whether %q may be deleted", access.last.Resource)
+				}
+			}
+		})
+	}
+	known.err = errors.New("no answer")
+	broken := w.review(t, ask{path: PathValidate, namespace: "plain", operation: string(admissionv1.Create),
+		object: "{apiVersion: v1, kind: Binding, metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: 1h}}}"}, "binding", "pods")
+	if broken.status != http.StatusInternalServerError {
+		t.Errorf("status %d where the Pod could not be read: the failure policy has to decide", broken.status)
+	}
+}
