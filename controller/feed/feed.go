@@ -74,6 +74,8 @@ type Feed struct {
 	rejudge    *pending
 	finishes   *recorder
 	synced     atomic.Bool
+	// pagedUntil is until when lists are read in pages, because the API server did not end the stream of one.
+	pagedUntil time.Time
 	// following is whether all objects are known and the changes since are being watched.
 	following atomic.Bool
 	// seen is whether there has been any object at all. Of most kinds, none has a label.

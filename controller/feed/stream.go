@@ -24,6 +24,18 @@ const pageSize = 500
 // errListAgain ends a watch whose time has come.
 var errListAgain = errors.New("time to list again")
 
+// errStalled ends a stream that does not come to the end of its list.
+var errStalled = errors.New("no bookmark came that ends the list")
+
+const (
+	// stallAfter is how long a stream may bring nothing before its list is given up, at the next look or the one after it. streamMost is
+	// how long it may last.
+	stallAfter = time.Minute
+	streamMost = 10 * time.Minute
+	// pagedFor is how long pages are read after that, before a stream is tried again.
+	pagedFor = time.Hour
+)
+
 // listed is the sink of one lane's relist. It counts what it was told and how much of that has an expiry.
 type listed struct {
 	*expiry.Relist
@@ -68,13 +80,34 @@ func (l *listed) Cancel(uid types.UID, resourceVersion string) {
 // that neither side holds the list, and reads pages where not. It answers with the resourceVersion to watch from, and with
 // the watch itself where there is one already.
 func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
-	began := f.options.Clock.Now()
+	if f.options.Clock.Now().Before(f.pagedUntil) {
+		at, err := f.listPages(ctx)
+		return at, nil, err
+	}
+	at, events, err := f.listStream(ctx)
+	switch {
+	case errors.Is(err, errStalled):
+		f.log.Info("the API server does not end the stream of a list, reading pages", "reason", err.Error())
+		f.pagedUntil = f.options.Clock.Now().Add(pagedFor)
+	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+		return at, events, err
+	}
+	at, err = f.listPages(ctx)
+	return at, nil, err
+}
+
+func (f *Feed) beginList() listing {
 	f.finishes.begin()
 	var relist listing
 	for _, lane := range f.lanes {
 		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(lane.handle)})
 	}
-	to := relist.sinks()
+	return relist
+}
+
+func (f *Feed) listStream(ctx context.Context) (string, watch.Interface, error) {
+	began := f.options.Clock.Now()
+	relist := f.beginList()
 	events, err := f.kind.Watch(ctx, metav1.ListOptions{
 		FieldSelector:        f.kind.FieldSelector,
 		LabelSelector:        f.kind.LabelSelector,
@@ -82,27 +115,31 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 		AllowWatchBookmarks:  true,
 		ResourceVersionMatch: metav1.ResourceVersionMatchNotOlderThan,
 	})
-	switch {
-	case err == nil:
-		at, err := f.initialEvents(ctx, events, relist)
-		if err == nil {
-			f.known(relist, began)
-			return at, events, nil
-		}
-		events.Stop()
-		return "", nil, err
-	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
+	if err != nil {
 		return "", nil, fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 	}
+	at, err := f.initialEvents(ctx, events, relist, began)
+	if err != nil {
+		events.Stop()
+		return "", nil, err
+	}
+	f.known(relist, began)
+	return at, events, nil
+}
+
+func (f *Feed) listPages(ctx context.Context) (string, error) {
+	began := f.options.Clock.Now()
+	relist := f.beginList()
+	to := relist.sinks()
 	at, err := f.pages(ctx, f.kind.Namespace, func(facts *policy.Facts, object runtime.Object) error {
 		return f.tell(ctx, facts, object, to)
 	})
 	if err != nil {
-		return "", nil, fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
+		return "", fmt.Errorf("listing %s: %w", f.kind.Profile.Resource, err)
 	}
 	relist.end(at)
 	f.known(relist, began)
-	return at, nil, nil
+	return at, nil
 }
 
 // known notes that the kind has been listed whole.
@@ -123,13 +160,28 @@ func (f *Feed) known(relist listing, began time.Time) {
 	}
 }
 
-func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist listing) (string, error) {
+// initialEvents handles the events of a stream that begins with the list, up to the bookmark that ends the list. Until that comes
+// nothing is known whole: a stream without it must not be waited for for ever (S3).
+func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist listing, began time.Time) (string, error) {
 	to := relist.sinks()
+	over := f.options.Clock.NewTimer(stallAfter)
+	defer over.Stop()
+	progress := false
 	for {
 		select {
 		case <-ctx.Done():
 			return "", ctx.Err()
+		case now := <-over.C():
+			if !progress || now.Sub(began) >= streamMost {
+				return "", fmt.Errorf("%w: %s", errStalled, f.kind.Profile.Resource)
+			}
+			progress = false
+			over.Reset(stallAfter)
 		case event, ok := <-events.ResultChan():
+			progress = true
+			if !ok && f.options.Clock.Since(began) >= stallAfter {
+				return "", fmt.Errorf("%w: %s", errStalled, f.kind.Profile.Resource)
+			}
 			if !ok {
 				return "", fmt.Errorf("streaming %s: the watch ended before all of it was there", f.kind.Profile.Resource)
 			}

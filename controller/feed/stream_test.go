@@ -230,3 +230,63 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 		})
 	}
 }
+
+// S3: a stream whose list never ends, be it silent or busy, is given up for a list in pages. What was lost meanwhile is noticed, and
+// once the API server ends its streams again they are used again.
+func TestStreamThatNeverEnds(t *testing.T) {
+	for name, busy := range map[string]bool{"silent": false, "busy": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				w := newWorld()
+				w.endless = true
+				w.put(finished("ci", "a", "uid-a", 60*60))
+				feed, engine := start(t, w, none(), nil)
+				began := time.Now()
+				if busy {
+					ctx, cancel := context.WithCancel(t.Context())
+					t.Cleanup(cancel)
+					go func() {
+						for ctx.Err() == nil {
+							w.put(finished("ci", "busy", "uid-busy", -1))
+							select {
+							case <-ctx.Done():
+							case <-time.After(10 * time.Second):
+							}
+						}
+					}()
+				}
+				for !feed.Synced() && time.Since(began) < time.Hour {
+					at(time.Second)
+				}
+				most := 2*stallAfter + 2*time.Second
+				if busy {
+					most = streamMost + 2*time.Second
+				}
+				if took := time.Since(began); took > most {
+					t.Fatalf("all was known after %s, want that within %s", took, most)
+				}
+				w.lose("ci", "a")
+				w.put(finished("ci", "b", "uid-b", 5))
+				at(7 * time.Second)
+				expect(t, w, "b", false)
+				lists := w.listings()
+				at(DefaultRelistEvery + time.Minute)
+				if _, ok := engine.Lookup("uid-a"); ok {
+					t.Error("what was lost is tracked after the next list")
+				}
+				if w.listings() == lists {
+					t.Error("the next list was a stream again, which takes as long")
+				}
+				w.mu.Lock()
+				w.endless = false
+				w.mu.Unlock()
+				at(pagedFor + DefaultRelistEvery)
+				lists = w.listings()
+				at(2 * DefaultRelistEvery)
+				if w.listings() != lists {
+					t.Error("lists are read in pages for ever")
+				}
+			})
+		})
+	}
+}

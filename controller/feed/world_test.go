@@ -36,6 +36,8 @@ type world struct {
 
 	// streams says whether a watch can begin with the list (KEP-3157).
 	streams bool
+	// endless has streams never come to the end of their list.
+	endless bool
 	// page is how many objects a page holds.
 	page int
 	// stale makes the next watch from a resourceVersion fail as too old.
@@ -216,6 +218,9 @@ func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Inte
 	if initial {
 		for _, job := range w.sorted("") {
 			watcher.Add(job.DeepCopy())
+		}
+		if w.endless {
+			return watcher, nil
 		}
 		end := &batchv1.Job{}
 		end.ResourceVersion = strconv.Itoa(w.version)
