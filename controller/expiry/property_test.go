@@ -31,6 +31,7 @@ func TestSafety(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t.Fatalf)
 		lost := false
+		w.told = rapid.Bool().Draw(t, "told of changed defaults")
 		// In calm runs the watch never breaks and nothing is lost, so that no list helps the engine out.
 		calm := rapid.Bool().Draw(t, "calm")
 		names := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"})
@@ -100,6 +101,9 @@ func TestSafety(t *testing.T) {
 			"change ttl": func(t *rapid.T) { set(pick(t), ttls.Draw(t, "ttl")) },
 			"change default": func(t *rapid.T) {
 				w.defaultTTL = rapid.SampledFrom([]time.Duration{5 * time.Second, time.Minute, time.Hour}).Draw(t, "default")
+				if w.told {
+					w.engine.RecheckNamespace("ns")
+				}
 			},
 			"deleted by somebody": func(t *rapid.T) {
 				if x := pick(t); x != nil {

@@ -43,6 +43,7 @@ type world struct {
 
 	things     map[string]*thing
 	defaultTTL time.Duration
+	told       bool // of each change of the default the engine is told, and nothing is Live for it
 	rv         uint64
 	uids       int
 
@@ -236,7 +237,8 @@ func (w *world) object(t *thing) Object {
 	at, _ := w.expiry(t)
 	return Object{
 		Kind: w.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10), Expiry: at,
-		Trigger: "ttl", Source: "object", Live: t.ttl == 0,
+		Trigger: "ttl", Source: "object", Live: t.ttl == 0 && !w.told,
+		Epoch: w.engine.Epoch(),
 	}
 }
 
