@@ -11,7 +11,8 @@ const ReasonDeadlineExceeded = "DeadlineExceeded"
 
 // JudgeDeadline says what is to become of an object at the instant now, for its deadline. The clock starts when the object was last
 // resumed, else where its kind says, else at its creation; suspension stops and resets it. grace is how much later Curfew acts
-// where the kind's own controller enforces the deadline, 0 where Curfew does.
+// where the kind's own controller enforces the deadline, 0 where Curfew does. That controller knows only the kind's own field: a deadline that is not
+// in there is not left to it.
 //
 // An object that was failed for its deadline is not done with: whoever marked it may have left something running. Its verdict is
 // Stop as well, with TriggerDeadlineCheck, from the instant of the mark.
@@ -50,6 +51,9 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 	}
 	if facts.Started.IsZero() {
 		return keep("has not started")
+	}
+	if !facts.NativeDeadline.Set {
+		grace = 0
 	}
 	return deadlineVerdict(facts.Started.Add(value.TTL.After).Add(grace), TriggerDeadline, effective, now)
 }

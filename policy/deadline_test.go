@@ -14,6 +14,7 @@ func TestJudgeDeadline(t *testing.T) {
 		DefaultManager: "example.com/run", State: func(map[string]any) (State, error) { return State{}, nil },
 	}
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	native := NativeField{Set: true, Seconds: 3600}
 	hour := Value{Set: true, TTL: TTL{After: time.Hour}, Source: Source{LevelNamespace, "ci"}, Live: true}
 	for name, c := range map[string]struct {
 		facts  Facts
@@ -26,20 +27,21 @@ func TestJudgeDeadline(t *testing.T) {
 		reason string
 		err    bool
 	}{
-		"is to have none":          {Facts{State: State{Started: start}}, Value{Set: true, TTL: TTL{Never: true}, Source: Source{Level: LevelObject}}, false, 0, 9 * time.Hour, Keep, 0, "is to have no deadline", false},
-		"not yet":                  {Facts{State: State{Started: start}}, hour, false, 0, time.Hour - 1, Wait, time.Hour, "", false},
-		"due, to the nanosecond":   {Facts{State: State{Started: start}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},
-		"left to its controller":   {Facts{State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Wait, time.Hour + 30*time.Second, "", false},
-		"backstop":                 {Facts{State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour + 30*time.Second, Stop, time.Hour + 30*time.Second, "", false},
-		"dry-run":                  {Facts{State: State{Started: start}}, hour, true, 0, time.Hour, Stop, time.Hour, "", false},
-		"no deadline":              {Facts{State: State{Started: start}}, Value{}, false, 0, 9 * time.Hour, Keep, 0, "has no deadline", false},
-		"not started":              {Facts{}, hour, false, 0, 9 * time.Hour, Keep, 0, "has not started", false},
-		"suspended":                {Facts{State: State{Suspended: true}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is suspended", false},
-		"suspended with a start":   {Facts{State: State{Suspended: true, Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is suspended", false},
-		"finished":                 {Facts{State: State{Started: start, Finished: true, Outcome: Succeeded}}, hour, false, 0, 9 * time.Hour, Keep, 0, "has finished", false},
-		"failed by itself":         {Facts{State: State{Started: start, Finished: true, Outcome: Failed}}, hour, false, 0, 9 * time.Hour, Keep, 0, "has finished", false},
-		"marked: see what runs on": {Facts{Exceeded: start, State: State{Finished: true, Outcome: Failed}}, hour, false, 0, 0, Stop, 0, "", false},
-		"marked by its controller": {Facts{Exceeded: start, State: State{Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, 0, Wait, 30 * time.Second, "", false},
+		"is to have none":           {Facts{State: State{Started: start}}, Value{Set: true, TTL: TTL{Never: true}, Source: Source{Level: LevelObject}}, false, 0, 9 * time.Hour, Keep, 0, "is to have no deadline", false},
+		"not yet":                   {Facts{State: State{Started: start}}, hour, false, 0, time.Hour - 1, Wait, time.Hour, "", false},
+		"due, to the nanosecond":    {Facts{State: State{Started: start}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},
+		"left to its controller":    {Facts{NativeDeadline: native, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Wait, time.Hour + 30*time.Second, "", false},
+		"backstop":                  {Facts{NativeDeadline: native, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour + 30*time.Second, Stop, time.Hour + 30*time.Second, "", false},
+		"unknown to its controller": {Facts{State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Stop, time.Hour, "", false},
+		"dry-run":                   {Facts{State: State{Started: start}}, hour, true, 0, time.Hour, Stop, time.Hour, "", false},
+		"no deadline":               {Facts{State: State{Started: start}}, Value{}, false, 0, 9 * time.Hour, Keep, 0, "has no deadline", false},
+		"not started":               {Facts{}, hour, false, 0, 9 * time.Hour, Keep, 0, "has not started", false},
+		"suspended":                 {Facts{State: State{Suspended: true}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is suspended", false},
+		"suspended with a start":    {Facts{State: State{Suspended: true, Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is suspended", false},
+		"finished":                  {Facts{State: State{Started: start, Finished: true, Outcome: Succeeded}}, hour, false, 0, 9 * time.Hour, Keep, 0, "has finished", false},
+		"failed by itself":          {Facts{State: State{Started: start, Finished: true, Outcome: Failed}}, hour, false, 0, 9 * time.Hour, Keep, 0, "has finished", false},
+		"marked: see what runs on":  {Facts{Exceeded: start, State: State{Finished: true, Outcome: Failed}}, hour, false, 0, 0, Stop, 0, "", false},
+		"marked by its controller":  {Facts{Exceeded: start, State: State{Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, 0, Wait, 30 * time.Second, "", false},
 		"unreadable value": {Facts{State: State{Started: start}}, Value{Set: true, Err: errors.New("soon is no duration"), Path: "metadata.annotations"}, false, 0,
 			9 * time.Hour, Keep, 0, "its deadline cannot be used", true},
 		"unreadable state": {Facts{StateError: errors.New("spec.state.finished: no such key"), State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0,

@@ -69,18 +69,29 @@ func ttlSource(facts *Facts, succeeded, failed Value, owned bool) string {
 func deadlineAssignments(facts *Facts, effective *Effective) []Assignment {
 	value := effective.Deadline
 	if !value.fillIn() {
-		return stamp(facts, AnnotationDeadlineSource, "")
+		return append(copiedDeadline(facts, value), stamp(facts, AnnotationDeadlineSource, "")...)
 	}
-	var fill Assignment
+	return append([]Assignment{deadlineAssignment(facts, value)}, stamp(facts, AnnotationDeadlineSource, value.Source.String())...)
+}
+
+// copiedDeadline writes the author's annotation into the kind's own field, where that is empty: then the kind's own controller enforces it too.
+func copiedDeadline(facts *Facts, value Value) []Assignment {
+	_, annotated := facts.Annotations[AnnotationActiveDeadline]
+	if !annotated || !value.Set || value.Err != nil || facts.Profile.Deadline == nil || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
+		return nil
+	}
+	return []Assignment{deadlineAssignment(facts, value)}
+}
+
+func deadlineAssignment(facts *Facts, value Value) Assignment {
 	switch {
 	case facts.Profile.Deadline == nil:
-		fill = annotate(AnnotationActiveDeadline, value.TTL.String())
+		return annotate(AnnotationActiveDeadline, value.TTL.String())
 	case facts.Profile.DurationDeadline:
-		fill = Assignment{Path: facts.Profile.Deadline, Value: value.TTL.After.String()}
+		return Assignment{Path: facts.Profile.Deadline, Value: value.TTL.After.String()}
 	default:
-		fill = Assignment{Path: facts.Profile.Deadline, Value: value.TTL.Seconds()}
+		return Assignment{Path: facts.Profile.Deadline, Value: value.TTL.Seconds()}
 	}
-	return append([]Assignment{fill}, stamp(facts, AnnotationDeadlineSource, value.Source.String())...)
 }
 
 // stamp keeps one of Curfew's own annotations at a value, whatever the author put there.
@@ -125,7 +136,7 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 		return wouldDefault(facts, effective, scope)
 	}
 	var out []Default
-	if source, ok := defaultSource(facts.Annotations[AnnotationTTLSource]); ok {
+	if source, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
 		set := facts.TTLs()
 		for _, setting := range set.Settings() {
 			if setting.Err == nil {
@@ -133,7 +144,7 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 			}
 		}
 	}
-	if source, ok := defaultSource(facts.Annotations[AnnotationDeadlineSource]); ok {
+	if source, ok := defaultSource(facts.Annotations, AnnotationDeadlineSource); ok {
 		if setting := facts.Deadline(); setting != nil && setting.Err == nil {
 			filled := defaultIn(setting, facts.NativeDeadline.Set, source)
 			if facts.NativeDeadline.Set && facts.Profile.DurationDeadline {
@@ -145,9 +156,12 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 	return out
 }
 
-func defaultSource(text string) (Source, bool) {
-	source := ParseSource(text)
-	return source, source.Level == LevelNamespace || source.Level == LevelPolicy
+// defaultSource is the source that a stamp names, and whether that gave a default. A runtime gives default deadlines; its TTL is never written
+// into the object, and the stamp only says where it comes from.
+func defaultSource(annotations map[string]string, stamp string) (Source, bool) {
+	source := ParseSource(annotations[stamp])
+	given := source.Level == LevelNamespace || source.Level == LevelPolicy || source.Level == LevelRuntime && stamp == AnnotationDeadlineSource
+	return source, given
 }
 
 func defaultIn(setting *Setting, native bool, source Source) Default {
@@ -190,6 +204,9 @@ func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
 			source = effective.Failed.Source
 		case name == AnnotationActiveDeadline || slices.Equal(assignment.Path, facts.Profile.Deadline):
 			source = effective.Deadline.Source
+		}
+		if source.Level == LevelObject {
+			continue // It is its author's word, only in another place.
 		}
 		value := fmt.Sprint(assignment.Value)
 		if seconds, ok := assignment.Value.(int64); ok {

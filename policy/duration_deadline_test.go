@@ -138,46 +138,169 @@ func TestNoDefaultDeadlineForPods(t *testing.T) {
 	}
 }
 
+// saidDeadline is a runtime that has a deadline.
+func saidDeadline(text string) *policy.RuntimePolicy {
+	facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{
+		"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: text}}})
+	return &policy.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
+}
+
+// A runtime's deadline is a default: after the object's own, which a runtime that is gone or bad does not disable, and before those of the
+// namespace. It is moved into the bounds, and written into the object with its source.
 func TestRuntimeDeadline(t *testing.T) {
-	said := func(text string) *policy.RuntimePolicy {
-		facts := policy.FactsOfObject(&policy.Profile{AnnotatedDeadline: true}, map[string]any{
-			"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: text}}})
-		return &policy.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
-	}
+	gone := &policy.RuntimePolicy{Name: "torch", Missing: true}
 	for name, test := range map[string]struct {
 		runtime   *policy.RuntimePolicy
 		own       any
-		managed   bool
+		copied    bool
+		owner     bool
 		namespace []string
 		want      string
+		filled    string
 	}{
-		"before a longer one":        {runtime: said("1h"), own: "9h", want: "1h runtime/torch"},
-		"before a shorter one":       {runtime: said("9h"), own: "1h", want: "9h runtime/torch"},
-		"before none":                {runtime: said("1h"), own: "0s", want: "1h runtime/torch"},
-		"before a default":           {runtime: said("1h"), namespace: []string{"default-deadline", "9h"}, want: "1h runtime/torch"},
-		"above all bounds":           {runtime: said("9h"), namespace: []string{"max-deadline", "1h"}, want: "9h runtime/torch"},
-		"unreadable":                 {runtime: said("soon"), own: "1h", want: "unusable runtime/torch"},
-		"mute":                       {runtime: &policy.RuntimePolicy{Name: "torch"}, own: "1h", want: "1h object"},
-		"mute, with a default":       {runtime: &policy.RuntimePolicy{Name: "torch"}, namespace: []string{"default-deadline", "9h"}, want: "9h namespace/ci"},
-		"gone, own":                  {runtime: &policy.RuntimePolicy{Name: "torch", Missing: true}, own: "1h", want: "unusable runtime/torch"},
-		"gone, another's":            {runtime: &policy.RuntimePolicy{Name: "torch", Missing: true}, own: "1h", managed: true, want: "1h object"},
-		"gone, with a default":       {runtime: &policy.RuntimePolicy{Name: "torch", Missing: true}, namespace: []string{"default-deadline", "9h"}},
-		"of another cluster's copy":  {runtime: said("1h"), own: "9h", managed: true, want: "9h object"},
-		"another's, without its own": {runtime: said("1h"), managed: true},
+		"alone":                     {runtime: saidDeadline("1h"), want: "1h runtime/torch", filled: "1h0m0s"},
+		"beside a longer one":       {runtime: saidDeadline("1h"), own: "9h", want: "9h object"},
+		"beside a shorter one":      {runtime: saidDeadline("9h"), own: "1h", want: "1h object"},
+		"beside none":               {runtime: saidDeadline("1h"), own: "0s", want: "never object"},
+		"before a default":          {runtime: saidDeadline("1h"), namespace: []string{"default-deadline", "9h"}, want: "1h runtime/torch", filled: "1h0m0s"},
+		"above a bound":             {runtime: saidDeadline("9h"), namespace: []string{"max-deadline", "1h"}, want: "1h runtime/torch", filled: "1h0m0s"},
+		"below a bound":             {runtime: saidDeadline("1h"), namespace: []string{"min-deadline", "2h"}, want: "2h runtime/torch", filled: "2h0m0s"},
+		"in dry-run":                {runtime: saidDeadline("1h"), namespace: []string{"mode", "dry-run"}, want: "1h runtime/torch"},
+		"unreadable":                {runtime: saidDeadline("soon"), want: "unusable runtime/torch"},
+		"unreadable, own":           {runtime: saidDeadline("soon"), own: "1h", want: "1h object"},
+		"unreadable, a default":     {runtime: saidDeadline("soon"), namespace: []string{"default-deadline", "9h"}, want: "unusable runtime/torch"},
+		"mute, own":                 {runtime: &policy.RuntimePolicy{Name: "torch"}, own: "1h", want: "1h object"},
+		"mute, with a default":      {runtime: &policy.RuntimePolicy{Name: "torch"}, namespace: []string{"default-deadline", "9h"}, want: "9h namespace/ci", filled: "9h0m0s"},
+		"gone, own":                 {runtime: gone, own: "1h", want: "1h object"},
+		"gone, with a default":      {runtime: gone, namespace: []string{"default-deadline", "9h"}},
+		"of a copy, own":            {runtime: saidDeadline("1h"), own: "9h", copied: true, want: "9h object"},
+		"of a copy":                 {runtime: saidDeadline("1h"), copied: true},
+		"of what a controller owns": {runtime: saidDeadline("1h"), owner: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := pipelineRunWith(test.own)
-			if test.managed {
-				object["metadata"].(map[string]any)["labels"] = map[string]any{policy.LabelMultiKueueOrigin: "hub"}
+			metadata := object["metadata"].(map[string]any)
+			if test.copied {
+				metadata["labels"] = map[string]any{policy.LabelMultiKueueOrigin: "hub"}
+			}
+			if test.owner {
+				metadata["ownerReferences"] = []any{map[string]any{"apiVersion": "example.com/v1", "kind": "Trial", "name": "t", "uid": "u", "controller": true}}
 			}
 			scope := &policy.Scope{Creating: true, Runtime: test.runtime, Namespace: namespaceOf(test.namespace...)}
 			assignments, effective := policy.FillIn(policy.FactsOfObject(pipelineRun, object), scope, noon)
 			if text := valueText(effective.Deadline); text != test.want {
 				t.Errorf("got %q, want %q", text, test.want)
 			}
-			// A runtime is read live whenever it matters, so that its word is never frozen in the object.
-			if effective.Deadline.Source.Level == policy.LevelRuntime && (len(assignments) > 0 || !effective.Deadline.Live) {
-				t.Errorf("filled in %v of %+v", assignments, effective.Deadline)
+			filled := ""
+			if len(assignments) > 0 {
+				filled, _ = assignments[0].Value.(string)
+				if stamp := assignments[len(assignments)-1]; len(assignments) != 2 || stamp.Value != effective.Deadline.Source.String() {
+					t.Errorf("filled in %v", assignments)
+				}
+			}
+			if filled != test.filled {
+				t.Errorf("filled in %q, want %q", filled, test.filled)
+			}
+		})
+	}
+}
+
+// Once an object is there, its runtime's deadline is what was stamped: the runtime may change, go, or become unreadable. What was created past
+// admission gets none from a runtime, of which it is not known since when it has its deadline, and none from the levels below.
+func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
+	namespace := namespaceOf("default-deadline", "9h", "backfill", "true")
+	for name, runtime := range map[string]*policy.RuntimePolicy{
+		"the same": saidDeadline("1h"), "shorter": saidDeadline("2s"), "unreadable": saidDeadline("soon"),
+		"without one": {Name: "torch"}, "gone": {Name: "torch", Missing: true}, "none": nil,
+	} {
+		object := pipelineRunWith("1h0m0s")
+		metadata := object["metadata"].(map[string]any)
+		metadata["creationTimestamp"] = noon.Add(-time.Minute).Format(time.RFC3339)
+		metadata["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "runtime/torch"}
+		scope := &policy.Scope{Runtime: runtime, Namespace: namespace}
+		facts := policy.FactsOfObject(pipelineRun, object)
+		if text := valueText(policy.Resolve(facts, scope).Deadline); text != "1h runtime/torch" {
+			t.Errorf("%s: the stamped deadline is %q", name, text)
+		}
+		own := pipelineRunWith("2h0m0s")
+		if text := valueText(policy.Resolve(policy.FactsOfObject(pipelineRun, own), scope).Deadline); text != "2h object" {
+			t.Errorf("%s: the object's own deadline is %q", name, text)
+		}
+		if runtime == nil || !runtime.Missing && runtime.Deadline == nil {
+			continue
+		}
+		object = pipelineRunWith(nil)
+		object["metadata"].(map[string]any)["creationTimestamp"] = noon.Add(-time.Minute).Format(time.RFC3339)
+		if got := policy.Resolve(policy.FactsOfObject(pipelineRun, object), scope).Deadline; got.Set {
+			t.Errorf("%s: past admission it has %q", name, valueText(got))
+		}
+	}
+}
+
+// Asked again for the same CREATE, admission fills in the same; a stamp beside another value is its author's, and is taken off.
+func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
+	scope := &policy.Scope{Creating: true, Runtime: saidDeadline("1h"), Namespace: namespaceOf()}
+	stamped := func(timeout string) *policy.Facts {
+		object := pipelineRunWith(timeout)
+		object["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "runtime/torch"}
+		return policy.FactsOfObject(pipelineRun, object)
+	}
+	again, effective := policy.FillIn(stamped("1h0m0s"), scope, noon)
+	if len(again) != 2 || effective.Deadline.Source.String() != "runtime/torch" {
+		t.Errorf("the second time: %v, %+v", again, effective.Deadline)
+	}
+	if told := policy.Defaulted(stamped("1h0m0s"), &effective, scope); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 1h0m0s from runtime "torch"` {
+		t.Errorf("announced %v", told)
+	}
+	forged, effective := policy.FillIn(stamped("5h0m0s"), scope, noon)
+	if effective.Deadline.Source.String() != "object" || len(forged) != 1 || forged[0].Value != nil {
+		t.Errorf("a forged stamp: %v, %+v", forged, effective.Deadline)
+	}
+}
+
+// The author's annotation is copied into the kind's own field, where that is empty: else the kind's own controller knows nothing of it.
+func TestAnnotatedDeadlineIsCopied(t *testing.T) {
+	both := *pipelineRun
+	both.AnnotatedDeadline = true
+	for name, test := range map[string]struct {
+		profile   *policy.Profile
+		own       any
+		text      string
+		changes   map[string]any
+		namespace []string
+		want      string
+		filled    []string
+	}{
+		"empty":              {profile: &both, text: "8h", want: "8h object", filled: []string{"spec.timeouts.pipeline=8h0m0s"}},
+		"before a default":   {profile: &both, text: "8h", namespace: []string{"default-deadline", "1h"}, want: "8h object", filled: []string{"spec.timeouts.pipeline=8h0m0s"}},
+		"set already":        {profile: &both, own: "8h0m0s", text: "8h", want: "8h object"},
+		"unreadable":         {profile: &both, text: "soon", want: "unusable object"},
+		"outside the bounds": {profile: &both, text: "8h", namespace: []string{"max-deadline", "1h"}, want: "unusable object"},
+		"in dry-run":         {profile: &both, text: "8h", namespace: []string{"mode", "dry-run"}, want: "8h object"},
+		"protected":          {profile: &both, text: "8h", changes: map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: "8h", policy.AnnotationProtect: "true"}}, want: "8h object"},
+		"a copy":             {profile: &both, text: "8h", changes: map[string]any{"labels": map[string]any{policy.LabelMultiKueueOrigin: "hub"}}, want: "8h object"},
+		"a kind without":     {profile: pipelineRun, text: "8h"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := pipelineRunWith(test.own)
+			metadata := object["metadata"].(map[string]any)
+			metadata["annotations"] = map[string]any{policy.AnnotationActiveDeadline: test.text}
+			for key, value := range test.changes {
+				metadata[key] = value
+			}
+			scope := &policy.Scope{Creating: true, Namespace: namespaceOf(test.namespace...)}
+			facts := policy.FactsOfObject(test.profile, object)
+			assignments, effective := policy.FillIn(facts, scope, noon)
+			if text := valueText(effective.Deadline); text != test.want {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+			var filled []string
+			for _, assignment := range assignments {
+				filled = append(filled, assignment.Path.String()+"="+assignment.Value.(string))
+			}
+			equal(t, filled, test.filled)
+			if told := policy.Defaulted(facts, &effective, scope); len(told) > 0 {
+				t.Errorf("announced %v, which is the author's own", told)
 			}
 		})
 	}

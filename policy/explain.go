@@ -128,7 +128,7 @@ func (e *Explanation) runtimeSays() Said {
 
 func (e *Explanation) objectSays() Said {
 	said := Said{Source: Source{Level: LevelObject}, Settings: e.Facts.TTLs().Settings()}
-	source, stamped := defaultSource(e.Facts.Annotations[AnnotationTTLSource])
+	source, stamped := defaultSource(e.Facts.Annotations, AnnotationTTLSource)
 	stamp := stamped && !e.Scope.Creating
 	switch {
 	case len(said.Settings) > 0:
@@ -234,48 +234,23 @@ func (s Said) reaching(e *Explanation, since time.Time, backfill bool) Said {
 	return s
 }
 
+// deadlineLevels go through the levels as resolveDeadline does, which decides.
 func (e *Explanation) deadlineLevels() []Said {
 	object := Said{Source: Source{Level: LevelObject}}
 	if own := e.Facts.Deadline(); own != nil {
 		object.Settings, object.Decides = []*Setting{own}, true
-		if source, ok := defaultSource(e.Facts.Annotations[AnnotationDeadlineSource]); ok {
+		if source, ok := defaultSource(e.Facts.Annotations, AnnotationDeadlineSource); ok {
 			object.Why = "filled in at its creation from " + source.Phrase()
 		}
 	}
 	decided, why := object.Decides, "a level above decides"
-	allowed := e.Facts.Profile.DefaultDeadline && !e.Facts.IsPod()
-	if !decided && (!allowed || e.NoDefault != "") {
-		decided, why = true, "no default deadline for a "+e.Facts.Profile.Kind.Kind
-		if allowed {
-			why = "no default, as the object " + e.NoDefault
+	if !decided && (e.Facts.IsPod() || e.NoDefault != "") {
+		decided, why = true, "no default, as the object "+e.NoDefault
+		if e.Facts.IsPod() {
+			why = "no default deadline for a Pod"
 		}
 	}
-	var out []Said
-	if runtime := e.Scope.Runtime; runtime != nil {
-		said := Said{Source: Source{LevelRuntime, runtime.Name}}
-		if runtime.Deadline != nil {
-			said.Settings = []*Setting{runtime.Deadline}
-		}
-		switch {
-		case len(said.Settings) > 0 && e.Facts.ForeignManager() != "":
-			said.Why = "not asked: the object is managed by " + e.Facts.ForeignManager()
-		case len(said.Settings) > 0:
-			said.Decides = true
-			object = object.overruled("the runtime decides")
-			decided, why = true, "a level above decides"
-		case runtime.Unusable() != nil:
-			said.Why = "it does not exist, or cannot be told"
-			if object.Decides && e.Facts.ForeignManager() == "" {
-				said.Decides = true
-				object = object.overruled("the runtime decides")
-			}
-			if !decided {
-				decided, why = true, "no default, as the runtime may say a longer one"
-			}
-		}
-		out = append(out, said)
-	}
-	out = append(out, object)
+	out := []Said{object}
 	take := func(source Source, setting *Setting, since time.Time, backfill bool) {
 		said := Said{Source: source}
 		if setting != nil {
@@ -289,6 +264,18 @@ func (e *Explanation) deadlineLevels() []Said {
 			decided, why, said.Decides = true, "a level above decides", true
 		}
 		out = append(out, said)
+	}
+	if runtime := e.Scope.Runtime; runtime != nil {
+		take(Source{LevelRuntime, runtime.Name}, runtime.Deadline, time.Time{}, false)
+		if runtime.Unusable() != nil {
+			out[len(out)-1].Why = "it does not exist, or cannot be told"
+			if !decided {
+				decided, why = true, "no default, as the runtime may say a longer one"
+			}
+		}
+	}
+	if !decided && !e.Facts.Profile.DefaultDeadline {
+		decided, why = true, "no default deadline for a "+e.Facts.Profile.Kind.Kind
 	}
 	if namespace := e.Scope.Namespace; namespace != nil {
 		take(Source{LevelNamespace, namespace.Name}, namespace.Deadline, namespace.Since, namespace.Backfill)

@@ -119,11 +119,13 @@ func TestExplainDeadlineAndBounds(t *testing.T) {
 	}
 }
 
-// TestExplainRuntimeDeadline: a runtime's deadline comes first, and of one that cannot be read nobody knows what it says.
+// TestExplainRuntimeDeadline: a runtime's deadline comes after the object's own and before other defaults; of one that is gone nobody knows what
+// it says.
 func TestExplainRuntimeDeadline(t *testing.T) {
 	said := &policy.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: policy.TTL{After: time.Hour}}
 	namespace := namespaceOf("default-deadline", "2h")
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
+	const late = " (since when it holds is not known, and it has no backfill: it reaches what is created from now on)"
 	for name, test := range map[string]struct {
 		job     *builders.JobWrapper
 		runtime policy.RuntimePolicy
@@ -131,18 +133,20 @@ func TestExplainRuntimeDeadline(t *testing.T) {
 		source  string
 	}{
 		"it says one": {job(), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"* runtime/torch: 1h", "  object", "  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
+			[]string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not asked: a level above decides)"}, ""},
+		"it said one": {job().Deadline(3600).Annotation(policy.AnnotationDeadlineSource, "runtime/torch"), policy.RuntimePolicy{Name: "torch", Deadline: said},
+			[]string{`* object: 3600 (filled in at its creation from runtime "torch")`, "  runtime/torch: 1h (not asked: a level above decides)",
+				"  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
 		"so does the object": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"* runtime/torch: 1h", "  object: 90 (not asked: the runtime decides)", "  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
-		"it says none": {job(), policy.RuntimePolicy{Name: "torch"}, []string{"  runtime/torch", "  object", "* namespace/ci: 2h"}, "namespace/ci"},
+			[]string{"* object: 90", "  runtime/torch: 1h (not asked: a level above decides)", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+		"it says none": {job(), policy.RuntimePolicy{Name: "torch"}, []string{"  object", "  runtime/torch", "* namespace/ci: 2h"}, "namespace/ci"},
 		"it is gone": {job(), policy.RuntimePolicy{Name: "torch", Missing: true},
-			[]string{"  runtime/torch (it does not exist, or cannot be told)", "  object", "  namespace/ci: 2h (not asked: no default, as the runtime may say a longer one)"}, ""},
+			[]string{"  object", "  runtime/torch (it does not exist, or cannot be told)", "  namespace/ci: 2h (not asked: no default, as the runtime may say a longer one)"}, ""},
 		"it is gone, and the object says one": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Missing: true},
-			[]string{"* runtime/torch (it does not exist, or cannot be told)", "  object: 90 (not asked: the runtime decides)", "  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
-		"it is gone, and another controller's": {job().Deadline(90).ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Missing: true},
-			[]string{"  runtime/torch (it does not exist, or cannot be told)", "* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
-		"another controller": {job().Deadline(90).ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"  runtime/torch: 1h (not asked: the object is managed by example.com/x)", "* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+			[]string{"* object: 90", "  runtime/torch (it does not exist, or cannot be told)", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+		"another controller": {job().ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Deadline: said},
+			[]string{"  object", "  runtime/torch: 1h (not asked: no default, as the object is managed by example.com/x)",
+				"  namespace/ci: 2h (not asked: no default, as the object is managed by example.com/x)"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			explained := policy.Explain(policy.FactsOfObject(policy.JobProfile, test.job.Map()), &policy.Scope{Namespace: namespace, Runtime: &test.runtime}, policy.Question{Now: noon})

@@ -28,7 +28,8 @@ type Profile struct {
 	// "1h0m0s", of which 0 means none.
 	Deadline         FieldPath
 	DurationDeadline bool
-	// AnnotatedDeadline says that Curfew enforces the annotation curfew.dev/active-deadline on this kind.
+	// AnnotatedDeadline says that Curfew enforces the annotation curfew.dev/active-deadline on this kind. Where Deadline is set too, admission
+	// copies the annotation there.
 	AnnotatedDeadline bool
 	// DefaultDeadline says that namespaces and policies may give this kind a default deadline; never for Pods.
 	DefaultDeadline bool

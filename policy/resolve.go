@@ -240,7 +240,7 @@ func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
 	if scope.Creating {
 		return Source{}, false // What it carries is its author's.
 	}
-	source, ok := defaultSource(facts.Annotations[stamp])
+	source, ok := defaultSource(facts.Annotations, stamp)
 	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
 }
 
@@ -331,19 +331,13 @@ func (v Value) defaulted(facts *Facts, scope *Scope, setting *Setting, since tim
 	return v
 }
 
+// resolveDeadline asks the object first: a runtime's deadline is a default like those of the namespace and the policies, only that it comes
+// before them. It is stamped at creation, so that a later change of the runtime reaches nothing that runs.
 func resolveDeadline(facts *Facts, scope *Scope) Value {
 	if !facts.Profile.HasDeadline() {
 		return Value{}
 	}
-	if runtime := scope.Runtime; runtime != nil && runtime.Deadline != nil && facts.ForeignManager() == "" {
-		said := runtime.Deadline
-		return Value{Set: true, TTL: said.TTL, Source: Source{LevelRuntime, runtime.Name}, Path: said.Path, Text: said.Text, Live: true, Err: said.Err}
-	}
 	if own := facts.Deadline(); own != nil {
-		if runtime := scope.Runtime; runtime != nil && facts.ForeignManager() == "" && runtime.Unusable() != nil {
-			// It may say, or have said, a longer one: what runs is not stopped because somebody deletes it for a moment (S6).
-			return Value{Set: true, Source: Source{LevelRuntime, runtime.Name}, Path: runtime.Path, Live: true, Err: runtime.Unusable()}
-		}
 		value := Value{Set: true, TTL: own.TTL, Source: Source{Level: LevelObject}, Path: own.Path, Text: own.Text, Err: own.Err}
 		if source, ok := defaultOf(facts, scope, AnnotationDeadlineSource); ok {
 			value.Source = source
@@ -357,11 +351,21 @@ func resolveDeadline(facts *Facts, scope *Scope) Value {
 		return value
 	}
 	// A Pod is given no deadline whatever its profile says, and one of a Job least of all (S5).
-	if !facts.Profile.DefaultDeadline || facts.IsPod() || NoDefault(facts) != "" {
+	if facts.IsPod() || NoDefault(facts) != "" {
 		return Value{}
 	}
-	if scope.Runtime != nil && scope.Runtime.Unusable() != nil {
-		return Value{} // It may say a longer one.
+	if runtime := scope.Runtime; runtime != nil {
+		switch {
+		case runtime.Unusable() != nil:
+			return Value{} // It may have a longer one than the levels below (S6).
+		case runtime.Deadline != nil:
+			// It is not known since when a runtime has its deadline. So it reaches only what is being created.
+			value := Value{Source: Source{LevelRuntime, runtime.Name}}
+			return value.defaultedDeadline(facts, scope, runtime.Deadline, time.Time{}, false)
+		}
+	}
+	if !facts.Profile.DefaultDeadline {
+		return Value{}
 	}
 	if namespace := scope.Namespace; namespace != nil && namespace.Deadline != nil {
 		value := Value{Source: Source{LevelNamespace, namespace.Name}}

@@ -10,12 +10,12 @@ import (
 // scope would fill in again exactly is taken for Curfew's own. Whatever else a stamp claims is its author's.
 func Unfilled(facts *Facts, scope *Scope) *Facts {
 	out := facts
-	if _, ok := defaultSource(facts.Annotations[AnnotationTTLSource]); ok {
+	if _, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
 		if without, ok := facts.withoutFilledTTL(scope); ok {
 			out = without
 		}
 	}
-	if _, ok := defaultSource(facts.Annotations[AnnotationDeadlineSource]); ok {
+	if _, ok := defaultSource(facts.Annotations, AnnotationDeadlineSource); ok {
 		if facts.filledDeadline(scope) {
 			out = out.withoutDeadline()
 		}
@@ -27,7 +27,7 @@ func Unfilled(facts *Facts, scope *Scope) *Facts {
 // in exactly that.
 func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
 	without, count := f.without(AnnotationTTLSource), 1
-	if _, ok := defaultSource(f.Annotations[AnnotationTTLSource]); ok {
+	if _, ok := defaultSource(f.Annotations, AnnotationTTLSource); ok {
 		without, count = without.without(TTLAnnotations...), len(f.TTLs().Settings())+1
 		without.NativeTTL = NativeField{}
 	}

@@ -16,7 +16,7 @@ import (
 // newCoverage wires profiles, policies and permissions → which requests the API server sends.
 func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *registry.Policies, labels *registry.Labels, options *options, log logr.Logger) (*coverage.Keeper, error) {
 	keeper, err := coverage.New(coverage.Options{
-		Kinds: kinds.Served, Policies: policies.Objects, Deletable: labels.Everywhere,
+		Kinds: kinds.Served, RuntimesKnown: kinds.RuntimesKnown, Policies: policies.Objects, Deletable: labels.Everywhere,
 		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),
 		Validating: objects.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")),
 		Namespace:  options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration, FailClosed: options.failClosed, Alias: options.kyvernoLabel,
@@ -26,6 +26,7 @@ func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *
 		return nil, err
 	}
 	kinds.OnChange(keeper.Again)
+	kinds.OnRuntimes(keeper.Again)
 	labels.OnChange(keeper.Again)
 	policies.OnChange(func(func(schema.GroupKind) bool) { keeper.Again() })
 	return keeper, nil

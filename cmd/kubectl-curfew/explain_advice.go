@@ -159,9 +159,6 @@ func (e *explained) aboutDeadline(name string) []string {
 		}
 		began := entry.Expiry.Add(-entry.Value.After)
 		to := roundUp(max(entry.Value.After, e.now.Sub(began))+time.Hour, time.Minute)
-		if entry.Source.Level == policy.LevelRuntime {
-			return []string{annotate(e.runtimeName(), policy.AnnotationActiveDeadline, to)}
-		}
 		bounds := e.of.Scope.EnforcedFor(e.of.Facts)
 		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.MaxDeadline != nil {
 			return []string{raised(bounds.MaxDeadline, to)}
@@ -186,7 +183,7 @@ func (e *explained) annotatedDeadline() bool {
 func (e *explained) fixedDeadline() string {
 	profile := e.of.Facts.Profile
 	switch {
-	case e.deadline() == "" || e.of.Facts.Deleting || e.of.Effective.Deadline.Source.Level == policy.LevelRuntime:
+	case e.deadline() == "" || e.of.Facts.Deleting:
 		return ""
 	case profile.ImmutableDeadline, e.of.Facts.IsPod(): // The API server lets that of a Pod be lowered alone.
 		return "its deadline cannot be put off any more"

@@ -80,9 +80,11 @@ var advice = map[string]struct {
 		[]string{"kubectl curfew extend job.batch/a -n foo --to 1d", `kubectl patch job.batch/a -n foo --type=merge -p '{"spec":{"activeDeadlineSeconds":10800}}'`}},
 	"the deadline of a TrainJob is fixed": {"trainjob/a -n foo", strings.Replace(trainJob, "spec: {}", "spec: {activeDeadlineSeconds: 7200}", 1), nil,
 		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d"}},
-	"the deadline of its runtime is not": {"trainjob/a -n foo", strings.Replace(trainJob, "spec: {}", "spec: {runtimeRef: {name: jax}}", 1), nil,
-		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d",
-			"kubectl annotate clustertrainingruntime.trainer.kubeflow.org/jax curfew.dev/active-deadline=3h --overwrite"}},
+	"a deadline of its runtime does not reach it": {"trainjob/a -n foo", strings.Replace(trainJob, "spec: {}", "spec: {runtimeRef: {name: jax}}", 1), nil,
+		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d"}},
+	"nor what its runtime gave it": {"trainjob/a -n foo", strings.NewReplacer("spec: {}", "spec: {runtimeRef: {name: jax}, activeDeadlineSeconds: 7200}",
+		"metadata: {", "metadata: {annotations: {curfew.dev/deadline-source: runtime/jax}, ").Replace(trainJob), nil,
+		[]string{"kubectl curfew extend trainjob.trainer.kubeflow.org/a -n foo --to 1d"}},
 	"the deadline of a Pod can be lowered alone": {"pod/a -n foo", "{apiVersion: v1, kind: Pod, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-24T11:00:00Z\"}, " +
 		"spec: {restartPolicy: Never, activeDeadlineSeconds: 7200}, status: {phase: Running, startTime: \"2026-12-24T11:00:00Z\"}}", nil,
 		[]string{"kubectl curfew extend pod/a -n foo --to 1d"}},
@@ -214,7 +216,7 @@ func TestFixedDeadline(t *testing.T) {
 	for name, want := range map[string]string{
 		"the deadline of a TrainJob is fixed":        "   its deadline cannot be put off any more\n",
 		"the deadline of a Pod can be lowered alone": "   its deadline cannot be put off any more\n",
-		"the deadline of its runtime is not":         "",
+		"nor what its runtime gave it":               "   its deadline cannot be put off any more\n",
 		"it has a deadline, in its field":            "",
 	} {
 		test := advice[name]

@@ -23,6 +23,9 @@ import (
 type Options struct {
 	// Kinds are those with a profile that are served. An error means that they are not known yet.
 	Kinds func() ([]registry.Served, error)
+	// RuntimesKnown reports whether it is known which runtimes have a deadline; nil where nobody knows. Kinds of which it is not known have every
+	// object sent that uses a runtime.
+	RuntimesKnown func() bool
 	// Policies of the cluster, likewise.
 	Policies func() ([]*v1alpha1.LifecyclePolicy, error)
 	// Mutating and Validating are the webhook configurations of the API server.
@@ -160,6 +163,9 @@ func (k *Keeper) reconcile(ctx context.Context) (wrote bool, err error) {
 		if deletable, known = k.options.Deletable(); !known && !k.impatient {
 			return false, k.unknown(errors.New("what the controller may delete"))
 		}
+	}
+	if k.options.RuntimesKnown != nil && !k.options.RuntimesKnown() && !k.impatient {
+		return false, k.unknown(errors.New("the runtimes"))
 	}
 	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Deletable: deletable, Alias: k.options.Alias})
 	var errs []error

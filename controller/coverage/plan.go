@@ -107,15 +107,16 @@ func (p *plan) kind(in *Input, s *subject) *sent {
 	if !s.Finishable() {
 		return out // Nothing is ever filled in.
 	}
-	out.mutating = ownKey
+	defaulted := s.mayBeDefaulted()
+	out.mutating = defaulted.Expression
 	if s.ClusterScoped {
-		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, carries(out.mutating)))
+		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, defaulted))
 		return out
 	}
 	out.mutatingLabel = policy.LabelInUse
 	p.mutating = append(p.mutating,
 		in.entry("defaults", create, label(policy.LabelInUse, true)),
-		in.entry("defaults-marked", create, label(policy.LabelInUse, false), carries(out.mutating)))
+		in.entry("defaults-marked", create, label(policy.LabelInUse, false), defaulted))
 	return out
 }
 

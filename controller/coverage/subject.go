@@ -27,6 +27,8 @@ type subject struct {
 	deadlines []policy.FieldPath
 	// inherited leads to metadata that other objects get: that of templates, and what the kind's controller copies.
 	inherited []policy.FieldPath
+	// runtime is where a new object names what may give it a default deadline; nil where nothing does.
+	runtime policy.FieldPath
 }
 
 // newSubject is a kind that a CustomResourceDefinition serves.
@@ -37,6 +39,9 @@ func newSubject(kind *registry.Served) *subject {
 	out.add(&out.deadlines, kind.Deadline...)
 	for _, forbidden := range kind.Forbidden {
 		out.add(&out.fields, forbidden.Path)
+	}
+	if kind.Runtime != nil && kind.RuntimeDeadline && out.HasDeadline() && out.schema.Has(kind.Runtime.NamePath()) {
+		out.runtime = kind.Runtime.NamePath()
 	}
 	return out
 }
@@ -133,6 +138,17 @@ func (s *subject) touched() string {
 		return "request.operation == \"CREATE\" ||\nobject.?metadata.?generation != oldObject.?metadata.?generation ||\n" + ownKey
 	}
 	return out
+}
+
+// mayBeDefaulted asks, wherever an object is created, whether it may be given a default without any namespace or policy: it carries a key of
+// Curfew's, or uses a runtime, which may have a deadline.
+func (s *subject) mayBeDefaulted() admissionv1.MatchCondition {
+	if s.runtime == nil {
+		return carries(ownKey)
+	}
+	uses := &places{}
+	uses.at(s.runtime).value = true
+	return concerns(versus(either(append([]string{keysDiffer}, uses.differ(s.object())...))))
 }
 
 // deadlinesDiffer asks for deadlines where old is the old object.

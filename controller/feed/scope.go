@@ -3,6 +3,7 @@ package feed
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
@@ -81,7 +82,8 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 	}
 	variables := &expression.Variables{Object: content, Namespace: namespace.Object, NamespacePolicy: namespace.Policy}
 	if f.kind.Runtime != nil {
-		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, f.kind.Runtime, facts, content, runtimes, live); err != nil {
+		needed := live && (!deadlineStands(facts) || slices.ContainsFunc(concerning, (*expression.Policy).MatchAsksRuntime))
+		if scope.Runtime, variables.Runtime, err = f.runtime(ctx, f.kind.Runtime, facts, content, runtimes, needed); err != nil {
 			return nil, err
 		}
 	}
@@ -93,6 +95,12 @@ func (f *Feed) scope(ctx context.Context, facts *policy.Facts, object runtime.Ob
 		f.options.Policies.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), errs)
 	}
 	return scope, nil
+}
+
+// deadlineStands reports whether the object runs with a deadline of its own, or has failed for one. Neither depends on its runtime, so that a
+// runtime that cannot be read does not disable it. No TTL deletes what runs, and what failed is kept from its TTL meanwhile.
+func deadlineStands(facts *policy.Facts) bool {
+	return !facts.Finished && facts.Deadline() != nil || !facts.Exceeded.IsZero()
 }
 
 // runtime is what the object's runtime says. A reference that cannot be read is as good as a runtime that is gone: keep (S6). So is a

@@ -25,6 +25,8 @@ type Served struct {
 	Schema *expression.Schema
 	// TTL and Deadline are the fields in which objects of the kind say, as a runtime, what holds for those that use them.
 	TTL, Deadline []policy.FieldPath
+	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that this is not known.
+	RuntimeDeadline bool
 }
 
 // Served are the kinds beside those of Kubernetes itself about which admission can have something to say. Before all is known
@@ -38,7 +40,14 @@ func (r *Registry) Served() ([]Served, error) {
 	for _, compiled := range byKind {
 		profiles = append(profiles, compiled.Profile)
 	}
-	return ServedBy(profiles, slices.Collect(maps.Values(definitions))), nil
+	out := ServedBy(profiles, slices.Collect(maps.Values(definitions)))
+	for i := range out {
+		if of := out[i].Runtime; of != nil {
+			says, known := r.runtimeDeadline(of)
+			out[i].RuntimeDeadline = says || !known
+		}
+	}
+	return out, nil
 }
 
 // ServedBy are the kinds that have a profile, or are referred to by one that has, and are served by CustomResourceDefinitions,

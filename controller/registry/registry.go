@@ -73,6 +73,7 @@ type Registry struct {
 	dirty       chan struct{}
 	skipped     *prometheus.GaugeVec
 	status      *statuses // nil where none is written
+	onRuntimes  []func()
 	onProfile   []func(kind schema.GroupKind)
 
 	mu      sync.Mutex

@@ -204,7 +204,7 @@ func TestProfilesFollowTheInstalledVersion(t *testing.T) {
 	expect := func(when string, native bool) {
 		t.Helper()
 		profile := known.Snapshot().Profiles[kind]
-		if (profile.Deadline != nil) != native || profile.AnnotatedDeadline == native {
+		if (profile.Deadline != nil) != native || !profile.AnnotatedDeadline {
 			t.Errorf("%s: deadline field %s, annotation %t; want native %t", when, profile.Deadline, profile.AnnotatedDeadline, native)
 		}
 	}

@@ -195,7 +195,7 @@ func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 		out.Suspend = nil
 	}
 	out.Enforcement = enforcement(p.spec, has)
-	inner.AnnotatedDeadline = out.Enforcement != nil && out.Enforcement.By == v1alpha1.EnforcedByCurfew
+	inner.AnnotatedDeadline = out.Enforcement != nil && len(out.Enforcement.Stop) > 0
 	return &out
 }
 

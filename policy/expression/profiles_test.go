@@ -171,7 +171,7 @@ func TestJobAndPodManifestsSayWhatTheGoReadersSay(t *testing.T) {
 
 func TestServedLeavesOutWhatTheInstalledVersionLacks(t *testing.T) {
 	trainJob := builtin(t)["trainjob.trainer.kubeflow.org"]
-	if trainJob.Profile.Deadline == nil || trainJob.Enforcement.By != v1alpha1.EnforcedByController || trainJob.AnnotatedDeadline {
+	if trainJob.Profile.Deadline == nil || trainJob.Enforcement.By != v1alpha1.EnforcedByController || !trainJob.AnnotatedDeadline {
 		t.Errorf("with the field: %+v", trainJob.Enforcement)
 	}
 	if got := len(trainJob.Enforcement.Stop); got != 3 || trainJob.Enforcement.Grace != 30*time.Second {

@@ -33,7 +33,7 @@ func All() []Rule {
 		sourceStamp,
 		noEffect,
 		runtimeTTL,
-		runtimeDeadline,
+		deadlineTwice,
 		ttlLabel,
 		labelAsAnnotation,
 		annotationAsLabel,

@@ -8,7 +8,7 @@ import (
 )
 
 // unusableRuntime warns that the runtime which decides when the object goes does not exist, or says what cannot be read, so that
-// the object stays until that is mended.
+// the object stays until that is fixed. A deadline of the runtime that cannot be read is a default that is not given: unusable-default says so.
 //
 // Fields: the reference to the runtime, such as spec.runtimeRef.name of a TrainJob.
 var unusableRuntime = Rule{
@@ -27,20 +27,12 @@ var unusableRuntime = Rule{
 				Message: fmt.Sprintf("runtime %q does not exist: this %s stays until it does and says a TTL", runtime.Name, s.Profile.Kind.Kind)}}
 		}
 		var out []policy.Finding
-		for _, setting := range append(runtime.TTL.Settings(), runtime.Deadline) {
-			if setting != nil && setting.Err != nil {
+		for _, setting := range runtime.TTL.Settings() {
+			if setting.Err != nil {
 				out = append(out, policy.Finding{Field: runtime.Path, Severity: policy.Warn, Value: setting.Path + setting.Text,
-					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: mend it; until then %s", runtime.Name, policy.Shorten(setting.Text), setting.Path, until(s, setting))})
+					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then this %s stays", runtime.Name, policy.Shorten(setting.Text), setting.Path, s.Profile.Kind.Kind)})
 			}
 		}
 		return out
 	},
-}
-
-// until is what comes of a value of a runtime that cannot be read.
-func until(s *Subject, setting *policy.Setting) string {
-	if setting == s.Scope.Runtime.Deadline {
-		return "there is no deadline"
-	}
-	return "this " + s.Profile.Kind.Kind + " stays"
 }

@@ -24,8 +24,7 @@ func TestUnusableRuntime(t *testing.T) {
 		"cannot be told": {runtime: &policy.RuntimePolicy{Path: "spec.runtimeRef.name", Missing: true, Err: errors.New("spec.runtimeRef.name: 7 is no name")},
 			want: []string{`warning spec.runtimeRef.name: 7 is no name: this TrainJob stays`}},
 		"unreadable": {runtime: read("ttl-after-failed", "soon", "active-deadline", "0"), want: []string{
-			`warning spec.runtimeRef.name: runtime "torch" has "soon" in ` + at("ttl-after-failed") + `, which cannot be read: mend it; until then this TrainJob stays`,
-			`warning spec.runtimeRef.name: runtime "torch" has "0" in ` + at("active-deadline") + `, which cannot be read: mend it; until then there is no deadline`}},
+			`warning spec.runtimeRef.name: runtime "torch" has "soon" in ` + at("ttl-after-failed") + `, which cannot be read: fix it; until then this TrainJob stays`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := Request{Scope: &policy.Scope{Runtime: test.runtime}}

@@ -26,7 +26,8 @@ type Enforcement struct {
 	// +optional
 	IfServed *FieldPath `json:"ifServed,omitempty"`
 	// by says who enforces: Controller means the kind's own controller, with Curfew as the backstop graceSeconds later where stop
-	// says how; Curfew means Curfew alone, by the annotation curfew.dev/active-deadline.
+	// says how; then admission copies the annotation curfew.dev/active-deadline into the field fields.deadline. Curfew means
+	// Curfew alone, by that annotation.
 	// +required
 	// +kubebuilder:validation:Enum=Controller;Curfew
 	By Enforcer `json:"by"`

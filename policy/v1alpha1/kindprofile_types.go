@@ -80,7 +80,7 @@ type KindProfileSpec struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=32
 	ForbiddenFields []ForbiddenField `json:"forbiddenFields,omitempty"`
-	// runtime is an object that others refer to and whose TTL and deadline hold for them before their own.
+	// runtime is an object that others refer to. Its TTL holds for them before their own, and its deadline where they have none.
 	// +optional
 	Runtime *Runtime `json:"runtime,omitempty"`
 	// deadline says whether objects may have one, who enforces it and how an object is stopped.

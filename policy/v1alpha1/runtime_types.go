@@ -1,7 +1,7 @@
 package v1alpha1
 
-// Runtime is an object that others refer to: a training runtime, a pipeline, a workflow template. Its TTL and deadline are
-// platform policy, and hold before what the object that refers to it says.
+// Runtime is an object that others refer to: a training runtime, a pipeline, a workflow template. Its TTL is platform policy and
+// comes before what the object that refers to it says. Its deadline is a default, written into new objects that have none.
 type Runtime struct {
 	// reference says which runtime an object uses. An object without a name there uses none.
 	// +required

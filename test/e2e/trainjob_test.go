@@ -25,8 +25,9 @@ func TestTrainJobDefaults(t *testing.T) {
 		row{s.trainJob("elsewhere", "silent", with(at("spec.managedBy", "kueue.x-k8s.io/multikueue"))...), ""},
 		row{s.trainJob("long", "silent", with(at("spec.activeDeadlineSeconds", 90000))...), denied(webhook,
 			`spec.activeDeadlineSeconds: 1d1h is above curfew.dev/max-deadline 1d of namespace "`+s.name+`": use 1d or less`)},
-		row{s.trainJob("annotated", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), at("spec.activeDeadlineSeconds", 60), noted(policy.AnnotationTTL, "3h"))...), warned(
-			"metadata.annotations[curfew.dev/active-deadline]: has no effect on a TrainJob: set spec.activeDeadlineSeconds")},
+		row{s.trainJob("annotated", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), noted(policy.AnnotationTTL, "3h"))...), ""},
+		row{s.trainJob("twice", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), at("spec.activeDeadlineSeconds", 60), noted(policy.AnnotationTTL, "3h"))...), denied(webhook,
+			"metadata.annotations[curfew.dev/active-deadline]: 1h differs from spec.activeDeadlineSeconds 1m: set one of them, or both to the same")},
 		row{s.trainJob("template", "silent", with(at("spec.activeDeadlineSeconds", 60), at("spec.runtimePatches", []any{map[string]any{"manager": "test.example.com/x",
 			"trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{map[string]any{"name": "node",
 				"template": map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1h"}}}}}}}}}}}}))...),
@@ -34,7 +35,7 @@ func TestTrainJobDefaults(t *testing.T) {
 				"metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: set metadata.annotations[curfew.dev/ttl-after-finished] on the TrainJob")},
 	)
 	for name, want := range map[string][3]string{
-		"plain": {"1d", "namespace/" + s.name, "7200"}, "own": {"3h", "object", "3600"}, "never": {"never", "object", "3600"}, "elsewhere": {},
+		"plain": {"1d", "namespace/" + s.name, "7200"}, "own": {"3h", "object", "3600"}, "never": {"never", "object", "3600"}, "elsewhere": {}, "annotated": {"3h", "object", "3600"},
 	} {
 		annotations := s.metaOf("trainjob", name).Annotations
 		if got := [3]string{annotations[policy.AnnotationTTL], annotations[policy.AnnotationTTLSource], s.jsonpath("trainjob", name, ".spec.activeDeadlineSeconds")}; got != want {
@@ -54,8 +55,7 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	s.eventually(row{s.trainJob("probe", "any", own, noted(policy.AnnotationTTL, "soon")), denied("validate-marked.trainjobs.trainer.kubeflow.org.curfew.dev",
 		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
-	s.creates(row{s.trainJob("with", "any", own, at("spec.activeDeadlineSeconds", 3600), noted(policy.AnnotationActiveDeadline, "1h")), warned(
-		"metadata.annotations[curfew.dev/active-deadline]: has no effect on a TrainJob: set spec.activeDeadlineSeconds")},
+	s.creates(row{s.trainJob("with", "any", own, at("spec.activeDeadlineSeconds", 3600), noted(policy.AnnotationActiveDeadline, "1h")), ""},
 		row{s.trainJob("without", "any", own), ""})
 	patch := func(name, patch string) output {
 		return s.kubectl("patch", "trainjob", name, "--type=merge", "-p", patch)
@@ -65,10 +65,9 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	if out := patch("with", `{"spec":{"activeDeadlineSeconds":60}}`); !out.failed || !strings.Contains(out.stderr, "spec.activeDeadlineSeconds: Invalid value: 60: field is immutable") {
 		t.Errorf("kubectl said %q", out.stderr)
 	}
-	noEffect := warned(key + "has no effect on a TrainJob: set spec.activeDeadlineSeconds")
-	s.refuses(s.kubectl("annotate", "trainjob", "without", policy.AnnotationActiveDeadline+"=1h"), noEffect,
+	s.refuses(s.kubectl("annotate", "trainjob", "without", policy.AnnotationActiveDeadline+"=1h"),
 		refusal+key+"cannot be added after creation: leave it out, or create a new TrainJob with it")
-	s.refuses(s.kubectl("annotate", "--overwrite", "trainjob", "with", policy.AnnotationActiveDeadline+"=2h"), noEffect,
+	s.refuses(s.kubectl("annotate", "--overwrite", "trainjob", "with", policy.AnnotationActiveDeadline+"=2h"),
 		refusal+key+"cannot be changed after creation, from 1h to 2h: leave it, or create a new TrainJob")
 	s.refuses(s.kubectl("annotate", "trainjob", "with", policy.AnnotationActiveDeadline+"-"),
 		refusal+key+"cannot be removed after creation: leave it at 1h, or create a new TrainJob without it")
@@ -116,9 +115,6 @@ func TestRuntimePrecedence(t *testing.T) {
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	const key, failed = "metadata.annotations[curfew.dev/ttl-after-finished]: ", "metadata.annotations[curfew.dev/ttl-after-failed]: "
 	s.eventually(row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)})
-	s.creates(row{s.runtime("TrainingRuntime", "timed", noted(policy.AnnotationActiveDeadline, "2h")), ""})
-	s.eventually(row{s.trainJob("late", "timed", own, at("spec.activeDeadlineSeconds", 10800)), both(warned(`curfew.dev/ttl-after-finished defaulted to 1d from namespace "`+s.name+`"`),
-		warned(`spec.activeDeadlineSeconds: 3h is ignored: runtime "timed" says 2h; remove it`))})
 	s.creates(
 		row{s.trainJob("plain", cluster), ""},
 		row{s.trainJob("shorter", cluster, noted(policy.AnnotationTTL, "1h")), warned(key + `1h is ignored: runtime "` + cluster + `" says 9d; remove it`)},
@@ -133,6 +129,41 @@ func TestRuntimePrecedence(t *testing.T) {
 		annotations := s.metaOf("trainjob", name).Annotations
 		if got := annotations[policy.AnnotationTTL] + " " + annotations[policy.AnnotationTTLSource]; got != want {
 			t.Errorf("TTL and source of %s are %q, want %q", name, got, want)
+		}
+	}
+}
+
+// A runtime's deadline is a default: a TrainJob that has one of its own keeps that, and the others get it at their creation, in a namespace that
+// does not use Curfew as well. A later change of the runtime reaches none of them.
+func TestRuntimeDeadlineIsADefault(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	own := at("spec.runtimeRef.kind", "TrainingRuntime")
+	s.creates(row{s.runtime("TrainingRuntime", "timed", noted(policy.AnnotationActiveDeadline, "2h")), ""})
+	given := warned(`activeDeadlineSeconds defaulted to 7200 (2h) from runtime "timed"`)
+	s.eventually(row{s.trainJob("given", "timed", own), given})
+	s.creates(
+		row{s.trainJob("given", "timed", own), given},
+		row{s.trainJob("longer", "timed", own, at("spec.activeDeadlineSeconds", 10800)), ""},
+		row{s.trainJob("annotated", "timed", own, noted(policy.AnnotationActiveDeadline, "1h")), ""},
+	)
+	want := map[string][2]string{"given": {"7200", "runtime/timed"}, "longer": {"10800"}, "annotated": {"3600"}}
+	expect := func(when string) {
+		t.Helper()
+		for name, want := range want {
+			if got := [2]string{s.jsonpath("trainjob", name, ".spec.activeDeadlineSeconds"), s.metaOf("trainjob", name).Annotations[policy.AnnotationDeadlineSource]}; got != want {
+				t.Errorf("%s: deadline and source of %s are %q, want %q", when, name, got, want)
+			}
+		}
+	}
+	expect("at creation")
+	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "timed", policy.AnnotationActiveDeadline+"=1s"))
+	s.eventually(row{s.trainJob("next", "timed", own), warned(`activeDeadlineSeconds defaulted to 1 (1s) from runtime "timed"`)})
+	s.outlast(now().Add(3 * second))
+	expect("after the runtime has changed")
+	for name := range want {
+		if got := s.jsonpath("trainjob", name, ".status"); strings.Contains(got, policy.ReasonDeadlineExceeded) {
+			t.Errorf("%s was failed: %s", name, got)
 		}
 	}
 }

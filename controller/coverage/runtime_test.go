@@ -1,0 +1,36 @@
+package coverage
+
+import (
+	"testing"
+
+	"curfew.dev/curfew/controller/registry"
+)
+
+// While a runtime has a deadline, every new object that uses a runtime is sent, wherever it is created: the runtime may be the one. Otherwise
+// only what carries a key of Curfew's is.
+func TestObjectsThatARuntimeMayGiveADeadline(t *testing.T) {
+	var trainJob *registry.Served
+	all := builtinKinds(t)
+	for i := range all {
+		if all[i].Kind.Kind == "TrainJob" {
+			trainJob = &all[i]
+		}
+	}
+	uses := object(t, `{metadata: {name: a}, spec: {runtimeRef: {name: torch}}}`)
+	for name, c := range map[string]struct {
+		deadline bool
+		object   map[string]any
+		want     bool
+	}{
+		"no runtime has one":         {false, uses, false},
+		"a runtime has one":          {true, uses, true},
+		"without a runtime":          {true, object(t, `{metadata: {name: a}, spec: {}}`), false},
+		"without a runtime, its key": {true, object(t, `{metadata: {annotations: {curfew.dev/active-deadline: 1h}}, spec: {}}`), true},
+		"its key":                    {false, object(t, `{metadata: {annotations: {curfew.dev/active-deadline: 1h}}}`), true},
+	} {
+		trainJob.RuntimeDeadline = c.deadline
+		if got := condition(t, newSubject(trainJob).mayBeDefaulted().Expression, c.object, nil); got != c.want {
+			t.Errorf("%s: sent %v, want %v", name, got, c.want)
+		}
+	}
+}

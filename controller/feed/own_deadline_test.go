@@ -1,0 +1,52 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// noRuntimes are runtimes that nobody may read.
+type noRuntimes struct{}
+
+func (noRuntimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
+	return nil, errors.New("forbidden")
+}
+func (u noRuntimes) Read(ctx context.Context, r *expression.Reference) (map[string]any, error) {
+	return u.Get(ctx, r)
+}
+
+// A runtime that cannot be read does not disable a deadline that the object has itself, nor does it keep what has failed from being stopped.
+func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		r.options.Runtimes = noRuntimes{}
+		kind, group := "Recipe", "example.com"
+		of, errs := expression.NewCompiler(10).Profile(&v1alpha1.KindProfile{ObjectMeta: metav1.ObjectMeta{Name: "users"}, Spec: v1alpha1.KindProfileSpec{
+			Kind:  v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "User", Resource: "users"},
+			State: &v1alpha1.StateExpressions{Finished: "false", FinishTime: "null", Outcome: `"Failed"`},
+			Runtime: &v1alpha1.Runtime{
+				Reference: v1alpha1.RuntimeReference{Name: "metadata.name", DefaultKind: &kind, DefaultAPIGroup: &group},
+				Kinds:     []v1alpha1.RuntimeKind{{ProfiledKind: v1alpha1.ProfiledKind{Group: group, Version: "v1", Kind: kind, Resource: "recipes"}}},
+			},
+		}})
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		profile := runProfile(t)
+		profile.Runtime = of.Runtime
+		r.run("a", policy.AnnotationActiveDeadline, "10s")
+		r.run("b")
+		r.follow(profile)
+		at(time.Minute)
+		r.expect("after the deadline of one", "a Failed=True/DeadlineExceeded; b; ")
+	})
+}

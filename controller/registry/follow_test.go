@@ -1,0 +1,63 @@
+package registry
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Whether a runtime has a deadline decides which new objects the API server has to send. While that is not known, it may have one.
+func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		told := 0
+		c, r := begin(t, func(_ *cluster, r *Registry) { r.OnRuntimes(func() { told++ }) })
+		says := func() bool {
+			t.Helper()
+			all, err := r.Served()
+			if err != nil {
+				t.Fatal(err)
+			}
+			for i := range all {
+				if all[i].Kind.Kind == "TrainJob" {
+					return all[i].RuntimeDeadline
+				}
+			}
+			t.Fatal("TrainJob is not served")
+			return false
+		}
+		after(2 * time.Second)
+		if !r.RuntimesKnown() {
+			t.Error("nothing is served that uses a runtime, and yet the runtimes are not known")
+		}
+		c.definitions.put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
+		synctest.Wait()
+		if r.RuntimesKnown() || !says() {
+			t.Error("before the runtimes are listed they are known, or have no deadline")
+		}
+		after(2 * time.Second)
+		if !r.RuntimesKnown() || says() {
+			t.Error("without a runtime there is a deadline, or it is not known")
+		}
+		runtime := func(annotations map[string]any) *unstructured.Unstructured {
+			return &unstructured.Unstructured{Object: map[string]any{
+				"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainingRuntime",
+				"metadata": map[string]any{"name": "torch", "namespace": "ci", "annotations": annotations},
+			}}
+		}
+		c.runtimes.put(runtime(map[string]any{policy.AnnotationTTL: "1h"}))
+		after(time.Second)
+		if says() {
+			t.Error("a runtime without a deadline has one")
+		}
+		before := told
+		c.runtimes.put(runtime(map[string]any{policy.AnnotationActiveDeadline: "1h"}))
+		after(time.Second)
+		if !says() || told == before {
+			t.Error("a runtime with a deadline has none, or nobody was told")
+		}
+	})
+}

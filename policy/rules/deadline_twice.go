@@ -1,0 +1,36 @@
+package rules
+
+import (
+	"fmt"
+
+	"curfew.dev/curfew/policy"
+)
+
+// deadlineTwice denies an annotation beside a native deadline that says something else. Admission copies the annotation into an empty native
+// field; where both are set, Curfew and the kind's own controller would each enforce another one.
+//
+// Restricted field: metadata.annotations[curfew.dev/active-deadline] of kinds that have a native deadline too.
+// Allowed values: what the native deadline says, or none.
+var deadlineTwice = Rule{
+	Name: "deadline-twice",
+	Check: func(s *Subject) []policy.Finding {
+		text, ok := s.Annotations[policy.AnnotationActiveDeadline]
+		// Where a deadline cannot change after creation, immutable-deadline judges updates.
+		if s.Operation == Update && s.Profile.ImmutableDeadline {
+			return nil
+		}
+		if !ok || s.IsTemplate() || !s.Profile.AnnotatedDeadline || s.Profile.RuntimeOf != "" || !s.NativeDeadline.Set {
+			return nil
+		}
+		annotated, native := *s.Facts, s.Deadline()
+		annotated.NativeDeadline = policy.NativeField{}
+		own := annotated.Deadline()
+		if own.Err != nil {
+			return []policy.Finding{s.deny(own.Path, own.Text, own.Err.Error())}
+		}
+		if native.Err != nil || own.TTL == native.TTL {
+			return nil
+		}
+		return []policy.Finding{s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same", own.TTL, native.Path, native.TTL))}
+	},
+}
