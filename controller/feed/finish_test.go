@@ -299,6 +299,13 @@ func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 		if day := int(24 * time.Hour / retryMost); tries < day || tries > day+20 {
 			t.Errorf("%d tries in a day, want one every %s", tries, retryMost)
 		}
+		for i := range 20 { // at any time between two tries
+			late := "late" + strconv.Itoa(i)
+			w.put(untimed(late))
+			at(8 * time.Second)
+			expect(t, w, late, false)
+			at(29 * time.Second)
+		}
 		w.mu.Lock()
 		w.denied = ""
 		w.mu.Unlock()
