@@ -51,9 +51,9 @@ func (r *Registry) keepChanged(changed map[schema.GroupKind]bool) {
 	}
 }
 
-// release lets deletions of a kind go on, unless its profile changed again meanwhile. The mutex is held.
+// release lets deletions of a kind go on once its feed has started, unless its profile changed again meanwhile. The mutex is held.
 func (r *Registry) release(k *kind) {
-	if at := k.profile.Kind.GroupKind(); r.running[at] == k && !r.changed[at] {
+	if at := k.profile.Kind.GroupKind(); r.running[at] == k && k.feed != nil && !r.changed[at] {
 		r.hold(k.resource(), false)
 	}
 }

@@ -101,6 +101,9 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 		c.profiles.remove("own")
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet")
+		c.profiles.put(ownProfile("zz-unheeded", 1)) // which does not let what the old rules judged be deleted
+		after(10 * time.Second)
+		expect("hold jobsets", "changed JobSet")
 		c.mu.Lock()
 		delete(c.missing, "jobsets")
 		c.mu.Unlock()
