@@ -43,6 +43,7 @@ func TestMalformedReviews(t *testing.T) {
 	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"`
 	const noUID = "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"
 	const noJSON = "the body is no JSON that could be an AdmissionReview: "
+	const tooLong = "the review of this object has more than 1048576 bytes, so that curfew cannot review it: use a smaller one, or raise --max-review-size"
 	captured := string(capturedReview(t))
 	for name, test := range map[string]struct {
 		method, contentType string
@@ -77,8 +78,8 @@ func TestMalformedReviews(t *testing.T) {
 		"truncated":              {body: captured[:len(captured)/2], status: 400, message: noJSON + "the text ends where a quotation mark should be at byte 2694"},
 		"cut off by one":         {body: captured[:len(captured)-2], status: 400, message: noJSON + "the text ends where a comma or the end of the list should be at byte 5386"},
 		"the connection is lost": {reader: broken{strings.NewReader(captured[:100])}, status: 400, message: "the body could not be read to its end: unexpected EOF"},
-		"too large":              {body: head + `,"x":"` + strings.Repeat("x", 8<<20) + `"}`, status: 413, message: "the body is larger than 7340032 bytes"},
-		"too large, unannounced": {reader: &endless{8 << 20}, status: 413, message: "the body is larger than 7340032 bytes"},
+		"too large":              {body: head + `,"x":"` + strings.Repeat("x", 2<<20) + `"}`, status: 413, message: tooLong},
+		"too large, unannounced": {reader: &endless{2 << 20}, status: 413, message: tooLong},
 		"text":                   {contentType: "text/plain", body: captured, status: 415, message: `the Content-Type is "text/plain": send application/json`},
 		"protobuf":               {contentType: "application/vnd.kubernetes.protobuf", body: captured, status: 415, message: `the Content-Type is "application/vnd.kubernetes.protobuf": send application/json`},
 		"no content type":        {contentType: "-", body: captured, status: 415, message: `the Content-Type is "": send application/json`},
@@ -88,7 +89,7 @@ func TestMalformedReviews(t *testing.T) {
 	} {
 		for _, path := range []string{PathMutate, PathValidate, PathMutateNamespace, PathValidateNamespace, PathValidatePolicy} {
 			t.Run(name+path, func(t *testing.T) {
-				w := newWorld(t)
+				w := newWorld(t, func(o *Options) { o.MaxReview = 1 << 20 })
 				body := test.reader
 				switch part := body.(type) {
 				case nil:

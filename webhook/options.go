@@ -66,6 +66,10 @@ type Options struct {
 	KyvernoLabel bool
 	// Controller is how the controller is set: the namespaces that it protects, and whether it runs dry.
 	Controller policy.Surroundings
+	// MaxReview is how many bytes a review may have; zero means [DefaultMaxReview].
+	MaxReview int64
+	// Memory is how many bytes the process may take, of which reviews get a part; zero means [DefaultMemory].
+	Memory int64
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger
 }
@@ -87,6 +91,9 @@ func (o *Options) validate() error {
 	if o.RequireDelete && o.Access == nil {
 		errs = append(errs, errors.New("webhook: RequireDelete is set and Access is nil: use NewCachedReviews"))
 	}
+	if o.MaxReview < 0 || o.Memory < 0 {
+		errs = append(errs, errors.New("webhook: MaxReview or Memory is negative: use 0 for the default"))
+	}
 	if o.WarnBelow < 0 {
 		errs = append(errs, errors.New("webhook: WarnBelow is "+o.WarnBelow.String()+": use 0 or more"))
 	}
@@ -106,6 +113,7 @@ type Webhooks struct {
 	metrics    *metrics
 	log        logr.Logger
 	options    rules.Options
+	load       *load
 
 	reviews        AccessReviewer
 	controllerUser string
@@ -145,6 +153,7 @@ func New(options Options) (*Webhooks, error) {
 			Controller: options.Controller, ControllerUser: options.ControllerUser,
 		},
 
+		load:           newLoad(options.MaxReview, options.Memory),
 		reviews:        options.Access,
 		controllerUser: options.ControllerUser,
 	}, nil

@@ -19,6 +19,8 @@ const (
 	outcomeAllowed   outcome = "allowed"
 	outcomeDefaulted outcome = "defaulted"
 	outcomeDenied    outcome = "denied"
+	// outcomeThrottled is denied without a review: there was no memory for it.
+	outcomeThrottled outcome = "throttled"
 	// outcomeInvalid and outcomeError are no decisions: nothing was reviewed.
 	outcomeInvalid outcome = "invalid"
 	outcomeError   outcome = "error"
@@ -71,7 +73,8 @@ func decided(decision *policy.Decision, toPerson bool) answer {
 	} else if len(decision.Defaults) > 0 && !decision.Defaults[0].DryRun {
 		out.outcome = outcomeDefaulted
 	}
-	for _, warning := range decision.Warnings(toPerson) {
+	warnings := decision.Warnings(toPerson)
+	for _, warning := range warnings[:min(len(warnings), maxFindings)] {
 		out.response.Warnings = append(out.response.Warnings, oneLine(warning, maxWarning))
 	}
 	out.response.AuditAnnotations = audit(out.outcome, decision.Findings, decision.Source)
@@ -111,8 +114,8 @@ func failure(code int32, reason metav1.StatusReason, message string) *metav1.Sta
 }
 
 func causes(denials []policy.Finding) []metav1.StatusCause {
-	out := make([]metav1.StatusCause, 0, len(denials))
-	for _, finding := range denials {
+	out := make([]metav1.StatusCause, 0, min(len(denials), maxFindings))
+	for _, finding := range denials[:min(len(denials), maxFindings)] {
 		out = append(out, metav1.StatusCause{
 			Type:    metav1.CauseTypeFieldValueInvalid,
 			Message: oneLine(finding.Message, maxReason),
@@ -144,6 +147,8 @@ func audit(outcome outcome, findings []policy.Finding, source string) map[string
 const (
 	maxWarning = 256
 	maxReason  = 2048
+	// maxFindings is how many warnings or causes one answer has: an object can break a rule in tens of thousands of places.
+	maxFindings = 100
 )
 
 // oneLine makes a text fit for a Warning header: the API server drops one that has control characters, silently.

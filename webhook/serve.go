@@ -8,80 +8,82 @@ import (
 	"net/http"
 	"strconv"
 	"sync"
+	"time"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/wire"
 )
-
-// maxReview is how large a review may be: an API server takes requests of 3 MB, a review holds two objects and little more.
-const maxReview = 7 << 20
 
 // ServeHTTP implements [http.Handler]. To the API server an AdmissionReview with allowed=false under a 200 is a rejection,
 // whatever its code says (apiserver, webhook/{mutating,validating}/dispatcher.go); the failure policy is asked only where the call
 // fails. So an error has the HTTP status of one.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	text, status, err := body(r)
-	if err != nil {
+	if status, err := acceptable(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
 			w.Header().Set("Allow", http.MethodPost)
 		}
-		h.refuse(w, status, err)
+		h.unreviewed(w, refused(status, err))
 		return
 	}
-	review, err := wire.Parse(text)
-	if err != nil {
-		h.refuse(w, http.StatusBadRequest, err)
+	// A body that trickles in would hold memory that others wait for.
+	connection := http.NewResponseController(w)
+	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout))
+	buffer := buffers.Get().(*[]byte)
+	defer buffers.Put(buffer)
+	// One byte more than a small review has tells a large one.
+	begun, err := readAll((*buffer)[:0], io.LimitReader(r.Body, smallReview+1))
+	*buffer = begun[:0]
+	switch {
+	case err != nil:
+		h.unreviewed(w, refused(http.StatusBadRequest, fmt.Errorf("the body could not be read to its end: %w", err)))
+		return
+	case len(begun) == 0:
+		h.unreviewed(w, refused(http.StatusBadRequest, errors.New("the body is empty: send an AdmissionReview")))
 		return
 	}
-	h.write(w, h.handle(r.Context(), review))
+	reviewed := false
+	out := h.webhooks.load.review(r, begun, func(review *wire.Review) answer {
+		reviewed = true
+		_ = connection.SetReadDeadline(time.Time{})
+		return h.handle(r.Context(), review)
+	})
+	if reviewed {
+		h.write(w, out)
+		return
+	}
+	h.unreviewed(w, out)
 }
 
-// refuse answers whoever sent what is no review. The API server does not; so this is no error of the log, where anybody could fill it.
-func (h *handler) refuse(w http.ResponseWriter, status int, err error) {
-	h.webhooks.log.V(1).Info("a request was no AdmissionReview", "webhook", h.name, "status", status, "reason", err.Error())
-	h.webhooks.metrics.reviewed(h.name, "other", "other", outcomeInvalid, 0)
-	h.write(w, refused(status, err))
+// bodyTimeout is how long a body may take to arrive. The API server gives the whole review 5 seconds.
+const bodyTimeout = 5 * time.Second
+
+// unreviewed answers whoever sent what is no review, or one too large. No API server does the former; so this is no error of the log, where
+// anybody could fill it.
+func (h *handler) unreviewed(w http.ResponseWriter, out answer) {
+	// A denial without the UID of its review is none to the API server.
+	if out.outcome == outcomeThrottled && out.response.UID == "" {
+		out.outcome, out.status = outcomeInvalid, int(out.response.Result.Code)
+	}
+	h.webhooks.log.V(1).Info("a request was not reviewed", "webhook", h.name, "status", out.response.Result.Code, "reason", out.response.Result.Message)
+	h.webhooks.metrics.reviewed(h.name, "other", "other", out.outcome, 0)
+	h.write(w, out)
 }
 
-// body returns the body of a request, or the status that says why it is not taken.
-func body(r *http.Request) (string, int, error) {
+// acceptable says why a request is no review, whatever its body is.
+func acceptable(r *http.Request) (int, error) {
 	if r.Method != http.MethodPost {
-		return "", http.StatusMethodNotAllowed, fmt.Errorf("the method is %s: POST an AdmissionReview", r.Method)
+		return http.StatusMethodNotAllowed, fmt.Errorf("the method is %s: POST an AdmissionReview", r.Method)
 	}
 	if contentType := r.Header.Get("Content-Type"); contentType != "application/json" {
 		if kind, _, err := mime.ParseMediaType(contentType); err != nil || kind != "application/json" {
-			return "", http.StatusUnsupportedMediaType, fmt.Errorf("the Content-Type is %q: send application/json", contentType)
+			return http.StatusUnsupportedMediaType, fmt.Errorf("the Content-Type is %q: send application/json", policy.Shorten(contentType))
 		}
 	}
-	if r.ContentLength > maxReview {
-		return "", http.StatusRequestEntityTooLarge, errTooLarge
-	}
-	buffer := buffers.Get().(*[]byte)
-	defer func() {
-		// The odd large body is not to be kept for ever.
-		if cap(*buffer) <= maxPooled {
-			buffers.Put(buffer)
-		}
-	}()
-	text, err := readAll((*buffer)[:0], io.LimitReader(r.Body, maxReview+1))
-	*buffer = text
-	switch {
-	case err != nil:
-		return "", http.StatusBadRequest, fmt.Errorf("the body could not be read to its end: %w", err)
-	case len(text) > maxReview:
-		return "", http.StatusRequestEntityTooLarge, errTooLarge
-	case len(text) == 0:
-		return "", http.StatusBadRequest, errors.New("the body is empty: send an AdmissionReview")
-	default:
-		return string(text), http.StatusOK, nil
-	}
+	return http.StatusOK, nil
 }
-
-var errTooLarge = fmt.Errorf("the body is larger than %d bytes", maxReview)
 
 // buffers are what bodies are read into and answers written to.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 16<<10)) }}
-
-const maxPooled = 256 << 10
 
 // readAll appends what a reader has to give.
 func readAll(to []byte, from io.Reader) ([]byte, error) {

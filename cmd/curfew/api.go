@@ -67,6 +67,7 @@ func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, optio
 		Builtin:         builtin,
 		Platform:        platform.Snapshot,
 		Cluster:         handlers.Cluster(),
+		Busy:            handlers.Busy,
 		Schemas:         schemas,
 		Clock:           clock.RealClock{},
 		Authenticator:   api.NewTokenReviews(authentication.TokenReviews()),

@@ -6,6 +6,8 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
+	"strconv"
+	"strings"
 	"sync"
 )
 
@@ -109,4 +111,34 @@ func (p *pacer) adjust() {
 func growth(live uint64, percent int) int {
 	// Go counts from 4 MiB where less is in use.
 	return max(percent, int(100*gcLeast/max(live, 4<<20)))
+}
+
+// cgroupLimits are the files that hold the memory limit of the container, of cgroup v2 and v1.
+var cgroupLimits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
+
+// limitMemory has Go collect garbage before the container's memory limit is reached, unless GOMEMLIMIT says when. The rest is for what Go does
+// not count.
+func limitMemory(files []string) {
+	if os.Getenv("GOMEMLIMIT") != "" {
+		return
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			continue
+		}
+		// "max", or a number near the largest, where there is none.
+		if limit, err := strconv.ParseInt(strings.TrimSpace(string(text)), 10, 64); err == nil && limit > 0 && limit < 1<<50 {
+			debug.SetMemoryLimit(limit / 10 * 9)
+		}
+		return
+	}
+}
+
+// memoryLimit is how much memory the process may take; 0 where nobody says.
+func memoryLimit() int64 {
+	if limit := debug.SetMemoryLimit(-1); limit < 1<<50 {
+		return limit
+	}
+	return 0
 }

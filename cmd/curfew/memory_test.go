@@ -2,6 +2,9 @@ package main
 
 import (
 	"context"
+	"math"
+	"os"
+	"path/filepath"
 	"runtime"
 	"runtime/debug"
 	"testing"
@@ -109,5 +112,36 @@ func TestGiveBackDoesNotBlock(t *testing.T) {
 	give := giveBack(t.Context())
 	for range 1000 {
 		give(worthwhile)
+	}
+}
+
+func TestMemoryLimit(t *testing.T) {
+	before := debug.SetMemoryLimit(-1)
+	t.Cleanup(func() { debug.SetMemoryLimit(before) })
+	file := func(text string) string {
+		name := filepath.Join(t.TempDir(), "memory")
+		if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return name
+	}
+	for name, test := range map[string]struct {
+		environment string
+		files       []string
+		want        int64
+	}{
+		"v2":                  {files: []string{file("1073741824\n")}, want: 1073741820 / 10 * 9},
+		"v1":                  {files: []string{"/none", file("536870912\n")}, want: 536870910 / 10 * 9},
+		"none":                {files: []string{file("max\n")}},
+		"none, v1":            {files: []string{file("9223372036854771712\n")}},
+		"no container":        {files: []string{"/none"}},
+		"GOMEMLIMIT is known": {environment: "1GiB", files: []string{file("1073741824\n")}},
+	} {
+		t.Setenv("GOMEMLIMIT", test.environment)
+		debug.SetMemoryLimit(math.MaxInt64)
+		limitMemory(test.files)
+		if got := memoryLimit(); got != test.want {
+			t.Errorf("%s: %d, want %d", name, got, test.want)
+		}
 	}
 }

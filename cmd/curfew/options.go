@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/spf13/pflag"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
@@ -26,6 +27,7 @@ type options struct {
 	host                       string
 	port                       int
 	warnBelow                  string
+	maxReviewSize              string
 	requireDelete              bool
 	strictLabels               bool
 	leaderElect                bool
@@ -45,7 +47,7 @@ const verbosityMost = 10
 
 func defaultOptions() *options {
 	return &options{
-		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s",
+		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", maxReviewSize: "40Mi",
 		leaderElect: true, protect: policy.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: expiry.DefaultStuckAfter, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
@@ -69,6 +71,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
 	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
+	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize, "largest request from the API server that is reviewed; a larger one is denied")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "refuse a TTL label that is bad or in the past, instead of warning")
 }
 
@@ -117,6 +120,9 @@ func (o *options) validate() error {
 	}
 	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
 		bad("warn-below", o.warnBelow, err.Error())
+	}
+	if size, err := resource.ParseQuantity(o.maxReviewSize); err != nil || size.Value() < 1<<20 || size.Value() > 1<<30 {
+		bad("max-review-size", o.maxReviewSize, "give a size from 1Mi to 1Gi, such as 40Mi")
 	}
 	for flag, names := range map[string][]string{"protect": o.protect, "namespaces": o.namespaces} {
 		for _, name := range names {

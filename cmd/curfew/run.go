@@ -27,6 +27,7 @@ import (
 
 // run builds what the process consists of and runs it until ctx is done: the whole wiring on one screen.
 func run(ctx context.Context, options *options, parts parts) error {
+	limitMemory(cgroupLimits)
 	log := newLogger(options.verbosity)
 	ctrl.SetLogger(log)
 	klog.SetLogger(log)

@@ -9,6 +9,7 @@ import (
 	"net/http"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/resource"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
@@ -47,6 +48,10 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 	warnBelow, err := policy.ParseDuration(options.warnBelow)
 	if err != nil {
 		return nil, err
+	}
+	maxReview, err := resource.ParseQuantity(options.maxReviewSize)
+	if err != nil {
+		return nil, fmt.Errorf("--max-review-size=%s: %w", options.maxReviewSize, err)
 	}
 	certificate := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: provider.GetCertificate}
 	mux := http.NewServeMux()
@@ -90,6 +95,8 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 		RequireDelete:   options.requireDelete,
 		StrictLabels:    options.strictLabels,
 		KyvernoLabel:    options.kyvernoLabel,
+		MaxReview:       maxReview.Value(),
+		Memory:          memoryLimit(),
 		Controller:      policy.Surroundings{Protect: options.protected(), DryRun: options.dryRun},
 		Logger:          log.WithName("webhook"),
 	})

@@ -13,6 +13,9 @@ func (p *Policy) AsksNamespace() bool { return p.asksNamespace }
 // ReadsNamespace reports whether an expression of the policy looks at the namespace of an object, of which that may be any part.
 func (p *Policy) ReadsNamespace() bool { return p.readsNamespace }
 
+// ReadsRuntime reports whether an expression of the policy looks at the runtime of an object, of which that may be any part.
+func (p *Policy) ReadsRuntime() bool { return p.readsRuntime }
+
 // MatchAsksRuntime reports whether it depends on the runtime of an object whether the policy speaks of it.
 func (p *Policy) MatchAsksRuntime() bool { return p.matchAsksRuntime }
 
@@ -24,8 +27,8 @@ func matchAsksRuntime(spec *v1alpha1.LifecyclePolicySpec) bool {
 
 func (m *match) asksNamespace() bool { return !m.namespaces.Empty() }
 
-// asksNamespace looks for the variable in all expressions of a policy.
-func asksNamespace(spec *v1alpha1.LifecyclePolicySpec) bool {
+// asks looks for a variable in all expressions of a policy.
+func asks(spec *v1alpha1.LifecyclePolicySpec, variable string) bool {
 	var sources []*v1alpha1.Expression
 	for i := range spec.Match.MatchConditions {
 		sources = append(sources, &spec.Match.MatchConditions[i].Expression)
@@ -44,6 +47,6 @@ func asksNamespace(spec *v1alpha1.LifecyclePolicySpec) bool {
 		}
 	}
 	return slices.ContainsFunc(sources, func(source *v1alpha1.Expression) bool {
-		return source != nil && strings.Contains(string(*source), varNamespaceObject)
+		return source != nil && strings.Contains(string(*source), variable)
 	})
 }

@@ -44,6 +44,7 @@ type Policy struct {
 	source                 policy.Source
 	asksNamespace          bool
 	readsNamespace         bool
+	readsRuntime           bool
 	matchAsksRuntime       bool
 }
 
@@ -78,7 +79,8 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 			}
 		}
 	}
-	out.readsNamespace = asksNamespace(spec)
+	out.readsNamespace = asks(spec, varNamespaceObject)
+	out.readsRuntime = asks(spec, varRuntime)
 	out.matchAsksRuntime = matchAsksRuntime(spec)
 	out.asksNamespace = out.match.asksNamespace() || out.readsNamespace
 	out.bounds(path.Child("bounds"), spec.Bounds, &errs)

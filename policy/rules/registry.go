@@ -57,10 +57,11 @@ func Review(request *Request) *policy.Decision {
 	rules := All()
 	decision.Findings = checkAll(rules, request.subjects(request.Facts, request.Object))
 	if request.Operation == Update && request.OldFacts != nil {
-		stood := checkAll(rules, request.subjects(request.OldFacts, request.Old))
-		decision.Findings = slices.DeleteFunc(decision.Findings, func(finding policy.Finding) bool {
-			return slices.ContainsFunc(stood, func(old policy.Finding) bool { return same(finding, old) })
-		})
+		stood := map[identity]bool{}
+		for _, old := range checkAll(rules, request.subjects(request.OldFacts, request.Old)) {
+			stood[identityOf(&old)] = true
+		}
+		decision.Findings = slices.DeleteFunc(decision.Findings, func(finding policy.Finding) bool { return stood[identityOf(&finding)] })
 		for _, rule := range rules {
 			if rule.Transition != nil {
 				decision.Findings = append(decision.Findings, named(rule, rule.Transition(request))...)
@@ -126,6 +127,7 @@ func filledInBy(facts *policy.Facts) policy.Source {
 
 func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
 	var out []policy.Finding
+	reported := map[identity]bool{} // An object can have tens of thousands of templates (S9).
 	for _, rule := range rules {
 		if rule.Check == nil {
 			continue
@@ -133,7 +135,8 @@ func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
 		for _, subject := range subjects {
 			for _, finding := range named(rule, rule.Check(subject)) {
 				// A field can be reached from the object and from a template inside it; it is told once.
-				if !slices.ContainsFunc(out, func(told policy.Finding) bool { return same(finding, told) }) {
+				if id := identityOf(&finding); !reported[id] {
+					reported[id] = true
 					out = append(out, finding)
 				}
 			}
@@ -149,10 +152,18 @@ func named(rule Rule, findings []policy.Finding) []policy.Finding {
 	return findings
 }
 
-// same leaves the message out: it may quote what surrounds the object, which the request does not change.
-func same(a, b policy.Finding) bool {
-	return a.Rule == b.Rule && a.Field == b.Field && a.Value == b.Value && a.Severity == b.Severity
+// identity is what makes two findings the same. It leaves the message out: that may quote what surrounds the object, which the request
+// does not change.
+type identity struct {
+	rule, field, value string
+	severity           policy.Severity
 }
+
+func identityOf(finding *policy.Finding) identity {
+	return identity{finding.Rule, finding.Field, finding.Value, finding.Severity}
+}
+
+func same(a, b policy.Finding) bool { return identityOf(&a) == identityOf(&b) }
 
 func isNamespace(facts *policy.Facts) bool {
 	return facts.Profile.Kind.Group == "" && facts.Profile.Kind.Kind == "Namespace"

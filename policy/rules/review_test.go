@@ -2,6 +2,7 @@ package rules
 
 import (
 	"testing"
+	"time"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/builders"
@@ -167,5 +168,27 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("rule %q: no name, twice, or not exactly one of Check, Transition and Review", rule.Name)
 		}
 		seen[rule.Name] = true
+	}
+}
+
+// S9: an object with tens of thousands of templates is judged in time that grows with their number, and no faster. The old code compared each
+// finding with all others: minutes, in which the API server gave up and let the object pass.
+func TestManyTemplates(t *testing.T) {
+	var templates []any
+	for range 30_000 {
+		templates = append(templates, map[string]any{"template": map[string]any{"spec": map[string]any{"template": map[string]any{
+			"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "x"}}}}}})
+	}
+	profile := &policy.Profile{Name: "jobset", PodTemplates: []policy.FieldPath{policy.MustFieldPath("spec.replicatedJobs[*].template.spec.template")}}
+	object := map[string]any{"metadata": map[string]any{"name": "a"}, "spec": map[string]any{"replicatedJobs": templates}}
+	facts := policy.FactsOfObject(profile, object)
+	at := time.Now()
+	decision := Review(&Request{Operation: Update, Object: object, Old: object, Facts: facts, OldFacts: facts, Scope: &policy.Scope{}})
+	if took := time.Since(at); len(decision.Findings) > 0 || took > 3*time.Second {
+		t.Errorf("%d findings after %v", len(decision.Findings), took)
+	}
+	decision = Review(&Request{Operation: Create, Object: object, Facts: facts, Scope: &policy.Scope{}})
+	if len(decision.Findings) != 30_000 {
+		t.Errorf("%d findings", len(decision.Findings))
 	}
 }

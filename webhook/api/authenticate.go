@@ -49,6 +49,7 @@ func userOf(r *http.Request) authenticationv1.UserInfo {
 
 // authenticated lets a request pass that asks about the cluster only with a token of one of its users.
 func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
+	asking := make(workshop, maxAuthenticating)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if queryOf(r).offline {
@@ -60,7 +61,12 @@ func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handl
 				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true")
 				return
 			}
+			if !asking.enter(r.Context()) {
+				tooBusy(w, r)
+				return
+			}
 			user, ok, err := authenticator.Authenticate(r.Context(), token)
+			asking.leave()
 			if err != nil {
 				log.Error(err, "user could not be told", "path", r.URL.Path)
 				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked who you are: try again later")

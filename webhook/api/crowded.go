@@ -22,6 +22,19 @@ func crowded(limit int) func(http.Handler) http.Handler {
 	}
 }
 
+// shed refuses requests while admission has large objects to review: they can wait, and admission cannot.
+func shed(busy func() bool) func(http.Handler) http.Handler {
+	return func(next http.Handler) http.Handler {
+		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if busy != nil && busy() {
+				tooBusy(w, r)
+				return
+			}
+			next.ServeHTTP(w, r)
+		})
+	}
+}
+
 func tooBusy(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Retry-After", "1")
 	WriteProblem(w, r, http.StatusServiceUnavailable, "too many requests are under way: try again in a second")

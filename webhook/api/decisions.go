@@ -30,6 +30,8 @@ type Decisions struct {
 	Platform func() *catalog.Snapshot
 	// Cluster knows namespaces and runtimes. It is not asked for requests with ?offline=true.
 	Cluster lint.Cluster
+	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil means never.
+	Busy func() bool
 	// Schemas of Curfew's own kinds.
 	Schemas *lint.Schemas
 	// Clock tells the time; each request reads it once.
@@ -65,6 +67,8 @@ const (
 	// can keep out those who have one.
 	maxInFlight = 8
 	maxAtWork   = 2
+	// maxAuthenticating tokens are asked about at once; the others wait.
+	maxAuthenticating = 16
 	// reviewTimeout bounds each question to the API server about the user.
 	reviewTimeout = 3 * time.Second
 )
@@ -100,7 +104,8 @@ func (d Decisions) Mount(router chi.Router) error {
 	router.Get(PathOpenAPI, serveOpenAPI)
 	work := newWorkshops()
 	router.Group(func(router chi.Router) {
-		router.Use(queried, crowded(maxInFlight), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger), negotiated)
+		// Whoever has no token takes no slot from those who have one.
+		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger), crowded(maxInFlight), negotiated)
 		router.Post(PathDefault, d.judged(work, writeDefaulted))
 		router.Post(PathValidate, d.judged(work, writeValidated))
 	})

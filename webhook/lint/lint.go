@@ -119,7 +119,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 			return w.platform.Bounding(asServed(namespace))
 		}
 		// It is in nobody's scope but that of the policies that speak of Namespaces: they bound its label.
-		if request.Scope, err = w.platform.Scope(ctx, facts, document.Object, nil, w.runtime, func(err error) { failures = append(failures, err) }); err != nil {
+		if request.Scope, err = w.platform.Scope(ctx, facts, document.Object, nil, w.runtimeOf(kind), func(err error) { failures = append(failures, err) }); err != nil {
 			return nil, err
 		}
 	} else {
@@ -156,7 +156,7 @@ func (w *world) scopeOf(ctx context.Context, result *Result, facts *policy.Facts
 	if !known {
 		w.tellUnknown(result, facts)
 	}
-	scope, err := w.platform.Scope(ctx, facts, object, namespace, w.runtime, func(err error) { *failures = append(*failures, err) })
+	scope, err := w.platform.Scope(ctx, facts, object, namespace, w.runtimeOf(facts.Profile.Kind.GroupKind()), func(err error) { *failures = append(*failures, err) })
 	if err != nil {
 		return nil, err
 	}
@@ -170,7 +170,7 @@ func (w *world) scopeOf(ctx context.Context, result *Result, facts *policy.Facts
 // tellUnknown says that a namespace is not known where it would speak: in a cluster, or to a policy that asks about it.
 func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
 	finding := policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn}
-	if w.options.Cluster != nil {
+	if w.options.Cluster != nil && !w.hidesNamespaces {
 		finding.Message = fmt.Sprintf("namespace %q does not exist yet: its defaults and bounds are not known; send it along", facts.Namespace)
 		result.add(finding)
 		return

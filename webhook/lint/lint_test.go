@@ -269,3 +269,87 @@ func TestAccess(t *testing.T) {
 		t.Errorf("access that cannot be told: %v", err)
 	}
 }
+
+// S9: what somebody posts never directs a read of the cluster, where the caller may not be allowed to look.
+func TestPostedContentReadsNothing(t *testing.T) {
+	profile := func(group, version, kind, resource, path string) string {
+		return "apiVersion: curfew.dev/v1alpha1\nkind: KindProfile\nmetadata: {name: runs.x.dev}\nspec:\n" +
+			"  kind: {group: x.dev, version: v1, kind: Run, resource: runs}\n" +
+			"  state: {finished: \"false\", finishTime: \"null\", outcome: \"'Failed'\"}\n" +
+			"  runtime:\n    reference: {name: spec.plan, defaultKind: " + kind + "}\n" +
+			"    kinds: [{group: \"" + group + "\", version: " + version + ", kind: " + kind + ", resource: " + resource + ", ttl: [" + path + "]}]\n---\n"
+	}
+	run := "apiVersion: x.dev/v1\nkind: Run\nmetadata: {name: a, namespace: team-b}\nspec: {plan: theirs}\n---\n"
+	asking := func(variable string) string {
+		return "apiVersion: curfew.dev/v1alpha1\nkind: LifecyclePolicy\nmetadata: {name: p}\nspec: {defaults: {ttl: {expression: 'string(" + variable + ".spec.secret)'}}}\n---\n"
+	}
+	posted := "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainingRuntime\nmetadata: {name: torch, namespace: ci}\nspec: {secret: 3h}\n---\n"
+	for name, test := range map[string]struct {
+		text  string
+		asked []string
+		says  string
+	}{
+		"a profile that points at a runtime":      {text: profile("trainer.kubeflow.org", "v1alpha1", "TrainingRuntime", "trainingruntimes", "spec.secret") + run, asked: []string{"team-b"}},
+		"a profile that points at a Secret":       {text: profile("", "v1", "Secret", "secrets", "data.password") + run, asked: []string{"team-b"}},
+		"a policy that looks at the runtime":      {text: asking("runtime") + trainJob, asked: []string{"ci"}},
+		"a policy that looks at a posted runtime": {text: asking("runtime") + posted + trainJob, asked: []string{"ci"}},
+		"a policy that looks at the namespace": {text: asking("namespaceObject") + plainJob,
+			says: `namespace "ci" is not among the manifests, and policy "p" asks about it: send it along`},
+		"nothing of that kind": {text: trainJob, asked: []string{"ci", "TrainingRuntime ci/torch"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			theirs := map[string]any{"metadata": map[string]any{"name": "theirs"}, "spec": map[string]any{"secret": "hunter2"}, "data": map[string]any{"password": "hunter2"}}
+			world := &cluster{runtimes: map[string]map[string]any{"TrainingRuntime team-b/theirs": theirs, "Secret team-b/theirs": theirs, "TrainingRuntime ci/torch": theirs},
+				namespaces: map[string]*policy.NamespacePolicy{"ci": policy.ParseNamespace("ci", map[string]string{"secret": "hunter2"}, nil)}}
+			options := offline(t)
+			options.Cluster = world
+			found := strings.Join(lines(lintText(t, test.text, options)), "\n")
+			if strings.Contains(found, "hunter2") {
+				t.Errorf("found %s", found)
+			}
+			if !strings.Contains(found, test.says) {
+				t.Errorf("found %s, want %s", found, test.says)
+			}
+			if !slices.Equal(world.asked, test.asked) {
+				t.Errorf("asked the cluster for %q, want %q", world.asked, test.asked)
+			}
+		})
+	}
+}
+
+// S9: a value below a field is named for what it is, and never repeated.
+func TestFindingsRepeatNoContents(t *testing.T) {
+	for _, value := range []string{"{password: hunter2}", "[hunter2]", "{a: {b: [hunter2]}}"} {
+		for _, text := range []string{
+			"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: " + value + ", activeDeadlineSeconds: " + value + ", suspend: " + value + "}\n",
+			"apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {name: a}\nspec: {runtimeRef: {name: " + value + "}}\n",
+		} {
+			found := lines(lintText(t, text, offline(t)))
+			if len(found) == 0 || strings.Contains(strings.Join(found, ""), "hunter2") {
+				t.Errorf("%s: found %q", text, found)
+			}
+		}
+	}
+}
+
+// S9: texts that cannot be read count as documents, and lines are counted once.
+func TestStreamsAreBounded(t *testing.T) {
+	for _, format := range []string{"1 ", "{}\n", "1\n"} {
+		_, errs := Read(Source{Data: []byte(strings.Repeat(format, 500_000)), JSON: true}, Limits{Documents: 2000})
+		limit := (*LimitError)(nil)
+		if len(errs) != 1 || !errors.As(errs[0], &limit) || limit.What != "documents" {
+			t.Errorf("%q: %d errors, the first is %.100v", format, len(errs), errs[0])
+		}
+	}
+	_, errs := Read(Source{Data: []byte("1\n\n2\n 3 4\n"), JSON: true}, Limits{})
+	var where []int
+	for _, err := range errs {
+		document := (*DocumentError)(nil)
+		if errors.As(err, &document) {
+			where = append(where, document.Line)
+		}
+	}
+	if !slices.Equal(where, []int{1, 3, 4, 4}) {
+		t.Errorf("lines %v", where)
+	}
+}

@@ -19,7 +19,9 @@ import (
 // know lines and comments.
 func (r *reader) readYAML(data []byte) {
 	for _, chunk := range split(data) {
-		r.index++
+		if !r.begin() {
+			return
+		}
 		document := Document{File: r.file, Index: r.index, Line: chunk.line, text: chunk.text, offset: chunk.line - 1}
 		var root yaml.Node
 		if err := yaml.Unmarshal(chunk.text, &root); err != nil {
@@ -114,22 +116,31 @@ func (e *jsonSyntaxError) Error() string { return "not readable as JSON: " + e.e
 func (r *reader) readJSON(data []byte) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	decoder := json.NewDecoder(bytes.NewReader(data))
+	// Lines are counted once, from where the last text ended.
+	counted, lines := 0, 1
+	lineAt := func(end int) int {
+		lines += bytes.Count(data[counted:max(counted, end)], []byte("\n"))
+		counted = max(counted, end)
+		return lines
+	}
 	for {
 		var raw json.RawMessage
 		err := decoder.Decode(&raw)
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		r.index++
+		if !r.begin() {
+			return
+		}
 		end := int(decoder.InputOffset())
 		if err != nil {
 			if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 				end = min(int(syntax.Offset), len(data))
 			}
-			r.fail(1+bytes.Count(data[:end], []byte("\n")), &jsonSyntaxError{err})
+			r.fail(lineAt(end), &jsonSyntaxError{err})
 			return
 		}
-		line := 1 + bytes.Count(data[:end-len(raw)], []byte("\n"))
+		line := lineAt(end - len(raw))
 		value, err := parse(raw)
 		if err != nil {
 			r.fail(line, err)

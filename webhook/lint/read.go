@@ -103,6 +103,13 @@ type reader struct {
 	full      bool
 }
 
+// begin counts one more document, and reports false where that is one too many. Those that cannot be read count as well.
+func (r *reader) begin() bool {
+	r.index++
+	r.full = r.full || r.index > r.limits.Documents
+	return !r.full
+}
+
 func (r *reader) fail(line int, err error) {
 	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err})
 }

@@ -30,6 +30,10 @@ type world struct {
 	runtimes   map[runtimeKey]runtimeAnswer
 	// clusterScoped are kinds whose CustomResourceDefinition is among the documents, by what it says.
 	clusterScoped map[schema.GroupKind]bool
+	// The cluster is asked for nothing that a document chose to look at: whoever posts it may not be allowed to read that. Such are the
+	// runtimes of kinds with a posted profile, by kind, and what the expressions of a posted policy can see.
+	ownRuntimes                    map[schema.GroupKind]bool
+	hidesRuntimes, hidesNamespaces bool
 	// about is what was found out about documents while learning from them.
 	about map[*Document][]policy.Finding
 
@@ -53,6 +57,8 @@ type runtimeKey struct {
 type runtimeAnswer struct {
 	object map[string]any
 	err    error
+	// posted is whether it is among the documents.
+	posted bool
 }
 
 // lesson lets the world learn from one document that speaks about others.
@@ -70,7 +76,7 @@ var lessons = map[schema.GroupKind]lesson{
 func learn(ctx context.Context, options *Options, documents []*Document) (*world, error) {
 	w := &world{
 		options: options, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
-		clusterScoped: map[schema.GroupKind]bool{}, about: map[*Document][]policy.Finding{},
+		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[*Document][]policy.Finding{},
 		// One of its own: what anybody posts must not push out what the cluster's policies need.
 		compiler: expression.NewCompiler(expression.DefaultCacheSize),
 	}
@@ -90,6 +96,7 @@ func learn(ctx context.Context, options *Options, documents []*Document) (*world
 	for _, review := range w.reviews {
 		review()
 	}
+	w.hide()
 	w.platform = options.Platform.With(w.policies, w.profiles)
 	for _, document := range documents {
 		if w.platform.Profiles.For(document.Kind()).RuntimeOf != "" {
@@ -97,6 +104,17 @@ func learn(ctx context.Context, options *Options, documents []*Document) (*world
 		}
 	}
 	return w, nil
+}
+
+// hide notes what the posted policies and profiles could bring to light.
+func (w *world) hide() {
+	for _, profile := range w.profiles {
+		w.ownRuntimes[profile.Kind.GroupKind()] = true
+	}
+	for _, said := range w.policies {
+		w.hidesRuntimes = w.hidesRuntimes || said.ReadsRuntime()
+		w.hidesNamespaces = w.hidesNamespaces || said.ReadsNamespace()
+	}
 }
 
 // find notes something about a document.
@@ -113,7 +131,7 @@ func (w *world) namespaceOf(ctx context.Context, name string) (namespace *policy
 		return answer.policy, answer.known, nil
 	}
 	answer := namespaceAnswer{policy: policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})}
-	if w.options.Cluster != nil {
+	if w.options.Cluster != nil && !w.hidesNamespaces {
 		found, err := w.options.Cluster.Namespace(ctx, name)
 		if err != nil && !apierrors.IsNotFound(err) {
 			return nil, false, err
@@ -126,9 +144,26 @@ func (w *world) namespaceOf(ctx context.Context, name string) (namespace *policy
 	return answer.policy, answer.known, nil
 }
 
+// runtimeOf reads the runtimes of objects of a kind.
+func (w *world) runtimeOf(kind schema.GroupKind) catalog.RuntimeReader {
+	if !w.hidesRuntimes && !w.ownRuntimes[kind] {
+		return w.runtime
+	}
+	return func(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+		if answer := w.runtimes[keyOf(reference)]; answer.posted {
+			return answer.object, nil
+		}
+		return nil, catalog.ErrRuntimeNotKnown
+	}
+}
+
+func keyOf(reference *expression.Reference) runtimeKey {
+	return runtimeKey{reference.Kind.GroupKind(), reference.Namespace, reference.Name}
+}
+
 // runtime implements [catalog.RuntimeReader].
 func (w *world) runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	key := runtimeKey{reference.Kind.GroupKind(), reference.Namespace, reference.Name}
+	key := keyOf(reference)
 	answer, ok := w.runtimes[key]
 	if !ok {
 		answer.err = catalog.ErrRuntimeNotKnown

@@ -8,6 +8,8 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	utiljson "k8s.io/apimachinery/pkg/util/json"
+
+	"curfew.dev/curfew/policy"
 )
 
 // What a review has to say of itself. The manifests ask for no other version.
@@ -43,7 +45,7 @@ func Parse(text string) (*Review, error) {
 	out := &Review{}
 	var version, name string
 	found := false
-	err := s.distinct("", func(member string) error {
+	err := s.distinct("", []string{"apiVersion", "kind", "request"}, func(member string) error {
 		switch member {
 		case "apiVersion":
 			return s.stringInto(&version, member)
@@ -69,15 +71,17 @@ func Parse(text string) (*Review, error) {
 	case err != nil:
 		return nil, err
 	case version != apiVersion || name != kind:
-		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", version, name, apiVersion)
+		return nil, fmt.Errorf("the body is of apiVersion %q and kind %q: send an AdmissionReview of %s", policy.Shorten(version), policy.Shorten(name), apiVersion)
 	case !found || out.UID == "":
 		return nil, errors.New("the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request")
 	}
 	return out, nil
 }
 
+var requestMembers = []string{"uid", "operation", "kind", "resource", "subResource", "namespace", "name", "userInfo", "object", "oldObject"}
+
 func (r *Review) request(s *scanner) error {
-	return s.distinct("request.", func(member string) error {
+	return s.distinct("request.", requestMembers, func(member string) error {
 		switch member {
 		case "uid":
 			return s.stringInto(&r.UID, "request.uid")
@@ -109,6 +113,10 @@ func (r *Review) request(s *scanner) error {
 func (o *Object) read(s *scanner, field string) (err error) {
 	c := s.next()
 	from := s.at
+	// An object may be as deep as the API server takes it, whatever the review adds around it.
+	around := s.depth
+	s.depth = 0
+	defer func() { s.depth = around }()
 	switch c {
 	case '{':
 		o.Fields, err = s.kubernetesObject()
@@ -128,11 +136,8 @@ func (r *Review) userInfo(s *scanner) error {
 		return s.skip()
 	}
 	from := s.at
-	err := s.distinct("request.userInfo.", func(member string) error {
-		if member == "username" {
-			return s.stringInto(&r.Username, "request.userInfo.username")
-		}
-		return s.skip()
+	err := s.distinct("request.userInfo.", []string{"username"}, func(string) error {
+		return s.stringInto(&r.Username, "request.userInfo.username")
 	})
 	r.user = s.text[from:s.at]
 	return err
@@ -150,16 +155,19 @@ func (r *Review) UserInfo() (authenticationv1.UserInfo, error) {
 	return out, nil
 }
 
-// distinct calls visit for each member of the object that comes next, and takes none of them twice: which of two counts is a
-// matter of opinion, and no API server sends two.
-func (s *scanner) distinct(prefix string, visit func(name string) error) error {
-	var space [24]string
-	seen := space[:0]
+// distinct calls visit for each member of the object that comes next and has one of the names, and takes none of them twice: which of
+// two counts is a matter of opinion, and no API server sends two. It passes over the others and does not remember them (S9).
+func (s *scanner) distinct(prefix string, names []string, visit func(name string) error) error {
+	seen := uint64(0)
 	return s.members(func(name string) error {
-		if slices.Contains(seen, name) {
+		known := slices.Index(names, name)
+		if known < 0 {
+			return s.skip()
+		}
+		if seen&(1<<known) != 0 {
 			return fmt.Errorf("%s%s is there twice", prefix, name)
 		}
-		seen = append(seen, name)
+		seen |= 1 << known
 		return visit(name)
 	})
 }
@@ -185,7 +193,7 @@ func (s *scanner) group(field string, group, version *string, third string, name
 	if s.next() == 'n' {
 		return s.skip()
 	}
-	return s.distinct(field+".", func(member string) error {
+	return s.distinct(field+".", []string{"group", "version", third}, func(member string) error {
 		switch member {
 		case "group":
 			return s.stringInto(group, field+".group")
