@@ -180,6 +180,9 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		}
 		_, err = client.Patch(ctx, child.GetName(), types.JSONPatchType, patch, options, "status")
 		switch {
+		case apierrors.IsNotFound(err) && s.isThere(ctx, client, child):
+			return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",
+				step.Child.Kind, child.GetNamespace(), child.GetName(), resourceOf(step.Child).GroupResource())
 		case statusCode(err) == 422, apierrors.IsConflict(err), apierrors.IsNotFound(err):
 			return false, apierrors.NewConflict(resourceOf(step.Child).GroupResource(), child.GetName(), err)
 		case err != nil:
@@ -192,6 +195,12 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		s.begun = true
 	}
 	return !s.seen.Exceeded.IsZero(), nil
+}
+
+// isThere reads a child again.
+func (s *stopping) isThere(ctx context.Context, client dynamic.ResourceInterface, child *unstructured.Unstructured) bool {
+	now, err := client.Get(ctx, child.GetName(), metav1.GetOptions{})
+	return err == nil && now.GetUID() == child.GetUID()
 }
 
 // protected reports whether an object is out of Curfew's reach. What runs on below it is its author's will.

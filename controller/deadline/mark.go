@@ -109,6 +109,13 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 		// The object is not, or no longer, as it was seen. What it is like is found out by a fresh look.
 		s.forget(s.request.UID)
 		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.request.Name, err)
+	case apierrors.IsNotFound(err):
+		// The object is gone, or its kind has no status subresource: a read tells.
+		if gone := s.confirm(ctx); gone != nil {
+			return false, gone
+		}
+		return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",
+			s.plan.Kind.Kind, s.request.Namespace, s.request.Name, s.plan.Resource.GroupResource())
 	case err != nil:
 		return false, fmt.Errorf("marking %s %s/%s as failed: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
 	case s.request.DryRun:

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -171,5 +172,43 @@ func TestProfilesNotKnownYet(t *testing.T) {
 	s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) { return nil, errors.New("not listed yet") }
 	if got := s.Delete(t.Context(), s.request); got.Err == nil || len(s.writes()) > 0 {
 		t.Errorf("answer %+v", got)
+	}
+}
+
+// A 404 of the status subresource is the object's own only where a read says so, too: a CustomResourceDefinition may have none.
+func TestNoStatusSubresource(t *testing.T) {
+	missing := apierrors.NewNotFound(runs.GroupResource(), "a")
+	for name, c := range map[string]struct {
+		steps   []v1alpha1.StopStep
+		gone    bool
+		code    int
+		missing bool
+	}{
+		"of the object":          {[]v1alpha1.StopStep{mark(nil), deletePods}, false, http.StatusUnprocessableEntity, false},
+		"the object is gone":     {[]v1alpha1.StopStep{mark(nil), deletePods}, true, http.StatusNotFound, true},
+		"of a child":             {[]v1alpha1.StopStep{mark(child), deletePods}, false, http.StatusUnprocessableEntity, false},
+		"the child is gone then": {[]v1alpha1.StopStep{mark(child), deletePods}, true, http.StatusConflict, false},
+	} {
+		s := newScene(t, nil, time.Time{}, c.steps...)
+		refuse := func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, missing }
+		s.metadata.PrependReactor("patch", "runs", refuse)
+		s.objects.PrependReactor("patch", "sets", func(clienttesting.Action) (bool, runtime.Object, error) {
+			if c.gone {
+				s.objects.PrependReactor("get", "sets", refuse)
+			}
+			return true, nil, missing
+		})
+		if c.gone && c.steps[0].Child == nil {
+			s.metadata.PrependReactor("get", "runs", refuse)
+		}
+		got := s.Delete(t.Context(), s.request)
+		if got.Code != c.code || got.ObjectMissing != c.missing {
+			t.Errorf("%s: answer %+v, want %d, missing %v", name, got, c.code, c.missing)
+		}
+		for _, sent := range s.writes() {
+			if sent != "patch runs/a" && sent != "patch sets/a" {
+				t.Errorf("%s: sent %s", name, sent)
+			}
+		}
 	}
 }

@@ -151,7 +151,6 @@ func TestChildChangesUnderTheMark(t *testing.T) {
 	for name, err := range map[string]error{
 		"it has changed": apierrors.NewInvalid(schema.GroupKind{Kind: "Set"}, "a", nil),
 		"a conflict":     apierrors.NewConflict(sets.GroupResource(), "a", nil),
-		"it is gone":     apierrors.NewNotFound(sets.GroupResource(), "a"),
 	} {
 		s := newScene(t, nil, time.Time{}, mark(child), deletePods)
 		s.refuse("patch", err)

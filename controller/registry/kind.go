@@ -110,6 +110,9 @@ func (k *kind) run(ctx context.Context) {
 	k.registry.release(k)
 	k.registry.mu.Unlock()
 	k.registry.log.Info("kind is watched", "kind", k.profile.Kind.Kind, "resource", k.resource().String(), "profile", k.profile.Name)
+	if reason := k.profile.Unenforced; reason != "" {
+		k.registry.log.Info("deadlines of a kind are not enforced", "kind", k.profile.Kind.Kind, "resource", k.resource().String(), "profile", k.profile.Name, "reason", reason)
+	}
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { k.registry.ask(ctx, deadlineNeeds(k.profile)) })

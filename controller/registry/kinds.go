@@ -96,14 +96,13 @@ func ServedBy(profiles []*expression.Profile, definitions []expression.Definitio
 
 // served is a copy of the profile, as it holds for the installed version where there is one, and notes the schema of that.
 func served(profile *expression.Profile, byKind map[schema.GroupKind]*expression.Definition, schemas map[schema.GroupKind]*expression.Schema) *expression.Profile {
-	has := func(policy.FieldPath) bool { return true }
 	if definition, ok := byKind[profile.Kind.GroupKind()]; ok {
 		if fields, ok := definition.Serves(profile); ok {
 			schemas[profile.Kind.GroupKind()] = fields
-			has = fields.Has
+			return profile.Installed(fields, func(kind schema.GroupKind) *expression.Definition { return byKind[kind] })
 		}
 	}
-	return profile.Served(has)
+	return profile.Served(func(policy.FieldPath) bool { return true })
 }
 
 func (s *Served) add(ttl, deadline []policy.FieldPath) {

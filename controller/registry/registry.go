@@ -188,12 +188,25 @@ func (r *Registry) wanted() (map[schema.GroupKind]*wantedKind, error) {
 		if !ok {
 			continue
 		}
+		installed := profile.Installed(fields, byDefinition(definitions))
 		out[definition.Kind] = &wantedKind{
-			profile: profile.Served(fields.Has),
-			version: fmt.Sprintf("%s/%s/%d/%s/%d", profile.Name, profile.uid, profile.Generation, definition.UID, definition.Generation),
+			profile: installed,
+			version: fmt.Sprintf("%s/%s/%d/%s/%d/%s", profile.Name, profile.uid, profile.Generation, definition.UID, definition.Generation, installed.Unenforced),
 		}
 	}
 	return out, nil
+}
+
+// byDefinition looks a kind up.
+func byDefinition(definitions map[string]expression.Definition) func(schema.GroupKind) *expression.Definition {
+	return func(kind schema.GroupKind) *expression.Definition {
+		for _, definition := range definitions {
+			if definition.Kind == kind {
+				return &definition
+			}
+		}
+		return nil
+	}
 }
 
 // known are the CustomResourceDefinitions, and the profiles that hold by kind. Before both are known it is an error.

@@ -106,7 +106,7 @@ func definition(group, version, kind, resource string, generation int64, fields 
 	object := &unstructured.Unstructured{Object: map[string]any{
 		"spec": map[string]any{
 			"group": group, "scope": "Namespaced", "names": map[string]any{"kind": kind, "plural": resource},
-			"versions": []any{map[string]any{"name": version, "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"versions": []any{map[string]any{"name": version, "served": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": map[string]any{
 				"properties": map[string]any{"spec": map[string]any{"properties": spec}},
 			}}}},
 		},

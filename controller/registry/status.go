@@ -211,6 +211,8 @@ func (r *Registry) writeStatuses() {
 		condition := expression.Ready(profile.object.Generation, profile.errs, nil)
 		if reason := r.notServed(definitions, &profile); reason != "" && len(profile.errs) == 0 {
 			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonKindNotServed, reason
+		} else if reason := unenforced(definitions, &profile); reason != "" && len(profile.errs) == 0 {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoStatusSubresource, reason
 		}
 		status := &profile.object.Status
 		r.status.add(name, func(now time.Time) []byte {
@@ -238,4 +240,15 @@ func (r *Registry) notServed(definitions map[string]expression.Definition, profi
 			kind.GroupKind(), profile.Resource, kind.Version, cmp.Or(profile.object.Spec.Kind.Scope, v1alpha1.ScopeNamespaced))
 	}
 	return fmt.Sprintf("spec.kind: no CustomResourceDefinition serves %s: install it, or correct group and kind", kind.GroupKind())
+}
+
+// unenforced says why Curfew enforces no deadline by a profile that says how, or returns "".
+func unenforced(definitions map[string]expression.Definition, profile *compiledProfile) string {
+	of := byDefinition(definitions)
+	if definition := of(profile.Kind.GroupKind()); definition != nil {
+		if fields, ok := definition.Serves(profile.Profile); ok {
+			return profile.Installed(fields, of).Unenforced
+		}
+	}
+	return ""
 }

@@ -187,6 +187,17 @@ func TestProfileStatus(t *testing.T) {
 		expect("renders", "KindNotServed", "spec.kind: Render.example.com is served, and not as resource renders of version v1 in scope Namespaced: correct these")
 		c.definitions.put(definition("example.com", "v1", "Render", "renders", 2))
 		expect("renders", "Accepted", "everything can be used")
+		// A profile that has Curfew mark objects needs a status subresource.
+		marking, without := profile("renders", "example.com", "true"), definition("example.com", "v1", "Render", "renders", 3)
+		marking.SetGeneration(2)
+		marking.Object["spec"].(map[string]any)["deadline"] = map[string]any{"enforcement": []any{map[string]any{"by": "Curfew", "stop": []any{map[string]any{"action": "MarkFailed"}}}}}
+		delete(without.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any), "subresources")
+		c.profiles.put(marking)
+		expect("renders", "Accepted", "everything can be used")
+		c.definitions.put(without)
+		expect("renders", "NoStatusSubresource", "MarkFailed needs a status subresource, which Render.example.com has not in version v1")
+		c.definitions.put(definition("example.com", "v1", "Render", "renders", 4))
+		expect("renders", "Accepted", "everything can be used")
 		c.definitions.remove("renders.example.com")
 		expect("renders", "KindNotServed", "no CustomResourceDefinition")
 	})

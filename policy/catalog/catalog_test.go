@@ -189,7 +189,7 @@ func trainJobs(fields ...string) *expression.Definition {
 	}
 	out := expression.DefinitionOf(map[string]any{
 		"spec": map[string]any{"group": "trainer.kubeflow.org", "names": map[string]any{"kind": "TrainJob", "plural": "trainjobs"}, "scope": "Namespaced",
-			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+			"versions": []any{map[string]any{"name": "v1alpha1", "served": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": map[string]any{
 				"type": "object", "properties": map[string]any{"spec": map[string]any{"type": "object", "properties": properties}}}}}}},
 		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
 	})

@@ -96,7 +96,7 @@ func (p parts) serve(all []*expression.Profile) {
 	for i, profile := range all {
 		if definition := byKind[profile.Kind.GroupKind()]; definition != nil {
 			if fields, ok := definition.Serves(profile); ok {
-				all[i] = profile.Served(fields.Has)
+				all[i] = profile.Installed(fields, func(kind schema.GroupKind) *expression.Definition { return byKind[kind] })
 			}
 		}
 	}

@@ -28,6 +28,8 @@ type Profile struct {
 	ImmutableDeadline bool
 	// Enforcement says who enforces a deadline and how; nil where the kind has none.
 	Enforcement *Enforcement
+	// Unenforced says why Curfew enforces no deadline although the profile says how; "" where it does, or the profile does not.
+	Unenforced string
 	// Propagation of deletions; "" where the profile does not say.
 	Propagation metav1.DeletionPropagation
 
@@ -197,6 +199,33 @@ func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 	out.Enforcement = enforcement(p.spec, has)
 	inner.AnnotatedDeadline = out.Enforcement != nil && len(out.Enforcement.Stop) > 0
 	return &out
+}
+
+// Installed is the profile as it holds for the installed version of the kind, whose schema is given, and for the kinds of the children that its
+// steps mark, which are looked up. A condition cannot be written where there is no status subresource. Then Curfew stops nothing: it would
+// act without having failed the object.
+func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definition) *Profile {
+	out := p.Served(fields.Has)
+	if out.Enforcement == nil {
+		return out
+	}
+	for _, step := range out.Enforcement.Stop {
+		marked, kind := fields, p.Kind
+		if step.Child != nil {
+			marked, kind = nil, gvk(&step.Child.ProfiledKind)
+			if definition := of(kind.GroupKind()); definition != nil {
+				marked = definition.Schemas[kind.Version]
+			}
+		}
+		if step.Action == v1alpha1.StopMarkFailed && !marked.HasStatus() {
+			out.Unenforced = fmt.Sprintf("spec.deadline.enforcement: MarkFailed needs a status subresource, which %s has not in version %s: add subresources.status to its CustomResourceDefinition; until then Curfew enforces no deadline of a %s",
+				kind.GroupKind(), kind.Version, p.Kind.Kind)
+			out.Enforcement = out.Enforcement.withoutStop()
+			out.AnnotatedDeadline = false
+			return out
+		}
+	}
+	return out
 }
 
 func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool) *Enforcement {

@@ -41,7 +41,10 @@ func DefinitionOf(object map[string]any) Definition {
 			out.Storage = stringAt(version, "name")
 		}
 		if on, _ := version["served"].(bool); on && stringAt(version, "name") != "" {
-			out.Schemas[stringAt(version, "name")] = slim(mapAt(mapAt(version, "schema"), "openAPIV3Schema"), depth)
+			of := slim(mapAt(mapAt(version, "schema"), "openAPIV3Schema"), depth)
+			_, status := mapAt(version, "subresources")["status"]
+			of.noStatus = !status
+			out.Schemas[stringAt(version, "name")] = of
 		}
 	}
 	return out
@@ -101,6 +104,8 @@ type Schema struct {
 	open   bool
 	fields map[string]*Schema
 	items  *Schema
+	// noStatus means that the version has no status subresource. It is set on the schema of a whole object alone.
+	noStatus bool
 }
 
 // depth is how deep a schema is kept. Native fields lie at the top of a spec; pod templates, which make schemas large, deep.
@@ -142,6 +147,9 @@ func shapeOf(from map[string]any) Shape {
 		return ShapeAny
 	}
 }
+
+// HasStatus reports whether the version has a status subresource, as far as is known.
+func (s *Schema) HasStatus() bool { return s == nil || !s.noStatus }
 
 // Has reports whether objects of the schema can have a field.
 func (s *Schema) Has(path policy.FieldPath) bool {

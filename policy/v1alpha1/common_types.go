@@ -24,6 +24,8 @@ const (
 	ReasonEvaluationFailed = "EvaluationFailed"
 	// ReasonKindNotServed: the API server does not serve the kind that a KindProfile speaks of.
 	ReasonKindNotServed = "KindNotServed"
+	// ReasonNoStatusSubresource: a kind that MarkFailed writes to has no status subresource, so that Curfew enforces no deadline by the profile.
+	ReasonNoStatusSubresource = "NoStatusSubresource"
 )
 
 // Duration is a length of time: a bare number of seconds ("90"), or numbers with the units s, m, h, d and w ("90s", "1h30m",
