@@ -207,7 +207,7 @@ var labelRequests = map[string]request{
 	"plain cluster-scoped kind":             {resource: "clusterroles", new: bare, wants: none},
 	"LifecyclePolicy with a label":          {resource: "lifecyclepolicies", old: "{metadata: {name: a}}", new: labelledOnly, wants: byLabel},
 	"ReplicaSet":                            {resource: "replicasets", new: labelledOnly, wants: "- templates.curfew.dev"},
-	"ReplicaSet of a Deployment":            {resource: "replicasets", user: "system:serviceaccount:kube-system:deployment-controller", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: o, uid: u, controller: true}]}}", wants: none},
+	"ReplicaSet of a Deployment":            {resource: "replicasets", user: "system:serviceaccount:kube-system:deployment-controller", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24}, ownerReferences: [{apiVersion: apps/v1, kind: Deployment, name: o, uid: u, controller: true}]}}", wants: "- templates.curfew.dev"},
 	"Event":                                 {resource: "events", new: labelledOnly, wants: none},
 	"Lease":                                 {resource: "leases", new: labelledOnly, wants: none},
 	"TokenReview":                           {resource: "tokenreviews", new: labelledOnly, wants: none},

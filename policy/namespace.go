@@ -153,8 +153,10 @@ func (n *NamespacePolicy) HasDefaults() bool {
 	return !n.TTL.Empty() || n.PodTTL != nil || n.Deadline != nil
 }
 
-// InUse reports whether admission must see what is created in the namespace.
-func (n *NamespacePolicy) InUse() bool { return n.HasDefaults() || n.Bounds != (Bounds{}) }
+// InUse reports whether admission must see what is created in the namespace. In dry-run it says what Curfew would do.
+func (n *NamespacePolicy) InUse() bool {
+	return n.HasDefaults() || n.Bounds != (Bounds{}) || n.Mode == ModeDryRun
+}
 
 // PodsInUse reports whether admission must see the Pods that are created in the namespace.
 // Their own deadline has bounds; a TTL of theirs is an annotation, which admission sees in any namespace.

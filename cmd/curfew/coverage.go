@@ -20,6 +20,7 @@ func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *
 		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),
 		Validating: objects.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")),
 		Namespace:  options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration, FailClosed: options.failClosed, Alias: options.kyvernoLabel,
+		Protect: options.protected(), DryRun: options.dryRun,
 		Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry,
 	})
 	if err != nil {

@@ -43,6 +43,9 @@ type Options struct {
 	Deletable func() ([]schema.GroupResource, bool)
 	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
 	Alias bool
+	// Protect and DryRun are those of the controller: labels have no effect there.
+	Protect []string
+	DryRun  bool
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -65,8 +68,8 @@ type Keeper struct {
 	sides   []side
 	dirty   chan struct{}
 	failed  prometheus.Counter
-	// impatient is that patience is over. It is the run loop's alone.
-	impatient bool
+	// impatient is that patience is over, and coarse that the API server refused a plan. They are the run loop's alone.
+	impatient, coarse bool
 }
 
 // New makes a keeper. The error is that of registering its metric.
@@ -167,11 +170,15 @@ func (k *Keeper) reconcile(ctx context.Context) (wrote bool, err error) {
 	if k.options.RuntimesKnown != nil && !k.options.RuntimesKnown() && !k.impatient {
 		return false, k.unknown(errors.New("the runtimes"))
 	}
-	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Deletable: deletable, Alias: k.options.Alias})
+	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Deletable: deletable,
+		Alias: k.options.Alias, Protect: k.options.Protect, DryRun: k.options.DryRun, coarse: k.coarse})
 	var errs []error
 	for i := range k.sides {
 		did, err := k.sides[i].reconcile(ctx, plan)
 		wrote = wrote || did
+		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+			k.coarse = true // The next attempt has more sent, by shorter conditions.
+		}
 		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
 			errs = append(errs, err) // The others mean that a newer state is on its way through the watch.
 		}

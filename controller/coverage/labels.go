@@ -118,15 +118,20 @@ const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 // annotation of Curfew's, no policy that bounds it, and both its author and the controller may delete it. That it has the label, and
 // none that is meant to be an annotation, the selector has seen to.
 func (in *Input) plainly(key string) string {
-	if in.Controller == "" {
-		return "" // There is nobody to be asked about.
+	bounded := in.bounding()
+	// There is nobody to be asked about, or it would be asked for too much.
+	if in.Controller == "" || in.DryRun || in.coarse || len(bounded) > maxCondition {
+		return ""
 	}
 	terms := []string{
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
 		"!(has(object.metadata.annotations) && " + quoted(policy.ObjectKeys) + ".exists(k, k in object.metadata.annotations))",
 	}
-	if bounded := in.bounding(); bounded != "" {
+	if bounded != "" {
 		terms = append(terms, "!("+bounded+")")
+	}
+	if len(in.Protect) > 0 {
+		terms = append(terms, "!(request.?namespace.orValue(\"\") in "+quoted(in.Protect)+")")
 	}
 	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
 }

@@ -31,7 +31,17 @@ type Input struct {
 	Deletable []schema.GroupResource
 	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
 	Alias bool
+	// Protect are namespaces in which the controller deletes nothing, and DryRun is that it deletes nothing anywhere. Labels are sent
+	// there, since they have no effect.
+	Protect []string
+	DryRun  bool
+
+	// coarse conditions ask less, and have more sent: what the API server takes is limited.
+	coarse bool
 }
+
+// maxPlan is how large the webhooks of a plan may become, in bytes. The API server stores no object of more than about 1.5 MB.
+const maxPlan = 700_000
 
 // entry is what is particular to one webhook.
 type entry struct {
@@ -47,10 +57,38 @@ type plan struct {
 }
 
 func newPlan(in *Input) *plan {
+	out := planned(in)
+	if !in.coarse && (sizeOf(out.mutating) > maxPlan || sizeOf(out.validating) > maxPlan) {
+		coarse := *in
+		coarse.coarse = true
+		return planned(&coarse)
+	}
+	return out
+}
+
+// sizeOf is about how large entries are when they are stored.
+func sizeOf(entries []entry) int {
+	const rest = 3000 // A CA bundle of two certificates, and the fields that all entries have.
+	total := 0
+	for i := range entries {
+		total += rest
+		for _, condition := range entries[i].conditions {
+			total += len(condition.Expression)
+		}
+		for _, rule := range entries[i].rules {
+			total += rule.Size()
+		}
+		total += entries[i].namespaces.Size() + entries[i].objects.Size()
+	}
+	return total
+}
+
+func planned(in *Input) *plan {
 	out := &plan{}
 	var subjects []*sent
 	for i := range in.Kinds {
 		s := newSubject(&in.Kinds[i])
+		s.coarse = in.coarse
 		if s.Kind.Group != policy.Group { // Curfew's own objects are nobody's to limit.
 			subjects = append(subjects, out.kind(in, s))
 		}
@@ -67,6 +105,9 @@ func newPlan(in *Input) *plan {
 	}
 	out.labels(in, all)
 	out.mutating = merged(out.mutating)
+	if in.coarse {
+		out.validating = merged(out.validating)
+	}
 	number(out.mutating, ".kinds")
 	number(out.validating, "")
 	return out
@@ -139,14 +180,14 @@ func (p *plan) policies(in *Input, s *sent, all []*speaker) {
 			bounding = append(bounding, candidate)
 		}
 	}
-	for _, of := range cells(giving) {
+	for _, of := range in.cells(giving) {
 		p.mutating = append(p.mutating, in.spoken("policies", s.rule(admissionv1.Create),
 			&of, s.mutatingLabel, s.mutating, of.spoken(s.subject, false)))
 	}
-	for _, of := range cells(speaking) {
+	for _, of := range in.cells(speaking) {
 		p.validating = append(p.validating, in.spoken("validate-policies."+s.name(), s.rule(admissionv1.Create), &of, s.validatingLabel, s.validating, of.spoken(s.subject, true)))
 	}
-	for _, of := range cells(bounding) {
+	for _, of := range in.cells(bounding) {
 		p.validating = append(p.validating, in.spoken("validate-deadlines."+s.name(), s.rule(admissionv1.Update), &of, s.validatingLabel, s.updates,
 			s.bounded()+" &&\n("+of.selected()+")"))
 	}
@@ -183,6 +224,18 @@ func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespa
 			{Name: "not-being-deleted", Expression: isCreated + " || !object.?metadata.?deletionTimestamp.hasValue()"},
 		}, conditions...),
 	}
+}
+
+// cells are the parts of all namespaces that policies tell apart.
+func (in *Input) cells(of []*speaker) []cell {
+	if !in.coarse || len(of) == 0 {
+		return cells(of)
+	}
+	var everywhere cell
+	for _, p := range of {
+		everywhere.speakers = append(everywhere.speakers, &speaker{name: p.name, spec: p.spec})
+	}
+	return []cell{everywhere}
 }
 
 func label(key string, there bool) []metav1.LabelSelectorRequirement {

@@ -28,8 +28,15 @@ func newSpeaker(policy *v1alpha1.LifecyclePolicy) *speaker {
 			return nil
 		}
 	}
-	return &speaker{name: policy.Name, spec: &policy.Spec,
-		namespaces: requirements(match.NamespaceSelector), labels: requirements(match.ObjectSelector)}
+	out := &speaker{name: policy.Name, spec: &policy.Spec}
+	// What would select by too much selects everything.
+	if match.NamespaceSelector.Size() <= maxCondition {
+		out.namespaces = requirements(match.NamespaceSelector)
+	}
+	if match.ObjectSelector.Size() <= maxCondition {
+		out.labels = requirements(match.ObjectSelector)
+	}
+	return out
 }
 
 // concerns reports whether the policy can speak of a kind.
@@ -168,7 +175,15 @@ func (c *cell) selected() string {
 	for _, p := range c.speakers {
 		out = append(out, "("+selects(p.labels)+")")
 	}
-	return strings.Join(out, " || ")
+	return limited(strings.Join(out, " || "))
+}
+
+// limited is a condition, or one that has everything sent where that is too long for the API server.
+func limited(condition string) string {
+	if len(condition) > maxCondition {
+		return "true"
+	}
+	return condition
 }
 
 // spoken asks whether a policy of the cell may have something to say about a new object.
@@ -191,5 +206,5 @@ func (c *cell) spoken(s *subject, validating bool) string {
 			out = append(out, condition)
 		}
 	}
-	return strings.Join(out, " ||\n")
+	return limited(strings.Join(out, " ||\n"))
 }

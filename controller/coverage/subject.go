@@ -21,6 +21,8 @@ type subject struct {
 	schema *expression.Schema
 	// typed kinds are those of Kubernetes itself: their objects have the shape of their Go types.
 	typed bool
+	// coarse conditions ask less.
+	coarse bool
 	// fields concern Curfew where they are there on CREATE, and where they change: native TTLs, and forbidden fields.
 	fields []policy.FieldPath
 	// deadlines concern Curfew where they change, and on CREATE where something bounds them.
@@ -134,7 +136,7 @@ func (s *subject) touched() string {
 		terms = append(terms, "request.operation != \"CREATE\" && (\n"+indent(s.deadlinesDiffer())+")")
 	}
 	out := versus(either(terms))
-	if len(out) > maxCondition {
+	if len(out) > maxCondition || s.coarse {
 		return "request.operation == \"CREATE\" ||\nobject.?metadata.?generation != oldObject.?metadata.?generation ||\n" + ownKey
 	}
 	return out
@@ -162,11 +164,7 @@ func (s *subject) deadlinesDiffer() string {
 
 // bounded asks whether a new object has a deadline, or an update changes it.
 func (s *subject) bounded() string {
-	out := versus(s.deadlinesDiffer())
-	if len(out) > maxCondition {
-		return "true"
-	}
-	return out
+	return limited(versus(s.deadlinesDiffer()))
 }
 
 // mayGetDefault asks whether a new object may be given a default: nothing that a controller owns is, and no Pod that never ends
@@ -203,6 +201,9 @@ const maxName = 200
 
 // name is the kind in the names of webhooks.
 func (s *subject) name() string {
+	if s.coarse {
+		return "kinds"
+	}
 	name := s.Resource + "." + cmp.Or(s.Kind.Group, "core")
 	if len(name) > maxName {
 		sum := sha256.Sum256([]byte(name))
