@@ -78,6 +78,42 @@ func Attested(facts *Facts, scopes ...*Scope) (attested *Facts, forged []string)
 	return attested, forged
 }
 
+// Outdated are the stamps of an object whose value an update changes to another one: that value is no longer the default which
+// the stamp names. A value that is removed keeps its stamp, which then says that the object is to have none.
+func Outdated(old, updated *Facts) []string {
+	var out []string
+	before, after := old.TTLs(), updated.TTLs()
+	if _, ok := defaultSource(old.Annotations, AnnotationTTLSource); ok && !after.Empty() {
+		for _, outcome := range []Outcome{Succeeded, Failed} {
+			if !sameTTL(before.For(outcome), after.For(outcome)) {
+				out = append(out, AnnotationTTLSource)
+				break
+			}
+		}
+	}
+	_, ok := defaultSource(old.Annotations, AnnotationDeadlineSource)
+	if deadline := updated.Deadline(); ok && deadline != nil && !sameTTL(old.Deadline(), deadline) {
+		out = append(out, AnnotationDeadlineSource)
+	}
+	return out
+}
+
+func sameTTL(a, b *Setting) bool {
+	if a == nil || b == nil {
+		return a == b
+	}
+	return a.Err == nil && b.Err == nil && a.TTL == b.TTL || a.Path == b.Path && a.Text == b.Text
+}
+
+// Restamp says what becomes of these stamps: they name the object itself.
+func Restamp(old, updated *Facts) []Assignment {
+	var out []Assignment
+	for _, key := range Outdated(old, updated) {
+		out = append(out, stamp(updated, key, string(LevelObject))...)
+	}
+	return out
+}
+
 // Stamped are the fields of an object that its stamps say admission filled in, the stamps included.
 func Stamped(facts *Facts) []FieldPath {
 	var out []FieldPath

@@ -8,10 +8,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// mutate fills in what the author of a new object left out.
+// mutate fills in what the author of a new object left out. On UPDATE it corrects the stamp of a default that is changed.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if !request.creating() {
-		return untouched()
+		return w.restamp(request)
 	}
 	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, bare(request.facts))
 	if err != nil {
@@ -32,6 +32,20 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 		}
 	}
 	return w.assigned(request, assignments, source)
+}
+
+// restamp has a value that was a default, and is changed, name the object as its source.
+func (w *Webhooks) restamp(request *request) answer {
+	assignments := policy.Restamp(request.oldFacts, request.facts)
+	if request.facts.Deleting || len(assignments) == 0 {
+		return untouched()
+	}
+	out := w.assigned(request, assignments, "")
+	if out.err == nil {
+		out.outcome = outcomeAllowed
+		out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(policy.LevelObject))
+	}
+	return out
 }
 
 // assigned answers with the patch for some assignments. One that cannot be made, or does not apply, is not sent: the API

@@ -65,6 +65,10 @@ func TestMutate(t *testing.T) {
 		"Job by server-side apply, with a deletionTimestamp": {namespace: "ci", object: "{apiVersion: batch/v1, kind: Job, metadata: {deletionTimestamp: '2026-08-01T00:00:00Z'}, spec: {}}",
 			patch: `[{"op":"add","path":"/spec/ttlSecondsAfterFinished","value":86400},{"op":"add","path":"/metadata/annotations","value":{"curfew.dev/ttl-source":"namespace/ci"}}]`},
 		"Job, UPDATE": {namespace: "ci", object: job, old: job},
+		"Job, UPDATE of a default": {namespace: "ci",
+			old:    "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {curfew.dev/ttl-source: namespace/ci}}, spec: {ttlSecondsAfterFinished: 86400}}",
+			object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {curfew.dev/ttl-source: namespace/ci}}, spec: {ttlSecondsAfterFinished: 60}}",
+			patch:  `[{"op":"replace","path":"/metadata/annotations/curfew.dev~1ttl-source","value":"object"}]`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, func(o *Options) { o.AnnotationsOnly = test.annotationsOnly })

@@ -274,7 +274,7 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 		after(2 * time.Second)
 		s.mutating.expect(t, "first", "create")
 		s.validating.expect(t, "first", "create")
-		if got := s.mutating.get(t); len(got.Webhooks) != 2 || got.OwnerReferences[0].Name != "curfew" || string(got.Webhooks[0].ClientConfig.CABundle) != "bundle" {
+		if got := s.mutating.get(t); len(got.Webhooks) != 3 || got.OwnerReferences[0].Name != "curfew" || string(got.Webhooks[0].ClientConfig.CABundle) != "bundle" {
 			t.Errorf("created %+v", got)
 		}
 		s.Again()

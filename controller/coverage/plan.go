@@ -148,6 +148,9 @@ func (p *plan) kind(in *Input, s *subject) *sent {
 	if !s.Finishable() {
 		return out // Nothing is ever filled in.
 	}
+	p.mutating = append(p.mutating, in.entry("changed-defaults", s.rule(admissionv1.Update), nil,
+		admissionv1.MatchCondition{Name: "a-default-was-filled-in", Expression: wasDefaulted},
+		admissionv1.MatchCondition{Name: "its-value-changes", Expression: s.valueChanges()}))
 	defaulted := s.mayBeDefaulted()
 	out.mutating = defaulted.Expression
 	if s.ClusterScoped {
@@ -159,6 +162,22 @@ func (p *plan) kind(in *Input, s *subject) *sent {
 		in.entry("defaults", create, label(policy.LabelInUse, true)),
 		in.entry("defaults-marked", create, label(policy.LabelInUse, false), defaulted))
 	return out
+}
+
+// wasDefaulted asks whether the object of an update carries the stamp of a default, which is to go once its value is changed.
+const wasDefaulted = `["` + policy.AnnotationTTLSource + `", "` + policy.AnnotationDeadlineSource + `"].exists(k,
+  oldObject.?metadata.?annotations[?k].orValue("` + string(policy.LevelObject) + `") != "` + string(policy.LevelObject) + `")`
+
+// valueChanges asks whether an update changes a key of Curfew's on the object, or a field that a default may stand in.
+func (s *subject) valueChanges() string {
+	all := &places{}
+	all.at(policy.FieldPath{"metadata"}).own = true
+	for _, path := range []policy.FieldPath{s.TTL, s.TTLSucceeded, s.TTLFailed, s.Deadline} {
+		if path != nil {
+			all.at(path).value = true
+		}
+	}
+	return versus(either(all.differ(s.object())))
 }
 
 // policies adds the webhooks by which the policies see new objects of a kind that nothing else has sent.

@@ -140,8 +140,12 @@ func TestConfigurationsSayEverything(t *testing.T) {
 				t.Errorf("%s: %s, %s, %s", w.Name, *w.FailurePolicy, *w.ReinvocationPolicy, *w.MatchPolicy)
 			}
 			for _, rule := range w.Rules {
-				if len(rule.Operations) != 1 || rule.Operations[0] != admissionv1.Create {
-					t.Errorf("%s: objects are mutated on CREATE only", w.Name)
+				want := admissionv1.Create
+				if strings.HasPrefix(w.Name, "changed-defaults") {
+					want = admissionv1.Update
+				}
+				if len(rule.Operations) != 1 || rule.Operations[0] != want {
+					t.Errorf("%s: objects are mutated on CREATE only, and where a default is changed", w.Name)
 				}
 			}
 		}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"slices"
 	"strings"
 
 	"github.com/google/cel-go/cel"
@@ -19,6 +20,8 @@ type Program struct {
 	program cel.Program
 	// loops means that it goes over lists or maps, and takes the longer the larger these are. Only then is there anything to interrupt.
 	loops bool
+	// constant means that it asks for no variable, so that it comes to the same for every object.
+	constant bool
 }
 
 // CompileError says where in an expression what is wrong.
@@ -69,7 +72,7 @@ func compile(source string, scope Scope, result Result, costLimit uint64) (*Prog
 	if err != nil {
 		return nil, &CompileError{Line: 1, Column: 1, Message: err.Error()}
 	}
-	return &Program{source: source, result: result, program: program, loops: loops(ast)}, nil
+	return &Program{source: source, result: result, program: program, loops: loops(ast), constant: !loops(ast) && !asksAnything(ast)}, nil
 }
 
 // compileError keeps the first issue: what follows it is mostly a consequence. CEL counts columns from 0.
@@ -91,6 +94,15 @@ func loops(compiled *cel.Ast) bool {
 	found := false
 	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(expr ast.Expr) {
 		found = found || expr.Kind() == ast.ComprehensionKind
+	}))
+	return found
+}
+
+// asksAnything reports whether an expression uses a variable of any scope.
+func asksAnything(compiled *cel.Ast) bool {
+	found := false
+	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(expr ast.Expr) {
+		found = found || expr.Kind() == ast.IdentKind && slices.Contains([]string{varObject, varNamespaceObject, varRuntime, varNow}, expr.AsIdent())
 	}))
 	return found
 }

@@ -76,6 +76,9 @@ func (c *Compiler) value(path *field.Path, constant, expression *string, result 
 			return out
 		}
 		out.program = program
+		if err := out.constantError(); err != nil {
+			*errs = append(*errs, invalidExpression(at, *expression, err))
+		}
 		return out
 	}
 	at := path.Child("value")
@@ -85,6 +88,22 @@ func (c *Compiler) value(path *field.Path, constant, expression *string, result 
 		*errs = append(*errs, field.Invalid(at, *constant, out.constant.Err.Error()))
 	}
 	return out
+}
+
+// constantError is what is wrong with the result of an expression that asks for no variable, such as duration("1x"): it is as wrong
+// for every object, and can be told before there is one.
+func (v *value) constantError() error {
+	if !v.program.constant {
+		return nil
+	}
+	if v.program.result == ResultLabel {
+		_, err := v.program.Label(context.Background(), &Variables{})
+		return err
+	}
+	if setting := v.setting(context.Background(), policy.Source{}, &Variables{}); setting != nil {
+		return setting.Err
+	}
+	return nil
 }
 
 func constantSetting(path *field.Path, text string, result Result) *policy.Setting {

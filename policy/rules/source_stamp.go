@@ -11,7 +11,8 @@ import (
 // mark that Curfew did not write was not changed by the mutating webhook, which corrects it: the value counts as its author's.
 //
 // Restricted fields: metadata.annotations[curfew.dev/ttl-source, deadline-source].
-// Allowed values: on UPDATE unchanged, or absent; on CREATE any other is warned about.
+// Allowed values: on UPDATE unchanged, absent, or "object" where there was another, which Curfew writes once the value is changed and
+// which gives no rights either; on CREATE any other than Curfew's own is warned about.
 var sourceStamp = Rule{
 	Name: "source-stamp",
 	Review: func(r *Request) []policy.Finding {
@@ -30,7 +31,7 @@ var sourceStamp = Rule{
 		for _, key := range []string{policy.AnnotationTTLSource, policy.AnnotationDeadlineSource} {
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
-			if ok && (!had || now != before) {
+			if ok && (!had || now != before) && !(had && now == string(policy.LevelObject)) {
 				out = append(out, policy.Finding{Field: policy.AnnotationPath(key), Value: now, Severity: policy.Deny,
 					Message: "is written by Curfew alone: leave it as it is, or remove it"})
 			}

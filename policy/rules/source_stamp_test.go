@@ -17,10 +17,12 @@ func TestSourceStamp(t *testing.T) {
 		old, object map[string]any
 		want        string
 	}{
-		"added":     {old: plain.Map(), object: stamped.Map(), want: refused},
-		"changed":   {old: stamped.Map(), object: other.Map(), want: refused},
-		"unchanged": {old: stamped.Map(), object: stamped.Map()},
-		"removed":   {old: stamped.Map(), object: plain.Map()},
+		"added":                  {old: plain.Map(), object: stamped.Map(), want: refused},
+		"changed":                {old: stamped.Map(), object: other.Map(), want: refused},
+		"unchanged":              {old: stamped.Map(), object: stamped.Map()},
+		"removed":                {old: stamped.Map(), object: plain.Map()},
+		"corrected":              {old: stamped.Map(), object: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "object").Map()},
+		"added, as the object's": {old: plain.Map(), object: builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "object").Map(), want: refused},
 	} {
 		t.Run(name, func(t *testing.T) {
 			decision := Review(&Request{Operation: Update, Object: test.object, Old: test.old, Scope: &policy.Scope{},

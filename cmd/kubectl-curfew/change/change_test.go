@@ -140,6 +140,35 @@ func TestCancelTakesLabels(t *testing.T) {
 	}
 }
 
+// TestChangedDefaultLosesItsStamp: what extend and cancel write is no default any more.
+func TestChangedDefaultLosesItsStamp(t *testing.T) {
+	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/platform")
+	stamp := func(plan *Plan, err error) any {
+		t.Helper()
+		if err != nil {
+			t.Fatal(err)
+		}
+		annotations, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
+		value, ok := annotations[policy.AnnotationTTLSource]
+		return []any{value, ok}
+	}
+	removed := fmt.Sprint([]any{nil, true})
+	if got := fmt.Sprint(stamp(Extend(subject(job.Map(), &policy.Scope{}), Target{By: time.Hour}))); got != removed {
+		t.Errorf("extend: %s", got)
+	}
+	if got := fmt.Sprint(stamp(Cancel(subject(job.Map(), &policy.Scope{})))); got != removed {
+		t.Errorf("cancel: %s", got)
+	}
+	labelled := subject(job.Label(policy.LabelTTL, "150m").Map(), &policy.Scope{})
+	plan, err := Extend(labelled, Target{Until: noon.Add(45 * time.Minute)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, ok := plan.Patch["metadata"].(map[string]any)["annotations"]; ok {
+		t.Errorf("a label alone was to be extended: %v", plan.Patch)
+	}
+}
+
 func TestMerged(t *testing.T) {
 	target := map[string]any{"a": map[string]any{"b": int64(1), "c": "x"}, "d": []any{int64(1)}, "e": "text"}
 	patch := map[string]any{"a": map[string]any{"b": nil, "n": map[string]any{"m": "y"}}, "d": []any{}, "e": map[string]any{"f": true}, "g": nil}

@@ -97,11 +97,23 @@ func speaks(verdict policy.Verdict) bool {
 	return verdict.Action == policy.Wait || verdict.Action == policy.Delete
 }
 
-// try makes a plan of a patch: it is applied to a copy, which is explained and reviewed as the cluster would.
-func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
+// patched is a copy of the object as the patch makes it.
+func (s *Subject) patched(patch map[string]any) (map[string]any, *policy.Facts) {
 	changed, _ := merged(runtime.DeepCopyJSONValue(s.Object), patch).(map[string]any)
 	facts := policy.FactsOfObject(s.facts().Profile, changed)
 	facts.Namespace = s.facts().Namespace
+	return changed, facts
+}
+
+// try makes a plan of a patch: it is applied to a copy, which is explained and reviewed as the cluster would.
+func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
+	changed, facts := s.patched(patch)
+	if outdated := policy.Outdated(s.facts(), facts); len(outdated) > 0 {
+		for _, key := range outdated { // The value is no longer the default that the stamp names.
+			set(patch, annotation(key), nil)
+		}
+		changed, facts = s.patched(patch)
+	}
 	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
 	plan := &Plan{Patch: patch, Before: FateOf(s.Explained), After: FateOf(after), Warnings: warnings}
 	decision := rules.Review(&rules.Request{
