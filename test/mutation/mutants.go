@@ -19,7 +19,7 @@ const (
 	admits  = "webhook"
 )
 
-var mutants = []Mutant{
+var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "the resourceVersion is no precondition any more",
 		File: "controller/expiry/attempt.go",
@@ -302,4 +302,4 @@ var mutants = []Mutant{
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
-}
+}, faults...)

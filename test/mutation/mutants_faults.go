@@ -1,0 +1,228 @@
+package main
+
+const (
+	rulesOf   = "policy/rules"
+	deadlines = "controller/deadline"
+)
+
+// faults bring back what a review of the first version found, and regressions that would look alike.
+var faults = []Mutant{
+	{
+		Invariant: "S1", Name: "a webhook's 409 counts as a conflict",
+		File: "controller/expiry/origin.go",
+		Old:  "return r.Code == http.StatusConflict && r.Origin != FromAdmission", New: "return r.Code == http.StatusConflict",
+		Package: engine, Tests: []string{"TestDenialKeepsThePrecondition"},
+	},
+	{
+		Invariant: "S1", Name: "a webhook's denial is not recognised",
+		File: "controller/expiry/origin.go",
+		Old:  "case strings.HasPrefix(s.Message, prefixDenied), strings", New: "case strings",
+		Package: engine, Tests: []string{"TestClientReads"},
+	},
+	{
+		Invariant: "S1", Name: "any kind falls back to the UID after two conflicts",
+		File: "controller/expiry/attempt.go",
+		Old:  "case k.Aggregated && refused >= 2:", New: "case refused >= 2:",
+		Package: engine, Tests: []string{"TestFallsBackToUID"},
+	},
+	{
+		Invariant: "S1", Name: "an object without finalizers falls back to the UID",
+		File: "controller/expiry/attempt.go",
+		Old:  "return len(jd.Finalizers) > 0 && propagation", New: "return propagation",
+		Package: engine, Tests: []string{"TestFallsBackToUID"},
+	},
+	{
+		Invariant: "S1", Name: "conflicts of different states add up",
+		File: "controller/expiry/attempt.go",
+		Old:  "} else {\n\t\t\t\trefused = 0\n\t\t\t}", New: "}",
+		Package: engine, Tests: []string{"TestNoFallbackWhileItChanges"},
+	},
+	{
+		Invariant: "S1", Name: "a change of a namespace or policy does not reach what is tracked",
+		File: "controller/expiry/attempt.go",
+		Old:  "if fresh || e.outdated(&res.sent) {", New: "if fresh {",
+		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete", "TestStaleJudgementDoesNotUndoAChange", "TestChangeReachesAWorkerThatHasNotSent"},
+	},
+	{
+		Invariant: "S1", Name: "a live read from before a change permits the DELETE",
+		File: "controller/expiry/attempt.go",
+		Old:  "if e.outdatedLocked(&jd.Object) || len(j.queue.held) > 0 {", New: "if false {",
+		Package: engine, Tests: []string{"TestChangeDuringTheLiveRead", "TestHold"},
+	},
+	{
+		Invariant: "S1", Name: "a feed's stale judgement undoes a change",
+		File: "controller/feed/judge.go",
+		Old:  "due.Epoch = epoch", New: "due.Epoch = f.options.Engine.Epoch()",
+		Package: feeds, Tests: []string{"TestChangeWhileAFeedJudges"},
+	},
+	{
+		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
+		File: "controller/expiry/engine.go",
+		Old:  "e.kinds[i].changed = e.changes.count.Add(1)", New: "_ = e.changes.count.Add(1)",
+		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
+	},
+	{
+		Invariant: "S1", Name: "the skew is learnt from any answer",
+		File: "controller/expiry/skew.go",
+		Old:  "if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {", New: "if err == nil {",
+		Package: engine, Tests: []string{"TestSkewLearnsFromTheAPIServerAlone"},
+	},
+	{
+		Invariant: "S1", Name: "a finish time from before the creation counts",
+		File: "policy/facts.go",
+		Old:  "case at.Before(f.Created):\n\t\t\t*at = f.Created\n", New: "",
+		Package: decides, Tests: []string{"TestJudge", "TestJudgeOfPods"},
+	},
+	{
+		Invariant: "S3", Name: "a 404 of a subresource counts as the object's",
+		File: "controller/expiry/attempt.go",
+		Old:  "case resp.gone() && (j.kind.Actor != nil || e.trackedElsewhere(j)):", New: "case resp.gone() && false:",
+		Package: engine, Tests: []string{"TestMissingSubresourceDropsNothing", "TestMissingIsConfirmedForOtherLanes"},
+	},
+	{
+		Invariant: "S3", Name: "every 429 pauses everything",
+		File: "controller/expiry/queue.go",
+		Old:  "return res.result == Throttled && res.origin == FromServer && !k.Aggregated", New: "return res.result == Throttled",
+		Package: engine, Tests: []string{"TestThrottledObjects", "TestThrottledKind"},
+	},
+	{
+		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
+		File: "controller/expiry/settle.go",
+		Old:  "case res.err != nil && res.origin == FromAdmission:", New: "case false:",
+		Package: engine, Tests: []string{"TestOneTenantsWebhook"},
+	},
+	{
+		Invariant: "S3", Name: "an object that never rests is not reported",
+		File: "controller/expiry/settle.go",
+		Old:  "if en.attempts >= blockedAfter {", New: "if false {",
+		Package: engine, Tests: []string{"TestObjectThatNeverRests", "TestBlockedIsForgotten"},
+	},
+	{
+		Invariant: "S5", Name: "a key from the owner's template deletes the child",
+		File: "controller/feed/judge.go",
+		Old:  "verdict, err = f.inherited(ctx, facts, verdict)", New: "",
+		Package: feeds, Tests: []string{"TestKeyFromAnOwnersTemplate", "TestTTLFromAnOwnersTemplate"},
+	},
+	{
+		Invariant: "S5", Name: "owners are not asked before a DELETE",
+		File: "controller/feed/judge.go",
+		Old:  " || f.asksOwner(facts),", New: ",",
+		Package: feeds, Tests: []string{"TestKeyFromAnOwnersTemplate", "TestTTLFromAnOwnersTemplate"},
+	},
+	{
+		Invariant: "S5", Name: "a copy made by MultiKueue is deleted",
+		File: "policy/facts.go",
+		Old:  "_, ok := f.Labels[LabelMultiKueueOrigin]\n\treturn ok", New: "_, ok := f.Labels[LabelMultiKueueOrigin]\n\treturn ok && false",
+		Package: decides, Tests: []string{"TestMultiKueueCopiesAreKept"},
+	},
+	{
+		Invariant: "S5", Name: "a TrainJob's JobSet is deleted, and the training runs again",
+		File: "policy/rerun.go",
+		Old:  "if !ok || child != f.Profile.Kind.GroupKind() {", New: "if true || !ok || child != f.Profile.Kind.GroupKind() {",
+		Package: decides, Tests: []string{"TestJobSetOfATrainJobIsKept"},
+	},
+	{
+		Invariant: "S4", Name: "what ran to its end is stopped at its deadline",
+		File: "controller/deadline/stopper.go",
+		Old:  "if s.left, err = s.ranToItsEnd(ctx); s.left || err != nil {", New: "if s.left, err = s.ranToItsEnd(ctx); err != nil {",
+		Package: deadlines, Tests: []string{"TestWhatRanToItsEndIsLeftAlone"},
+	},
+	{
+		Invariant: "S4", Name: "a deadline may begin with any step",
+		File: "controller/deadline/stopper.go",
+		Old:  "if first := s.plan.Steps; len(first) == 0 || first[0].Action", New: "if first := s.plan.Steps; len(first) == 0 || false && first[0].Action",
+		Package: deadlines, Tests: []string{"TestFirstStepFailsOrSuspends", "TestNothingIsStoppedBeforeTheFirstStep", "TestDryRunDeletesNothing"},
+	},
+	{
+		Invariant: "S4", Name: "later steps do not wait for the first",
+		File: "controller/deadline/stopper.go",
+		Old:  "if i > 0 && !s.begun {", New: "if i > 0 && false {",
+		Package: deadlines, Tests: []string{"TestNothingIsStoppedBeforeTheFirstStep", "TestDryRunDeletesNothing", "TestOnlyTheJudgedStateIsStopped"},
+	},
+	{
+		Invariant: "S6", Name: "a stamp that its author forged is believed on CREATE",
+		File: "policy/unfilled.go",
+		Old:  "if !slices.ContainsFunc(scopes, func(scope *Scope) bool {",
+		New: "if !slices.ContainsFunc(append(scopes, &Scope{}), func(scope *Scope) bool {\n" +
+			"\t\t\tif len(facts.Annotations) > 0 {\n\t\t\t\treturn true\n\t\t\t}",
+		Package: rulesOf, Tests: []string{"TestForgedStampOnCreate", "TestShortTTL", "TestDecisionSource"},
+	},
+	{
+		Invariant: "S6", Name: "a bound that cannot be read lifts one that can",
+		File: "policy/bounds.go",
+		Old:  "case outer.Err != nil:\n\t\tbound, beside = inner, append([]*Setting{outer}, beside...)", New: "case outer.Err != nil:\n\t\tbound = outer",
+		Package: decides, Tests: []string{"TestNarrow"},
+	},
+	{
+		Invariant: "S6", Name: "a namespace's mode softens a platform policy",
+		File: "policy/decision.go",
+		Old:  "if d.Findings[i].Severity == Deny && d.Findings[i].Level == LevelNamespace {", New: "if d.Findings[i].Severity == Deny {",
+		Package: rulesOf, Tests: []string{"TestNothingLiftsTheBoundsOfAPolicy", "TestModesSoftenTheNamespacesOwnBounds"},
+	},
+	{
+		Invariant: "S6", Name: "a finish time that Curfew saw is read off the local clock",
+		File: "controller/feed/finish.go",
+		Old:  "now, err := r.feed.options.ServerTime(ctx)", New: "now, err := r.feed.options.Clock.Now(), error(nil)",
+		Package: feeds, Tests: []string{"TestFinishTimeIsTheServers"},
+	},
+	{
+		Invariant: "S6", Name: "a namespace that was changed past admission is stamped by the local clock",
+		File: "controller/feed/namespaces.go",
+		Old:  "now, unknown = n.serverTime(ctx)", New: "now = n.clock.Now()",
+		Package: feeds, Tests: []string{"TestStampNamespacesPastAdmission"},
+	},
+	{
+		Invariant: "S6", Name: "a namespace is stamped by the webhook's clock",
+		File: "webhook/namespace.go",
+		Old:  "if w.serverTime != nil && policy.DefaultsHash(annotations) != \"\" {", New: "if w.serverTime == nil && policy.DefaultsHash(annotations) != \"\" {",
+		Package: admits, Tests: []string{"TestNamespaceIsStampedByTheServersTime"},
+	},
+	{
+		Invariant: "S6", Name: "the API server's time is taken for the latest that it may be",
+		File: "controller/expiry/servertime.go",
+		Old:  "wider - time.Duration(s.lo)", New: "wider - time.Duration(s.hi)",
+		Package: engine, Tests: []string{"TestServerTimeIsNeverTooEarly"},
+	},
+	{
+		Invariant: "S6", Name: "the API server's time is known after a jump",
+		File: "controller/expiry/servertime.go",
+		Old:  "d > jumpBound || d < -jumpBound {", New: "false && d > jumpBound {",
+		Package: engine, Tests: []string{"TestServerTimeIsUnknown"},
+	},
+	{
+		Invariant: "S6", Name: "a policy is stamped by the local clock",
+		File: "controller/registry/status.go",
+		Old:  "now, err := s.serverTime(ctx)", New: "now, err := s.clock.Now(), error(nil)",
+		Package: "controller/registry", Tests: []string{"TestPolicyIsStampedByTheServersTime"},
+	},
+	{
+		Invariant: "S6", Name: "a mark carries the local clock's time",
+		File: "controller/deadline/mark.go",
+		Old:  "at, err := s.options.ServerTime(ctx)", New: "at, err := s.options.Clock.Now(), error(nil)",
+		Package: deadlines, Tests: []string{"TestMarksCarryTheServersTime"},
+	},
+	{
+		Invariant: "S6", Name: "what does not say when it finished gets a time of its own",
+		File: "policy/judge.go",
+		Old:  "case facts.FinishTime.IsZero() && !facts.IsPod():", New: "case false:",
+		Package: decides, Tests: []string{"TestJudge"},
+	},
+	{
+		Invariant: "S6", Name: "a finish time that was written down counts for any kind",
+		File: "policy/facts.go",
+		Old:  "if !ok || !f.IsPod() || !f.Finished", New: "if !ok || !f.Finished",
+		Package: decides, Tests: []string{"TestJudge"},
+	},
+	{
+		Invariant: "S3", Name: "overdue is zero while the clock is wrong",
+		File: "controller/expiry/snapshot.go",
+		Old:  "now = e.guard.best(r)", New: "",
+		Package: engine, Tests: []string{"TestOverdueWhileTheClockIsWrong"},
+	},
+	{
+		Invariant: "S3", Name: "a watch that never sends its bookmark never ends",
+		File: "controller/feed/stream.go",
+		Old:  "case now := <-over.C():\n", New: "case now := <-(<-chan time.Time)(nil):\n",
+		Package: feeds, Tests: []string{"TestStreamThatNeverEnds"},
+	},
+}
