@@ -1,0 +1,66 @@
+package api
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+)
+
+// held is a body that reports when it is read, and then makes its reader wait.
+type held struct{ entered, release chan struct{} }
+
+func (h held) Read([]byte) (int, error) {
+	h.entered <- struct{}{}
+	<-h.release
+	return 0, io.EOF
+}
+
+// S9: whoever has no valid token takes no slot from those who have one, and is told so when all are taken.
+func TestTokensComeBeforeSlots(t *testing.T) {
+	router := newRouter(t, &world{})
+	body := held{make(chan struct{}), make(chan struct{})}
+	done := make(chan struct{})
+	send := func(token string) int {
+		request := httptest.NewRequest(http.MethodPost, PathValidate, body)
+		request.Header.Set("Content-Type", "application/json")
+		request.Header.Set("Authorization", "Bearer "+token)
+		recorder := httptest.NewRecorder()
+		router.ServeHTTP(recorder, request)
+		return recorder.Code
+	}
+	for range maxInFlight {
+		go func() {
+			send("ann")
+			done <- struct{}{}
+		}()
+		<-body.entered
+	}
+	for token, want := range map[string]int{"ann": http.StatusServiceUnavailable, "nobody": http.StatusUnauthorized, "bob": http.StatusForbidden} {
+		if got := send(token); got != want {
+			t.Errorf("%s: status %d while all slots are taken, want %d", token, got, want)
+		}
+	}
+	close(body.release)
+	for range maxInFlight {
+		<-done
+	}
+}
+
+// While admission has large objects to review, the HTTP API stands back.
+func TestBusyAdmissionSheds(t *testing.T) {
+	busy := true
+	options := decisions(t, &world{})
+	options.Busy = func() bool { return busy }
+	router := mounted(t, options)
+	for _, path := range []string{PathValidate, PathValidate + "?offline=true", PathDefault} {
+		busy = true
+		if recorder := (call{path: path, body: jobYAML, token: "ann"}).do(router); recorder.Code != http.StatusServiceUnavailable || recorder.Header().Get("Retry-After") != "1" {
+			t.Errorf("%s: status %d", path, recorder.Code)
+		}
+		busy = false
+		if recorder := (call{path: path, body: jobYAML, token: "ann"}).do(router); recorder.Code != http.StatusOK {
+			t.Errorf("%s, not busy: status %d: %s", path, recorder.Code, recorder.Body)
+		}
+	}
+}
