@@ -146,10 +146,12 @@ type Sighting struct {
 	Source   string
 	// Exceeded is when it was failed for its deadline; zero where it was not.
 	Exceeded time.Time
+	// Created is when the object was created: no Pod of its own is older.
+	Created time.Time
 
 	conditions conditions
-	// left means that the log says already that the object is left alone in this state.
-	left bool
+	// left and doubted mean that the log says already, of this state, that the object is left alone, and that Pods of it may run on.
+	left, doubted bool
 }
 
 // Seen remembers a state. The engine asks for the latest that was judged.
@@ -160,7 +162,9 @@ func (s *Stopper) Seen(sighting Sighting) {
 	defer s.mu.Unlock()
 	if before, ok := s.sightings.Get(sighting.UID); ok {
 		before := before.(*Sighting)
-		sighting.left = before.left && before.ResourceVersion == sighting.ResourceVersion
+		if before.ResourceVersion == sighting.ResourceVersion {
+			sighting.left, sighting.doubted = before.left, before.doubted
+		}
 	}
 	s.sightings.Add(sighting.UID, &sighting)
 }

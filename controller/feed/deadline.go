@@ -63,7 +63,7 @@ func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object 
 	}
 	f.deadlines.stopper.Seen(deadline.Sighting{
 		UID: facts.UID, ResourceVersion: facts.ResourceVersion, Object: content,
-		Deadline: effective.Deadline.TTL.After, Started: facts.Started, Source: verdict.Source.String(), Exceeded: facts.Exceeded,
+		Deadline: effective.Deadline.TTL.After, Started: facts.Started, Source: verdict.Source.String(), Exceeded: facts.Exceeded, Created: facts.Created,
 	})
 	return verdict, nil
 }
