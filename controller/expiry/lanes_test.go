@@ -47,6 +47,7 @@ func (w *world) registerLabels() {
 
 func (w *world) labelled(t *thing) Object {
 	return Object{
+		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
 		Kind: w.labels.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10),
 		Expiry: t.label, Trigger: "label", Source: "object",
 	}
@@ -59,9 +60,16 @@ func (w *world) deliverLabel() {
 	}
 	t := w.labels.events[0]
 	w.labels.events = w.labels.events[1:]
+	w.observeLabel(t)
+}
+
+// observeLabel hands one state to the engine.
+func (w *world) observeLabel(t thing) {
 	switch {
 	case t.gone, t.label.IsZero():
 		w.engine.Remove(w.labels.kind, t.uid)
+	case t.deleting.IsZero() && w.around.seen == keepBrake:
+		w.engine.Cancel(w.labels.kind, t.uid, strconv.FormatUint(t.rv, 10))
 	case !t.deleting.IsZero():
 		w.engine.Terminating(w.labelled(&t), t.deleting)
 	default:
@@ -85,9 +93,12 @@ func (w *world) handOverLabelList() {
 	}
 	relist := w.engine.BeginRelist(w.labels.kind)
 	for _, t := range w.labels.listing {
-		if t.deleting.IsZero() {
+		switch {
+		case t.deleting.IsZero() && w.around.seen == keepBrake:
+			relist.Cancel(t.uid, strconv.FormatUint(t.rv, 10))
+		case t.deleting.IsZero():
 			relist.Upsert(w.labelled(&t))
-		} else {
+		default:
 			relist.Terminating(w.labelled(&t), t.deleting)
 		}
 	}
@@ -101,7 +112,7 @@ func (w *world) judgeLabel(_ context.Context, o Object) (Judgement, error) {
 	case t == nil:
 		return Judgement{Verdict: Gone}, nil
 	case !t.label.IsZero() && t.deleting.IsZero():
-		return Judgement{Verdict: Track, Object: w.labelled(t)}, nil
+		return w.braked(w.around.brake, w.labelled(t)), nil
 	case t.uid != o.UID:
 		return Judgement{Verdict: Gone}, nil
 	case !t.deleting.IsZero():

@@ -3,6 +3,7 @@ package expiry
 import (
 	"flag"
 	"fmt"
+	"maps"
 	"os"
 	"testing"
 	"time"
@@ -44,7 +45,7 @@ func TestSafety(t *testing.T) {
 				w.changed(x)
 			}
 		}
-		t.Repeat(map[string]func(*rapid.T){
+		actions := map[string]func(*rapid.T){
 			"create": func(t *rapid.T) {
 				if name := names.Draw(t, "name"); w.things[name] == nil {
 					x := w.create(name, ttls.Draw(t, "ttl"), rapid.IntRange(0, 3).Draw(t, "finalizer") == 0)
@@ -216,13 +217,16 @@ func TestSafety(t *testing.T) {
 			"": func(t *rapid.T) {
 				checkBooks(t, w.engine)
 			},
-		})
+		}
+		maps.Copy(actions, w.contextActions())
+		t.Repeat(actions)
 
 		// The trouble ends. The clock is right, the watch is up, the API server answers.
 		w.faults, w.racing, w.racingJudge, w.judgeErr = nil, nil, nil, 0
 		w.jump(0)
 		w.advance(time.Second)
 		w.date()
+		w.calmSurroundings()
 		if w.broken || w.listing != nil || lost {
 			w.answerList()
 			w.handOverList()

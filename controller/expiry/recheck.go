@@ -57,9 +57,9 @@ func (e *Engine) RecheckKinds(kinds ...Kind) {
 // and a Judge that knows the new ones is not registered yet. Nothing is forgotten meanwhile. Afterwards
 // everything is judged again before it is deleted.
 func (e *Engine) Hold(k Kind, on bool) {
-	e.RecheckKinds(k)
 	e.mu.Lock()
 	defer e.unlock()
+	e.kinds[k].changed = e.changes.count.Add(1)
 	q := e.index.queueOf(k)
 	q.held = slices.DeleteFunc(q.held, func(held Kind) bool { return held == k })
 	if on {

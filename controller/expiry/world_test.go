@@ -60,6 +60,7 @@ type world struct {
 	judgeErr    int          // so many fresh looks fail
 
 	labels labelFeed
+	around surroundings
 
 	backup map[string]thing
 
@@ -117,6 +118,7 @@ func (w *world) start() {
 	if err != nil {
 		w.fatal("RegisterKind: %v", err)
 	}
+	w.around.held, w.around.stale, w.around.unjudged, w.around.seen = false, nil, false, w.around.brake
 	w.startLabels()
 	w.answerList()
 	w.handOverList()
@@ -238,7 +240,7 @@ func (w *world) object(t *thing) Object {
 	return Object{
 		Kind: w.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10), Expiry: at,
 		Trigger: "ttl", Source: "object", Live: t.ttl == 0 && !w.told,
-		Epoch: w.engine.Epoch(),
+		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
 	}
 }
 
@@ -249,7 +251,13 @@ func (w *world) deliver() {
 	}
 	t := w.events[0]
 	w.events = w.events[1:]
+	w.observe(t)
+}
+
+// observe hands one state to the engine.
+func (w *world) observe(t thing) {
 	_, due := w.expiry(&t)
+	due = due && w.around.seen != keepBrake
 	switch {
 	case t.gone:
 		w.engine.Remove(w.kind, t.uid)
@@ -318,6 +326,7 @@ func (w *world) relist(list []thing, rv uint64) {
 	rl := w.engine.BeginRelist(w.kind)
 	for _, t := range list {
 		_, due := w.expiry(&t)
+		due = due && w.around.seen != keepBrake
 		switch {
 		case !t.deleting.IsZero():
 			rl.Terminating(w.object(&t), t.deleting)
@@ -345,7 +354,7 @@ func (w *world) judge(_ context.Context, o Object) (Judgement, error) {
 		return Judgement{Verdict: Gone}, nil
 	}
 	if _, due := w.expiry(t); due && t.deleting.IsZero() {
-		return Judgement{Verdict: Track, Object: w.object(t)}, nil
+		return w.braked(w.around.brake, w.object(t)), nil
 	}
 	switch {
 	case t.uid != o.UID:
@@ -400,6 +409,15 @@ func (w *world) carryOut(r Request) Response {
 	}
 	if r.UID != "" && r.UID != t.uid || r.ResourceVersion != "" && r.ResourceVersion != strconv.FormatUint(t.rv, 10) {
 		return Response{Code: 409, Reason: metav1.StatusReasonConflict}
+	}
+	if r.DryRun {
+		return Response{Code: 200}
+	}
+	if b := w.around.seen; b != noBrake {
+		w.fatal("%s was deleted although its namespace says %d, which has been noticed", t.name, b)
+	}
+	if w.around.held && r.Kind.Lane != laneLabel {
+		w.fatal("%s was deleted while its kind is on hold", t.name)
 	}
 	if !t.deleting.IsZero() {
 		w.fatal("%s is being deleted already, and a DELETE was sent with its newest resourceVersion", t.name)

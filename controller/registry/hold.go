@@ -1,6 +1,10 @@
 package registry
 
-import "k8s.io/apimachinery/pkg/runtime/schema"
+import (
+	"maps"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
 
 // profileChanged holds the deletions of the kinds that a changed profile concerns: what their feeds judge
 // by is wrong from now on, and a feed with the new rules needs a moment to start.
@@ -16,7 +20,7 @@ func (r *Registry) profileChanged(old, new *compiledProfile) {
 	}
 	r.mu.Lock()
 	for at := range kinds {
-		r.changed[at] = true
+		r.changed[at]++
 		if k := r.running[at]; k != nil {
 			r.hold(k.resource(), true)
 		}
@@ -32,29 +36,27 @@ func (r *Registry) profileChanged(old, new *compiledProfile) {
 // OnProfile registers a function that is told of kinds whose profile changed. Call it before Run.
 func (r *Registry) OnProfile(f func(kind schema.GroupKind)) { r.onProfile = append(r.onProfile, f) }
 
-// takeChanged answers with the kinds whose profile changed since the last call. Call it before the
-// profiles are read.
-func (r *Registry) takeChanged() map[schema.GroupKind]bool {
+// pendingChanges are the changes of profiles so far. Call it before the profiles are read.
+func (r *Registry) pendingChanges() map[schema.GroupKind]int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	out := r.changed
-	r.changed = map[schema.GroupKind]bool{}
-	return out
+	return maps.Clone(r.changed)
 }
 
-// keepChanged takes back what takeChanged answered with, because nothing could be done about it yet.
-func (r *Registry) keepChanged(changed map[schema.GroupKind]bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for at := range changed {
-		r.changed[at] = true
+// caughtUp notes that the feeds are in step with the profiles after those changes. The mutex is held.
+func (r *Registry) caughtUp(changes map[schema.GroupKind]int) {
+	for at, count := range changes {
+		if r.changed[at] == count {
+			delete(r.changed, at)
+		}
 	}
 }
 
-// release lets deletions of a kind go on once its feed has started, unless its profile changed again meanwhile. The mutex is held.
+// release lets deletions of a kind go on once it has a feed. Where its profile changed again meanwhile, that feed
+// judges by the wrong rules as well, and they stay on hold. The mutex is held.
 func (r *Registry) release(k *kind) {
-	if at := k.profile.Kind.GroupKind(); r.running[at] == k && k.feed != nil && !r.changed[at] {
-		r.hold(k.resource(), false)
+	if at := k.profile.Kind.GroupKind(); k.feed != nil && r.running[at] == k {
+		r.hold(k.resource(), r.changed[at] > 0)
 	}
 }
 

@@ -34,30 +34,35 @@ func (w *wantedKind) resource() schema.GroupVersionResource {
 
 // reconcile stops what is no longer wanted, or wanted in another way, and starts what is.
 // Kinds whose profile changed in a way that changes nothing for them are released.
-func (r *Registry) reconcile(ctx context.Context, wanted map[schema.GroupKind]*wantedKind, changed map[schema.GroupKind]bool) {
+func (r *Registry) reconcile(ctx context.Context, wanted map[schema.GroupKind]*wantedKind, changes map[schema.GroupKind]int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.caughtUp(changes)
 	for at, k := range r.running {
 		want := wanted[at]
 		if want != nil && want.version == k.version {
-			if changed[at] {
+			if changes[at] > 0 {
 				r.release(k)
 			}
 			continue
 		}
 		delete(r.running, at)
 		k.cancel()
+		// What it tracked is not deleted by its rules any more. Its successor's start releases it, or it is forgotten.
+		r.hold(k.resource(), true)
 		// What it tracked stays only for a successor that lists the same resource and judges all of it anew.
 		if want == nil || want.resource() != k.resource() {
 			go k.forget()
 		}
 		if want != nil {
 			r.start(ctx, at, want, k.done)
+		} else {
+			r.ending[at] = k.done
 		}
 	}
 	for at, want := range wanted {
 		if r.running[at] == nil {
-			r.start(ctx, at, want, nil)
+			r.start(ctx, at, want, r.ending[at])
 		}
 	}
 	r.followRuntimes(ctx)
@@ -67,8 +72,12 @@ func (k *kind) forget() {
 	<-k.done
 	k.registry.mu.Lock()
 	defer k.registry.mu.Unlock()
+	at := k.profile.Kind.GroupKind()
+	if k.registry.ending[at] == k.done {
+		delete(k.registry.ending, at)
+	}
 	// The kind may be back by now, and then it is the new feed's.
-	if again := k.registry.running[k.profile.Kind.GroupKind()]; again == nil || again.resource() != k.resource() {
+	if again := k.registry.running[at]; again == nil || again.resource() != k.resource() {
 		k.registry.options.Forget(k.resource())
 		k.registry.log.Info("kind is gone: nothing of it is tracked any more", "kind", k.profile.Kind.Kind, "resource", k.resource().String())
 	}

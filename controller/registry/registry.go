@@ -78,8 +78,10 @@ type Registry struct {
 
 	mu      sync.Mutex
 	running map[schema.GroupKind]*kind
-	// changed are the kinds whose profile changed since the feeds were last brought in step.
-	changed  map[schema.GroupKind]bool
+	// ending are kinds that are no longer wanted, until their feeds have ended.
+	ending map[schema.GroupKind]<-chan struct{}
+	// changed counts, by kind, the changes of profiles that the feeds are not in step with yet.
+	changed  map[schema.GroupKind]int
 	runtimes map[schema.GroupVersionResource]*followed
 }
 
@@ -87,7 +89,8 @@ type Registry struct {
 func New(options Options) (*Registry, error) {
 	r := &Registry{
 		options: options, log: options.Log.WithName("registry"), dirty: make(chan struct{}, 1),
-		running: map[schema.GroupKind]*kind{}, changed: map[schema.GroupKind]bool{}, runtimes: map[schema.GroupVersionResource]*followed{},
+		running: map[schema.GroupKind]*kind{}, changed: map[schema.GroupKind]int{}, ending: map[schema.GroupKind]<-chan struct{}{},
+		runtimes: map[schema.GroupVersionResource]*followed{},
 		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
 			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",
@@ -160,14 +163,13 @@ func (r *Registry) Run(ctx context.Context) error {
 		case <-r.dirty:
 		default:
 		}
-		changed := r.takeChanged()
+		changes := r.pendingChanges()
 		wanted, err := r.wanted()
 		if err != nil {
-			r.keepChanged(changed)
 			r.log.V(1).Info("not all is known yet", "reason", err.Error())
 			continue // What makes it known says so.
 		}
-		r.reconcile(ctx, wanted, changed)
+		r.reconcile(ctx, wanted, changes)
 		r.writeStatuses()
 	}
 }

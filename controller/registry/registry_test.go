@@ -134,6 +134,7 @@ type cluster struct {
 	running  map[string]*stream
 	forgot   []string
 	parallel bool
+	lingers  time.Duration // how long feeds take to end
 }
 
 type stream struct {
@@ -149,6 +150,7 @@ func (s *stream) Run(ctx context.Context) error {
 	s.cluster.running[name] = s
 	s.cluster.mu.Unlock()
 	<-ctx.Done()
+	time.Sleep(s.cluster.lingers)
 	s.cluster.mu.Lock()
 	delete(s.cluster.running, name)
 	s.cluster.mu.Unlock()
@@ -235,6 +237,25 @@ func (c *cluster) expect(t *testing.T, started, forgot []string) {
 	if c.parallel {
 		t.Error("two feeds of one kind ran at once")
 	}
+}
+
+// A kind that comes back while its feed has yet to end is not judged by two feeds at once.
+func TestKindComesBackBeforeItsFeedHasEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		c, r := begin(t, func(c *cluster, _ *Registry) { c.lingers = 10 * time.Second })
+		c.definitions.put(jobSets(1, "ttlSecondsAfterFinished"))
+		after(2 * time.Second)
+		c.definitions.remove("jobsets.jobset.x-k8s.io")
+		after(2 * time.Second)
+		c.definitions.put(jobSets(1, "ttlSecondsAfterFinished"))
+		after(2 * time.Second)
+		c.expect(t, []string{"jobsets"}, nil)
+		after(10 * time.Second)
+		c.expect(t, []string{"jobsets", "jobsets"}, nil)
+		if len(r.ending) > 0 {
+			t.Errorf("%d kinds are still ending", len(r.ending))
+		}
+	})
 }
 
 func TestKindsComeAndGo(t *testing.T) {
