@@ -84,3 +84,37 @@ func TestReserve(t *testing.T) {
 		t.Error("there is room again after a minute")
 	}
 }
+
+// A backlog that takes up the budget for hours leaves room for deadlines, and they leave room for the backlog.
+func TestBacklogAndReserveShareTheBudget(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 20 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		for i := range 1000 {
+			s.track(e, kind, i, time.Now())
+		}
+		pass(70 * time.Second)
+		reserved := 0
+		for range 120 { // Ten minutes: a Stopper looks every 5 s and deletes what it may.
+			pass(5 * time.Second)
+			for range 50 {
+				settle, ok := e.Reserve()
+				if !ok {
+					break
+				}
+				settle(true)
+				reserved++
+			}
+		}
+		s.mu.Lock()
+		deleted := 1000 - len(s.objects)
+		s.mu.Unlock()
+		if reserved < 80 || deleted < 80 || reserved+deleted > 12*20 {
+			t.Errorf("%d reserved and %d deleted in 11 minutes, want a share of 20 a minute for both", reserved, deleted)
+		}
+		pass(10 * time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if now := 1000 - len(s.objects); now-deleted < 180 {
+			t.Errorf("%d deleted in 10 minutes in which nothing was reserved, want 20 a minute", now-deleted)
+		}
+	})
+}

@@ -11,7 +11,14 @@ type rate struct {
 	slices   [61]int // deletions by the second of their answer
 	total    int
 	last     int64 // the slice that was written last, in seconds
+	// claims is how many deletions Reserve asked for in vain lately, the last time at claimed. So much room is left to
+	// it: a backlog of the engine's own takes all room the moment there is any. It is never more than half of the limit.
+	claims  int
+	claimed time.Duration
 }
+
+// claimFor is how long room is left for a claim. Who is refused asks again sooner.
+const claimFor = 10 * time.Second
 
 func (r *rate) advance(mono time.Duration) {
 	now := int64(mono / time.Second)
@@ -36,6 +43,18 @@ func (r *rate) take(mono time.Duration) bool {
 	if r.wait(mono) > 0 {
 		return false
 	}
+	r.underway++
+	return true
+}
+
+// reserve is take for what the engine does not send itself.
+func (r *rate) reserve(mono time.Duration) bool {
+	r.advance(mono)
+	if r.limit > 0 && r.total+r.underway >= r.limit {
+		r.claims, r.claimed = min(r.claims+1, r.limit/2), mono
+		return false
+	}
+	r.claims = max(0, r.claims-1)
 	r.underway++
 	return true
 }
@@ -65,7 +84,7 @@ func (r *rate) settle(mono time.Duration, happened bool) {
 func (e *Engine) Reserve() (settle func(happened bool), ok bool) {
 	e.mu.Lock()
 	defer e.unlock()
-	if !e.all.take(e.read().mono) {
+	if !e.all.reserve(e.read().mono) {
 		return nil, false
 	}
 	return func(happened bool) {
@@ -81,8 +100,14 @@ func (r *rate) wait(mono time.Duration) time.Duration {
 		return 0
 	}
 	r.advance(mono)
-	if r.total+r.underway < r.limit {
+	if r.claims > 0 && mono-r.claimed >= claimFor {
+		r.claims = 0
+	}
+	if r.total+r.underway+r.claims < r.limit {
 		return 0
+	}
+	if r.total+r.underway < r.limit {
+		return min(time.Second, r.claimed+claimFor-mono)
 	}
 	for back := int64(len(r.slices)) - 1; back >= 0; back-- {
 		s := r.last - back
