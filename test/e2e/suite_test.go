@@ -12,6 +12,10 @@ import (
 	"testing"
 	"time"
 
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -77,6 +81,9 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer suite.proxy.Close()
+	if err := annotateBeforeInstall(ctx); err != nil {
+		return 0, err
+	}
 	if err := startWebhook(ctx, 0); err != nil {
 		return 0, err
 	}
@@ -95,6 +102,16 @@ func run(m *testing.M) (code int, err error) {
 	code = m.Run()
 
 	return code, errors.Join(nothingForbidden(), everyRuleSpoke())
+}
+
+// unreadable is a Namespace whose annotations nobody could review: it is older than the webhooks.
+const unreadable = "e2e-unreadable"
+
+func annotateBeforeInstall(ctx context.Context) error {
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: unreadable, Annotations: map[string]string{
+		policy.AnnotationDefaultTTL: "1y", policy.AnnotationMaxTTL: "2y"}}}
+	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{})
+	return err
 }
 
 // nothingForbidden: whatever the tests made Curfew do, its permissions were enough, but for those that a test took away

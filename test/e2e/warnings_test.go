@@ -53,14 +53,12 @@ func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
 	)
 }
 
-// Values that slipped past admission of the Namespace: a default that cannot be read is none, a bound keeps what it would
-// have bound, and the author of an object is told, not refused.
+// Values that no admission reviewed: an unreadable default is no default, an unreadable bound keeps what it would have bound,
+// and the author of an object is warned, not denied.
 func TestUnreadableNamespaceIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	// No webhook is asked about this subresource.
-	s.passes(s.kubectl("patch", "namespace", s.name, "--subresource=status", "--type=merge", "-p",
-		`{"metadata":{"annotations":{"curfew.dev/default-ttl":"1y","curfew.dev/max-ttl":"2y"}}}`))
+	s.name = unreadable
 	s.passes(s.kubectl("wait", "--for=jsonpath={.metadata.labels.curfew\\.dev/in-use}=true", "--timeout=30s", "namespace/"+s.name))
 	const unknown = `"%" is not a duration: unit "y" is unknown; ` + readable
 	s.eventually(row{job("default"), warned(`no default from metadata.annotations[curfew.dev/default-ttl] of namespace "` + s.name + `": ` +
