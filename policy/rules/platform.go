@@ -2,7 +2,6 @@ package rules
 
 import (
 	"fmt"
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -36,15 +35,8 @@ type PlatformRequest struct {
 // line and column. What could not be used before the request and is left as it was passes.
 func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 	out := &policy.Decision{}
-	add := func(findings, stood []policy.Finding) {
-		for _, finding := range findings {
-			if !slices.ContainsFunc(stood, func(old policy.Finding) bool { return same(finding, old) }) {
-				out.Findings = append(out.Findings, finding)
-			}
-		}
-	}
-	add(compiling(request.Errors), compiling(request.OldErrors))
-	add(request.about(request.Policy), request.about(request.OldPolicy))
+	out.Findings = append(added(compiling(request.Errors), compiling(request.OldErrors)),
+		added(request.about(request.Policy), request.about(request.OldPolicy))...)
 	return out
 }
 

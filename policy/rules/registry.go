@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"regexp"
 	"slices"
 
 	"curfew.dev/curfew/policy"
@@ -57,11 +58,7 @@ func Review(request *Request) *policy.Decision {
 	rules := All()
 	decision.Findings = checkAll(rules, request.subjects(request.Facts, request.Object))
 	if request.Operation == Update && request.OldFacts != nil {
-		stood := map[identity]bool{}
-		for _, old := range checkAll(rules, request.subjects(request.OldFacts, request.Old)) {
-			stood[identityOf(&old)] = true
-		}
-		decision.Findings = slices.DeleteFunc(decision.Findings, func(finding policy.Finding) bool { return stood[identityOf(&finding)] })
+		decision.Findings = added(decision.Findings, checkAll(rules, request.subjects(request.OldFacts, request.Old)))
 		for _, rule := range rules {
 			if rule.Transition != nil {
 				decision.Findings = append(decision.Findings, named(rule, rule.Transition(request))...)
@@ -163,7 +160,41 @@ func identityOf(finding *policy.Finding) identity {
 	return identity{finding.Rule, finding.Field, finding.Value, finding.Severity}
 }
 
-func same(a, b policy.Finding) bool { return identityOf(&a) == identityOf(&b) }
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+// anywhere is the identity of a finding wherever in a list it stands.
+func anywhere(finding *policy.Finding) identity {
+	out := identityOf(finding)
+	out.field = index.ReplaceAllString(out.field, "[]")
+	return out
+}
+
+// added are the findings that a request brings in. Each one that stood there before accounts for one: first for that of the same
+// field, then for the same at another place of a list, since items move when one before them is removed.
+func added(findings, stood []policy.Finding) []policy.Finding {
+	for _, identify := range []func(*policy.Finding) identity{identityOf, anywhere} {
+		left := map[identity]int{}
+		for i := range stood {
+			left[identify(&stood[i])]++
+		}
+		paired := map[identity]int{}
+		findings = slices.DeleteFunc(findings, func(finding policy.Finding) bool {
+			id := identify(&finding)
+			if left[id] == 0 {
+				return false
+			}
+			left[id]--
+			paired[id]++
+			return true
+		})
+		stood = slices.DeleteFunc(slices.Clone(stood), func(old policy.Finding) bool {
+			id := identify(&old)
+			paired[id]--
+			return paired[id] >= 0
+		})
+	}
+	return findings
+}
 
 func isNamespace(facts *policy.Facts) bool {
 	return facts.Profile.Kind.Group == "" && facts.Profile.Kind.Kind == "Namespace"

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -120,6 +122,46 @@ func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
 	decision := review(row{old: bad().Map(), object: bad().TTL(7201).Map(), namespace: limit})
 	if got := len(decision.Denials()); got != 1 {
 		t.Errorf("one change, %d denials: %s", got, decision.Reason())
+	}
+}
+
+// Items of a list move when one before them is removed: that changes nothing about them.
+func TestFindingsMoveWithTheirItems(t *testing.T) {
+	at := func(i int, key, value string) policy.Finding {
+		return policy.Finding{Rule: "r", Field: fmt.Sprintf("spec.jobs[%d].template.metadata.annotations[%s]", i, key), Value: value, Severity: policy.Deny}
+	}
+	const key, other = "curfew.dev/ttl-after-finished", "curfew.dev/ttl-after-failed"
+	for name, test := range map[string]struct{ now, stood, want []policy.Finding }{
+		"as before":            {[]policy.Finding{at(0, key, "1h"), at(1, key, "2h")}, []policy.Finding{at(0, key, "1h"), at(1, key, "2h")}, nil},
+		"the first is removed": {[]policy.Finding{at(0, key, "2h"), at(1, key, "3h")}, []policy.Finding{at(0, key, "1h"), at(1, key, "2h"), at(2, key, "3h")}, nil},
+		"one is inserted":      {[]policy.Finding{at(1, key, "1h"), at(0, other, "1h")}, []policy.Finding{at(0, key, "1h")}, []policy.Finding{at(0, other, "1h")}},
+		"a value changes":      {[]policy.Finding{at(0, key, "3h")}, []policy.Finding{at(0, key, "1h")}, []policy.Finding{at(0, key, "3h")}},
+		"one more of the same": {[]policy.Finding{at(0, key, "1h"), at(1, key, "1h")}, []policy.Finding{at(0, key, "1h")}, []policy.Finding{at(1, key, "1h")}},
+		"one more before it":   {[]policy.Finding{at(0, key, "1h"), at(1, key, "1h")}, []policy.Finding{at(1, key, "1h")}, []policy.Finding{at(0, key, "1h")}},
+	} {
+		if got := added(slices.Clone(test.now), test.stood); !slices.Equal(got, test.want) {
+			t.Errorf("%s: got %v, want %v", name, got, test.want)
+		}
+	}
+	jobSet := func(ttls ...string) map[string]any {
+		var jobs []any
+		for _, ttl := range ttls {
+			job := map[string]any{"name": "j" + ttl, "template": map[string]any{"spec": map[string]any{"template": map[string]any{
+				"metadata": map[string]any{"annotations": map[string]any{key: ttl}}}}}}
+			jobs = append(jobs, job)
+		}
+		return object("JobSet", map[string]any{"replicatedJobs": jobs})
+	}
+	review := func(old, now map[string]any) *policy.Decision {
+		profile := shipped(t)[jobSetKind]
+		return Review(&Request{Operation: Update, User: User{Name: "jane"}, Object: now, Old: old, Scope: &policy.Scope{}, Now: noon,
+			Facts: policy.FactsOfObject(profile, now), OldFacts: policy.FactsOfObject(profile, old)})
+	}
+	if decision := review(jobSet("1h", "2h", "3h"), jobSet("2h", "3h")); !decision.Allowed() {
+		t.Errorf("an item is removed: %s", decision.Reason())
+	}
+	if decision := review(jobSet("1h", "2h"), jobSet("2h", "4h")); decision.Allowed() {
+		t.Error("an item with another TTL was allowed")
 	}
 }
 
