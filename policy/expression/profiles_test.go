@@ -197,6 +197,9 @@ func TestTrainJobFindsItsRuntime(t *testing.T) {
 		"none":       {`{}`, ""},
 		"unknown":    {`{"name":"torch","kind":"Foo"}`, `error spec.runtimeRef.name: "Foo" of group "trainer.kubeflow.org" is no kind of runtime that the profile knows`},
 		"group":      {`{"name":"torch","apiGroup":"example.com"}`, `error spec.runtimeRef.name: "ClusterTrainingRuntime" of group "example.com" is no kind of runtime that the profile knows`},
+		"slash":      {`{"name":"a/b"}`, `error spec.runtimeRef.name: "a/b" is no name`},
+		"dots":       {`{"name":".."}`, `error spec.runtimeRef.name: ".." is no name`},
+		"percent":    {`{"name":"a%2Fb"}`, `error spec.runtimeRef.name: "a%2Fb" is no name`},
 		"no name":    {`{"name":7}`, "error spec.runtimeRef.name: 7 is no name"},
 	} {
 		t.Run(name, func(t *testing.T) {

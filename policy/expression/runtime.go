@@ -3,6 +3,7 @@ package expression
 import (
 	"fmt"
 
+	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -105,7 +106,8 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		return nil, nil
 	}
 	name, ok := value.(string)
-	if !ok || len(name) > maxName {
+	// One with a slash leads to no object, and no client asks for it.
+	if !ok || len(name) > maxName || len(pathvalidation.IsValidPathSegmentName(name)) > 0 {
 		return nil, fmt.Errorf("%s: %s is no name", r.name, policy.Describe(value))
 	}
 	if name == "" {
