@@ -6,6 +6,9 @@
 // start, when one of those objects changes, when a certificate falls due, and once in a while for what a watch lost.
 // The TLS listener asks GetCertificate on every handshake, so that a renewal needs no restart.
 //
+// What is valid is decided by the API server's time: it verifies the certificate, and replicas whose clocks differ would replace
+// each other's without end.
+//
 // Three rules keep a rotation from ever cutting the API server off:
 //
 //   - A new CA is added to the bundle beside the old one, and signs nothing until it has been there for a while, unless

@@ -1,6 +1,7 @@
 package certs
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -45,6 +46,10 @@ type Options struct {
 	ServingLifetime time.Duration // default DefaultServingLifetime; cut short where the CA ends earlier
 
 	Clock clock.Clock // default the real one
+
+	// ServerTime is the API server's time, which decides what is valid: it verifies the certificate, and replicas whose clocks differ
+	// would replace each other's without end. Where it is nil, or fails before it ever answered, the clock decides.
+	ServerTime func(context.Context) (time.Time, error)
 }
 
 // ServiceDNSNames returns the names under which a Service is reached inside the cluster. The API server uses the last.

@@ -32,7 +32,8 @@ type SelfSigned struct {
 	injector injector
 
 	loaded   atomic.Pointer[loaded]
-	injected atomic.Bool // once is enough: the bundle stays until someone takes it out, and then the API server skips us
+	ahead    atomic.Int64 // by how much the API server's clock is ahead of this one, as far as is known
+	injected atomic.Bool  // once is enough: the bundle stays until someone takes it out, and then the API server skips us
 }
 
 // loaded is what handshakes and CABundle see, replaced as one.
@@ -107,6 +108,7 @@ func (s *SelfSigned) Start(ctx context.Context) error {
 // pass brings everything in step once and returns how long that should hold. Configurations are read first: see the
 // package documentation for why the order matters.
 func (s *SelfSigned) pass(ctx context.Context) (time.Duration, error) {
+	s.learnTime(ctx)
 	configurations, readErr := s.injector.read(ctx)
 	out, err := s.ensure(ctx)
 	if err != nil {
@@ -120,8 +122,24 @@ func (s *SelfSigned) pass(ctx context.Context) (time.Duration, error) {
 		return 0, err
 	}
 	s.injected.Store(true)
-	return max(calm, min(resync, out.due.Sub(s.options.Clock.Now()))), nil
+	return max(calm, min(resync, out.due.Sub(s.now()))), nil
 }
+
+// learnTime asks for the API server's time. Without an answer the last one counts.
+func (s *SelfSigned) learnTime(ctx context.Context) {
+	if s.options.ServerTime == nil {
+		return
+	}
+	at, err := s.options.ServerTime(ctx)
+	if err != nil {
+		log.FromContext(ctx).V(1).Info("The API server's time is not known", "error", err.Error())
+		return
+	}
+	s.ahead.Store(int64(at.Sub(s.options.Clock.Now())))
+}
+
+// now is the API server's time, as far as is known.
+func (s *SelfSigned) now() time.Time { return s.options.Clock.Now().Add(time.Duration(s.ahead.Load())) }
 
 func (s *SelfSigned) load(out outcome) ([]byte, error) {
 	bundle, err := encodeAll(out.material.cas)
@@ -153,7 +171,7 @@ func (s *SelfSigned) NeedLeaderElection() bool { return false }
 // Ready reports whether the serving certificate is valid now and the CA bundle has been injected where configurations exist.
 func (s *SelfSigned) Ready() bool {
 	l := s.loaded.Load()
-	return l != nil && s.injected.Load() && s.options.Clock.Now().Before(l.certificate.Leaf.NotAfter)
+	return l != nil && s.injected.Load() && s.now().Before(l.certificate.Leaf.NotAfter)
 }
 
 // GetCertificate returns the newest serving certificate, for tls.Config.GetCertificate.

@@ -26,7 +26,7 @@ func (s *SelfSigned) ensure(ctx context.Context) (outcome, error) {
 			return outcome{}, fmt.Errorf("reading Secret %s: %w", s.secretKey(), err)
 		}
 
-		out, err := s.wanted.plan(secret.Data, s.options.Clock.Now())
+		out, err := s.wanted.plan(secret.Data, s.now())
 		if err != nil {
 			return outcome{}, fmt.Errorf("planning Secret %s: %w", s.secretKey(), err)
 		}

@@ -38,7 +38,7 @@ const controllerAccount = "curfew-controller"
 
 // addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
 func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, serverTime registry.ServerTime, options *options, log logr.Logger) ([]api.Check, error) {
-	provider, err := newCertificates(config, options)
+	provider, err := newCertificates(config, serverTime, options)
 	if err != nil {
 		return nil, err
 	}
@@ -134,7 +134,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 	return ready, nil
 }
 
-func newCertificates(config *rest.Config, options *options) (certs.Provider, error) {
+func newCertificates(config *rest.Config, serverTime registry.ServerTime, options *options) (certs.Provider, error) {
 	// A live client: a cached one would have to list the Secrets of the whole cluster.
 	live, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {
@@ -145,5 +145,6 @@ func newCertificates(config *rest.Config, options *options) (certs.Provider, err
 		Client: live, Namespace: options.namespace,
 		Configurations: []string{certs.DefaultConfiguration, coverage.Name},
 		DNSNames:       dns, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		ServerTime: serverTime,
 	})
 }
