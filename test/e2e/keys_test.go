@@ -151,7 +151,9 @@ func TestExplicitTTLOfOwnedObjectsCounts(t *testing.T) {
 		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, jobKind)}
 	}
 	child := pod("child", corev1.RestartPolicyNever, policy.AnnotationTTL, "2s")
-	child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(owner, corev1.SchemeGroupVersion.WithKind("Example"))}
+	// Nothing controls the Pods of a Pod, which the controller may read.
+	holder := s.newPod(pod("holder", corev1.RestartPolicyNever, policy.AnnotationTTL, "never"))
+	child.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(holder, corev1.SchemeGroupVersion.WithKind("Pod"))}
 	said := s.finishJob("said", now(), owned, ttl(2*second))
 	silent := s.finishJob("silent", now(), owned)
 	single := s.newPod(child)
