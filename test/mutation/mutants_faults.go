@@ -225,4 +225,22 @@ var faults = []Mutant{
 		Old:  "case now := <-over.C():\n", New: "case now := <-(<-chan time.Time)(nil):\n",
 		Package: feeds, Tests: []string{"TestStreamThatNeverEnds"},
 	},
+	{
+		Invariant: "S2", Name: "a deadline's steps do not look whether it is the judged object",
+		File: "controller/deadline/stopper.go",
+		Old:  "case object.UID != s.request.UID || object.ResourceVersion != s.request.ResourceVersion:", New: "case object.UID == \"?\":",
+		Package: deadlines, Tests: []string{"TestOnlyTheJudgedStateIsStopped"},
+	},
+	{
+		Invariant: "S4", Name: "a stored profile may stop an object with any first step",
+		File: "policy/expression/profile.go",
+		Old:  "\t\tif !stoppable(way.Stop) {\n\t\t\treturn out.withoutStop()\n\t\t}\n", New: "",
+		Package: "policy/expression", Tests: []string{"TestFirstStepOfAStoredProfile"},
+	},
+	{
+		Invariant: "S6", Name: "a runtime's deadline reaches TrainJobs that run",
+		File: "policy/resolve.go",
+		Old:  "return value.defaultedDeadline(facts, scope, runtime.Deadline, time.Time{}, false)", New: "return value.defaultedDeadline(facts, scope, runtime.Deadline, time.Time{}, true)",
+		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
+	},
 }
