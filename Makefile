@@ -85,7 +85,7 @@ test-peers-all: build ## the same beside each Trainer that test/peers pins, two 
 	@$(MAKE) --jobs=2 $(addprefix run-peers-,$(TRAINERS))
 
 .PHONY: test-soak
-test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed and cut (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
+test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed, cut, denied and changed (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
 	@go run ./test/soak $(SOAK)
 	go test -count=1 -timeout 60m -run TestSafety ./controller/expiry -rapid.checks=10000
 	go test -race -count=1 -p $(P) $(UNIT)
@@ -94,6 +94,13 @@ test-soak: build ## longer than a change can wait for: 20,000 objects expire whi
 .PHONY: test-mutation
 test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some); leaves the tree alone
 	@go run ./test/mutation -only '$(ONLY)'
+
+.PHONY: test-full
+test-full: build ## what make test leaves out, up to 90 minutes: what hostile requests cost, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
+	HOSTILE=full go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestHostile' ./test/e2e
+	@$(MAKE) test-peers-all
+	@$(MAKE) test-soak ROUNDS=1
+	@$(MAKE) test-mutation
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for a while (FUZZTIME=1m)
@@ -156,7 +163,7 @@ help: ## this
 	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { print "\n" substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
-		END { print "\nmake test is what a change must pass. make test-soak takes longer and is run before a release." }' $(MAKEFILE_LIST)
+		END { print "\nmake test is what a change must pass. make test-full takes longer and is run before a release." }' $(MAKEFILE_LIST)
 
 # Not for people.
 
