@@ -125,7 +125,8 @@ func (n *Namespaces) observe(object any) {
 	n.mu.Lock()
 	was, known := n.gone[meta.Name]
 	delete(n.gone, meta.Name)
-	if old := n.metas[meta.Name]; old != nil {
+	old := n.metas[meta.Name]
+	if old != nil {
 		was, known = goneNamespace{annotations: old.Annotations, labels: old.Labels}, true
 	}
 	n.metas[meta.Name] = meta
@@ -141,6 +142,8 @@ func (n *Namespaces) observe(object any) {
 		tell = n.changed
 	case !maps.Equal(was.annotations, meta.Annotations):
 		tell = n.others
+	case old == nil && read.Policy != nil:
+		tell = n.added // It is back as it was, and may have been otherwise in between.
 	}
 	for _, f := range tell {
 		f(meta.Name)
