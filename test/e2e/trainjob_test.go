@@ -178,6 +178,11 @@ func TestRuntimeIsReadLive(t *testing.T) {
 		row{s.runtime("TrainingRuntime", "changed", noted(policy.AnnotationTTL, "1h")), ""},
 		row{s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1h")), ""},
 		row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1m")), ""},
+	)
+	// The rules by which TrainJobs are sent follow the kinds that are served.
+	s.eventually(row{s.trainJob("probe", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
+		`1s is ignored: runtime "raised" says 1m; remove it`)})
+	s.creates(
 		row{s.trainJob("shortened", "changed", own), ""},
 		row{s.trainJob("kept", "gone", own), ""},
 		row{s.trainJob("longer", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
