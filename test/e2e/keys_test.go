@@ -93,7 +93,7 @@ func TestTTLLabel(t *testing.T) {
 	s := newSpace(t)
 	const field = "metadata.labels[curfew.dev/ttl]: "
 	soon := namespace("labelled")
-	soon.Labels = map[string]string{policy.LabelTTL: "30s"}
+	soon.Labels = map[string]string{policy.LabelTTL: "30y"}
 	single := pod("single", corev1.RestartPolicyNever)
 	single.Labels = map[string]string{policy.LabelTTL: "1y"}
 	cron := cronJob("cron")
@@ -105,7 +105,8 @@ func TestTTLLabel(t *testing.T) {
 		row{job("seconds", labelled("90s")), ""},
 		row{single, bad("1y")},
 		row{cron, bad("2020-02-30")},
-		row{soon, warned(field + "30s is under 60s: the Namespace is deleted 30s after its creation; use 60s or more")},
+		row{soon, bad("30y")},
+		row{job("short", labelled("30s")), warned(field + "30s is under 60s: the Job is deleted 30s after its creation; use 60s or more")},
 		row{job("upper", labelled("1H")), warned(field + `"1H" is not a duration: write "1h", in lower case and without spaces`)},
 		row{job("eternal", labelled("99999d")), warned(field + `"99999d" is too long: at most 2147483647s (68 years)`)},
 		row{job("past", labelled("2020-12-24T003000Z")), warned(field + "2020-12-24T003000Z was over at 2020-12-24T00:30:00Z: Curfew deletes the Job at once; use a later one")},
