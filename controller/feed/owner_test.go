@@ -32,6 +32,12 @@ func (o *owners) Read(context.Context, string, *metav1.OwnerReference) (map[stri
 	return o.object, o.err
 }
 
+func (o *owners) count() int {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.reads
+}
+
 func (o *owners) answer(object map[string]any, err error) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -73,13 +79,13 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 				s.put(plain)
 				stock(t, s, none(), func(options *Options) { options.Owners = o }, LabelledKind{})
 				at(59 * time.Second)
-				if o.reads != 0 {
+				if o.count() != 0 {
 					t.Error("the owner was read before anything was due")
 				}
 				at(30 * time.Second)
 				expectOn(t, s, "ci/child", test.there)
 				expectOn(t, s, "ci/plain", false)
-				if o.reads == 0 {
+				if o.count() == 0 {
 					t.Error("the owner was not read")
 				}
 			})
