@@ -63,6 +63,9 @@ func TestJobSetRules(t *testing.T) {
 			field + "Flux tracks this object and will create and run it again once gone: use a longer TTL or a hook")},
 		row{s.jobSet("label", tagged(policy.LabelTTL, "90y")), warned("metadata.labels[curfew.dev/ttl]: " +
 			`"90y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`)},
+		row{s.jobSet("trained", noted(policy.AnnotationTTL, "1d"), at("metadata.ownerReferences", []any{map[string]any{"apiVersion": "trainer.kubeflow.org/v1alpha1",
+			"kind": "TrainJob", "name": "tune", "uid": "6f1f2c1e-0000-4000-8000-000000000001", "controller": true}})), denied(webhook, in(policy.AnnotationTTL)+
+			"TrainJob tune controls this JobSet, and runs again once the JobSet is gone: set metadata.annotations[curfew.dev/ttl-after-finished] on the TrainJob or its runtime")},
 		row{s.jobSet("fits", at("spec.ttlSecondsAfterFinished", 3600), noted(policy.AnnotationTTLFailed, "30m"), noted(policy.AnnotationActiveDeadline, "1h")), ""},
 	)
 }

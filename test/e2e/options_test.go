@@ -87,7 +87,7 @@ func TestStrictOptions(t *testing.T) {
 		row{labelledAs("v1", "ConfigMap", "bad", policy.LabelTTL, "90y"), denied("validate-labels.curfew.dev", field+bad)},
 	)
 	// A namespace's mode softens its own bounds, and not what flags have refused.
-	lenient.creates(row{job("bad", labelled("90y")), denied("validate-marked.curfew.dev", field+bad)})
+	lenient.creates(row{job("bad", labelled("90y")), denied("validate.curfew.dev", field+bad)})
 
 	for _, space := range []*space{s, lenient} {
 		space.may("ann", "create", "get", "patch")
@@ -98,7 +98,7 @@ func TestStrictOptions(t *testing.T) {
 	s.refuses(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"),
 		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+
 			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+notYours)
-	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal))
+	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal))
 }
 
 // With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back where that speaks.

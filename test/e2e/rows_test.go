@@ -53,6 +53,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"pod-template-ttl":      {TestTTLInPodTemplateIsRefused, TestJobSetRules, TestTrainJobDefaults, TestRuntimeRules, TestHTTPAPIOffline},
 	"pod-restart-policy":    {TestPodThatNeverFinishesCannotHaveATTL},
 	"forbidden-field":       {TestRuntimeRules},
+	"trainjob-jobset":       {TestJobSetRules},
 	"immutable-deadline":    {TestTrainJobDeadlineIsImmutable},
 	"readable-value":        {TestObjectValues, TestJobSetRules, TestRuntimeRules},
 	"bounds":                {TestBounds, TestDeadlineBounds, TestPolicyBounds, TestPolicyActions, TestJobSetRules, TestTrainJobDefaults, TestUnreadableNamespaceIsTold},

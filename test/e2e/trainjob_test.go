@@ -93,6 +93,9 @@ func TestRuntimeRules(t *testing.T) {
 			row{s.runtime(kind, name, at(template+"replicatedJobs[0].template.spec.template.metadata", map[string]any{"annotations": map[string]any{policy.AnnotationTTLFailed: "1h"}})), denied(webhook,
 				template+"replicatedJobs[0].template.spec.template.metadata.annotations[curfew.dev/ttl-after-failed]: a pod template cannot have a TTL: "+
 					"set metadata.annotations[curfew.dev/ttl-after-finished] on the "+kind)},
+			row{s.runtime(kind, name, at("spec.template.metadata", map[string]any{"labels": map[string]any{policy.LabelTTL: "1h"}})), denied(webhook,
+				"spec.template.metadata.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and one that is gone is created again: "+
+					"set metadata.annotations[curfew.dev/ttl-after-finished] on the "+kind)},
 			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "soon")), denied(webhook, `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+", or never")},
 			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "30s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: 30s is under 60s: " +
 				"a TrainJob that uses it may be gone before anyone reads its logs; use 60s or more")},
