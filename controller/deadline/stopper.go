@@ -57,6 +57,8 @@ const (
 	// lookLeast and lookMost bound how long it is until an object that was failed is looked at again.
 	lookLeast = time.Second
 	lookMost  = 20 * time.Second
+	// leftMost bounds it for an object that is left alone: its own controller may be away for long.
+	leftMost = 5 * time.Minute
 	// pendingMost bounds it while a step does not hold yet.
 	pendingMost = 5 * time.Second
 	// sightingsMost bounds how many states are remembered. What falls out is read and judged afresh.
@@ -204,7 +206,7 @@ func (s *Stopper) Delete(ctx context.Context, r expiry.Request) expiry.Response 
 	}
 	if stop.left {
 		s.leave(stop)
-		return expiry.Response{Code: http.StatusOK, Again: lookMost}
+		return expiry.Response{Code: http.StatusOK, Again: min(max(s.options.Clock.Now().Sub(r.Expiry), lookMost), leftMost)}
 	}
 	if r.DryRun {
 		return expiry.Response{Code: http.StatusOK}

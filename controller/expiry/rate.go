@@ -51,7 +51,7 @@ func (r *rate) take(mono time.Duration) bool {
 func (r *rate) reserve(mono time.Duration) bool {
 	r.advance(mono)
 	if r.limit > 0 && r.total+r.underway >= r.limit {
-		r.claims, r.claimed = min(r.claims+1, r.limit/2), mono
+		r.claims, r.claimed = min(r.claims+1, (r.limit+1)/2), mono
 		return false
 	}
 	r.claims = max(0, r.claims-1)
