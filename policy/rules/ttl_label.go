@@ -62,13 +62,15 @@ func (s *Subject) brake() string {
 	if s.IsTemplate() {
 		return ""
 	}
-	for _, obstacle := range policy.Brakes(s.Facts, s.Scope, s.Options.Controller) {
-		if strings.HasPrefix(obstacle.Message, "is ") {
-			return "the " + s.Profile.Kind.Kind + " " + obstacle.Message
-		}
-		return obstacle.Message
+	brakes := policy.Brakes(s.Facts, s.Scope, s.Options.Controller)
+	switch {
+	case len(brakes) == 0:
+		return ""
+	case strings.HasPrefix(brakes[0].Message, "is "):
+		return "the " + s.Profile.Kind.Kind + " " + brakes[0].Message
+	default:
+		return brakes[0].Message
 	}
-	return ""
 }
 
 // whenOver is what comes of an object whose label is over, by the judge that the controller asks.

@@ -10,6 +10,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
@@ -17,6 +18,8 @@ import (
 type Authorizer interface {
 	// Authorize tells whether a user may use a verb, such as post, on a path that is no resource.
 	Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error)
+	// MayGet reports whether a user may get one object.
+	MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error)
 }
 
 // AccessReviews is an [Authorizer] that asks the API server.
@@ -31,18 +34,34 @@ func NewAccessReviews(client authorizationclient.SubjectAccessReviewInterface) *
 
 // Authorize implements [Authorizer].
 func (a *AccessReviews) Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
-	defer cancel()
-	extra := make(map[string]authorizationv1.ExtraValue, len(user.Extra))
-	for key, values := range user.Extra {
-		extra[key] = authorizationv1.ExtraValue(values)
-	}
-	review, err := a.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra,
-		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb},
-	}}, metav1.CreateOptions{})
+	allowed, err := a.review(ctx, user, authorizationv1.SubjectAccessReviewSpec{
+		NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: path, Verb: verb}})
 	if err != nil {
 		return false, fmt.Errorf("creating a SubjectAccessReview for %s on %s: %w", verb, path, err)
+	}
+	return allowed, nil
+}
+
+// MayGet implements [Authorizer].
+func (a *AccessReviews) MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error) {
+	allowed, err := a.review(ctx, user, authorizationv1.SubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+		Verb: "get", Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Namespace: namespace, Name: name}})
+	if err != nil {
+		return false, fmt.Errorf("creating a SubjectAccessReview for get on %s: %w", resource.GroupResource(), err)
+	}
+	return allowed, nil
+}
+
+func (a *AccessReviews) review(ctx context.Context, user authenticationv1.UserInfo, spec authorizationv1.SubjectAccessReviewSpec) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
+	defer cancel()
+	spec.User, spec.UID, spec.Groups, spec.Extra = user.Username, user.UID, user.Groups, make(map[string]authorizationv1.ExtraValue, len(user.Extra))
+	for key, values := range user.Extra {
+		spec.Extra[key] = authorizationv1.ExtraValue(values)
+	}
+	review, err := a.client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
+	if err != nil {
+		return false, err
 	}
 	return review.Status.Allowed && !review.Status.Denied, nil
 }

@@ -164,7 +164,7 @@ func (d Decisions) options(r *http.Request) lint.Options {
 		options.Platform = d.Builtin
 		return options
 	}
-	options.Platform, options.Cluster = d.Platform(), d.Cluster
+	options.Platform, options.Cluster = d.Platform(), readable{d.Cluster, d.Authorizer, userOf(r)}
 	if d.Access != nil {
 		user := userOf(r)
 		options.Access = func(ctx context.Context, review *rules.Request) (rules.Access, error) {

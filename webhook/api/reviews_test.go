@@ -12,6 +12,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/rest"
@@ -47,14 +48,20 @@ func reviewer(t *testing.T) *rest.Config {
 			}
 			want := authorizationv1.SubjectAccessReviewSpec{
 				User: "ann", UID: "7", Groups: []string{"ci"}, Extra: map[string]authorizationv1.ExtraValue{"x": {"y"}},
-				NonResourceAttributes: &authorizationv1.NonResourceAttributes{Path: review.Spec.NonResourceAttributes.Path, Verb: "post"},
+			}
+			if resource := review.Spec.ResourceAttributes; resource != nil {
+				want.ResourceAttributes = &authorizationv1.ResourceAttributes{
+					Verb: "get", Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes", Namespace: "ci", Name: resource.Name}
+				review.Status.Allowed = resource.Name == "torch"
+			} else {
+				path := review.Spec.NonResourceAttributes.Path
+				want.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: path, Verb: "post"}
+				review.Status.Allowed = strings.HasPrefix(path, "/v1/")
+				review.Status.Denied = path == "/v1/denied"
 			}
 			if !reflect.DeepEqual(review.Spec, want) {
 				t.Errorf("asked for %+v, want %+v", review.Spec, want)
 			}
-			path := review.Spec.NonResourceAttributes.Path
-			review.Status.Allowed = strings.HasPrefix(path, "/v1/")
-			review.Status.Denied = path == "/v1/denied"
 			answer = review
 		default:
 			t.Errorf("%s %s", r.Method, r.URL.Path)
@@ -97,6 +104,12 @@ func TestAccessReviews(t *testing.T) {
 	for path, want := range map[string]bool{PathValidate: true, "/metrics": false, "/v1/denied": false} {
 		if have, err := reviews.Authorize(t.Context(), ann, path, "post"); err != nil || have != want {
 			t.Errorf("%s: %v, %v", path, have, err)
+		}
+	}
+	runtimes := schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes"}
+	for name, want := range map[string]bool{"torch": true, "jax": false} {
+		if have, err := reviews.MayGet(t.Context(), ann, runtimes, "ci", name); err != nil || have != want {
+			t.Errorf("%s: %v, %v", name, have, err)
 		}
 	}
 }

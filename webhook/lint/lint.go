@@ -171,7 +171,11 @@ func (w *world) scopeOf(ctx context.Context, result *Result, facts *policy.Facts
 func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
 	finding := policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn}
 	if w.options.Cluster != nil && !w.hidesNamespaces {
-		finding.Message = fmt.Sprintf("namespace %q does not exist yet: its defaults and bounds are not known; send it along", facts.Namespace)
+		why := "does not exist yet"
+		if w.namespaces[facts.Namespace].hidden {
+			why = "cannot be read with your permissions"
+		}
+		finding.Message = fmt.Sprintf("namespace %q %s: its defaults and bounds are not known; send it along", facts.Namespace, why)
 		result.add(finding)
 		return
 	}

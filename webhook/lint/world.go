@@ -2,6 +2,7 @@ package lint
 
 import (
 	"context"
+	"errors"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,11 +15,15 @@ import (
 
 // Cluster knows what the documents do not say.
 type Cluster interface {
-	// Namespace fails with an error that apierrors.IsNotFound knows where there is none.
+	// Namespace fails with an error that apierrors.IsNotFound knows where there is none, and with [ErrNotReadable] where the
+	// user may not read it.
 	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
 	// Runtime is nil where there is none, its kind included.
 	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
 }
+
+// ErrNotReadable means that the user may not read a namespace.
+var ErrNotReadable = errors.New("the user may not read it")
 
 // world is what objects are judged by: what the options bring, and over it what the documents say. Whatever is among the documents
 // holds before the cluster's own of that name, since applying them would change that.
@@ -47,6 +52,8 @@ type world struct {
 type namespaceAnswer struct {
 	policy *policy.NamespacePolicy
 	known  bool
+	// hidden means that the user may not read it.
+	hidden bool
 }
 
 type runtimeKey struct {
@@ -133,11 +140,13 @@ func (w *world) namespaceOf(ctx context.Context, name string) (namespace *policy
 	answer := namespaceAnswer{policy: policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})}
 	if w.options.Cluster != nil && !w.hidesNamespaces {
 		found, err := w.options.Cluster.Namespace(ctx, name)
-		if err != nil && !apierrors.IsNotFound(err) {
+		switch {
+		case err == nil:
+			answer.policy, answer.known = found, true
+		case errors.Is(err, ErrNotReadable):
+			answer.hidden = true
+		case !apierrors.IsNotFound(err):
 			return nil, false, err
-		}
-		if err == nil {
-			answer = namespaceAnswer{found, true}
 		}
 	}
 	w.namespaces[name] = answer
