@@ -125,7 +125,7 @@ func TestJudgeLabel(t *testing.T) {
 }
 
 // S6: whatever stands in the label, an object is deleted no sooner than its value says, exactly; what cannot be read keeps it.
-func TestAnyLabelKeepsAtLeastAMinute(t *testing.T) {
+func TestAnyLabelKeepsAsLongAsItSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(
 			rapid.StringMatching(`[0-9]{0,11}[mhdsw]?([0-9]{1,11}[mhd])?`),

@@ -174,7 +174,7 @@ func TestLabelsChangeASecondBeforeExpiry(t *testing.T) {
 		s.stillThere(kept)
 	}
 	s.awaitLog(suite.controller.Log, s.name+"/unchanged", "deleted", `"trigger":"label"`, string(unchanged.GetUID()))
-	s.awaitLog(suite.controller.Log, s.name+"/spoiled", "kept", "neither a time from creation")
+	s.awaitLog(suite.controller.Log, s.name+"/spoiled", "kept", "neither a duration nor a date")
 }
 
 // S1: the label changes while the DELETE is under way. Whoever deletes by name or by UID alone deletes it now.

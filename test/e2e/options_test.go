@@ -122,10 +122,11 @@ func TestKyvernoLabel(t *testing.T) {
 	defer restart()
 	s.awaitGone(before)
 	const field = "metadata.labels[cleanup.kyverno.io/ttl]: "
+	notKyvernos := strings.Replace(notALabel, "a date:", "a date that Kyverno reads:", 1)
 	bad := labelledAs("v1", "ConfigMap", "bad", key, "soon")
-	s.eventually(row{bad, warned(field + `"soon"` + notALabel)})
+	s.eventually(row{bad, warned(field + `"soon"` + notKyvernos)})
 	s.creates(
-		row{bad, warned(field + `"soon"` + notALabel)},
+		row{bad, warned(field + `"soon"` + notKyvernos)},
 		row{labelledAs("v1", "ConfigMap", "good", key, "90d"), ""},
 		row{labelledAs("v1", "ConfigMap", "long", key, "91d"), denied("validate-labels-kyverno-in-use.curfew.dev",
 			field+`91d is above curfew.dev/max-ttl 90d of namespace "`+s.name+`": use 90d or less`)},

@@ -83,6 +83,39 @@ func TestPeersBothAreKilled(t *testing.T) {
 	}
 }
 
+// While Trainer is away, a JobSet completes in time and its TrainJob's deadline passes. Nobody has said yet that the TrainJob
+// succeeded, but it did: Curfew must neither fail it nor delete the JobSet. The test stops a process that all share, so that it
+// runs before the parallel ones.
+func TestPeersCompletesWhileTrainerIsAway(t *testing.T) {
+	s := newPeerSpace(t)
+	s.newRuntime("held", true)
+	job := s.train("done", "held", deadlined(12*second))
+	s.awaitRunning(job)
+	s.ok(suite.peers.manager.Kill())
+	back := false
+	defer func() {
+		if !back {
+			s.ok(suite.peers.startTrainer(s.ctx))
+		}
+	}()
+	s.passes(s.kubectl("annotate", "pods", "--all", hold+"-"))
+	completed := s.await("the JobSet to complete", func(e harness.Event) bool {
+		_, yes := isTrue(e, "Completed")
+		return yes && e.Kind == "JobSet" && e.GetName() == job.GetName()
+	})
+	due := job.GetCreationTimestamp().Add(12 * second)
+	if !completed.At.Before(due) {
+		t.Fatalf("the JobSet completed at %s, after the deadline at %s: this shows nothing", completed.At, due)
+	}
+	s.outlast(due.Add(grace + 5*second))
+	s.untouched(job)
+
+	s.ok(suite.peers.startTrainer(s.ctx))
+	back = true
+	s.awaitComplete(job)
+	s.untouched(job)
+}
+
 // startup is how long a controller may take until it knows all kinds and objects, on a machine that is busy with other tests. The
 // definitions of Trainer alone are megabytes.
 const startup = 25 * time.Second

@@ -49,7 +49,7 @@ func TestLifecyclePolicySchema(t *testing.T) {
 		{`{defaults: {ttl: {value: 1d, expression: "'1d'"}}}`, "set exactly one of value and expression"},
 		{`{defaults: {ttl: {value: soon}}}`, "spec.defaults.ttl.value in body should match"},
 		{`{defaults: {deadline: {value: never}}}`, "spec.defaults.deadline.value in body should match"},
-		{`{defaults: {ttlLabel: {value: 1w}}}`, "spec.defaults.ttlLabel.value in body should match"},
+		{`{defaults: {ttlLabel: {value: 1y}}}`, "spec.defaults.ttlLabel.value in body should match"},
 		{`{bounds: {minTTL: "-1"}}`, "spec.bounds.minTTL in body should match"},
 		{`{bounds: {latestDate: "2026-13-01"}}`, "spec.bounds.latestDate in body must be of type date"},
 		{`{warnBelow: 1m, action: Shrug}`, `spec.action: Unsupported value: "Shrug": supported values: "Deny", "Warn"`},

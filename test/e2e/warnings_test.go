@@ -115,7 +115,8 @@ func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
 	s := newSpace(t)
 	s.passes(s.create(job("old", native(5*time.Second), annotated("helm.sh/hook", "test"), labelled("1w"), inTemplate(hold, "true"))))
 	s.says(s.kubectl("annotate", "job", "old", policy.AnnotationProtect+"=true"),
-		warned("spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one"))
+		warned("spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one"),
+		warned("metadata.labels[curfew.dev/ttl]: has no effect: the Job is protected by annotation curfew.dev/protect"))
 	s.says(s.kubectl("annotate", "job", "old", policy.AnnotationTTLFailed+"=4s"),
 		warned("metadata.annotations[curfew.dev/ttl-after-failed]: 4s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"))
 	patched, err := suite.cluster.Client.BatchV1().Jobs(s.name).Get(s.ctx, "old", metav1.GetOptions{})

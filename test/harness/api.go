@@ -49,7 +49,20 @@ func (c *Cluster) Ask(ctx context.Context, webhook *Curfew, question Question) (
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: 30 * time.Second}).Do(request)
+	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	response, err := client.Do(request)
+	// It refuses requests while admission reviews a large object, such as another test's.
+	for retry := 0; err == nil && response.StatusCode == http.StatusServiceUnavailable && retry < 60; retry++ {
+		_ = response.Body.Close()
+		select {
+		case <-ctx.Done():
+			return 0, "", ctx.Err()
+		case <-time.After(time.Second):
+		}
+		if request.Body, err = request.GetBody(); err == nil {
+			response, err = client.Do(request)
+		}
+	}
 	if err != nil {
 		return 0, "", fmt.Errorf("ask %s: %w", question.Path, err)
 	}

@@ -240,7 +240,7 @@ var mutants = append([]Mutant{
 		Invariant: "S6", Name: "a label that cannot be read counts as 0",
 		File: "policy/judge_label.go",
 		Old:  "case err != nil:\n\t\treturn unusable(err) // S6", New: "case err != nil && text == \"?\":\n\t\treturn unusable(err)",
-		Package: decides, Tests: []string{"TestAnyLabelKeepsAtLeastAMinute", "TestJudgeLabel"},
+		Package: decides, Tests: []string{"TestAnyLabelKeepsAsLongAsItSays", "TestJudgeLabel"},
 	},
 	{
 		Invariant: "S6", Name: "a default reaches what is older than it",

@@ -47,8 +47,8 @@ func TestLivesAreChanged(t *testing.T) {
 	for _, name := range []string{"goes", "extended", "cancelled", "asked"} {
 		w.configMap(t, "lives", name, map[string]string{policy.LabelTTL: label(due), "who": name})
 	}
-	w.job(t, finishedJob("lives", "extended", due.Add(-time.Hour), 3600))
-	w.job(t, finishedJob("lives", "cancelled", due.Add(-time.Hour), 3600))
+	w.job(t, finishedJob("lives", "extended", due.Add(-10*time.Second), 10))
+	w.job(t, finishedJob("lives", "cancelled", due.Add(-10*time.Second), 10))
 	w.configMap(t, "lives", "at-once", map[string]string{policy.LabelTTL: "2099-01-01"})
 	says := func(text string, code int, stdout string) {
 		t.Helper()

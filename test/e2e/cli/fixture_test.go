@@ -66,7 +66,8 @@ func lay(t *testing.T) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	zone, err := newZone(suite.cluster.Dir, time.Now().Truncate(time.Second))
+	arrives := time.Now().Add(laying).Truncate(time.Second)
+	zone, err := newZone(suite.cluster.Dir, arrives)
 	if err != nil {
 		return nil, err
 	}
@@ -85,6 +86,7 @@ func lay(t *testing.T) (*world, error) {
 	}
 	mapper := restmapper.NewDiscoveryRESTMapper(groups)
 	uids := map[string]string{}
+	var statuses []func() error
 	for document := range strings.SplitSeq(string(text), "\n---\n") {
 		document = labelOf.ReplaceAllStringFunc(document, func(found string) string {
 			return w.instant(t, labelOf.FindStringSubmatch(found)[1]).Format("2006-01-02T150405Z")
@@ -104,11 +106,29 @@ func lay(t *testing.T) (*world, error) {
 		if err != nil {
 			return nil, err
 		}
+		status := object.Object["status"]
+		delete(object.Object, "status")
 		created, err := w.create(ctx, mapping.Resource, &object)
 		if err != nil {
 			return nil, fmt.Errorf("%s %s: %w", object.GetKind(), object.GetName(), err)
 		}
+		if status != nil {
+			statuses = append(statuses, func() error { return w.setStatus(ctx, mapping.Resource, &object, status) })
+		}
 		uids[object.GetKind()+" "+object.GetNamespace()+"/"+object.GetName()] = string(created.GetUID())
+	}
+	if time.Now().After(arrives) {
+		return nil, fmt.Errorf("creating the fixture took longer than %s", laying)
+	}
+	select {
+	case <-time.After(time.Until(arrives)):
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+	for _, set := range statuses {
+		if err := set(); err != nil {
+			return nil, err
+		}
 	}
 	// What is terminating is so by Curfew's doing; and it says since when a policy's defaults hold.
 	return w, errors.Join(
@@ -138,12 +158,17 @@ func (w *world) create(ctx context.Context, resource schema.GroupVersionResource
 	if err != nil || !hasStatus {
 		return created, err
 	}
+	return created, w.setStatus(ctx, resource, object, status)
+}
+
+func (w *world) setStatus(ctx context.Context, resource schema.GroupVersionResource, object *unstructured.Unstructured, status any) error {
 	patch, err := json.Marshal(map[string]any{"status": status})
 	if err != nil {
-		return nil, err
+		return err
 	}
-	_, err = at.Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
-	return created, err
+	_, err = w.objects.Resource(resource).Namespace(object.GetNamespace()).
+		Patch(ctx, object.GetName(), types.MergePatchType, patch, metav1.PatchOptions{}, "status")
+	return err
 }
 
 // resources by their names.
