@@ -63,7 +63,7 @@ func TestHostileHTTPAPI(t *testing.T) {
 	questions := map[string]string{
 		"a long duration": s.manifest(job("long", annotated(policy.AnnotationTTL, strings.Repeat("1s", 100_000)))),
 		"a bomb":          s.policyOf(fmt.Sprintf("defaults: {ttl: {value: 1h}}, match: {matchConditions: [{name: a, expression: %q}]}", bombs()["nested macros"])),
-		"members":         `{"apiVersion":"x.dev/v1","kind":"Wide","metadata":{"name":"a"},"spec":` + members(40_000) + `}`,
+		"members":         `{"apiVersion":"x.dev/v1","kind":"Wide","metadata":{"name":"a"},"spec":` + members(many) + `}`,
 		"depth":           `{"apiVersion":"x.dev/v1","kind":"Deep","metadata":{"name":"a"},"spec":` + nested(9_990) + `}`,
 		"many documents":  strings.Repeat("1\n---\n", 40_000),
 	}

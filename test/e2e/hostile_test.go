@@ -83,7 +83,7 @@ func TestHostileKeys(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
 	const ttl = "spec.ttlSecondsAfterFinished"
-	crowded := func(j *batchv1.Job) { j.Annotations = crowd(j.Annotations, 40_000) }
+	crowded := func(j *batchv1.Job) { j.Annotations = crowd(j.Annotations, many) }
 	s.refusesHostile("a Job with 40,000 annotations", s.creation(s.jobsPath(), job("crowded", native(tooLong), crowded)), ttl)
 	if got := s.send(s.creation(s.jobsPath(), job("crowded", native(time.Hour), byTest, crowded))); got.code != http.StatusCreated || got.took > promptly {
 		t.Fatalf("create a crowded Job: %s", got)
@@ -99,7 +99,7 @@ func TestHostileKeys(t *testing.T) {
 	}
 	plain.refusesHostile("a bad TTL added to them", merge(plain.jobsPath()+"/crowded", `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"soon"}}}`), policy.AnnotationTTL)
 
-	annotations := crowd(map[string]string{policy.AnnotationMaxTTL: "soon"}, 40_000)
+	annotations := crowd(map[string]string{policy.AnnotationMaxTTL: "soon"}, many)
 	crowdedNamespace := namespace("crowded")
 	crowdedNamespace.Annotations = annotations
 	s.refusesHostile("a Namespace with 40,000 annotations", s.creation("/api/v1/namespaces", crowdedNamespace), policy.AnnotationMaxTTL)
@@ -155,10 +155,10 @@ func TestHostileDepthAndMembers(t *testing.T) {
 	probe := well("probe", "30d", `{}`)
 	probe.path += "?dryRun=All"
 	s.poll("the rule of the kind to act", func(ctx context.Context) (bool, error) { return s.send(probe).refused(), nil })
-	for what, rest := range map[string]string{"9,900 deep": nested(9_900), "9,990 deep": nested(9_990), "40,000 members": members(40_000)} {
+	for what, rest := range map[string]string{"9,900 deep": nested(9_900), "9,990 deep": nested(9_990), "many members": members(many)} {
 		s.refusesHostile(what, well("hostile", "30d", rest), policy.AnnotationTTL)
 	}
-	for what, rest := range map[string]string{"deep": nested(9_900), "wide": members(40_000)} {
+	for what, rest := range map[string]string{"deep": nested(9_900), "wide": members(many)} {
 		if got := s.send(well(what, "1h", rest)); got.code != http.StatusCreated || got.took > promptly {
 			t.Errorf("create %s: %s", what, got)
 			continue

@@ -59,7 +59,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 		return labelledAs(site.Group+"/v1", "Site", s.name, policy.LabelTTL, ttl)
 	}
 	s.eventually(row{cluster("91d"), ""})
-	s.wouldCreate(row{cluster("1s"), warned(labelField + `"1s"` + notALabel)})
+	s.wouldCreate(row{cluster("1s"), warned(labelField + "1s is under 60s: the Site is deleted 1s after its creation; use 60s or more")})
 }
 
 // The samples of policies: 90 days at most, and not after the end of the year.
