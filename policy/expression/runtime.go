@@ -3,7 +3,7 @@ package expression
 import (
 	"fmt"
 
-	pathvalidation "k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -107,7 +107,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 	}
 	name, ok := value.(string)
 	// One with a slash leads to no object, and no client asks for it.
-	if !ok || len(name) > maxName || len(pathvalidation.IsValidPathSegmentName(name)) > 0 {
+	if !ok || len(name) > maxName || len(content.IsPathSegmentName(name)) > 0 {
 		return nil, fmt.Errorf("%s: %s is no name", r.name, policy.Describe(value))
 	}
 	if name == "" {
