@@ -388,7 +388,7 @@ func TestLargeProfilesCompileQuickly(t *testing.T) {
 			if !condition(t, s.touched(), object(t, "{spec: {f1: [{u: {v: {w: 1}}}]}}"), nil) {
 				t.Error("a forbidden field is not sent")
 			}
-			if took := time.Since(begin); took > 10*time.Second {
+			if took := time.Since(begin); took > time.Minute {
 				t.Errorf("took %s", took)
 			}
 			t.Logf("%d and %d characters, %s", len(s.touched()), len(s.touched()), time.Since(begin))
