@@ -143,10 +143,11 @@ func TestHostileDepthAndMembers(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
 	s.apply(deep)
-	t.Cleanup(func() { s.undefine("wells.hostile.e2e.example.com") })
+	suite.revoked.Store("hostile.e2e.example.com", true)
 	t.Cleanup(func() {
 		s.afterwards("delete", "--ignore-not-found", "kindprofile/wells.hostile.e2e.example.com", "clusterrole/e2e-wells.hostile.e2e.example.com")
 	})
+	t.Cleanup(func() { s.undefine("wells.hostile.e2e.example.com") }) // first, or Curfew watches what it may not list any more
 	path := "/apis/hostile.e2e.example.com/v1/namespaces/" + s.name + "/wells"
 	well := func(name, ttl, rest string) hostile {
 		return hostile{method: http.MethodPost, path: path, body: []byte(`{"apiVersion":"hostile.e2e.example.com/v1","kind":"Well","metadata":{"name":"` + name +
