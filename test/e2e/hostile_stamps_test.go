@@ -35,11 +35,12 @@ func TestHostileStamps(t *testing.T) {
 		t.Errorf("its ttl-source is %q, want object", source)
 	}
 
-	// A stamp without a value does not opt out of the default.
+	// A stamp without a value does not opt out of the default. The API server keeps the deletionTimestamp of a server-side apply that
+	// creates, so that a finalizer has to hold the Job.
 	defaulted := newSpace(t, policy.AnnotationDefaultTTL, "1d")
 	for i, stamped := range []hostile{
 		defaulted.creation(defaulted.jobsPath(), job("job-0", annotated(policy.AnnotationTTLSource, "namespace/"+defaulted.name))),
-		serverSideApply(defaulted.jobsPath()+"/job-1", `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"job-1","deletionTimestamp":"2026-01-01T00:00:00Z",
+		serverSideApply(defaulted.jobsPath()+"/job-1", `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"job-1","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["`+foreignFinalizer+`"],
 			"annotations":{"curfew.dev/ttl-source":"namespace/`+defaulted.name+`"}},
 			"spec":{"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"busybox:1.37"}]}}}}`),
 	} {

@@ -57,7 +57,7 @@ var (
 	shownInstant = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d CET`)
 	shownUTC     = regexp.MustCompile(`\d{4}-\d\d-\d\dT\d\d:?\d\d:?\d\dZ`)
 	shownLength  = regexp.MustCompile(`\b\d+[dhms](\d+[hms])?\b`)
-	overdue      = regexp.MustCompile(`(2026-12-24 13:00:00 CET) +overdue \S+`)
+	overdue      = regexp.MustCompile(`(2026-12-24 13:00:00 CET) +(overdue \S+|now)`)
 	gaps         = regexp.MustCompile(` {3,}`)
 	ago          = regexp.MustCompile(`(2026-12-24 13:00:00 CET), \S+ ago`)
 	layoutsUTC   = []string{time.RFC3339, "2006-01-02T150405Z"}
