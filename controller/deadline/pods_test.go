@@ -84,7 +84,7 @@ func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 }
 
 // A list of Pods that an attempt has no time for goes on where it was broken off, and so does the reading of owners: an attempt that always
-// begins anew would never end.
+// starts again would never end.
 func TestListOfPodsGoesOn(t *testing.T) {
 	const pages, perPage, most = 4, 5, 7 // most is how many requests an attempt has time for
 	scheme := metadatafake.NewTestScheme()

@@ -146,7 +146,7 @@ func beside(t *testing.T, o Options, answers func(context.Context, Request) Resp
 }
 
 // The DELETEs of one kind hang until they time out, or until the API server gives up, as behind a webhook that does not answer. Whatever is due of
-// it, other kinds wait for it once, a second, and from then on not at all; nothing else is paused, and it is tried again for ever.
+// it, other kinds wait for it once, a second, and from then on not at all; nothing else is paused, and it is tried again without end.
 func TestHangingKind(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers func(context.Context, Request) Response
@@ -243,7 +243,7 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 }
 
 // One kind is always answered 429. Where the API server itself says so, everything is paused a few times, since it may have too much to do. That
-// others are answered shows that it has not: from then on that kind waits alone, and is tried again for ever. Where whoever serves the kind says
+// others are answered shows that it has not: from then on that kind waits alone, and is tried again without end. Where whoever serves the kind says
 // so, others never wait.
 func TestThrottledKind(t *testing.T) {
 	for name, origin := range map[string]Origin{"by the API server": FromServer, "by an aggregated API": FromResource} {

@@ -247,7 +247,7 @@ func (r *recorder) write(ctx context.Context, job finish) error {
 
 var (
 	errTime = errors.New("the API server's time")
-	// errNotWritten is what people are told; what the API server answered is in the controller's log.
+	// errNotWritten is what users see; what the API server answered is in the controller's log.
 	errNotWritten = errors.New("the API server refused annotation " + policy.AnnotationFinishedAt)
 )
 
