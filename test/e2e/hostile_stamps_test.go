@@ -15,8 +15,9 @@ func TestHostileStamps(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
 	s.may("ann", "create", "get", "patch")
+	// The API server keeps the deletionTimestamp of a server-side apply that creates, so that only a finalizer keeps the Job.
 	apply := func(name, spec, annotations string) hostile {
-		return serverSideApply(s.jobsPath()+"/"+name, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"`+name+`","deletionTimestamp":"2026-01-01T00:00:00Z",
+		return serverSideApply(s.jobsPath()+"/"+name, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"`+name+`","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["`+foreignFinalizer+`"],
 			"annotations":{`+annotations+`}},"spec":{`+spec+`"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"busybox:1.37"}]}}}}`)
 	}
 	long := fmt.Sprintf(`"ttlSecondsAfterFinished":%d,`, int(tooLong.Seconds()))
@@ -35,8 +36,7 @@ func TestHostileStamps(t *testing.T) {
 		t.Errorf("its ttl-source is %q, want object", source)
 	}
 
-	// A stamp without a value does not opt out of the default. The API server keeps the deletionTimestamp of a server-side apply that
-	// creates, so that a finalizer has to hold the Job.
+	// A stamp without a value does not opt out of the default.
 	defaulted := newSpace(t, policy.AnnotationDefaultTTL, "1d")
 	for i, stamped := range []hostile{
 		defaulted.creation(defaulted.jobsPath(), job("job-0", annotated(policy.AnnotationTTLSource, "namespace/"+defaulted.name))),
