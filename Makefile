@@ -87,7 +87,7 @@ test-peers-all: build ## the same beside each Trainer that test/peers pins, two 
 .PHONY: test-soak
 test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed, cut, denied and changed (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
 	@go run ./test/soak $(SOAK)
-	go test -count=1 -timeout 60m -run TestSafety ./controller/expiry -rapid.checks=10000
+	go test -count=1 -timeout 60m -run TestSafety ./controller/engine -rapid.checks=10000
 	go test -race -count=1 -p $(P) $(UNIT)
 	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e; done
 

@@ -17,8 +17,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"curfew.dev/curfew/controller/deadline"
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
@@ -27,8 +27,8 @@ import (
 )
 
 // addController wires feeds → engine → API server. All of it runs on the leader alone.
-func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *expiry.Skew, serverTime registry.ServerTime, options *options, log logr.Logger) error {
-	deleter, err := expiry.NewClient(config)
+func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *engine.Skew, serverTime registry.ServerTime, options *options, log logr.Logger) error {
+	deleter, err := engine.NewClient(config)
 	if err != nil {
 		return err
 	}
@@ -64,7 +64,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
-	engine, err := expiry.New(expiry.Options{
+	engine, err := engine.New(engine.Options{
 		Deleter: deleter, Ping: deleter.Ping, Skew: skew, Clock: clock.RealClock{},
 		Log: log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: options.maxDeletionsPerMinute, FavourDrain: options.favourDrain, DryRun: options.dryRun,
@@ -90,7 +90,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return fmt.Errorf("client of the API server: %w", err)
 	}
 	var kinds *registry.Registry
-	stopper, err := deadline.New(deadline.Options{
+	stopper, err := stop.New(stop.Options{
 		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
 		Reserve: engine.Reserve,
 		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },

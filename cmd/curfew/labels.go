@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/registry"
 )
@@ -38,7 +38,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	handles := &handles[registry.Target]{of: map[registry.Target][]expiry.Kind{}}
+	handles := &handles[registry.Target]{of: map[registry.Target][]engine.Kind{}}
 	labels, err := registry.NewLabels(registry.LabelOptions{
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return discovery.ServerGroupsAndResourcesWithContext(ctx, discovery.ToDiscoveryInterfaceWithContext(client.Discovery()))

@@ -12,7 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
 )
@@ -49,7 +49,7 @@ func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", maxReviewSize: "40Mi",
 		leaderElect: true, protect: policy.DefaultProtect(),
-		relistEvery: feed.DefaultRelistEvery, stuckAfter: expiry.DefaultStuckAfter, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
 

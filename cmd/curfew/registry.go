@@ -10,8 +10,8 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
-	"curfew.dev/curfew/controller/deadline"
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
@@ -24,7 +24,7 @@ import (
 var definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // newRegistry wires profiles → feeds of their kinds.
-func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expression.Compiler, stopper *deadline.Stopper, shared feed.Options) (*registry.Registry, error) {
+func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expression.Compiler, stopper *stop.Stopper, shared feed.Options) (*registry.Registry, error) {
 	builtin, err := profiles.All()
 	if err != nil {
 		return nil, err
@@ -34,7 +34,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	reviews := registry.Reviews{Client: authorization.SelfSubjectAccessReviews()}
-	handles := &handles[schema.GroupVersionResource]{of: map[schema.GroupVersionResource][]expiry.Kind{}}
+	handles := &handles[schema.GroupVersionResource]{of: map[schema.GroupVersionResource][]engine.Kind{}}
 	return registry.New(registry.Options{
 		Builtin:  builtin,
 		Typed:    []schema.GroupKind{policy.JobProfile.Kind.GroupKind(), policy.PodProfile.Kind.GroupKind()},
@@ -60,7 +60,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 }
 
 // newFeedOf makes the feed of one kind: for its TTLs, and where Curfew enforces deadlines on it, for those.
-func newFeedOf(objects dynamic.Interface, profile *expression.Profile, stopper *deadline.Stopper, shared feed.Options, handles *handles[schema.GroupVersionResource]) (registry.Running, error) {
+func newFeedOf(objects dynamic.Interface, profile *expression.Profile, stopper *stop.Stopper, shared feed.Options, handles *handles[schema.GroupVersionResource]) (registry.Running, error) {
 	one, err := feed.New(feed.Objects(objects, profile, stopper), shared)
 	if err != nil {
 		return nil, err
@@ -74,17 +74,17 @@ func newFeedOf(objects dynamic.Interface, profile *expression.Profile, stopper *
 // handles are the engine's handles of what has been fed.
 type handles[K comparable] struct {
 	mu sync.Mutex
-	of map[K][]expiry.Kind
+	of map[K][]engine.Kind
 }
 
-func (h *handles[K]) set(key K, kinds []expiry.Kind) {
+func (h *handles[K]) set(key K, kinds []engine.Kind) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.of[key] = kinds
 }
 
 // take answers with those of a feed that has ended for good, and forgets them.
-func (h *handles[K]) take(key K) []expiry.Kind {
+func (h *handles[K]) take(key K) []engine.Kind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	kinds := h.of[key]
@@ -92,7 +92,7 @@ func (h *handles[K]) take(key K) []expiry.Kind {
 	return kinds
 }
 
-func (h *handles[K]) get(key K) []expiry.Kind {
+func (h *handles[K]) get(key K) []engine.Kind {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.of[key]

@@ -19,7 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
@@ -35,13 +35,13 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err != nil {
 		return err
 	}
-	skew := expiry.NewSkew(clock.RealClock{})
+	skew := engine.NewSkew(clock.RealClock{})
 	config.Wrap(skew.Wrap)
-	asks, err := expiry.NewClient(config)
+	asks, err := engine.NewClient(config)
 	if err != nil {
 		return err
 	}
-	serverTime := expiry.NewServerTime(skew, asks.Ping).Now
+	serverTime := engine.NewServerTime(skew, asks.Ping).Now
 	mgr, err := newManager(config, options, parts)
 	if err != nil {
 		return err

@@ -14,7 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -56,7 +56,7 @@ func TestCensus(t *testing.T) {
 		}
 		ttl, east, west := newWorld(), newWorld(), newWorld()
 		west.refuse = errors.New("no route to host")
-		engine, err := expiry.New(expiry.Options{Deleter: ttl, Clock: clock.RealClock{}})
+		engine, err := engine.New(engine.Options{Deleter: ttl, Clock: clock.RealClock{}})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -5,30 +5,30 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"curfew.dev/curfew/controller/deadline"
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // LaneDeadline is where the engine tracks objects for their deadline.
-const LaneDeadline expiry.Lane = 3
+const LaneDeadline engine.Lane = 3
 
 // deadlines is what makes a feed go by deadlines, too.
 type deadlines struct {
-	stopper *deadline.Stopper
+	stopper *stop.Stopper
 	// grace is how long the kind's own controller is left to itself.
 	grace time.Duration
 }
 
 // deadlinesOf has the Stopper learn how objects of a kind are stopped; nil for kinds whose deadlines are left to their own controllers.
-func deadlinesOf(profile *expression.Profile, stopper *deadline.Stopper) *deadlines {
+func deadlinesOf(profile *expression.Profile, stopper *stop.Stopper) *deadlines {
 	way := profile.Enforcement
 	if way == nil || len(way.Stop) == 0 {
 		return nil
 	}
-	plan := deadline.Plan{
+	plan := stop.Plan{
 		Kind: profile.Kind, Resource: profile.Kind.GroupVersion().WithResource(profile.Resource), Steps: way.Stop,
 	}
 	if profile.Suspend != nil {
@@ -61,7 +61,7 @@ func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object 
 	if err != nil {
 		return verdict, err
 	}
-	f.deadlines.stopper.Seen(deadline.Sighting{
+	f.deadlines.stopper.Seen(stop.Sighting{
 		UID: facts.UID, ResourceVersion: facts.ResourceVersion, Object: content,
 		Deadline: effective.Deadline.TTL.After, Started: facts.Started, Source: verdict.Source.String(), Exceeded: facts.Exceeded, Created: facts.Created,
 	})

@@ -18,14 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
 
 // Options are what all feeds share.
 type Options struct {
-	Engine     *expiry.Engine
+	Engine     *engine.Engine
 	Namespaces NamespaceReader
 	// Policies and Runtimes may be nil, which means that there are none.
 	Policies PolicyReader
@@ -92,7 +92,7 @@ type Feed struct {
 // each state; what one lane is told and what becomes of it is nothing to the other.
 type lane struct {
 	*Feed
-	handle    expiry.Kind
+	handle    engine.Kind
 	deadlines *deadlines // nil for TTLs and labels
 }
 
@@ -129,9 +129,9 @@ func New(kind Kind, options Options) (*Feed, error) {
 }
 
 // register makes one lane known to the engine.
-func (f *Feed) register(at expiry.Lane, due *deadlines, actor expiry.Deleter) error {
+func (f *Feed) register(at engine.Lane, due *deadlines, actor engine.Deleter) error {
 	one := &lane{Feed: f, deadlines: due}
-	handle, err := f.options.Engine.RegisterKind(expiry.KindOptions{
+	handle, err := f.options.Engine.RegisterKind(engine.KindOptions{
 		Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
 		Kind:        f.kind.Profile.Kind.Kind,
 		Namespaced:  !f.kind.Profile.ClusterScoped,
@@ -179,8 +179,8 @@ func (f *Feed) RejudgeAll() {
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
 // Handles are the engine's handles of the kind, one a lane.
-func (f *Feed) Handles() []expiry.Kind {
-	var out []expiry.Kind
+func (f *Feed) Handles() []engine.Kind {
+	var out []engine.Kind
 	for _, lane := range f.lanes {
 		out = append(out, lane.handle)
 	}
@@ -189,7 +189,7 @@ func (f *Feed) Handles() []expiry.Kind {
 
 // TakeOver forgets what a predecessor of these handles tracked for a reason that the kind no longer has, as when its own controller has come to
 // enforce the deadlines: nobody judges that any more. Call it before Run.
-func (f *Feed) TakeOver(from []expiry.Kind) {
+func (f *Feed) TakeOver(from []engine.Kind) {
 	for _, kind := range from {
 		if !slices.Contains(f.Handles(), kind) {
 			f.options.Engine.ForgetKind(kind)

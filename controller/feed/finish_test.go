@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -253,8 +253,8 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 				w.put(untimed("a"))
 				began := time.Now()
 				var reported []time.Duration
-				engine, err := expiry.New(expiry.Options{Deleter: w, Clock: clock.RealClock{}, DryRun: flag, OnOutcome: func(o expiry.Outcome) {
-					if o.Result == expiry.DryRun {
+				engine, err := engine.New(engine.Options{Deleter: w, Clock: clock.RealClock{}, DryRun: flag, OnOutcome: func(o engine.Outcome) {
+					if o.Result == engine.DryRun {
 						reported = append(reported, time.Since(began))
 					}
 				}})

@@ -13,14 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
 // sink is the part of the engine, or of one of its relists, that a judged object is told to.
 type sink interface {
-	Upsert(expiry.Object)
-	Terminating(expiry.Object, time.Time)
+	Upsert(engine.Object)
+	Terminating(engine.Object, time.Time)
 	Cancel(uid types.UID, resourceVersion string)
 }
 
@@ -29,8 +29,8 @@ type sinks []sink
 
 // watched is the sink of single events.
 type watched struct {
-	*expiry.Engine
-	kind expiry.Kind
+	*engine.Engine
+	kind engine.Kind
 }
 
 func (w watched) Cancel(uid types.UID, resourceVersion string) {
@@ -108,8 +108,8 @@ func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Ob
 	return nil
 }
 
-func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object {
-	return expiry.Object{
+func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) engine.Object {
+	return engine.Object{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Trigger: string(verdict.Trigger), Source: verdict.Source.String(),
 		// A runtime can begin to speak at any time, so that it is asked again whatever decided.
@@ -118,40 +118,40 @@ func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) expiry.Object
 }
 
 // Judge judges one object afresh for what its kind is watched for first: its TTL, or its label.
-func (f *Feed) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
+func (f *Feed) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
 	return f.lanes[0].Judge(ctx, tracked)
 }
 
 // Judge reads one object and all that surrounds it afresh and judges what is there now. The engine asks on conflict and for what
 // hangs on something outside of the object (S1).
-func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgement, error) {
+func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
-		return expiry.Judgement{Verdict: expiry.Gone}, nil
+		return engine.Judgement{Verdict: engine.Gone}, nil
 	case err != nil: // The kind may not be served at the moment, which says nothing of the object (S3).
-		return expiry.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
+		return engine.Judgement{}, fmt.Errorf("reading %s %s/%s afresh: %w", f.kind.Profile.Name, tracked.Namespace, tracked.Name, err)
 	}
 	facts, err := f.kind.Facts(object)
 	if err != nil {
-		return expiry.Judgement{}, err
+		return engine.Judgement{}, err
 	}
 	switch {
 	case facts.Deleting && facts.UID != tracked.UID:
-		return expiry.Judgement{Verdict: expiry.Gone}, nil // That the name's next bearer goes, too, is told by the watch (S2).
+		return engine.Judgement{Verdict: engine.Gone}, nil // That the name's next bearer goes, too, is told by the watch (S2).
 	case facts.Deleting:
-		return expiry.Judgement{Verdict: expiry.BeingDeleted, Since: facts.DeletingSince}, nil
+		return engine.Judgement{Verdict: engine.BeingDeleted, Since: facts.DeletingSince}, nil
 	}
 	scope, err := f.scope(ctx, facts, object, true)
 	if err != nil {
-		return expiry.Judgement{}, err
+		return engine.Judgement{}, err
 	}
 	verdict, err := f.verdict(facts, scope, object)
 	if err == nil {
 		verdict, err = f.inherited(ctx, facts, verdict)
 	}
 	if err != nil {
-		return expiry.Judgement{}, err
+		return engine.Judgement{}, err
 	}
 	f.report(facts, verdict)
 	switch verdict.Action {
@@ -162,18 +162,18 @@ func (f *lane) Judge(ctx context.Context, tracked expiry.Object) (expiry.Judgeme
 			// The profile may have changed since this feed was made.
 			said, err := f.options.PropagationOf(f.Kind())
 			if err != nil {
-				return expiry.Judgement{}, err
+				return engine.Judgement{}, err
 			}
 			due.Propagation = cmp.Or(said, f.options.Propagation, metav1.DeletePropagationBackground)
 		}
 		found, err := meta.Accessor(object)
 		if err != nil {
-			return expiry.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
+			return engine.Judgement{}, fmt.Errorf("metadata of %s %s/%s: %w", f.kind.Profile.Name, facts.Namespace, facts.Name, err)
 		}
-		return expiry.Judgement{Verdict: expiry.Track, Object: due, Finalizers: found.GetFinalizers()}, nil
+		return engine.Judgement{Verdict: engine.Track, Object: due, Finalizers: found.GetFinalizers()}, nil
 	}
 	if facts.UID != tracked.UID {
-		return expiry.Judgement{Verdict: expiry.Gone}, nil
+		return engine.Judgement{Verdict: engine.Gone}, nil
 	}
-	return expiry.Judgement{Verdict: expiry.Keep}, nil
+	return engine.Judgement{Verdict: engine.Keep}, nil
 }

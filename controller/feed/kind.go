@@ -8,7 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -25,7 +25,7 @@ type Kind struct {
 	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.
 	Label string
 	// Lane in which the engine tracks the objects, to delete them when they are due.
-	Lane expiry.Lane
+	Lane engine.Lane
 	// Namespace is the only one that is looked at; "" for all.
 	Namespace string
 

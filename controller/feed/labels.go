@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -22,8 +22,8 @@ import (
 // The lanes of labels. A label and its alias have watches of their own, since a selector cannot ask for one of two keys; an
 // object that has both is seen by the first alone.
 const (
-	LaneLabel expiry.Lane = 1
-	LaneAlias expiry.Lane = 2
+	LaneLabel engine.Lane = 1
+	LaneAlias engine.Lane = 2
 )
 
 // LabelledKind is a kind whose objects go by a TTL label.

@@ -16,7 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -41,7 +41,7 @@ func TestLabelEdits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf()
 			checked := &honest{shelf: s, fail: func(text string) { failed = text }}
-			engine, err := expiry.New(expiry.Options{Deleter: checked, Clock: clock.RealClock{}})
+			engine, err := engine.New(engine.Options{Deleter: checked, Clock: clock.RealClock{}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +99,7 @@ type honest struct {
 	fail func(string)
 }
 
-func (h *honest) Delete(ctx context.Context, r expiry.Request) expiry.Response {
+func (h *honest) Delete(ctx context.Context, r engine.Request) engine.Response {
 	h.mu.Lock()
 	o := h.objects[name(r.Namespace, r.Name)]
 	h.mu.Unlock()

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -108,7 +108,7 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 			o.PropagationOf = func(schema.GroupKind) (metav1.DeletionPropagation, error) { return said, nil }
 		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
 		for _, want := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground} {
-			got, err := feeds[0].Judge(t.Context(), expiry.Object{Namespace: "ci", Name: "a"})
+			got, err := feeds[0].Judge(t.Context(), engine.Object{Namespace: "ci", Name: "a"})
 			if err != nil || got.Object.Propagation != want {
 				t.Errorf("%q, %v; want %q", got.Object.Propagation, err, want)
 			}

@@ -13,7 +13,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -83,7 +83,7 @@ func (r *Reports) kept(on *corev1.ObjectReference, because string, err error, so
 }
 
 // Stuck writes an Event on an object that has been terminating for too long. The engine logs it.
-func (r *Reports) Stuck(stuck expiry.StuckObject) {
+func (r *Reports) Stuck(stuck engine.StuckObject) {
 	r.say(report{
 		on: referenceOf(&stuck.Object, &stuck.Kind), reason: "Stuck", action: "Wait", what: "still terminating",
 		text: fmt.Sprintf("still terminating since %s: some finalizer is not removed; Curfew does not delete it again", stuck.Since.UTC().Format(time.RFC3339)),
@@ -91,14 +91,14 @@ func (r *Reports) Stuck(stuck expiry.StuckObject) {
 }
 
 // Blocked writes an Event on an object that is due and cannot be deleted yet. The engine logs it.
-func (r *Reports) Blocked(blocked expiry.BlockedObject) {
+func (r *Reports) Blocked(blocked engine.BlockedObject) {
 	r.say(report{
 		on: referenceOf(&blocked.Object, &blocked.Kind), reason: blocked.Reason, action: "Wait", what: "due, and not deleted yet",
 		text: fmt.Sprintf("due since %s, but %s; Curfew keeps trying", blocked.Object.Expiry.UTC().Format(time.RFC3339), blocked.Message),
 	})
 }
 
-func referenceOf(object *expiry.Object, kind *expiry.KindOptions) *corev1.ObjectReference {
+func referenceOf(object *engine.Object, kind *engine.KindOptions) *corev1.ObjectReference {
 	return &corev1.ObjectReference{
 		APIVersion: kind.Resource.GroupVersion().String(), Kind: kind.Kind, Namespace: object.Namespace, Name: object.Name, UID: object.UID,
 	}

@@ -21,7 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -32,15 +32,15 @@ func TestReportsOnObjects(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	reports.Stuck(expiry.StuckObject{
-		Object: expiry.Object{Namespace: "ci", Name: "a", UID: "u"},
-		Kind:   expiry.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
+	reports.Stuck(engine.StuckObject{
+		Object: engine.Object{Namespace: "ci", Name: "a", UID: "u"},
+		Kind:   engine.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
 		Since:  time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600)),
 	})
-	reports.Blocked(expiry.BlockedObject{
-		Object: expiry.Object{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
-		Kind:   expiry.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
-		Reason: expiry.ReasonConflict, Message: "it changes",
+	reports.Blocked(engine.BlockedObject{
+		Object: engine.Object{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
+		Kind:   engine.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
+		Reason: engine.ReasonConflict, Message: "it changes",
 	})
 	close(recorder.Events)
 	var got []string

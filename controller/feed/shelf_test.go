@@ -23,7 +23,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -171,8 +171,8 @@ func (s *shelf) whole(ctx context.Context, namespace, key string) (runtime.Objec
 	return &unstructured.Unstructured{Object: content}, err
 }
 
-// Delete implements expiry.Deleter with the preconditions of the API server.
-func (s *shelf) Delete(_ context.Context, r expiry.Request) expiry.Response {
+// Delete implements engine.Deleter with the preconditions of the API server.
+func (s *shelf) Delete(_ context.Context, r engine.Request) engine.Response {
 	key := name(r.Namespace, r.Name)
 	s.mu.Lock()
 	meddle := s.meddle
@@ -187,16 +187,16 @@ func (s *shelf) Delete(_ context.Context, r expiry.Request) expiry.Response {
 	o, ok := s.objects[key]
 	switch {
 	case !ok:
-		return expiry.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
+		return engine.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
 	case o.UID != r.UID || o.ResourceVersion != r.ResourceVersion:
-		return expiry.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+		return engine.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
 	case r.DryRun:
-		return expiry.Response{Code: http.StatusOK}
+		return engine.Response{Code: http.StatusOK}
 	}
 	delete(s.objects, key)
 	s.version++
 	s.tell(o, nil)
-	return expiry.Response{Code: http.StatusOK}
+	return engine.Response{Code: http.StatusOK}
 }
 
 // before runs f once, with the next DELETE, before that is looked at.
@@ -234,9 +234,9 @@ func (nothing) Resource(schema.GroupVersionResource) metadata.Getter { return ni
 func in(d time.Duration) string { return policy.TTLLabel{At: time.Now().Add(d)}.String() }
 
 // stock runs feeds over a shelf, and their engine, until the test ends. Call it inside a synctest bubble.
-func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *expiry.Engine) {
+func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *engine.Engine) {
 	t.Helper()
-	engine, err := expiry.New(expiry.Options{Deleter: s, Clock: clock.RealClock{}})
+	engine, err := engine.New(engine.Options{Deleter: s, Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -38,7 +38,7 @@ const (
 
 // listed is the sink of one lane's relist. It counts what it was told and how much of that has an expiry.
 type listed struct {
-	*expiry.Relist
+	*engine.Relist
 	seen, waiting int
 }
 
@@ -60,13 +60,13 @@ func (l listing) end(at string) {
 	}
 }
 
-func (l *listed) Upsert(o expiry.Object) {
+func (l *listed) Upsert(o engine.Object) {
 	l.seen++
 	l.waiting++
 	l.Relist.Upsert(o)
 }
 
-func (l *listed) Terminating(o expiry.Object, since time.Time) {
+func (l *listed) Terminating(o engine.Object, since time.Time) {
 	l.seen++
 	l.Relist.Terminating(o, since)
 }

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 )
 
 // S3: the watch cannot go on where it ended; what happened meanwhile is found by listing again.
@@ -128,7 +128,7 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.put(finished("ci", "a", "uid-a", 3600))
-		engine, err := expiry.New(expiry.Options{Deleter: w})
+		engine, err := engine.New(engine.Options{Deleter: w})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 					}
 					return w.list(ctx, namespace, options)
 				}
-				engine, err := expiry.New(expiry.Options{Deleter: w})
+				engine, err := engine.New(engine.Options{Deleter: w})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -26,8 +26,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/deadline"
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -256,19 +256,19 @@ func (r *track) patch(action clienttesting.Action) (bool, runtime.Object, error)
 	return true, &metav1.PartialObjectMetadata{}, nil
 }
 
-// Delete implements expiry.Deleter with the preconditions of the API server.
-func (r *track) Delete(_ context.Context, request expiry.Request) expiry.Response {
+// Delete implements engine.Deleter with the preconditions of the API server.
+func (r *track) Delete(_ context.Context, request engine.Request) engine.Response {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.runs[request.Name]
 	switch {
 	case o == nil:
-		return expiry.Response{Code: 404, ObjectMissing: true}
+		return engine.Response{Code: 404, ObjectMissing: true}
 	case o.GetUID() != request.UID || o.GetResourceVersion() != request.ResourceVersion:
-		return expiry.Response{Code: 409}
+		return engine.Response{Code: 409}
 	}
 	r.drop(request.Name)
-	return expiry.Response{Code: 200}
+	return engine.Response{Code: 200}
 }
 
 // state is what is there, as name: conditions.
@@ -299,8 +299,8 @@ func (unasked) Resource(schema.GroupVersionResource) dynamic.NamespaceableResour
 type race struct {
 	*track
 	t       *testing.T
-	engine  *expiry.Engine
-	stopper *deadline.Stopper
+	engine  *engine.Engine
+	stopper *stop.Stopper
 	options Options
 	metrics *prometheus.Registry
 }
@@ -315,11 +315,11 @@ func newRace(t *testing.T) *race {
 	patches := metadatafake.NewSimpleMetadataClient(scheme)
 	patches.PrependReactor("patch", "runs", r.patch)
 	var err error
-	if r.engine, err = expiry.New(expiry.Options{Deleter: r.track, Clock: clock.RealClock{}}); err != nil {
+	if r.engine, err = engine.New(engine.Options{Deleter: r.track, Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
 	var slim metadata.Interface = patches
-	if r.stopper, err = deadline.New(deadline.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()}); err != nil {
+	if r.stopper, err = stop.New(stop.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()}); err != nil {
 		t.Fatal(err)
 	}
 	census, err := NewCensus(r.metrics)
@@ -338,7 +338,7 @@ func newRace(t *testing.T) *race {
 }
 
 // follow runs a feed of the kind, which takes over from another, until stop or the end of the test.
-func (r *race) follow(profile *expression.Profile, from ...expiry.Kind) (feed *Feed, stop func()) {
+func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *Feed, stop func()) {
 	r.t.Helper()
 	kind := Objects(unasked{}, profile, r.stopper)
 	kind.List, kind.Watch, kind.Get, kind.Patch = r.list, r.watch, r.get, nil

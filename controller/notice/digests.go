@@ -18,7 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
 
@@ -93,7 +93,7 @@ func NewDigests(options DigestOptions) *Digests {
 
 // Add takes what was deleted since the last call. It does not block. What an object's own TTL or its runtime's asked for has no source to
 // tell: it is in the log.
-func (d *Digests) Add(summaries []expiry.Summary) {
+func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range summaries {
@@ -109,7 +109,7 @@ func (d *Digests) Add(summaries []expiry.Summary) {
 	}
 }
 
-func (d *Digests) add(key digestKey, n int, s *expiry.Summary) {
+func (d *Digests) add(key digestKey, n int, s *engine.Summary) {
 	if n == 0 {
 		return
 	}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 )
 
 // store keeps Events as the API server would.
@@ -54,8 +54,8 @@ func (s *store) all() []string {
 	return out
 }
 
-func summary(source, kind, trigger string, deleted, dryRun int, names ...string) expiry.Summary {
-	return expiry.Summary{Source: source, Trigger: trigger, Kind: expiry.KindOptions{Kind: kind}, Deleted: deleted, DryRun: dryRun, Examples: names}
+func summary(source, kind, trigger string, deleted, dryRun int, names ...string) engine.Summary {
+	return engine.Summary{Source: source, Trigger: trigger, Kind: engine.KindOptions{Kind: kind}, Deleted: deleted, DryRun: dryRun, Examples: names}
 }
 
 // One Event a source, however much is deleted and for how long; it says what the last minute brought and how much there was in all.
@@ -64,7 +64,7 @@ func TestDigests(t *testing.T) {
 	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
 	digests := NewDigests(DigestOptions{Events: events, Instance: "host", Clock: clk, Log: logr.Discard(),
 		UIDs: func(target Target) types.UID { return types.UID("uid-" + target.Name) }})
-	say := func(summaries ...expiry.Summary) {
+	say := func(summaries ...engine.Summary) {
 		digests.Add(summaries)
 		digests.Flush(t.Context())
 	}

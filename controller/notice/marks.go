@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/deadline"
+	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -53,7 +53,7 @@ type Marks struct {
 }
 
 type marked struct {
-	deadline.Mark
+	stop.Mark
 	at time.Time
 }
 
@@ -64,7 +64,7 @@ func NewMarks(options MarkOptions) *Marks {
 }
 
 // Add takes a mark that was accepted just now. It does not block.
-func (m *Marks) Add(mark deadline.Mark) {
+func (m *Marks) Add(mark stop.Mark) {
 	at := m.options.Clock.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()

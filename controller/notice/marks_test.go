@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/deadline"
+	"curfew.dev/curfew/controller/action/stop"
 )
 
 // slow is an API server that takes a second for an Event, and refuses some.
@@ -71,8 +71,8 @@ func newSlow() *slow {
 	return &slow{store: store{of: map[string]*corev1.Event{}}, errs: map[string]error{}, lost: map[string]bool{}}
 }
 
-func markOf(name string) deadline.Mark {
-	return deadline.Mark{
+func markOf(name string) stop.Mark {
+	return stop.Mark{
 		Kind: schema.GroupVersionKind{Group: "g", Version: "v1", Kind: "Run"}, Namespace: "ci", Name: name, UID: types.UID("uid-" + name),
 		Message: "was active for 2s, longer than its deadline of 1s",
 	}

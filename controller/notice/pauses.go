@@ -14,7 +14,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 )
 
 const (
@@ -81,7 +81,7 @@ type Pauses struct {
 }
 
 type pause struct {
-	expiry.BreakerEvent
+	engine.BreakerEvent
 	began time.Time
 }
 
@@ -92,10 +92,10 @@ func NewPauses(options PauseOptions) *Pauses {
 }
 
 // everything tells whether a pause is no single source's.
-func everything(e *expiry.BreakerEvent) bool { return e.Source == "" }
+func everything(e *engine.BreakerEvent) bool { return e.Source == "" }
 
 // Breaker takes what the engine says of a pause. It does not block.
-func (p *Pauses) Breaker(e expiry.BreakerEvent) {
+func (p *Pauses) Breaker(e engine.BreakerEvent) {
 	target := Target{Name: p.options.Own}
 	if !everything(&e) {
 		target = targetOf(e.Source, e.Namespace)

@@ -20,7 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 )
 
 // sources are the conditions of one kind of source, as the API server would keep them.
@@ -135,8 +135,8 @@ func (s *stage) said(when string, want ...string) {
 }
 
 // refused is a pause of one source.
-func refused(source, namespace, kind string, open bool) expiry.BreakerEvent {
-	e := expiry.BreakerEvent{Class: "x", Scope: source + namespace + kind, Source: source, Namespace: namespace, Kind: kind, Open: open,
+func refused(source, namespace, kind string, open bool) engine.BreakerEvent {
+	e := engine.BreakerEvent{Class: "x", Scope: source + namespace + kind, Source: source, Namespace: namespace, Kind: kind, Open: open,
 		Reason: "Refused", Message: "deletions are paused: " + kind + " in " + namespace}
 	if !open {
 		e.Reason, e.Message = "", "deletions go on: "+kind+" in "+namespace
@@ -145,8 +145,8 @@ func refused(source, namespace, kind string, open bool) expiry.BreakerEvent {
 }
 
 // clockSkew is a pause of everything.
-func clockSkew(open bool) expiry.BreakerEvent {
-	return expiry.BreakerEvent{Class: "clock", Scope: "clock", Open: open, Reason: "ClockSkew", Message: fmt.Sprintf("skew: %v", open)}
+func clockSkew(open bool) engine.BreakerEvent {
+	return engine.BreakerEvent{Class: "clock", Scope: "clock", Open: open, Reason: "ClockSkew", Message: fmt.Sprintf("skew: %v", open)}
 }
 
 type of = map[string]string

@@ -30,7 +30,7 @@ import (
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/controller/expiry"
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook"
@@ -64,9 +64,9 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 }
 
 // answers is an API server that answers the DELETE of an object by the object's name.
-type answers map[string]expiry.Response
+type answers map[string]engine.Response
 
-func (a answers) Delete(_ context.Context, r expiry.Request) expiry.Response { return a[r.Name] }
+func (a answers) Delete(_ context.Context, r engine.Request) engine.Response { return a[r.Name] }
 
 // dated is an API server that says what time it is.
 type dated struct{}
@@ -79,7 +79,7 @@ func (dated) RoundTrip(*http.Request) (*http.Response, error) {
 // controller has an engine delete with every kind of answer, and track something.
 func controller(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	skew := expiry.NewSkew(clock.RealClock{})
+	skew := engine.NewSkew(clock.RealClock{})
 	transport := skew.Wrap(dated{})
 	ping := func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://apiserver/version", nil)
@@ -89,7 +89,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		_, err = transport.RoundTrip(req)
 		return err
 	}
-	engine, err := expiry.New(expiry.Options{
+	expiry, err := engine.New(engine.Options{
 		Deleter: answers{
 			"deleted": {Code: http.StatusOK},
 			"other":   {Code: http.StatusNotFound, ObjectMissing: true},
@@ -103,30 +103,30 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	}
 	due := time.Now().Add(-time.Minute)
 	// An API that does not honour the resourceVersion: each deletion is by UID alone.
-	kind, err := engine.RegisterKind(expiry.KindOptions{
+	kind, err := expiry.RegisterKind(engine.KindOptions{
 		Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true,
-		Judge: func(_ context.Context, o expiry.Object) (expiry.Judgement, error) {
-			return expiry.Judgement{Verdict: expiry.Track, Object: o}, nil
+		Judge: func(_ context.Context, o engine.Object) (engine.Judgement, error) {
+			return engine.Judgement{Verdict: engine.Track, Object: o}, nil
 		},
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	object := func(name string, at time.Time) expiry.Object {
-		return expiry.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
+	object := func(name string, at time.Time) engine.Object {
+		return engine.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
 			Expiry: at, Trigger: "ttl", Source: "object"}
 	}
-	engine.Upsert(object("later", time.Now().Add(time.Hour)))
+	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
 	if err := ping(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
-	go func() { ended <- engine.Run(ctx) }()
-	for name, want := range map[string]expiry.Result{
-		"deleted": expiry.Deleted, "other": expiry.Other, "refused": expiry.Refused, "failed": expiry.Failed,
+	go func() { ended <- expiry.Run(ctx) }()
+	for name, want := range map[string]engine.Result{
+		"deleted": engine.Deleted, "other": engine.Other, "refused": engine.Refused, "failed": engine.Failed,
 	} {
-		if out := engine.DeleteNow(ctx, object(name, due), nil); out.Result != want {
+		if out := expiry.DeleteNow(ctx, object(name, due), nil); out.Result != want {
 			t.Fatalf("%s: %s, %v", name, out.Result, out.Err)
 		}
 	}
@@ -152,7 +152,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := expiry.New(expiry.Options{Deleter: answers{}})
+	expiry, err := engine.New(engine.Options{Deleter: answers{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -166,11 +166,11 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 		Profile: policy.JobProfile,
 		Get:     func(context.Context, string, string) (runtime.Object, error) { return job, nil },
 		Facts:   func(o runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(o.(*batchv1.Job)), nil },
-	}, feed.Options{Engine: engine, Namespaces: silent{}, Reports: reports, Log: logr.Discard()})
+	}, feed.Options{Engine: expiry, Namespaces: silent{}, Reports: reports, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := one.Judge(t.Context(), expiry.Object{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
+	if _, err := one.Judge(t.Context(), engine.Object{Namespace: "ci", Name: "j", UID: "u"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -182,7 +182,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	engine, err := expiry.New(expiry.Options{Deleter: answers{}})
+	expiry, err := engine.New(engine.Options{Deleter: answers{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -195,7 +195,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 				Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}})
 			return all, nil
 		},
-	}, feed.Options{Engine: engine, Namespaces: silent{}, Log: logr.Discard(), Census: counted, Listed: func(int) { close(known) }})
+	}, feed.Options{Engine: expiry, Namespaces: silent{}, Log: logr.Discard(), Census: counted, Listed: func(int) { close(known) }})
 	if err != nil {
 		t.Fatal(err)
 	}

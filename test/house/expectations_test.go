@@ -31,7 +31,7 @@ var expectations = map[string][]string{
 	"TrainJob TTL: not set, kept":                                           {"e2e.TestPeersRuntimeTTL"},
 	"TrainJob TTL: 0, at once after completion":                             {"e2e.TestPeersRuntimeTTL"},
 	"TrainJob TTL: not yet due, again when due":                             {"e2e.TestPeersRuntimeTTL", "e2e.TestPeersRuntimeChanges"},
-	"TrainJob TTL: clock skew, again after 1s, never a negative wait":       {"expiry.TestGuard", "policy.TestJudge", "e2e.TestFinishTimeInTheFuture"},
+	"TrainJob TTL: clock skew, again after 1s, never a negative wait":       {"engine.TestGuard", "policy.TestJudge", "e2e.TestFinishTimeInTheFuture"},
 	"TrainJob TTL: deletion cascades to owned objects":                      {"e2e.TestPeersRuntimeTTL"},
 	"TrainJob TTL: controller restart, timers resume, nothing forgotten":    {"e2e.TestPeersBothAreKilled"},
 	"TrainJob TTL: suspended job that finishes, TTL counts from the finish": {"e2e.TestPeersSuspendedJobThatFinishes"},

@@ -13,7 +13,7 @@ type Mutant struct {
 }
 
 const (
-	engine  = "controller/expiry"
+	engine  = "controller/engine"
 	feeds   = "controller/feed"
 	decides = "policy"
 	admits  = "webhook"
@@ -22,61 +22,61 @@ const (
 var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "the resourceVersion is no precondition any more",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "if uidOnly {\n\t\tr.ResourceVersion = \"\"", New: "if true {\n\t\tr.ResourceVersion = \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry"},
 	},
 	{
 		Invariant: "S1", Name: "the resourceVersion is not sent",
-		File: "controller/expiry/client.go",
+		File: "controller/engine/client.go",
 		Old:  "if r.ResourceVersion != \"\" {\n\t\to.Preconditions", New: "if r.ResourceVersion == \"\" {\n\t\to.Preconditions",
 		Package: engine, Tests: []string{"TestClientSends"},
 	},
 	{
 		Invariant: "S1", Name: "after a conflict the DELETE is sent again by UID, unjudged",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "res.conflicts++\n\t\t\tfresh = true", New: "res.conflicts++\n\t\t\tuidOnly = true",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
 	{
 		Invariant: "S1", Name: "what a fresh look finds not to be due is deleted all the same",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "if !ok || nanos(jd.Object.Expiry) > now {", New: "if !ok {",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
 	{
 		Invariant: "S1", Name: "a default that was resolved live is not read again before the deletion",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "fresh := j.object.Live || j.kind.UIDOnly", New: "fresh := j.kind.UIDOnly",
 		Package: engine, Tests: []string{"TestLiveDefaultIsReadAgain"},
 	},
 	{
 		Invariant: "S1", Name: "a fresh look overrules a feed that says meanwhile that it is due later",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags", New: "return en.flags",
 		Package: engine, Tests: []string{"TestPostponedDuringTheFreshLook"},
 	},
 	{
 		Invariant: "S1", Name: "objects are taken up a second early",
-		File: "controller/expiry/dispatch.go",
+		File: "controller/engine/dispatch.go",
 		Old:  "if !ok || x.at(slot).wake > now ||", New: "if !ok || x.at(slot).wake > now+int64(time.Second) ||",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
 	{
 		Invariant: "S1", Name: "an object that is due by a clock that is ahead goes by that clock",
-		File: "controller/expiry/clock.go",
+		File: "controller/engine/clock.go",
 		Old:  "return r.wall - int64(max(0, proven)), g.held == \"\"", New: "return r.wall, g.held == \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
 	{
 		Invariant: "S1", Name: "deletions go on while the clock is off beyond the bound",
-		File: "controller/expiry/clock.go",
+		File: "controller/engine/clock.go",
 		Old:  "g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,", New: "g.hold(false, ReasonClockSkew,",
 		Package: engine, Tests: []string{"TestGuard"},
 	},
 	{
 		Invariant: "S1", Name: "a jump of the clock is not noticed",
-		File: "controller/expiry/clock.go",
+		File: "controller/engine/clock.go",
 		Old:  "if d := offset - g.offset; d > jumpBound || d < -jumpBound {", New: "if d := offset - g.offset; d > jumpBound && d < -jumpBound {",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard", "TestGuardAlone"},
 	},
@@ -88,13 +88,13 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S2", Name: "the UID is not sent",
-		File: "controller/expiry/client.go",
+		File: "controller/engine/client.go",
 		Old:  "Preconditions: &metav1.Preconditions{UID: &r.UID}}", New: "Preconditions: &metav1.Preconditions{}}",
 		Package: engine, Tests: []string{"TestClientSends"},
 	},
 	{
 		Invariant: "S2", Name: "the UID is no precondition any more",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "UID: o.UID, ResourceVersion: o.ResourceVersion,", New: "ResourceVersion: o.ResourceVersion,",
 		Package: engine, Tests: []string{"TestSafety"},
 	},
@@ -106,25 +106,25 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a DELETE that fails is not tried again",
-		File: "controller/expiry/settle.go",
+		File: "controller/engine/settle.go",
 		Old:  "e.again(slot, now, now+int64(wait))", New: "e.bury(slot, now)\n\t\t_ = wait",
 		Package: engine, Tests: []string{"TestSafety", "TestRetriesForEver"},
 	},
 	{
 		Invariant: "S3", Name: "a DELETE without an answer counts as done",
-		File: "controller/expiry/settle.go",
+		File: "controller/engine/settle.go",
 		Old:  "gone := res.deleting.IsZero() && (", New: "gone := res.lost || res.deleting.IsZero() && (",
 		Package: engine, Tests: []string{"TestSafety", "TestUnanswered"},
 	},
 	{
 		Invariant: "S3", Name: "a list from a cache that lags sweeps out what the watch has told since",
-		File: "controller/expiry/relist.go",
+		File: "controller/engine/relist.go",
 		Old:  "en.flags&flagOddRV != 0 || en.rv <= limit)", New: "en.flags&flagOddRV != 0 || en.rv <= limit || true)",
 		Package: engine, Tests: []string{"TestSafety", "TestRelistSweeps"},
 	},
 	{
 		Invariant: "S3", Name: "what the API server accepted and lost is never believed to exist again",
-		File: "controller/expiry/apply.go",
+		File: "controller/engine/apply.go",
 		Old:  "stateTombstone, now+int64(e.opts.KeepOut))", New: "stateTombstone, now+100_000*int64(e.opts.KeepOut))",
 		Package: engine, Tests: []string{"TestTombstone"},
 	},
@@ -142,7 +142,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "one lane's word cancels what another tracks",
-		File: "controller/expiry/engine.go",
+		File: "controller/engine/engine.go",
 		Old:  "return e.index.lookup(uid, e.kinds[k].opts.Lane)", New: "return e.index.lookup(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
 	},
@@ -160,25 +160,25 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a fresh look hides what the watch has told while it was on its way",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "compareVersion(en, res.sent.ResourceVersion) != same &&", New: "false &&",
 		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
 	},
 	{
 		Invariant: "S3", Name: "a fresh look that says keep hides that it is due again",
-		File: "controller/expiry/settle.go",
+		File: "controller/engine/settle.go",
 		Old:  "case res.result == Kept && !moved && en.flags&flagTold == 0:", New: "case res.result == Kept && !moved:",
 		Package: engine, Tests: []string{"TestDueAgainDuringTheFreshLook"},
 	},
 	{
 		Invariant: "S3", Name: "a kind that is always answered 429 keeps the others waiting",
-		File: "controller/expiry/queue.go",
+		File: "controller/engine/queue.go",
 		Old:  "\tcase e.singled(q):\n\t\tq.pausedTo = max(q.pausedTo, to)\n", New: "",
 		Package: engine, Tests: []string{"TestThrottledKind"},
 	},
 	{
 		Invariant: "S3", Name: "a kind whose DELETEs hang keeps the others waiting",
-		File: "controller/expiry/queue.go",
+		File: "controller/engine/queue.go",
 		Old:  "if r.mono-j.started < slowAfter {", New: "if r.mono-j.started < 1000*slowAfter {",
 		Package: engine, Tests: []string{"TestHangingKind"},
 	},
@@ -298,7 +298,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S8", Name: "something is deleted before the API server has told its time",
-		File: "controller/expiry/clock.go",
+		File: "controller/engine/clock.go",
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},

@@ -2,50 +2,50 @@ package main
 
 const (
 	rulesOf   = "policy/rules"
-	deadlines = "controller/deadline"
+	deadlines = "controller/action/stop"
 )
 
 // faults bring back what a review of the first version found, and regressions that would look alike.
 var faults = []Mutant{
 	{
 		Invariant: "S1", Name: "a webhook's 409 counts as a conflict",
-		File: "controller/expiry/origin.go",
+		File: "controller/engine/origin.go",
 		Old:  "return r.Code == http.StatusConflict && r.Origin != FromAdmission", New: "return r.Code == http.StatusConflict",
 		Package: engine, Tests: []string{"TestDenialKeepsThePrecondition"},
 	},
 	{
 		Invariant: "S1", Name: "a webhook's denial is not recognised",
-		File: "controller/expiry/origin.go",
+		File: "controller/engine/origin.go",
 		Old:  "case strings.HasPrefix(s.Message, prefixDenied), strings", New: "case strings",
 		Package: engine, Tests: []string{"TestClientReads"},
 	},
 	{
 		Invariant: "S1", Name: "any kind falls back to the UID after two conflicts",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "case k.Aggregated && refused >= 2:", New: "case refused >= 2:",
 		Package: engine, Tests: []string{"TestFallsBackToUID"},
 	},
 	{
 		Invariant: "S1", Name: "an object without finalizers falls back to the UID",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "return len(jd.Finalizers) > 0 && propagation", New: "return propagation",
 		Package: engine, Tests: []string{"TestFallsBackToUID"},
 	},
 	{
 		Invariant: "S1", Name: "conflicts of different states add up",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "} else {\n\t\t\t\trefused = 0\n\t\t\t}", New: "}",
 		Package: engine, Tests: []string{"TestNoFallbackWhileItChanges"},
 	},
 	{
 		Invariant: "S1", Name: "a change of a namespace or policy does not reach what is tracked",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "if fresh || e.outdated(&res.sent) {", New: "if fresh {",
 		Package: engine, Tests: []string{"TestChangeTakesEffectForTheNextDelete", "TestStaleJudgementDoesNotUndoAChange", "TestChangeReachesAWorkerThatHasNotSent"},
 	},
 	{
 		Invariant: "S1", Name: "a live read from before a change permits the DELETE",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "if e.outdatedLocked(&jd.Object) || len(j.queue.held) > 0 {", New: "if false {",
 		Package: engine, Tests: []string{"TestChangeDuringTheLiveRead", "TestHold"},
 	},
@@ -57,13 +57,13 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
-		File: "controller/expiry/engine.go",
+		File: "controller/engine/engine.go",
 		Old:  "e.kinds[i].changed = e.changes.count.Add(1)", New: "_ = e.changes.count.Add(1)",
 		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
 	},
 	{
 		Invariant: "S1", Name: "the skew is learnt from any answer",
-		File: "controller/expiry/skew.go",
+		File: "controller/engine/skew.go",
 		Old:  "if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {", New: "if err == nil {",
 		Package: engine, Tests: []string{"TestSkewLearnsFromTheAPIServerAlone"},
 	},
@@ -75,25 +75,25 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a 404 of a subresource counts as the object's",
-		File: "controller/expiry/attempt.go",
+		File: "controller/engine/attempt.go",
 		Old:  "case resp.gone() && (j.kind.Actor != nil || e.trackedElsewhere(j)):", New: "case resp.gone() && false:",
 		Package: engine, Tests: []string{"TestMissingSubresourceDropsNothing", "TestMissingIsConfirmedForOtherLanes"},
 	},
 	{
 		Invariant: "S3", Name: "every 429 pauses everything",
-		File: "controller/expiry/queue.go",
+		File: "controller/engine/queue.go",
 		Old:  "return res.result == Throttled && res.origin == FromServer && !k.Aggregated", New: "return res.result == Throttled",
 		Package: engine, Tests: []string{"TestThrottledObjects", "TestThrottledKind"},
 	},
 	{
 		Invariant: "S3", Name: "a webhook's 500 counts against its kind",
-		File: "controller/expiry/settle.go",
+		File: "controller/engine/settle.go",
 		Old:  "case res.err != nil && res.origin == FromAdmission:", New: "case false:",
 		Package: engine, Tests: []string{"TestOneTenantsWebhook"},
 	},
 	{
 		Invariant: "S3", Name: "an object that never rests is not reported",
-		File: "controller/expiry/settle.go",
+		File: "controller/engine/settle.go",
 		Old:  "if en.attempts >= blockedAfter {", New: "if false {",
 		Package: engine, Tests: []string{"TestObjectThatNeverRests", "TestBlockedIsForgotten"},
 	},
@@ -123,19 +123,19 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S4", Name: "what ran to its end is stopped at its deadline",
-		File: "controller/deadline/stopper.go",
+		File: "controller/action/stop/stopper.go",
 		Old:  "if s.left, err = s.ranToItsEnd(ctx); s.left || err != nil {", New: "if s.left, err = s.ranToItsEnd(ctx); err != nil {",
 		Package: deadlines, Tests: []string{"TestWhatRanToItsEndIsLeftAlone"},
 	},
 	{
 		Invariant: "S4", Name: "a deadline may begin with any step",
-		File: "controller/deadline/stopper.go",
+		File: "controller/action/stop/stopper.go",
 		Old:  "if first := s.plan.Steps; len(first) == 0 || first[0].Action", New: "if first := s.plan.Steps; len(first) == 0 || false && first[0].Action",
 		Package: deadlines, Tests: []string{"TestFirstStepFailsOrSuspends", "TestNothingIsStoppedBeforeTheFirstStep", "TestDryRunDeletesNothing"},
 	},
 	{
 		Invariant: "S4", Name: "later steps do not wait for the first",
-		File: "controller/deadline/stopper.go",
+		File: "controller/action/stop/stopper.go",
 		Old:  "if i > 0 && !s.begun {", New: "if i > 0 && false {",
 		Package: deadlines, Tests: []string{"TestNothingIsStoppedBeforeTheFirstStep", "TestDryRunDeletesNothing", "TestOnlyTheJudgedStateIsStopped"},
 	},
@@ -179,13 +179,13 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "the API server's time is taken for the latest that it may be",
-		File: "controller/expiry/servertime.go",
+		File: "controller/engine/servertime.go",
 		Old:  "wider - time.Duration(s.lo)", New: "wider - time.Duration(s.hi)",
 		Package: engine, Tests: []string{"TestServerTimeIsNeverTooEarly"},
 	},
 	{
 		Invariant: "S6", Name: "the API server's time is known after a jump",
-		File: "controller/expiry/servertime.go",
+		File: "controller/engine/servertime.go",
 		Old:  "d > jumpBound || d < -jumpBound {", New: "false && d > jumpBound {",
 		Package: engine, Tests: []string{"TestServerTimeIsUnknown"},
 	},
@@ -197,7 +197,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a mark carries the local clock's time",
-		File: "controller/deadline/mark.go",
+		File: "controller/action/stop/mark.go",
 		Old:  "at, err := s.options.ServerTime(ctx)", New: "at, err := s.options.Clock.Now(), error(nil)",
 		Package: deadlines, Tests: []string{"TestMarksCarryTheServersTime"},
 	},
@@ -215,7 +215,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "overdue is zero while the clock is wrong",
-		File: "controller/expiry/snapshot.go",
+		File: "controller/engine/snapshot.go",
 		Old:  "now = e.guard.best(r)", New: "",
 		Package: engine, Tests: []string{"TestOverdueWhileTheClockIsWrong"},
 	},
@@ -227,7 +227,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S2", Name: "a deadline's steps do not look whether it is the judged object",
-		File: "controller/deadline/stopper.go",
+		File: "controller/action/stop/stopper.go",
 		Old:  "case object.UID != s.request.UID || object.ResourceVersion != s.request.ResourceVersion:", New: "case object.UID == \"?\":",
 		Package: deadlines, Tests: []string{"TestOnlyTheJudgedStateIsStopped"},
 	},

@@ -17,7 +17,7 @@ import (
 )
 
 // blockedReasons are those of the Events that the controller writes on an object that is due and that it cannot delete
-// (package controller/expiry, BlockedObject), or keeps for what it alone has read, as the template of the object's owner. While that lasts
+// (package controller/engine, BlockedObject), or keeps for what it alone has read, as the template of the object's owner. While that lasts
 // it writes them again before the API server forgets them.
 var blockedReasons = map[string]policy.ObstacleKind{
 	"DeleteRefused": policy.ObstacleRefused, "DeleteConflict": policy.ObstacleConflict, "Kept": policy.ObstacleValue,

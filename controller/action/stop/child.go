@@ -1,0 +1,246 @@
+package stop
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+func resourceOf(child *v1alpha1.Child) schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: child.Group, Version: child.Version, Resource: child.Resource}
+}
+
+// children reads the children that the object controls, afresh. Others of the same name are not its own (S2, S5).
+func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic.ResourceInterface, []unstructured.Unstructured, error) {
+	var client dynamic.ResourceInterface = s.options.Objects.Resource(resourceOf(child)).Namespace(s.request.Namespace)
+	if child.Scope == v1alpha1.ScopeCluster {
+		client = s.options.Objects.Resource(resourceOf(child))
+	}
+	var found []unstructured.Unstructured
+	if child.Named == v1alpha1.ChildNamedSame {
+		object, err := client.Get(ctx, s.request.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return client, nil, nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", child.Kind, s.request.Namespace, s.request.Name, err)
+		}
+		found = append(found, *object)
+	} else {
+		options := metav1.ListOptions{Limit: 500}
+		for more := true; more; more = options.Continue != "" {
+			list, err := client.List(ctx, options)
+			if err != nil {
+				return nil, nil, fmt.Errorf("listing %s in namespace %q: %w", child.Resource, s.request.Namespace, err)
+			}
+			found = append(found, list.Items...)
+			options.Continue = list.GetContinue()
+		}
+	}
+	var own []unstructured.Unstructured
+	for i := range found {
+		if owner := metav1.GetControllerOf(&found[i]); owner != nil && owner.UID == s.request.UID {
+			own = append(own, found[i])
+		}
+	}
+	return client, own, nil
+}
+
+// ranToItsEnd reports whether everything that the object runs has finished by itself. Then the object has its outcome, which its own
+// controller has yet to write: what completed has succeeded, and what failed has a reason of its own. Neither is overwritten. The children
+// are read live. One whose state cannot be told is an error: nothing is stopped then.
+func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
+	var looked []v1alpha1.Child
+	found := false
+	for _, step := range s.plan.Steps {
+		if step.Child == nil || slices.Contains(looked, *step.Child) {
+			continue
+		}
+		looked = append(looked, *step.Child)
+		_, own, err := s.children(ctx, step.Child)
+		if err != nil {
+			return false, err
+		}
+		for i := range own {
+			outcome, err := s.outcome(step.Child, &own[i])
+			if err != nil || outcome == policy.NoOutcome || exceeded(&own[i]) {
+				return false, err
+			}
+			if outcome == policy.Failed && own[i].GetDeletionTimestamp() != nil {
+				return false, nil // It may have failed because it is being deleted.
+			}
+			found = true
+		}
+	}
+	return found, nil
+}
+
+// outcome is how a child has ended for good, as the profile of its kind says; [policy.NoOutcome] where it has not.
+func (s *stopping) outcome(kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
+	var profile *policy.Profile
+	if s.options.Profile != nil {
+		var err error
+		if profile, err = s.options.Profile(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}); err != nil {
+			return policy.NoOutcome, fmt.Errorf("the profile of %s: %w", kind.Kind, err)
+		}
+	}
+	if profile == nil || !profile.Finishable() || profile.Kind.Version != kind.Version {
+		return outcomeByConditions(child), nil
+	}
+	facts := policy.FactsOfObject(profile, child.Object)
+	if facts.StateError != nil {
+		return policy.NoOutcome, faultf("the state of %s %s/%s cannot be read: %w", kind.Kind, child.GetNamespace(), child.GetName(), facts.StateError)
+	}
+	return facts.Outcome, nil
+}
+
+// outcomeByConditions is for kinds without a profile, by the conditions that most kinds have.
+func outcomeByConditions(child *unstructured.Unstructured) policy.Outcome {
+	is := func(names ...string) bool {
+		return hasTrue(child, func(condition, _ string) bool { return slices.Contains(names, condition) })
+	}
+	switch {
+	case is("Complete", "Completed", "Succeeded"):
+		return policy.Succeeded
+	case is(defaultCondition):
+		return policy.Failed
+	default:
+		return policy.NoOutcome
+	}
+}
+
+// exceeded reports whether a child was failed for its deadline.
+func exceeded(child *unstructured.Unstructured) bool {
+	return hasTrue(child, func(_, reason string) bool { return reason == policy.ReasonDeadlineExceeded })
+}
+
+// hasTrue reports whether a condition that is True fits.
+func hasTrue(object *unstructured.Unstructured, fits func(condition, reason string) bool) bool {
+	list, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, each := range list {
+		condition, _ := each.(map[string]any)
+		kind, _ := condition["type"].(string)
+		reason, _ := condition["reason"].(string)
+		if condition["status"] == string(metav1.ConditionTrue) && fits(kind, reason) {
+			return true
+		}
+	}
+	return false
+}
+
+// markChild fails the object through its child, whose controller stops what it runs and whose own controller copies the mark. It
+// holds once the object itself says so; while there is no child there is nothing to mark, and it is looked for again. A child that is
+// not as it was read a moment ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
+func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
+	if !s.seen.Exceeded.IsZero() {
+		s.begun = true
+	}
+	client, own, err := s.children(ctx, step.Child)
+	if err != nil {
+		return false, err
+	}
+	for i := range own {
+		child := &own[i]
+		if exceeded(child) {
+			s.begun = true
+			continue
+		}
+		outcome, err := s.outcome(step.Child, child)
+		if err != nil {
+			return false, err
+		}
+		if outcome != policy.NoOutcome || child.GetDeletionTimestamp() != nil || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
+			continue
+		}
+		if err := s.confirm(ctx); err != nil {
+			return false, err
+		}
+		now, err := s.options.ServerTime(ctx)
+		if err != nil {
+			return false, err
+		}
+		condition := s.condition(step, now)
+		patch, err := conditionsOf(child.Object).patch(child.GetUID(), child.GetResourceVersion(), condition, step.Status)
+		if err != nil {
+			return false, err
+		}
+		options := metav1.PatchOptions{FieldManager: fieldManager}
+		if s.request.DryRun {
+			options.DryRun = []string{metav1.DryRunAll}
+		}
+		_, err = client.Patch(ctx, child.GetName(), types.JSONPatchType, patch, options, "status")
+		switch {
+		case apierrors.IsNotFound(err) && s.isThere(ctx, client, child):
+			return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",
+				step.Child.Kind, child.GetNamespace(), child.GetName(), resourceOf(step.Child).GroupResource())
+		case statusCode(err) == 422, apierrors.IsConflict(err), apierrors.IsNotFound(err):
+			return false, apierrors.NewConflict(resourceOf(step.Child).GroupResource(), child.GetName(), err)
+		case err != nil:
+			return false, fmt.Errorf("marking %s %s/%s as failed: %w", step.Child.Kind, child.GetNamespace(), child.GetName(), err)
+		case s.request.DryRun:
+			continue
+		case s.seen.Exceeded.IsZero():
+			s.told(condition, now)
+		}
+		s.begun = true
+	}
+	return !s.seen.Exceeded.IsZero(), nil
+}
+
+// isThere reads a child again.
+func (s *stopping) isThere(ctx context.Context, client dynamic.ResourceInterface, child *unstructured.Unstructured) bool {
+	now, err := client.Get(ctx, child.GetName(), metav1.GetOptions{})
+	return err == nil && now.GetUID() == child.GetUID()
+}
+
+// protected reports whether an object is out of Curfew's reach. What runs on below it is its author's will.
+func protected(annotations map[string]string) bool {
+	return (&policy.Facts{Annotations: annotations}).Protected()
+}
+
+// deleteChild deletes what the object runs, each child by UID and resourceVersion of the state that was just read. It holds once none
+// is left: one that is being deleted is waited for, one that came back is deleted again.
+func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool, error) {
+	client, own, err := s.children(ctx, kind)
+	if err != nil {
+		return false, err
+	}
+	background := metav1.DeletePropagationBackground
+	for i := range own {
+		child := &own[i]
+		if child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) {
+			continue
+		}
+		if err := s.confirm(ctx); err != nil {
+			return false, err
+		}
+		uid, version := child.GetUID(), child.GetResourceVersion()
+		sent, err := s.withinBudget(func() error {
+			return client.Delete(ctx, child.GetName(), metav1.DeleteOptions{
+				Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: &background,
+			})
+		})
+		switch {
+		case !sent:
+			return false, nil
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+			// Gone, or not what was read. There will be another look.
+		case err != nil:
+			return false, fmt.Errorf("deleting %s %s/%s: %w", kind.Kind, child.GetNamespace(), child.GetName(), err)
+		default:
+			s.log.Info("deleted", "kind", kind.Kind, "object", child.GetNamespace()+"/"+child.GetName(), "uid", uid,
+				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.request.Namespace+"/"+s.request.Name)
+		}
+	}
+	return !slices.ContainsFunc(own, func(child unstructured.Unstructured) bool { return !protected(child.GetAnnotations()) }), nil
+}

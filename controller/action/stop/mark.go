@@ -1,0 +1,209 @@
+package stop
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// defaultCondition is the type of the condition that says that an object failed.
+const defaultCondition = "Failed"
+
+// conditions is where the mark goes in one state of an object.
+type conditions struct {
+	// status and list tell whether status, and the list of conditions in it, are there.
+	status, list bool
+	// at are the places of the conditions by type.
+	at map[string]int
+}
+
+func conditionsOf(object map[string]any) conditions {
+	var out conditions
+	var status map[string]any
+	status, out.status = object["status"].(map[string]any)
+	var list []any
+	list, out.list = status["conditions"].([]any)
+	for i, each := range list {
+		condition, _ := each.(map[string]any)
+		if kind, ok := condition["type"].(string); ok {
+			if out.at == nil {
+				out.at = map[string]int{}
+			}
+			out.at[kind] = i
+		}
+	}
+	return out
+}
+
+type operation struct {
+	Op    string `json:"op"`
+	Path  string `json:"path"`
+	Value any    `json:"value"`
+}
+
+// patch is a JSON Patch (RFC 6902) that writes a condition into just the state that was seen: it replaces the one of the type that
+// is there and never adds a second (a CRD need not say that conditions are keyed by type). Other fields of the status go with it.
+func (c conditions) patch(uid types.UID, resourceVersion string, condition metav1.Condition, fields map[string]string) ([]byte, error) {
+	write := operation{Op: "add", Path: "/status/conditions/-", Value: condition}
+	at, there := c.at[condition.Type]
+	switch {
+	case there:
+		write = operation{Op: "replace", Path: "/status/conditions/" + strconv.Itoa(at), Value: condition}
+	case !c.status:
+		write = operation{Op: "add", Path: "/status", Value: map[string]any{"conditions": []metav1.Condition{condition}}}
+	case !c.list:
+		write.Path, write.Value = "/status/conditions", []metav1.Condition{condition}
+	}
+	patch := []operation{
+		{Op: "test", Path: "/metadata/uid", Value: uid},
+		{Op: "test", Path: "/metadata/resourceVersion", Value: resourceVersion},
+		write,
+	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		patch = append(patch, operation{Op: "add", Path: "/status/" + escaped.Replace(name), Value: fields[name]})
+	}
+	return json.Marshal(patch)
+}
+
+// escaped is a name in a JSON Pointer (RFC 6901).
+var escaped = strings.NewReplacer("~", "~0", "/", "~1")
+
+// mark fails the object itself, in the state that was judged. It holds where the object is marked already, by whomever.
+func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
+	if !s.seen.Exceeded.IsZero() {
+		s.begun = true
+		return true, nil
+	}
+	at, err := s.options.ServerTime(ctx)
+	if err != nil {
+		return false, err
+	}
+	now := s.options.Clock.Now()
+	condition := s.condition(step, at)
+	patch, err := s.seen.conditions.patch(s.request.UID, s.request.ResourceVersion, condition, step.Status)
+	if err != nil {
+		return false, err
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	if s.request.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	// The answer is of no interest: of all that there is to ask for, its metadata costs both sides least.
+	_, err = s.options.Metadata.Resource(s.plan.Resource).Namespace(s.request.Namespace).
+		Patch(ctx, s.request.Name, types.JSONPatchType, patch, options, "status")
+	s.took = s.options.Clock.Now().Sub(now)
+	switch {
+	case apierrors.IsInvalid(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && statusCode(err) == 422:
+		// The object is not, or no longer, as it was seen. What it is like is found out by a fresh look.
+		s.forget(s.request.UID)
+		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.request.Name, err)
+	case apierrors.IsNotFound(err):
+		// The object is gone, or its kind has no status subresource: a read tells.
+		if gone := s.confirm(ctx); gone != nil {
+			return false, gone
+		}
+		return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",
+			s.plan.Kind.Kind, s.request.Namespace, s.request.Name, s.plan.Resource.GroupResource())
+	case err != nil:
+		return false, fmt.Errorf("marking %s %s/%s as failed: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
+	case s.request.DryRun:
+		return true, nil
+	}
+	s.marked, s.begun, s.confirmed = true, true, true
+	s.told(condition, now)
+	return true, nil
+}
+
+// fieldManager is the name under which the API server notes who wrote the mark.
+const fieldManager = "curfew-deadline"
+
+func (s *stopping) condition(step v1alpha1.StopStep, now time.Time) metav1.Condition {
+	kind := step.ConditionType
+	if kind == "" {
+		kind = defaultCondition
+	}
+	return metav1.Condition{
+		Type: kind, Status: metav1.ConditionTrue, Reason: policy.ReasonDeadlineExceeded,
+		LastTransitionTime: metav1.NewTime(now), Message: s.message(now),
+	}
+}
+
+// message names the deadline, how long the object was active, and whose word the deadline is.
+func (s *stopping) message(now time.Time) string {
+	if s.seen.Started.IsZero() {
+		return "was active beyond its deadline"
+	}
+	text := fmt.Sprintf("was active for %s, longer than its deadline of %s", now.Sub(s.seen.Started).Round(time.Second), s.seen.Deadline)
+	if s.seen.Source != "" && s.seen.Source != string(policy.LevelObject) {
+		text += " from " + s.seen.Source
+	}
+	return text
+}
+
+// told counts, logs and reports a mark, once.
+func (s *stopping) told(condition metav1.Condition, now time.Time) {
+	late := max(0, now.Sub(s.request.Expiry))
+	s.marks.WithLabelValues(s.plan.Kind.Kind).Inc()
+	s.lateness.Observe(late.Seconds())
+	s.log.Info("failed", "kind", s.plan.Kind.Kind, "object", s.request.Namespace+"/"+s.request.Name, "uid", s.request.UID,
+		"reason", condition.Reason, "message", condition.Message, "lateness", late, "source", s.seen.Source)
+	if s.options.Marked != nil {
+		s.options.Marked(Mark{Kind: s.plan.Kind, Namespace: s.request.Namespace, Name: s.request.Name, UID: s.request.UID, Message: condition.Message})
+	}
+}
+
+func statusCode(err error) int {
+	if status, ok := err.(apierrors.APIStatus); ok {
+		return int(status.Status().Code)
+	}
+	return 0
+}
+
+// suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under the name (S2), and the resourceVersion off what
+// has completed, or was given more time, since it was judged (S1). Where this attempt has written the mark, that went by the state already.
+func (s *stopping) suspend(ctx context.Context) (bool, error) {
+	if len(s.plan.Suspend) == 0 {
+		return false, faultf("%s has no field that suspends it: name one in fields.suspend of its KindProfile", s.plan.Kind.Kind)
+	}
+	value := s.plan.SuspendValue
+	for i := len(s.plan.Suspend) - 1; i >= 0; i-- {
+		value = map[string]any{s.plan.Suspend[i]: value}
+	}
+	body := value.(map[string]any)
+	metadata, _ := body["metadata"].(map[string]any)
+	if metadata == nil {
+		metadata = map[string]any{}
+		body["metadata"] = metadata
+	}
+	metadata["uid"] = s.request.UID
+	if !s.marked {
+		metadata["resourceVersion"] = s.request.ResourceVersion
+	}
+	patch, err := json.Marshal(body)
+	if err != nil {
+		return false, err
+	}
+	options := metav1.PatchOptions{FieldManager: fieldManager}
+	if s.request.DryRun {
+		options.DryRun = []string{metav1.DryRunAll}
+	}
+	_, err = s.options.Objects.Resource(s.plan.Resource).Namespace(s.request.Namespace).
+		Patch(ctx, s.request.Name, types.MergePatchType, patch, options)
+	if err != nil {
+		return false, fmt.Errorf("suspending %s %s/%s: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
+	}
+	s.begun, s.confirmed = true, true
+	return true, nil
+}

@@ -1,0 +1,194 @@
+package stop
+
+import (
+	"encoding/json"
+	"errors"
+	"net/http"
+	"reflect"
+	"testing"
+	"time"
+
+	jsonpatch "github.com/evanphx/json-patch/v5"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// The mark is written into just the state that was seen: in the place of the condition that is there, never beside it.
+func TestPatch(t *testing.T) {
+	mark := metav1.Condition{Type: "Failed", Status: "True", Reason: "DeadlineExceeded", Message: "m", LastTransitionTime: metav1.Unix(0, 0)}
+	for name, c := range map[string]struct {
+		seen, is, want string // status
+		version        string
+		refused        bool
+		fields         map[string]string
+	}{
+		"no status":             {seen: ``, is: ``, want: `{"conditions":[MARK]}`},
+		"a status without":      {seen: `{"active":2}`, is: `{"active":2}`, want: `{"active":2,"conditions":[MARK]}`},
+		"null":                  {seen: `{"conditions":null}`, is: `{"conditions":null}`, want: `{"conditions":[MARK]}`},
+		"empty":                 {seen: `{"conditions":[]}`, is: `{"conditions":[]}`, want: `{"conditions":[MARK]}`},
+		"others":                {seen: `{"conditions":[{"type":"A"},{"type":"B"}]}`, is: `{"conditions":[{"type":"A"},{"type":"B"}]}`, want: `{"conditions":[{"type":"A"},{"type":"B"},MARK]}`},
+		"Failed is False":       {seen: `{"conditions":[{"type":"Failed","status":"False"},{"type":"B"}]}`, is: `{"conditions":[{"type":"Failed","status":"False"},{"type":"B"}]}`, want: `{"conditions":[MARK,{"type":"B"}]}`},
+		"with a phase":          {seen: `{"phase":"Running"}`, is: `{"phase":"Running"}`, want: `{"conditions":[MARK],"phase":"Failed","a/b":"c"}`, fields: map[string]string{"phase": "Failed", "a/b": "c"}},
+		"a phase alone":         {seen: ``, is: ``, want: `{"conditions":[MARK],"phase":"Failed"}`, fields: map[string]string{"phase": "Failed"}},
+		"it finished meanwhile": {seen: `{"conditions":[]}`, is: `{"conditions":[{"type":"Complete"}]}`, version: "8", refused: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			object := func(status, version string) map[string]any {
+				out := map[string]any{"metadata": map[string]any{"uid": "u", "resourceVersion": version}}
+				if status != "" {
+					var read any
+					if err := json.Unmarshal([]byte(status), &read); err != nil {
+						t.Fatal(err)
+					}
+					out["status"] = read
+				}
+				return out
+			}
+			data, err := conditionsOf(object(c.seen, "7")).patch("u", "7", mark, c.fields)
+			if err != nil {
+				t.Fatal(err)
+			}
+			patch, err := jsonpatch.DecodePatch(data)
+			if err != nil {
+				t.Fatal(err)
+			}
+			version := "7"
+			if c.version != "" {
+				version = c.version
+			}
+			before, _ := json.Marshal(object(c.is, version))
+			after, err := patch.Apply(before)
+			if c.refused {
+				if err == nil {
+					t.Fatalf("%s went through onto %s", data, before)
+				}
+				return
+			}
+			if err != nil {
+				t.Fatalf("%s: %v", data, err)
+			}
+			var got map[string]any
+			if err := json.Unmarshal(after, &got); err != nil {
+				t.Fatal(err)
+			}
+			written, _ := json.Marshal(mark)
+			var want any
+			if err := json.Unmarshal([]byte(replace(c.want, string(written))), &want); err != nil {
+				t.Fatal(err)
+			}
+			if !reflect.DeepEqual(got["status"], want) {
+				t.Errorf("the status is %v\nwant %v", got["status"], want)
+			}
+		})
+	}
+}
+
+func replace(text, mark string) string {
+	const placeholder = "MARK"
+	for i := 0; i+len(placeholder) <= len(text); i++ {
+		if text[i:i+len(placeholder)] == placeholder {
+			return text[:i] + mark + text[i+len(placeholder):]
+		}
+	}
+	return text
+}
+
+// A marked object is looked at soon, then ever more rarely, and rests once the mark has settled and nothing runs on. While something
+// does, it never rests.
+func TestNext(t *testing.T) {
+	start := time.Unix(1000, 0)
+	clock := clocktesting.NewFakePassiveClock(start)
+	s := &Stopper{options: Options{Clock: clock, Settle: time.Minute}}
+	for name, c := range map[string]struct {
+		seen            Sighting
+		marked, pending bool
+		after           time.Duration
+		want            engine.Response
+	}{
+		"just marked":           {Sighting{}, true, false, 0, engine.Response{Code: 200, Again: time.Second}},
+		"marked, not seen yet":  {Sighting{}, false, false, time.Hour, engine.Response{Code: 200, Again: time.Second}},
+		"a second later":        {Sighting{Exceeded: start}, false, false, time.Second, engine.Response{Code: 200, Again: time.Second}},
+		"8s later":              {Sighting{Exceeded: start}, false, false, 8 * time.Second, engine.Response{Code: 200, Again: 8 * time.Second}},
+		"50s later":             {Sighting{Exceeded: start}, false, false, 50 * time.Second, engine.Response{Code: 200, Again: 20 * time.Second}},
+		"settled":               {Sighting{Exceeded: start}, false, false, time.Minute, engine.Response{Code: 200, Rest: true}},
+		"50s later, Pods run":   {Sighting{Exceeded: start}, false, true, 50 * time.Second, engine.Response{Code: 200, Again: 5 * time.Second}},
+		"an hour on, Pods run":  {Sighting{Exceeded: start}, false, true, time.Hour, engine.Response{Code: 200, Again: 5 * time.Second}},
+		"marked in the future":  {Sighting{Exceeded: start}, false, false, -time.Minute, engine.Response{Code: 200, Again: time.Second}},
+		"pending in the future": {Sighting{Exceeded: start}, false, true, -time.Minute, engine.Response{Code: 200, Again: time.Second}},
+	} {
+		clock.SetTime(start.Add(c.after))
+		if got := s.next(&c.seen, c.marked, c.pending); got != c.want {
+			t.Errorf("%s: %+v, want %+v", name, got, c.want)
+		}
+	}
+}
+
+// Errors keep their meaning for the engine: who is missing is gone, whose child is missing is not.
+func TestResponseTo(t *testing.T) {
+	runs, jobs := schema.GroupResource{Resource: "runs"}, schema.GroupResource{Resource: "jobs"}
+	request := &engine.Request{Name: "a", Kind: &engine.KindOptions{Resource: runs.WithVersion("v1")}}
+	for name, c := range map[string]struct {
+		err     error
+		code    int
+		missing bool
+		after   time.Duration
+	}{
+		"gone":               {apierrors.NewNotFound(runs, "a"), http.StatusNotFound, true, 0},
+		"a child is missing": {apierrors.NewNotFound(jobs, "a"), http.StatusNotFound, false, 0},
+		"forbidden":          {apierrors.NewForbidden(runs, "a", errors.New("no")), http.StatusForbidden, false, 0},
+		"too many":           {apierrors.NewTooManyRequests("wait", 3), http.StatusTooManyRequests, false, 3 * time.Second},
+		"no answer":          {errors.New("connection refused"), 0, false, 0},
+	} {
+		got := responseTo(errors.Join(c.err), request)
+		if got.Code != c.code || got.ObjectMissing != c.missing || got.RetryAfter != c.after || (c.code == 0) != (got.Err != nil) {
+			t.Errorf("%s: %+v", name, got)
+		}
+	}
+}
+
+// What is suspended without having been marked a moment ago is suspended in the state that was judged (S1), or judged again.
+func TestSuspendGoesByTheJudgedState(t *testing.T) {
+	mark, suspend := v1alpha1.StopStep{Action: v1alpha1.StopMarkFailed}, v1alpha1.StopStep{Action: v1alpha1.StopSuspend}
+	for name, test := range map[string]struct {
+		steps  []v1alpha1.StopStep
+		refuse error
+		patch  string
+		code   int
+	}{
+		"alone":          {steps: []v1alpha1.StopStep{suspend}, patch: `{"metadata":{"resourceVersion":"7","uid":"run"},"spec":{"suspend":true}}`, code: 200},
+		"after the mark": {steps: []v1alpha1.StopStep{mark, suspend}, patch: `{"metadata":{"uid":"run"},"spec":{"suspend":true}}`, code: 200},
+		"it has changed": {
+			steps: []v1alpha1.StopStep{suspend}, refuse: apierrors.NewConflict(runs.GroupResource(), "a", nil),
+			patch: `{"metadata":{"resourceVersion":"7","uid":"run"},"spec":{"suspend":true}}`, code: 409,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScene(t, nil, time.Time{}, test.steps...)
+			s.Learn(Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: test.steps,
+				Suspend: policy.FieldPath{"spec", "suspend"}, SuspendValue: true})
+			var sent []string
+			s.objects.PrependReactor("patch", "runs", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				sent = append(sent, string(action.(clienttesting.PatchAction).GetPatch()))
+				return true, &unstructured.Unstructured{Object: map[string]any{}}, test.refuse
+			})
+			s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
+				return true, &metav1.PartialObjectMetadata{}, nil
+			})
+			if got := s.Delete(t.Context(), s.request); got.Code != test.code {
+				t.Errorf("answer %d %v, want %d", got.Code, got.Err, test.code)
+			}
+			if len(sent) != 1 || sent[0] != test.patch {
+				t.Errorf("sent %q, want %s", sent, test.patch)
+			}
+		})
+	}
+}

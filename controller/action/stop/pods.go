@@ -1,0 +1,282 @@
+package stop
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"curfew.dev/curfew/policy"
+)
+
+var podResource = corev1.SchemeGroupVersion.WithResource("pods")
+
+const (
+	// runningPods are those that are not finished; what is being deleted is among them.
+	runningPods = "status.phase!=Succeeded,status.phase!=Failed"
+	// ownersMost is how many owners lie between a Pod and what runs it: Pod, Job, JobSet, TrainJob are three.
+	ownersMost = 5
+	// podsFresh is how long one list of a namespace's Pods serves all objects in it. A look that is that much too old is made up for
+	// by the next one.
+	podsFresh = time.Second
+	// walkMost is how long a list that was broken off may be resumed: the API server forgets where it was after five minutes.
+	walkMost = 4 * time.Minute
+	// ownersFresh is how long the owners of an object are remembered, and ownersKept of how many.
+	ownersFresh = time.Minute
+	ownersKept  = 1 << 14
+)
+
+// pod is a Pod that runs.
+type pod struct {
+	name     string
+	uid      types.UID
+	deleting bool
+}
+
+// podIndex knows which Pods run below which object, from one list a namespace and second.
+type podIndex struct {
+	client metadata.Interface
+	clock  clock.PassiveClock
+	owners *lru.Cache // types.UID → ownedBy
+
+	mu     sync.Mutex
+	byName map[string]*namespacePods
+}
+
+// ownedBy are the owners of an object, as they were read.
+type ownedBy struct {
+	references []metav1.OwnerReference
+	at         time.Time
+}
+
+type namespacePods struct {
+	mu sync.Mutex
+	at time.Time
+	// found is a whole list; nil where there is none. walk is one that is under way: it is resumed where it was broken off.
+	found, walk *podList
+}
+
+// podList is what a list of a namespace's Pods found.
+type podList struct {
+	below map[types.UID][]pod // by the UID of each object above them
+	// unknown are Pods with an owner that may not be read: nobody can tell what is above them.
+	unknown []unknownPod
+	began   time.Time
+	next    string // where the list goes on
+}
+
+type unknownPod struct {
+	created time.Time
+	// reason names the owner.
+	reason string
+}
+
+func newPodIndex(client metadata.Interface, clock clock.PassiveClock) *podIndex {
+	return &podIndex{client: client, clock: clock, owners: lru.New(ownersKept), byName: map[string]*namespacePods{}}
+}
+
+// below are the Pods that run below an object, and why there may be more. With an error come those that were found before it.
+func (x *podIndex) below(ctx context.Context, namespace string, uid types.UID, created time.Time) (running []pod, unknown string, err error) {
+	x.mu.Lock()
+	of := x.byName[namespace]
+	if of == nil {
+		of = &namespacePods{}
+		x.byName[namespace] = of
+	}
+	x.mu.Unlock()
+	of.mu.Lock()
+	defer of.mu.Unlock()
+	if now := x.clock.Now(); !of.fresh(now) {
+		if err := x.list(ctx, namespace, of, now); err != nil {
+			return of.walk.below[uid], "", err
+		}
+		of.at, of.found, of.walk = now, of.walk, nil
+		x.dropStale(now)
+	}
+	for _, one := range of.found.unknown {
+		if !one.created.Before(created) {
+			unknown = one.reason
+		}
+	}
+	return of.found.below[uid], unknown, nil
+}
+
+// fresh tells whether a list may still be used. The mutex is held.
+func (n *namespacePods) fresh(now time.Time) bool {
+	return n.found != nil && now.Sub(n.at) < podsFresh && !now.Before(n.at)
+}
+
+// resumable tells whether a list that was broken off may go on. The mutex is held.
+func (n *namespacePods) resumable(now time.Time) bool {
+	return n.walk != nil && now.Sub(n.walk.began) < walkMost && !now.Before(n.walk.began)
+}
+
+// dropStale lets go of the lists of other namespaces that nobody will use any more: namespaces come and go.
+func (x *podIndex) dropStale(now time.Time) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	for name, other := range x.byName {
+		if !other.mu.TryLock() {
+			continue // It is being used.
+		}
+		if !other.fresh(now) && !other.resumable(now) {
+			delete(x.byName, name)
+		}
+		other.mu.Unlock()
+	}
+}
+
+// forget drops what is known of a namespace, after Pods in it were deleted.
+func (x *podIndex) forget(namespace string) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	delete(x.byName, namespace)
+}
+
+// list goes through the Pods of a namespace page by page, and on from where an earlier call was broken off: a namespace may hold more than one
+// attempt has time for. The namespace's mutex is held.
+func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods, now time.Time) error {
+	if !of.resumable(now) {
+		of.walk = &podList{below: map[types.UID][]pod{}, began: now}
+	}
+	walk := of.walk
+	for more := true; more; more = walk.next != "" {
+		list, err := x.client.Resource(podResource).Namespace(namespace).List(ctx, metav1.ListOptions{FieldSelector: runningPods, Limit: 500, Continue: walk.next})
+		if err != nil {
+			if apierrors.IsResourceExpired(err) {
+				of.walk = &podList{below: walk.below}
+			}
+			return fmt.Errorf("listing the Pods of namespace %s: %w", namespace, err)
+		}
+		page, unknown := map[types.UID][]pod{}, []unknownPod(nil)
+		for i := range list.Items {
+			item := &list.Items[i]
+			if protected(item.Annotations) {
+				continue
+			}
+			above, reason, err := x.above(ctx, namespace, item.OwnerReferences)
+			if err != nil {
+				return err // The owners of this page that were read are remembered.
+			}
+			if reason != "" {
+				unknown = append(unknown, unknownPod{item.CreationTimestamp.Time, reason})
+			}
+			for _, uid := range above {
+				page[uid] = append(page[uid], pod{name: item.Name, uid: item.UID, deleting: item.DeletionTimestamp != nil})
+			}
+		}
+		for uid, pods := range page {
+			walk.below[uid] = append(walk.below[uid], pods...)
+		}
+		walk.unknown, walk.next = append(walk.unknown, unknown...), list.Continue
+	}
+	return nil
+}
+
+// above follows the controllers upwards. An owner that is gone, or was re-created, ends the way: what stands above it is then not known to be this
+// object's, and is left to the garbage collector (S5). One that may not be read ends it too, with the reason why it is not known what is above.
+func (x *podIndex) above(ctx context.Context, namespace string, references []metav1.OwnerReference) (uids []types.UID, unknown string, err error) {
+	for range ownersMost {
+		owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references})
+		if owner == nil {
+			break
+		}
+		uids = append(uids, owner.UID)
+		references, err = x.ownersOf(ctx, namespace, owner)
+		switch {
+		case apierrors.IsForbidden(err):
+			return uids, fmt.Sprintf("%s %s/%s may not be read", owner.Kind, namespace, owner.Name), nil
+		case err != nil:
+			return nil, "", err
+		}
+	}
+	return uids, "", nil
+}
+
+// ownersOf are the owners of an owner, from memory where they were read lately.
+func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) ([]metav1.OwnerReference, error) {
+	now := x.clock.Now()
+	if known, ok := x.owners.Get(owner.UID); ok {
+		if known := known.(ownedBy); now.Sub(known.at) < ownersFresh && !now.Before(known.at) {
+			return known.references, nil
+		}
+	}
+	group, err := schema.ParseGroupVersion(owner.APIVersion)
+	if err != nil {
+		return nil, nil // Nobody's.
+	}
+	// The plural is guessed as the API conventions and every kind that runs Pods have it. A wrong guess is not found.
+	resource, _ := meta.UnsafeGuessKindToResource(group.WithKind(owner.Kind))
+	object, err := x.client.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
+	var references []metav1.OwnerReference
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return nil, fmt.Errorf("reading %s %s/%s, an owner of Pods: %w", owner.Kind, namespace, owner.Name, err)
+	case object.UID == owner.UID:
+		references = object.OwnerReferences
+	}
+	x.owners.Add(owner.UID, ownedBy{references, now})
+	return references, nil
+}
+
+// deletePods deletes the Pods that still run below the object. It holds once none does. The Job controller's finalizer and everybody
+// else's stay: a Pod that has to be accounted for is, and goes then. Where it is not known whether others run below it, it does not hold, and they
+// are looked for again.
+func (s *stopping) deletePods(ctx context.Context) (bool, error) {
+	running, unknown, err := s.pods.below(ctx, s.request.Namespace, s.request.UID, s.seen.Created)
+	if unknown != "" {
+		s.doubt(unknown)
+	}
+	if len(running) == 0 {
+		return err == nil && unknown == "", err
+	}
+	if err := s.confirm(ctx); err != nil {
+		return false, err
+	}
+	if err == nil {
+		defer s.pods.forget(s.request.Namespace)
+	}
+	for _, one := range running {
+		if one.deleting {
+			continue
+		}
+		sent, err := s.withinBudget(func() error {
+			return s.options.Metadata.Resource(podResource).Namespace(s.request.Namespace).
+				Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid}})
+		})
+		switch {
+		case !sent:
+			return false, nil
+		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
+		case err != nil:
+			return false, fmt.Errorf("deleting Pod %s/%s: %w", s.request.Namespace, one.name, err)
+		default:
+			s.log.Info("deleted", "kind", "Pod", "object", s.request.Namespace+"/"+one.name, "uid", one.uid,
+				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.request.Namespace+"/"+s.request.Name)
+		}
+	}
+	return false, err
+}
+
+// doubt logs, once for each state, that Pods of the object may run on unnoticed.
+func (s *stopping) doubt(reason string) {
+	s.mu.Lock()
+	said := s.seen.doubted
+	s.seen.doubted = true
+	s.mu.Unlock()
+	if !said {
+		s.log.Info("Pods may run on: an owner of theirs may not be read, so that it is not known whose they are", "kind", s.plan.Kind.Kind,
+			"object", s.request.Namespace+"/"+s.request.Name, "uid", s.request.UID, "reason", reason)
+	}
+}

@@ -1,0 +1,293 @@
+package engine
+
+import "time"
+
+// origin is who says something of an object.
+type origin uint8
+
+const (
+	fromWatch origin = iota
+	fromRelist
+)
+
+type order uint8
+
+const (
+	unordered order = iota // one of the two is not a number
+	older
+	same
+	newer
+)
+
+// compareVersion tells how a resourceVersion stands to that of an entry.
+func compareVersion(en *entry, version string) order {
+	rv, ok := packVersion(version)
+	switch {
+	case !ok || en.flags&flagOddRV != 0:
+		return unordered
+	case rv < en.rv:
+		return older
+	case rv > en.rv:
+		return newer
+	default:
+		return same
+	}
+}
+
+// apply brings the index in line with what is said of an object. The engine's lock is held.
+func (e *Engine) apply(o *Object, now int64, from origin) {
+	x := e.index
+	slot, ok := e.lookup(o.Kind, o.UID)
+	if !ok {
+		slot = x.alloc(o.UID, e.kinds[o.Kind].opts.Lane)
+		x.set(slot, o)
+		en := x.at(slot)
+		en.gen = e.kinds[o.Kind].gen
+		e.kinds[o.Kind].tracked++
+		e.arm(slot, en.expiry)
+		return
+	}
+	en := x.at(slot)
+	en.gen = e.kinds[o.Kind].gen
+	cmp := compareVersion(en, o.ResourceVersion)
+	switch en.state {
+	case stateTombstone:
+		// Events that were sent before the DELETE still come in. After a while, or with a newer state, the object is
+		// believed to exist after all: a DELETE that got lost must not make it immortal (S3).
+		if now < en.wake && cmp != newer {
+			return
+		}
+		e.revive(slot, o)
+	case stateTerminating:
+		// A deletionTimestamp never goes away, so this is old news, unless etcd was restored. A whole list is reason
+		// enough to look at it afresh.
+		if from == fromWatch && cmp != newer {
+			return
+		}
+		e.revive(slot, o)
+		if from == fromRelist && cmp != newer {
+			en.flags |= flagLive
+			e.arm(slot, max(en.expiry, now+int64(e.opts.KeepOut)))
+		}
+	case stateInFlight:
+		if cmp != older {
+			e.write(slot, o) // the worker goes by it when it is done
+			en.flags |= flagTold
+		}
+	default:
+		if cmp == older {
+			// Old news. If a whole list says so and the object would be due sooner, then perhaps resourceVersions
+			// went backwards: look at it afresh at that time rather than trust either (S3).
+			if at := nanos(o.Expiry); from == fromRelist && at < en.wake && en.state == stateArmed {
+				en.flags |= flagLive
+				e.arm(slot, at)
+			}
+			return
+		}
+		e.update(slot, o)
+	}
+}
+
+// update writes a newer state into a waiting entry and moves it to where it belongs.
+func (e *Engine) update(slot uint32, o *Object) {
+	en := e.index.at(slot)
+	expiry, dry, trigger := en.expiry, en.flags&flagDryRun, en.trigger
+	e.write(slot, o)
+	changed := en.expiry != expiry || en.flags&flagDryRun != dry || en.trigger != trigger
+	switch {
+	case en.state == stateReported && !changed:
+	case changed || en.flags&flagLate == 0:
+		e.punctual(slot)
+		en.attempts = 0
+		en.flags &^= flagParked | flagUnanswered
+		e.arm(slot, en.expiry)
+	default:
+		e.index.move(slot) // keeps its backoff; Backfill may have changed
+	}
+}
+
+// write is index.set with the books kept.
+func (e *Engine) write(slot uint32, o *Object) {
+	en := e.index.at(slot)
+	if en.kind != o.Kind && tracked(en.state) {
+		e.kinds[en.kind].tracked--
+		e.kinds[o.Kind].tracked++
+	}
+	e.index.set(slot, o)
+}
+
+// revive tracks what was thought to be gone or going.
+func (e *Engine) revive(slot uint32, o *Object) {
+	e.write(slot, o)
+	en := e.index.at(slot)
+	if en.flags&flagStuck != 0 {
+		e.stuck--
+	}
+	en.attempts = 0
+	en.flags &^= flagStuck | flagTerminating | flagUnanswered | flagParked
+	e.arm(slot, en.expiry)
+}
+
+// terminating is Engine.Terminating with the lock held.
+func (e *Engine) terminating(o *Object, since time.Time) {
+	x := e.index
+	slot, ok := e.lookup(o.Kind, o.UID)
+	if e.reportedElsewhere(o) && (!ok || x.at(slot).state != stateInFlight) {
+		if ok {
+			e.release(slot)
+		}
+		return
+	}
+	if !ok {
+		slot = x.alloc(o.UID, e.kinds[o.Kind].opts.Lane)
+		x.set(slot, o)
+		x.at(slot).state = stateTombstone // not counted as tracked, until below
+	} else {
+		if o.Expiry.IsZero() {
+			o.Expiry = time.Unix(0, x.at(slot).expiry)
+		}
+		if compareVersion(x.at(slot), o.ResourceVersion) != older {
+			e.write(slot, o)
+		}
+	}
+	en := x.at(slot)
+	en.gen = e.kinds[en.kind].gen
+	at := nanos(since.Add(e.opts.StuckAfter))
+	switch {
+	case en.state == stateInFlight:
+		en.flags |= flagTerminating
+		en.wake = at
+	case en.state == stateTerminating && en.flags&flagStuck != 0:
+	default:
+		e.enter(slot, stateTerminating, at)
+	}
+}
+
+// reportedElsewhere tells whether another lane already waits for the object's end: who is stuck is reported once.
+func (e *Engine) reportedElsewhere(o *Object) bool {
+	for lane := range Lane(lanes) {
+		if lane == e.kinds[o.Kind].opts.Lane {
+			continue
+		}
+		if slot, ok := e.index.lookup(o.UID, lane); ok && e.index.at(slot).state == stateTerminating {
+			return true
+		}
+	}
+	return false
+}
+
+// trackedElsewhere tells whether something is tracked of the object of a job that the job itself does not stand for.
+func (e *Engine) trackedElsewhere(j *job) bool {
+	e.mu.Lock()
+	defer e.unlock()
+	for lane := range Lane(lanes) {
+		if j.direct == nil && lane == j.kind.Lane {
+			continue
+		}
+		if slot, ok := e.index.lookup(j.object.UID, lane); ok && e.index.at(slot).state != stateTombstone {
+			return true
+		}
+	}
+	return false
+}
+
+// arm makes an entry wait until an instant.
+func (e *Engine) arm(slot uint32, wake int64) { e.enter(slot, stateArmed, wake) }
+
+// enter puts an entry into a state in which it waits in a heap.
+func (e *Engine) enter(slot uint32, s state, wake int64) {
+	e.to(slot, s)
+	en := e.index.at(slot)
+	en.wake = wake
+	e.index.move(slot)
+	if wake < e.sleeping {
+		e.sleeping = wake
+		e.wakeUp()
+	}
+}
+
+// rest puts an entry into a state in which it waits in no heap.
+func (e *Engine) rest(slot uint32, s state) {
+	e.index.pull(slot)
+	e.to(slot, s)
+}
+
+func tracked(s state) bool { return s == stateArmed || s == stateInFlight || s == stateReported }
+
+// to changes the state and keeps the books.
+func (e *Engine) to(slot uint32, s state) {
+	en := e.index.at(slot)
+	if was, is := tracked(en.state), tracked(s); was != is {
+		if is {
+			e.kinds[en.kind].tracked++
+		} else {
+			e.kinds[en.kind].tracked--
+		}
+	}
+	en.state = s
+	if s != stateArmed && s != stateInFlight {
+		e.punctual(slot)
+	}
+}
+
+// overdue marks an entry whose time has come.
+func (e *Engine) overdue(slot uint32) {
+	if en := e.index.at(slot); en.flags&flagLate == 0 {
+		en.flags |= flagLate
+		e.late++
+	}
+}
+
+// punctual is the reverse.
+func (e *Engine) punctual(slot uint32) {
+	delete(e.blocked, slot)
+	if en := e.index.at(slot); en.flags&flagLate != 0 {
+		en.flags &^= flagLate
+		e.late--
+	}
+}
+
+// bury keeps an entry as a tombstone: the object is gone, and its name need not be held any more.
+func (e *Engine) bury(slot uint32, now int64) {
+	en := e.index.at(slot)
+	if en.flags&flagStuck != 0 {
+		e.stuck--
+		en.flags &^= flagStuck
+	}
+	en.name = ""
+	e.enter(slot, stateTombstone, now+int64(e.opts.KeepOut))
+}
+
+// release takes an entry out and keeps the books.
+func (e *Engine) release(slot uint32) {
+	en := e.index.at(slot)
+	e.punctual(slot)
+	if tracked(en.state) {
+		e.kinds[en.kind].tracked--
+	}
+	if en.flags&flagStuck != 0 {
+		e.stuck--
+	}
+	e.index.release(slot)
+}
+
+// rewake lets entries be looked at again at an instant, wherever they wait. It walks the whole index: for rare events.
+func (e *Engine) rewake(at int64, which func(en *entry) bool) {
+	for c := 0; e.index.each(c, func(slot uint32, en *entry) {
+		if en.pos >= 0 && en.wake > at && which(en) {
+			en.flags &^= flagParked
+			en.wake = at
+			e.index.move(slot)
+		}
+	}); c++ {
+	}
+	e.wakeUp()
+}
+
+// wakeUp lets the dispatcher look again.
+func (e *Engine) wakeUp() {
+	select {
+	case e.kick <- struct{}{}:
+	default:
+	}
+}

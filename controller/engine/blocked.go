@@ -1,0 +1,83 @@
+package engine
+
+import (
+	"net/http"
+	"strings"
+	"time"
+)
+
+// BlockedObject is an object that is due and that several attempts in a row could not delete, for a reason of its own that no
+// breaker reports.
+type BlockedObject struct {
+	Object Object
+	// Kind is what was registered for Object.Kind.
+	Kind KindOptions
+	// Reason is one CamelCase word for an Event.
+	Reason string
+	// Message says what blocks it, in words for people.
+	Message string
+}
+
+// ReasonConflict: the object changes faster than the API server answers the requests for it, so that each is a conflict.
+const ReasonConflict = "DeleteConflict"
+
+const messageConflict = "it changes before the API server answers a request for it: " +
+	"look for a slow admission webhook, and for what keeps writing the object"
+
+// ReasonDeleteRefused: the API server refuses the DELETE of this object whatever Curfew's permissions are, as an admission
+// policy, an admission webhook or the API server's own rules do. A missing permission concerns more than one object, and is
+// what breakers report.
+const ReasonDeleteRefused = "DeleteRefused"
+
+// denied reports whether an answer is such a refusal. A webhook that cannot be called is none.
+func (res *attemptResult) denied() bool {
+	switch {
+	case res.refusal == "" || strings.Contains(res.refusal, prefixFailing):
+		return false
+	case res.origin == FromAdmission:
+		return true
+	case res.code == http.StatusUnauthorized || res.result != Refused:
+		return false
+	default:
+		return res.code != http.StatusForbidden || !strings.Contains(res.refusal, `" cannot `) // User "a" cannot delete resource "b" …
+	}
+}
+
+// refusalMost bounds what is quoted of a refusal.
+const refusalMost = 512
+
+func messageRefused(refusal string) string {
+	if len(refusal) > refusalMost {
+		refusal = strings.ToValidUTF8(refusal[:refusalMost], "") + "…"
+	}
+	return "the API server refuses to delete it: " + refusal
+}
+
+// blockage is what blocks an object, and when that was reported last, in monotonic time.
+type blockage struct {
+	reason string
+	told   time.Duration
+}
+
+// tellAgain is how long until a blockage that lasts is reported again. The API server keeps an Event for an hour.
+const tellAgain = 30 * time.Minute
+
+// blockedAfter is how many attempts in a row fail before an object counts as blocked. Each follows it through maxRounds changes.
+const blockedAfter = 3
+
+// reportBlocked reports what blocks the deletion of an object that is due, once and every half hour. The lock is held.
+func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message string, r reading) {
+	was, known := e.blocked[slot]
+	if known && was.reason == reason && r.mono-was.told < tellAgain {
+		return
+	}
+	e.blocked[slot] = blockage{reason, r.mono}
+	o, kind, err := e.index.object(slot), e.kinds[e.index.at(slot).kind].opts, res.err
+	e.note(func() {
+		e.opts.Log.Info("object cannot be deleted yet", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "expiry", o.Expiry,
+			"reason", reason, "because", message, "err", err)
+		if e.opts.OnBlocked != nil {
+			e.opts.OnBlocked(BlockedObject{Object: o, Kind: *kind, Reason: reason, Message: message})
+		}
+	})
+}

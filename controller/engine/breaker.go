@@ -1,0 +1,224 @@
+package engine
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// breakers pause scopes whose deletions the API server does not take, so that a hundred thousand objects that cannot be deleted
+// cost a few probes and not a hundred thousand refusals a round. Three widths of scope:
+//
+//   - everything, when no answer comes or the token is refused
+//   - one kind, when its DELETEs are answered with errors of the 500s, or not at all while others are
+//   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...): that is how RBAC cuts
+//
+// A scope opens after several different objects failed in a row. From then on a few objects are let through at
+// growing intervals; the first success closes it, and what waited goes at once. An object that was let through in vain steps
+// behind the others, so that one that can never be deleted does not stand in the way of one that can (S3).
+type breakers struct {
+	scopes map[scopeKey]*scope
+	open   int
+}
+
+type scopeKey struct {
+	class     string
+	kind      Kind
+	namespace string
+	source    string
+}
+
+type scope struct {
+	failures int
+	open     bool
+	reason   string
+	parked   int           // entries that wait for it, roughly
+	interval time.Duration // between rounds of probes
+	next     time.Duration // monotonic: start of the next round
+	probes   int           // left in the round that began last
+	asked    time.Duration // monotonic: when it last concerned an object
+}
+
+const (
+	breakerThreshold = 5
+	breakerMaxProbes = 50
+	// breakerIdle is how long a scope concerns no object until it is looked whether any is left: what waits for it, or for another
+	// attempt, comes back sooner, unless a rate holds it back.
+	breakerIdle = 2 * backoffMost
+)
+
+// Classes of scopes, as in BreakerEvent.Class and the label class of curfew_breaker_open.
+const (
+	classClock     = "clock"
+	classAPIServer = "apiserver"
+	classKind      = "kind"
+)
+
+// sourceClass is the first segment of a source.
+func sourceClass(source string) string {
+	switch class, _, _ := strings.Cut(source, "/"); class {
+	case "object", "namespace", "policy", "runtime":
+		return class
+	default:
+		return "object"
+	}
+}
+
+func scopeAll() scopeKey        { return scopeKey{class: classAPIServer} }
+func scopeKind(k Kind) scopeKey { return scopeKey{class: classKind, kind: k} }
+func scopeSource(o *Object) scopeKey {
+	return scopeKey{class: sourceClass(o.Source), kind: o.Kind, namespace: o.Namespace, source: o.Source}
+}
+
+// String is the same for the same scope, and for no other.
+func (k scopeKey) String() string {
+	return fmt.Sprintf("%s/%d/%s/%s", k.class, k.kind, k.namespace, k.source)
+}
+
+func newBreakers() *breakers { return &breakers{scopes: map[scopeKey]*scope{}} }
+
+// limits of the interval between rounds of probes: an API server that is away is looked for often, a missing permission
+// seldom.
+func (k scopeKey) intervals() (first, most time.Duration) {
+	if k.class == classAPIServer {
+		return time.Second, 10 * time.Second
+	}
+	return 5 * time.Second, time.Minute
+}
+
+// admit tells whether a DELETE of o may be sent, and if not, how long until it may be tried.
+func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Duration) {
+	if b.open == 0 {
+		return true, 0
+	}
+	keys := [...]scopeKey{scopeAll(), scopeKind(o.Kind), scopeSource(o)}
+	var shut [len(keys)]*scope
+	for i, k := range keys {
+		s := b.scopes[k]
+		if s == nil || !s.open {
+			continue
+		}
+		s.asked = mono
+		if mono >= s.next {
+			s.probes = 1 + min(s.parked/100, breakerMaxProbes-1)
+			s.next = mono + s.interval
+			_, most := k.intervals()
+			s.interval = min(2*s.interval, most)
+			s.parked = 0
+		}
+		if s.probes == 0 {
+			s.parked++
+			return false, max(time.Second, s.next-mono)
+		}
+		shut[i] = s
+	}
+	for _, s := range shut {
+		if s != nil {
+			s.probes--
+		}
+	}
+	return true, 0
+}
+
+// blocked tells until when everything is paused, 0 if it is not: so that the engine need not touch every entry.
+func (b *breakers) blocked(mono time.Duration) time.Duration {
+	if s := b.scopes[scopeAll()]; b.open > 0 && s != nil && s.open && s.probes == 0 && mono < s.next {
+		return s.next - mono
+	}
+	return 0
+}
+
+// fail counts a failure. fresh says that it is this object's first in a row: one object that fails for ever opens nothing.
+func (b *breakers) fail(k scopeKey, reason string, fresh bool, mono time.Duration) (opened bool) {
+	s := b.scopes[k]
+	if s == nil {
+		s = &scope{}
+		b.scopes[k] = s
+	}
+	s.reason, s.asked = reason, mono
+	if fresh {
+		s.failures++
+	}
+	if s.open || s.failures < breakerThreshold {
+		return false
+	}
+	s.open = true
+	b.open++
+	first, _ := k.intervals()
+	s.interval, s.next, s.probes = 2*first, mono+first, 0
+	return true
+}
+
+// succeed closes the scope, and tells whether it was open.
+func (b *breakers) succeed(k scopeKey) (closed bool) {
+	if len(b.scopes) == 0 {
+		return false
+	}
+	s := b.scopes[k]
+	if s == nil {
+		return false
+	}
+	delete(b.scopes, k)
+	if s.open {
+		b.open--
+	}
+	return s.open
+}
+
+// shut tells whether a scope is open, in the sense in which a breaker is.
+func (b *breakers) shut(k scopeKey) bool { s := b.scopes[k]; return s != nil && s.open }
+
+// idle are the scopes that have not concerned an object for long. Those that are not open are dropped at once.
+func (b *breakers) idle(mono time.Duration) (open []scopeKey) {
+	for k, s := range b.scopes {
+		switch {
+		case mono-s.asked < breakerIdle:
+		case s.open:
+			open = append(open, k)
+		default:
+			delete(b.scopes, k)
+		}
+	}
+	return open
+}
+
+// forget drops what is known of one kind, and answers with the scopes that were open.
+func (b *breakers) forget(kind Kind) (closed []scopeKey) {
+	for k := range b.scopes {
+		if k.kind == kind && k.class != classAPIServer && b.succeed(k) {
+			closed = append(closed, k)
+		}
+	}
+	return closed
+}
+
+// openByClass counts open scopes for the metric.
+func (b *breakers) openByClass() map[string]int {
+	n := map[string]int{classAPIServer: 0, classKind: 0, "object": 0, "namespace": 0, "policy": 0, "runtime": 0}
+	for k, s := range b.scopes {
+		if s.open {
+			n[k.class]++
+		}
+	}
+	return n
+}
+
+// event describes a change of a scope.
+func (k scopeKey) event(open bool, reason, kind string, at time.Time) BreakerEvent {
+	what := "everything"
+	switch k.class {
+	case classAPIServer:
+	case classKind:
+		what = "all of kind " + kind
+	default:
+		what = fmt.Sprintf("%s of source %q", kind, k.source)
+		if k.namespace != "" {
+			what += fmt.Sprintf(" in namespace %q", k.namespace)
+		}
+	}
+	message := "deletions go on: " + what
+	if open {
+		message = fmt.Sprintf("deletions are paused: %s (%s)", what, reason)
+	}
+	return BreakerEvent{Class: k.class, Scope: k.String(), Kind: kind, Namespace: k.namespace, Source: k.source, Open: open, Reason: reason, Message: message, At: at}
+}

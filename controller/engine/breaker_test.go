@@ -1,0 +1,274 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+)
+
+// Forbidden in one namespace: a few refusals, then probes; others go on; all go once it is allowed.
+func TestBreakerRefused(t *testing.T) {
+	w, outcomes, events := ready(t, nil)
+	forbidden, refused := true, 0
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if forbidden && strings.HasPrefix(r.Name, "bad") {
+			refused++
+			return Response{Code: http.StatusForbidden, Message: "no"}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(200, "bad", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
+	w.dueSoon(50, "good", nil)
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 50 || refused != breakerThreshold {
+		t.Fatalf("%v, %d refused", n, refused)
+	}
+	ev := (*events)[0]
+	if len(*events) != 1 || !ev.Open || ev.Class != "namespace" || ev.Source != "namespace/ci" || ev.Namespace != "ci" || ev.Reason != ReasonRefused || ev.Kind != "Job" {
+		t.Fatalf("%+v", *events)
+	}
+	if got := metricValue(t, w.engine, `curfew_breaker_open{class="namespace"}`); got != 1 {
+		t.Errorf("curfew_breaker_open %v", got)
+	}
+	for range 600 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	t.Logf("%d refused in ten minutes", refused)
+	if refused > 60 || refused < 10 {
+		t.Errorf("%d refused in ten minutes: want a few probes", refused)
+	}
+	if got := metricValue(t, w.engine, "curfew_overdue_objects"); got != 200 {
+		t.Errorf("curfew_overdue_objects %v, want 200", got)
+	}
+	if got := metricValue(t, w.engine, "curfew_oldest_overdue_seconds"); got < 599 || got > 602 {
+		t.Errorf("curfew_oldest_overdue_seconds %v, want 600", got)
+	}
+	forbidden = false
+	for range 61 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Deleted] != 250 {
+		t.Errorf("%v a minute after it was allowed", n)
+	}
+	if ev := (*events)[len(*events)-1]; ev.Open || len(*events) != 2 {
+		t.Errorf("%+v", *events)
+	}
+}
+
+// Among many that can never be deleted, one that can be gets its turn (S3).
+func TestBreakerStarvesNobody(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if r.Name != "j30" {
+			return Response{Code: http.StatusForbidden, Message: "no"}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(31, "j", nil)
+	w.advance(time.Second)
+	for range 60 {
+		w.pump()
+		w.advance(time.Minute)
+		if w.things["j30"] == nil {
+			return
+		}
+	}
+	t.Error("an hour, and the one that can be deleted was not")
+}
+
+// The API server is away: few requests, however many objects are due; and all go soon after it is back.
+func TestBreakerUnreachable(t *testing.T) {
+	w, _, events := ready(t, nil)
+	away, tries := true, 0
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if away {
+			tries++
+			return Response{Err: context.DeadlineExceeded}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.dueSoon(1000, "j", nil)
+	w.advance(time.Second)
+	for range 600 {
+		w.pump()
+		w.advance(time.Second)
+	}
+	t.Logf("%d requests in ten minutes", tries)
+	if tries > 100 {
+		t.Errorf("%d requests in ten minutes", tries)
+	}
+	if ev := (*events)[0]; ev.Class != "apiserver" || ev.Reason != ReasonUnreachable || !ev.Open {
+		t.Errorf("%+v", ev)
+	}
+	away = false
+	for range 11 {
+		w.pump()
+		w.advance(time.Second)
+	}
+	if len(w.things) > 0 {
+		t.Errorf("%d are left 11s after it is back", len(w.things))
+	}
+}
+
+// One object that fails for ever opens nothing.
+func TestBreakerOneObject(t *testing.T) {
+	w, _, events := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: 403} })
+	w.dueSoon(1, "j", nil)
+	for range 1000 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if len(*events) != 0 {
+		t.Errorf("%+v", *events)
+	}
+}
+
+// A pause ends when nothing is left that it holds back, as when a namespace is deleted: nobody would ever prove that it is over. While
+// something is left it lasts, however long.
+func TestBreakerOfWhatIsGone(t *testing.T) {
+	for name, code := range map[string]int{"source": http.StatusForbidden, "kind": http.StatusInternalServerError, "apiserver": 0} {
+		t.Run(name, func(t *testing.T) {
+			w, _, events := ready(t, nil)
+			w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+				if code == 0 {
+					return Response{Err: context.DeadlineExceeded}
+				}
+				return Response{Code: code}
+			})
+			w.dueSoon(10, "j", func(o *Object) { o.Source, o.Namespace = "namespace/ci", "ci" })
+			pass := func(d time.Duration) {
+				for range int(d / time.Minute) {
+					w.advance(time.Minute)
+					w.pump()
+					w.closeIdle()
+				}
+			}
+			pass(time.Hour)
+			w.advance(time.Hour) // held back by something else, such as the rate
+			w.closeIdle()
+			if len(*events) != 1 || !(*events)[0].Open {
+				t.Fatalf("after two hours: %+v", *events)
+			}
+			for i, x := range w.list() {
+				if i > 0 {
+					w.engine.Remove(w.kind, x.uid)
+				}
+			}
+			pass(time.Hour)
+			if len(*events) != 1 {
+				t.Fatalf("while one is left: %+v", *events)
+			}
+			w.engine.Remove(w.kind, w.list()[0].uid)
+			pass(30 * time.Minute)
+			if len(*events) != 2 || (*events)[1].Open || (*events)[1].Scope != (*events)[0].Scope || metricValue(t, w.engine, "curfew_breaker_open") != 0 {
+				t.Errorf("half an hour after the last is gone: %+v", *events)
+			}
+			if n := len(w.engine.breakers.scopes); n != 0 {
+				t.Errorf("%d scopes are remembered", n)
+			}
+		})
+	}
+}
+
+// Failures of sources that are too few for a pause are not remembered for ever: namespaces come and go.
+func TestFewFailuresAreForgotten(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
+	for i := range 50 {
+		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Object) { o.Namespace = fmt.Sprintf("ci-%d", i) })
+	}
+	w.advance(time.Second)
+	w.pump()
+	if n := len(w.engine.breakers.scopes); n != 50 {
+		t.Fatalf("%d scopes, want one a namespace", n)
+	}
+	for _, x := range w.list() {
+		w.engine.Remove(w.kind, x.uid)
+	}
+	w.advance(time.Hour)
+	w.closeIdle()
+	if n := len(w.engine.breakers.scopes); n != 0 {
+		t.Errorf("%d scopes are remembered", n)
+	}
+}
+
+// A pause and its end name the same scope, other pauses another; the pauses of a kind that is forgotten end.
+// That a pause begins is told before it is told that it is over, however long the log takes.
+func TestBreakerEventsComeInOrder(t *testing.T) {
+	var n atomic.Int64
+	var mu sync.Mutex
+	var events []bool
+	slow := funcr.New(func(_, line string) {
+		if strings.Contains(line, "deletions are paused") {
+			<-time.After(100 * time.Millisecond)
+		}
+	}, funcr.Options{})
+	bubble(t, func(o *Options) {
+		o.Log = slow
+		o.OnBreaker = func(e BreakerEvent) {
+			mu.Lock()
+			defer mu.Unlock()
+			events = append(events, e.Open)
+		}
+		o.Deleter = deleterFunc(func(context.Context, Request) Response {
+			if i := n.Add(1); i <= breakerThreshold {
+				<-time.After(10 * time.Millisecond)
+				return Response{Code: http.StatusForbidden}
+			}
+			<-time.After(20 * time.Millisecond)
+			return Response{Code: http.StatusOK}
+		})
+	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		e.mu.Lock()
+		e.conc.limit = 16
+		e.mu.Unlock()
+		for i := range 10 {
+			s.track(e, kind, i, time.Now().Add(time.Second))
+		}
+		pass(time.Minute)
+	})
+	if !slices.Equal(events, []bool{true, false}) {
+		t.Errorf("told that deletions are paused: %v, want true and then false", events)
+	}
+}
+
+func TestBreakerEventsNameTheirScope(t *testing.T) {
+	w, _, events := ready(t, nil)
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		return Response{Code: http.StatusForbidden, Message: "no"}
+	})
+	w.dueSoon(10, "a", func(o *Object) { o.Source, o.Namespace = "namespace/a", "a" })
+	w.dueSoon(10, "b", func(o *Object) { o.Source, o.Namespace = "policy/p", "a" })
+	w.advance(time.Second)
+	w.pump()
+	if len(*events) != 2 || (*events)[0].Scope == (*events)[1].Scope || (*events)[0].Scope == "" {
+		t.Fatalf("%+v", *events)
+	}
+	w.engine.ForgetKind(w.kind)
+	open := map[string]bool{}
+	for _, ev := range *events {
+		if ev.Open {
+			open[ev.Scope] = true
+		} else {
+			delete(open, ev.Scope)
+		}
+	}
+	if len(*events) != 4 || len(open) != 0 {
+		t.Errorf("after the kind was forgotten: %+v", *events)
+	}
+	if got := metricValue(t, w.engine, "curfew_breaker_open"); got != 0 {
+		t.Errorf("curfew_breaker_open %v", got)
+	}
+}

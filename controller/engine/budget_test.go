@@ -1,0 +1,120 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// However often the process restarts, a minute never sees more than MaxDeletionsPerMinute.
+func TestRestartAddsNoBudget(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		for i := range 25 {
+			s.track(e, kind, i, time.Now())
+		}
+		left := func() int {
+			s.mu.Lock()
+			defer s.mu.Unlock()
+			return len(s.objects)
+		}
+		pass(59 * time.Second)
+		if n := left(); n != 25 {
+			t.Errorf("%d deleted in the first minute, in which the process before may have used the budget up", 25-n)
+		}
+		pass(3 * time.Second)
+		if n := left(); n != 15 {
+			t.Errorf("%d deleted after a minute, want 10", 25-n)
+		}
+		pass(3 * time.Minute)
+		if n := left(); n != 0 {
+			t.Errorf("%d left in the end", n)
+		}
+	})
+}
+
+// Without a bound nothing waits.
+func TestRestartWithoutABound(t *testing.T) {
+	bubble(t, nil, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		s.track(e, kind, 1, time.Now())
+		pass(time.Second)
+		if len(s.objects) != 0 {
+			t.Error("not deleted at once")
+		}
+	})
+}
+
+// What an Actor deletes comes out of the same budget, and an Actor that deletes nothing needs none of it.
+func TestReserve(t *testing.T) {
+	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 3 })
+	acted := 0
+	runs, err := w.engine.RegisterKind(KindOptions{
+		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true, Lane: 3,
+		Actor: deleterFunc(func(context.Context, Request) Response { acted++; return Response{Code: 200, Rest: true} }), Judge: w.judge,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	first, ok := w.engine.Reserve()
+	second, ok2 := w.engine.Reserve()
+	if !ok || !ok2 {
+		t.Fatal("there is room for three")
+	}
+	first(true)
+	second(false) // It did not happen.
+	w.dueSoon(5, "j", nil)
+	for _, name := range []string{"run-a", "run-b", "run-c", "run-d", "run-e"} {
+		x := w.create(name, time.Second, false)
+		w.finish(x)
+		o := w.object(x)
+		o.Kind, o.Trigger = runs, "deadline"
+		w.engine.Upsert(o)
+	}
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 2 || acted != 5 {
+		t.Errorf("%v, acted %d times: want 2 deleted beside the one that was reserved, and all 5 acted upon", n, acted)
+	}
+	if _, ok := w.engine.Reserve(); ok {
+		t.Error("there is no room for a fourth")
+	}
+	w.advance(61 * time.Second)
+	if _, ok := w.engine.Reserve(); !ok {
+		t.Error("there is room again after a minute")
+	}
+}
+
+// A backlog that takes up the budget for hours leaves room for deadlines, and they leave room for the backlog.
+func TestBacklogAndReserveShareTheBudget(t *testing.T) {
+	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 20 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
+		for i := range 1000 {
+			s.track(e, kind, i, time.Now())
+		}
+		pass(70 * time.Second)
+		reserved := 0
+		for range 120 { // Ten minutes: a Stopper looks every 5 s and deletes what it may.
+			pass(5 * time.Second)
+			for range 50 {
+				settle, ok := e.Reserve()
+				if !ok {
+					break
+				}
+				settle(true)
+				reserved++
+			}
+		}
+		s.mu.Lock()
+		deleted := 1000 - len(s.objects)
+		s.mu.Unlock()
+		if reserved < 80 || deleted < 80 || reserved+deleted > 12*20 {
+			t.Errorf("%d reserved and %d deleted in 11 minutes, want a share of 20 a minute for both", reserved, deleted)
+		}
+		pass(10 * time.Minute)
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if now := 1000 - len(s.objects); now-deleted < 180 {
+			t.Errorf("%d deleted in 10 minutes in which nothing was reserved, want 20 a minute", now-deleted)
+		}
+	})
+}

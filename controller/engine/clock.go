@@ -1,0 +1,126 @@
+package engine
+
+import (
+	"fmt"
+	"time"
+)
+
+// reading is one reading of the clock. A decision takes one and passes it on; two readings in one decision are how waits
+// become negative.
+type reading struct {
+	at   time.Time     // as the clock gave it
+	wall int64         // unix nanoseconds
+	mono time.Duration // does not jump
+}
+
+func (e *Engine) read() reading {
+	at := e.opts.Clock.Now()
+	return reading{at: at, wall: at.UnixNano(), mono: e.opts.monotonic(at)}
+}
+
+const (
+	// jumpBound is how far wall and monotonic time may drift apart between two readings. Slewing moves a clock by at most
+	// half a millisecond a second, and time daemons step from 128 ms on.
+	jumpBound = 100 * time.Millisecond
+	// pingEvery is how old the last Date header may be before the engine asks for a new one.
+	pingEvery = 10 * time.Second
+	// pingHeld is the same while deletions wait for it.
+	pingHeld = time.Second
+)
+
+// guard decides what time it is for deletions, and whether it is known well enough. It never answers with an instant
+// that is later than the API server's own time as far as Date headers prove it (S1).
+type guard struct {
+	skew    *Skew // nil: not checked
+	maxSkew time.Duration
+
+	started bool
+	offset  time.Duration // wall minus mono at the last reading
+	jumps   int           // how many were noticed
+	jumped  time.Duration // the jump that is being waited out, 0: none
+	since   time.Duration // mono at which the jump was noticed
+	good    int64         // the last instant that deletions went by,
+	goodAt  time.Duration // and its mono; 0, 0: none yet
+	held    string        // reason of the current hold, "": none
+	message string
+}
+
+// Reasons of holds and breakers.
+const (
+	ReasonClockJump    = "ClockJump"
+	ReasonClockSkew    = "ClockSkew"
+	ReasonNoServerTime = "NoServerTime"
+	ReasonUnreachable  = "Unreachable"
+	ReasonServerErrors = "ServerErrors"
+	ReasonRefused      = "Refused"
+	ReasonUnjudged     = "Unjudged"
+)
+
+// now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The instant is the wall
+// clock, set back by what the wall clock is proven to be ahead of the API server.
+func (g *guard) now(r reading) (int64, bool) {
+	now, ok := g.decide(r)
+	if ok {
+		g.good, g.goodAt = now, r.mono
+	}
+	return now, ok
+}
+
+// best is what time it probably is, to tell what is overdue while deletions are held: by the API server's clock, or, while
+// that is not known, by how much time has gone by since deletions last went on.
+func (g *guard) best(r reading) int64 {
+	if g.skew != nil {
+		if est := g.skew.estimate(r.wall); est.known {
+			return r.wall - int64(est.proven())
+		}
+	}
+	if g.good != 0 {
+		return g.good + int64(r.mono-g.goodAt)
+	}
+	return r.wall
+}
+
+func (g *guard) decide(r reading) (int64, bool) {
+	offset := time.Duration(r.wall) - r.mono
+	if g.started {
+		if d := offset - g.offset; d > jumpBound || d < -jumpBound {
+			g.jumped, g.since = d, r.mono
+			g.jumps++
+			if g.skew != nil {
+				g.skew.Invalidate()
+			}
+		}
+	}
+	g.started, g.offset = true, offset
+
+	if g.skew == nil {
+		// Nothing to check against: wait for one more reading, a second later, that agrees with this one.
+		if g.jumped != 0 && r.mono-g.since >= time.Second {
+			g.jumped = 0
+		}
+		g.hold(g.jumped != 0, ReasonClockJump, fmt.Sprintf("the clock jumped by %s", g.jumped))
+		return r.wall, g.held == ""
+	}
+	est := g.skew.estimate(r.wall)
+	switch {
+	case !est.known && g.jumped != 0:
+		g.hold(true, ReasonClockJump, fmt.Sprintf("the clock jumped by %s: waiting for the API server's time", g.jumped))
+		return r.wall, false
+	case !est.known:
+		g.hold(true, ReasonNoServerTime, "no answer of the API server has told its time yet")
+		return r.wall, false
+	}
+	g.jumped = 0
+	proven := est.proven()
+	g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,
+		fmt.Sprintf("the clock is off the API server's by %s, more than %s: set the clock of this host or of the API server's", proven, g.maxSkew))
+	return r.wall - int64(max(0, proven)), g.held == ""
+}
+
+func (g *guard) hold(on bool, reason, message string) {
+	if on {
+		g.held, g.message = reason, message
+		return
+	}
+	g.held, g.message = "", ""
+}

@@ -1,0 +1,409 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// ready is a world in which the API server's time was seen, with hooks that remember.
+func ready(t *testing.T, change func(*Options)) (*world, *[]Outcome, *[]BreakerEvent) {
+	t.Helper()
+	w := newWorld(t.Fatalf)
+	outcomes, events := &[]Outcome{}, &[]BreakerEvent{}
+	w.engine.opts.OnOutcome = func(o Outcome) { *outcomes = append(*outcomes, o) }
+	w.engine.opts.OnBreaker = func(ev BreakerEvent) { *events = append(*events, ev) }
+	if change != nil {
+		change(&w.engine.opts)
+	}
+	w.engine.all.limit, w.engine.backfill.limit = w.engine.opts.MaxDeletionsPerMinute, w.engine.opts.BackfillPerMinute
+	w.date()
+	return w, outcomes, events
+}
+
+// due makes n finished objects that are due in a second, and tracks them.
+func (w *world) dueSoon(n int, prefix string, change func(*Object)) {
+	for i := range n {
+		x := w.create(fmt.Sprintf("%s%d", prefix, i), time.Second, false)
+		w.finish(x)
+		o := w.object(x)
+		if change != nil {
+			change(&o)
+		}
+		w.engine.Upsert(o)
+	}
+	w.events = nil
+}
+
+func count(outcomes []Outcome) map[Result]int {
+	n := map[Result]int{}
+	for _, o := range outcomes {
+		n[o.Result]++
+	}
+	return n
+}
+
+func TestOneDeleteAtExpiry(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", nil)
+	w.advance(999 * time.Millisecond)
+	w.pump()
+	if w.deletes != 0 {
+		t.Fatalf("%d DELETEs a millisecond early", w.deletes)
+	}
+	if next, ok := w.engine.Next(); !ok || !next.Equal(epoch.Add(time.Second)) {
+		t.Errorf("Next() = %s, %v", next, ok)
+	}
+	w.advance(21 * time.Millisecond)
+	w.pump()
+	if w.deletes != 1 || len(*outcomes) != 1 {
+		t.Fatalf("%d DELETEs, outcomes %v", w.deletes, *outcomes)
+	}
+	o := (*outcomes)[0]
+	if o.Result != Deleted || o.Lateness != 20*time.Millisecond || o.Object.Name != "j0" || o.Err != nil {
+		t.Errorf("%+v", o)
+	}
+	if w.engine.Tracked() != 0 {
+		t.Errorf("%d tracked", w.engine.Tracked())
+	}
+}
+
+// A default that was resolved live may have been raised since, without a word about the object: it is read right before the deletion.
+func TestLiveDefaultIsReadAgain(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.defaultTTL = time.Second
+	w.finish(w.create("j", 0, false))
+	w.deliverAll()
+	w.defaultTTL = time.Hour
+	w.advance(time.Minute)
+	w.pump()
+	if w.deletes != 0 || len(*outcomes) != 0 {
+		t.Fatalf("%d DELETEs, outcomes %v: the default of an hour has a minute behind it", w.deletes, *outcomes)
+	}
+	w.advance(time.Hour)
+	w.pump()
+	if n := count(*outcomes); w.deletes != 1 || n[Deleted] != 1 {
+		t.Errorf("%d DELETEs, outcomes %v", w.deletes, *outcomes)
+	}
+}
+
+// After an accepted DELETE stale events keep out for a while; if the object is there all the same, a list brings it back.
+func TestTombstone(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.dueSoon(1, "j", nil)
+	w.faults = []fault{{code: 200}} // accepted and lost
+	w.advance(time.Second)
+	w.pump()
+	if w.deletes != 1 {
+		t.Fatalf("%d DELETEs", w.deletes)
+	}
+	relist := func() { w.relist(w.list(), w.rv) }
+	for range 5 {
+		relist()
+		w.pump()
+		w.advance(10 * time.Second)
+	}
+	if w.deletes != 1 {
+		t.Fatalf("%d DELETEs: stale lists brought it back", w.deletes)
+	}
+	w.advance(DefaultKeepOut)
+	w.pump()
+	relist()
+	w.pump()
+	if w.deletes != 2 || len(w.things) != 0 {
+		t.Fatalf("%d DELETEs, %d objects left", w.deletes, len(w.things))
+	}
+}
+
+func TestDryRunIsReportedOnce(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	x := w.create("j", time.Second, false)
+	w.finish(x)
+	o := w.object(x)
+	o.DryRun = true
+	w.engine.Upsert(o)
+	w.faults = []fault{{code: 200}, {code: 200}}
+	w.advance(time.Second)
+	for range 100 {
+		w.pump()
+		w.advance(time.Minute)
+		w.engine.Upsert(o) // relists say the same again
+	}
+	if n := count(*outcomes); w.deletes != 1 || n[DryRun] != 1 {
+		t.Fatalf("%d requests, %v", w.deletes, n)
+	}
+	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Reported || w.engine.Tracked() != 1 {
+		t.Errorf("%v %+v", ok, st)
+	}
+	o.Expiry = w.server.Add(time.Minute) // its TTL was raised: it is reported again when that is over
+	w.engine.Upsert(o)
+	w.advance(time.Minute)
+	w.pump()
+	if w.deletes != 2 {
+		t.Errorf("%d requests after the expiry changed", w.deletes)
+	}
+	o.DryRun = false
+	w.changed(x)
+	o.ResourceVersion = w.object(x).ResourceVersion
+	w.engine.Upsert(o)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 1 {
+		t.Errorf("enforced again: %v", n)
+	}
+}
+
+func TestEngineDryRun(t *testing.T) {
+	w, outcomes, _ := ready(t, func(o *Options) { o.DryRun = true })
+	w.dueSoon(3, "j", nil)
+	w.faults = []fault{{code: 200}, {code: 200}, {code: 200}}
+	w.advance(time.Minute)
+	w.pump()
+	if n := count(*outcomes); n[DryRun] != 3 || len(w.things) != 3 {
+		t.Errorf("%v, %d objects left", n, len(w.things))
+	}
+}
+
+type deleterFunc func(context.Context, Request) Response
+
+func (f deleterFunc) Delete(ctx context.Context, r Request) Response { return f(ctx, r) }
+
+// A conflict is judged afresh at once, in the same attempt.
+func TestConflictIsJudgedAtOnce(t *testing.T) {
+	for name, c := range map[string]struct {
+		race func(w *world, x *thing)
+		want Result
+		left int
+		next time.Duration // expiry of what is tracked afterwards, 0: nothing is
+	}{
+		"status changed only":    {func(w *world, x *thing) { w.changed(x) }, Deleted, 0, 0},
+		"TTL raised":             {func(w *world, x *thing) { x.ttl = time.Hour; w.changed(x) }, "", 1, time.Hour},
+		"TTL taken away":         {func(w *world, x *thing) { x.ttl = -1; w.changed(x) }, Kept, 1, 0},
+		"re-created":             {func(w *world, x *thing) { w.erase(x); w.create(x.name, time.Hour, false) }, Other, 1, 0},
+		"re-created, and is due": {func(w *world, x *thing) { w.erase(x); y := w.create(x.name, time.Hour, false); w.finish(y) }, Other, 1, time.Hour + time.Second},
+		"gone":                   {func(w *world, x *thing) { w.erase(x) }, Other, 0, 0},
+		"being deleted":          {func(w *world, x *thing) { x.deleting = w.server; w.changed(x) }, Other, 1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, outcomes, _ := ready(t, nil)
+			w.dueSoon(1, "j", nil)
+			w.racing = func(x *thing) { c.race(w, x) }
+			w.advance(time.Second)
+			w.pump()
+			var got Result
+			if len(*outcomes) > 0 {
+				got = (*outcomes)[0].Result
+			}
+			if got != c.want || len(*outcomes) > 1 || len(w.things) != c.left {
+				t.Errorf("outcomes %v, %d left; want %q and %d", *outcomes, len(w.things), c.want, c.left)
+			}
+			var next time.Duration
+			w.engine.Each(func(s Status) bool {
+				if s.State == Waiting {
+					next = s.Object.Expiry.Sub(epoch)
+				}
+				return true
+			})
+			if next != c.next {
+				t.Errorf("tracked with expiry %s, want %s", next, c.next)
+			}
+		})
+	}
+}
+
+func TestStuckIsReportedOnce(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	var stuck []StuckObject
+	w.engine.opts.OnStuck = func(s StuckObject) { stuck = append(stuck, s) }
+	x := w.create("j", time.Second, true)
+	w.finish(x)
+	for range 2 {
+		w.deliver()
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.deliver() // deletionTimestamp
+	if st, ok := w.engine.Lookup(x.uid); !ok || st.State != Terminating || w.engine.Tracked() != 0 {
+		t.Fatalf("%v %+v", ok, st)
+	}
+	for range 100 {
+		w.advance(time.Minute)
+		w.pump()
+		w.changed(x)
+		w.deliver()
+		w.relist(w.list(), w.rv)
+	}
+	if len(stuck) != 1 || stuck[0].Object.UID != x.uid || !stuck[0].Since.Equal(epoch.Add(time.Second)) || w.deletes != 1 {
+		t.Fatalf("%d DELETEs, stuck %+v", w.deletes, stuck)
+	}
+	if got := metricValue(t, w.engine, "curfew_stuck_objects"); got != 1 {
+		t.Errorf("curfew_stuck_objects %v", got)
+	}
+	w.erase(x)
+	w.deliver()
+	if got := metricValue(t, w.engine, "curfew_stuck_objects"); got != 0 {
+		t.Errorf("curfew_stuck_objects %v after it went", got)
+	}
+}
+
+// What cannot be judged is neither deleted nor forgotten, and pauses its own source only.
+func TestJudgeFails(t *testing.T) {
+	w, outcomes, events := ready(t, nil)
+	w.judgeErr = 1 << 30
+	w.dueSoon(8, "live", func(o *Object) { o.Live, o.Source = true, "runtime/r" })
+	w.dueSoon(8, "j", nil)
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 8 || n[Failed] != breakerThreshold {
+		t.Fatalf("%v", n)
+	}
+	if len(*events) != 1 || (*events)[0].Class != "runtime" || (*events)[0].Reason != ReasonUnjudged {
+		t.Fatalf("%+v", *events)
+	}
+	w.judgeErr = 0
+	for range 10 {
+		w.advance(10 * time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Deleted] != 16 {
+		t.Errorf("%v in the end", n)
+	}
+}
+
+func TestJudgeErrorClasses(t *testing.T) {
+	for name, c := range map[string]struct {
+		err  error
+		want Result
+		code int
+	}{
+		"forbidden":    {apierrors.NewForbidden(schema.GroupResource{Resource: "jobs"}, "j", errors.New("no")), Refused, 403},
+		"too many":     {apierrors.NewTooManyRequests("slow down", 4), Throttled, 429},
+		"timeout":      {context.DeadlineExceeded, Failed, 0},
+		"not found":    {apierrors.NewNotFound(schema.GroupResource{Resource: "runtimes"}, "r"), Failed, 500},
+		"its own":      {errors.New("cannot tell"), Failed, codeUnjudged},
+		"server error": {apierrors.NewInternalError(errors.New("x")), Failed, 500},
+	} {
+		var res attemptResult
+		res.fail(fmt.Errorf("wrapped: %w", c.err))
+		if res.result != c.want || res.code != c.code || res.err == nil {
+			t.Errorf("%s: %s %d %v, want %s %d", name, res.result, res.code, res.err, c.want, c.code)
+		}
+		if name == "too many" && res.retryAfter != 4*time.Second {
+			t.Errorf("%s: Retry-After %s", name, res.retryAfter)
+		}
+	}
+}
+
+func TestUnanswered(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", nil)
+	w.faults = []fault{{carriedOut: true}}
+	for range 3 {
+		w.advance(2 * time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Failed] != 1 || n[Unconfirmed] != 1 {
+		t.Errorf("%v", n)
+	}
+}
+
+func TestRelistSweeps(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.dueSoon(5, "j", nil)
+	list, rv := w.list(), w.rv
+	w.dueSoon(3, "newer", nil)
+	if n := w.engine.BeginRelist(w.kind).End(fmt.Sprint(rv)); n != 5 {
+		t.Errorf("%d dropped by an empty list, want the 5 that it should have shown", n)
+	}
+	w.relist(list, rv)
+	if got := w.engine.Tracked(); got != 8 {
+		t.Errorf("%d tracked", got)
+	}
+	if n := w.engine.BeginRelist(w.kind).End(""); n != 8 {
+		t.Errorf("%d dropped by a list without a resourceVersion, want all 8", n)
+	}
+}
+
+func TestRegistering(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	for name, k := range map[string]KindOptions{
+		"Resource is":          {Kind: "X", Judge: w.judge},
+		"KindOptions.Kind of":  {Resource: jobs.Resource, Judge: w.judge},
+		"KindOptions.Judge of": {Resource: jobs.Resource, Kind: "Job"},
+	} {
+		if _, err := w.engine.RegisterKind(k); err == nil || !strings.Contains(err.Error(), name) {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+	again, err := w.engine.RegisterKind(KindOptions{Resource: jobs.Resource, Kind: "Job", Namespaced: true, Judge: w.judge})
+	if err != nil || again != w.kind {
+		t.Errorf("the same resource again: %d, %v", again, err)
+	}
+	w.dueSoon(3, "j", nil)
+	w.engine.ForgetKind(w.kind)
+	if w.engine.Tracked() != 0 {
+		t.Error("ForgetKind forgets nothing")
+	}
+	if _, err := New(Options{Skew: w.skew, MaxConcurrency: -1}); err == nil ||
+		!strings.Contains(err.Error(), "Deleter") || !strings.Contains(err.Error(), "Ping") || !strings.Contains(err.Error(), "MaxConcurrency is -1") {
+		t.Errorf("New: %v", err)
+	}
+	// A bug in a feed breaks nothing.
+	w.engine.Upsert(Object{Expiry: epoch, UID: "x", Name: "n"})
+	w.engine.Upsert(Object{Kind: w.kind, Expiry: epoch, Name: "n"})
+	w.engine.Remove(99, types.UID("x"))
+	if w.engine.Tracked() != 0 {
+		t.Error("nonsense is tracked")
+	}
+}
+
+// Kinds that come and go, as those of single namespaces do, leave nothing behind: neither handles nor the feeds that had them. A deletion that is
+// under way meanwhile ends, and is nobody else's.
+func TestForgottenKindsLeaveNothing(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	scoped := func(i int) Kind {
+		k := KindOptions{Resource: jobs.Resource, Kind: "Job", Namespaced: true, Lane: 1, Scope: fmt.Sprintf("ci-%d", i), Judge: w.judge}
+		kind, err := w.engine.RegisterKind(k)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return kind
+	}
+	before := len(w.engine.kinds)
+	for i := range 1000 {
+		kind := scoped(i)
+		w.engine.Upsert(Object{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Trigger: "label", Source: "object"})
+		if n := w.engine.Tracked(); n != 1 {
+			t.Fatalf("%d are tracked, want the one of the present kind", n)
+		}
+		w.engine.ForgetKind(kind)
+	}
+	if n := len(w.engine.kinds); n != before+1 {
+		t.Errorf("%d handles, want one for all who came after each other", n-before)
+	}
+	old := scoped(1)
+	x := w.create("j", time.Second, false)
+	w.finish(x)
+	o := w.object(x)
+	o.Kind = old
+	w.engine.Upsert(o)
+	w.advance(time.Second)
+	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+		w.engine.ForgetKind(old)
+		o := w.object(w.create("k", time.Hour, false))
+		o.Kind, o.Expiry = scoped(2), w.server.Add(time.Hour)
+		w.engine.Upsert(o)
+		return Response{Code: http.StatusInternalServerError}
+	})
+	w.pump()
+	if n := count(*outcomes); n[Failed] != 1 || w.engine.Tracked() != 1 {
+		t.Errorf("%v, %d tracked; want a failure, and the object of the kind that has the handle now", n, w.engine.Tracked())
+	}
+}

@@ -1,0 +1,176 @@
+package engine
+
+// heap is a 4-ary heap of slots, ordered by the instant their entry wants to be looked at, then by expiry. Each entry knows its place,
+// so that it can be postponed, advanced or taken out where it is: that is what client-go's delaying queue and
+// controller-runtime's priority queue cannot do.
+type heap struct {
+	slots []uint32
+}
+
+func (x *index) less(a, b uint32) bool {
+	ea, eb := x.at(a), x.at(b)
+	if ea.wake != eb.wake {
+		return ea.wake < eb.wake
+	}
+	return ea.expiry < eb.expiry
+}
+
+// place is which heap an entry is in, or belongs into.
+type place uint8
+
+const (
+	inDue place = iota // of its queue,
+	inBackfill
+	inChores // of the index: needs no request, and waits for none
+)
+
+func placeOf(e *entry) place {
+	switch {
+	case e.state == stateTombstone || e.state == stateTerminating:
+		return inChores
+	case e.flags&flagBackfill != 0:
+		return inBackfill
+	default:
+		return inDue
+	}
+}
+
+// heapOf is the heap that an entry is in.
+func (x *index) heapOf(e *entry) *heap {
+	switch e.place {
+	case inChores:
+		return &x.chores
+	case inBackfill:
+		return &x.queueOf(e.kind).backfill
+	default:
+		return &x.queueOf(e.kind).due
+	}
+}
+
+// eachHeap calls f for all heaps.
+func (x *index) eachHeap(f func(*heap)) {
+	f(&x.chores)
+	for _, q := range x.queues {
+		f(&q.due)
+		f(&q.backfill)
+	}
+}
+
+// push puts an entry that is in no heap into the one where it belongs.
+func (x *index) push(slot uint32) {
+	e := x.at(slot)
+	e.place = placeOf(e)
+	h := x.heapOf(e)
+	h.slots = append(h.slots, slot)
+	e.pos = int32(len(h.slots) - 1)
+	x.up(h, int(e.pos))
+}
+
+// pull takes an entry out of the heap it is in, if any.
+func (x *index) pull(slot uint32) {
+	e := x.at(slot)
+	if e.pos < 0 {
+		return
+	}
+	h := x.heapOf(e)
+	i := int(e.pos)
+	last := len(h.slots) - 1
+	moved := h.slots[last]
+	h.slots = h.slots[:last]
+	e.pos = -1
+	if i != last {
+		h.slots[i] = moved
+		x.at(moved).pos = int32(i)
+		if !x.up(h, i) {
+			x.down(h, i)
+		}
+	}
+	if c := cap(h.slots); c > 4096 && len(h.slots) < c/4 {
+		h.slots = append(make([]uint32, 0, c/2), h.slots...)
+	}
+}
+
+// move puts an entry where its state and its wake instant belong.
+func (x *index) move(slot uint32) {
+	e := x.at(slot)
+	if e.pos < 0 || e.place != placeOf(e) {
+		x.pull(slot)
+		x.push(slot)
+		return
+	}
+	h := x.heapOf(e)
+	if i := int(e.pos); !x.up(h, i) {
+		x.down(h, i)
+	}
+}
+
+func (x *index) up(h *heap, i int) bool {
+	moved := false
+	slot := h.slots[i]
+	for i > 0 {
+		parent := (i - 1) / 4
+		p := h.slots[parent]
+		if !x.less(slot, p) {
+			break
+		}
+		h.slots[i] = p
+		x.at(p).pos = int32(i)
+		i = parent
+		moved = true
+	}
+	h.slots[i] = slot
+	x.at(slot).pos = int32(i)
+	return moved
+}
+
+func (x *index) down(h *heap, i int) {
+	slot := h.slots[i]
+	n := len(h.slots)
+	for {
+		first := i*4 + 1
+		if first >= n {
+			break
+		}
+		least := first
+		for c := first + 1; c < min(first+4, n); c++ {
+			if x.less(h.slots[c], h.slots[least]) {
+				least = c
+			}
+		}
+		if !x.less(h.slots[least], slot) {
+			break
+		}
+		h.slots[i] = h.slots[least]
+		x.at(h.slots[i]).pos = int32(i)
+		i = least
+	}
+	h.slots[i] = slot
+	x.at(slot).pos = int32(i)
+}
+
+// top returns the slot that wants to be looked at first.
+func (h *heap) top() (uint32, bool) {
+	if len(h.slots) == 0 {
+		return 0, false
+	}
+	return h.slots[0], true
+}
+
+// eachBefore calls f for the slots of h whose wake is not after now, in no order, and touches nothing else.
+func (x *index) eachBefore(h *heap, now int64, f func(e *entry)) {
+	var walk func(i int)
+	walk = func(i int) {
+		if i >= len(h.slots) {
+			return
+		}
+		e := x.at(h.slots[i])
+		if e.wake > now {
+			return
+		}
+		f(e)
+		for c := i*4 + 1; c <= i*4+4; c++ {
+			walk(c)
+		}
+	}
+	walk(0)
+}

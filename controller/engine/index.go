@@ -1,0 +1,394 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"math/bits"
+	"math/rand/v2"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// What one object costs, in bytes: the entry 88, its name (30 letters) 32, its place in the heap 4 to 5, its cell in
+// the table 5 to 11. Namespaces, sources and triggers are numbers.
+
+// entry is one object. The only pointer in it is the name's.
+type entry struct {
+	uid    [16]byte // the UUID, or a digest of whatever else the UID is (flagOddUID)
+	rv     uint64   // resourceVersion, 0 with flagOddRV
+	expiry int64    // unix nanoseconds
+	epoch  uint64   // see changes
+	wake   int64    // when to look at it next: expiry, next attempt, end of a tombstone, when it counts as stuck
+	name   string
+	ns     uint32
+	source uint32
+	pos    int32 // where in its heap, -1: in none
+	kind   Kind
+	flags  flags
+
+	state    state
+	attempts uint8 // failed attempts in a row, saturating
+	trigger  uint8
+	gen      uint8 // relist generation of the kind in which it was last seen
+	lane     Lane  // that of its kind
+	place    place // which heap it is in
+}
+
+type flags uint16
+
+const (
+	flagOddUID flags = 1 << iota
+	flagOddRV
+	flagLive
+	flagBackfill
+	flagDryRun
+	flagLate        // was due and taken up at least once: counts as overdue wherever it waits
+	flagParked      // waits for a breaker: woken when that closes
+	flagTerminating // in flight, and the watch has shown a deletionTimestamp meanwhile
+	flagStuck       // terminating for too long, and reported
+	flagUnanswered  // a DELETE got no answer and may have been carried out
+	flagTold        // in flight, and a feed has said meanwhile that it is to be tracked
+	flagPropagation0
+	flagPropagation1
+)
+
+const flagPropagation = flagPropagation0 | flagPropagation1
+
+type state uint8
+
+const (
+	stateFree state = iota
+	stateArmed
+	stateInFlight
+	stateReported    // dry-run, said, idle
+	stateTerminating // in a heap until it counts as stuck
+	stateTombstone   // deleted; keeps stale events out until wake
+)
+
+const chunkSize = 1024
+
+// chunk is a piece of the slab. Free entries are chained through pos.
+type chunk struct {
+	entries [chunkSize]entry
+	used    int
+	free    int32 // first free entry, -1: none
+}
+
+// index holds the entries. It is not safe for concurrent use; the engine's lock guards it.
+type index struct {
+	chunks []*chunk // nil: given back
+	roomy  []uint64 // bitmap of chunks that are nil or have room; the lowest is filled first, so that high ones drain
+	table  table
+	queues []*queue
+	chores heap     // tombstones, and what terminates: they wait behind no deletion
+	of     []*queue // by Kind
+
+	namespaces *interner
+	sources    *interner
+	triggers   []string
+
+	oddUIDs map[uint32]types.UID
+	oddRVs  map[uint32]string
+
+	spare *chunk // the last chunk that was emptied, so that a quiet cluster does not allocate one again and again
+
+	size int // entries in use, tombstones included
+}
+
+func newIndex() *index {
+	return &index{
+		table:      table{seed: rand.Uint64()},
+		of:         []*queue{nil},
+		namespaces: newInterner(),
+		sources:    newInterner(),
+		triggers:   []string{""},
+		oddUIDs:    map[uint32]types.UID{},
+		oddRVs:     map[uint32]string{},
+	}
+}
+
+func (x *index) queueOf(kind Kind) *queue { return x.of[kind] }
+
+func (x *index) at(slot uint32) *entry { return &x.chunks[slot/chunkSize].entries[slot%chunkSize] }
+
+func (x *index) hashOf(slot uint32) uint64 { return x.table.hash(&x.at(slot).uid) }
+
+// lookup finds the entry of a UID in a lane.
+func (x *index) lookup(uid types.UID, lane Lane) (uint32, bool) {
+	bin, odd := packUID(uid)
+	return x.table.find(x.table.hash(&bin), func(slot uint32) bool {
+		e := x.at(slot)
+		return e.uid == bin && e.lane == lane && (e.flags&flagOddUID != 0) == odd
+	})
+}
+
+// alloc makes an entry for a UID that has none in a lane. It is in no heap.
+func (x *index) alloc(uid types.UID, lane Lane) uint32 {
+	c := x.chunkWithRoom()
+	ch := x.chunks[c]
+	i := ch.free
+	e := &ch.entries[i]
+	ch.free = e.pos
+	ch.used++
+	if ch.free < 0 {
+		x.roomy[c/64] &^= 1 << (c % 64)
+	}
+	slot := uint32(c*chunkSize) + uint32(i)
+	bin, odd := packUID(uid)
+	*e = entry{uid: bin, pos: -1, state: stateArmed, lane: lane}
+	if odd {
+		e.flags |= flagOddUID
+		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))
+	}
+	x.table.insert(x.table.hash(&bin), slot, x.hashOf)
+	x.size++
+	return slot
+}
+
+func (x *index) chunkWithRoom() int {
+	for w, word := range x.roomy {
+		if word != 0 {
+			c := w*64 + bits.TrailingZeros64(word)
+			if x.chunks[c] == nil {
+				x.chunks[c] = x.newChunk()
+			}
+			return c
+		}
+	}
+	c := len(x.chunks)
+	x.chunks = append(x.chunks, x.newChunk())
+	if c/64 == len(x.roomy) {
+		x.roomy = append(x.roomy, 0)
+	}
+	x.roomy[c/64] |= 1 << (c % 64)
+	return c
+}
+
+func (x *index) newChunk() *chunk {
+	if ch := x.spare; ch != nil {
+		x.spare = nil
+		return ch
+	}
+	ch := &chunk{}
+	for i := range ch.entries {
+		ch.entries[i].pos = int32(i) + 1
+	}
+	ch.entries[chunkSize-1].pos = -1
+	return ch
+}
+
+// release takes an entry out altogether and lets go of its memory.
+func (x *index) release(slot uint32) {
+	x.pull(slot)
+	e := x.at(slot)
+	x.table.remove(x.table.hash(&e.uid), slot, x.hashOf)
+	x.namespaces.drop(e.ns)
+	x.sources.drop(e.source)
+	if e.flags&flagOddUID != 0 {
+		delete(x.oddUIDs, slot)
+	}
+	if e.flags&flagOddRV != 0 {
+		delete(x.oddRVs, slot)
+	}
+	c := int(slot / chunkSize)
+	ch := x.chunks[c]
+	*e = entry{pos: ch.free}
+	ch.free = int32(slot % chunkSize)
+	ch.used--
+	if ch.used == 0 {
+		x.chunks[c] = nil
+		x.spare = ch
+	}
+	x.roomy[c/64] |= 1 << (c % 64)
+	x.size--
+}
+
+// each calls f for the entries of one chunk and tells whether there are more chunks. f may release the entry.
+func (x *index) each(c int, f func(slot uint32, e *entry)) bool {
+	if c >= len(x.chunks) {
+		return false
+	}
+	if ch := x.chunks[c]; ch != nil {
+		for i := range ch.entries {
+			if ch.entries[i].state != stateFree {
+				f(uint32(c*chunkSize+i), &ch.entries[i])
+			}
+		}
+	}
+	return true
+}
+
+// set writes what callers say of an object into its entry; state, wake and attempts are not touched.
+func (x *index) set(slot uint32, o *Object) {
+	e := x.at(slot)
+	if waits := e.pos >= 0 && x.queueOf(e.kind) != x.queueOf(o.Kind); waits {
+		x.pull(slot)
+		defer x.push(slot)
+	}
+	e.kind = o.Kind
+	if e.name != o.Name {
+		e.name = cloneString(o.Name)
+	}
+	if x.namespaces.get(e.ns) != o.Namespace {
+		x.namespaces.drop(e.ns)
+		e.ns = x.namespaces.add(o.Namespace)
+	}
+	if x.sources.get(e.source) != o.Source {
+		x.sources.drop(e.source)
+		e.source = x.sources.add(o.Source)
+	}
+	if x.triggers[e.trigger] != o.Trigger {
+		e.trigger = x.triggerID(o.Trigger)
+	}
+	e.expiry, e.epoch = nanos(o.Expiry), o.Epoch
+	e.flags &^= flagLive | flagBackfill | flagDryRun | flagPropagation
+	if o.Live {
+		e.flags |= flagLive
+	}
+	if o.Backfill {
+		e.flags |= flagBackfill
+	}
+	if o.DryRun {
+		e.flags |= flagDryRun
+	}
+	e.flags |= packPropagation(o.Propagation)
+	x.setVersion(slot, o.ResourceVersion)
+}
+
+func (x *index) setVersion(slot uint32, version string) {
+	e := x.at(slot)
+	rv, ok := packVersion(version)
+	if ok {
+		if e.flags&flagOddRV != 0 {
+			delete(x.oddRVs, slot)
+			e.flags &^= flagOddRV
+		}
+		e.rv = rv
+		return
+	}
+	e.rv = 0
+	e.flags |= flagOddRV
+	x.oddRVs[slot] = cloneString(version)
+}
+
+// object is the reverse of set.
+func (x *index) object(slot uint32) Object {
+	e := x.at(slot)
+	o := Object{
+		Kind:        e.kind,
+		Namespace:   x.namespaces.get(e.ns),
+		Name:        e.name,
+		Expiry:      time.Unix(0, e.expiry).UTC(),
+		Trigger:     x.triggers[e.trigger],
+		Source:      x.sources.get(e.source),
+		Propagation: unpackPropagation(e.flags),
+		Live:        e.flags&flagLive != 0,
+		Backfill:    e.flags&flagBackfill != 0,
+		DryRun:      e.flags&flagDryRun != 0,
+		Epoch:       e.epoch,
+	}
+	if e.flags&flagOddUID != 0 {
+		o.UID = x.oddUIDs[slot]
+	} else {
+		o.UID = unpackUID(&e.uid)
+	}
+	if e.flags&flagOddRV != 0 {
+		o.ResourceVersion = x.oddRVs[slot]
+	} else {
+		o.ResourceVersion = strconv.FormatUint(e.rv, 10)
+	}
+	return o
+}
+
+// triggerID interns a trigger. There are three of them in the contract; beyond 255 they share one name.
+func (x *index) triggerID(s string) uint8 {
+	for i, t := range x.triggers {
+		if t == s {
+			return uint8(i)
+		}
+	}
+	switch n := len(x.triggers); {
+	case n < 255:
+		x.triggers = append(x.triggers, cloneString(s))
+		return uint8(n)
+	case n == 255:
+		x.triggers = append(x.triggers, "other")
+	}
+	return 255
+}
+
+// packUID gives the 16 bytes of a UUID in canonical form; anything else is digested, and said to be odd.
+func packUID(uid types.UID) (bin [16]byte, odd bool) {
+	if len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-' {
+		ok := true
+		at := 0
+		for i := 0; i < 36 && ok; i += 2 {
+			if i == 8 || i == 13 || i == 18 || i == 23 {
+				i++
+			}
+			hi, lo := unhex(uid[i]), unhex(uid[i+1])
+			ok = hi < 16 && lo < 16
+			bin[at] = hi<<4 | lo
+			at++
+		}
+		if ok {
+			return bin, false
+		}
+	}
+	sum := sha256.Sum256([]byte(uid))
+	copy(bin[:], sum[:])
+	return bin, true
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	default:
+		return 255
+	}
+}
+
+func unpackUID(bin *[16]byte) types.UID {
+	var b [36]byte
+	hex.Encode(b[0:8], bin[0:4])
+	b[8] = '-'
+	hex.Encode(b[9:13], bin[4:6])
+	b[13] = '-'
+	hex.Encode(b[14:18], bin[6:8])
+	b[18] = '-'
+	hex.Encode(b[19:23], bin[8:10])
+	b[23] = '-'
+	hex.Encode(b[24:36], bin[10:16])
+	return types.UID(b[:])
+}
+
+// packVersion reads a resourceVersion that survives being a number: decimal, no leading zero.
+func packVersion(version string) (uint64, bool) {
+	if version == "" || version[0] == '0' || version[0] == '+' {
+		return 0, false
+	}
+	rv, err := strconv.ParseUint(version, 10, 64)
+	return rv, err == nil
+}
+
+// nanos bounds an instant to what int64 nanoseconds can say, towards later: an absurdly early expiry becomes 1970, which is
+// just as due, and an absurdly late one never comes.
+func nanos(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	case s < 0:
+		return 0
+	default:
+		return t.UnixNano()
+	}
+}
+
+func cloneString(s string) string { return strings.Clone(s) }

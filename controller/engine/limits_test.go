@@ -1,0 +1,174 @@
+package engine
+
+import (
+	"fmt"
+	"testing"
+	"time"
+)
+
+func TestMaxDeletionsPerMinute(t *testing.T) {
+	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
+	w.dueSoon(25, "j", nil)
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 10 {
+		t.Fatalf("%v in the first minute", n)
+	}
+	w.advance(59 * time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 10 {
+		t.Fatalf("%v within 59s", n)
+	}
+	for range 3 {
+		w.advance(61 * time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Deleted] != 25 {
+		t.Errorf("%v in the end", n)
+	}
+}
+
+// A DELETE without an answer may have been carried out, so it counts.
+func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
+	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 10 })
+	w.dueSoon(25, "j", nil)
+	w.faults = []fault{{carriedOut: true}, {carriedOut: true}, {carriedOut: true}}
+	w.advance(time.Second)
+	w.pump()
+	for range 57 {
+		w.advance(time.Second)
+		w.pump()
+		if gone := 25 - len(w.things); gone > 10 {
+			t.Fatalf("%d are gone within a minute", gone)
+		}
+	}
+	for range 4 {
+		w.advance(61 * time.Second)
+		w.pump()
+	}
+	if len(w.things) != 0 {
+		t.Errorf("%d are left in the end", len(w.things))
+	}
+}
+
+// Who is stuck is reported, and what is gone is let go of, however much is due before: they need no request.
+func TestChoresDoNotWait(t *testing.T) {
+	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
+	stuck := 0
+	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
+	x := w.create("j", time.Second, true)
+	w.finish(x)
+	for range 2 {
+		w.deliver()
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.deliver() // deletionTimestamp
+	w.dueSoon(1000, "backlog", nil)
+	for range 20 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if stuck != 1 {
+		t.Errorf("reported %d times, want once", stuck)
+	}
+	if size, left := w.engine.index.size, len(w.things); size > left+2 {
+		t.Errorf("%d entries are held for %d objects", size, left)
+	}
+}
+
+// Backfilled deletions have a rate of their own and hold up nobody else.
+func TestBackfill(t *testing.T) {
+	w, outcomes, _ := ready(t, func(o *Options) { o.BackfillPerMinute = 5 })
+	w.dueSoon(20, "old", func(o *Object) { o.Backfill = true; o.Expiry = epoch.Add(-1000 * time.Hour) })
+	w.dueSoon(20, "new", nil)
+	w.advance(time.Second)
+	w.pump()
+	backfilled := 0
+	for _, o := range *outcomes {
+		if o.Object.Backfill {
+			backfilled++
+		}
+	}
+	if len(*outcomes) != 25 || backfilled != 5 {
+		t.Errorf("%d deleted, %d of them backfilled: want 25 and 5", len(*outcomes), backfilled)
+	}
+	if wait := w.engine.sleepFor(w.server.UnixNano(), w.engine.read(), true); wait != time.Second {
+		t.Errorf("sleeps for %s", wait)
+	}
+}
+
+func TestRetryAfterPausesEverything(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	w.dueSoon(10, "j", nil)
+	w.faults = []fault{{code: 429, retryAfter: 7 * time.Second}}
+	w.advance(time.Second)
+	w.pump()
+	if w.deletes != 1 {
+		t.Fatalf("%d DELETEs although the first answer was: come again in 7s", w.deletes)
+	}
+	w.advance(6 * time.Second)
+	w.pump()
+	if w.deletes != 1 {
+		t.Fatalf("%d DELETEs after 6s", w.deletes)
+	}
+	w.advance(2 * time.Second)
+	w.pump()
+	if w.deletes != 11 {
+		t.Errorf("%d DELETEs in the end, want 11", w.deletes)
+	}
+}
+
+// Retries have no end, a wait of at least a second, and a bound.
+func TestRetriesForEver(t *testing.T) {
+	for _, code := range []int{403, 404, 422, 500, 0} {
+		t.Run(fmt.Sprint(code), func(t *testing.T) {
+			w, _, _ := ready(t, nil)
+			w.dueSoon(1, "j", nil)
+			w.advance(time.Second)
+			last, longest := w.mono, time.Duration(0)
+			for range 40 {
+				w.faults = []fault{{code: code}}
+				before := w.deletes
+				for w.deletes == before {
+					w.pump()
+					if w.deletes > before {
+						break
+					}
+					if w.advance(250 * time.Millisecond); w.mono-last > time.Hour {
+						t.Fatal("it was not tried again within an hour")
+					}
+				}
+				wait := w.mono - last
+				if w.deletes > 1 && wait < time.Second {
+					t.Fatalf("tried again after %s", wait)
+				}
+				last, longest = w.mono, max(longest, wait)
+			}
+			most := 5*time.Minute*13/10 + time.Minute
+			if code == 500 || code == 0 {
+				most = 30 * time.Second * 13 / 10
+			}
+			if longest > most {
+				t.Errorf("the longest wait is %s, want at most %s", longest, most)
+			}
+			w.faults = nil
+			w.advance(10 * time.Minute)
+			w.pump()
+			if len(w.things) != 0 {
+				t.Error("forgotten")
+			}
+		})
+	}
+}
+
+func TestBackoff(t *testing.T) {
+	for n, want := range map[int]time.Duration{1: time.Second, 2: 2 * time.Second, 5: 16 * time.Second, 9: 256 * time.Second, 10: backoffMost, 255: backoffMost} {
+		if got := backoff(n, backoffMost, 0); got != want {
+			t.Errorf("backoff(%d) = %s, want %s", n, got, want)
+		}
+		if got := backoff(n, backoffMost, 0.999); got < want || got > want*13/10 {
+			t.Errorf("backoff(%d) with chance = %s", n, got)
+		}
+	}
+}

@@ -1,0 +1,192 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+)
+
+// A namespace stops being in dry-run while the DELETE that only reports is under way: the object goes.
+func TestDryRunEndsMeanwhile(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", func(o *Object) { o.DryRun = true })
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		if r.DryRun {
+			w.engine.Upsert(w.object(w.things["j0"]))
+			return Response{Code: 200}
+		}
+		return w.Delete(ctx, r)
+	})
+	w.advance(time.Second)
+	w.pump()
+	for range 5 {
+		w.advance(time.Minute)
+		w.pump()
+		w.answerList()
+		w.handOverList()
+	}
+	if n := count(*outcomes); len(w.things) != 0 || n[Deleted] != 1 {
+		t.Errorf("%v, %d left, although it is in dry-run no more", n, len(w.things))
+	}
+}
+
+// A feed says that an object is due later, because of something else than the object, while a fresh look that knows nothing of that is under way.
+func TestPostponedDuringTheFreshLook(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.defaultTTL = time.Second
+	x := w.create("j", 0, false)
+	w.finish(x)
+	w.deliverAll()
+	w.advance(time.Second)
+	w.racingJudge = func(x *thing) {
+		w.defaultTTL = time.Hour
+		w.engine.Upsert(w.object(x))
+	}
+	w.pump() // world.Delete holds it to S1
+	w.advance(10 * time.Minute)
+	w.pump()
+	if len(*outcomes) != 0 {
+		t.Fatalf("%+v before it is due", *outcomes)
+	}
+	w.advance(time.Hour)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 1 {
+		t.Errorf("%v in the end, want it deleted", n)
+	}
+}
+
+// A fresh look finds that an object has no expiry. Before that is written down a feed says that it has one again, the same as before.
+func TestDueAgainDuringTheFreshLook(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	looks := 0
+	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+		if looks++; looks == 1 {
+			w.engine.Upsert(o)
+			return Judgement{Verdict: Keep}, nil
+		}
+		return w.judge(ctx, o)
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.advance(time.Minute)
+	w.pump()
+	if n := count(*outcomes); n[Deleted] != 1 {
+		t.Errorf("%v, want it deleted after another look", n)
+	}
+}
+
+// A fresh look finds another object under the name, and before that is written down the watch says that this one has changed.
+func TestWatchOvertakesTheFreshLookAtASuccessor(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	x := w.create("j", time.Second, false)
+	w.finish(x)
+	o := w.object(x)
+	o.Live = true
+	w.engine.Upsert(o)
+	w.erase(x)
+	x = w.create("j", 100*time.Hour, false)
+	w.finish(x)
+	w.racingJudge = func(x *thing) {
+		x.ttl = time.Hour
+		w.changed(x)
+		w.deliverAll()
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.advance(2 * time.Hour)
+	w.pump()
+	if n := count(*outcomes); n[Other] != 1 || n[Deleted] != 1 {
+		t.Errorf("%v, want the first one gone and the second one deleted", n)
+	}
+}
+
+// A namespace comes to be in dry-run while a fresh look that knows nothing of that is under way.
+func TestDryRunBeginsDuringTheFreshLook(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	look, dry := w.engine.kinds[w.kind].opts.Judge, false
+	w.engine.kinds[w.kind].opts.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+		jd, err := look(ctx, o)
+		jd.Object.DryRun, dry = dry, true
+		o.DryRun = true
+		w.engine.Upsert(o)
+		return jd, err
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.advance(time.Minute)
+	w.pump()
+	if n := count(*outcomes); n[DryRun] != 1 || n[Deleted] != 0 {
+		t.Errorf("%v, want it reported alone", n)
+	}
+}
+
+// A kind is judged by other rules from now on, and a fresh look by those of before is under way.
+func TestRulesChangeDuringTheFreshLook(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
+	options := *w.engine.kinds[w.kind].opts
+	options.Judge = func(ctx context.Context, o Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }
+	before := *w.engine.kinds[w.kind].opts
+	before.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+		jd, err := w.judge(ctx, o)
+		if _, err := w.engine.RegisterKind(options); err != nil {
+			t.Fatal(err)
+		}
+		return jd, err
+	}
+	if _, err := w.engine.RegisterKind(before); err != nil {
+		t.Fatal(err)
+	}
+	w.advance(time.Second)
+	w.pump()
+	w.advance(time.Minute)
+	w.pump()
+	if n := count(*outcomes); n[Kept] != 1 || w.deletes != 0 {
+		t.Errorf("%v, %d DELETEs: want it kept, as the new rules say", n, w.deletes)
+	}
+}
+
+// Both feeds hear that an object is terminating before the answer to its DELETE is there, that of the other lane first: it is stuck once.
+func TestStuckInTwoLanesMeanwhile(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	stuck := 0
+	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
+	x := w.both("j", time.Second, time.Hour, true)
+	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+		resp := w.Delete(ctx, r)
+		w.deliverLabel()
+		w.deliver()
+		return resp
+	})
+	w.advance(time.Second)
+	w.pump()
+	for range 30 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if stuck != 1 || metricValue(t, w.engine, "curfew_stuck_objects") != 1 {
+		t.Errorf("%s: reported %d times, curfew_stuck_objects %v, want 1", x.name, stuck, metricValue(t, w.engine, "curfew_stuck_objects"))
+	}
+}
+
+// A list says of an object that was thought to be terminating that it is not, while the clock is wrong by hours: it is looked at soon all the same.
+func TestRevivedUnderAWrongClock(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	x := w.create("j", time.Second, true)
+	w.finish(x)
+	w.deliverAll()
+	before := w.list()
+	w.advance(time.Second)
+	w.pump()
+	w.deliverAll()
+	w.jump(10 * time.Hour)
+	w.relist(before, 0)
+	w.pump()
+	w.jump(0)
+	w.pump()
+	if next, ok := w.engine.Next(); !ok || next.After(w.server.Add(2*backoffMost)) {
+		t.Errorf("looked at next at %s, %s from now", next, next.Sub(w.server))
+	}
+}

@@ -1,0 +1,56 @@
+package engine
+
+import (
+	"context"
+	"time"
+)
+
+// pinger keeps the estimate of the skew alive where nothing else talks to the API server.
+type pinger struct {
+	next    time.Duration // monotonic: not before
+	busy    bool
+	narrows int // pings spent on narrowing the estimate since it was last started anew
+	jumps   int
+}
+
+// precise is how narrow an estimate is narrowed on purpose; DELETEs narrow it further by the way.
+const (
+	precise    = 50 * time.Millisecond
+	narrowMost = 10
+)
+
+// pingIfNeeded asks for the API server's time if deletions wait for it, if it was last heard of a while ago, or if it is
+// known only coarsely. The lock is held.
+func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
+	p := &e.ping
+	if e.opts.Skew == nil || p.busy || r.mono < p.next {
+		return
+	}
+	if p.jumps != e.guard.jumps {
+		p.jumps, p.narrows = e.guard.jumps, 0
+	}
+	est := e.opts.Skew.estimate(r.wall)
+	coarse := est.hi-est.lo > precise && p.narrows < narrowMost
+	if est.known && e.guard.held == "" && est.age < pingEvery && !coarse {
+		return
+	}
+	if coarse {
+		p.narrows++
+	}
+	p.busy = true
+	e.workers.Add(1)
+	go func() {
+		defer e.workers.Done()
+		ctx, cancel := context.WithTimeout(ctx, pingEvery)
+		defer cancel()
+		if err := e.opts.Ping(ctx); err != nil {
+			e.opts.Log.V(2).Info("asking for the API server's time", "err", err)
+		}
+		r := e.read()
+		e.mu.Lock()
+		p.busy = false
+		p.next = r.mono + e.opts.Skew.estimate(r.wall).pingIn(r.wall, pingHeld)
+		e.unlock()
+		e.wakeUp()
+	}()
+}

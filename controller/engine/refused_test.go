@@ -1,0 +1,116 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+const (
+	gaugeRefused = `curfew_blocked_objects{reason="DeleteRefused"}`
+	gaugeOverdue = "curfew_overdue_objects"
+	gaugeOldest  = "curfew_oldest_overdue_seconds"
+)
+
+// A DELETE that the API server will never allow is reported, again while Events would be forgotten, tried for
+// ever, and not counted as overdue for ever.
+func TestObjectThatMayNeverBeDeleted(t *testing.T) {
+	for name, test := range map[string]struct {
+		answer  Response
+		blocked bool
+	}{
+		"an admission policy": {Response{Code: 422, Origin: FromAdmission, Reason: "Invalid",
+			Message: `jobs.batch "bad" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: no`}, true},
+		"a webhook, by a code of its choice": {Response{Code: 500, Origin: FromAdmission, Message: `admission webhook "keep" denied the request: no`}, true},
+		"the API server's own rules":         {Response{Code: 403, Reason: "Forbidden", Message: `namespaces "bad" is forbidden: this namespace may not be deleted`}, true},
+		"a missing permission":               {Response{Code: 403, Reason: "Forbidden", Message: `jobs.batch "bad" is forbidden: User "curfew" cannot delete resource "jobs" in API group "batch"`}, false},
+		"a webhook that does not answer":     {Response{Code: 500, Origin: FromAdmission, Message: `Internal error occurred: failed calling webhook "keep": timeout`}, false},
+		"no answer":                          {Response{Err: context.DeadlineExceeded}, false},
+		"too many requests":                  {Response{Code: http.StatusTooManyRequests}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			var blocked []BlockedObject
+			w, outcomes, _ := ready(t, func(o *Options) { o.OnBlocked = func(b BlockedObject) { blocked = append(blocked, b) } })
+			w.dueSoon(1, "good", nil)
+			w.dueSoon(1, "bad", nil)
+			refuses := true
+			w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+				if refuses && r.Name == "bad0" {
+					w.date()
+					return test.answer
+				}
+				return w.Delete(ctx, r)
+			})
+			for range 40 * 60 {
+				w.advance(time.Second)
+				w.pump()
+			}
+			n := map[bool]float64{true: 1}
+			for gauge, want := range map[string]float64{gaugeRefused: n[test.blocked], gaugeOverdue: n[!test.blocked]} {
+				if got := metricValue(t, w.engine, gauge); got != want {
+					t.Errorf("%s is %v, want %v", gauge, got, want)
+				}
+			}
+			if got := metricValue(t, w.engine, gaugeOldest); (got == 0) != test.blocked {
+				t.Errorf("%s is %v", gaugeOldest, got)
+			}
+			if test.blocked && (len(blocked) != 2 || blocked[0].Reason != ReasonDeleteRefused || !strings.Contains(blocked[0].Message, test.answer.Message)) {
+				t.Errorf("%+v: want it reported twice in 40 minutes", blocked)
+			}
+			if !test.blocked && len(blocked) != 0 {
+				t.Errorf("%+v: what is not this object's fault is reported elsewhere", blocked)
+			}
+			refuses = false
+			for range 10 * 60 {
+				w.advance(time.Second)
+				w.pump()
+			}
+			if n := count(*outcomes); n[Deleted] != 2 || metricValue(t, w.engine, gaugeRefused) != 0 {
+				t.Errorf("%v: want it deleted once that is allowed", n)
+			}
+		})
+	}
+}
+
+// While the clock is wrong nothing is deleted. What is due is overdue all the same, by the API server's time or
+// by how much time has gone by.
+func TestOverdueWhileTheClockIsWrong(t *testing.T) {
+	for name, test := range map[string]struct {
+		off     time.Duration
+		answers bool // the API server tells its time after the jump
+	}{
+		"an hour behind, and known":           {-time.Hour, true},
+		"an hour behind, and nothing answers": {-time.Hour, false},
+		"an hour ahead, and known":            {time.Hour, true},
+		"an hour ahead, and nothing answers":  {time.Hour, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, outcomes, _ := ready(t, nil)
+			w.dueSoon(2, "j", nil)
+			x := w.create("later", 30*time.Minute, false)
+			w.finish(x)
+			w.deliverAll()
+			metricValue(t, w.engine, gaugeOverdue)
+			w.jump(test.off)
+			w.advance(10 * time.Second)
+			scrape := func() float64 {
+				if test.answers {
+					metricValue(t, w.engine, gaugeOverdue) // notices the jump
+					w.date()
+				}
+				return metricValue(t, w.engine, gaugeOverdue)
+			}
+			if got := scrape(); got != 2 {
+				t.Errorf("%v overdue, want the two that are", got)
+			}
+			if got := metricValue(t, w.engine, gaugeOldest); got < 7 || got > 11 {
+				t.Errorf("the oldest is %vs overdue, want some 9s", got)
+			}
+			if len(*outcomes) != 0 {
+				t.Errorf("%v while the clock is wrong", count(*outcomes))
+			}
+		})
+	}
+}

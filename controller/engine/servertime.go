@@ -1,0 +1,67 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"time"
+)
+
+// ServerTime is the API server's time. What Curfew stamps on objects is stamped by it: a stamp by a clock that is behind would
+// shorten lives long after that clock was set (S6).
+type ServerTime struct {
+	skew *Skew
+	ping Ping
+}
+
+// NewServerTime reads the time off the estimate of the skew. Ping makes the API server answer where its last answer is old.
+func NewServerTime(skew *Skew, ping Ping) *ServerTime { return &ServerTime{skew: skew, ping: ping} }
+
+// errNoServerTime means that nothing may be stamped now.
+var errNoServerTime = errors.New("the API server's time is not known")
+
+// Now is the latest that the API server's clock may show, so that a stamp is never older than it should be. An error means that the
+// time is not known: do not stamp.
+func (s *ServerTime) Now(ctx context.Context) (time.Time, error) {
+	if at, ok := s.skew.serverTime(); ok {
+		return at, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingFor)
+	defer cancel()
+	if err := s.ping(ctx); err != nil {
+		return time.Time{}, errors.Join(errNoServerTime, err)
+	}
+	if at, ok := s.skew.serverTime(); ok {
+		return at, nil
+	}
+	return time.Time{}, errNoServerTime
+}
+
+const (
+	// freshFor is how old an answer may be to tell the time by. The engine asks for one more often than that.
+	freshFor = 3 * pingEvery
+	// pingFor bounds how long a stamp waits for an answer. A review waits for it.
+	pingFor = 2 * time.Second
+)
+
+// serverTime is the latest that the API server's clock may show. It counts from the last answer by monotonic time, so that a clock
+// that is set in between changes nothing. It is not known where wall and monotonic time disagree about the time since, as after
+// the host slept.
+func (s *Skew) serverTime() (time.Time, bool) {
+	now := s.clock.Now()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !s.known {
+		return time.Time{}, false
+	}
+	since := s.elapsed(s.received, now)
+	if d := time.Duration(now.UnixNano()-s.at) - since; d > jumpBound || d < -jumpBound {
+		s.known = false
+		s.epoch++
+		return time.Time{}, false
+	}
+	if since < 0 || since > freshFor {
+		return time.Time{}, false
+	}
+	wider := since / 1e6 * drift
+	return s.received.Add(since + wider - time.Duration(s.lo)).Round(0), true
+}

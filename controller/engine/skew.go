@@ -1,0 +1,166 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// Ping makes the API server answer, so that its Date header is seen. The answer itself does not matter.
+type Ping func(ctx context.Context) error
+
+// Skew estimates how far this host's clock is off the API server's from the Date header that each HTTP answer carries.
+//
+// The header is a whole second, cut off. An answer with Date D that was sent for at t0 and came in at t1 proves that the
+// skew (this clock minus the server's) lies in (t0-D-1s, t1-D]. Each answer gives such an interval, and their intersection
+// soon is milliseconds wide. An answer that contradicts it (another API server behind the same address, a clock that was
+// set) starts it anew. Wrap every transport to the API server with it; it learns from the answers that the API server
+// writes itself, see dates.
+type Skew struct {
+	clock clock.PassiveClock
+	// elapsed is the monotonic time between two readings. Tests replace it.
+	elapsed func(from, to time.Time) time.Duration
+
+	mu     sync.Mutex
+	known  bool
+	lo, hi int64 // nanoseconds
+	at     int64 // wall clock of the last sample
+	// received is the same reading with its monotonic part.
+	received time.Time
+	epoch    uint64
+}
+
+// NewSkew returns an estimate that knows nothing yet. The clock must be that of the engine.
+func NewSkew(c clock.PassiveClock) *Skew {
+	return &Skew{clock: c, elapsed: func(from, to time.Time) time.Duration { return to.Sub(from) }}
+}
+
+// Wrap returns a transport that learns from each answer that passes. Fits rest.Config.Wrap.
+func (s *Skew) Wrap(next http.RoundTripper) http.RoundTripper {
+	return &skewTransport{skew: s, next: next}
+}
+
+type skewTransport struct {
+	skew *Skew
+	next http.RoundTripper
+}
+
+func (t *skewTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	t.skew.mu.Lock()
+	epoch := t.skew.epoch
+	t.skew.mu.Unlock()
+	sent := t.skew.clock.Now()
+	resp, err := t.next.RoundTrip(r)
+	if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {
+		t.skew.observe(epoch, sent, t.skew.clock.Now(), resp.Header.Get("Date"))
+	}
+	return resp, err
+}
+
+// dates reports whether the API server itself dates the answer to a request for a path. Requests for an aggregated API it
+// passes on, and the answer has the Date of whoever serves that API, as an error of the 500s may have that of a proxy. So
+// this names paths that are never passed on and that Curfew asks for all the time. What comes before the API's own part
+// belongs to the server's address.
+func dates(path string) bool {
+	segments := strings.Split(strings.Trim(path, "/"), "/")
+	for i, segment := range segments {
+		rest := segments[i+1:]
+		switch {
+		case segment == "apis":
+			return len(rest) > 1 && (rest[0] == "batch" || rest[0] == "coordination.k8s.io") && rest[1] == "v1"
+		case segment == "api" && len(rest) > 0 && rest[0] == "v1":
+			return !slices.Contains(rest, "proxy") // what a Pod, a Service or a node answers
+		case segment == "version" && len(rest) == 0:
+			return true
+		}
+	}
+	return false
+}
+
+// WrappedRoundTripper lets client-go see what is wrapped.
+func (t *skewTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
+
+// drift is how fast two clocks may part, in parts per million: the limit of what time daemons slew by.
+const drift = 500
+
+func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
+	date, err := http.ParseTime(header)
+	if err != nil {
+		return
+	}
+	t0, t1 := sent.UnixNano(), received.UnixNano()
+	if d := time.Duration(t1-t0) - received.Sub(sent); d > jumpBound || d < -jumpBound || t1 < t0 {
+		return // the clock was set while the answer was under way: it proves nothing
+	}
+	lo, hi := t0-date.UnixNano()-int64(time.Second), t1-date.UnixNano()
+
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if epoch != s.epoch {
+		return // sent for before the clock jumped
+	}
+	if s.known {
+		wider := max(0, t1-s.at) / 1e6 * drift
+		oldLo, oldHi := s.lo-wider, s.hi+wider
+		if lo < oldHi && hi > oldLo {
+			lo, hi = max(lo, oldLo), min(hi, oldHi)
+		}
+	}
+	s.known, s.lo, s.hi, s.at, s.received = true, lo, hi, t1, received
+}
+
+// Invalidate forgets what is known, as after a jump of the clock; answers under way do not count either.
+func (s *Skew) Invalidate() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.known = false
+	s.epoch++
+}
+
+// skewEstimate is an interval that holds the skew.
+type skewEstimate struct {
+	known  bool
+	lo, hi time.Duration
+	age    time.Duration // of the last sample
+}
+
+func (s *Skew) estimate(wall int64) skewEstimate {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	age := max(0, wall-s.at)
+	wider := age / 1e6 * drift
+	return skewEstimate{known: s.known, lo: time.Duration(s.lo - wider), hi: time.Duration(s.hi + wider), age: time.Duration(age)}
+}
+
+// proven is the skew nearest to none that the answers allow: positive, this clock is ahead by at least that much.
+func (e skewEstimate) proven() time.Duration {
+	switch {
+	case !e.known:
+		return 0
+	case e.lo > 0:
+		return e.lo
+	case e.hi < 0:
+		return e.hi
+	default:
+		return 0
+	}
+}
+
+// pingIn says how long to wait, at least wait, until an answer would tell most: when the server's second turns over if the
+// skew lies in the middle of what is possible. So each ping halves the interval, instead of repeating the last one.
+func (e skewEstimate) pingIn(wall int64, wait time.Duration) time.Duration {
+	if !e.known {
+		return wait
+	}
+	turn := (int64(e.lo) + int64(e.hi)) / 2
+	past := (wall + int64(wait) - turn) % int64(time.Second)
+	if past < 0 {
+		past += int64(time.Second)
+	}
+	return wait + time.Second - time.Duration(past)
+}

@@ -1,0 +1,151 @@
+package engine
+
+import (
+	"slices"
+	"strings"
+	"time"
+)
+
+// summaries collects what was deleted, by source, until it is told: one Event on a source, never one a deletion.
+type summaries struct {
+	of       map[summaryKey]*Summary
+	last     time.Duration
+	outcomes map[Result]int
+}
+
+type summaryKey struct {
+	kind            Kind
+	source, trigger string
+}
+
+const (
+	summaryExamples = 3
+	// summaryMost bounds how many sources are told apart within one interval; the rest share an entry without a source.
+	summaryMost = 10000
+)
+
+func (s *summaries) add(k *KindOptions, o *Object, result Result, at time.Time) {
+	if s.outcomes == nil {
+		s.outcomes = map[Result]int{}
+	}
+	s.outcomes[result]++
+	if result != Deleted && result != DryRun {
+		return
+	}
+	key := summaryKey{o.Kind, o.Source, o.Trigger}
+	sum := s.of[key]
+	if sum == nil {
+		if len(s.of) >= summaryMost {
+			key.source = ""
+			sum = s.of[key]
+		}
+		if sum == nil {
+			sum = &Summary{Source: key.source, Trigger: o.Trigger, Kind: *k, Namespace: o.Namespace, First: at}
+			s.of[key] = sum
+		}
+	}
+	if result == DryRun {
+		sum.DryRun++
+	} else {
+		sum.Deleted++
+	}
+	if sum.Namespace != o.Namespace {
+		sum.Namespace = ""
+	}
+	sum.Last = at
+	if len(sum.Examples) < summaryExamples {
+		sum.Examples = append(sum.Examples, nameOf(o))
+	}
+}
+
+func (s *summaries) due(mono, every time.Duration) bool { return mono-s.last >= every }
+
+// summarize tells what was collected. The lock is held.
+func (e *Engine) summarize(r reading) {
+	s := &e.summary
+	s.last = r.mono
+	outcomes, of := s.outcomes, s.of
+	s.outcomes, s.of = nil, map[summaryKey]*Summary{}
+	n := 0
+	for _, k := range e.kinds {
+		if k != nil {
+			n += k.tracked
+		}
+	}
+	late, stuck, limit, held := e.late, e.stuck, e.conc.Limit(), e.guard.held
+	if len(outcomes) == 0 && late == 0 {
+		return
+	}
+	e.note(func() {
+		e.opts.Log.Info("deletions so far", "interval", e.opts.SummaryEvery, "deleted", outcomes[Deleted], "other", outcomes[Other]+outcomes[Unconfirmed],
+			"dryRun", outcomes[DryRun], "conflicts", outcomes[Conflict], "refused", outcomes[Refused], "errors", outcomes[Failed],
+			"throttled", outcomes[Throttled], "tracked", n, "retrying", late, "stuck", stuck, "concurrency", limit, "held", held)
+		if e.opts.OnSummary == nil || len(of) == 0 {
+			return
+		}
+		list := make([]Summary, 0, len(of))
+		for _, sum := range of {
+			list = append(list, *sum)
+		}
+		slices.SortFunc(list, func(a, b Summary) int {
+			if c := strings.Compare(a.Source, b.Source); c != 0 {
+				return c
+			}
+			if c := strings.Compare(a.Kind.Kind, b.Kind.Kind); c != 0 {
+				return c
+			}
+			return strings.Compare(a.Trigger, b.Trigger)
+		})
+		e.opts.OnSummary(list)
+	})
+}
+
+// record counts an outcome and leaves its log line and its hook to be run. The lock is held.
+func (e *Engine) record(j *job, res *attemptResult, out Outcome, r reading) {
+	m, o, kind := e.metrics, &out.Object, j.kind.Kind
+	if res.conflicts > 0 {
+		m.deletions.WithLabelValues(o.Trigger, kind, string(Conflict)).Add(float64(res.conflicts))
+		if e.summary.outcomes == nil {
+			e.summary.outcomes = map[Result]int{}
+		}
+		e.summary.outcomes[Conflict] += res.conflicts
+	}
+	if out.Result == "" {
+		return
+	}
+	m.deletions.WithLabelValues(o.Trigger, kind, string(out.Result)).Inc()
+	if out.Result == Deleted && !o.Backfill {
+		m.lateness.Observe(out.Lateness.Seconds())
+	}
+	e.summary.add(j.kind, o, out.Result, out.At)
+	attempt := j.attempt + 1
+	e.note(func() {
+		log := e.opts.Log
+		// All values in one call: a logger of its own for each line costs as much as the line.
+		with := func(more ...any) []any {
+			o := &out.Object
+			return append([]any{"kind", kind, "object", nameOf(o), "uid", o.UID, "expiry", o.Expiry, "source", o.Source, "trigger", o.Trigger}, more...)
+		}
+		switch {
+		case out.Result == Deleted:
+			log.Info("deleted", with("lateness", out.Lateness)...)
+		case out.Result == DryRun:
+			if j.kind.Actor != nil {
+				log.Info("would act (dry run)", with()...)
+			} else {
+				log.Info("would delete (dry run)", with()...)
+			}
+		case out.Result == Other, out.Result == Unconfirmed:
+			log.Info("gone already", with("result", out.Result)...)
+		case out.Result == Kept:
+			log.V(2).Info("not due any more", with()...)
+		case attempt == 1 || attempt%10 == 0:
+			log.Info("not deleted yet, will be tried again", with("result", out.Result, "attempt", attempt, "err", out.Err)...)
+		default:
+			log.V(2).Info("not deleted yet, will be tried again", with("result", out.Result, "attempt", attempt, "err", out.Err)...)
+		}
+		if e.opts.OnOutcome != nil {
+			e.opts.OnOutcome(out)
+		}
+	})
+}
