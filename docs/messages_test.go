@@ -9,7 +9,7 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -99,13 +99,13 @@ const contradiction = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, an
 var now = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
 // platform is what comes with Curfew.
-func platform(t *testing.T) *catalog.Snapshot {
+func builtinPlatform(t *testing.T) *platform.Snapshot {
 	t.Helper()
 	builtin, err := profiles.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := catalog.New(builtin)
+	out, err := platform.New(builtin)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +121,7 @@ func spoken(t *testing.T) []string {
 		if len(unreadable) > 0 {
 			t.Fatal(unreadable)
 		}
-		results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: platform(t), Now: now})
+		results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: builtinPlatform(t), Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -192,7 +192,7 @@ func TestPolicyOfKubeJanitorsRule(t *testing.T) {
 	if len(unreadable) > 0 {
 		t.Fatal(unreadable)
 	}
-	results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: platform(t), Now: now})
+	results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: builtinPlatform(t), Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +234,7 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 				t.Errorf("%s: %v", name, unreadable)
 				continue
 			}
-			results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: platform(t), Schemas: schemas, Now: now})
+			results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: builtinPlatform(t), Schemas: schemas, Now: now})
 			if err != nil {
 				t.Fatal(err)
 			}

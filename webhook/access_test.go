@@ -10,7 +10,7 @@ import (
 	authorizationv1 "k8s.io/api/authorization/v1"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // answers is an AccessReviewer over a table of user names, which counts.
@@ -74,13 +74,13 @@ func TestCachedReviews(t *testing.T) {
 
 // A runtime's TTL has the objects deleted that use it, so that these are what is asked about.
 func TestAccessOfWhatUsesARuntime(t *testing.T) {
-	known, err := catalog.New(builtinProfiles(t))
+	known, err := platform.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	for kind, namespace := range map[string]string{"TrainingRuntime": "ci", "ClusterTrainingRuntime": ""} {
 		access := &answers{of: map[string]bool{}}
-		w := newWorld(t, func(o *Options) { o.Catalog, o.Access, o.RequireDelete = known, access, true })
+		w := newWorld(t, func(o *Options) { o.Platform, o.Access, o.RequireDelete = known, access, true })
 		response := w.ask(t, ask{path: PathValidate, namespace: namespace,
 			object: "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: " + kind + ", metadata: {name: torch, namespace: '" + namespace + "', annotations: {curfew.dev/ttl-after-finished: 1d}}, spec: {}}"})
 		if response.Allowed {

@@ -7,8 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -30,7 +30,7 @@ func (c Cluster) Namespace(ctx context.Context, name string) (*policy.NamespaceP
 // Runtime reads a runtime; nil where there is none.
 func (c Cluster) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	if c.scopes.runtimes == nil {
-		return nil, catalog.ErrRuntimeNotKnown
+		return nil, platform.ErrRuntimeNotKnown
 	}
 	return c.scopes.runtimes.Runtime(ctx, reference)
 }

@@ -7,7 +7,7 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -23,7 +23,7 @@ func TestAccessOutsideOfAdmission(t *testing.T) {
 	if namespace, err := webhooks.Cluster().Namespace(t.Context(), "ci"); err != nil || namespace.TTL.All == nil {
 		t.Errorf("others would judge by another namespace: %+v, %v", namespace, err)
 	}
-	if _, err := webhooks.Cluster().Runtime(t.Context(), nil); !errors.Is(err, catalog.ErrRuntimeNotKnown) {
+	if _, err := webhooks.Cluster().Runtime(t.Context(), nil); !errors.Is(err, platform.ErrRuntimeNotKnown) {
 		t.Errorf("nobody reads runtimes, and they are known: %v", err)
 	}
 	review := func(profile *policy.Profile, spec map[string]any) rules.Access {

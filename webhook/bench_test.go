@@ -15,7 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/test/builders"
 )
 
@@ -83,7 +83,7 @@ func BenchmarkReview(b *testing.B) {
 		_ = json.NewEncoder(w).Encode(admissionv1.AdmissionReview{Response: &admissionv1.AdmissionResponse{UID: review.Request.UID, Allowed: true}})
 	}))
 	for _, count := range []int{0, 10, 100} {
-		known, err := catalog.New(builtinProfiles(b))
+		known, err := platform.New(builtinProfiles(b))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -93,7 +93,7 @@ func BenchmarkReview(b *testing.B) {
 			}
 		}
 		w, err := New(Options{
-			Catalog: known, Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
+			Platform: known, Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(), Logger: logr.Discard(),
 			Namespaces: goldenNamespaces{"bench-curfew": policy.ParseNamespace("bench-curfew",
 				map[string]string{policy.AnnotationDefaultTTL: "1d"}, map[string]string{builders.LabelTeam: builders.TeamPayments})},
 		})

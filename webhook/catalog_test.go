@@ -13,8 +13,8 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -47,9 +47,9 @@ func parsed[T any](t *testing.T, text string) *T {
 }
 
 // platformWorld is a world whose platform says these LifecyclePolicies.
-func platformWorld(t *testing.T, policies ...string) (*world, *catalog.Catalog, *runtimes) {
+func platformWorld(t *testing.T, policies ...string) (*world, *platform.Store, *runtimes) {
 	t.Helper()
-	known, err := catalog.New(builtinProfiles(t))
+	known, err := platform.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -61,18 +61,18 @@ func platformWorld(t *testing.T, policies ...string) (*world, *catalog.Catalog, 
 	getter := &runtimes{objects: map[string]map[string]any{
 		"torch": {"kind": "ClusterTrainingRuntime", "metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}},
 	}}
-	return newWorld(t, func(o *Options) { o.Catalog, o.Runtimes = known, getter }), known, getter
+	return newWorld(t, func(o *Options) { o.Platform, o.Runtimes = known, getter }), known, getter
 }
 
 const (
-	platformJob = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain}, spec: {template: {}}}"
-	platform    = `{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: team, expression: "namespaceObject.metadata.name == 'plain'"}]},
+	platformJob  = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain}, spec: {template: {}}}"
+	platformWide = `{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: team, expression: "namespaceObject.metadata.name == 'plain'"}]},
   defaults: {ttl: {value: 2h}, ttlLabel: {value: 30d}}, bounds: {maxTTL: 1d}, warnBelow: 10m}}`
 	platformTrainJob = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: plain, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {runtimeRef: {name: torch}}}"
 )
 
 func TestPoliciesFillInAndRefuse(t *testing.T) {
-	w, known, _ := platformWorld(t, platform)
+	w, known, _ := platformWorld(t, platformWide)
 	got := patchedObject(t, platformJob, w.ask(t, ask{path: PathMutate, namespace: "plain", object: platformJob}))
 	for _, want := range []string{`"ttlSecondsAfterFinished":7200`, `"curfew.dev/ttl-source":"policy/platform"`, `"curfew.dev/ttl":"1d"`} {
 		if !strings.Contains(got, want) {

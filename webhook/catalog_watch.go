@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -30,7 +30,7 @@ type Informers interface {
 // CatalogWatch keeps a catalog in step with the LifecyclePolicies and KindProfiles of a cluster, and with the kinds that it serves. A
 // cluster without the CRDs has the built-in profiles and no policies, until the CRDs are there.
 type CatalogWatch struct {
-	catalog   *catalog.Catalog
+	catalog   *platform.Store
 	informers Informers
 	log       logr.Logger
 	kinds     []*watchedKind
@@ -46,7 +46,7 @@ type watchedKind struct {
 }
 
 // NewCatalogWatch returns a runnable for the manager that gives out the informers.
-func NewCatalogWatch(known *catalog.Catalog, informers Informers, log logr.Logger) *CatalogWatch {
+func NewCatalogWatch(known *platform.Store, informers Informers, log logr.Logger) *CatalogWatch {
 	out := &CatalogWatch{catalog: known, informers: informers, log: log}
 	out.kinds = []*watchedKind{
 		{name: v1alpha1.LifecyclePolicies, object: &v1alpha1.LifecyclePolicy{}, handler: handle(out,

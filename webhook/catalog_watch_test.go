@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -50,7 +50,7 @@ func (*registration) HasSynced() bool { return true }
 
 func TestWatchWaitsForTheCRDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		known, err := catalog.New(builtinProfiles(t))
+		known, err := platform.New(builtinProfiles(t))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,11 +75,11 @@ func TestWatchWaitsForTheCRDs(t *testing.T) {
 			t.Fatal("the watches never began")
 		}
 		policies := cluster.handlers[0]
-		policies.OnAdd(parsed[v1alpha1.LifecyclePolicy](t, platform), true)
+		policies.OnAdd(parsed[v1alpha1.LifecyclePolicy](t, platformWide), true)
 		if got := known.Snapshot().Policies; len(got) != 1 || got[0].Name != "platform" {
 			t.Errorf("policies are %v", got)
 		}
-		policies.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "platform", Obj: parsed[v1alpha1.LifecyclePolicy](t, platform)})
+		policies.OnDelete(toolscache.DeletedFinalStateUnknown{Key: "platform", Obj: parsed[v1alpha1.LifecyclePolicy](t, platformWide)})
 		if got := known.Snapshot().Policies; len(got) != 0 {
 			t.Errorf("policies are %v after the deletion", got)
 		}

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // corpus is k8s.io/api's golden set: an object of every kind and version of Kubernetes with every field set.
@@ -101,14 +101,14 @@ func TestCorpus(t *testing.T) {
 			},
 		},
 	}
-	known, err := catalog.New(builtinProfiles(t))
+	known, err := platform.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
 	files := corpus(t)
 	for name, variant := range variants {
 		t.Run(name, func(t *testing.T) {
-			w := newWorld(t, func(o *Options) { o.Catalog = known })
+			w := newWorld(t, func(o *Options) { o.Platform = known })
 			w.namespaces.cached[ns] = corpusSettings
 			met := map[string]bool{}
 			for _, file := range files {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -85,7 +85,7 @@ func TestGolden(t *testing.T) {
 			t.Errorf("%s/%s is not in %s", goldenCases, folder.Name(), goldenIndex)
 		}
 	}
-	known, err := catalog.New(builtinProfiles(t))
+	known, err := platform.New(builtinProfiles(t))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -112,7 +112,7 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-func runGolden(t *testing.T, known *catalog.Catalog, folder string) goldenResponse {
+func runGolden(t *testing.T, known *platform.Store, folder string) goldenResponse {
 	t.Helper()
 	files, err := os.ReadDir(folder)
 	if err != nil {
@@ -149,7 +149,7 @@ func runGolden(t *testing.T, known *catalog.Catalog, folder string) goldenRespon
 
 // goldenWorld is a Curfew over the files that lie beside the request. The catalog is shared and cleared, as compiling its
 // profiles takes longest.
-func goldenWorld(t *testing.T, known *catalog.Catalog, folder string, settings goldenSettings) *world {
+func goldenWorld(t *testing.T, known *platform.Store, folder string, settings goldenSettings) *world {
 	t.Helper()
 	for _, text := range documents(t, filepath.Join(folder, "policies.yaml")) {
 		object := parsed[v1alpha1.LifecyclePolicy](t, text)
@@ -171,7 +171,7 @@ func goldenWorld(t *testing.T, known *catalog.Catalog, folder string, settings g
 		person: !slices.Contains(settings.MayNotDelete, "user"), controller: !slices.Contains(settings.MayNotDelete, "controller"), robot: true,
 	}}
 	return newWorld(t, func(o *Options) {
-		o.Catalog, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
+		o.Platform, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
 		o.KyvernoLabel = settings.KyvernoLabel
 		o.Controller.Protect = []string{"curfew-system", "kube-system"}

@@ -11,8 +11,8 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -32,10 +32,10 @@ type Clock interface {
 
 // Options are what the webhooks need from their surroundings.
 type Options struct {
-	// Profiles of the kinds that are reviewed, where Catalog is nil; kinds without one get a bare profile.
+	// Profiles of the kinds that are reviewed, where Platform is nil; kinds without one get a bare profile.
 	Profiles policy.Profiles
-	// Catalog is what the platform says: profiles and policies. Nil means that there are only the Profiles, and no policies.
-	Catalog *catalog.Catalog
+	// Platform is what the platform says: profiles and policies. Nil means that there are only the Profiles, and no policies.
+	Platform *platform.Store
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
 	Runtimes RuntimeGetter
 	// Pods reads the Pods that Bindings change; nil means that Bindings are not reviewed.
@@ -76,8 +76,8 @@ type Options struct {
 
 func (o *Options) validate() error {
 	var errs []error
-	if o.Profiles == nil && o.Catalog == nil {
-		errs = append(errs, errors.New("webhook: Profiles is nil, and so is Catalog: use catalog.New, or policy.NewProfiles(policy.BuiltinProfiles()...)"))
+	if o.Profiles == nil && o.Platform == nil {
+		errs = append(errs, errors.New("webhook: Profiles is nil, and so is Platform: use platform.New, or policy.NewProfiles(policy.BuiltinProfiles()...)"))
 	}
 	if o.Namespaces == nil {
 		errs = append(errs, errors.New("webhook: Namespaces is nil: use NewNamespaces"))
@@ -103,7 +103,7 @@ func (o *Options) validate() error {
 // Webhooks are the admission endpoints.
 type Webhooks struct {
 	fixed    policy.Profiles
-	catalog  *catalog.Catalog
+	platform *platform.Store
 	compiler *expression.Compiler
 	scopes   *scopes
 	pods     PodGetter
@@ -134,10 +134,10 @@ func New(options Options) (*Webhooks, error) {
 	}
 	return &Webhooks{
 		fixed:    options.Profiles,
-		catalog:  options.Catalog,
+		platform: options.Platform,
 		compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		scopes: &scopes{
-			namespaces: options.Namespaces, runtimes: options.Runtimes, catalog: options.Catalog,
+			namespaces: options.Namespaces, runtimes: options.Runtimes, platform: options.Platform,
 			annotationsOnly: options.AnnotationsOnly,
 			failed: func(err error) {
 				metrics.unevaluated.Inc()
@@ -161,10 +161,10 @@ func New(options Options) (*Webhooks, error) {
 
 // Profiles are those by which the webhooks judge at this moment.
 func (w *Webhooks) Profiles() policy.Profiles {
-	if w.catalog == nil {
+	if w.platform == nil {
 		return w.fixed
 	}
-	return w.catalog.Snapshot().Profiles
+	return w.platform.Snapshot().Profiles
 }
 
 // Register adds the endpoints to those of a server. They count and measure themselves.

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // NamespaceGetter reads what a namespace says.
@@ -28,7 +28,7 @@ type NamespaceLister interface {
 type scopes struct {
 	namespaces      NamespaceGetter
 	runtimes        RuntimeGetter
-	catalog         *catalog.Catalog
+	platform        *platform.Store
 	annotationsOnly bool
 	// failed takes the errors of evaluating policies, which refuse nobody.
 	failed func(err error)
@@ -38,15 +38,15 @@ type scopes struct {
 // only because the API server knows the namespace to use it, or because a policy speaks of the kind. A cache may be milliseconds
 // behind that: where it contradicts it, the namespace is read live, once.
 func (s *scopes) ScopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, inUse bool) (*policy.Scope, error) {
-	var platform *catalog.Snapshot
-	if s.catalog != nil {
-		platform = s.catalog.Snapshot()
+	var snapshot *platform.Snapshot
+	if s.platform != nil {
+		snapshot = s.platform.Snapshot()
 	}
 	var namespace *policy.NamespacePolicy
 	if facts.Namespace != "" {
 		var err error
 		namespace, err = s.namespaces.Namespace(ctx, facts.Namespace)
-		if err == nil && inUse && !uses(namespace, facts) && (platform == nil || !platform.Concerns(facts.Profile.Kind.GroupKind())) {
+		if err == nil && inUse && !uses(namespace, facts) && (snapshot == nil || !snapshot.Concerns(facts.Profile.Kind.GroupKind())) {
 			namespace, err = s.namespaces.LiveNamespace(ctx, facts.Namespace)
 		}
 		if err != nil {
@@ -54,13 +54,13 @@ func (s *scopes) ScopeOf(ctx context.Context, facts *policy.Facts, object map[st
 		}
 	}
 	scope := &policy.Scope{Namespace: namespace}
-	if platform != nil {
-		var read catalog.RuntimeReader
+	if snapshot != nil {
+		var read platform.RuntimeReader
 		if s.runtimes != nil {
 			read = s.runtimes.Runtime
 		}
 		var err error
-		if scope, err = platform.Scope(ctx, facts, object, namespace, read, s.failed); err != nil {
+		if scope, err = snapshot.Scope(ctx, facts, object, namespace, read, s.failed); err != nil {
 			return nil, err
 		}
 	}

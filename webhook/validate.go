@@ -42,7 +42,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 // surrounds it now: policies may ask for the very fields that they fill in. Nil where the stamps come of that neither.
 func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *policy.Scope) (*policy.Scope, error) {
 	_, forged := policy.Attested(request.facts, scope)
-	if len(forged) == 0 || w.catalog == nil {
+	if len(forged) == 0 || w.platform == nil {
 		return nil, nil
 	}
 	object := runtime.DeepCopyJSON(request.object)
@@ -80,8 +80,8 @@ func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now 
 		return unreadable(request.facts, err)
 	}
 	review := &rules.Request{Scope: scope}
-	if w.catalog != nil {
-		review.Outer = w.catalog.Snapshot().Bounding
+	if w.platform != nil {
+		review.Outer = w.platform.Snapshot().Bounding
 	}
 	return w.decide(ctx, request, review, now)
 }

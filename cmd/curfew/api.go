@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"curfew.dev/curfew/manifests/crd"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 	"curfew.dev/curfew/webhook/lint"
@@ -39,7 +39,7 @@ func (o *apiOptions) validateAPI() error {
 
 // addAPI serves over HTTP what the webhooks would answer: by the same profiles, scopes, settings and certificate.
 func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, options *options, handlers *webhook.Webhooks,
-	certificate *tls.Config, platform *catalog.Catalog, builtin *catalog.Snapshot, ready []api.Check, log logr.Logger) error {
+	certificate *tls.Config, platform *platform.Store, builtin *platform.Snapshot, ready []api.Check, log logr.Logger) error {
 	if options.apiAddr == "" {
 		return nil
 	}

@@ -24,7 +24,7 @@ import (
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
@@ -74,14 +74,14 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 	if err != nil {
 		return nil, err
 	}
-	platform, err := catalog.New(builtin)
+	platform, err := platform.New(builtin)
 	if err != nil {
 		return nil, err
 	}
 	builtinOnly := platform.Snapshot() // Nothing of the cluster is in it yet.
 	watch := webhook.NewCatalogWatch(platform, mgr.GetCache(), log.WithName("catalog"))
 	handlers, err := webhook.New(webhook.Options{
-		Catalog:         platform,
+		Platform:        platform,
 		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
 		Pods:            webhook.LivePods{Reader: mgr.GetAPIReader()},
 		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),

@@ -15,7 +15,7 @@ import (
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -103,12 +103,12 @@ func (o *lintOptions) validate() error {
 }
 
 // builtin is what comes with Curfew: the profiles of kinds, and the schemas of its own.
-func builtin() (*catalog.Snapshot, *lint.Schemas, error) {
+func builtin() (*platform.Snapshot, *lint.Schemas, error) {
 	all, err := profiles.All()
 	if err != nil {
 		return nil, nil, err
 	}
-	platform, err := catalog.New(all)
+	platform, err := platform.New(all)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,7 +8,7 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // shipped are the profiles that come with Curfew, as admission has them.
@@ -18,7 +18,7 @@ func shipped(t *testing.T) policy.Profiles {
 	if err != nil {
 		t.Fatal(err)
 	}
-	known, err := catalog.New(builtin)
+	known, err := platform.New(builtin)
 	if err != nil {
 		t.Fatal(err)
 	}

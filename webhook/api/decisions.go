@@ -10,7 +10,7 @@ import (
 	"github.com/go-logr/logr"
 	authenticationv1 "k8s.io/api/authentication/v1"
 
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -25,9 +25,9 @@ const (
 // Decisions answers for manifests what admission would say of them.
 type Decisions struct {
 	// Builtin is what comes with Curfew: profiles and no policies. It is what requests with ?offline=true are judged by.
-	Builtin *catalog.Snapshot
+	Builtin *platform.Snapshot
 	// Platform is what the cluster's platform says at this moment; each request asks once.
-	Platform func() *catalog.Snapshot
+	Platform func() *platform.Snapshot
 	// Cluster knows namespaces and runtimes. It is not asked for requests with ?offline=true.
 	Cluster lint.Cluster
 	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil means never.

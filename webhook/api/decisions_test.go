@@ -20,8 +20,8 @@ import (
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -88,12 +88,12 @@ func mounted(t testing.TB, decisions Decisions) chi.Router {
 }
 
 // comesWith is what comes with Curfew, compiled once.
-var comesWith = sync.OnceValues(func() (*catalog.Catalog, error) {
+var comesWith = sync.OnceValues(func() (*platform.Store, error) {
 	all, err := profiles.All()
 	if err != nil {
 		return nil, err
 	}
-	return catalog.New(all)
+	return platform.New(all)
 })
 
 var ownSchemas = sync.OnceValues(func() (*lint.Schemas, error) {

@@ -6,7 +6,7 @@ import (
 	"strings"
 	"testing"
 
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -28,7 +28,7 @@ func TestPoliciesOfTheClusterAreFollowed(t *testing.T) {
 	}
 	following := decisions(t, &world{})
 	current := builtin.Snapshot()
-	following.Platform = func() *catalog.Snapshot { return current }
+	following.Platform = func() *platform.Snapshot { return current }
 	router := mounted(t, following)
 	job := strings.Replace(jobYAML, "namespace: ci", "namespace: other", 1)
 	ask := func(path, body string) string {

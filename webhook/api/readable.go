@@ -7,8 +7,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -33,7 +33,7 @@ func (r readable) Namespace(ctx context.Context, name string) (*policy.Namespace
 func (r readable) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	resource := reference.Kind.GroupVersion().WithResource(reference.Resource)
 	if ok, err := r.authorizer.MayGet(ctx, r.user, resource, reference.Namespace, reference.Name); err != nil || !ok {
-		return nil, orElse(err, catalog.ErrRuntimeNotKnown)
+		return nil, orElse(err, platform.ErrRuntimeNotKnown)
 	}
 	return r.Cluster.Runtime(ctx, reference)
 }

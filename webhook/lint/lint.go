@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -23,7 +23,7 @@ const DefaultNamespace = "default"
 // Options say by what documents are judged.
 type Options struct {
 	// Platform is what holds before the documents speak: the profiles that come with Curfew, or those and the policies of a cluster.
-	Platform *catalog.Snapshot
+	Platform *platform.Snapshot
 	// Cluster knows namespaces and runtimes; nil means without one, so that only the documents themselves speak.
 	Cluster Cluster
 	// Schemas of Curfew's own kinds; nil means that nothing is held against a schema.

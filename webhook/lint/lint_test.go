@@ -18,8 +18,8 @@ import (
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
 
@@ -37,12 +37,12 @@ metadata:
 var noon = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
 var (
-	builtin = sync.OnceValues(func() (*catalog.Catalog, error) {
+	builtin = sync.OnceValues(func() (*platform.Store, error) {
 		all, err := profiles.All()
 		if err != nil {
 			return nil, err
 		}
-		return catalog.New(all)
+		return platform.New(all)
 	})
 	schemas = sync.OnceValues(func() (*Schemas, error) {
 		definitions, err := crd.All()

@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // Cluster knows what the documents do not say.
@@ -29,7 +29,7 @@ var ErrNotReadable = errors.New("the user may not read it")
 // holds before the cluster's own of that name, since applying them would change that.
 type world struct {
 	options  *Options
-	platform *catalog.Snapshot
+	platform *platform.Snapshot
 	// namespaces and runtimes that the documents bring, or that the cluster was asked about.
 	namespaces map[string]namespaceAnswer
 	runtimes   map[runtimeKey]runtimeAnswer
@@ -154,7 +154,7 @@ func (w *world) namespaceOf(ctx context.Context, name string) (namespace *policy
 }
 
 // runtimeOf reads the runtimes of objects of a kind.
-func (w *world) runtimeOf(kind schema.GroupKind) catalog.RuntimeReader {
+func (w *world) runtimeOf(kind schema.GroupKind) platform.RuntimeReader {
 	if !w.hidesRuntimes && !w.ownRuntimes[kind] {
 		return w.runtime
 	}
@@ -162,7 +162,7 @@ func (w *world) runtimeOf(kind schema.GroupKind) catalog.RuntimeReader {
 		if answer := w.runtimes[keyOf(reference)]; answer.posted {
 			return answer.object, nil
 		}
-		return nil, catalog.ErrRuntimeNotKnown
+		return nil, platform.ErrRuntimeNotKnown
 	}
 }
 
@@ -170,12 +170,12 @@ func keyOf(reference *expression.Reference) runtimeKey {
 	return runtimeKey{reference.Kind.GroupKind(), reference.Namespace, reference.Name}
 }
 
-// runtime implements [catalog.RuntimeReader].
+// runtime implements [platform.RuntimeReader].
 func (w *world) runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := keyOf(reference)
 	answer, ok := w.runtimes[key]
 	if !ok {
-		answer.err = catalog.ErrRuntimeNotKnown
+		answer.err = platform.ErrRuntimeNotKnown
 		if w.options.Cluster != nil {
 			answer.object, answer.err = w.options.Cluster.Runtime(ctx, reference)
 		}

@@ -13,8 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -23,7 +23,7 @@ const pageSize = 500
 
 // readPlatform reads profiles and policies, and lays over them those that are to hold as if they were applied.
 func (w *World) readPlatform(ctx context.Context) error {
-	known, err := catalog.New(w.options.Builtin)
+	known, err := platform.New(w.options.Builtin)
 	if err != nil {
 		return err
 	}
@@ -127,7 +127,7 @@ var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.i
 
 // readDefinitions has the profiles hold as they do for the installed versions of their kinds. Where that may not be read they hold
 // as they are written, which differs for a few kinds of old versions alone.
-func (w *World) readDefinitions(ctx context.Context, known *catalog.Catalog, taught map[schema.GroupKind]bool) error {
+func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taught map[schema.GroupKind]bool) error {
 	served, err := w.served()
 	if err != nil {
 		return err

@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -82,7 +82,7 @@ type runtimeAnswer struct {
 	err    error
 }
 
-// runtime implements catalog.RuntimeReader; each is read once.
+// runtime implements platform.RuntimeReader; each is read once.
 func (w *World) runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := reference.Kind.GroupKind().String() + " " + reference.String()
 	w.mu.Lock()
@@ -97,7 +97,7 @@ func (w *World) runtime(ctx context.Context, reference *expression.Reference) (m
 	switch {
 	case apierrors.IsForbidden(err):
 		w.note("you may not get %s: what it says of TTLs is not known", reference)
-		out.err = catalog.ErrRuntimeNotKnown
+		out.err = platform.ErrRuntimeNotKnown
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 	case err != nil:
 		return nil, err

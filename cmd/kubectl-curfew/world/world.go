@@ -17,7 +17,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -68,7 +68,7 @@ type World struct {
 
 	clients  Clients
 	options  Options
-	platform *catalog.Snapshot
+	platform *platform.Snapshot
 
 	mu         sync.Mutex
 	notes      []string
@@ -103,7 +103,7 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 }
 
 // Platform is what profiles and policies say.
-func (w *World) Platform() *catalog.Snapshot { return w.platform }
+func (w *World) Platform() *platform.Snapshot { return w.platform }
 
 // Note keeps a sentence for the user, once.
 func (w *World) Note(text string) {

@@ -1,4 +1,4 @@
-package catalog_test
+package platform_test
 
 import (
 	"context"
@@ -10,18 +10,18 @@ import (
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/catalog"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-func builtin(t *testing.T) *catalog.Catalog {
+func builtin(t *testing.T) *platform.Store {
 	t.Helper()
 	all, err := profiles.All()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out, err := catalog.New(all)
+	out, err := platform.New(all)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -109,13 +109,13 @@ func TestScope(t *testing.T) {
 	if errs := known.SetPolicy(selecting); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	platform := known.Snapshot()
+	snapshot := known.Snapshot()
 	object := *parsed[map[string]any](t, trainJob)
-	facts := policy.FactsOfObject(platform.Profiles.For(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"}), object)
+	facts := policy.FactsOfObject(snapshot.Profiles.For(schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainJob"}), object)
 	namespace := policy.ParseNamespace("ml", nil, map[string]string{"team": "ml"})
 	torch := map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}}
 	for name, test := range map[string]struct {
-		read     catalog.RuntimeReader
+		read     platform.RuntimeReader
 		ttl      string
 		missing  bool
 		policies int
@@ -131,7 +131,7 @@ func TestScope(t *testing.T) {
 		"no such runtime": {read: func(context.Context, *expression.Reference) (map[string]any, error) { return nil, nil },
 			missing: true, policies: 1, failures: 1},
 		"a runtime that is not known says nothing": {read: func(context.Context, *expression.Reference) (map[string]any, error) {
-			return nil, catalog.ErrRuntimeNotKnown
+			return nil, platform.ErrRuntimeNotKnown
 		}, policies: 1, failures: 1},
 		"nobody reads": {policies: 1, failures: 1},
 		"it cannot be read": {read: func(context.Context, *expression.Reference) (map[string]any, error) {
@@ -140,7 +140,7 @@ func TestScope(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			failures := 0
-			scope, err := platform.Scope(t.Context(), facts, object, namespace, test.read, func(error) { failures++ })
+			scope, err := snapshot.Scope(t.Context(), facts, object, namespace, test.read, func(error) { failures++ })
 			if test.err != "" {
 				if err == nil || err.Error() != test.err {
 					t.Errorf("got %v, want %s", err, test.err)
@@ -162,7 +162,7 @@ func TestScope(t *testing.T) {
 			}
 		})
 	}
-	if !platform.Concerns(job) || builtin(t).Snapshot().Concerns(job) {
+	if !snapshot.Concerns(job) || builtin(t).Snapshot().Concerns(job) {
 		t.Error("it is not told which kinds policies concern")
 	}
 }
