@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -71,7 +71,7 @@ type Feed struct {
 	options    Options
 	namespaces NamespaceReader
 	log        logr.Logger
-	rejudge    *pending
+	rejudge    *loop.Queue
 	finishes   *recorder
 	synced     atomic.Bool
 	// pagedUntil is until when lists are read in pages, because the API server did not end the stream of one.
@@ -110,7 +110,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 	feed := &Feed{
 		kind: kind, options: options, namespaces: options.Namespaces,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
-		rejudge: newPending(), liveNamespaces: newShared[Namespace](), livePolicies: newShared[[]*expression.Policy](),
+		rejudge: loop.NewQueue(), liveNamespaces: newShared[Namespace](), livePolicies: newShared[[]*expression.Policy](),
 		liveRuntimes: newShared[map[string]any](),
 	}
 	if kind.Label != "" {
@@ -163,7 +163,7 @@ func (f *Feed) RejudgeNamespace(name string) {
 	f.options.Engine.RecheckNamespace(name)
 	// A feed that has seen nothing judges what comes by what the namespace says now.
 	if f.seen.Load() {
-		f.rejudge.add(name)
+		f.rejudge.Add(name)
 	}
 }
 
@@ -171,7 +171,7 @@ func (f *Feed) RejudgeNamespace(name string) {
 func (f *Feed) RejudgeAll() {
 	f.options.Engine.RecheckKinds(f.Handles()...)
 	if f.seen.Load() {
-		f.rejudge.add(f.kind.Namespace)
+		f.rejudge.Add(f.kind.Namespace)
 	}
 }
 
@@ -220,7 +220,7 @@ func (f *Feed) Run(ctx context.Context) error {
 	if f.kind.Runtime != nil {
 		beside.Go(func() { f.lookAgain(ctx) })
 	}
-	delay := newDelay()
+	delay := loop.NewBackoff()
 	for ctx.Err() == nil {
 		err := f.stream(ctx, delay)
 		if ctx.Err() != nil {
@@ -230,15 +230,14 @@ func (f *Feed) Run(ctx context.Context) error {
 			f.following.Store(false)
 			f.tellForbidden(err)
 			f.log.Info("list and watch failed, trying again", "reason", err.Error())
-			f.pause(ctx, delay.Step())
+			loop.Pause(ctx, f.options.Clock, delay.Next())
 		}
 	}
 	return nil
 }
 
-// delayMost bounds the wait after a failure: after an outage of the API server, what fell due should not wait longer than the
-// outage itself.
-const delayMost = 10 * time.Second
+// usefulAfter is how long a watch must last for the list before it to count as a success.
+const usefulAfter = 10 * time.Second
 
 func (f *Feed) tellForbidden(err error) {
 	if f.options.Forbidden != nil && apierrors.IsForbidden(err) {
@@ -246,22 +245,8 @@ func (f *Feed) tellForbidden(err error) {
 	}
 }
 
-// newDelay grows to delayMost and stays there.
-func newDelay() *wait.Backoff {
-	return &wait.Backoff{Duration: 200 * time.Millisecond, Factor: 2, Jitter: 0.5, Steps: 1 << 30, Cap: delayMost}
-}
-
-func (f *Feed) pause(ctx context.Context, d time.Duration) {
-	timer := f.options.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-	case <-timer.C():
-	}
-}
-
 // stream brings everything into the engine and then follows the changes until it is time to list anew.
-func (f *Feed) stream(ctx context.Context, delay *wait.Backoff) error {
+func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	at, events, err := f.listAll(ctx)
@@ -272,8 +257,8 @@ func (f *Feed) stream(ctx context.Context, delay *wait.Backoff) error {
 	defer relist.Stop()
 	began := f.options.Clock.Now()
 	err = f.follow(ctx, at, events, relist.C())
-	if f.options.Clock.Since(began) >= delayMost {
-		*delay = *newDelay() // A list that was of no use, because nothing can be watched from there, does not count.
+	if f.options.Clock.Since(began) >= usefulAfter {
+		delay.Reset() // Otherwise nothing can be watched from where the list ended.
 	}
 	if errors.Is(err, errListAgain) {
 		return nil
@@ -283,19 +268,19 @@ func (f *Feed) stream(ctx context.Context, delay *wait.Backoff) error {
 
 // rejudgeLoop lists the namespaces whose word has changed.
 func (f *Feed) rejudgeLoop(ctx context.Context) {
-	delay := newDelay()
+	delay := loop.NewBackoff()
 	for {
-		name, ok := f.rejudge.next(ctx)
+		name, ok := f.rejudge.Next(ctx)
 		if !ok {
 			return
 		}
 		if err := f.rejudgeNamespace(ctx, name); err != nil && ctx.Err() == nil {
 			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
-			f.rejudge.add(name)
-			f.pause(ctx, delay.Step())
+			f.rejudge.Add(name)
+			loop.Pause(ctx, f.options.Clock, delay.Next())
 			continue
 		}
-		delay = newDelay()
+		delay.Reset()
 	}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/resourceversion"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -20,7 +21,7 @@ import (
 // their TTL again (contract, section 4).
 type recorder struct {
 	feed    *Feed
-	pending *pending
+	pending *loop.Queue
 	mu      sync.Mutex
 	of      map[string]finish
 	// retries says when what could not be written is tried again; the first of these is at retryAt, if there are any.
@@ -42,7 +43,7 @@ type finish struct {
 }
 
 func newRecorder(feed *Feed) *recorder {
-	return &recorder{feed: feed, pending: newPending(), of: map[string]finish{}, retries: map[string]time.Time{}}
+	return &recorder{feed: feed, pending: loop.NewQueue(), of: map[string]finish{}, retries: map[string]time.Time{}}
 }
 
 // recordFinish answers what a finish time that is not known means for an object. In dry-run nothing is written: the object is due as
@@ -80,7 +81,7 @@ func (r *recorder) add(new finish) time.Time {
 	r.of[key] = new
 	_, waits := r.retries[key]
 	if !new.dry && !(waits && new.resourceVersion == old.resourceVersion) {
-		r.pending.add(key)
+		r.pending.Add(key)
 	}
 	return new.seen
 }
@@ -164,10 +165,10 @@ func (r *recorder) run(ctx context.Context) {
 func (r *recorder) next(ctx context.Context) (string, bool) {
 	for {
 		wait := r.requeue()
-		if key, ok := r.pending.take(); ok {
+		if key, ok := r.pending.Pop(); ok {
 			return key, true
 		}
-		if !r.pending.wait(ctx, r.feed.options.Clock, wait) {
+		if !r.pending.Wait(ctx, r.feed.options.Clock, wait) {
 			return "", false
 		}
 	}
@@ -212,7 +213,7 @@ func (r *recorder) requeue() time.Duration {
 		switch wait := at.Sub(now); {
 		case wait <= 0 || wait > retryMost: // The clock was set.
 			delete(r.retries, key)
-			r.pending.add(key)
+			r.pending.Add(key)
 		case r.retryAt.IsZero() || at.Before(r.retryAt):
 			r.retryAt = at
 		}

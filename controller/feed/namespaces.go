@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -50,7 +51,7 @@ type Namespaces struct {
 	// serverTime is the API server's, by which namespaces are stamped.
 	serverTime func(context.Context) (time.Time, error)
 	log        logr.Logger
-	stamps     *pending
+	stamps     *loop.Queue
 	synced     toolscache.InformerSynced
 
 	mu      sync.RWMutex
@@ -77,7 +78,7 @@ func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, 
 	serverTime func(context.Context) (time.Time, error), log logr.Logger,
 ) (*Namespaces, error) {
 	n := &Namespaces{
-		client: writer, reader: reader, clock: clock, serverTime: serverTime, log: log.WithName("namespaces"), stamps: newPending(),
+		client: writer, reader: reader, clock: clock, serverTime: serverTime, log: log.WithName("namespaces"), stamps: loop.NewQueue(),
 		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
 	informer, err := from.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
@@ -132,7 +133,7 @@ func (n *Namespaces) observe(object any) {
 	n.metas[meta.Name] = meta
 	n.known[meta.Name] = read
 	n.mu.Unlock()
-	n.stamps.add(meta.Name)
+	n.stamps.Add(meta.Name)
 	var tell []func(string)
 	switch {
 	case !known && read.Policy != nil:
@@ -158,7 +159,7 @@ func (n *Namespaces) forget(object any) {
 	if !ok {
 		return
 	}
-	n.stamps.drop(meta.Name) // A standby stamps none, and hears of namespaces for as long as it stands by.
+	n.stamps.Remove(meta.Name) // A standby stamps none, and hears of namespaces for as long as it stands by.
 	now := n.clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -272,27 +273,22 @@ func (n *Namespaces) InUse() []string {
 
 // Run keeps the stamps until ctx is done; for the leader alone.
 func (n *Namespaces) Run(ctx context.Context) error {
-	delay := newDelay()
+	delay := loop.NewBackoff()
 	for {
-		name, ok := n.stamps.next(ctx)
+		name, ok := n.stamps.Next(ctx)
 		if !ok {
 			return nil
 		}
 		err := n.stamp(ctx, name)
 		switch {
 		case err == nil:
-			delay = newDelay()
+			delay.Reset()
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
 			// A newer state is on its way through the watch.
 		case ctx.Err() == nil:
 			n.log.Info("could not stamp a namespace, trying again", "namespace", name, "reason", err.Error())
-			n.stamps.add(name)
-			timer := n.clock.NewTimer(delay.Step())
-			select {
-			case <-ctx.Done():
-			case <-timer.C():
-			}
-			timer.Stop()
+			n.stamps.Add(name)
+			loop.Pause(ctx, n.clock, delay.Next())
 		}
 	}
 }

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -26,7 +27,7 @@ func follow(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWat
 	t.Helper()
 	api := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return &Namespaces{
-		client: api, reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(), stamps: newPending(),
+		client: api, reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(), stamps: loop.NewQueue(),
 		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
 		serverTime: func(context.Context) (time.Time, error) { return noon, nil }, // and the local clock is behind
 	}, api
@@ -253,11 +254,11 @@ func TestStandbyForgetsNamespaces(t *testing.T) {
 			n.forget(meta)
 		}
 	}
-	if got := n.stamps.names; len(got) != 1 || len(n.stamps.has) != 1 {
-		t.Errorf("%d namespaces wait to be stamped, want the one that is there", len(got))
-	}
-	if name, ok := n.stamps.take(); !ok || name != "build-0" {
+	if name, ok := n.stamps.Pop(); !ok || name != "build-0" {
 		t.Errorf("%q waits to be stamped, want build-0", name)
+	}
+	if name, ok := n.stamps.Pop(); ok {
+		t.Errorf("%q waits to be stamped, want the namespace that is there alone", name)
 	}
 }
 

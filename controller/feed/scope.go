@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -138,7 +139,7 @@ const unreadFor = time.Minute
 // lookAgain judges the kind again, for as long as runtimes cannot be read.
 func (f *Feed) lookAgain(ctx context.Context) {
 	for ctx.Err() == nil {
-		f.pause(ctx, unreadFor)
+		loop.Pause(ctx, f.options.Clock, unreadFor)
 		if f.unread.Swap(false) {
 			f.RejudgeAll()
 		}

@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -246,7 +247,7 @@ func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.F
 // follow handles events from a resourceVersion on. A watch that ends is taken up where it ended. Where the API server says that this is not
 // possible, it answers with what was said, and where the relist is due, watch or no watch, with errListAgain.
 func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
-	delay := newDelay()
+	delay := loop.NewBackoff()
 	for {
 		if events == nil {
 			select {
@@ -272,7 +273,7 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 				}
 				log.Info("watch failed, trying again", "reason", err.Error())
 				f.tellForbidden(err)
-				f.pause(ctx, delay.Step())
+				loop.Pause(ctx, f.options.Clock, delay.Next())
 				continue
 			}
 		}
@@ -285,9 +286,9 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 		}
 		if next == at {
 			// A watch that ends without a word would otherwise be opened again in a tight loop.
-			f.pause(ctx, delay.Step())
+			loop.Pause(ctx, f.options.Clock, delay.Next())
 		} else {
-			delay = newDelay()
+			delay.Reset()
 		}
 		at = next
 	}

@@ -1,0 +1,105 @@
+package loop_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/loop"
+)
+
+// Signals that come together are one attempt; a failure is tried again, and what Do asks for happens without a signal.
+func TestWorker(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		began := time.Now()
+		var at []time.Duration
+		answers := []error{errors.New("first"), errors.New("second"), nil, nil, nil}
+		failed := 0
+		worker := loop.Worker{
+			Clock: clock.RealClock{}, Signal: loop.NewSignal(), Gather: time.Second, Backoff: loop.NewBackoffOf(10*time.Second, time.Minute),
+			Do: func(context.Context) (time.Duration, error) {
+				err := answers[len(at)]
+				at = append(at, time.Since(began))
+				if len(at) == 4 {
+					return 0, err
+				}
+				return time.Hour, err
+			},
+			Failed: func(error, time.Duration) { failed++ },
+		}
+		done := make(chan struct{})
+		go func() { worker.Run(ctx); close(done) }()
+		time.Sleep(time.Minute)
+		if len(at) > 0 {
+			t.Fatalf("ran %d times without a signal", len(at))
+		}
+		for range 10 {
+			worker.Signal.Set()
+			time.Sleep(50 * time.Millisecond)
+		}
+		time.Sleep(3 * time.Hour)
+		worker.Signal.Set()
+		time.Sleep(time.Minute)
+		cancel()
+		<-done
+		if len(at) != 5 || failed != 2 {
+			t.Fatalf("ran at %v and reported %d failures, want 5 runs and 2 failures", at, failed)
+		}
+		for i, want := range [][2]time.Duration{{time.Second, time.Second}, {10 * time.Second, 15 * time.Second}, {20 * time.Second, 30 * time.Second}, {time.Hour, time.Hour}} {
+			before := time.Minute
+			if i > 0 {
+				before = at[i-1]
+			}
+			if wait := at[i] - before; wait < want[0] || wait > want[1] {
+				t.Errorf("run %d came after %s, want %s to %s", i, wait, want[0], want[1])
+			}
+		}
+	})
+}
+
+// A backoff reaches its longest wait and stays there for ever.
+func TestBackoff(t *testing.T) {
+	backoff := loop.NewBackoff()
+	for range 10_000 {
+		if wait := backoff.Next(); wait < 200*time.Millisecond || wait > 15*time.Second {
+			t.Fatalf("waits %s", wait)
+		}
+	}
+	if wait := backoff.Next(); wait < 10*time.Second {
+		t.Errorf("waits %s after many failures, want 10s or more", wait)
+	}
+	backoff.Reset()
+	if wait := backoff.Next(); wait > 300*time.Millisecond {
+		t.Errorf("waits %s after a success, want the first wait", wait)
+	}
+}
+
+// A name waits once, in order, until it is removed.
+func TestQueue(t *testing.T) {
+	queue := loop.NewQueue()
+	for _, name := range []string{"a", "b", "a", "c"} {
+		queue.Add(name)
+	}
+	queue.Remove("b")
+	queue.Remove("unknown")
+	var got []string
+	for range 2 {
+		name, ok := queue.Next(t.Context())
+		got = append(got, fmt.Sprint(name, ok))
+	}
+	if want := []string{"atrue", "ctrue"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if name, ok := queue.Next(ctx); ok {
+		t.Errorf("got %q of an empty queue", name)
+	}
+}
