@@ -45,10 +45,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		return err
 	}
 	reports.UID = namespaces.UID
-	config, err = feed.Gather(config, clock.RealClock{})
-	if err != nil {
-		return err
-	}
+	config = rest.CopyConfig(config)
 	config.Wrap(feed.Buffer)
 	objects, err := feed.NewObjects(config)
 	if err != nil {

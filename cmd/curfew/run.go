@@ -60,9 +60,6 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err := addHealth(ctx, mgr, options, ready, log); err != nil {
 		return fmt.Errorf("setting up health checks: %w", err)
 	}
-	if !parts.webhook { // Reviews come at once or not at all, and wait for nothing.
-		saveProcessors(ctx)
-	}
 	log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
 	return mgr.Start(ctx)
 }

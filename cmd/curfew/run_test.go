@@ -9,9 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
-	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/controller/feed"
 )
 
 // Neither what is asked once nor a watch asks for an answer that is packed.
@@ -29,9 +26,6 @@ func TestAnswersAreNotPacked(t *testing.T) {
 	}
 	config, err := restConfig(kubeconfig)
 	if err != nil {
-		t.Fatal(err)
-	}
-	if config, err = feed.Gather(config, clock.RealClock{}); err != nil {
 		t.Fatal(err)
 	}
 	client, err := kubernetes.NewForConfig(config)
