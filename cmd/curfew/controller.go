@@ -20,6 +20,7 @@ import (
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -27,7 +28,7 @@ import (
 )
 
 // addController wires feeds → engine → API server. All of it runs on the leader alone.
-func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *engine.Skew, serverTime registry.ServerTime, options *options, log logr.Logger) error {
+func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *engine.Skew, serverTime follow.ServerTime, options *options, log logr.Logger) error {
 	deleter, err := engine.NewClient(config)
 	if err != nil {
 		return err
@@ -53,9 +54,9 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	}
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	rules := objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
-	policies := registry.NewPolicies(rules, compiler, clock.RealClock{}, log)
+	policies := follow.NewPolicies(rules, compiler, clock.RealClock{}, log)
 	policies.WriteStatus(rules, clock.RealClock{}, serverTime)
-	runtimes := &registry.Runtimes{Client: objects}
+	runtimes := &follow.Runtimes{Client: objects}
 	owners := &registry.Owners{Client: objects, Mapper: mgr.GetRESTMapper()}
 	notices, err := newNotices(mgr, config, namespaces, policies, options, log)
 	if err != nil {

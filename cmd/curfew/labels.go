@@ -19,6 +19,7 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/registry"
 )
 
@@ -56,7 +57,7 @@ func newLabels(config *rest.Config, objects dynamic.Interface, kinds *registry.R
 		Granter: registry.Reviews{
 			Client: client.AuthorizationV1().SelfSubjectAccessReviews(), RulesClient: client.AuthorizationV1().SelfSubjectRulesReviews(),
 		},
-		RBAC:       func(resource string) registry.Source { return objects.Resource(rbacVersion.WithResource(resource)) },
+		RBAC:       func(resource string) follow.Source { return objects.Resource(rbacVersion.WithResource(resource)) },
 		Namespaces: options.namespaces, Alias: options.kyvernoLabel,
 		Start: func(target registry.Target, forbidden func()) (registry.Running, error) {
 			own := shared

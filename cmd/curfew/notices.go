@@ -15,8 +15,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/notice"
-	"curfew.dev/curfew/controller/registry"
 )
 
 // notices are what Namespaces and LifecyclePolicies are told, and objects that were failed.
@@ -27,7 +27,7 @@ type notices struct {
 }
 
 // newNotices wires namespaces and policies → what they are told.
-func newNotices(mgr manager.Manager, config *rest.Config, namespaces *feed.Namespaces, policies *registry.Policies, options *options, log logr.Logger) (*notices, error) {
+func newNotices(mgr manager.Manager, config *rest.Config, namespaces *feed.Namespaces, policies *follow.Policies, options *options, log logr.Logger) (*notices, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)

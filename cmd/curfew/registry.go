@@ -13,6 +13,7 @@ import (
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
@@ -54,7 +55,7 @@ func newRegistry(config *rest.Config, objects dynamic.Interface, compiler *expre
 				shared.Engine.Hold(kind, on)
 			}
 		},
-		Runtime: func(resource schema.GroupVersionResource) registry.Source { return objects.Resource(resource) },
+		Runtime: func(resource schema.GroupVersionResource) follow.Source { return objects.Resource(resource) },
 		Clock:   shared.Clock, ServerTime: shared.ServerTime, Log: shared.Log, Registerer: metrics.Registry,
 	})
 }

@@ -21,7 +21,7 @@ import (
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -37,7 +37,7 @@ const serviceName = "curfew-webhook"
 const controllerAccount = "curfew-controller"
 
 // addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
-func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, serverTime registry.ServerTime, options *options, log logr.Logger) ([]api.Check, error) {
+func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, serverTime follow.ServerTime, options *options, log logr.Logger) ([]api.Check, error) {
 	provider, err := newCertificates(config, serverTime, options)
 	if err != nil {
 		return nil, err
@@ -134,7 +134,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 	return ready, nil
 }
 
-func newCertificates(config *rest.Config, serverTime registry.ServerTime, options *options) (certs.Provider, error) {
+func newCertificates(config *rest.Config, serverTime follow.ServerTime, options *options) (certs.Provider, error) {
 	// A live client: a cached one would have to list the Secrets of the whole cluster.
 	live, err := client.NewWithWatch(config, client.Options{})
 	if err != nil {

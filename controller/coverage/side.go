@@ -12,12 +12,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/controller/follow"
 )
 
 // Client is one kind of webhook configuration; a resource of a dynamic client is one.
 type Client interface {
-	registry.Source
+	follow.Source
 	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
 	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
 	Delete(ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string) error
@@ -43,7 +43,7 @@ func (n named) Watch(ctx context.Context, options metav1.ListOptions) (watch.Int
 type side struct {
 	kind        string
 	client      Client
-	static, own *registry.Mirror[*unstructured.Unstructured]
+	static, own *follow.Mirror[*unstructured.Unstructured]
 	staticName  string
 	kept        kept
 	keeper      *Keeper
@@ -58,8 +58,8 @@ type kept interface {
 }
 
 func newSide(k *Keeper, kind string, client Client, of kept) side {
-	mirror := func(name string) *registry.Mirror[*unstructured.Unstructured] {
-		out := registry.NewMirror[*unstructured.Unstructured](named{client, name}, func(object *unstructured.Unstructured) *unstructured.Unstructured {
+	mirror := func(name string) *follow.Mirror[*unstructured.Unstructured] {
+		out := follow.NewMirror[*unstructured.Unstructured](named{client, name}, func(object *unstructured.Unstructured) *unstructured.Unstructured {
 			object.SetManagedFields(nil)
 			return object
 		}, k.options.Clock, k.log)

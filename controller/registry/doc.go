@@ -1,9 +1,8 @@
 // Package registry keeps what the controller watches in step with what it is to watch: policies, profiles, kinds, runtimes.
 //
-// A [Mirror] (mirror.go) follows one small kind; a kind that is not served has no objects, until it is. A [Registry] (registry.go)
-// puts the profiles that come with Curfew and those of the cluster (profiles.go) beside the CustomResourceDefinitions
+// A [Registry] (registry.go) puts the profiles that come with Curfew and those of the cluster (profiles.go) beside the CustomResourceDefinitions
 // (kinds.go), and starts and stops one feed for each kind that has both (kind.go), once Curfew may list, watch, read and delete
-// there. It follows the runtimes that those kinds refer to (follow.go). [Policies] and [Runtimes] answer the feeds.
+// there. It follows the runtimes that those kinds refer to (follow.go).
 //
 // For profiles, CustomResourceDefinitions alone say which kinds are served: those that are built into the API server have feeds of
 // their own, and kinds of aggregated API servers none.

@@ -16,6 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/follow"
 )
 
 // estate is what the keeper of label feeds sees and does in these tests.
@@ -199,7 +201,7 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 		Identify: func(context.Context) (Identity, error) {
 			return Identity{User: "system:serviceaccount:curfew-system:curfew-controller", Groups: []string{"system:serviceaccounts"}}, nil
 		},
-		RBAC: func(resource string) Source {
+		RBAC: func(resource string) follow.Source {
 			switch resource {
 			case "clusterroles":
 				return e.roles

@@ -8,17 +8,18 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy/expression"
 )
 
 // followed is a kind of runtime that is mirrored for as long as a fed kind may refer to it.
 type followed struct {
-	mirror *Mirror[map[string]any]
+	mirror *follow.Mirror[map[string]any]
 	cancel context.CancelFunc
 	done   chan struct{}
 }
 
-// Cached implements [RuntimeCache].
+// Cached implements [follow.RuntimeCache].
 func (r *Registry) Cached(resource schema.GroupVersionResource, key string) map[string]any {
 	r.mu.Lock()
 	of := r.runtimes[resource]
@@ -98,7 +99,7 @@ func (r *Registry) followRuntimes(ctx context.Context) {
 		}
 		ctx, cancel := context.WithCancel(ctx)
 		of := &followed{cancel: cancel, done: make(chan struct{})}
-		of.mirror = NewMirror(r.options.Runtime(resource), func(object *unstructured.Unstructured) map[string]any {
+		of.mirror = follow.NewMirror(r.options.Runtime(resource), func(object *unstructured.Unstructured) map[string]any {
 			object.SetManagedFields(nil)
 			return object.Object
 		}, r.options.Clock, r.log)

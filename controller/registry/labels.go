@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy"
 )
 
@@ -43,12 +44,12 @@ type LabelOptions struct {
 	// Propagation is what a kind's profile says of dependents; see [Registry.Propagation]. A kind of which it changes gets a new feed.
 	Propagation func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
 	// APIServices tell when groups come and go.
-	APIServices Source
+	APIServices follow.Source
 	// Identify asks who Curfew is to the API server, and Granter what it may do. RBAC is the source of one kind of roles or
 	// bindings.
 	Identify func(ctx context.Context) (Identity, error)
 	Granter  Granter
-	RBAC     func(resource string) Source
+	RBAC     func(resource string) follow.Source
 	// Namespaces are looked at for kinds that may not be watched everywhere, beside those in which something is bound to Curfew.
 	Namespaces []string
 	// Alias has the label's alias watched as well.
@@ -74,7 +75,7 @@ const (
 type Labels struct {
 	options  LabelOptions
 	log      logr.Logger
-	services *Mirror[group]
+	services *follow.Mirror[group]
 	bindings *bindings
 	skipped  *prometheus.GaugeVec
 	watched  prometheus.Gauge
@@ -114,7 +115,7 @@ func NewLabels(options LabelOptions) (*Labels, error) {
 			}
 		}
 	}
-	l.services = NewMirror(options.APIServices, readAPIService, options.Clock, l.log)
+	l.services = follow.NewMirror(options.APIServices, readAPIService, options.Clock, l.log)
 	l.services.OnChange(func(_ string, old, new *group) {
 		if old == nil || new == nil || *old != *new {
 			l.Again()
@@ -124,21 +125,21 @@ func NewLabels(options LabelOptions) (*Labels, error) {
 }
 
 // followRBAC mirrors roles and bindings, once it is known whose.
-func (l *Labels) followRBAC(ctx context.Context) ([]*Mirror[string], error) {
+func (l *Labels) followRBAC(ctx context.Context) ([]*follow.Mirror[string], error) {
 	identity, err := l.identity(ctx)
 	if err != nil {
 		return nil, err
 	}
 	l.bindings = newBindings(identity, l.Again)
 	version := func(object *unstructured.Unstructured) string { return object.GetResourceVersion() }
-	var out []*Mirror[string]
+	var out []*follow.Mirror[string]
 	for _, resource := range []string{"clusterroles", "roles"} {
-		roles := NewMirror(l.options.RBAC(resource), version, l.options.Clock, l.log)
+		roles := follow.NewMirror(l.options.RBAC(resource), version, l.options.Clock, l.log)
 		roles.OnChange(l.bindings.roleChanged)
 		out = append(out, roles)
 	}
 	for _, resource := range []string{"clusterrolebindings", "rolebindings"} {
-		bound := NewMirror(l.options.RBAC(resource), l.bindings.readBinding, l.options.Clock, l.log)
+		bound := follow.NewMirror(l.options.RBAC(resource), l.bindings.readBinding, l.options.Clock, l.log)
 		bound.OnChange(l.bindings.bindingChanged)
 		out = append(out, bound)
 	}

@@ -92,7 +92,7 @@ func TestPropagationOfLabels(t *testing.T) {
 		at, widget := widgets()
 		e, l := keep(t, func(e *estate) {
 			e.custom[at] = widget
-			e.unprofiled = errNotKnown
+			e.unprofiled = errors.New("not listed yet")
 		}, nil)
 		after(2 * time.Second)
 		e.expect(t)

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -37,7 +38,7 @@ type Options struct {
 	// Compiler of expressions.
 	Compiler *expression.Compiler
 	// Profiles and Definitions are the sources of KindProfiles and of CustomResourceDefinitions.
-	Profiles, Definitions Source
+	Profiles, Definitions follow.Source
 	// Missing names the verbs on a resource that Curfew is not permitted.
 	Missing func(ctx context.Context, resource schema.GroupVersionResource) ([]string, error)
 	// Lacks answers with those permissions that Curfew does not have; nil where nobody asks.
@@ -48,10 +49,10 @@ type Options struct {
 	// Hold stops the deletions of a kind, or lets them go on. It may be nil.
 	Hold func(resource schema.GroupVersionResource, on bool)
 	// Runtime is the source of a kind that objects refer to.
-	Runtime func(resource schema.GroupVersionResource) Source
+	Runtime func(resource schema.GroupVersionResource) follow.Source
 
 	Clock      clock.Clock
-	ServerTime ServerTime
+	ServerTime follow.ServerTime
 	Log        logr.Logger
 	Registerer prometheus.Registerer
 }
@@ -67,12 +68,12 @@ const recheck = time.Minute
 type Registry struct {
 	options     Options
 	log         logr.Logger
-	profiles    *Mirror[compiledProfile]
-	definitions *Mirror[expression.Definition]
+	profiles    *follow.Mirror[compiledProfile]
+	definitions *follow.Mirror[expression.Definition]
 	builtin     []compiledProfile
 	dirty       chan struct{}
 	skipped     *prometheus.GaugeVec
-	status      *statuses // nil where none is written
+	status      *follow.Statuses // nil where none is written
 	onRuntimes  []func()
 	onProfile   []func(kind schema.GroupKind)
 
@@ -108,8 +109,8 @@ func New(options Options) (*Registry, error) {
 			return nil, fmt.Errorf("registering metrics of the registry: %w", err)
 		}
 	}
-	r.profiles = NewMirror(options.Profiles, r.readProfile, options.Clock, r.log)
-	r.definitions = NewMirror(options.Definitions, readDefinition, options.Clock, r.log)
+	r.profiles = follow.NewMirror(options.Profiles, r.readProfile, options.Clock, r.log)
+	r.definitions = follow.NewMirror(options.Definitions, readDefinition, options.Clock, r.log)
 	r.profiles.OnChange(func(_ string, old, new *compiledProfile) { r.profileChanged(old, new); r.again() })
 	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { r.profiles.Wake(); r.again() })
 	return r, nil
@@ -140,7 +141,7 @@ func (r *Registry) Run(ctx context.Context) error {
 	group.Go(func() { r.profiles.Run(ctx) })
 	group.Go(func() { r.definitions.Run(ctx) })
 	if r.status != nil {
-		group.Go(func() { r.status.run(ctx) })
+		group.Go(func() { r.status.Run(ctx) })
 	}
 	if slices.Contains(r.options.Typed, policy.PodProfile.Kind.GroupKind()) {
 		group.Go(func() { r.ask(ctx, finishNeeds()) })

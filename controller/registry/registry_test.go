@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -206,7 +207,7 @@ func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Regist
 			defer c.mu.Unlock()
 			c.forgot = append(c.forgot, resource.Resource)
 		},
-		Runtime: func(schema.GroupVersionResource) Source { return c.runtimes },
+		Runtime: func(schema.GroupVersionResource) follow.Source { return c.runtimes },
 		Clock:   clock.RealClock{}, Log: logr.Discard(),
 	})
 	if err != nil {

@@ -3,23 +3,17 @@ package registry
 import (
 	"context"
 	"encoding/json"
-	"errors"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/utils/clock"
-
-	"curfew.dev/curfew/policy/expression"
 )
 
 // patcher applies status patches to a source, with the precondition of the API server.
@@ -49,102 +43,6 @@ func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data 
 	object.Object["status"] = patch.Status
 	p.put(object)
 	return object, nil
-}
-
-func lifecyclePolicy(ttl string, generation int64) *unstructured.Unstructured {
-	object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"defaults": map[string]any{"ttl": map[string]any{"expression": ttl}},
-	}}}
-	object.SetName("platform")
-	object.SetUID("uid-1")
-	object.SetGeneration(generation)
-	return object
-}
-
-func TestPolicyStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{}, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
-		defer func() { cancel(); <-done }()
-		p.put(lifecyclePolicy(`"30s"`, 1))
-		after(2 * time.Second)
-		p.put(lifecyclePolicy(`objekt.name`, 2))
-		after(2 * time.Second)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(p.patches) != 2 {
-			t.Fatalf("%d patches, want one a generation:\n%s", len(p.patches), strings.Join(p.patches, "\n"))
-		}
-		for i, want := range []string{`"reason":"Accepted"`, `"reason":"InvalidExpression"`} {
-			if patch := p.patches[i]; !strings.HasPrefix(patch, "status ") || !strings.Contains(patch, want) ||
-				!strings.Contains(patch, `"defaultSince":"`) || !strings.Contains(patch, `"uid":"uid-1"`) {
-				t.Errorf("patch %s\nwant %s, a default-since and the UID", patch, want)
-			}
-		}
-	})
-}
-
-// An expression that fails on objects shows in the condition Ready: once however many objects it fails on, for the generation that
-// failed, and not for a policy of the same name that came later.
-func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{}, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
-		defer func() { cancel(); <-done }()
-		fail := func(object string, generation int64, reason string) {
-			policies.Failed(object, []error{&expression.PolicyError{Policy: "platform", Generation: generation, Err: errors.New(reason)}})
-		}
-		var seen int
-		expect := func(reason, message string) {
-			t.Helper()
-			after(2 * time.Second)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if len(p.patches) != seen+1 {
-				t.Fatalf("%d patches, want %d:\n%s", len(p.patches), seen+1, strings.Join(p.patches, "\n"))
-			}
-			if patch := p.patches[seen]; !strings.Contains(patch, `"reason":"`+reason+`"`) || !strings.Contains(patch, `"message":"`+message+`"`) {
-				t.Errorf("patch %s\nwant %s: %s", patch, reason, message)
-			}
-			seen++
-		}
-		quiet := func() {
-			t.Helper()
-			after(2 * time.Second)
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			if len(p.patches) != seen {
-				t.Errorf("it wrote %s", p.patches[seen:])
-			}
-		}
-		p.put(lifecyclePolicy(`"30s"`, 1))
-		expect("Accepted", "everything can be used")
-		fail("Job ci/a", 1, "spec.x: no such key")
-		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept)")
-		fail("Job ci/b", 1, "spec.x: no such key")
-		quiet()
-		fail("Job ci/b", 1, "spec.y: no such key")
-		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept); spec.y: no such key (Job ci/b, which is kept)")
-		p.put(lifecyclePolicy(`"40s"`, 2))
-		expect("Accepted", "everything can be used")
-		fail("Job ci/a", 1, "spec.z: a judgement that was under way")
-		quiet()
-		fail("Job ci/a", 2, "spec.x: no such key")
-		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept)")
-		p.remove("platform")
-		again := lifecyclePolicy(`"40s"`, 2)
-		again.SetUID("uid-2")
-		p.put(again)
-		expect("Accepted", "everything can be used")
-	})
 }
 
 // A KindProfile says whether its kind is there, as it says it, and notices when that changes.
@@ -200,97 +98,5 @@ func TestProfileStatus(t *testing.T) {
 		expect("renders", "Accepted", "everything can be used")
 		c.definitions.remove("renders.example.com")
 		expect("renders", "KindNotServed", "no CustomResourceDefinition")
-	})
-}
-
-// Paused stands beside Ready, and each is kept when the other changes. A policy of the same name that came later has none of it.
-func TestPauseShowsInTheStatus(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{}, nil)
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
-		defer func() { cancel(); <-done }()
-		expect := func(when, left string, want ...string) {
-			t.Helper()
-			after(2 * time.Second)
-			var got []string
-			known, _ := policies.mirror.Get("platform")
-			for _, condition := range known.object.Status.Conditions {
-				got = append(got, string(condition.Type+" "+string(condition.Status)+" "+condition.Reason))
-			}
-			if !slices.Equal(got, want) {
-				t.Errorf("%s: %q, want %q", when, got, want)
-			}
-			if names, err := policies.Left(ctx); err != nil || strings.Join(names, " ") != left {
-				t.Errorf("%s: left are %q (%v), want %q", when, names, err, left)
-			}
-		}
-		write := func(status metav1.ConditionStatus, reason string) {
-			if err := policies.Write(ctx, "platform", metav1.Condition{Status: status, Reason: reason, Message: "m"}); err != nil {
-				t.Fatal(err)
-			}
-		}
-		write("True", "Refused")
-		p.put(lifecyclePolicy(`"30s"`, 1))
-		expect("paused before it was there", "", "Ready True Accepted")
-		write("True", "Refused")
-		expect("paused", "platform", "Ready True Accepted", "Paused True Refused")
-		changed := p.objects["platform"].DeepCopy()
-		changed.SetGeneration(2)
-		if err := unstructured.SetNestedField(changed.Object, "objekt.name", "spec", "defaults", "ttl", "expression"); err != nil {
-			t.Fatal(err)
-		}
-		p.put(changed)
-		expect("changed", "platform", "Ready False InvalidExpression", "Paused True Refused")
-		write("False", "DeletionsGoOn")
-		expect("gone on", "", "Ready False InvalidExpression", "Paused False DeletionsGoOn")
-		p.remove("platform")
-		again := lifecyclePolicy(`"40s"`, 1)
-		again.SetUID("uid-2")
-		p.put(again)
-		expect("made anew", "", "Ready True Accepted")
-		if policies.UID("platform") != "uid-2" || policies.UID("other") != "" || !slices.Equal(policies.All(), []string{"platform"}) {
-			t.Errorf("UID %q, all %q", policies.UID("platform"), policies.All())
-		}
-	})
-}
-
-// S6: since when the defaults of a policy hold is stamped by the API server's time, and not while that is not known.
-func TestPolicyIsStampedByTheServersTime(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		known, ahead := time.Now().Add(time.Minute), time.Hour
-		policies.WriteStatus(p, clock.RealClock{}, func(context.Context) (time.Time, error) {
-			if time.Now().Before(known) {
-				return time.Time{}, errors.New("the API server's time is not known")
-			}
-			return time.Now().Add(ahead), nil
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
-		defer func() { cancel(); <-done }()
-		p.put(lifecyclePolicy(`"30s"`, 1))
-		after(50 * time.Second)
-		p.mu.Lock()
-		if len(p.patches) != 0 {
-			t.Errorf("stamped while the time is not known: %s", p.patches)
-		}
-		p.mu.Unlock()
-		after(2 * time.Minute)
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		if len(p.patches) != 1 {
-			t.Fatalf("%d patches, want one: %s", len(p.patches), p.patches)
-		}
-		_, text, _ := strings.Cut(p.patches[0], `"defaultSince":"`)
-		text, _, _ = strings.Cut(text, "/")
-		if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(known.Add(ahead)) {
-			t.Errorf("stamped %s, %v; want the API server's time, from %s on", text, err, known.Add(ahead))
-		}
 	})
 }

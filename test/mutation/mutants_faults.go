@@ -191,9 +191,9 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a policy is stamped by the local clock",
-		File: "controller/registry/status.go",
+		File: "controller/follow/status.go",
 		Old:  "now, err := s.serverTime(ctx)", New: "now, err := s.clock.Now(), error(nil)",
-		Package: "controller/registry", Tests: []string{"TestPolicyIsStampedByTheServersTime"},
+		Package: "controller/follow", Tests: []string{"TestPolicyIsStampedByTheServersTime"},
 	},
 	{
 		Invariant: "S6", Name: "a mark carries the local clock's time",

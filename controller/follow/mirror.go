@@ -1,4 +1,4 @@
-package registry
+package follow
 
 import (
 	"context"
@@ -14,6 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/loop"
 )
 
 // Source is how a small kind is listed and watched; a resource of a dynamic client is one.
@@ -35,7 +37,7 @@ type Mirror[T any] struct {
 	known   bool
 	err     error
 	changed []func(key string, old, new *T)
-	wake    chan struct{}
+	wake    loop.Signal
 	listed  chan struct{}
 }
 
@@ -47,7 +49,7 @@ var errNotKnown = errors.New("not listed yet")
 
 // NewMirror makes a mirror that keeps what read returns, by "namespace/name", or by name for cluster-scoped kinds.
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
-	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: make(chan struct{}, 1), listed: make(chan struct{})}
+	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(), listed: make(chan struct{})}
 }
 
 // OnChange registers a function that is told of each change: old is nil for what is new, new for what is gone. Call it before Run.
@@ -55,10 +57,7 @@ func (m *Mirror[T]) OnChange(f func(key string, old, new *T)) { m.changed = appe
 
 // Wake looks again at a kind that was not served.
 func (m *Mirror[T]) Wake() {
-	select {
-	case m.wake <- struct{}{}:
-	default:
-	}
+	m.wake.Set()
 }
 
 // All are the objects by key. Until they are known it is an error.
@@ -91,14 +90,14 @@ func (m *Mirror[T]) Wait(ctx context.Context) error {
 
 // Run follows the kind until ctx is done.
 func (m *Mirror[T]) Run(ctx context.Context) {
-	delay := newDelay()
+	delay := loop.NewBackoff()
 	for ctx.Err() == nil {
 		at, err := m.list(ctx)
 		if err == nil {
-			delay = newDelay()
+			delay.Reset()
 			err = m.follow(ctx, at)
 		}
-		pause := delay.Step()
+		pause := delay.Next()
 		switch {
 		case ctx.Err() != nil:
 			return
@@ -118,13 +117,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 				m.log.Info("list and watch failed, trying again", "reason", err.Error())
 			}
 		}
-		timer := m.clock.NewTimer(pause)
-		select {
-		case <-ctx.Done():
-		case <-timer.C():
-		case <-m.wake:
-		}
-		timer.Stop()
+		m.wake.Wait(ctx, m.clock, pause)
 	}
 }
 

@@ -1,10 +1,11 @@
-package registry
+package follow
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -32,7 +33,7 @@ type Policies struct {
 	compiler *expression.Compiler
 	mirror   *Mirror[compiledPolicy]
 	log      logr.Logger
-	status   *statuses // nil where none is written
+	status   *Statuses // nil where none is written
 	failures failures
 	pauses   pauses
 }
@@ -77,7 +78,7 @@ func (p *Policies) Run(ctx context.Context) {
 	var group sync.WaitGroup
 	defer group.Wait()
 	if p.status != nil {
-		group.Go(func() { p.status.run(ctx) })
+		group.Go(func() { p.status.Run(ctx) })
 	}
 	p.mirror.Run(ctx)
 }
@@ -167,4 +168,34 @@ func (p *Policies) Failed(object string, errs []error) {
 			p.writeStatus(failed.Policy, &known)
 		}
 	}
+}
+
+// WriteStatus has the status of policies written: Ready, and since when the defaults hold. Call it before Run.
+func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock, serverTime ServerTime) {
+	p.status = NewStatuses(patcher, clock, serverTime, p.log)
+	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
+		if new == nil || old != nil && old.object.UID != new.object.UID {
+			p.failures.forget(name)
+			p.pauses.forget(name)
+		}
+		p.writeStatus(name, new)
+	})
+}
+
+// writeStatus has the status of one policy written; nil is one that is gone.
+func (p *Policies) writeStatus(name string, of *compiledPolicy) {
+	if of == nil {
+		p.status.Add(name, nil)
+		return
+	}
+	status := &of.object.Status
+	conditions := []metav1.Condition{expression.Ready(of.object.Generation, of.errs, p.failures.of(name, of.object.Generation))}
+	if paused, ok := p.pauses.of(name); ok {
+		paused.ObservedGeneration = of.object.Generation
+		conditions = append(conditions, paused)
+	}
+	p.status.Add(name, func(now time.Time) []byte {
+		return p.status.Patch(now, &of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
+			status.DefaultSince, expression.StampPolicy(of.object, now))
+	})
 }

@@ -1,0 +1,144 @@
+package follow
+
+import (
+	"context"
+	"encoding/json"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Patcher writes the status of a kind; a resource of a dynamic client is one.
+type Patcher interface {
+	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
+}
+
+// Statuses writes the status of one kind, for the leader alone. A state that is newer takes the place of one that waits.
+type Statuses struct {
+	patcher Patcher
+	clock   clock.Clock
+	// serverTime is the API server's, by which a status is stamped: a local clock that is behind would have defaults reach objects
+	// that are older than they are (S6).
+	serverTime ServerTime
+	log        logr.Logger
+	wake       loop.Signal
+
+	mu      sync.Mutex
+	pending map[string]MakePatch
+}
+
+// ServerTime answers with the API server's time. An error means that it is not known, and that nothing is stamped. Nil means the
+// local clock's.
+type ServerTime func(context.Context) (time.Time, error)
+
+// MakePatch makes the patch of a status at an instant; nil means that there is nothing to write.
+type MakePatch func(now time.Time) []byte
+
+// NewStatuses makes a writer through a patcher.
+func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log logr.Logger) *Statuses {
+	if serverTime == nil {
+		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
+	}
+	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, wake: loop.NewSignal(), pending: map[string]MakePatch{}}
+}
+
+// Patch is that of a status with these conditions, or nil where there is nothing to write. since is "" for kinds that have none.
+func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, since string) []byte {
+	new := slices.Clone([]metav1.Condition(conditions))
+	changed := false
+	for _, condition := range set {
+		condition.LastTransitionTime = metav1.NewTime(now)
+		changed = meta.SetStatusCondition(&new, condition) || changed
+	}
+	if !changed && observed == object.Generation && old == since {
+		return nil
+	}
+	status := map[string]any{"observedGeneration": object.Generation, "conditions": new}
+	if since != "" {
+		status["defaultSince"] = since
+	} else if old != "" {
+		status["defaultSince"] = nil // A merge patch removes by null.
+	}
+	patch, err := json.Marshal(map[string]any{
+		// The UID and the resourceVersion of the state that was read: no other object and no newer spec gets its word.
+		"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion}, "status": status,
+	})
+	if err != nil {
+		s.log.Error(err, "a status cannot be written: this is a bug", "object", object.Name)
+		return nil
+	}
+	return patch
+}
+
+// Add has a status written; nil drops what waits.
+func (s *Statuses) Add(name string, patch MakePatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if patch == nil {
+		delete(s.pending, name)
+		return
+	}
+	s.pending[name] = patch
+	s.wake.Set()
+}
+
+// Run writes until ctx is done.
+func (s *Statuses) Run(ctx context.Context) {
+	delay := loop.NewBackoff()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.wake:
+		}
+		s.mu.Lock()
+		batch := s.pending
+		s.pending = map[string]MakePatch{}
+		s.mu.Unlock()
+		failed := false
+		for name, patch := range batch {
+			err := s.write(ctx, name, patch)
+			if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
+				continue // A newer state is on its way through the watch.
+			}
+			failed = true
+			s.log.Info("could not write a status, trying again", "object", name, "reason", err.Error())
+			s.mu.Lock()
+			if s.pending[name] == nil {
+				s.pending[name] = patch
+			}
+			s.mu.Unlock()
+		}
+		if !failed {
+			delay.Reset()
+			continue
+		}
+		if loop.Pause(ctx, s.clock, delay.Next()) {
+			s.wake.Set()
+		}
+	}
+}
+
+func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) error {
+	now, err := s.serverTime(ctx)
+	if err != nil {
+		return err
+	}
+	data := patch(now)
+	if data == nil {
+		return nil
+	}
+	_, err = s.patcher.Patch(ctx, name, types.MergePatchType, data, metav1.PatchOptions{}, "status")
+	return err
+}
