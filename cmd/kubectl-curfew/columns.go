@@ -1,47 +1,188 @@
 package main
 
 import (
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"regexp"
 	"strings"
-	"unicode/utf8"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/cli-runtime/pkg/printers"
+	"k8s.io/client-go/util/jsonpath"
+
+	"curfew.dev/curfew/webhook/lint"
 )
 
-// columns writes rows one after the other so that they stand below each other: each column is as wide as it has been.
+// The formats that kubectl get has and cli-runtime lacks.
+const (
+	columnsFormat     = "custom-columns"
+	columnsFileFormat = "custom-columns-file"
+)
+
+// columns are those of -o custom-columns.
 type columns struct {
-	widths []int
+	headers []string
+	paths   []*jsonpath.JSONPath
 }
 
-const gap = 3
-
-// line is one row. A column that grows pushes only the rows that follow.
-func (c *columns) line(cells []string) string {
-	var out strings.Builder
-	for i, cell := range cells {
-		cell = oneLine(cell)
-		width := utf8.RuneCountInString(cell)
-		if i >= len(c.widths) {
-			c.widths = append(c.widths, 0)
+// customColumns reads -o custom-columns=HEADER:PATH,... or -o custom-columns-file=FILE; ok is false for another format. The argument
+// may also come from --template.
+func customColumns(format, template string) (out columns, ok bool, err error) {
+	name, text, given := strings.Cut(format, "=")
+	if !given {
+		text = template
+	}
+	var headers, paths []string
+	switch name {
+	case columnsFormat:
+		for part := range strings.SplitSeq(text, ",") {
+			header, path, ok := strings.Cut(part, ":")
+			if !ok {
+				return out, true, fmt.Errorf("--output=%s: %q is not HEADER:PATH: give %s=HEADER:PATH,...", format, part, name)
+			}
+			headers, paths = append(headers, header), append(paths, path)
 		}
-		c.widths[i] = max(c.widths[i], width)
-		out.WriteString(cell)
-		if i < len(cells)-1 {
-			out.WriteString(strings.Repeat(" ", c.widths[i]-width+gap))
+	case columnsFileFormat:
+		data, err := os.ReadFile(text)
+		if err != nil {
+			return out, true, fmt.Errorf("--output=%s: %w", format, err)
+		}
+		first, rest, _ := strings.Cut(string(data), "\n")
+		second, _, _ := strings.Cut(rest, "\n")
+		if headers, paths = strings.Fields(first), strings.Fields(second); len(headers) != len(paths) || len(paths) == 0 {
+			return out, true, fmt.Errorf("--output=%s: give one line of headers and one of as many paths", format)
+		}
+	default:
+		return out, false, nil
+	}
+	for _, path := range paths {
+		parsed, err := parsePath(path)
+		if err != nil {
+			return out, true, fmt.Errorf("--output=%s: %w", format, err)
+		}
+		out.paths = append(out.paths, parsed)
+	}
+	out.headers = headers
+	return out, true, nil
+}
+
+func (c columns) print(answer printed, noHeaders bool, out io.Writer) error {
+	items, err := itemsOf(answer)
+	if err != nil {
+		return err
+	}
+	table := newTable(c.headers...)
+	for _, item := range items {
+		var cells []string
+		for _, path := range c.paths {
+			values, err := find(path, item)
+			if err != nil {
+				return err
+			}
+			var texts []string
+			for _, value := range values {
+				texts = append(texts, fmt.Sprint(value))
+			}
+			cells = append(cells, cmp.Or(strings.Join(texts, ","), "<none>"))
+		}
+		addRow(table, nil, cells...)
+	}
+	return printTable(table, printers.PrintOptions{NoHeaders: noHeaders}, out)
+}
+
+// itemsOf are the rows of a document, as programs read them.
+func itemsOf(answer printed) ([]any, error) {
+	text, err := lint.MarshalJSON(answer.document)
+	if err != nil {
+		return nil, err
+	}
+	decoder := json.NewDecoder(bytes.NewReader(text))
+	decoder.UseNumber()
+	var document map[string]any
+	if err := decoder.Decode(&document); err != nil {
+		return nil, err
+	}
+	items, _, err := unstructured.NestedFieldNoCopy(document, answer.list)
+	list, _ := items.([]any)
+	return list, err
+}
+
+var relaxedPath = regexp.MustCompile(`^\{?\.?([^{}]+)\}?$`)
+
+// parsePath reads a JSONPath as kubectl does for columns: {.a.b}, .a.b and a.b are the same.
+func parsePath(text string) (*jsonpath.JSONPath, error) {
+	parts := relaxedPath.FindStringSubmatch(text)
+	if parts == nil {
+		return nil, fmt.Errorf("%q is not a path: give one such as {.object.name}", text)
+	}
+	out := jsonpath.New("path").AllowMissingKeys(true)
+	if err := out.Parse("{." + parts[1] + "}"); err != nil {
+		return nil, fmt.Errorf("%q is not a path: %w", text, err)
+	}
+	return out, nil
+}
+
+func find(path *jsonpath.JSONPath, item any) ([]any, error) {
+	results, err := path.FindResults(item)
+	if err != nil || len(results) == 0 {
+		return nil, err
+	}
+	var out []any
+	for _, value := range results[0] {
+		if value.IsValid() && value.CanInterface() && value.Interface() != nil {
+			out = append(out, value.Interface())
 		}
 	}
-	return out.String()
+	return out, nil
 }
 
-// learn makes room for rows before any of them is written.
-func (c *columns) learn(rows [][]string) {
-	for _, row := range rows {
-		c.line(row)
+// sortKeys are the values of the items of an answer at the path of --sort-by.
+func sortKeys(answer printed, text string) ([]any, error) {
+	path, err := parsePath(text)
+	if err != nil {
+		return nil, err
 	}
+	items, err := itemsOf(answer)
+	if err != nil {
+		return nil, err
+	}
+	keys, found := make([]any, len(items)), false
+	for i, item := range items {
+		values, err := find(path, item)
+		if err != nil {
+			return nil, err
+		}
+		if len(values) > 0 {
+			keys[i], found = values[0], true
+		}
+	}
+	if !found && len(items) > 0 {
+		return nil, errors.New("no row has this field")
+	}
+	return keys, nil
 }
 
-// cut leaves of a line what fits.
-func cut(line string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(line) <= width {
-		return line
+// compareKeys compares numbers as numbers and all else as text. What has no key comes last.
+func compareKeys(a, b any) int {
+	switch {
+	case a == nil && b == nil:
+		return 0
+	case a == nil:
+		return 1
+	case b == nil:
+		return -1
 	}
-	runes := []rune(line)
-	return string(runes[:max(0, width-1)]) + "…"
+	x, isNumber := a.(json.Number)
+	y, both := b.(json.Number)
+	if isNumber && both {
+		left, _ := x.Float64()
+		right, _ := y.Float64()
+		return cmp.Compare(left, right)
+	}
+	return strings.Compare(fmt.Sprint(a), fmt.Sprint(b))
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -117,9 +118,8 @@ func commandLine(args []string) string {
 }
 
 func TestGolden(t *testing.T) {
-	for name, test := range clusterGoldens {
-		goldens[name] = test
-	}
+	maps.Copy(goldens, clusterGoldens)
+	maps.Copy(goldens, outputGoldens)
 	for name, test := range goldens {
 		t.Run(name, func(t *testing.T) {
 			code, stdout, stderr, patched := execute(t, test.scene, test.args...)
@@ -184,7 +184,7 @@ func TestNobodyAnswers(t *testing.T) {
 
 func TestHelpNamesEveryFlag(t *testing.T) {
 	code, stdout, _, _ := execute(t, scene{}, "lint", "--help")
-	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "github, json, table, wide, yaml", "--warnings-as-errors", "--warn-below"} {
+	for _, want := range []string{"kubectl curfew lint -f FILE|DIR|-", "--filename", "--recursive", "--namespace", "--output", "table, wide, github, json, yaml, ", "--warnings-as-errors", "--warn-below"} {
 		if code != 0 || !strings.Contains(stdout, want) {
 			t.Errorf("%q is not in the help (exit status %d):\n%s", want, code, stdout)
 		}

@@ -21,17 +21,19 @@ import (
 // expiringOptions are the flags of expiring, each documented where it is added.
 type expiringOptions struct {
 	*connection
+	output                          *output
 	everywhere                      bool
-	selector, output                string
+	selector, sortBy                string
 	within, before, between, during string
 	longerThan                      string
 	source, trigger                 string
 	with                            []string
 	watch                           bool
+	showKind, showLabels            bool
 }
 
 func expiringCommand(around surroundings) *cobra.Command {
-	options := expiringOptions{connection: newConnection(around), output: "table"}
+	options := expiringOptions{connection: newConnection(around), output: newOutput("table", "wide")}
 	command := &cobra.Command{
 		Use:   "expiring [KIND...] [flags]",
 		Short: "List what goes, when, why, and what stands in its way",
@@ -60,7 +62,10 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24
 	options.add(flags)
 	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces, and what lies in none")
 	flags.StringVarP(&options.selector, "selector", "l", "", "labels of the objects, such as app=web")
-	flags.StringVarP(&options.output, "output", "o", options.output, "format: "+strings.Join(names(expiringOutputs), ", "))
+	options.output.addFlags(command)
+	flags.BoolVar(&options.showKind, "show-kind", true, "show the kind in front of each name")
+	flags.BoolVar(&options.showLabels, "show-labels", false, "show the labels of each object in the last column")
+	flags.StringVar(&options.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; without it by time")
 	flags.StringVar(&options.within, "within", "", "what goes in this length of time, such as 6h; what is overdue included")
 	flags.StringVar(&options.before, "before", "", "what goes before a time, such as 17:00; what is overdue included")
 	flags.StringVar(&options.between, "between", "", "what goes between two times, such as now..'friday 17:00'")
@@ -70,7 +75,7 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24
 	flags.StringVar(&options.trigger, "trigger", "", "what goes by a trigger: ttl, label or deadline")
 	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
 	flags.BoolVarP(&options.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
-	options.completeFlags(command, map[string][]string{"output": names(expiringOutputs), "trigger": {"deadline", "label", "ttl"}})
+	options.completeFlags(command, map[string][]string{"output": options.output.formats(), "trigger": {"deadline", "label", "ttl"}})
 	return command
 }
 
@@ -117,6 +122,8 @@ type expiringQuery struct {
 	trigger  policy.Trigger
 	with     overlay
 	selector string
+	// print is nil for tables.
+	print printFunc
 }
 
 // query names every flag that cannot be used, with its value and the fix.
@@ -189,11 +196,16 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	if _, err := labels.Parse(o.selector); err != nil {
 		bad("selector", o.selector, err)
 	}
-	if _, ok := expiringOutputs[o.output]; !ok {
-		bad("output", o.output, fmt.Errorf("give one of %s", strings.Join(names(expiringOutputs), ", ")))
+	if out.print, err = o.output.printer(); err != nil {
+		errs = append(errs, err)
 	}
-	if o.watch && o.output != "table" && o.output != "wide" {
-		bad("output", o.output, errors.New("with --watch give table or wide"))
+	if o.watch && out.print != nil {
+		bad("output", o.output.format(), errors.New("with --watch give table or wide"))
+	}
+	if o.sortBy != "" {
+		if _, err := parsePath(o.sortBy); err != nil {
+			bad("sort-by", o.sortBy, err)
+		}
 	}
 	if out.with, err = readOverlay(ctx, o.with); err != nil {
 		errs = append(errs, err)
@@ -250,14 +262,23 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 		return err
 	}
 	progress.done()
-	if err := expiringOutputs[o.output](report, out); err != nil {
+	if query.print != nil {
+		err = query.print(report.printed(), out)
+	} else {
+		err = o.view().print(report, out)
+	}
+	if err != nil {
 		return err
 	}
 	tellNotes(report.notes, diagnostics)
-	if len(report.entries) == 0 && (o.output == "table" || o.output == "wide") {
+	if len(report.entries) == 0 && query.print == nil {
 		fmt.Fprintln(diagnostics, o.nothing(query, report.namespace))
 	}
 	return nil
+}
+
+func (o *expiringOptions) view() view {
+	return view{wide: o.output.format() == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.output.noHeaders}
 }
 
 // answer reads everything that the query is about, once.
@@ -290,6 +311,9 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 		if !world.Gone(one.err) {
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())
 		}
+	}
+	if o.sortBy != "" {
+		return out, out.sortBy(o.sortBy)
 	}
 	return out, nil
 }

@@ -1,19 +1,17 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/webhook/lint"
 )
 
 // expiringReport is the answer of expiring.
@@ -28,103 +26,76 @@ type expiringReport struct {
 	unlisted []schema.GroupResource
 }
 
-// expiringOutputs are the formats.
-var expiringOutputs = map[string]func(report *expiringReport, out io.Writer) error{
-	"table": func(report *expiringReport, out io.Writer) error { return table(out, report.rows(false)) },
-	"wide":  func(report *expiringReport, out io.Writer) error { return table(out, report.rows(true)) },
-	"json":  func(report *expiringReport, out io.Writer) error { return asJSON(report.data(), out) },
-	"yaml":  func(report *expiringReport, out io.Writer) error { return asYAML(report.data(), out) },
-	"name": func(report *expiringReport, out io.Writer) error {
-		told := map[types.UID]bool{} // What goes and has a deadline as well is one object.
-		for _, entry := range report.entries {
-			if entry.UID != "" && told[entry.UID] {
-				continue
-			}
-			told[entry.UID] = true
-			if _, err := fmt.Fprintln(out, entry.Kind.Name(entry.Name)); err != nil {
-				return err
-			}
-		}
-		return nil
-	},
+// view is what of a report its table shows.
+type view struct {
+	wide, bareNames, labels, noHeaders bool
 }
 
-func names[T any](outputs map[string]T) []string { return slices.Sorted(maps.Keys(outputs)) }
-
-func asJSON(value any, out io.Writer) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetIndent("", "  ")
-	encoder.SetEscapeHTML(false)
-	return encoder.Encode(value)
-}
-
-func asYAML(value any, out io.Writer) error {
-	text, err := lint.MarshalYAML(value)
-	if err != nil {
-		return err
+// print writes the table of a report. One without rows has no header.
+func (v view) print(report *expiringReport, out io.Writer) error {
+	table := newTable(report.header(v)...)
+	for _, entry := range report.entries {
+		addRow(table, entry.Labels, report.row(entry, v)...)
 	}
-	_, err = out.Write(text)
-	return err
+	return printTable(table, v.options(), out)
 }
 
-// rows are the table, with its header. Nothing has none.
-func (r *expiringReport) rows(wide bool) [][]string {
-	if len(r.entries) == 0 {
-		return nil
-	}
-	out := [][]string{r.header(wide)}
-	for _, entry := range r.entries {
-		out = append(out, r.row(entry, r.now, wide))
-	}
-	return out
+func (v view) options() printers.PrintOptions {
+	return printers.PrintOptions{NoHeaders: v.noHeaders, ShowLabels: v.labels}
 }
 
-func (r *expiringReport) header(wide bool) []string {
+func (r *expiringReport) header(v view) []string {
 	out := []string{"NAME", "EXPIRES", "LEFT", "TRIGGER", "SOURCE", "BLOCKER"}
 	if r.everywhere {
 		out = append([]string{"NAMESPACE"}, out...)
 	}
-	if wide {
+	if v.wide {
 		out = append(out[:len(out)-1], "TTL", "CREATED", "FINISHED", "BLOCKER")
 	}
 	return out
 }
 
-func (r *expiringReport) row(entry *world.Entry, now time.Time, wide bool) []string {
-	zone := now.Location()
-	expires, remaining := instant(entry.Expiry, zone), left(entry.Expiry, now)
-	switch {
-	case entry.Expiry.IsZero() && entry.Value.Never && entry.ByOutcome:
-		expires = "never, or as it ends"
-	case entry.Expiry.IsZero() && entry.Value.Never:
-		expires = "never"
-	case entry.Expiry.IsZero():
-		expires = entry.Value.String() + " after it finishes"
-		if entry.ByOutcome {
-			expires = "up to " + expires
-		}
-	case entry.Estimated:
-		expires = "about " + expires
-	}
-	out := []string{entry.Kind.Name(entry.Name), expires, remaining, string(entry.Trigger), entry.Source.String()}
+func (r *expiringReport) row(entry *world.Entry, v view) []string {
+	zone := r.now.Location()
+	var out []string
 	if r.everywhere {
-		namespace := entry.Namespace
-		if namespace == "" {
-			namespace = "-"
-		}
-		out = append([]string{namespace}, out...)
+		out = append(out, orDash(entry.Namespace))
 	}
-	blocker := "-"
-	if obstacle := entry.Blocker(); obstacle != nil {
-		blocker = string(obstacle.Kind)
-		if wide {
-			blocker = obstacle.Message
-		}
+	name := entry.Kind.Name(entry.Name)
+	if v.bareNames {
+		name = entry.Name
 	}
-	if wide {
+	out = append(out, name, expires(entry, zone), left(entry.Expiry, r.now), string(entry.Trigger), entry.Source.String())
+	blocker := entry.Blocker()
+	if v.wide {
 		out = append(out, ttlText(entry), instant(entry.Created, zone), instant(entry.Finished, zone))
 	}
-	return append(out, blocker)
+	switch {
+	case blocker == nil:
+		return append(out, "-")
+	case v.wide:
+		return append(out, blocker.Message)
+	default:
+		return append(out, string(blocker.Kind))
+	}
+}
+
+// expires is when an object is deleted, or how long after it has finished.
+func expires(entry *world.Entry, zone *time.Location) string {
+	switch {
+	case entry.Estimated:
+		return "about " + instant(entry.Expiry, zone)
+	case !entry.Expiry.IsZero():
+		return instant(entry.Expiry, zone)
+	case entry.Value.Never && entry.ByOutcome:
+		return "never, or as it ends"
+	case entry.Value.Never:
+		return "never"
+	case entry.ByOutcome:
+		return "up to " + entry.Value.String() + " after it finishes"
+	default:
+		return entry.Value.String() + " after it finishes"
+	}
 }
 
 // ttlText is how long an object may live. Until a date, that is no round number.
@@ -158,25 +129,48 @@ type entryData struct {
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
 }
 
-type objectData struct {
-	APIVersion string `json:"apiVersion"`
-	Kind       string `json:"kind"`
-	Namespace  string `json:"namespace,omitempty"`
-	Name       string `json:"name"`
-	UID        string `json:"uid,omitempty"`
-}
-
 type obstacleData struct {
 	Kind    string `json:"kind"`
 	Message string `json:"message"`
 	Stops   bool   `json:"stops"`
 }
 
+// printed is the report in the forms that programs read. An object that has a deadline as well is named once.
+func (r *expiringReport) printed() printed {
+	out := printed{document: r.data(), list: "items"}
+	named := map[types.UID]bool{}
+	for _, entry := range r.entries {
+		if entry.UID == "" || !named[entry.UID] {
+			named[entry.UID] = true
+			out.objects = append(out.objects, objectOf(entry.Kind, entry.Namespace, entry.Name, entry.UID))
+		}
+	}
+	return out
+}
+
+// sortBy sorts the entries by a field of their items in the document.
+func (r *expiringReport) sortBy(path string) error {
+	keys, err := sortKeys(r.printed(), path)
+	if err != nil {
+		return fmt.Errorf("--sort-by=%s: %w", path, err)
+	}
+	byEntry := map[*world.Entry]any{}
+	for i, entry := range r.entries {
+		byEntry[entry] = keys[i]
+	}
+	slices.SortStableFunc(r.entries, func(a, b *world.Entry) int { return compareKeys(byEntry[a], byEntry[b]) })
+	return nil
+}
+
+func objectOf(kind world.Kind, namespace, name string, uid types.UID) objectData {
+	return objectData{kind.GroupVersion().String(), kind.Kind, namespace, name, string(uid)}
+}
+
 func (r *expiringReport) data() *expiringData {
 	out := &expiringData{Now: r.now, Items: []entryData{}, Notes: r.notes}
 	for _, entry := range r.entries {
 		item := entryData{
-			Object:  objectData{entry.Kind.GroupVersion().String(), entry.Kind.Kind, entry.Namespace, entry.Name, string(entry.UID)},
+			Object:  objectOf(entry.Kind, entry.Namespace, entry.Name, entry.UID),
 			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome, Estimate: entry.Estimated,
 			Expiry: timeData(entry.Expiry, r.now), Created: timeData(entry.Created, r.now), Finished: timeData(entry.Finished, r.now),
 			Obstacles: obstaclesData(entry.Obstacles),

@@ -20,12 +20,12 @@ import (
 type explainOptions struct {
 	*connection
 	selection world.Selection
-	output    string
+	output    *output
 	with      []string
 }
 
 func explainCommand(around surroundings) *cobra.Command {
-	options := explainOptions{connection: newConnection(around), output: "text"}
+	options := explainOptions{connection: newConnection(around), output: newOutput("text")}
 	command := &cobra.Command{
 		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR) [flags]",
 		Short: "Say why an object goes when it does, and what stands in its way",
@@ -50,9 +50,9 @@ It asks the API server alone, with your own permissions, and judges as the contr
 	flags := command.Flags()
 	options.add(flags)
 	addSelection(flags, &options.selection)
-	flags.StringVarP(&options.output, "output", "o", options.output, "format: json, text, yaml")
+	options.output.addFlags(command)
 	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
-	options.completeFlags(command, map[string][]string{"output": {"json", "text", "yaml"}})
+	options.completeFlags(command, map[string][]string{"output": options.output.formats()})
 	return command
 }
 
@@ -79,10 +79,9 @@ type explained struct {
 
 func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) error {
 	now := o.now()
-	switch o.output {
-	case "text", "json", "yaml":
-	default:
-		return fmt.Errorf("--output=%s: give json, text or yaml", o.output)
+	print, err := o.output.printer()
+	if err != nil {
+		return err
 	}
 	with, err := readOverlay(ctx, o.with)
 	if err != nil {
@@ -107,12 +106,13 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 		all = append(all, said)
 	}
 	progress.done()
-	if err := writeExplained(all, w.Notes(), o.output, out); err != nil {
+	if print != nil {
+		return print(printedOf(all, w.Notes()), out)
+	}
+	if err := writeExplained(all, out); err != nil {
 		return err
 	}
-	if o.output == "text" {
-		tellNotes(w.Notes(), diagnostics)
-	}
+	tellNotes(w.Notes(), diagnostics)
 	return nil
 }
 

@@ -9,26 +9,28 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-func writeExplained(all []*explained, notes []string, format string, out io.Writer) error {
-	if format == "text" {
-		for i, one := range all {
-			if i > 0 {
-				fmt.Fprintln(out)
-			}
-			if err := one.text(out); err != nil {
-				return err
-			}
+func writeExplained(all []*explained, out io.Writer) error {
+	for i, one := range all {
+		if i > 0 {
+			fmt.Fprintln(out)
 		}
-		return nil
+		if err := one.text(out); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// printedOf are explanations in the forms that programs read.
+func printedOf(all []*explained, notes []string) printed {
 	data := explainedData{Items: []explainedItem{}, Notes: notes}
+	out := printed{list: "items"}
 	for _, one := range all {
-		data.Items = append(data.Items, one.data())
+		item := one.data()
+		data.Items, out.objects = append(data.Items, item), append(out.objects, item.Object)
 	}
-	if format == "yaml" {
-		return asYAML(data, out)
-	}
-	return asJSON(data, out)
+	out.document = data
+	return out
 }
 
 // text is for people: the answer first, then how it came about.
@@ -47,7 +49,7 @@ func (e *explained) text(out io.Writer) error {
 	if owner := facts.Owner; owner != nil {
 		rows = append(rows, []string{"Owner", owner.Kind + " " + owner.Name})
 	}
-	if err := table(out, rows); err != nil {
+	if err := printAligned(out, rows); err != nil {
 		return err
 	}
 	for _, part := range []struct {
@@ -62,7 +64,7 @@ func (e *explained) text(out io.Writer) error {
 		{"To change it", e.toChange()},
 	} {
 		fmt.Fprintf(out, "\n%s\n", part.title)
-		if err := table(out, part.rows); err != nil {
+		if err := printAligned(out, part.rows); err != nil {
 			return err
 		}
 	}
@@ -254,7 +256,7 @@ type settingData struct {
 func (e *explained) data() explainedItem {
 	facts := e.of.Facts
 	out := explainedItem{
-		Object:  objectData{e.kind.GroupVersion().String(), e.kind.Kind, facts.Namespace, facts.Name, string(facts.UID)},
+		Object:  objectOf(e.kind, facts.Namespace, facts.Name, facts.UID),
 		Summary: e.fate(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
 		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
 		Obstacles: obstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,

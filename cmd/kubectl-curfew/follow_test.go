@@ -76,7 +76,7 @@ func TestInPlace(t *testing.T) {
 
 // TestWithinMovesOn: --within means the same length of time in every round.
 func TestWithinMovesOn(t *testing.T) {
-	options := &expiringOptions{connection: newConnection(surroundings{now: func() time.Time { return noon }}), output: "table", within: "1h"}
+	options := &expiringOptions{connection: newConnection(surroundings{now: func() time.Time { return noon }}), output: newOutput("table", "wide"), within: "1h"}
 	query, err := options.query(t.Context(), nil, noon)
 	if err != nil {
 		t.Fatal(err)

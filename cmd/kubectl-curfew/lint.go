@@ -5,12 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/manifests/profiles"
@@ -25,7 +25,7 @@ type lintOptions struct {
 	files            []string
 	recursive        bool
 	namespace        string
-	output           string
+	output           *output
 	warningsAsErrors bool
 	warnBelow        string
 	strictLabels     bool
@@ -36,7 +36,8 @@ type lintOptions struct {
 }
 
 func lintCommand(now func() time.Time) *cobra.Command {
-	options := lintOptions{namespace: lint.DefaultNamespace, output: "table", warnBelow: "60s", nativeTTL: "on", now: now}
+	options := lintOptions{namespace: lint.DefaultNamespace, output: newOutput("table", "wide", "github"), warnBelow: "60s", nativeTTL: "on", now: now}
+	options.output.kubectl.NamePrintFlags = nil // Findings have no names.
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
 		Short: "Say what admission would refuse, warn about and fill in, without a cluster",
@@ -58,31 +59,32 @@ Exit status: 0 nothing would be refused, 1 something would be (or, with --warnin
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := options.validate(); err != nil {
+			print, err := options.validate()
+			if err != nil {
 				return err
 			}
-			return options.run(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return options.run(cmd.Context(), print, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	flags := command.Flags()
 	flags.StringArrayVarP(&options.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be given more than once")
 	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
 	flags.StringVarP(&options.namespace, "namespace", "n", options.namespace, "namespace of manifests that name none")
-	flags.StringVarP(&options.output, "output", "o", options.output, "format: "+strings.Join(outputNames(), ", "))
+	options.output.addFlags(command)
 	flags.BoolVar(&options.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
 	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
 	flags.BoolVar(&options.strictLabels, "strict-labels", false, "refuse a TTL label that is bad or in the past, as with the webhook's flag")
 	flags.BoolVar(&options.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
 	flags.StringVar(&options.nativeTTL, "native-ttl", options.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
 	completeFlags(command, map[string]cobra.CompletionFunc{
-		"output":     cobra.FixedCompletions(outputNames(), cobra.ShellCompDirectiveNoFileComp),
+		"output":     cobra.FixedCompletions(options.output.formats(), cobra.ShellCompDirectiveNoFileComp),
 		"native-ttl": cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
 	})
 	return command
 }
 
 // validate names every flag that cannot be used, with its value and the fix.
-func (o *lintOptions) validate() error {
+func (o *lintOptions) validate() (printFunc, error) {
 	var errs []error
 	if len(o.files) == 0 {
 		errs = append(errs, errors.New("-f is missing: give a file, a directory, or - for standard input"))
@@ -90,8 +92,9 @@ func (o *lintOptions) validate() error {
 	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
 		errs = append(errs, fmt.Errorf("--namespace=%s: %s", o.namespace, strings.Join(problems, "; ")))
 	}
-	if _, ok := outputs[o.output]; !ok {
-		errs = append(errs, fmt.Errorf("--output=%s: give one of %s", o.output, strings.Join(outputNames(), ", ")))
+	print, err := o.output.printer()
+	if err != nil {
+		errs = append(errs, err)
 	}
 	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
 		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
@@ -99,7 +102,7 @@ func (o *lintOptions) validate() error {
 	if o.nativeTTL != "on" && o.nativeTTL != "off" {
 		errs = append(errs, fmt.Errorf("--native-ttl=%s: give on or off", o.nativeTTL))
 	}
-	return errors.Join(errs...)
+	return print, errors.Join(errs...)
 }
 
 // builtin is what comes with Curfew: the profiles of kinds, and the schemas of its own.
@@ -120,7 +123,7 @@ func builtin() (*platform.Snapshot, *lint.Schemas, error) {
 	return platform.Snapshot(), schemas, err
 }
 
-func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io.Writer) error {
+func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, out, diagnostics io.Writer) error {
 	sources, err := readSources(o.files, o.recursive, in)
 	if err != nil {
 		return err
@@ -155,7 +158,7 @@ func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io
 		return err
 	}
 	report := lint.NewReport(results, unreadable...)
-	if err := outputs[o.output](report, out, diagnostics); err != nil {
+	if err := o.write(report, print, out, diagnostics); err != nil {
 		return fmt.Errorf("writing the output: %w", err)
 	}
 	if !report.Allowed || (o.warningsAsErrors && len(report.Findings) > 0) {
@@ -164,23 +167,13 @@ func (o *lintOptions) run(ctx context.Context, in io.Reader, out, diagnostics io
 	return nil
 }
 
-// output writes a report; what is not part of the format goes to diagnostics.
-type output func(report *lint.Report, out, diagnostics io.Writer) error
-
-// outputs are the formats, one a file.
-var outputs = map[string]output{
-	"table":  writeTable,
-	"wide":   writeWide,
-	"json":   writeJSON,
-	"yaml":   writeYAML,
-	"github": writeGitHub,
-}
-
-func outputNames() []string {
-	var names []string
-	for name := range outputs {
-		names = append(names, name)
+func (o *lintOptions) write(report *lint.Report, print printFunc, out, diagnostics io.Writer) error {
+	switch {
+	case print != nil:
+		return print(printed{document: report, list: "findings"}, out)
+	case o.output.format() == "github":
+		return writeGitHub(report, out)
+	default:
+		return writeFindings(report, o.output.format() == "wide", printers.PrintOptions{NoHeaders: o.output.noHeaders}, out, diagnostics)
 	}
-	slices.Sort(names)
-	return names
 }

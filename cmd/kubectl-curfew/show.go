@@ -2,9 +2,6 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"strings"
-	"text/tabwriter"
 	"time"
 )
 
@@ -59,20 +56,4 @@ func twoUnits(length time.Duration) string {
 		return out
 	}
 	return "0s"
-}
-
-// table writes rows in columns, as kubectl does.
-func table(out io.Writer, rows [][]string) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	writer := tabwriter.NewWriter(out, 0, 0, 3, ' ', 0)
-	for _, row := range rows {
-		cells := make([]string, len(row))
-		for i, cell := range row {
-			cells[i] = oneLine(cell)
-		}
-		fmt.Fprintln(writer, strings.Join(cells, "\t"))
-	}
-	return writer.Flush()
 }

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"strings"
@@ -8,14 +9,24 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// MarshalYAML writes a value as YAML by its JSON form. Characters that YAML allows in no text, and JSON does, are escaped.
+// MarshalYAML writes a value as YAML, by its JSON form.
 func MarshalYAML(value any) ([]byte, error) {
-	text, err := json.Marshal(value)
+	text, err := MarshalJSON(value)
 	if err != nil {
 		return nil, err
 	}
-	var out strings.Builder
-	for _, r := range string(text) {
+	return sigsyaml.JSONToYAML(text)
+}
+
+// MarshalJSON writes a value as JSON that is YAML, too: it escapes the characters that YAML allows in no text.
+func MarshalJSON(value any) ([]byte, error) {
+	var text, out bytes.Buffer
+	encoder := json.NewEncoder(&text)
+	encoder.SetEscapeHTML(false)
+	if err := encoder.Encode(value); err != nil {
+		return nil, err
+	}
+	for _, r := range strings.TrimSuffix(text.String(), "\n") {
 		// Such characters stand nowhere but in strings, where JSON and YAML escape them alike.
 		if r == 0x7f || (r >= 0x80 && r < 0xa0) || r == 0xfeff || r == 0xfffe || r == 0xffff {
 			fmt.Fprintf(&out, `\u%04x`, r)
@@ -23,5 +34,5 @@ func MarshalYAML(value any) ([]byte, error) {
 			out.WriteRune(r)
 		}
 	}
-	return sigsyaml.JSONToYAML([]byte(out.String()))
+	return out.Bytes(), nil
 }

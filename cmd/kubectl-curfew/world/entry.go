@@ -15,6 +15,7 @@ type Entry struct {
 	Kind            Kind
 	Namespace, Name string
 	UID             types.UID
+	Labels          map[string]string
 	// Created and Finished are times of the object; Finished is zero where it has not, or does not say.
 	Created, Finished time.Time
 
@@ -80,6 +81,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	for i := range out {
 		entry := &out[i]
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
+		entry.Labels = facts.Labels
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime
 		entry.Obstacles = obstacles
 	}

@@ -10,8 +10,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// writeGitHub makes annotations of GitHub Actions out of findings: its workflow commands, one a line.
-func writeGitHub(report *lint.Report, out, _ io.Writer) error {
+// writeGitHub writes findings as workflow commands of GitHub Actions, which shows them as annotations.
+func writeGitHub(report *lint.Report, out io.Writer) error {
 	for i := range report.Findings {
 		finding := &report.Findings[i]
 		command := "warning"

@@ -1,0 +1,61 @@
+package main
+
+import (
+	"encoding/json"
+	"time"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+)
+
+// changedData is what was done, for programs.
+type changedData struct {
+	Items []changedItem `json:"items"`
+}
+
+type changedItem struct {
+	Object   objectData      `json:"object"`
+	Before   fateData        `json:"before"`
+	After    fateData        `json:"after"`
+	Patch    json.RawMessage `json:"patch"`
+	Warnings []string        `json:"warnings,omitempty"`
+}
+
+type fateData struct {
+	Expiry *time.Time `json:"expiry"`
+	// TTL after it finishes, where it has not; TTLFailed after it fails, where that differs.
+	TTL       string `json:"ttlAfterFinished,omitempty"`
+	TTLFailed string `json:"ttlAfterFailed,omitempty"`
+}
+
+// printedChanges are changes in the forms that programs read.
+func printedChanges(changed []*planned, now time.Time) printed {
+	data := changedData{Items: []changedItem{}}
+	out := printed{list: "items"}
+	for _, each := range changed {
+		item := changedOf(each, now)
+		data.Items, out.objects = append(data.Items, item), append(out.objects, item.Object)
+	}
+	out.document = data
+	return out
+}
+
+func changedOf(each *planned, now time.Time) changedItem {
+	patch, err := json.Marshal(each.plan.Patch)
+	if err != nil {
+		patch = []byte("null") // Plain data always marshals.
+	}
+	fate := func(of change.Fate) fateData {
+		out := fateData{Expiry: timeData(of.Expiry, now)}
+		if of.After != nil {
+			out.TTL = of.After.String()
+		}
+		if of.AfterFailure != nil {
+			out.TTLFailed = of.AfterFailure.String()
+		}
+		return out
+	}
+	return changedItem{
+		Object: objectOf(each.Kind, each.namespace, each.name, ""),
+		Before: fate(each.plan.Before), After: fate(each.plan.After), Patch: patch, Warnings: each.plan.Warnings,
+	}
+}

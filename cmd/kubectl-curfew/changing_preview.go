@@ -1,0 +1,70 @@
+package main
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+)
+
+// preview shows what is to be done where it is more than one, and asks. Those that cannot be done are told beside it.
+func (c *changing) preview(ctx context.Context, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
+	if len(all) == 1 {
+		return nil
+	}
+	table := newTable("NAMESPACE", "NAME", "NOW", "THEN")
+	for _, each := range all {
+		then := ""
+		if each.err != nil {
+			then = "not changed: " + each.err.Error()
+		} else {
+			then = fateText(each.plan.After, now)
+		}
+		addRow(table, nil, orDash(each.namespace), each.Kind.Name(each.name), fateText(each.before, now), then)
+	}
+	if err := printTable(table, printers.PrintOptions{}, diagnostics); err != nil {
+		return err
+	}
+	if ready == 0 || c.yes || c.dryRun != "none" {
+		return nil
+	}
+	if !c.terminal(in) {
+		return fmt.Errorf("%s would be changed, and nobody can be asked: add --yes, or look first with --dry-run=server", count(ready, "object"))
+	}
+	fmt.Fprintf(diagnostics, "Change %s? [y/N] ", count(ready, "object"))
+	answer := make(chan string, 1)
+	go func() {
+		line, _ := bufio.NewReader(in).ReadString('\n')
+		answer <- strings.ToLower(strings.TrimSpace(line))
+	}()
+	select {
+	case said := <-answer:
+		if said == "y" || said == "yes" {
+			return nil
+		}
+	case <-ctx.Done(): // Ctrl-C is an answer, too.
+		fmt.Fprintln(diagnostics)
+	}
+	return errors.New("nothing was changed")
+}
+
+// fateText is when an object goes: 2026-11-20 17:00:00 CET, 2d after it finishes, stays.
+func fateText(fate change.Fate, now time.Time) string {
+	switch {
+	case !fate.Expiry.IsZero():
+		return instant(fate.Expiry, now.Location())
+	case fate.AfterFailure != nil:
+		return fate.After.String() + " after it succeeds, " + fate.AfterFailure.String() + " after it fails"
+	case fate.After != nil:
+		return fate.After.String() + " after it finishes"
+	default:
+		return "stays"
+	}
+}

@@ -1,0 +1,122 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+)
+
+// carryOut writes the plans and prints what came of each. It continues after a failure.
+func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, print printFunc, now time.Time, out io.Writer, progress *progress) error {
+	var changed []*planned
+	var interrupted error
+	failed := false
+	for i, each := range all {
+		progress.say("changing %d of %s", i+1, count(len(all), "object"))
+		if interrupted = c.attempt(ctx, w, all, i, progress); interrupted != nil {
+			break
+		}
+		if nothing := (*change.NothingError)(nil); each.err != nil {
+			failed = failed || len(all) == 1 || !errors.As(each.err, &nothing)
+			continue
+		}
+		changed = append(changed, each)
+		if print == nil {
+			progress.done() // The line itself shows the progress.
+			fmt.Fprintf(out, "%s %s: %s (was: %s)%s\n", each.Kind.Name(each.name), c.done,
+				fateText(each.plan.After, now), fateText(each.plan.Before, now), c.mode())
+		}
+	}
+	progress.done()
+	if print != nil {
+		if err := print(printedChanges(changed, now), out); err != nil {
+			return err
+		}
+	}
+	switch {
+	case interrupted != nil:
+		return interrupted
+	case failed:
+		return errBadNews
+	default:
+		return nil
+	}
+}
+
+// attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the user interrupted it.
+func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, i int, diagnostics io.Writer) error {
+	each := all[i]
+	if ctx.Err() != nil {
+		return fmt.Errorf("interrupted before object %d of %d: those before it are changed", i+1, len(all))
+	}
+	foreseen := each.err != nil
+	if !foreseen {
+		each.err = c.write(ctx, w, each)
+	}
+	if each.err != nil && ctx.Err() != nil {
+		return fmt.Errorf("interrupted at object %d of %d, %s, which may be changed: those before it are", i+1, len(all), each)
+	}
+	nothing := (*change.NothingError)(nil)
+	switch {
+	case each.err == nil:
+		for _, warning := range each.plan.Warnings {
+			fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, oneLine(warning))
+		}
+	case len(all) == 1 || !errors.As(each.err, &nothing):
+		fmt.Fprintf(diagnostics, "error: %s: %s\n", each, oneLine(each.err.Error()))
+	case !foreseen: // Else the preview said so.
+		fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, oneLine(each.err.Error()))
+	}
+	return nil
+}
+
+// mode is how kubectl says that nothing was stored.
+func (c *changing) mode() string {
+	switch c.dryRun {
+	case "client":
+		return " (dry run)"
+	case "server":
+		return " (server dry run)"
+	}
+	return ""
+}
+
+// attempts are how often an object is looked at anew that somebody else changed in between.
+const attempts = 5
+
+// write sends one plan, which is made anew by the time that it is by now: whoever was asked may have taken theirs to answer, and what
+// expires now has to expire then. Where the object has changed since, it is read, planned and sent again.
+func (c *changing) write(ctx context.Context, w *world.World, each *planned) error {
+	if c.dryRun == "client" {
+		return nil
+	}
+	for left := attempts; ; left-- {
+		again, err := c.planOne(ctx, w, each.Selected, c.now())
+		if err != nil {
+			return err
+		}
+		if again.err != nil {
+			return again.err
+		}
+		each.plan = again.plan
+		err = w.Patch(ctx, each.Kind, each.Object, each.plan.Patch, c.dryRun == "server")
+		if !apierrors.IsConflict(err) || left == 1 {
+			return err
+		}
+		fresh, err := w.Get(ctx, each.Kind, each.namespace, each.name)
+		if err != nil {
+			return err
+		}
+		if !world.Same(each.Object, fresh.Object) {
+			return errors.New("was deleted and made anew in between: look at it again")
+		}
+		each.Object = fresh.Object
+	}
+}
