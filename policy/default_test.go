@@ -26,26 +26,26 @@ func TestNoDefault(t *testing.T) {
 		want string
 	}{
 		"a Job":                  {policy.FactsOfJob(job().Obj()), "", "1h namespace/ci"},
-		"a JobSet's Job":         {policy.FactsOfJob(job().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set").Obj()), "owned by JobSet set", ""},
+		"a JobSet's Job":         {policy.FactsOfJob(job().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "set").Obj()), "is owned by JobSet set", ""},
 		"a CronJob's Job":        {policy.FactsOfJob(job().ControlledBy("batch/v1", "CronJob", "nightly").Obj()), "", "1h namespace/ci"},
-		"some other CronJob's":   {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "owned by CronJob nightly", ""},
+		"some other CronJob's":   {policy.FactsOfJob(job().ControlledBy("example.com/v1", "CronJob", "nightly").Obj()), "is owned by CronJob nightly", ""},
 		"an owner, no control":   {policy.FactsOfJob(job().Owner(controlledBy(false)).Obj()), "", "1h namespace/ci"},
-		"managed elsewhere":      {policy.FactsOfJob(job().ManagedBy("kueue.x-k8s.io/multikueue").Obj()), "managed by kueue.x-k8s.io/multikueue", ""},
-		"managed by its own":     {policy.FactsOfJob(job().ManagedBy(policy.JobController).Obj()), "", "1h namespace/ci"},
+		"managed elsewhere":      {policy.FactsOfJob(job().ManagedBy("kueue.x-k8s.io/multikueue").Obj()), "is managed by kueue.x-k8s.io/multikueue", ""},
+		"is managed by its own":  {policy.FactsOfJob(job().ManagedBy(policy.JobController).Obj()), "", "1h namespace/ci"},
 		"managedBy is empty":     {policy.FactsOfJob(job().ManagedBy("").Obj()), "", "1h namespace/ci"},
-		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "east").Obj()), "managed by MultiKueue", ""},
-		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "managed by MultiKueue", ""},
+		"a MultiKueue copy":      {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "east").Obj()), "is managed by MultiKueue", ""},
+		"a copied CronJob's Job": {policy.FactsOfJob(job().Label(policy.LabelMultiKueueOrigin, "").ControlledBy("batch/v1", "CronJob", "n").Obj()), "is managed by MultiKueue", ""},
 		"a part of Curfew":       {policy.FactsOfJob(job().Label(policy.LabelPartOf, policy.PartOfCurfew).Obj()), "is part of Curfew", ""},
 		"a Pod":                  {policy.FactsOfPod(pod().Obj()), "", "1h namespace/ci"},
 		"a Pod OnFailure":        {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyOnFailure).Obj()), "", "1h namespace/ci"},
-		"a Pod Always":           {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "restartPolicy is Always", ""},
-		"a Pod that is silent":   {policy.FactsOfPod(pod().RestartPolicy("").Obj()), "restartPolicy is Always", ""},
-		"a Pod that is odd":      {policy.FactsOfPod(pod().RestartPolicy("Sometimes").Obj()), "restartPolicy is Always", ""},
-		"a ReplicaSet's Pod":     {policy.FactsOfPod(pod().ControlledBy("apps/v1", "ReplicaSet", "web").Obj()), "owned by ReplicaSet web", ""},
-		"a Workflow's Pod":       {policy.FactsOfPod(pod().ControlledBy("argoproj.io/v1alpha1", "Workflow", "wf").Obj()), "owned by Workflow wf", ""},
-		"a CronJob's Pod":        {policy.FactsOfPod(pod().ControlledBy("batch/v1", "CronJob", "x").Obj()), "owned by CronJob x", ""},
+		"a Pod Always":           {policy.FactsOfPod(pod().RestartPolicy(corev1.RestartPolicyAlways).Obj()), "has restartPolicy Always", ""},
+		"a Pod that is silent":   {policy.FactsOfPod(pod().RestartPolicy("").Obj()), "has restartPolicy Always", ""},
+		"a Pod that is odd":      {policy.FactsOfPod(pod().RestartPolicy("Sometimes").Obj()), "has restartPolicy Always", ""},
+		"a ReplicaSet's Pod":     {policy.FactsOfPod(pod().ControlledBy("apps/v1", "ReplicaSet", "web").Obj()), "is owned by ReplicaSet web", ""},
+		"a Workflow's Pod":       {policy.FactsOfPod(pod().ControlledBy("argoproj.io/v1alpha1", "Workflow", "wf").Obj()), "is owned by Workflow wf", ""},
+		"a CronJob's Pod":        {policy.FactsOfPod(pod().ControlledBy("batch/v1", "CronJob", "x").Obj()), "is owned by CronJob x", ""},
 		"a Job's Pod":            {policy.FactsOfPod(pod().ControlledBy("batch/v1", "Job", "build").Obj()), "", ""},
-		"a Volcano Job's Pod":    {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "owned by Job build", ""},
+		"a Volcano Job's Pod":    {policy.FactsOfPod(pod().ControlledBy("batch.volcano.sh/v1alpha1", "Job", "build").Obj()), "is owned by Job build", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			if got := policy.NoDefault(test.facts); got != test.why {
@@ -69,7 +69,7 @@ func TestNoDefault(t *testing.T) {
 func TestManagedByOfAWrongShape(t *testing.T) {
 	object := builders.MakeJob("ci", "a").ManagedBy("x").Map()
 	object["spec"].(map[string]any)["managedBy"] = int64(7)
-	if got := policy.NoDefault(policy.FactsOfObject(policy.JobProfile, object)); got != "managed by 7" {
+	if got := policy.NoDefault(policy.FactsOfObject(policy.JobProfile, object)); got != "is managed by 7" {
 		t.Errorf("NoDefault = %q", got)
 	}
 }

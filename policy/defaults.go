@@ -227,11 +227,3 @@ func (s *Scope) asEnforced() *Scope {
 	}
 	return &out
 }
-
-// Phrase is the source as a sentence names it: namespace "ci".
-func (s Source) Phrase() string {
-	if s.Name == "" {
-		return "the " + string(s.Level)
-	}
-	return fmt.Sprintf("%s %q", s.Level, s.Name)
-}

@@ -13,7 +13,7 @@ import (
 )
 
 // told are levels as a test compares them: "* namespace/ci: 1h (why)".
-func told(levels []policy.Said) []string {
+func told(levels []policy.Step) []string {
 	var out []string
 	for _, said := range levels {
 		mark, text := "  ", said.Source.String()
@@ -66,6 +66,8 @@ func TestExplainLevels(t *testing.T) {
 			want: []string{"* runtime/torch (it does not exist, or cannot be told: the object is kept)", "  object: 60 (not asked: the runtime decides)"}},
 		"the namespace": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}},
 			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h", "  policy/a: 2h (not asked: a level above decides)"}},
+		"a default that is clamped": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h", "max-ttl", "30m")},
+			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (clamped to 30m)"}},
 		"a default that came later": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h")},
 			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (the object is older than the default, of 2026-12-24T12:00:00Z, which has no backfill)"}},
 		"a default that came later and reaches back": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h", "backfill", "true")},
@@ -197,7 +199,7 @@ func TestGoesByTheEarlier(t *testing.T) {
 	}
 }
 
-// TestExplanationAgrees: the level that is said to decide is the one that Resolve takes its value from, whatever the world.
+// TestExplanationAgrees: a trace changes nothing, and the level that it says decides is the one that the value comes from.
 func TestExplanationAgrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object, profile := drawFinished(t)
@@ -232,6 +234,9 @@ func TestExplanationAgrees(t *testing.T) {
 			scope.Runtime = &policy.RuntimePolicy{Name: "torch", Missing: true}
 		}
 		explained := policy.Explain(facts, scope, policy.Question{Now: noon})
+		if with, without := fmt.Sprintf("%+v", explained.Effective), fmt.Sprintf("%+v", policy.Resolve(facts, scope)); with != without {
+			t.Fatalf("with a trace:    %s\nwithout a trace: %s", with, without)
+		}
 		deciders := 0
 		for _, said := range explained.TTL {
 			if !said.Decides {

@@ -102,10 +102,10 @@ func (p FieldPath) Get(object map[string]any) (any, bool) {
 
 // Walk calls visit for every value that the path leads to, with the concrete path (spec.replicatedJobs[0].template).
 func (p FieldPath) Walk(object map[string]any, visit func(path string, value any)) {
-	walk(object, p, "", visit)
+	walkPath(object, p, "", visit)
 }
 
-func walk(at any, rest FieldPath, path string, visit func(string, any)) {
+func walkPath(at any, rest FieldPath, path string, visit func(string, any)) {
 	if len(rest) == 0 {
 		visit(path, at)
 		return
@@ -113,7 +113,7 @@ func walk(at any, rest FieldPath, path string, visit func(string, any)) {
 	if rest[0] == "*" {
 		items, _ := at.([]any)
 		for i, item := range items {
-			walk(item, rest[1:], path+"["+strconv.Itoa(i)+"]", visit)
+			walkPath(item, rest[1:], path+"["+strconv.Itoa(i)+"]", visit)
 		}
 		return
 	}
@@ -125,5 +125,5 @@ func walk(at any, rest FieldPath, path string, visit func(string, any)) {
 	if path != "" {
 		path += "."
 	}
-	walk(value, rest[1:], path+rest[0], visit)
+	walkPath(value, rest[1:], path+rest[0], visit)
 }

@@ -92,7 +92,7 @@ func (e *explained) state() string {
 }
 
 // levels are the levels of precedence, the one that decides marked.
-func levels(all []policy.Said, verdict policy.Verdict) [][]string {
+func levels(all []policy.Step, verdict policy.Verdict) [][]string {
 	if len(all) == 0 {
 		return [][]string{{"   none: " + verdict.Reason}}
 	}
@@ -277,7 +277,7 @@ func (e *explained) data() explainedItem {
 	return out
 }
 
-func levelsOf(all []policy.Said) []levelData {
+func levelsOf(all []policy.Step) []levelData {
 	var out []levelData
 	for _, said := range all {
 		level := levelData{Level: said.Source.String(), Decides: said.Decides, Why: said.Why}

@@ -15,7 +15,7 @@ var removedDefault = Rule{
 	Name: "removed-default",
 	Transition: func(r *Request) []policy.Finding {
 		limit := r.Scope.EnforcedFor(r.Facts).MaxTTL
-		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeSpeaks(r.Scope) {
+		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
 			return nil
 		}
 		level := limit.Source.Level

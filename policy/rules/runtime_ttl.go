@@ -6,8 +6,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// runtimeTTL warns that a TTL is ignored because the runtime that the object uses says another: platform policy that the
-// object cannot override.
+// runtimeTTL warns that a TTL is ignored, because the runtime that the object uses decides and sets another one.
 //
 // Fields: the native TTL and metadata.annotations[curfew.dev/ttl-after-*] of what refers to a runtime, such as a TrainJob.
 var runtimeTTL = Rule{
@@ -26,7 +25,7 @@ var runtimeTTL = Rule{
 				if own.For(outcome) != setting {
 					continue
 				}
-				if says, differs := told(runtime.TTL.For(outcome), setting); differs {
+				if says, differs := runtimeSays(runtime.TTL.For(outcome), setting); differs {
 					out = append(out, s.warn(setting.Path, setting.Text,
 						fmt.Sprintf("%s is ignored: runtime %q says %s; remove it", setting.TTL, runtime.Name, says)))
 					break
@@ -38,23 +37,34 @@ var runtimeTTL = Rule{
 }
 
 // overruled reports whether the object's own TTL is ignored, because its runtime decides.
-func overruled(s *Subject) bool {
-	return !s.IsTemplate() && runtimeSpeaks(s.Scope) && s.ForeignManager() == ""
-}
+func overruled(s *Subject) bool { return !s.IsTemplate() && runtimeDecides(s.Facts, s.Scope) }
 
-// actsOnItself reports whether a TTL that the subject states can make it go: what never finishes has none, and where a runtime decides, only the
-// kind's own controller goes by a native field.
+// actsOnItself reports whether a TTL that the subject states can delete it. A kind that never finishes has none, and where a
+// runtime decides, only the kind's own controller acts on a native field.
 func actsOnItself(s *Subject) bool {
 	return s.Profile.Finishable() && (!overruled(s) || len(s.TTLs().Natives()) > 0)
 }
 
-// runtimeSpeaks reports whether a runtime decides the TTL of what uses it.
-func runtimeSpeaks(scope *policy.Scope) bool {
-	return scope != nil && scope.Runtime != nil && !scope.Runtime.Missing && !scope.Runtime.TTL.Empty()
+// runtimeDecides reports whether a runtime that exists decides the TTL of an object.
+func runtimeDecides(facts *policy.Facts, scope *policy.Scope) bool {
+	step := runtimeStep(facts, scope)
+	return step != nil && !scope.Runtime.Missing
 }
 
-// told is what a runtime says, and whether that differs from what the object says.
-func told(runtime, own *policy.Setting) (string, bool) {
+// runtimeStep is the step of a runtime that decides the TTL of an object; nil where none does.
+func runtimeStep(facts *policy.Facts, scope *policy.Scope) *policy.Step {
+	if scope == nil || scope.Runtime == nil {
+		return nil
+	}
+	_, trace := policy.ResolveTraced(facts, scope)
+	if step := policy.Decider(trace.TTL); step != nil && step.Source.Level == policy.LevelRuntime {
+		return step
+	}
+	return nil
+}
+
+// runtimeSays is what a runtime sets, as messages write it, and whether that differs from what the object sets.
+func runtimeSays(runtime, own *policy.Setting) (text string, differs bool) {
 	switch {
 	case runtime == nil:
 		return "nothing for this outcome", true

@@ -14,7 +14,11 @@ import (
 var unusableRuntime = Rule{
 	Name: "unusable-runtime",
 	Check: func(s *Subject) []policy.Finding {
-		if s.IsTemplate() || s.Scope == nil || s.Scope.Runtime == nil || s.ForeignManager() != "" {
+		if s.IsTemplate() {
+			return nil
+		}
+		step := runtimeStep(s.Facts, s.Scope)
+		if step == nil {
 			return nil
 		}
 		runtime := s.Scope.Runtime
@@ -27,7 +31,7 @@ var unusableRuntime = Rule{
 				Message: fmt.Sprintf("runtime %q does not exist: this %s stays until it does and says a TTL", runtime.Name, s.Profile.Kind.Kind)}}
 		}
 		var out []policy.Finding
-		for _, setting := range runtime.TTL.Settings() {
+		for _, setting := range step.Settings {
 			if setting.Err != nil {
 				out = append(out, policy.Finding{Field: runtime.Path, Severity: policy.Warn, Value: setting.Path + setting.Text,
 					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then this %s stays", runtime.Name, policy.Shorten(setting.Text), setting.Path, s.Profile.Kind.Kind)})

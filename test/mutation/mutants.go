@@ -208,13 +208,13 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S5", Name: "a child of another controller is given a default",
-		File: "policy/resolve.go",
+		File: "policy/nodefault.go",
 		Old:  "if facts.Owner != nil && !facts.isCronJobsJob() {", New: "if false {",
 		Package: decides, Tests: []string{"TestNoDefault"},
 	},
 	{
 		Invariant: "S5", Name: "what another cluster's manager answers for is given a default",
-		File: "policy/resolve.go",
+		File: "policy/nodefault.go",
 		Old:  "if manager := facts.ForeignManager(); manager != \"\" {", New: "if manager := facts.ForeignManager(); manager == \"?\" {",
 		Package: decides, Tests: []string{"TestNoDefault"},
 	},
@@ -244,8 +244,8 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a default reaches what is older than it",
-		File: "policy/resolve.go",
-		Old:  "if !young && !backfill {", New: "if !young && backfill {",
+		File: "policy/value.go",
+		Old:  "return young, young || from.backfill", New: "return young, young || !from.backfill",
 		Package: decides, Tests: []string{"TestYoungerAndOlderThanTheDefault"},
 	},
 	{
@@ -275,7 +275,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S6", Name: "a runtime that is gone says nothing, so that the next level speaks",
 		File: "policy/resolve.go",
-		Old:  "(scope.Runtime.Missing || !scope.Runtime.TTL.Empty())", New: "!scope.Runtime.TTL.Empty()",
+		Old:  "final: runtime.Missing}", New: "final: false}",
 		Package: decides, Tests: []string{"TestRuntimeGoneKeeps"},
 	},
 	{

@@ -240,7 +240,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S6", Name: "a runtime's deadline reaches TrainJobs that run",
 		File: "policy/resolve.go",
-		Old:  "return value.defaultedDeadline(facts, scope, runtime.Deadline, time.Time{}, false)", New: "return value.defaultedDeadline(facts, scope, runtime.Deadline, time.Time{}, true)",
+		Old:  "next := level{source: Source{LevelRuntime, of.Name}, set: TTLSet{All: of.Deadline}}", New: "next := level{source: Source{LevelRuntime, of.Name}, set: TTLSet{All: of.Deadline}, backfill: true}",
 		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
 	},
 }

@@ -1,0 +1,125 @@
+package policy
+
+import (
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Level is a level of precedence.
+type Level string
+
+// The levels, in the order in which they decide a TTL.
+const (
+	LevelRuntime   Level = "runtime"
+	LevelObject    Level = "object"
+	LevelNamespace Level = "namespace"
+	LevelPolicy    Level = "policy"
+)
+
+// Source names where a value came from: the level, and the name of the object at that level.
+type Source struct {
+	Level Level
+	Name  string
+}
+
+// String is the source as annotations, logs and metrics write it: "object", "namespace/ci", "policy/platform".
+func (s Source) String() string {
+	if s.Name == "" {
+		return string(s.Level)
+	}
+	return string(s.Level) + "/" + s.Name
+}
+
+// Phrase is the source as a sentence names it: namespace "ci".
+func (s Source) Phrase() string {
+	if s.Name == "" {
+		return "the " + string(s.Level)
+	}
+	return fmt.Sprintf("%s %q", s.Level, s.Name)
+}
+
+// maxSourceText: the longest level, a slash and a name of at most 253 characters.
+const maxSourceText = 253 + len("namespace/")
+
+// ParseSource reads what [Source.String] wrote. Any other text is the level object, which gives no rights.
+func ParseSource(text string) Source {
+	level, name, found := strings.Cut(text, "/")
+	if found && len(text) <= maxSourceText {
+		switch level := Level(level); level {
+		case LevelRuntime, LevelNamespace, LevelPolicy:
+			return Source{level, name}
+		}
+	}
+	return Source{Level: LevelObject}
+}
+
+// Scope is the context in which an object is judged.
+type Scope struct {
+	// Namespace is nil for cluster-scoped objects.
+	Namespace *NamespacePolicy
+	// Runtime is nil for an object that uses no training runtime.
+	Runtime *RuntimePolicy
+	// Policies are the platform policies that match the object, in order of precedence.
+	Policies []*PlatformPolicy
+	// Creating is true while admission judges a CREATE. Every default then reaches the object, and its stamps are not trusted.
+	Creating bool
+	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by them.
+	AnnotationsOnly bool
+}
+
+// Mode is the namespace's mode; enforce for cluster-scoped objects.
+func (s *Scope) Mode() Mode {
+	if s.Namespace == nil {
+		return ModeEnforce
+	}
+	return s.Namespace.Mode
+}
+
+// RuntimePolicy is what a training runtime sets for the objects that use it.
+type RuntimePolicy struct {
+	// Name as sources write it.
+	Name string
+	// Path is the field of the object that names the runtime.
+	Path string
+	TTL  TTLSet
+	// Deadline is nil where the runtime sets none.
+	Deadline *Setting
+	// Missing means that the object names a runtime that does not exist: keep, and report.
+	Missing bool
+	// Err says why the reference cannot be read; Missing is then true.
+	Err error
+}
+
+// Unusable says why nothing is known of the runtime's settings, or returns nil.
+func (r *RuntimePolicy) Unusable() error {
+	switch {
+	case r.Err != nil:
+		return fmt.Errorf("the runtime cannot be told: %w", r.Err)
+	case r.Missing:
+		return fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", r.Name)
+	default:
+		return nil
+	}
+}
+
+// PlatformPolicy is what a LifecyclePolicy sets for one object that it matches. Its expressions are evaluated already.
+type PlatformPolicy struct {
+	Name     string
+	TTL      TTLSet
+	Deadline *Setting
+	Bounds   Bounds
+	// Since is the instant from which the defaults apply to objects that bypassed admission; zero means never.
+	Since    time.Time
+	Backfill bool
+	// WarnOnly is action Warn: a value outside the bounds gets a warning.
+	WarnOnly bool
+	// WarnBelow is the TTL under which authors are warned; zero where the policy sets none.
+	WarnBelow time.Duration
+	// Label is the default TTL label; nil where the policy sets none.
+	Label *Setting
+	// LatestDate is the last instant at which a TTL label may expire; zero means no bound.
+	LatestDate time.Time
+	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether it applies; else nil.
+	LatestUnreadable *Setting
+}

@@ -1,0 +1,132 @@
+package policy
+
+import (
+	"cmp"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Trace lists the levels that [ResolveTraced] considered, in order of precedence.
+type Trace struct {
+	// TTL is empty for kinds that never finish.
+	TTL []Step
+	// Deadline is empty for kinds that have none.
+	Deadline []Step
+}
+
+// Step is one level of precedence.
+type Step struct {
+	Source Source
+	// Settings are empty where the level sets nothing.
+	Settings []*Setting
+	// Decides is set on the level that wins, even if it decides that there is no value.
+	Decides bool
+	// Why says why the level decides, is not asked or does not reach the object, where the settings do not show it.
+	Why string
+}
+
+// Decider is the step that decides; nil where none does.
+func Decider(steps []Step) *Step {
+	for i := range steps {
+		if steps[i].Decides {
+			return &steps[i]
+		}
+	}
+	return nil
+}
+
+// step records a level. It runs only where somebody asks for the trace.
+func (w *walk) step(from *level, decides bool) Step {
+	step := Step{Source: from.source, Settings: from.set.Settings(), Decides: decides}
+	runtime := w.scope.Runtime
+	switch fromRuntime := from.source.Level == LevelRuntime; {
+	case fromRuntime && w.deadline && runtime.Unusable() != nil:
+		step.Why = "it does not exist, or cannot be told"
+	case fromRuntime && decides && runtime.Missing:
+		step.Settings, step.Why = nil, "it does not exist, or cannot be told: the object is kept"
+	case decides && from.source.Level == LevelObject:
+		step.Why = w.whyOwn(from)
+	case decides && (!fromRuntime || w.deadline):
+		step.Why = w.whyReached(from)
+	case decides:
+	case from.final || len(step.Settings) > 0:
+		step.Why = "not asked: " + cmp.Or(from.skipped, w.closed)
+	}
+	return step
+}
+
+// whyOwn says how the object's own value came about.
+func (w *walk) whyOwn(from *level) string {
+	if from.final {
+		return "its value was taken away after its creation, which means none"
+	}
+	stamp := AnnotationTTLSource
+	if w.deadline {
+		stamp = AnnotationDeadlineSource
+	}
+	source, stamped := defaultSource(w.facts.Annotations, stamp)
+	switch {
+	case !stamped || w.scope.Creating:
+		return ""
+	case !w.deadline && !w.givesAgain(source):
+		return "filled in at its creation from " + source.Phrase() + ", or changed since"
+	default:
+		return "filled in at its creation from " + source.Phrase()
+	}
+}
+
+// givesAgain reports whether a source would give the object now the TTL that it carries. If not, one of the two was changed since
+// the creation. A source that gives nothing now proves nothing.
+func (w *walk) givesAgain(source Source) bool {
+	creating := *w.scope
+	creating.Creating = true
+	again, own := walk{facts: w.facts, scope: &creating}, w.facts.TTLs()
+	again.defaultTTL()
+	for _, outcome := range []Outcome{Succeeded, Failed} {
+		gives, has := again.value(again.winner.setting(w.facts, outcome)), own.For(outcome)
+		switch {
+		case gives.Source != source || gives.Err != nil:
+			return true
+		case gives.Set != (has != nil) || has != nil && gives.TTL != has.TTL:
+			return false
+		}
+	}
+	return true
+}
+
+// whyReached says why a default reaches an object that does not carry it, or does not.
+func (w *walk) whyReached(from *level) string {
+	switch young, reaches := w.reach(from); {
+	case young:
+		return ""
+	case reaches:
+		return "older than the default, and reached by backfill"
+	case from.since.IsZero():
+		return "since when it holds is not known, and it has no backfill: it reaches what is created from now on"
+	default:
+		return fmt.Sprintf("the object is older than the default, of %s, which has no backfill", from.since.UTC().Format(time.RFC3339))
+	}
+}
+
+// finish completes the step that decides with what its settings came to.
+func (w *walk) finish(e *Effective) []Step {
+	step, of := Decider(w.steps), []Value{e.Succeeded, e.Failed}
+	switch {
+	case step == nil:
+		return w.steps
+	case w.deadline:
+		of = []Value{e.Deadline}
+	case step.Why == "" && w.facts.Finished && !e.TTL(w.facts.Outcome).Set:
+		step.Why = "it has no value for what " + w.facts.Outcome.String()
+	}
+	clamped := ""
+	for _, setting := range step.Settings {
+		for _, value := range of {
+			if to := "clamped to " + value.TTL.String(); value.Set && value.Err == nil && value.Path == setting.Path && value.TTL != setting.TTL && to != clamped {
+				step.Why, clamped = strings.TrimPrefix(step.Why+"; "+to, "; "), to
+			}
+		}
+	}
+	return w.steps
+}

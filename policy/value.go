@@ -1,0 +1,196 @@
+package policy
+
+import (
+	"fmt"
+	"time"
+)
+
+// Value is an effective TTL or deadline.
+type Value struct {
+	// Set is false where no level sets a value. The object is then kept.
+	Set bool
+	// TTL is the value. A deadline of never means that the author wants none.
+	TTL    TTL
+	Source Source
+	// Path and Text are the field and its text.
+	Path, Text string
+	// Default means that the value comes from a level other than the object and is not in the object yet.
+	Default bool
+	// Live means that the value can change without the object changing, so that it is read again before a deletion.
+	Live bool
+	// Backfill means that the default reaches an object older than itself, at a capped rate.
+	Backfill bool
+	// Err says why the value of the level that decides cannot be used: keep, and report (S6).
+	Err error
+}
+
+// Effective are the values that apply to one object.
+type Effective struct {
+	Succeeded, Failed Value
+	Deadline          Value
+	// DryRun means that Curfew only reports when the object is due.
+	DryRun bool
+}
+
+// TTL is the value for an outcome.
+func (e *Effective) TTL(outcome Outcome) Value {
+	if outcome == Failed {
+		return e.Failed
+	}
+	return e.Succeeded
+}
+
+// setting is what the level sets for an outcome; nil where it sets nothing.
+func (l *level) setting(facts *Facts, outcome Outcome) *Setting {
+	setting := l.set.For(outcome)
+	if facts.Errored && outcome == Failed && setting == l.set.NativeFailed {
+		return l.set.Native
+	}
+	return setting
+}
+
+// value is what a setting of the winner comes to.
+func (w *walk) value(setting *Setting) Value {
+	switch w.winner.source.Level {
+	case LevelObject:
+		return w.own(setting)
+	case LevelRuntime:
+		if !w.deadline {
+			return w.fromRuntime(setting)
+		}
+		return w.defaulted(setting)
+	case LevelNamespace, LevelPolicy:
+		return w.defaulted(setting)
+	default:
+		return Value{}
+	}
+}
+
+// fromRuntime is a runtime's TTL: never written into the object, and read again before a deletion.
+func (w *walk) fromRuntime(setting *Setting) Value {
+	runtime := w.scope.Runtime
+	value := Value{Set: true, Source: w.winner.source, Live: true}
+	if err := runtime.Unusable(); err != nil {
+		value.Path, value.Err = runtime.Path, err
+		return value
+	}
+	if setting == nil {
+		return Value{}
+	}
+	return value.holding(setting)
+}
+
+// holding is the value with a setting in it.
+func (v Value) holding(setting *Setting) Value {
+	v.Set, v.TTL, v.Path, v.Text, v.Err = true, setting.TTL, setting.Path, setting.Text, setting.Err
+	return v
+}
+
+// own is a value in the object itself, which its author or a default put there.
+func (w *walk) own(setting *Setting) Value {
+	if setting == nil {
+		if w.winner.final {
+			return takenAway(w.facts, w.scope)
+		}
+		return Value{} // The object decides, for the other outcome.
+	}
+	bounds, stamp := w.scope.EnforcedFor(w.facts), AnnotationTTLSource
+	if w.deadline {
+		stamp = AnnotationDeadlineSource
+	}
+	value := Value{Source: w.winner.source}.holding(setting)
+	source, isDefault := defaultOf(w.facts, w.scope, stamp)
+	switch {
+	case isDefault && w.deadline:
+		value.atLeast(bounds.MinDeadline, bounds.beside.minDeadline)
+	case isDefault:
+		value.atLeast(bounds.MinTTL, bounds.beside.minTTL)
+	case value.Err != nil:
+	case w.deadline:
+		value.Err = bounds.CheckDeadline(value.TTL)
+	default:
+		value.Err = bounds.CheckTTL(value.TTL)
+	}
+	if isDefault {
+		value.Source = source
+	}
+	return value
+}
+
+// stamped reports whether the object had a TTL of its own or was given a default. The stamp of a runtime is only
+// informational: its TTL is never written into the object.
+func stamped(facts *Facts, scope *Scope) bool {
+	text, ok := facts.Annotations[AnnotationTTLSource]
+	return ok && !scope.Creating && ParseSource(text).Level != LevelRuntime
+}
+
+// takenAway is the value of an object whose TTL was removed: none. Where a max-ttl applies, admission rejects the removal, and
+// the controller keeps and reports an object that bypassed admission.
+func takenAway(facts *Facts, scope *Scope) Value {
+	limit := scope.EnforcedFor(facts).MaxTTL
+	if limit == nil || limit.Err != nil {
+		return Value{}
+	}
+	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s holds: set %s or less", limit.Bound(), limit.TTL)}
+}
+
+// atLeast raises a stamped default to the minimum. Later bounds never shorten it (S6), but the stamp beside a value that is
+// too short may be forged by someone who bypassed admission.
+func (v *Value) atLeast(low, beside *Setting) {
+	if v.Err != nil || v.TTL.Never {
+		return
+	}
+	for _, bound := range []*Setting{low, beside} {
+		switch {
+		case bound == nil:
+		case bound.Err != nil:
+			v.Err = &UnreadableBoundError{Bound: bound}
+		default:
+			v.TTL.After = max(v.TTL.After, bound.TTL.After)
+		}
+	}
+}
+
+// defaultOf is the source of the default that the object carries, by its stamp. The stamp of another namespace means nothing.
+func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
+	if scope.Creating {
+		return Source{}, false // Its author wrote the stamp.
+	}
+	source, ok := defaultSource(facts.Annotations, stamp)
+	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
+}
+
+// minCronJobTTL lets the CronJob controller see its Job finished. Else it reports MissingJob and loses status.lastSuccessfulTime.
+const minCronJobTTL = time.Minute
+
+// defaulted is a default that the winner gives the object, moved into the bounds.
+func (w *walk) defaulted(setting *Setting) Value {
+	value := Value{Source: w.winner.source}
+	young, reaches := w.reach(&w.winner)
+	if setting == nil || !reaches {
+		return value
+	}
+	value.Default, value.Live, value.Backfill = true, true, !young
+	if value = value.holding(setting); value.Err != nil {
+		return value
+	}
+	bounds := w.scope.BoundsFor(w.facts)
+	if w.deadline {
+		value.TTL.After = bounds.ClampDeadline(value.TTL.After)
+		value.Err = bounds.CheckDeadline(value.TTL)
+		return value
+	}
+	value.TTL = bounds.ClampTTL(value.TTL)
+	if w.facts.isCronJobsJob() && !value.TTL.Never {
+		value.TTL.After = max(value.TTL.After, minCronJobTTL)
+	}
+	value.Err = bounds.CheckTTL(value.TTL)
+	return value
+}
+
+// reach reports whether a default reaches the object. It is young while it is being created, or younger than the default; an older
+// object needs backfill. Equal times count as older, since they are whole seconds (S6).
+func (w *walk) reach(from *level) (young, reaches bool) {
+	young = w.scope.Creating || (!from.since.IsZero() && w.facts.Created.After(from.since))
+	return young, young || from.backfill
+}
