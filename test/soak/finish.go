@@ -17,7 +17,8 @@ func (w *world) finish(ctx context.Context, o *object, at time.Time) error {
 		// The KindProfile reads one time or the other, see meanings.
 		status = map[string]any{"outcome": o.outcome(), "finishedAt": stamp(at), "verifiedAt": stamp(at.Add(o.verified))}
 	}
-	return w.patch(ctx, o, map[string]any{"status": status}, "status")
+	// With the UID, so that it never finishes another object that has taken the name.
+	return w.patch(ctx, o, map[string]any{"metadata": map[string]any{"uid": o.uid}, "status": status}, "status")
 }
 
 func (o *object) outcome() string {
