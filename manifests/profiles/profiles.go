@@ -9,6 +9,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
+//go:generate go run ./generate
+
 //go:embed *.yaml
 var files embed.FS
 
