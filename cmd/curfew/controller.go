@@ -3,15 +3,11 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/kubernetes"
-	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -79,56 +75,41 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation), Listed: giveBack(ctx),
 		Census: census,
 	}
-	feeds, err := newFeeds(config, shared)
+	maker, err := newFeedMaker(config, objects, shared)
 	if err != nil {
 		return err
 	}
-	slim, err := metadata.NewForConfig(config)
-	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
-	}
-	var kinds *registry.Registry
-	stopper, err := stop.New(stop.Options{
-		Objects: objects, Metadata: slim, Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
+	maker.stopper, err = stop.New(stop.Options{
+		Objects: objects, Metadata: maker.partial, Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
 		Reserve: engine.Reserve,
-		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
+		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return maker.kinds.Profile(kind) },
 	})
 	if err != nil {
 		return err
 	}
-	kinds, err = newRegistry(config, objects, compiler, stopper, shared)
+	feeds, err := maker.feeds(config)
 	if err != nil {
 		return err
 	}
-	labels, err := newLabels(config, objects, kinds, shared, options)
+	kinds, err := newRegistry(objects, compiler, feeds, &shared)
+	if err != nil {
+		return err
+	}
+	maker.kinds = kinds
+	labels, err := newLabels(config, objects, kinds, feeds, &shared, options)
 	if err != nil {
 		return err
 	}
 	kinds.WriteStatus(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
 	runtimes.Cache = kinds
-	rejudge := func(name string) {
-		for _, feed := range feeds {
-			feed.RejudgeNamespace(name)
-		}
-		kinds.RejudgeNamespace(name)
-		labels.RejudgeNamespace(name)
-	}
-	namespaces.OnChange(rejudge)
+	namespaces.OnChange(feeds.RejudgeNamespace)
 	namespaces.OnAdd(engine.RecheckNamespace)
 	namespaces.OnOthers(func(name string) {
 		if policies.ReadNamespaces() {
-			rejudge(name)
+			feeds.RejudgeNamespace(name)
 		}
 	})
-	policies.OnChange(func(concerns func(schema.GroupKind) bool) {
-		for _, feed := range feeds {
-			if concerns(feed.Kind()) {
-				feed.RejudgeAll()
-			}
-		}
-		kinds.RejudgeKinds(concerns)
-		labels.RejudgeKinds(concerns)
-	})
+	policies.OnChange(feeds.RejudgeKinds)
 	kinds.OnDefinitions(policies.Wake)
 	keeper, err := newCoverage(objects, kinds, policies, labels, options, log)
 	if err != nil {
@@ -148,9 +129,7 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		group.Go(func() error { return kinds.Run(ctx) })
 		group.Go(func() error { return keeper.Run(ctx) })
 		group.Go(func() error { return labels.Run(ctx) })
-		for _, feed := range feeds {
-			group.Go(func() error { return feed.Run(ctx) })
-		}
+		group.Go(func() error { return feeds.Run(ctx) })
 		group.Go(func() error { return notices.pauses.Run(ctx) })
 		group.Go(func() error { return notices.digests.Run(ctx) })
 		group.Go(func() error { return reports.Run(ctx) })
@@ -159,22 +138,4 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		notices.last(ctx)
 		return err
 	}))
-}
-
-func newFeeds(config *rest.Config, options feed.Options) ([]*feed.Feed, error) {
-	config = rest.CopyConfig(config)
-	config.ContentType, config.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
-	client, err := kubernetes.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
-	}
-	var feeds []*feed.Feed
-	for _, kind := range []feed.Kind{feed.Jobs(client), feed.Pods(client)} {
-		one, err := feed.New(kind, options)
-		if err != nil {
-			return nil, err
-		}
-		feeds = append(feeds, one)
-	}
-	return feeds, nil
 }

@@ -10,12 +10,13 @@ import (
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/registry"
 )
 
 // newCoverage wires profiles, policies and permissions → which requests the API server sends.
-func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *follow.Policies, labels *registry.Labels, options *options, log logr.Logger) (*coverage.Keeper, error) {
+func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *follow.Policies, labels *discovery.Labels, options *options, log logr.Logger) (*coverage.Keeper, error) {
 	keeper, err := coverage.New(coverage.Options{
 		Kinds: kinds.Served, RuntimesKnown: kinds.RuntimesKnown, Policies: policies.Objects, Deletable: labels.Everywhere,
 		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),

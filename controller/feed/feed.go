@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -185,16 +184,6 @@ func (f *Feed) Handles() []engine.Kind {
 		out = append(out, lane.handle)
 	}
 	return out
-}
-
-// TakeOver forgets what a predecessor of these handles tracked for a reason that the kind no longer has, as when its own controller has come to
-// enforce the deadlines: nobody judges that any more. Call it before Run.
-func (f *Feed) TakeOver(from []engine.Kind) {
-	for _, kind := range from {
-		if !slices.Contains(f.Handles(), kind) {
-			f.options.Engine.ForgetKind(kind)
-		}
-	}
 }
 
 // watched are the sinks of single events.

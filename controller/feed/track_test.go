@@ -346,7 +346,11 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	feed.TakeOver(from)
+	for _, old := range from { // as feedset.Set does
+		if !slices.Contains(feed.Handles(), old) {
+			r.engine.ForgetKind(old)
+		}
+	}
 	ctx, cancel := context.WithCancel(r.t.Context())
 	done := make(chan struct{})
 	go func() { _ = feed.Run(ctx); close(done) }()

@@ -8,6 +8,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -72,22 +73,24 @@ func (r *Registry) RuntimesKnown() bool {
 // OnRuntimes registers a function that is told when runtimes come, change or go. Call it before Run.
 func (r *Registry) OnRuntimes(f func()) { r.onRuntimes = append(r.onRuntimes, f) }
 
-// followRuntimes mirrors the runtimes of the kinds that are fed. The registry's mutex is held.
-func (r *Registry) followRuntimes(ctx context.Context) {
+// followRuntimes mirrors the runtimes of the kinds that have feeds.
+func (r *Registry) followRuntimes(ctx context.Context, feeds []*feedset.Spec) {
 	if r.options.Runtime == nil {
 		return
 	}
-	wanted := map[schema.GroupVersionResource][]schema.GroupKind{}
-	for at, k := range r.running {
-		if k.profile.Runtime == nil {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := map[schema.GroupVersionResource]bool{}
+	for _, spec := range feeds {
+		if spec.Profile.Runtime == nil {
 			continue
 		}
-		for _, resource := range k.profile.Runtime.Resources() {
-			wanted[resource] = append(wanted[resource], at)
+		for _, resource := range spec.Profile.Runtime.Resources() {
+			wanted[resource] = true
 		}
 	}
 	for resource, of := range r.runtimes {
-		if wanted[resource] == nil {
+		if !wanted[resource] {
 			of.cancel()
 			delete(r.runtimes, resource)
 		}
@@ -118,16 +121,24 @@ func (r *Registry) runtimeChanged(resource schema.GroupVersionResource, key stri
 		f()
 	}
 	namespace, _, namespaced := strings.Cut(key, "/")
-	r.each(func(k *kind) {
-		if k.profile.Runtime == nil || !slices.Contains(k.profile.Runtime.Resources(), resource) {
-			return
-		}
-		k.tell(func(feed Running) {
-			if namespaced {
-				feed.RejudgeNamespace(namespace)
-			} else {
-				feed.RejudgeAll()
-			}
-		})
+	if !namespaced {
+		namespace = ""
+	}
+	r.options.Feeds.Rejudge(namespace, func(spec *feedset.Spec) bool {
+		return spec.Profile != nil && spec.Profile.Runtime != nil && slices.Contains(spec.Profile.Runtime.Resources(), resource)
 	})
+}
+
+// stopRuntimes waits until no runtime is followed any more.
+func (r *Registry) stopRuntimes() {
+	r.mu.Lock()
+	var all []*followed
+	for _, one := range r.runtimes {
+		one.cancel()
+		all = append(all, one)
+	}
+	r.mu.Unlock()
+	for _, one := range all {
+		<-one.done
+	}
 }

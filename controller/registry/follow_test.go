@@ -33,7 +33,7 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 		if !r.RuntimesKnown() {
 			t.Error("nothing is served that uses a runtime, and yet the runtimes are not known")
 		}
-		c.definitions.put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
+		c.definitions.Put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
 		synctest.Wait()
 		if r.RuntimesKnown() || !says() {
 			t.Error("before the runtimes are listed they are known, or have no deadline")
@@ -48,13 +48,13 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 				"metadata": map[string]any{"name": "torch", "namespace": "ci", "annotations": annotations},
 			}}
 		}
-		c.runtimes.put(runtime(map[string]any{policy.AnnotationTTL: "1h"}))
+		c.runtimes.Put(runtime(map[string]any{policy.AnnotationTTL: "1h"}))
 		after(time.Second)
 		if says() {
 			t.Error("a runtime without a deadline has one")
 		}
 		before := told
-		c.runtimes.put(runtime(map[string]any{policy.AnnotationActiveDeadline: "1h"}))
+		c.runtimes.Put(runtime(map[string]any{policy.AnnotationActiveDeadline: "1h"}))
 		after(time.Second)
 		if !says() || told == before {
 			t.Error("a runtime with a deadline has none, or nobody was told")

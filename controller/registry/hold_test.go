@@ -6,10 +6,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/controller/feedset"
 )
 
 // ownProfile is a KindProfile of the cluster for JobSets.
@@ -34,19 +35,17 @@ func beginHeld(t *testing.T, starting func(*cluster)) (c *cluster, r *Registry, 
 			defer c.mu.Unlock()
 			log = append(log, line)
 		}
-		r.options.Hold = func(resource schema.GroupVersionResource, on bool) {
-			add(map[bool]string{true: "hold ", false: "release "}[on] + resource.Resource)
-		}
-		started := r.options.Start
-		r.options.Start = func(profile *expression.Profile) (Running, error) {
+		c.log = add
+		c.making = func() {
 			if starting != nil {
 				starting(c)
 			}
-			feed, err := started(profile)
-			add("start " + profile.Name)
-			return feed, err
 		}
-		r.OnProfile(func(kind schema.GroupKind) { add("changed " + kind.Kind) })
+		c.made = func(profile string) { add("start " + profile) }
+		c.feeds.Apply(t.Context(), &feedset.Source{Log: logr.Discard(), Skipped: r.source.Skipped}, []*feedset.Spec{{
+			Key:  feedset.Key{Resource: schema.GroupResource{Group: "jobset.x-k8s.io", Resource: "jobsets"}, Purpose: feedset.Label},
+			Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
+		}}, nil)
 	})
 	return c, r, func(want ...string) {
 		t.Helper()
@@ -63,38 +62,38 @@ func beginHeld(t *testing.T, starting func(*cluster)) (c *cluster, r *Registry, 
 func TestChangedProfileHoldsItsKind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, r, expect := beginHeld(t, nil)
-		c.definitions.put(jobSets(1, "ttlSecondsAfterFinished"))
+		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
 		after(2 * time.Second)
 		expect("start jobsets.jobset.x-k8s.io", "release jobsets")
 
-		c.profiles.put(ownProfile("own", 1))
+		c.profiles.Put(ownProfile("own", 1))
 		synctest.Wait()
 		expect("hold jobsets", "changed JobSet")
 		after(2 * time.Second)
 		expect("hold jobsets", "start own", "release jobsets")
 
-		c.profiles.put(ownProfile("own", 1)) // its status
+		c.profiles.Put(ownProfile("own", 1)) // its status
 		after(2 * time.Second)
 		expect()
 
-		c.profiles.put(ownProfile("unheeded", 1)) // the first in the alphabet counts
+		c.profiles.Put(ownProfile("unheeded", 1)) // the first in the alphabet counts
 		synctest.Wait()
 		expect("hold jobsets", "changed JobSet")
 		after(2 * time.Second)
 		expect("release jobsets")
 
 		// A second change while the first is carried out: the first feed does not release the kind.
-		c.profiles.put(ownProfile("own", 2))
+		c.profiles.Put(ownProfile("own", 2))
 		synctest.Wait()
-		changed := r.pendingChanges()
+		changed := c.feeds.Changes()
 		wanted, err := r.wanted()
 		if err != nil {
 			t.Fatal(err)
 		}
-		c.profiles.put(ownProfile("own", 3))
+		c.profiles.Put(ownProfile("own", 3))
 		synctest.Wait()
 		expect("hold jobsets", "changed JobSet", "hold jobsets", "changed JobSet")
-		r.reconcile(t.Context(), wanted, changed)
+		c.feeds.Apply(t.Context(), r.source, wanted, changed)
 		synctest.Wait()
 		expect("hold jobsets", "start own", "hold jobsets")
 		after(2 * time.Second)
@@ -104,16 +103,16 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 		c.mu.Lock()
 		c.missing["jobsets"] = []string{"delete"}
 		c.mu.Unlock()
-		c.profiles.remove("own")
+		c.profiles.Remove("own")
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet", "hold jobsets")
-		c.profiles.put(ownProfile("unheeded", 2)) // the profile in effect, of which no feed knows yet
+		c.profiles.Put(ownProfile("unheeded", 2)) // the profile in effect, of which no feed knows yet
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet", "hold jobsets")
-		c.profiles.put(ownProfile("zero", 1)) // which is not in effect: no feed has started since
+		c.profiles.Put(ownProfile("zero", 1)) // which is not in effect: no feed has started since
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet")
-		c.profiles.put(ownProfile("zz-unheeded", 1)) // which does not let what the old rules judged be deleted
+		c.profiles.Put(ownProfile("zz-unheeded", 1)) // which does not let what the old rules judged be deleted
 		after(10 * time.Second)
 		expect("hold jobsets", "changed JobSet")
 		c.mu.Lock()
@@ -133,12 +132,13 @@ func TestProfileChangesWhileAFeedStarts(t *testing.T) {
 				return
 			}
 			first = false
-			c.profiles.put(ownProfile("own", 1))
-			time.Sleep(settle / 2) // less than it takes until the change is acted on
+			c.profiles.Put(ownProfile("own", 1))
+			time.Sleep(gatherFor / 2) // less than it takes until the change is acted on
 		})
-		c.definitions.put(jobSets(1, "ttlSecondsAfterFinished"))
-		after(settle + settle*3/4)
-		expect("hold jobsets", "changed JobSet", "start jobsets.jobset.x-k8s.io", "hold jobsets")
+		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
+		after(gatherFor + gatherFor*3/4)
+		// Before the first feed there is nothing to hold.
+		expect("changed JobSet", "start jobsets.jobset.x-k8s.io", "hold jobsets")
 		after(2 * time.Second)
 		expect("hold jobsets", "start own", "release jobsets")
 	})

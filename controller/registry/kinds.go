@@ -2,12 +2,14 @@ package registry
 
 import (
 	"cmp"
+	"fmt"
 	"maps"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -120,4 +122,21 @@ func (s *Served) add(ttl, deadline []policy.FieldPath) {
 
 func contains(paths []policy.FieldPath, one policy.FieldPath) bool {
 	return slices.ContainsFunc(paths, func(path policy.FieldPath) bool { return slices.Equal(path, one) })
+}
+
+// Definitions are the kinds that CustomResourceDefinitions define, each in the version in which it is stored where that is served:
+// reading it asks no conversion webhook, which may be broken.
+func (r *Registry) Definitions() (map[schema.GroupResource]discovery.Kind, error) {
+	all, err := r.definitions.All()
+	if err != nil {
+		return nil, fmt.Errorf("CustomResourceDefinitions: %w", err)
+	}
+	out := map[schema.GroupResource]discovery.Kind{}
+	for _, definition := range all {
+		if version := definition.Preferred(); version != "" {
+			kind := discovery.Kind{GroupVersionKind: definition.Kind.WithVersion(version), Resource: definition.Resource, ClusterScoped: definition.ClusterScoped}
+			out[kind.GroupResource()] = kind
+		}
+	}
+	return out, nil
 }

@@ -15,39 +15,26 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Running is a feed of one kind.
-type Running interface {
-	// Run streams until ctx is done.
-	Run(ctx context.Context) error
-	RejudgeNamespace(name string)
-	RejudgeAll()
-}
-
 // Options of a [Registry].
 type Options struct {
 	// Builtin are the profiles that come with Curfew.
 	Builtin []*v1alpha1.KindProfile
-	// Typed are kinds that have feeds of their own, whatever profiles say.
-	Typed []schema.GroupKind
+	// Typed are feeds of kinds that run whatever profiles say.
+	Typed []*feedset.Spec
 	// Compiler of expressions.
 	Compiler *expression.Compiler
 	// Profiles and Definitions are the sources of KindProfiles and of CustomResourceDefinitions.
 	Profiles, Definitions follow.Source
-	// Missing names the verbs on a resource that Curfew is not permitted.
-	Missing func(ctx context.Context, resource schema.GroupVersionResource) ([]string, error)
-	// Lacks answers with those permissions that Curfew does not have; nil where nobody asks.
-	Lacks func(ctx context.Context, needs []Need) ([]Need, error)
-	// Start makes the feed of a kind, and Forget drops what is tracked of one that is gone.
-	Start  func(profile *expression.Profile) (Running, error)
-	Forget func(resource schema.GroupVersionResource)
-	// Hold stops the deletions of a kind, or lets them go on. It may be nil.
-	Hold func(resource schema.GroupVersionResource, on bool)
+	// Feeds are kept in step with profiles and kinds.
+	Feeds *feedset.Set
 	// Runtime is the source of a kind that objects refer to.
 	Runtime func(resource schema.GroupVersionResource) follow.Source
 
@@ -57,12 +44,8 @@ type Options struct {
 	Registerer prometheus.Registerer
 }
 
-// settle is how long changes are gathered before they are acted on: installing an operator brings many at once.
-const settle = 500 * time.Millisecond
-
-// recheck is how often it is looked whether a permission that is missing was granted, which no event tells, once it has been
-// missing for a while.
-const recheck = time.Minute
+// gatherFor is how long changes are gathered: installing an operator brings many at once.
+const gatherFor = 500 * time.Millisecond
 
 // Registry starts and stops feeds as profiles and kinds come and go.
 type Registry struct {
@@ -71,28 +54,24 @@ type Registry struct {
 	profiles    *follow.Mirror[compiledProfile]
 	definitions *follow.Mirror[expression.Definition]
 	builtin     []compiledProfile
-	dirty       chan struct{}
-	skipped     *prometheus.GaugeVec
+	dirty       loop.Signal
+	source      *feedset.Source
 	status      *follow.Statuses // nil where none is written
 	onRuntimes  []func()
-	onProfile   []func(kind schema.GroupKind)
 
-	mu      sync.Mutex
-	running map[schema.GroupKind]*kind
-	// ending are kinds that are no longer wanted, until their feeds have ended.
-	ending map[schema.GroupKind]<-chan struct{}
-	// changed counts, by kind, the changes of profiles that the feeds are not in step with yet.
-	changed  map[schema.GroupKind]int
+	mu       sync.Mutex
 	runtimes map[schema.GroupVersionResource]*followed
 }
 
 // New makes a registry. Errors are those of built-in profiles, which a test rules out, and of metrics.
 func New(options Options) (*Registry, error) {
 	r := &Registry{
-		options: options, log: options.Log.WithName("registry"), dirty: make(chan struct{}, 1),
-		running: map[schema.GroupKind]*kind{}, changed: map[schema.GroupKind]int{}, ending: map[schema.GroupKind]<-chan struct{}{},
+		options: options, log: options.Log.WithName("registry"), dirty: loop.NewSignal(),
 		runtimes: map[schema.GroupVersionResource]*followed{},
-		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+	}
+	r.source = &feedset.Source{
+		Log: r.log,
+		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
 			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",
 		}, []string{"kind", "reason"}),
@@ -105,14 +84,14 @@ func New(options Options) (*Registry, error) {
 		r.builtin = append(r.builtin, compiled)
 	}
 	if options.Registerer != nil {
-		if err := options.Registerer.Register(r.skipped); err != nil {
+		if err := options.Registerer.Register(r.source.Skipped); err != nil {
 			return nil, fmt.Errorf("registering metrics of the registry: %w", err)
 		}
 	}
 	r.profiles = follow.NewMirror(options.Profiles, r.readProfile, options.Clock, r.log)
 	r.definitions = follow.NewMirror(options.Definitions, readDefinition, options.Clock, r.log)
-	r.profiles.OnChange(func(_ string, old, new *compiledProfile) { r.profileChanged(old, new); r.again() })
-	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { r.profiles.Wake(); r.again() })
+	r.profiles.OnChange(func(_ string, old, new *compiledProfile) { r.profileChanged(old, new); r.dirty.Set() })
+	r.definitions.OnChange(func(string, *expression.Definition, *expression.Definition) { r.profiles.Wake(); r.dirty.Set() })
 	return r, nil
 }
 
@@ -127,13 +106,6 @@ func (r *Registry) OnChange(f func()) {
 	r.profiles.OnChange(func(string, *compiledProfile, *compiledProfile) { f() })
 }
 
-func (r *Registry) again() {
-	select {
-	case r.dirty <- struct{}{}:
-	default:
-	}
-}
-
 // Run keeps the feeds in step until ctx is done.
 func (r *Registry) Run(ctx context.Context) error {
 	var group sync.WaitGroup
@@ -143,48 +115,37 @@ func (r *Registry) Run(ctx context.Context) error {
 	if r.status != nil {
 		group.Go(func() { r.status.Run(ctx) })
 	}
-	if slices.Contains(r.options.Typed, policy.PodProfile.Kind.GroupKind()) {
-		group.Go(func() { r.ask(ctx, finishNeeds()) })
-	}
-	defer r.stopAll()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-r.dirty:
-		}
-		timer := r.options.Clock.NewTimer(settle)
-		select {
-		case <-ctx.Done():
-			timer.Stop()
-			return nil
-		case <-timer.C():
-		}
-		select {
-		case <-r.dirty:
-		default:
-		}
-		changes := r.pendingChanges()
-		wanted, err := r.wanted()
-		if err != nil {
-			r.log.V(1).Info("not all is known yet", "reason", err.Error())
-			continue // What makes it known says so.
-		}
-		r.reconcile(ctx, wanted, changes)
-		r.writeStatuses()
-	}
+	defer r.stopRuntimes()
+	typed := *r.source // A source of its own: profiles replace none of these feeds.
+	r.options.Feeds.Apply(ctx, &typed, r.options.Typed, nil)
+	loop.Worker{Clock: r.options.Clock, Signal: r.dirty, Gather: gatherFor, Do: r.refresh}.Run(ctx)
+	return nil
 }
 
-// wanted are the kinds that can finish and are served, each with the profile as it holds for the installed version.
-func (r *Registry) wanted() (map[schema.GroupKind]*wantedKind, error) {
+// refresh starts and stops feeds. Whatever is not known yet sets the signal once it is.
+func (r *Registry) refresh(ctx context.Context) (time.Duration, error) {
+	seen := r.options.Feeds.Changes()
+	wanted, err := r.wanted()
+	if err != nil {
+		r.log.V(1).Info("not all is known yet", "reason", err.Error())
+		return 0, nil
+	}
+	r.options.Feeds.Apply(ctx, r.source, wanted, seen)
+	r.followRuntimes(ctx, wanted)
+	r.writeStatuses()
+	return 0, nil
+}
+
+// wanted are the feeds of the kinds that can finish and are served, each with the profile as it applies to the installed version.
+func (r *Registry) wanted() ([]*feedset.Spec, error) {
 	definitions, byKind, err := r.known()
 	if err != nil {
 		return nil, err
 	}
-	out := map[schema.GroupKind]*wantedKind{}
+	var out []*feedset.Spec
 	for _, definition := range definitions {
 		profile, ok := byKind[definition.Kind]
-		if !ok || slices.Contains(r.options.Typed, definition.Kind) || !profile.Finishable() {
+		if !ok || r.typed(definition.Kind) || !profile.Finishable() {
 			continue
 		}
 		fields, ok := definition.Serves(profile.Profile)
@@ -192,12 +153,14 @@ func (r *Registry) wanted() (map[schema.GroupKind]*wantedKind, error) {
 			continue
 		}
 		installed := profile.Installed(fields, byDefinition(definitions))
-		out[definition.Kind] = &wantedKind{
-			profile: installed,
-			version: fmt.Sprintf("%s/%s/%d/%s/%d/%s", profile.Name, profile.uid, profile.Generation, definition.UID, definition.Generation, installed.Unenforced),
-		}
+		out = append(out, feedset.OfProfile(installed, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
+			profile.Name, profile.uid, profile.Generation, definition.UID, definition.Generation, installed.Unenforced)))
 	}
 	return out, nil
+}
+
+func (r *Registry) typed(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(r.options.Typed, func(spec *feedset.Spec) bool { return spec.Kind.GroupKind() == kind })
 }
 
 // byDefinition looks a kind up.
@@ -286,24 +249,18 @@ func (r *Registry) profileOf(kind schema.GroupKind) (*expression.Profile, error)
 	return nil, nil
 }
 
-// RejudgeNamespace passes on that a namespace has changed its mind.
-func (r *Registry) RejudgeNamespace(name string) {
-	r.each(func(k *kind) { k.tell(func(feed Running) { feed.RejudgeNamespace(name) }) })
-}
-
-// RejudgeKinds passes on that a policy has changed.
-func (r *Registry) RejudgeKinds(concerns func(schema.GroupKind) bool) {
-	r.each(func(k *kind) {
-		if concerns(k.profile.Kind.GroupKind()) {
-			k.tell(Running.RejudgeAll)
+// profileChanged holds the deletions of the kinds that a changed profile concerns.
+func (r *Registry) profileChanged(old, new *compiledProfile) {
+	if old != nil && new != nil && old.uid == new.uid && old.Generation == new.Generation {
+		return // Only its status or metadata changed.
+	}
+	kinds := map[schema.GroupKind]bool{}
+	for _, profile := range []*compiledProfile{old, new} {
+		if profile != nil {
+			kinds[profile.Kind.GroupKind()] = true
 		}
-	})
-}
-
-func (r *Registry) each(f func(*kind)) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, k := range r.running {
-		f(k)
+	}
+	for kind := range kinds {
+		r.options.Feeds.Outdated(kind)
 	}
 }

@@ -14,11 +14,13 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/test/builders"
 )
 
 // patcher applies status patches to a source, with the precondition of the API server.
 type patcher struct {
-	*source
+	*builders.Source
 	mu      sync.Mutex
 	patches []string
 }
@@ -34,14 +36,12 @@ func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data 
 	if err := json.Unmarshal(data, &patch); err != nil {
 		return nil, err
 	}
-	p.source.mu.Lock()
-	object := p.objects[name].DeepCopy()
-	p.source.mu.Unlock()
+	object := p.Get(name)
 	if object.GetResourceVersion() != patch.Metadata.ResourceVersion {
 		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
 	}
 	object.Object["status"] = patch.Status
-	p.put(object)
+	p.Put(object)
 	return object, nil
 }
 
@@ -50,7 +50,7 @@ func TestProfileStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *patcher
 		c, _ := begin(t, func(c *cluster, r *Registry) {
-			p = &patcher{source: c.profiles}
+			p = &patcher{Source: c.profiles}
 			r.WriteStatus(p)
 		})
 		profile := func(name, group, finished string) *unstructured.Unstructured {
@@ -65,9 +65,7 @@ func TestProfileStatus(t *testing.T) {
 		expect := func(name, reason, message string) {
 			t.Helper()
 			after(2 * time.Second)
-			c.profiles.mu.Lock()
-			defer c.profiles.mu.Unlock()
-			data, err := json.Marshal(c.profiles.objects[name].Object["status"])
+			data, err := json.Marshal(c.profiles.Get(name).Object["status"])
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,28 +73,28 @@ func TestProfileStatus(t *testing.T) {
 				t.Errorf("%s: the status is %s\nwant %s: %s", name, data, reason, message)
 			}
 		}
-		c.profiles.put(profile("renders", "example.com", "true"))
-		c.profiles.put(profile("builtin", "apps", "true"))
-		c.profiles.put(profile("broken", "other.example.com", "objekt"))
+		c.profiles.Put(profile("renders", "example.com", "true"))
+		c.profiles.Put(profile("builtin", "apps", "true"))
+		c.profiles.Put(profile("broken", "other.example.com", "objekt"))
 		expect("renders", "KindNotServed", "spec.kind: no CustomResourceDefinition serves Render.example.com: install it, or correct group and kind")
 		expect("builtin", "Accepted", "everything can be used")
 		expect("broken", "InvalidExpression", "spec.state.finished: line 1, column 1: undeclared reference")
-		c.definitions.put(definition("example.com", "v1beta1", "Render", "renders", 1))
+		c.definitions.Put(definition("example.com", "v1beta1", "Render", "renders", 1))
 		expect("renders", "KindNotServed", "spec.kind: Render.example.com is served, and not as resource renders of version v1 in scope Namespaced: correct these")
-		c.definitions.put(definition("example.com", "v1", "Render", "renders", 2))
+		c.definitions.Put(definition("example.com", "v1", "Render", "renders", 2))
 		expect("renders", "Accepted", "everything can be used")
 		// A profile that has Curfew mark objects needs a status subresource.
 		marking, without := profile("renders", "example.com", "true"), definition("example.com", "v1", "Render", "renders", 3)
 		marking.SetGeneration(2)
 		marking.Object["spec"].(map[string]any)["deadline"] = map[string]any{"enforcement": []any{map[string]any{"by": "Curfew", "stop": []any{map[string]any{"action": "MarkFailed"}}}}}
 		delete(without.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any), "subresources")
-		c.profiles.put(marking)
+		c.profiles.Put(marking)
 		expect("renders", "Accepted", "everything can be used")
-		c.definitions.put(without)
+		c.definitions.Put(without)
 		expect("renders", "NoStatusSubresource", "MarkFailed needs a status subresource, which Render.example.com has not in version v1")
-		c.definitions.put(definition("example.com", "v1", "Render", "renders", 4))
+		c.definitions.Put(definition("example.com", "v1", "Render", "renders", 4))
 		expect("renders", "Accepted", "everything can be used")
-		c.definitions.remove("renders.example.com")
+		c.definitions.Remove("renders.example.com")
 		expect("renders", "KindNotServed", "no CustomResourceDefinition")
 	})
 }

@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"context"
@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr/funcr"
@@ -17,19 +18,25 @@ import (
 	"k8s.io/client-go/discovery"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/test/builders"
+
 	"curfew.dev/curfew/controller/follow"
 )
 
-// estate is what the keeper of label feeds sees and does in these tests.
-type estate struct {
-	services, roles, bindings *source
+// cluster is what [Labels] sees and does in these tests.
+type cluster struct {
+	services, roles, bindings *builders.Source
+	feeds                     *feedset.Set
 
 	mu         sync.Mutex
 	served     []*metav1.APIResourceList
 	failed     map[schema.GroupVersion]error
 	down       error
-	custom     map[schema.GroupResource]Labelable
-	rules      map[string][]authorizationv1.ResourceRule // by namespace; nowhere is everywhere
+	custom     map[schema.GroupResource]Kind
+	rules      map[string][]authorizationv1.ResourceRule // by namespace; permission.Nowhere is everywhere
 	incomplete bool
 	reviews    int // lists of rules
 	asked      int // single permissions
@@ -47,33 +54,30 @@ type estate struct {
 	aggregated  map[string]bool // what the feeds were told of their kinds
 }
 
-func (e *estate) Rules(_ context.Context, namespace string) (Grants, error) {
+func (e *cluster) Rules(_ context.Context, namespace string) (permission.Grants, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.reviews++
 	if e.down != nil {
-		return Grants{}, e.down
+		return permission.Grants{}, e.down
 	}
 	if e.incomplete {
-		return Grants{Incomplete: true}, nil
+		return permission.Grants{Incomplete: true}, nil
 	}
-	return Grants{Rules: append(slices.Clone(e.rules[nowhere]), e.rules[namespace]...)}, nil
+	return permission.Grants{Rules: append(slices.Clone(e.rules[permission.Nowhere]), e.rules[namespace]...)}, nil
 }
 
-func (e *estate) MissingIn(_ context.Context, resource schema.GroupVersionResource, namespace string) ([]string, error) {
+func (e *cluster) MayDelete(_ context.Context, resource schema.GroupVersionResource, namespace string) (bool, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	e.asked++
 	if namespace == "" {
-		namespace = nowhere
+		namespace = permission.Nowhere
 	}
-	if (Grants{Rules: e.rules[namespace]}).grants(resource.GroupResource()) {
-		return nil, nil
-	}
-	return []string{"delete"}, nil
+	return permission.Grants{Rules: e.rules[namespace]}.Cover(resource.GroupResource()), nil
 }
 
-func (e *estate) discover(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+func (e *cluster) discover(context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.down != nil {
@@ -97,17 +101,36 @@ func (e *estate) discover(context.Context) ([]*metav1.APIGroup, []*metav1.APIRes
 
 // planted is a feed that runs.
 type planted struct {
-	estate *estate
-	name   string
+	cluster *cluster
+	name    string
+	handle  engine.Kind
+}
+
+// tracker forgets what feeds tracked, as the engine does.
+type tracker struct {
+	*cluster
+	handles map[engine.Kind]*feedset.Spec
+}
+
+func (t tracker) Hold(engine.Kind, bool) {}
+
+func (t tracker) ForgetKind(kind engine.Kind) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	name := testName(t.handles[kind])
+	for other := range t.running {
+		t.doubled = t.doubled || other == name || sameObjects(other, name)
+	}
+	t.forgot = append(t.forgot, name)
 }
 
 func (p *planted) Run(ctx context.Context) error {
-	e := p.estate
+	e := p.cluster
 	e.mu.Lock()
 	e.running[p.name]++
 	for other, count := range e.running {
 		// In two namespaces at once is how it should be; everywhere and in one, or in two versions, is not.
-		e.doubled = e.doubled || other == p.name && count > 1 || other != p.name && lanesOverlap(other, p.name)
+		e.doubled = e.doubled || other == p.name && count > 1 || other != p.name && sameObjects(other, p.name)
 	}
 	e.mu.Unlock()
 	<-ctx.Done()
@@ -121,7 +144,7 @@ func (p *planted) Run(ctx context.Context) error {
 	return nil
 }
 
-func lanesOverlap(a, b string) bool {
+func sameObjects(a, b string) bool {
 	resource := func(name string) string { before, _, _ := strings.Cut(name, "."); return before }
 	return resource(a) == resource(b) && strings.HasSuffix(a, "~") == strings.HasSuffix(b, "~") &&
 		(!strings.Contains(a, "@") || !strings.Contains(b, "@"))
@@ -129,19 +152,20 @@ func lanesOverlap(a, b string) bool {
 
 func (p *planted) RejudgeNamespace(name string) { p.note(name) }
 func (p *planted) RejudgeAll()                  { p.note("*") }
+func (p *planted) Handles() []engine.Kind       { return []engine.Kind{p.handle} }
 
 func (p *planted) note(what string) {
-	p.estate.mu.Lock()
-	defer p.estate.mu.Unlock()
-	p.estate.judged = append(p.estate.judged, p.name+":"+what)
+	p.cluster.mu.Lock()
+	defer p.cluster.mu.Unlock()
+	p.cluster.judged = append(p.cluster.judged, p.name+":"+what)
 }
 
-func (t Target) testName() string {
-	out := t.Resource + "." + t.Kind.Version
+func testName(t *feedset.Spec) string {
+	out := t.Resource.Resource + "." + t.Kind.Version
 	if t.Namespace != "" {
 		out += "@" + t.Namespace
 	}
-	if t.Alias {
+	if t.Purpose == feedset.Alias {
 		out += "~"
 	}
 	return out
@@ -167,11 +191,11 @@ func resource(name, kind string, verbs ...string) metav1.APIResource {
 func clusterWide(r metav1.APIResource) metav1.APIResource { r.Namespaced = false; return r }
 
 // keep runs a keeper until the test ends. Call it inside a synctest bubble.
-func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*estate, *Labels) {
+func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster, *Labels) {
 	t.Helper()
-	e := &estate{
-		services: newSource(), roles: newSource(), bindings: newSource(),
-		custom: map[schema.GroupResource]Labelable{}, rules: map[string][]authorizationv1.ResourceRule{nowhere: everything()},
+	e := &cluster{
+		services: builders.MakeSource(), roles: builders.MakeSource(), bindings: builders.MakeSource(),
+		custom: map[schema.GroupResource]Kind{}, rules: map[string][]authorizationv1.ResourceRule{permission.Nowhere: everything()},
 		broken: map[string]bool{}, running: map[string]int{}, refuse: map[string]func(){},
 		propagation: map[schema.GroupKind]metav1.DeletionPropagation{}, asks: map[string]metav1.DeletionPropagation{},
 		aggregated: map[string]bool{},
@@ -181,13 +205,30 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 	if prepare != nil {
 		prepare(e)
 	}
-	none := newSource()
-	options := LabelOptions{
-		Discover: e.discover, APIServices: e.services, Granter: e,
-		Definitions: func() (map[schema.GroupResource]Labelable, error) {
+	none := builders.MakeSource()
+	handles := map[engine.Kind]*feedset.Spec{}
+	e.feeds = feedset.New(feedset.Options{
+		Clock: clock.RealClock{}, Tracker: tracker{e, handles},
+		Make: func(spec *feedset.Spec) (feedset.Feed, error) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
-			out := map[schema.GroupResource]Labelable{}
+			if e.broken[spec.Resource.Resource] {
+				return nil, errors.New("broken")
+			}
+			e.refuse[testName(spec)] = spec.Forbidden
+			e.asks[testName(spec)], e.aggregated[testName(spec)] = spec.Propagation, spec.Aggregated
+			one := &planted{cluster: e, name: testName(spec), handle: engine.Kind(len(handles) + 1)}
+			handles[one.handle] = spec
+			return one, nil
+		},
+	})
+	options := Options{
+		Feeds:    e.feeds,
+		Discover: e.discover, APIServices: e.services, Granter: e,
+		Definitions: func() (map[schema.GroupResource]Kind, error) {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			out := map[schema.GroupResource]Kind{}
 			for at, kind := range e.custom {
 				out[at] = kind
 			}
@@ -198,8 +239,8 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 			defer e.mu.Unlock()
 			return e.propagation[kind], e.unprofiled
 		},
-		Identify: func(context.Context) (Identity, error) {
-			return Identity{User: "system:serviceaccount:curfew-system:curfew-controller", Groups: []string{"system:serviceaccounts"}}, nil
+		Identify: func(context.Context) (permission.Identity, error) {
+			return permission.Identity{User: "system:serviceaccount:curfew-system:curfew-controller", Groups: []string{"system:serviceaccounts"}}, nil
 		},
 		RBAC: func(resource string) follow.Source {
 			switch resource {
@@ -211,24 +252,6 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 				return none
 			}
 		},
-		Start: func(target Target, forbidden func()) (Running, error) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			if e.broken[target.Resource] {
-				return nil, errors.New("broken")
-			}
-			e.refuse[target.testName()] = forbidden
-			e.asks[target.testName()], e.aggregated[target.testName()] = target.Propagation, target.Aggregated
-			return &planted{estate: e, name: target.testName()}, nil
-		},
-		Forget: func(target Target) {
-			e.mu.Lock()
-			defer e.mu.Unlock()
-			for other := range e.running {
-				e.doubled = e.doubled || other == target.testName() || lanesOverlap(other, target.testName())
-			}
-			e.forgot = append(e.forgot, target.testName())
-		},
 		Clock: clock.RealClock{}, Registerer: prometheus.NewRegistry(),
 		Log: funcr.New(func(_, line string) {
 			e.mu.Lock()
@@ -239,16 +262,17 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 	if change != nil {
 		change(&options)
 	}
-	l, err := NewLabels(options)
+	l, err := New(options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() { _ = l.Run(ctx); close(done) }()
+	var group sync.WaitGroup
+	group.Go(func() { _ = l.Run(ctx) })
+	group.Go(func() { _ = e.feeds.Run(ctx) })
 	t.Cleanup(func() {
 		cancel()
-		<-done
+		group.Wait()
 		if e.doubled {
 			t.Error("two feeds of one kind ran at once, or one was forgotten while it ran")
 		}
@@ -256,13 +280,13 @@ func keep(t *testing.T, prepare func(*estate), change func(*LabelOptions)) (*est
 	return e, l
 }
 
-func (e *estate) edit(f func()) {
+func (e *cluster) edit(f func()) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	f()
 }
 
-func (e *estate) expect(t *testing.T, want ...string) {
+func (e *cluster) expect(t *testing.T, want ...string) {
 	t.Helper()
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -308,7 +332,12 @@ func series(t *testing.T, collector prometheus.Collector) []float64 {
 	return out
 }
 
-func widgets() (schema.GroupResource, Labelable) {
-	kind := Labelable{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, Resource: "widgets"}
-	return kind.groupResource(), kind
+func widgets() (schema.GroupResource, Kind) {
+	kind := Kind{GroupVersionKind: schema.GroupVersionKind{Group: "example.com", Version: "v2", Kind: "Widget"}, Resource: "widgets"}
+	return kind.GroupResource(), kind
+}
+
+func after(d time.Duration) {
+	<-time.After(d)
+	synctest.Wait()
 }

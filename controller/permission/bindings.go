@@ -1,4 +1,4 @@
-package registry
+package permission
 
 import (
 	"slices"
@@ -14,9 +14,9 @@ type Identity struct {
 	Groups []string
 }
 
-// bindings follow the roles that are bound to Curfew, so that a permission that comes or goes is noticed when it does. They say
-// when to ask, and in which namespaces; what is granted, the API server answers.
-type bindings struct {
+// Bindings follows the roles that are bound to Curfew, so that changed permissions are noticed at once. It knows when to ask and in
+// which namespaces; what is granted, only the API server knows.
+type Bindings struct {
 	identity Identity
 	changed  func()
 
@@ -25,12 +25,13 @@ type bindings struct {
 	roles map[string]string
 }
 
-func newBindings(identity Identity, changed func()) *bindings {
-	return &bindings{identity: identity, changed: changed, roles: map[string]string{}}
+// NewBindings calls changed whenever a permission of that identity may have changed.
+func NewBindings(identity Identity, changed func()) *Bindings {
+	return &Bindings{identity: identity, changed: changed, roles: map[string]string{}}
 }
 
-// readBinding answers with the role that is bound to Curfew, or "".
-func (b *bindings) readBinding(object *unstructured.Unstructured) string {
+// Read returns the role that a binding binds to Curfew, or "".
+func (b *Bindings) Read(object *unstructured.Unstructured) string {
 	subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
 	if !slices.ContainsFunc(subjects, b.isUs) {
 		return ""
@@ -43,7 +44,7 @@ func (b *bindings) readBinding(object *unstructured.Unstructured) string {
 	return name
 }
 
-func (b *bindings) isUs(item any) bool {
+func (b *Bindings) isUs(item any) bool {
 	subject, _ := item.(map[string]any)
 	name, _ := subject["name"].(string)
 	switch subject["kind"] {
@@ -59,8 +60,8 @@ func (b *bindings) isUs(item any) bool {
 	}
 }
 
-// bindingChanged is told of every binding.
-func (b *bindings) bindingChanged(key string, old, new *string) {
+// BindingChanged takes what was read of a binding before and after a change.
+func (b *Bindings) BindingChanged(key string, old, new *string) {
 	was, is := "", ""
 	if old != nil {
 		was = *old
@@ -80,8 +81,8 @@ func (b *bindings) bindingChanged(key string, old, new *string) {
 	}
 }
 
-// roleChanged is told of every role, of which its resourceVersion is kept.
-func (b *bindings) roleChanged(key string, old, new *string) {
+// RoleChanged takes the resourceVersion of a role before and after a change.
+func (b *Bindings) RoleChanged(key string, old, new *string) {
 	if old != nil && new != nil && *old == *new {
 		return // It was listed again.
 	}
@@ -96,8 +97,8 @@ func (b *bindings) roleChanged(key string, old, new *string) {
 	}
 }
 
-// namespaces are those in which something is bound to Curfew.
-func (b *bindings) namespaces() []string {
+// Namespaces returns those in which a role is bound to Curfew.
+func (b *Bindings) Namespaces() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	var out []string

@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"context"
@@ -13,12 +13,14 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/permission"
 )
 
 // Every kind that can be listed, watched and deleted is watched, once, in the version that its group prefers.
 func TestEveryKindIsWatchedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := keep(t, func(e *estate) {
+		e, _ := keep(t, func(e *cluster) {
 			e.served = append(e.served,
 				resources("apps/v1", resource("deployments", "Deployment"), resource("deployments/status", "Deployment"), resource("deployments/scale", "Scale")),
 				resources("apps/v1beta1", resource("deployments", "Deployment"), resource("old", "Old")),
@@ -29,14 +31,14 @@ func TestEveryKindIsWatchedOnce(t *testing.T) {
 				resources("odd.example.com/v1", resource("things", "Thing", "get", "list")),
 				resources("odd.example.com/v1alpha1", resource("things", "Thing")),
 			)
-		}, func(o *LabelOptions) { o.Alias = true })
+		}, func(o *Options) { o.Alias = true })
 		after(2 * time.Second)
 		var want []string
 		for _, name := range []string{"configmaps.v1", "secrets.v1", "nodes.v1", "deployments.v1", "old.v1beta1", "things.v1alpha1"} {
 			want = append(want, name, name+"~")
 		}
 		e.expect(t, want...)
-		l.RejudgeKinds(func(kind schema.GroupKind) bool { return kind.Kind == "Secret" })
+		e.feeds.RejudgeKinds(func(kind schema.GroupKind) bool { return kind.Kind == "Secret" })
 		if len(e.judged) != 2 || !strings.HasSuffix(e.judged[0], ":*") {
 			t.Errorf("judged again: %v", e.judged)
 		}
@@ -51,11 +53,11 @@ func TestEveryKindIsWatchedOnce(t *testing.T) {
 func TestCustomKindsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at, widget := widgets()
-		e, l := keep(t, func(e *estate) {
+		e, l := keep(t, func(e *cluster) {
 			service := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{"group": "example.com", "version": "v1"}}}
 			service.SetName("v1.example.com")
 			service.SetLabels(map[string]string{automanaged: "true"})
-			e.services.put(service)
+			e.services.Put(service)
 			e.served = append(e.served, resources("example.com/v1", resource("widgets", "Widget")))
 		}, nil)
 		after(2 * time.Second)
@@ -77,7 +79,7 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 		e.edit(func() { e.custom[at] = widget })
 		l.Again()
 		after(2 * time.Second)
-		widget.Kind.Version = "v3"
+		widget.Version = "v3"
 		e.edit(func() { e.custom[at] = widget })
 		l.Again()
 		after(2 * time.Second)
@@ -90,7 +92,7 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 func TestPropagationOfLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at, widget := widgets()
-		e, l := keep(t, func(e *estate) {
+		e, l := keep(t, func(e *cluster) {
 			e.custom[at] = widget
 			e.unprofiled = errors.New("not listed yet")
 		}, nil)
@@ -99,7 +101,7 @@ func TestPropagationOfLabels(t *testing.T) {
 		e.edit(func() { e.unprofiled = nil })
 		l.Again()
 		for _, want := range []metav1.DeletionPropagation{"", metav1.DeletePropagationOrphan, metav1.DeletePropagationForeground, ""} {
-			e.edit(func() { e.propagation[widget.Kind.GroupKind()] = want })
+			e.edit(func() { e.propagation[widget.GroupKind()] = want })
 			l.Again()
 			after(2 * time.Second)
 			e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "widgets.v2")
@@ -116,7 +118,7 @@ func TestPropagationOfLabels(t *testing.T) {
 // An aggregated API that does not answer for a moment has not lost its kinds; one that is gone has.
 func TestAggregatedAPIs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := keep(t, func(e *estate) {
+		e, _ := keep(t, func(e *cluster) {
 			e.served = append(e.served, resources("wardle.example.com/v1", resource("flunders", "Flunder")))
 		}, nil)
 		after(2 * time.Second)
@@ -128,15 +130,15 @@ func TestAggregatedAPIs(t *testing.T) {
 			e.served = e.served[:1]
 			e.failed = map[schema.GroupVersion]error{{Group: "wardle.example.com", Version: "v1"}: errors.New("no answer")}
 		})
-		e.services.put(service)
+		e.services.Put(service)
 		after(time.Minute)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1", "flunders.v1")
 		e.edit(func() { e.failed = nil })
-		e.services.remove("v1.wardle.example.com")
+		e.services.Remove("v1.wardle.example.com")
 		after(time.Minute)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
 		e.edit(func() { e.down = errors.New("no answer at all") })
-		e.services.put(service)
+		e.services.Put(service)
 		after(time.Minute)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
 		e.edit(func() {
@@ -173,34 +175,34 @@ func binding(namespace, name, role, account string) *unstructured.Unstructured {
 // Permissions that come and go are noticed by their roles, and nothing is asked for a role of somebody else.
 func TestPermissionsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := keep(t, func(e *estate) {
-			e.rules[nowhere] = rule("", "configmaps")
-			e.bindings.put(binding("a", "ours", "curfew-labels", "curfew-controller"))
-			e.bindings.put(binding("b", "theirs", "others", "somebody"))
-			e.roles.put(clusterRole("curfew-labels"))
-			e.roles.put(clusterRole("others"))
+		e, l := keep(t, func(e *cluster) {
+			e.rules[permission.Nowhere] = rule("", "configmaps")
+			e.bindings.Put(binding("a", "ours", "curfew-labels", "curfew-controller"))
+			e.bindings.Put(binding("b", "theirs", "others", "somebody"))
+			e.roles.Put(clusterRole("curfew-labels"))
+			e.roles.Put(clusterRole("others"))
 		}, nil)
 		after(30 * time.Second)
 		e.expect(t, "configmaps.v1")
-		if got := count(t, l.skipped); got != 2 || value(t, l.watched) != 1 {
+		if got := count(t, l.source.Skipped); got != 2 || value(t, l.watched) != 1 {
 			t.Errorf("%d kinds are said to be skipped and %v to be watched, want 2 and 1", got, value(t, l.watched))
 		}
 		said, reviews := len(e.lines), e.reviews
-		e.roles.put(clusterRole("others"))
-		e.bindings.put(binding("b", "theirs", "yet-others", "somebody"))
+		e.roles.Put(clusterRole("others"))
+		e.bindings.Put(binding("b", "theirs", "yet-others", "somebody"))
 		after(time.Minute)
 		if e.reviews != reviews || len(e.lines) != said {
 			t.Errorf("a role of somebody else made Curfew ask %d times and say %v", e.reviews-reviews, e.lines[said:])
 		}
-		e.edit(func() { e.rules[nowhere] = everything() })
-		e.roles.put(clusterRole("curfew-labels"))
+		e.edit(func() { e.rules[permission.Nowhere] = everything() })
+		e.roles.Put(clusterRole("curfew-labels"))
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
-		if got := count(t, l.skipped); got != 0 {
+		if got := count(t, l.source.Skipped); got != 0 {
 			t.Errorf("%d kinds are still said to be skipped", got)
 		}
-		e.edit(func() { e.rules[nowhere] = rule("", "secrets") })
-		e.roles.put(clusterRole("curfew-labels"))
+		e.edit(func() { e.rules[permission.Nowhere] = rule("", "secrets") })
+		e.roles.Put(clusterRole("curfew-labels"))
 		after(2 * time.Second)
 		e.expect(t, "secrets.v1")
 		if fmt.Sprint(e.forgot) != "[configmaps.v1 nodes.v1]" && fmt.Sprint(e.forgot) != "[nodes.v1 configmaps.v1]" {
@@ -218,11 +220,11 @@ func TestPermissionsComeAndGo(t *testing.T) {
 func TestEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		e, l := keep(t, func(e *estate) {
-			e.rules[nowhere] = rule("", "secrets", "configmaps")
+		e, l := keep(t, func(e *cluster) {
+			e.rules[permission.Nowhere] = rule("", "secrets", "configmaps")
 			e.rules["named"] = rule("", "nodes")
 			e.served = append(e.served, resources("apps/v1", resource("deployments", "Deployment")))
-		}, func(o *LabelOptions) { o.Namespaces = []string{"named"} })
+		}, func(o *Options) { o.Namespaces = []string{"named"} })
 		l.OnChange(func() { told++ })
 		if got, known := l.Everywhere(); known {
 			t.Errorf("got %v before anything was asked", got)
@@ -238,10 +240,10 @@ func TestEverywhere(t *testing.T) {
 		e.edit(func() { e.rules["named"] = rule("", "nodes", "pods") })
 		l.Again()
 		expect(1, "[configmaps secrets]")
-		e.edit(func() { e.rules[nowhere] = everything() })
+		e.edit(func() { e.rules[permission.Nowhere] = everything() })
 		l.Again()
 		expect(2, "[configmaps nodes secrets deployments.apps]")
-		e.edit(func() { e.rules[nowhere], e.rules["named"] = nil, nil })
+		e.edit(func() { e.rules[permission.Nowhere], e.rules["named"] = nil, nil })
 		l.Again()
 		expect(3, "[]")
 	})
@@ -250,27 +252,27 @@ func TestEverywhere(t *testing.T) {
 // Where a kind may be deleted in some namespaces only, it is watched there, and everywhere once that is granted.
 func TestPermissionsInNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := keep(t, func(e *estate) {
-			e.rules[nowhere] = rule("", "configmaps")
+		e, _ := keep(t, func(e *cluster) {
+			e.rules[permission.Nowhere] = rule("", "configmaps")
 			e.rules["team"] = rule("", "secrets", "nodes")
 			e.rules["named"] = rule("", "secrets")
 			e.rules["unknown"] = everything() // nobody tells of it
-		}, func(o *LabelOptions) { o.Namespaces = []string{"named"} })
+		}, func(o *Options) { o.Namespaces = []string{"named"} })
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1@named")
-		e.bindings.put(binding("team", "curfew", "whatever", "curfew-controller"))
+		e.bindings.Put(binding("team", "curfew", "whatever", "curfew-controller"))
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1@named", "secrets.v1@team")
-		l.RejudgeNamespace("team")
-		e.edit(func() { e.rules[nowhere] = everything() })
-		e.roles.put(clusterRole("whatever"))
+		e.feeds.RejudgeNamespace("team")
+		e.edit(func() { e.rules[permission.Nowhere] = everything() })
+		e.roles.Put(clusterRole("whatever"))
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "secrets.v1", "nodes.v1")
-		e.edit(func() { e.rules[nowhere] = nil })
-		e.roles.put(clusterRole("whatever"))
+		e.edit(func() { e.rules[permission.Nowhere] = nil })
+		e.roles.Put(clusterRole("whatever"))
 		after(2 * time.Second)
 		e.expect(t, "secrets.v1@named", "secrets.v1@team")
-		e.bindings.remove("curfew")
+		e.bindings.Remove("curfew")
 		after(2 * time.Second)
 		e.expect(t, "secrets.v1@named")
 	})
@@ -279,9 +281,9 @@ func TestPermissionsInNamespaces(t *testing.T) {
 // An authorizer that cannot list its rules is asked kind by kind, when something has changed and not before.
 func TestAuthorizerThatCannotList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, _ := keep(t, func(e *estate) {
+		e, _ := keep(t, func(e *cluster) {
 			e.incomplete = true
-			e.rules[nowhere] = rule("", "secrets")
+			e.rules[permission.Nowhere] = rule("", "secrets")
 		}, nil)
 		after(9 * time.Minute)
 		e.expect(t, "secrets.v1")
@@ -296,7 +298,7 @@ func TestRefusalIsNoticed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := keep(t, nil, nil)
 		after(30 * time.Second)
-		e.edit(func() { e.rules[nowhere] = rule("", "configmaps") })
+		e.edit(func() { e.rules[permission.Nowhere] = rule("", "configmaps") })
 		e.refuse["secrets.v1"]()
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1")
@@ -306,16 +308,16 @@ func TestRefusalIsNoticed(t *testing.T) {
 // One kind that cannot be watched delays no other, and is taken up once it can.
 func TestBrokenFeedDelaysNoOther(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		e, l := keep(t, func(e *estate) { e.broken["secrets"] = true }, nil)
+		e, l := keep(t, func(e *cluster) { e.broken["secrets"] = true }, nil)
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "nodes.v1")
-		if value(t, l.skipped.WithLabelValues("Secret", "error")) != 1 {
+		if value(t, l.source.Skipped.WithLabelValues("Secret", "error")) != 1 {
 			t.Error("the metric does not say that Secrets are skipped")
 		}
 		e.edit(func() { e.broken = map[string]bool{} })
 		after(20 * time.Second)
 		e.expect(t, "configmaps.v1", "nodes.v1", "secrets.v1")
-		if got := count(t, l.skipped); got != 0 {
+		if got := count(t, l.source.Skipped); got != 0 {
 			t.Errorf("%d kinds are still said to be skipped", got)
 		}
 	})
@@ -327,12 +329,12 @@ func TestIdentity(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				asked := 0
-				e, _ := keep(t, nil, func(o *LabelOptions) {
-					o.Identify = func(context.Context) (Identity, error) {
+				e, _ := keep(t, nil, func(o *Options) {
+					o.Identify = func(context.Context) (permission.Identity, error) {
 						if asked++; asked < 3 {
-							return Identity{}, err
+							return permission.Identity{}, err
 						}
-						return Identity{}, nil
+						return permission.Identity{}, nil
 					}
 				})
 				after(5 * time.Second)

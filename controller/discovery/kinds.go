@@ -1,0 +1,120 @@
+package discovery
+
+import (
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// Kind is a kind that can be listed, watched and deleted, so that a TTL label on its objects can take effect.
+type Kind struct {
+	schema.GroupVersionKind
+	Resource      string
+	ClusterScoped bool
+	// Aggregated means that another API server answers for the kind.
+	Aggregated bool
+}
+
+// GroupResource is the resource in any version.
+func (k Kind) GroupResource() schema.GroupResource {
+	return schema.GroupResource{Group: k.Group, Resource: k.Resource}
+}
+
+// VersionResource is what requests are sent to.
+func (k Kind) VersionResource() schema.GroupVersionResource {
+	return k.GroupVersion().WithResource(k.Resource)
+}
+
+// duplicates are kinds that show the objects of another kind, which is watched instead.
+var duplicates = map[schema.GroupResource]bool{
+	{Group: "events.k8s.io", Resource: "events"}:          true, // the events of the core group
+	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces, which --protect and their own mode apply to
+}
+
+// requiredVerbs are what a kind has to support.
+var requiredVerbs = []string{"list", "watch", "delete"}
+
+// kindsOf returns the kinds that discovery shows, each in the version that its group prefers among those with the required verbs,
+// and the kinds that have no such version. Groups and versions for which skip is true are left out.
+func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip func(schema.GroupVersion) bool) (kinds map[schema.GroupResource]Kind, lacking []string) {
+	byVersion := map[string]*metav1.APIResourceList{}
+	for _, list := range lists {
+		byVersion[list.GroupVersion] = list
+	}
+	kinds = map[schema.GroupResource]Kind{}
+	without := map[schema.GroupResource]bool{}
+	for _, group := range groups {
+		for _, text := range versionsOf(group) {
+			version, err := schema.ParseGroupVersion(text)
+			list := byVersion[text]
+			if err != nil || list == nil || skip(version) {
+				continue
+			}
+			for i := range list.APIResources {
+				resource := &list.APIResources[i]
+				at := schema.GroupResource{Group: version.Group, Resource: resource.Name}
+				if _, known := kinds[at]; known || strings.Contains(resource.Name, "/") || duplicates[at] {
+					continue
+				}
+				if without[at] = lacksVerb(resource.Verbs); without[at] {
+					continue
+				}
+				delete(without, at)
+				kinds[at] = Kind{GroupVersionKind: version.WithKind(resource.Kind), Resource: resource.Name, ClusterScoped: !resource.Namespaced}
+			}
+		}
+	}
+	for at := range without {
+		lacking = append(lacking, at.String())
+	}
+	slices.Sort(lacking)
+	return kinds, lacking
+}
+
+func lacksVerb(verbs metav1.Verbs) bool {
+	return slices.ContainsFunc(requiredVerbs, func(verb string) bool { return !slices.Contains(verbs, verb) })
+}
+
+// versionsOf are the versions of a group, the preferred one first.
+func versionsOf(group *metav1.APIGroup) []string {
+	out := []string{group.PreferredVersion.GroupVersion}
+	for _, of := range group.Versions {
+		if of.GroupVersion != group.PreferredVersion.GroupVersion {
+			out = append(out, of.GroupVersion)
+		}
+	}
+	return out
+}
+
+// service is what is read of an APIService: a version of a group that is served.
+type service struct {
+	schema.GroupVersion
+	// custom means that CustomResourceDefinitions are behind it: the API server keeps the APIService in step with them.
+	custom bool
+	// aggregated means that another API server answers.
+	aggregated bool
+	// available means that it does answer.
+	available bool
+}
+
+const automanaged = "kube-aggregator.kubernetes.io/automanaged"
+
+func readService(object *unstructured.Unstructured) service {
+	text := func(field string) string {
+		value, _, _ := unstructured.NestedString(object.Object, "spec", field)
+		return value
+	}
+	out := service{GroupVersion: schema.GroupVersion{Group: text("group"), Version: text("version")}}
+	_, out.aggregated, _ = unstructured.NestedMap(object.Object, "spec", "service")
+	out.custom = object.GetLabels()[automanaged] == "true"
+	conditions, _, _ := unstructured.NestedSlice(object.Object, "status", "conditions")
+	for _, item := range conditions {
+		if condition, _ := item.(map[string]any); condition["type"] == "Available" {
+			out.available = condition["status"] == "True"
+		}
+	}
+	return out
+}

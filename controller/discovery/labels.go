@@ -1,0 +1,239 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/permission"
+)
+
+// Options of [Labels].
+type Options struct {
+	// Discover lists what the API server serves.
+	Discover func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+	// Definitions are the kinds of CustomResourceDefinitions, which are known without discovery.
+	Definitions func() (map[schema.GroupResource]Kind, error)
+	// Propagation is what a kind's profile says of dependents, or "". A kind for which it changes gets a new feed.
+	Propagation func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
+	// APIServices report when groups come and go.
+	APIServices follow.Source
+	// Identify asks who Curfew is to the API server, and Granter what it may do. RBAC is the source of roles or bindings.
+	Identify func(ctx context.Context) (permission.Identity, error)
+	Granter  permission.Granter
+	RBAC     func(resource string) follow.Source
+	// Namespaces are asked about for kinds that may not be deleted everywhere, beside those in which a role is bound to Curfew.
+	Namespaces []string
+	// Alias has the label's alias watched as well.
+	Alias bool
+	// Feeds are kept in step with the answers.
+	Feeds *feedset.Set
+
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
+}
+
+const (
+	// askAgain is how often everything is asked for again, for changes that no event reports: an aggregated API with new kinds, an
+	// authorizer other than RBAC. It takes a few requests, whatever the number of kinds.
+	askAgain = 10 * time.Minute
+	// askSoon is how long after an event everything is asked for once more: another API server may have answered.
+	askSoon = 10 * time.Second
+	// gatherFor is how long events are gathered: installing an operator brings many at once.
+	gatherFor = 500 * time.Millisecond
+)
+
+// Labels keeps a feed of labelled objects for each kind that is served and permitted.
+type Labels struct {
+	options  Options
+	log      logr.Logger
+	services *follow.Mirror[service]
+	bindings *permission.Bindings
+	source   *feedset.Source
+	watched  prometheus.Gauge
+	changed  []func()
+	wake     loop.Signal
+	// fresh means that something has changed since the last round.
+	fresh atomic.Bool
+
+	// The run loop alone uses these.
+	discovered map[schema.GroupResource]Kind
+	lacking    []string
+	reported   map[string]string // by kind
+
+	mu sync.Mutex
+	// everywhere are the resources of which objects may be deleted in all namespaces, in order; nil until that is known.
+	everywhere []schema.GroupResource
+}
+
+// New makes a Labels. The errors are those of registering metrics.
+func New(options Options) (*Labels, error) {
+	l := &Labels{
+		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[string]string{},
+		watched: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "curfew_label_kinds_watched",
+			Help: "Kinds whose TTL labels are carried out, in some namespaces at least.",
+		}),
+	}
+	l.source = &feedset.Source{
+		Log: l.log,
+		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "curfew_label_kinds_skipped",
+			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.",
+		}, []string{"kind", "reason"}),
+	}
+	if options.Registerer != nil {
+		for _, collector := range []prometheus.Collector{l.source.Skipped, l.watched} {
+			if err := options.Registerer.Register(collector); err != nil {
+				return nil, fmt.Errorf("registering metrics of labels: %w", err)
+			}
+		}
+	}
+	l.services = follow.NewMirror(options.APIServices, readService, options.Clock, l.log)
+	l.services.OnChange(func(_ string, old, new *service) {
+		if old == nil || new == nil || *old != *new {
+			l.Again()
+		}
+	})
+	return l, nil
+}
+
+// Again asks again what is served and permitted, for example because a CustomResourceDefinition has come or gone.
+func (l *Labels) Again() {
+	l.fresh.Store(true)
+	l.wake.Set()
+}
+
+// Run keeps the feeds in step until ctx is done.
+func (l *Labels) Run(ctx context.Context) error {
+	var group sync.WaitGroup
+	defer group.Wait()
+	group.Go(func() { l.services.Run(ctx) })
+	if !l.followRoles(ctx, &group) {
+		return nil
+	}
+	l.Again()
+	loop.Worker{
+		Clock: l.options.Clock, Signal: l.wake, Gather: gatherFor, Do: l.refresh,
+		Failed: func(err error, _ time.Duration) {
+			l.log.Info("could not tell all kinds whose TTL labels are to be carried out, trying again", "reason", err.Error())
+		},
+	}.Run(ctx)
+	return nil
+}
+
+// refresh asks what is served and permitted, and starts and stops feeds. What could not be asked stays as it was.
+func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
+	next := time.Duration(askAgain)
+	if l.fresh.Swap(false) {
+		next = askSoon
+	}
+	custom, err := l.options.Definitions()
+	if err != nil {
+		return 0, err
+	}
+	errServed := l.discover(ctx)
+	kinds := map[schema.GroupResource]Kind{}
+	maps.Copy(kinds, l.discovered)
+	maps.Copy(kinds, custom)
+	answers, err := permission.Ask(ctx, l.options.Granter, l.namespaces())
+	if err != nil {
+		return 0, errors.Join(errServed, err)
+	}
+	var specs []*feedset.Spec
+	states := map[string]string{}
+	everywhere := []schema.GroupResource{}
+	for _, kind := range kinds {
+		namespaces, err := answers.Namespaces(ctx, kind.VersionResource(), kind.ClusterScoped)
+		if err != nil {
+			return 0, errors.Join(errServed, err)
+		}
+		propagation, err := l.options.Propagation(kind.GroupKind())
+		if err != nil {
+			return 0, errors.Join(errServed, err)
+		}
+		state := watchedIn + strings.Join(namespaces, ", ")
+		switch {
+		case len(namespaces) == 0:
+			state = skipped
+		case namespaces[0] == metav1.NamespaceAll:
+			state = watched
+			everywhere = append(everywhere, kind.GroupResource())
+		}
+		states[kind.GroupKind().String()] = state
+		for _, namespace := range namespaces {
+			specs = append(specs, l.specs(kind, namespace, propagation)...)
+		}
+	}
+	l.options.Feeds.Apply(ctx, l.source, specs, nil)
+	l.setEverywhere(everywhere)
+	l.report(states)
+	return next, errServed
+}
+
+// specs are the feeds of a kind in a namespace, or with "" in all.
+func (l *Labels) specs(kind Kind, namespace string, propagation metav1.DeletionPropagation) []*feedset.Spec {
+	label := &feedset.Spec{
+		Key:  feedset.Key{Resource: kind.GroupResource(), Purpose: feedset.Label, Namespace: namespace},
+		Kind: kind.GroupVersionKind, ClusterScoped: kind.ClusterScoped, Aggregated: kind.Aggregated, Propagation: propagation,
+		Version:   fmt.Sprintf("%s/%t/%t/%s", kind.GroupVersionKind, kind.ClusterScoped, kind.Aggregated, propagation),
+		Forbidden: l.Again,
+	}
+	if !l.options.Alias {
+		return []*feedset.Spec{label}
+	}
+	alias := *label
+	alias.Purpose = feedset.Alias
+	return []*feedset.Spec{label, &alias}
+}
+
+// discover finds out what is served beside custom kinds. Where a group does not answer, what was known of it stays: an aggregated
+// API that is down for a moment has not lost its kinds.
+func (l *Labels) discover(ctx context.Context) error {
+	groups, lists, err := l.options.Discover(ctx)
+	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)
+	if err != nil && !partly {
+		return fmt.Errorf("discovery: %w", err)
+	}
+	served := map[schema.GroupVersion]service{}
+	if services, err := l.services.All(); err == nil {
+		for _, service := range services {
+			served[service.GroupVersion] = service
+		}
+	}
+	kinds, lacking := kindsOf(groups, lists, func(of schema.GroupVersion) bool { return served[of].custom })
+	for at, kind := range kinds {
+		kind.Aggregated = served[kind.GroupVersion()].aggregated
+		kinds[at] = kind
+	}
+	for at, kind := range l.discovered {
+		if _, ok := failed[kind.GroupVersion()]; ok {
+			kinds[at] = kind
+		}
+	}
+	if !slices.Equal(lacking, l.lacking) {
+		l.log.V(1).Info("kinds that cannot be listed, watched and deleted have no TTL label", "resources", lacking)
+	}
+	l.discovered, l.lacking = kinds, lacking
+	if partly {
+		return fmt.Errorf("discovery: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,113 @@
+package feedset
+
+import (
+	"context"
+	"slices"
+	"sync"
+
+	"curfew.dev/curfew/controller/loop"
+)
+
+// running is one feed that runs, or waits for a predecessor or a permission. It has a goroutine of its own, so that no kind delays
+// another.
+type running struct {
+	set    *Set
+	source *Source
+	spec   *Spec
+	cancel context.CancelFunc
+	// after are the feeds that have to end first.
+	after []<-chan struct{}
+	// done is closed once the feed has ended and what it tracked is forgotten or left to a successor.
+	done chan struct{}
+	// feed is nil until it was made. Guarded by the set's mutex.
+	feed Feed
+}
+
+func (r *running) run(ctx context.Context) {
+	defer close(r.done)
+	defer r.ended()
+	for _, done := range r.after {
+		<-done
+	}
+	if !r.set.ask(ctx, r.source, r.spec, &r.spec.Required) {
+		return
+	}
+	feed := r.make(ctx)
+	if feed == nil {
+		return
+	}
+	r.began(feed)
+	var beside sync.WaitGroup
+	defer beside.Wait()
+	beside.Go(func() { r.set.ask(ctx, r.source, r.spec, &r.spec.Optional) })
+	if err := feed.Run(ctx); err != nil && ctx.Err() == nil {
+		if r.spec.Purpose == Finish {
+			r.source.Log.Error(err, "the feed of a kind ended", "kind", r.spec.Kind.Kind)
+		} else {
+			r.source.Log.Error(err, "the feed of a kind's TTL labels ended", "kind", r.spec.Kind.GroupKind().String())
+		}
+	}
+}
+
+// make makes the feed, however often that fails. It returns nil once ctx is done.
+func (r *running) make(ctx context.Context) Feed {
+	label := r.spec.Kind.GroupKind().String()
+	defer r.source.Skipped.DeleteLabelValues(label, "error")
+	for backoff := loop.NewBackoff(); ctx.Err() == nil; loop.Pause(ctx, r.set.options.Clock, backoff.Next()) {
+		feed, err := r.set.options.Make(r.spec)
+		if err == nil {
+			return feed
+		}
+		r.source.Skipped.WithLabelValues(label, "error").Set(1)
+		if r.spec.Purpose == Finish {
+			r.source.Log.Error(err, "kind cannot be fed, trying again", "kind", r.spec.Kind.Kind)
+		} else {
+			r.source.Log.Error(err, "TTL labels of a kind cannot be watched, trying again", "kind", label)
+		}
+	}
+	return nil
+}
+
+// began lets the feed take over what its predecessor tracked. What it does not track itself, nobody judges any more: for example
+// deadlines, after the kind's own controller has come to enforce them.
+func (r *running) began(feed Feed) {
+	s := r.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	handles := feed.Handles()
+	for _, old := range s.tracked[r.spec.Key] {
+		if !slices.Contains(handles, old) {
+			s.options.Tracker.ForgetKind(old)
+		}
+	}
+	s.tracked[r.spec.Key] = handles
+	r.feed = feed
+	s.release(r)
+	if r.spec.Profile == nil {
+		return
+	}
+	log := r.source.Log.WithValues("kind", r.spec.Kind.Kind, "resource", r.spec.VersionResource().String(), "profile", r.spec.Profile.Name)
+	log.Info("kind is watched")
+	if reason := r.spec.Profile.Unenforced; reason != "" {
+		log.Info("deadlines of a kind are not enforced", "reason", reason)
+	}
+}
+
+// ended forgets what the feed tracked, unless its successor takes it over, or the process ends.
+func (r *running) ended() {
+	s := r.set
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ending = slices.DeleteFunc(s.ending, func(other *running) bool { return other == r })
+	successor := s.running[r.spec.Key]
+	if s.closed || successor == r || successor != nil && successor.spec.inherits(r.spec) {
+		return
+	}
+	for _, handle := range s.tracked[r.spec.Key] {
+		s.options.Tracker.ForgetKind(handle)
+	}
+	delete(s.tracked, r.spec.Key)
+	if r.spec.Purpose == Finish {
+		r.source.Log.Info("kind is gone: nothing of it is tracked any more", "kind", r.spec.Kind.Kind, "resource", r.spec.VersionResource().String())
+	}
+}

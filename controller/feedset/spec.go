@@ -1,0 +1,88 @@
+package feedset
+
+import (
+	"context"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// Purpose is what a feed watches its objects for.
+type Purpose uint8
+
+const (
+	// Finish is for TTLs after finished, and for deadlines.
+	Finish Purpose = iota
+	// Label is for the TTL label.
+	Label
+	// Alias is for the label's alias. One selector cannot ask for either of two labels.
+	Alias
+)
+
+// Key says what a feed watches. No two feeds with the same key run at once.
+type Key struct {
+	Resource schema.GroupResource
+	Purpose  Purpose
+	// Namespace is the only one that is watched; "" for all.
+	Namespace string
+}
+
+// sameObjects reports whether feeds of both keys could see the same objects, now or in the version of another feed.
+func (k Key) sameObjects(other Key) bool {
+	return k.Resource == other.Resource && k.Purpose == other.Purpose
+}
+
+// Spec is one feed that should run.
+type Spec struct {
+	Key
+	Kind                      schema.GroupVersionKind
+	ClusterScoped, Aggregated bool
+	// Profile of the kind; nil for typed kinds and for labels.
+	Profile *expression.Profile
+	// Propagation of deletions; "" where the kind's profile says nothing.
+	Propagation metav1.DeletionPropagation
+	// Version differs from that of another spec with the same key when a new feed has to replace the running one.
+	Version string
+	// Required permissions are waited for. While one of Optional is missing, the kind is watched nonetheless.
+	Required, Optional Needs
+	// Forbidden is called when the API server refuses to list or watch. It may be nil.
+	Forbidden func()
+}
+
+// VersionResource is what the feed sends its requests to.
+func (s *Spec) VersionResource() schema.GroupVersionResource {
+	return s.Kind.GroupVersion().WithResource(s.Resource.Resource)
+}
+
+// inherits reports whether the feed may keep what its predecessor tracked: it lists the same resource and judges all of it again.
+func (s *Spec) inherits(from *Spec) bool {
+	return s.Purpose == Finish && s.VersionResource() == from.VersionResource()
+}
+
+// Feed streams one kind into the engine.
+type Feed interface {
+	// Run streams until ctx is done.
+	Run(ctx context.Context) error
+	RejudgeNamespace(name string)
+	RejudgeAll()
+	// Handles are the engine's handles of what the feed tracks.
+	Handles() []engine.Kind
+}
+
+// Tracker is the part of the engine that holds and forgets what feeds track.
+type Tracker interface {
+	Hold(kind engine.Kind, on bool)
+	ForgetKind(kind engine.Kind)
+}
+
+// Source is who knows a part of the feeds that should run.
+type Source struct {
+	Log logr.Logger
+	// Skipped counts, by kind and reason, what is not watched or not for all purposes.
+	Skipped *prometheus.GaugeVec
+}

@@ -1,0 +1,95 @@
+package permission
+
+import (
+	"context"
+	"fmt"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+)
+
+// Verbs are what deleting on time takes: list and watch find objects, get reads them again before they are deleted.
+var Verbs = []string{"get", "list", "watch", "delete"}
+
+// Need is one permission that a part of Curfew's work takes.
+type Need struct {
+	Verb        string
+	Resource    schema.GroupVersionResource
+	Subresource string
+}
+
+// String is the need as messages write it: patch trainjobs.trainer.kubeflow.org/status.
+func (n Need) String() string {
+	text := n.Verb + " " + n.Resource.GroupResource().String()
+	if n.Subresource != "" {
+		text += "/" + n.Subresource
+	}
+	return text
+}
+
+// ToDelete is what it takes to delete objects of a resource on time.
+func ToDelete(resource schema.GroupVersionResource) []Need {
+	var out []Need
+	for _, verb := range Verbs {
+		out = append(out, Need{Verb: verb, Resource: resource})
+	}
+	return out
+}
+
+// Reviews asks the API server what Curfew itself may do.
+type Reviews struct {
+	Access authorizationclient.SelfSubjectAccessReviewInterface
+	// RulesOf lists all that is granted, as far as the authorizer can; only [Ask] needs it.
+	RulesOf authorizationclient.SelfSubjectRulesReviewInterface
+}
+
+// Lacks returns the needs that are not granted in all namespaces.
+func (r Reviews) Lacks(ctx context.Context, needs []Need) ([]Need, error) {
+	var out []Need
+	for _, need := range needs {
+		ok, err := r.may(ctx, need, metav1.NamespaceAll)
+		if err != nil {
+			return nil, err
+		}
+		if !ok {
+			out = append(out, need)
+		}
+	}
+	return out, nil
+}
+
+// MayDelete implements [Granter]. Most kinds may not be deleted, so this verb is asked for first.
+func (r Reviews) MayDelete(ctx context.Context, resource schema.GroupVersionResource, namespace string) (bool, error) {
+	for _, verb := range []string{"delete", "get", "list", "watch"} {
+		if ok, err := r.may(ctx, Need{Verb: verb, Resource: resource}, namespace); !ok || err != nil {
+			return false, err
+		}
+	}
+	return true, nil
+}
+
+// Rules implements [Granter] with one review for all kinds.
+func (r Reviews) Rules(ctx context.Context, namespace string) (Grants, error) {
+	review, err := r.RulesOf.Create(ctx, &authorizationv1.SelfSubjectRulesReview{
+		Spec: authorizationv1.SelfSubjectRulesReviewSpec{Namespace: namespace},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return Grants{}, fmt.Errorf("asking what Curfew may do in namespace %q: %w", namespace, err)
+	}
+	return Grants{Rules: review.Status.ResourceRules, Incomplete: review.Status.Incomplete || review.Status.EvaluationError != ""}, nil
+}
+
+func (r Reviews) may(ctx context.Context, need Need, namespace string) (bool, error) {
+	review, err := r.Access.Create(ctx, &authorizationv1.SelfSubjectAccessReview{
+		Spec: authorizationv1.SelfSubjectAccessReviewSpec{ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Group: need.Resource.Group, Version: need.Resource.Version, Resource: need.Resource.Resource, Subresource: need.Subresource,
+			Verb: need.Verb, Namespace: namespace,
+		}},
+	}, metav1.CreateOptions{})
+	if err != nil {
+		return false, fmt.Errorf("asking whether Curfew may %s: %w", need, err)
+	}
+	return review.Status.Allowed, nil
+}
