@@ -1,14 +1,15 @@
-// Package coverage decides which requests the API server sends to Curfew's webhooks because of profiles and policies, and keeps
-// two webhook configurations that say so.
+// Package coverage decides which requests the API server sends to Curfew's webhooks because of profiles and policies, and keeps two
+// webhook configurations that say so.
 //
-// What never changes (Jobs, Pods, CronJobs, workloads, Namespaces) is in manifests/webhook. This package adds, in a
-// MutatingWebhookConfiguration and a ValidatingWebhookConfiguration of its own, the kinds with a profile that the cluster serves
-// (subject.go: where in their objects what concerns Curfew can stand; path.go: such places in CEL) and the new objects of which
-// LifecyclePolicies speak where nothing else has them sent (policies.go, selectors.go), and objects of all other kinds for a TTL label
-// alone (labels.go). A plan (plan.go) is made of nothing but these, and is the same for the same input. Within a plan, and beside
-// manifests/webhook, an object is sent once.
+// Rules that never change (Jobs, Pods, CronJobs, workloads, Namespaces) are in manifests/webhook. This package adds webhooks for the
+// kinds with a profile that the cluster serves (kind.go), for new objects that a LifecyclePolicy matches (policies.go), and for TTL
+// labels on objects of any kind (labels.go). The same input always gives the same plan (plan.go). Two webhooks may match one request:
+// mutation is idempotent, and the API server drops warnings that repeat. Only a denial should come from one webhook, since it names it.
 //
-// A [Keeper] (keeper.go) follows what the plan depends on and writes it when it differs from what is there. Where to send to and
-// whom to trust is copied from the static configurations (target.go). Those are also the owners of what the keeper writes: when
-// they go, the API server's garbage collector takes the others along, whether Curfew still runs or not (S8).
+// Objects that no default, policy or Curfew key concerns are not sent. Match conditions cost the same whatever an object holds (S9):
+// fields.go writes them, conditions.go says what they ask.
+//
+// A [Keeper] (keeper.go) follows its input and writes a configuration that differs from the plan (configuration.go, render.go). The
+// static configurations say where to send to, and own what the keeper writes: once they are deleted, the garbage collector
+// deletes the others, whether Curfew runs or not (S8).
 package coverage

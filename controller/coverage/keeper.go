@@ -12,38 +12,37 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Options of a [Keeper].
 type Options struct {
-	// Kinds are those with a profile that are served. An error means that they are not known yet.
+	// Kinds returns the served kinds with a profile, or an error until they are known.
 	Kinds func() ([]registry.Served, error)
-	// RuntimesKnown reports whether it is known which runtimes have a deadline; nil where nobody knows. Kinds of which it is not known have every
-	// object sent that uses a runtime.
+	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they are always known.
 	RuntimesKnown func() bool
-	// Policies of the cluster, likewise.
+	// Policies returns the policies of the cluster, or an error until they are known.
 	Policies func() ([]*v1alpha1.LifecyclePolicy, error)
-	// Mutating and Validating are the webhook configurations of the API server.
+	// Mutating and Validating read and write the webhook configurations of the API server.
 	Mutating, Validating Client
 	// Namespace of Curfew itself.
 	Namespace string
 	// Static names the configurations of manifests/webhook.
 	Static string
-	// FailClosed has requests refused that Curfew could not validate. What only fills in defaults never fails a request.
+	// FailClosed refuses requests that Curfew could not validate. Defaulting never fails a request.
 	FailClosed bool
-	// Controller is the controller's ServiceAccount in it.
+	// Controller is the controller's ServiceAccount in Namespace.
 	Controller string
-	// Deletable are resources of which that may delete objects in all namespaces; false means that they are not known yet. Nil where
-	// nobody knows.
+	// Deletable returns the resources whose objects the controller may delete in all namespaces, and false until they are known. It
+	// may be nil.
 	Deletable func() ([]schema.GroupResource, bool)
-	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
+	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
 	Alias bool
-	// Protect and DryRun are those of the controller: labels have no effect there.
+	// Protect and DryRun are the controller's: labels have no effect there.
 	Protect []string
 	DryRun  bool
 
@@ -53,28 +52,30 @@ type Options struct {
 }
 
 const (
-	// settle is how long changes are gathered before they are acted on.
-	settle = 500 * time.Millisecond
-	// calm is the least time between two writes, so that a fight over a field with somebody else stays cheap.
-	calm = time.Second
-	// patience is how long is waited for [Options.Deletable]. Nothing else hangs on it: what is not known is asked of the API server.
+	// gather is how long a change waits for others.
+	gather = 500 * time.Millisecond
+	// writeEvery is the least time between two writes, in case somebody else keeps undoing them.
+	writeEvery = time.Second
+	// patience bounds the wait for [Options.Deletable] and [Options.RuntimesKnown], without which a plan only sends more.
 	patience = 10 * time.Second
 )
 
-// Keeper keeps the two configurations in step with profiles, policies, and what is served.
+// Keeper keeps the two configurations in step with profiles, policies and the served kinds.
 type Keeper struct {
-	options Options
-	log     logr.Logger
-	sides   []side
-	dirty   chan struct{}
-	failed  prometheus.Counter
-	// impatient is that patience is over, and coarse that the API server refused a plan. They are the run loop's alone.
-	impatient, coarse bool
+	options        Options
+	log            logr.Logger
+	configurations []*configuration
+	changed        loop.Signal
+	failed         prometheus.Counter
+
+	// Only the loop uses these.
+	began  time.Time
+	coarse bool // the API server refused a plan
 }
 
-// New makes a keeper. The error is that of registering its metric.
+// New makes a keeper. It fails if its metric cannot be registered.
 func New(options Options) (*Keeper, error) {
-	k := &Keeper{options: options, log: options.Log.WithName("coverage"), dirty: make(chan struct{}, 1), failed: prometheus.NewCounter(prometheus.CounterOpts{
+	k := &Keeper{options: options, log: options.Log.WithName("coverage"), changed: loop.NewSignal(), failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "curfew_coverage_errors_total",
 		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",
 	})}
@@ -87,123 +88,79 @@ func New(options Options) (*Keeper, error) {
 	if options.FailClosed {
 		failure = admissionv1.Fail
 	}
-	k.sides = []side{
-		newSide(k, kindMutating, options.Mutating, mutating{}),
-		newSide(k, kindValidating, options.Validating, validating{failure}),
-	}
+	k.configurations = []*configuration{k.configuration(mutating, options.Mutating), k.configuration(validating(failure), options.Validating)}
 	return k, nil
 }
 
-// Again has the plan made anew: what it depends on has changed.
-func (k *Keeper) Again() {
-	select {
-	case k.dirty <- struct{}{}:
-	default:
-	}
-}
+// Again makes the plan again, because its input has changed.
+func (k *Keeper) Again() { k.changed.Set() }
 
-// Run keeps the configurations until ctx is done. It leaves them as they are: another leader, or the next start, takes over.
+// Run keeps the configurations until ctx is done. It leaves them in place for the next leader.
 func (k *Keeper) Run(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for _, side := range k.sides {
-		group.Go(func() { side.static.Run(ctx) })
-		group.Go(func() { side.own.Run(ctx) })
+	for _, c := range k.configurations {
+		group.Go(func() { c.static.Run(ctx) })
+		group.Go(func() { c.own.Run(ctx) })
 	}
-	delay := newDelay()
-	over := k.options.Clock.NewTimer(patience)
-	defer over.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-k.dirty:
-		case <-over.C():
-			k.impatient = true
-		}
-		if !k.pause(ctx, settle) {
-			return nil
-		}
-		select {
-		case <-k.dirty:
-		default:
-		}
-		wrote, err := k.reconcile(ctx)
-		switch {
-		case err == nil:
-			delay = newDelay()
-		case ctx.Err() != nil:
-			return nil
-		default:
+	k.began = k.options.Clock.Now()
+	loop.Worker{
+		Clock: k.options.Clock, Signal: k.changed, Gather: gather, Backoff: loop.NewBackoffOf(500*time.Millisecond, 30*time.Second),
+		Do: k.reconcile,
+		Failed: func(err error, again time.Duration) {
 			k.failed.Inc()
-			again := delay.Step()
 			k.log.Error(err, "webhook configurations are not in step with profiles and policies, trying again", "name", Name, "after", again)
-			if !k.pause(ctx, again) {
-				return nil
-			}
-			k.Again()
-		}
-		if wrote && !k.pause(ctx, calm) {
-			return nil
-		}
-	}
-}
-
-// reconcile makes the plan and writes what differs from it.
-func (k *Keeper) reconcile(ctx context.Context) (wrote bool, err error) {
-	kinds, err := k.options.Kinds()
-	if err != nil {
-		return false, k.unknown(err)
-	}
-	policies, err := k.options.Policies()
-	if err != nil {
-		return false, k.unknown(err)
-	}
-	var deletable []schema.GroupResource
-	if k.options.Deletable != nil {
-		var known bool
-		// What an earlier leader wrote is not to be written twice.
-		if deletable, known = k.options.Deletable(); !known && !k.impatient {
-			return false, k.unknown(errors.New("what the controller may delete"))
-		}
-	}
-	if k.options.RuntimesKnown != nil && !k.options.RuntimesKnown() && !k.impatient {
-		return false, k.unknown(errors.New("the runtimes"))
-	}
-	plan := newPlan(&Input{Kinds: kinds, Policies: policies, Namespace: k.options.Namespace, Controller: k.options.Controller, Deletable: deletable,
-		Alias: k.options.Alias, Protect: k.options.Protect, DryRun: k.options.DryRun, coarse: k.coarse})
-	var errs []error
-	for i := range k.sides {
-		did, err := k.sides[i].reconcile(ctx, plan)
-		wrote = wrote || did
-		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
-			k.coarse = true // The next attempt has more sent, by shorter conditions.
-		}
-		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
-			errs = append(errs, err) // The others mean that a newer state is on its way through the watch.
-		}
-	}
-	return wrote, errors.Join(errs...)
-}
-
-// unknown is no error: what is not known yet says so itself, and is told of once it is.
-func (k *Keeper) unknown(err error) error {
-	k.log.V(1).Info("not all is known yet", "reason", err.Error())
+		},
+	}.Run(ctx)
 	return nil
 }
 
-func (k *Keeper) pause(ctx context.Context, d time.Duration) bool {
-	timer := k.options.Clock.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return false
-	case <-timer.C():
-		return true
+// reconcile makes the plan and writes each configuration that differs from it.
+func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error) {
+	in, again, err := k.input()
+	if err != nil {
+		k.log.V(1).Info("not all is known yet", "reason", err.Error())
+		return again, nil // Whatever becomes known sets the signal.
 	}
+	plan := newPlan(in)
+	var errs []error
+	wrote := false
+	for _, c := range k.configurations {
+		did, err := c.reconcile(ctx, plan)
+		wrote = wrote || did
+		if apierrors.IsInvalid(err) || apierrors.IsRequestEntityTooLargeError(err) {
+			k.coarse = true // The next attempt has shorter conditions.
+		}
+		if err != nil && !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) && !apierrors.IsAlreadyExists(err) {
+			errs = append(errs, err) // The others mean that the watch will bring a newer state.
+		}
+	}
+	if wrote {
+		loop.Pause(ctx, k.options.Clock, writeEvery)
+	}
+	return 0, errors.Join(errs...)
 }
 
-// newDelay grows to thirty seconds and stays there.
-func newDelay() *wait.Backoff {
-	return &wait.Backoff{Duration: 500 * time.Millisecond, Factor: 2, Jitter: 0.2, Steps: 1 << 30, Cap: 30 * time.Second}
+// input returns what a plan is made of, or an error while something is unknown; then it also returns when to try again.
+func (k *Keeper) input() (in *Input, again time.Duration, err error) {
+	o := &k.options
+	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, coarse: k.coarse}
+	if in.Kinds, err = o.Kinds(); err != nil {
+		return nil, 0, err
+	}
+	if in.Policies, err = o.Policies(); err != nil {
+		return nil, 0, err
+	}
+	left := patience - o.Clock.Since(k.began)
+	if o.Deletable != nil {
+		var known bool
+		// Waiting keeps the first plan of a leader from replacing the last leader's for a moment.
+		if in.Deletable, known = o.Deletable(); !known && left > 0 {
+			return nil, left, errors.New("what the controller may delete")
+		}
+	}
+	if o.RuntimesKnown != nil && !o.RuntimesKnown() && left > 0 {
+		return nil, left, errors.New("the runtimes")
+	}
+	return in, 0, nil
 }

@@ -287,7 +287,7 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 		after(5 * time.Second)
 		s.mutating.expect(t, "deleted by somebody", "create")
 		s.validating.expect(t, "emptied by somebody", "update")
-		if got := s.validating.get(t); len(got.Webhooks) != 2+len(sentLabels) {
+		if got := s.validating.get(t); len(got.Webhooks) != 3+len(annotationLabels) {
 			t.Errorf("%d webhooks, want 2 and those for labels", len(got.Webhooks))
 		}
 
@@ -306,7 +306,7 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 		after(5 * time.Second)
 		s.mutating.expect(t, "without kinds", "delete")
 		s.validating.expect(t, "without kinds", "update")
-		if got := s.validating.get(t); len(got.Webhooks) != len(sentLabels) {
+		if got := s.validating.get(t); len(got.Webhooks) != 1+len(annotationLabels) {
 			t.Errorf("%d webhooks, want those for labels", len(got.Webhooks))
 		}
 		s.become(nil, nil)

@@ -16,34 +16,33 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Input is what decides which requests the API server has to send.
+// Input decides which requests the API server sends.
 type Input struct {
-	// Kinds with a profile that are served, beside those of Kubernetes itself.
+	// Kinds with a profile that are served, besides the built-in ones.
 	Kinds []registry.Served
 	// Policies of the cluster.
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.
 	Namespace string
-	// Controller is the controller's ServiceAccount there; where it is empty, every labelled object is sent.
+	// Controller is the controller's ServiceAccount there. If it is empty, every labelled object is sent.
 	Controller string
-	// Deletable are resources of which that may delete objects in all namespaces, in an order that is always the same. The API
-	// server is not asked about them.
+	// Deletable are resources whose objects it may delete in all namespaces, always in the same order. The API server is not asked
+	// about these.
 	Deletable []schema.GroupResource
-	// Alias has objects sent for label cleanup.kyverno.io/ttl as well.
+	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
 	Alias bool
-	// Protect are namespaces in which the controller deletes nothing, and DryRun is that it deletes nothing anywhere. Labels are sent
-	// there, since they have no effect.
+	// Protect and DryRun say where the controller deletes nothing. Labels are sent there, because they have no effect.
 	Protect []string
 	DryRun  bool
 
-	// coarse conditions ask less, and have more sent: what the API server takes is limited.
+	// coarse plans have shorter conditions and send more.
 	coarse bool
 }
 
-// maxPlan is how large the webhooks of a plan may become, in bytes. The API server stores no object of more than about 1.5 MB.
+// maxPlan bounds the size of a plan's webhooks in bytes. The API server stores objects of up to about 1.5 MB.
 const maxPlan = 700_000
 
-// entry is what is particular to one webhook.
+// entry is one webhook, without what all webhooks share.
 type entry struct {
 	name                string
 	rules               []admissionv1.RuleWithOperations
@@ -51,24 +50,24 @@ type entry struct {
 	conditions          []admissionv1.MatchCondition
 }
 
-// plan is what has to be sent, beside what the static configurations have sent.
+// plan is what the API server sends besides what the static configurations say.
 type plan struct {
 	mutating, validating []entry
 }
 
 func newPlan(in *Input) *plan {
-	out := planned(in)
+	out := planOf(in)
 	if !in.coarse && (sizeOf(out.mutating) > maxPlan || sizeOf(out.validating) > maxPlan) {
 		coarse := *in
 		coarse.coarse = true
-		return planned(&coarse)
+		return planOf(&coarse)
 	}
 	return out
 }
 
-// sizeOf is about how large entries are when they are stored.
+// sizeOf estimates how large entries are when they are stored.
 func sizeOf(entries []entry) int {
-	const rest = 3000 // A CA bundle of two certificates, and the fields that all entries have.
+	const rest = 3000 // A CA bundle of two certificates, and the fields that all webhooks share.
 	total := 0
 	for i := range entries {
 		total += rest
@@ -83,154 +82,54 @@ func sizeOf(entries []entry) int {
 	return total
 }
 
-func planned(in *Input) *plan {
+func planOf(in *Input) *plan {
 	out := &plan{}
-	var subjects []*sent
+	kinds := builtin()
 	for i := range in.Kinds {
-		s := newSubject(&in.Kinds[i])
-		s.coarse = in.coarse
-		if s.Kind.Group != policy.Group { // Curfew's own objects are nobody's to limit.
-			subjects = append(subjects, out.kind(in, s))
+		k := newKind(&in.Kinds[i], in.coarse)
+		if k.Kind.Group == policy.Group {
+			continue // No policy limits Curfew's own objects.
 		}
+		out.kind(in, k)
+		kinds = append(kinds, k)
 	}
-	var speakers []*speaker
-	for _, object := range in.sorted() {
-		if p := newSpeaker(object); p != nil {
-			speakers = append(speakers, p)
-		}
+	policies := selections(in.Policies)
+	for _, k := range kinds {
+		out.policies(in, k, policies)
 	}
-	all := append(static(), subjects...)
-	for _, s := range all {
-		out.policies(in, s, speakers)
-	}
-	out.labels(in, all)
-	out.mutating = merged(out.mutating)
-	if in.coarse {
-		out.validating = merged(out.validating)
-	}
+	out.labels(in, kinds)
+	out.mutating, out.validating = merged(out.mutating), merged(out.validating)
 	number(out.mutating, ".kinds")
 	number(out.validating, "")
 	return out
 }
 
-// sorted are the policies in an order that is always the same.
-func (in *Input) sorted() []*v1alpha1.LifecyclePolicy {
-	return slices.SortedFunc(slices.Values(in.Policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
-}
-
-// sent is a kind, and which new objects of it are sent without any policy: policies have only the others sent.
-type sent struct {
-	*subject
-	// label of the namespaces from which every new object is sent; empty where there is none.
-	mutatingLabel, validatingLabel string
-	// mutating and validating ask whether a new object is sent from all other namespaces; empty means no.
-	mutating, validating string
-	// updates asks whether an update is sent from all other namespaces; set where a changed deadline alone is not.
-	updates string
-	// unchanging kinds are validated and never given anything.
-	unchanging bool
-}
-
-// kind adds the webhooks of a kind and says what they send.
-func (p *plan) kind(in *Input, s *subject) *sent {
-	touched := s.touched()
-	create, both := s.rule(admissionv1.Create), s.rule(admissionv1.Create, admissionv1.Update)
-	out := &sent{subject: s, validating: touched}
-	if s.ClusterScoped {
-		p.validating = append(p.validating, in.entry("validate."+s.name(), both, nil, concerns(touched)))
+// kind adds the webhooks of a kind.
+func (p *plan) kind(in *Input, k *kind) {
+	create, both := k.rule(admissionv1.Create), k.rule(admissionv1.Create, admissionv1.Update)
+	if k.ClusterScoped {
+		p.validating = append(p.validating, in.entry("validate."+k.name(), both, nil, concerns(k.validated)))
 	} else {
-		out.validatingLabel = policy.LabelInUse
 		p.validating = append(p.validating,
-			in.entry("validate."+s.name(), both, label(policy.LabelInUse, true),
-				concerns("request.operation == \"CREATE\" ||\n"+touched)),
-			in.entry("validate-marked."+s.name(), both, label(policy.LabelInUse, false), concerns(touched)))
+			in.entry("validate."+k.name(), both, label(policy.LabelInUse, true), concerns(isCreated+" ||\n"+k.validated)),
+			in.entry("validate-marked."+k.name(), both, label(policy.LabelInUse, false), concerns(k.validated)))
 	}
-	if !s.Finishable() {
-		return out // Nothing is ever filled in.
+	if !k.Finishable() {
+		return // It never gets a default.
 	}
-	p.mutating = append(p.mutating, in.entry("changed-defaults", s.rule(admissionv1.Update), nil,
+	p.mutating = append(p.mutating, in.entry("changed-defaults", k.rule(admissionv1.Update), nil,
 		admissionv1.MatchCondition{Name: "a-default-was-filled-in", Expression: wasDefaulted},
-		admissionv1.MatchCondition{Name: "its-value-changes", Expression: s.valueChanges()}))
-	defaulted := s.mayBeDefaulted()
-	out.mutating = defaulted.Expression
-	if s.ClusterScoped {
-		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, defaulted))
-		return out
+		admissionv1.MatchCondition{Name: "its-value-changes", Expression: k.valueChanges()}))
+	if k.ClusterScoped {
+		p.mutating = append(p.mutating, in.entry("defaults-cluster", create, nil, k.mayBeDefaulted()))
+		return
 	}
-	out.mutatingLabel = policy.LabelInUse
 	p.mutating = append(p.mutating,
 		in.entry("defaults", create, label(policy.LabelInUse, true)),
-		in.entry("defaults-marked", create, label(policy.LabelInUse, false), defaulted))
-	return out
+		in.entry("defaults-marked", create, label(policy.LabelInUse, false), k.mayBeDefaulted()))
 }
 
-// wasDefaulted asks whether the object of an update carries the stamp of a default, which is to go once its value is changed.
-const wasDefaulted = `["` + policy.AnnotationTTLSource + `", "` + policy.AnnotationDeadlineSource + `"].exists(k,
-  oldObject.?metadata.?annotations[?k].orValue("` + string(policy.LevelObject) + `") != "` + string(policy.LevelObject) + `")`
-
-// valueChanges asks whether an update changes a key of Curfew's on the object, or a field that a default may stand in.
-func (s *subject) valueChanges() string {
-	all := &places{}
-	all.at(policy.FieldPath{"metadata"}).own = true
-	for _, path := range []policy.FieldPath{s.TTL, s.TTLSucceeded, s.TTLFailed, s.Deadline} {
-		if path != nil {
-			all.at(path).value = true
-		}
-	}
-	return versus(either(all.differ(s.object())))
-}
-
-// policies adds the webhooks by which the policies see new objects of a kind that nothing else has sent.
-func (p *plan) policies(in *Input, s *sent, all []*speaker) {
-	var giving, speaking, bounding []*speaker
-	for _, candidate := range all {
-		if !candidate.concerns(s.subject) {
-			continue
-		}
-		gives := candidate.gives(s.subject)
-		if gives && !s.unchanging {
-			giving = append(giving, candidate)
-		}
-		bounds := candidate.bounds(s.subject)
-		if gives && !s.unchanging || bounds {
-			speaking = append(speaking, candidate)
-		}
-		if bounds && s.updates != "" {
-			bounding = append(bounding, candidate)
-		}
-	}
-	for _, of := range in.cells(giving) {
-		p.mutating = append(p.mutating, in.spoken("policies", s.rule(admissionv1.Create),
-			&of, s.mutatingLabel, s.mutating, of.spoken(s.subject, false)))
-	}
-	for _, of := range in.cells(speaking) {
-		p.validating = append(p.validating, in.spoken("validate-policies."+s.name(), s.rule(admissionv1.Create), &of, s.validatingLabel, s.validating, of.spoken(s.subject, true)))
-	}
-	for _, of := range in.cells(bounding) {
-		p.validating = append(p.validating, in.spoken("validate-deadlines."+s.name(), s.rule(admissionv1.Update), &of, s.validatingLabel, s.updates,
-			s.bounded()+" &&\n("+of.selected()+")"))
-	}
-}
-
-// spoken is the webhook of one cell.
-func (in *Input) spoken(name string, rule admissionv1.RuleWithOperations, of *cell, inUse, otherwise, condition string) entry {
-	namespaces := of.namespaces
-	if inUse != "" {
-		namespaces = append(label(inUse, false), namespaces...)
-	}
-	var conditions []admissionv1.MatchCondition
-	if otherwise != "" {
-		conditions = append(conditions, admissionv1.MatchCondition{Name: "nothing-else-sends-it", Expression: "!(\n" + indent(otherwise) + "\n)"})
-	}
-	conditions = append(conditions, admissionv1.MatchCondition{Name: "a-policy-may-speak", Expression: condition})
-	out := in.entry(name, rule, namespaces, conditions...)
-	if objects := of.objects(); objects != nil {
-		out.objects = *objects
-	}
-	return out
-}
-
-// entry is a webhook that never has Curfew's own namespace sent, nor what is being deleted.
+// entry is a webhook that never sends objects in Curfew's own namespace, nor those being deleted.
 func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespaces []metav1.LabelSelectorRequirement, conditions ...admissionv1.MatchCondition) entry {
 	return entry{
 		name:  name,
@@ -239,47 +138,31 @@ func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespa
 			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
 		}, namespaces...)},
 		conditions: append([]admissionv1.MatchCondition{
-			// Of a new object the API server drops a deletionTimestamp, after it asked the mutating webhooks.
+			// The API server drops the deletionTimestamp of a new object after it called the mutating webhooks.
 			{Name: "not-being-deleted", Expression: isCreated + " || !object.?metadata.?deletionTimestamp.hasValue()"},
 		}, conditions...),
 	}
 }
 
-// cells are the parts of all namespaces that policies tell apart.
-func (in *Input) cells(of []*speaker) []cell {
-	if !in.coarse || len(of) == 0 {
-		return cells(of)
+// label requires that a label exists, or that it does not. No key is no requirement.
+func label(key string, exists bool) []metav1.LabelSelectorRequirement {
+	if key == "" {
+		return nil
 	}
-	var everywhere cell
-	for _, p := range of {
-		everywhere.speakers = append(everywhere.speakers, &speaker{name: p.name, spec: p.spec})
-	}
-	return []cell{everywhere}
-}
-
-func label(key string, there bool) []metav1.LabelSelectorRequirement {
 	operator := metav1.LabelSelectorOpDoesNotExist
-	if there {
+	if exists {
 		operator = metav1.LabelSelectorOpExists
 	}
 	return []metav1.LabelSelectorRequirement{{Key: key, Operator: operator}}
 }
 
-func concerns(expression string) admissionv1.MatchCondition {
-	return admissionv1.MatchCondition{Name: "concerns-curfew", Expression: expression}
-}
-
-func carries(expression string) admissionv1.MatchCondition {
-	return admissionv1.MatchCondition{Name: "carries-a-curfew-key", Expression: expression}
-}
-
-// merged makes one webhook of those that differ in their rules alone: the API server looks at each of them for every request.
+// merged joins webhooks of one name that only differ in their rules: the API server looks at each webhook for every request.
 func merged(entries []entry) []entry {
 	var out []entry
 	for _, one := range entries {
 		at := slices.IndexFunc(out, func(other entry) bool {
-			return equality.Semantic.DeepEqual(one.namespaces, other.namespaces) && equality.Semantic.DeepEqual(one.objects, other.objects) &&
-				slices.Equal(one.conditions, other.conditions)
+			return one.name == other.name && equality.Semantic.DeepEqual(one.namespaces, other.namespaces) &&
+				equality.Semantic.DeepEqual(one.objects, other.objects) && slices.Equal(one.conditions, other.conditions)
 		})
 		if at < 0 {
 			out = append(out, one)
@@ -290,19 +173,24 @@ func merged(entries []entry) []entry {
 	return out
 }
 
-// number gives each webhook a name of its own: what it sends, and of which kinds.
+// number makes names unique and fully qualified.
 func number(entries []entry, kinds string) {
 	seen := map[string]int{}
 	for i := range entries {
 		name := entries[i].name
 		seen[name]++
 		if seen[name] > 1 {
-			what, of, _ := strings.Cut(name, ".")
+			what, kind, found := strings.Cut(name, ".")
 			name = fmt.Sprintf("%s-%d", what, seen[name])
-			if of != "" {
-				name += "." + of
+			if found {
+				name += "." + kind
 			}
 		}
 		entries[i].name = name + kinds + "." + policy.Group
 	}
+}
+
+// sorted are policies in an order that is always the same.
+func sorted(policies []*v1alpha1.LifecyclePolicy) []*v1alpha1.LifecyclePolicy {
+	return slices.SortedFunc(slices.Values(policies), func(a, b *v1alpha1.LifecyclePolicy) int { return cmp.Compare(a.Name, b.Name) })
 }

@@ -83,9 +83,19 @@ func staticValidating() *admissionv1.ValidatingWebhookConfiguration {
 		{Name: "validate.curfew.dev", ClientConfig: service("/validate"), TimeoutSeconds: new(int32(5))}}}
 }
 
+func configurations(t *testing.T, in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
+	failure admissionv1.FailurePolicyType) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration) {
+	t.Helper()
+	mutating, validating, err := Configurations(in, static, staticValidating, failure)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return mutating, validating
+}
+
 // TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the difference before you update.
 func TestBuiltinProfiles(t *testing.T) {
-	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating(), admissionv1.Ignore)
 	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
 		have, err := yaml.Marshal(object)
 		if err != nil {
@@ -114,7 +124,7 @@ func TestConfigurationsSayEverything(t *testing.T) {
 		Defaults: &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{}}}}
 	in := &Input{Kinds: builtinKinds(t), Policies: []*v1alpha1.LifecyclePolicy{of}, Namespace: "curfew-system", Controller: "curfew-controller", Alias: true}
 	for failure := range map[admissionv1.FailurePolicyType]bool{admissionv1.Ignore: true, admissionv1.Fail: true} {
-		mutating, validating := Configurations(in, staticMutating(), staticValidating(), failure)
+		mutating, validating := configurations(t, in, staticMutating(), staticValidating(), failure)
 		names := map[string]bool{}
 		check := func(name string, client admissionv1.WebhookClientConfig, path string, timeout *int32, conditions []admissionv1.MatchCondition, selectors ...*metav1.LabelSelector) {
 			t.Helper()
@@ -161,18 +171,18 @@ func TestConfigurationsSayEverything(t *testing.T) {
 
 // Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are always sent.
 func TestNothingToSend(t *testing.T) {
-	mutating, validating := Configurations(&Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
-	if mutating != nil || len(validating.Webhooks) != len(sentLabels) {
+	mutating, validating := configurations(t, &Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	if mutating != nil || len(validating.Webhooks) != len(annotationLabels)+1 {
 		t.Errorf("got %v and %d webhooks without kinds and policies", mutating, len(validating.Webhooks))
 	}
-	_, validating = Configurations(&Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating(), admissionv1.Ignore)
-	if len(validating.Webhooks) != len(sentLabels)+1 {
+	_, validating = configurations(t, &Input{Namespace: "curfew-system", Alias: true}, staticMutating(), staticValidating(), admissionv1.Ignore)
+	if len(validating.Webhooks) != len(annotationLabels)+2 {
 		t.Errorf("got %d webhooks with --kyverno-label, want one more", len(validating.Webhooks))
 	}
 	elsewhere := staticMutating()
 	elsewhere.Webhooks = elsewhere.Webhooks[:1]
 	in := &Input{Kinds: builtinKinds(t), Namespace: "curfew-system"}
-	if mutating, validating := Configurations(in, elsewhere, &admissionv1.ValidatingWebhookConfiguration{}, admissionv1.Ignore); mutating != nil || validating != nil {
+	if mutating, validating := configurations(t, in, elsewhere, &admissionv1.ValidatingWebhookConfiguration{}, admissionv1.Ignore); mutating != nil || validating != nil {
 		t.Errorf("got %v and %v without a webhook to send to", mutating, validating)
 	}
 }
@@ -206,7 +216,7 @@ func TestManyDeletableKinds(t *testing.T) {
 		in.Deletable = append(in.Deletable, schema.GroupResource{Group: "example.com", Resource: fmt.Sprintf("things%d", i)})
 	}
 	got := in.mayDelete()
-	if len(got) > deletableMost+1000 || !strings.Contains(got, `"things0.example.com"`) || strings.Contains(got, `"things4999.example.com"`) || !strings.HasSuffix(got, indent(asked)+")") {
+	if len(got) > maxDeletable+1000 || !strings.Contains(got, `"things0.example.com"`) || strings.Contains(got, `"things4999.example.com"`) || !strings.HasSuffix(got, indent(asked)+")") {
 		t.Errorf("got %d characters: %.200s", len(got), got)
 	}
 }
@@ -219,7 +229,7 @@ func TestTargetIsCopied(t *testing.T) {
 	static.Webhooks[1].TimeoutSeconds = new(int32(2))
 	long := staticValidating()
 	long.Webhooks[0].TimeoutSeconds, long.Webhooks[0].ClientConfig.Service.Port = nil, nil // 10 and 443, had the API server filled it in
-	mutating, validating := Configurations(&Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Ignore)
+	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "x"}, static, long, admissionv1.Ignore)
 	if w := mutating.Webhooks[0]; w.ClientConfig.Service != nil || *w.ClientConfig.URL != url || string(w.ClientConfig.CABundle) != "other" || *w.TimeoutSeconds != 2 {
 		t.Errorf("%v, timeout %d", w.ClientConfig, *w.TimeoutSeconds)
 	}
@@ -293,7 +303,7 @@ func TestOddFieldNames(t *testing.T) {
 			of.Spec.Fields = &v1alpha1.NativeFields{TTL: &ttl}
 			of.Spec.PodTemplates = []v1alpha1.FieldPath{v1alpha1.FieldPath("spec.list[*]." + name)}
 			one := compiled(t, of)[0]
-			s := newSubject(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0])
+			s := newKind(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0], false)
 			with := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name: int64(5)}}
 			without := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name + "x": int64(5)}}
 			template := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"list": []any{map[string]any{name: map[string]any{
@@ -311,7 +321,7 @@ func TestOddFieldNames(t *testing.T) {
 // Where a schema says nothing, whatever stands there must not make an expression fail.
 func TestNoShapeFails(t *testing.T) {
 	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl.seconds}, podTemplates: ["spec.stages[*].template", "spec.nested[*].inner[*]", spec.template]}`))[0]
-	s := newSubject(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0])
+	s := newKind(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0], false)
 	for _, text := range []string{
 		"{}", "{spec: 5}", "{spec: null}", "{spec: text}", "{spec: {ttl: 7, stages: 3, template: 8}}", "{spec: {stages: {a: b}}}", "{spec: {stages: [1, null, a, {}]}}",
 		"{spec: {stages: [{template: 5}, {template: {metadata: 4}}, {template: {metadata: {annotations: 3, labels: [1]}}}]}}",
@@ -339,7 +349,7 @@ func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
 	if len(served) != 1 {
 		t.Fatalf("%d kinds are served", len(served))
 	}
-	s := newSubject(&served[0])
+	s := newKind(&served[0], false)
 	for _, text := range []string{s.touched(), s.touched()} {
 		if strings.Contains(text, "old") && strings.Contains(text, ".?old") || strings.Contains(text, "gone") {
 			t.Errorf("asks for what cannot be there: %s", text)
@@ -370,7 +380,7 @@ func TestLargeProfilesCompileQuickly(t *testing.T) {
 				of.Spec.ForbiddenFields = append(of.Spec.ForbiddenFields, v1alpha1.ForbiddenField{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.f%d[*].u.v.w", i)), Reason: "r"})
 			}
 			one := compiled(t, of)[0]
-			s := newSubject(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0])
+			s := newKind(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0], false)
 			begin := time.Now()
 			bare, other := object(t, "{spec: {}}"), object(t, "{metadata: {generation: 2}, spec: {replicas: 1}}")
 			if got := condition(t, s.touched(), bare, nil); got != test.coarse {

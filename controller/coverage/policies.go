@@ -1,10 +1,10 @@
 package coverage
 
 import (
-	"fmt"
+	"cmp"
 	"slices"
-	"strings"
 
+	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -12,199 +12,159 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// speaker is a LifecyclePolicy that has something to say about new objects that carry no key of Curfew's.
-type speaker struct {
-	name               string
-	spec               *v1alpha1.LifecyclePolicySpec
+// selection is what policies with the same selectors concern.
+type selection struct {
 	namespaces, labels []metav1.LabelSelectorRequirement
+	policies           []*v1alpha1.LifecyclePolicy
 }
 
-// newSpeaker is nil for a policy whose selectors cannot be used: it gives nothing to anybody, and a webhook with such a selector
-// would be refused.
-func newSpeaker(policy *v1alpha1.LifecyclePolicy) *speaker {
-	match := &policy.Spec.Match
-	for _, selector := range []*metav1.LabelSelector{match.NamespaceSelector, match.ObjectSelector} {
-		if len(validation.ValidateLabelSelector(selector, validation.LabelSelectorValidationOptions{}, field.NewPath("selector"))) > 0 {
-			return nil
+// selections groups policies by their selectors, in an order that is always the same. It leaves out policies with a bad selector: they
+// give nobody a default, and the API server would refuse a webhook with it.
+func selections(policies []*v1alpha1.LifecyclePolicy) []selection {
+	var out []selection
+	for _, p := range sorted(policies) {
+		namespaces, labels, ok := selectorsOf(p)
+		if !ok {
+			continue
 		}
-	}
-	out := &speaker{name: policy.Name, spec: &policy.Spec}
-	// What would select by too much selects everything.
-	if match.NamespaceSelector.Size() <= maxCondition {
-		out.namespaces = requirements(match.NamespaceSelector)
-	}
-	if match.ObjectSelector.Size() <= maxCondition {
-		out.labels = requirements(match.ObjectSelector)
+		at := slices.IndexFunc(out, func(s selection) bool {
+			return slices.EqualFunc(s.namespaces, namespaces, equal) && slices.EqualFunc(s.labels, labels, equal)
+		})
+		if at < 0 {
+			at = len(out)
+			out = append(out, selection{namespaces: namespaces, labels: labels})
+		}
+		out[at].policies = append(out[at].policies, p)
 	}
 	return out
 }
 
-// concerns reports whether the policy can speak of a kind.
-func (p *speaker) concerns(s *subject) bool {
-	if s.ClusterScoped && len(p.namespaces) > 0 {
+// selectorsOf returns a policy's selectors, or false if one is invalid. One that is too long selects everything.
+func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.LabelSelectorRequirement, ok bool) {
+	match := &p.Spec.Match
+	for _, selector := range []*metav1.LabelSelector{match.NamespaceSelector, match.ObjectSelector} {
+		if len(validation.ValidateLabelSelector(selector, validation.LabelSelectorValidationOptions{}, field.NewPath("selector"))) > 0 {
+			return nil, nil, false
+		}
+	}
+	return requirements(match.NamespaceSelector), requirements(match.ObjectSelector), true
+}
+
+// requirements returns those of a selector, sorted, so that equal selectors have equal requirements.
+func requirements(selector *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
+	if selector == nil || selector.Size() > maxCondition {
+		return nil
+	}
+	var out []metav1.LabelSelectorRequirement
+	for key, value := range selector.MatchLabels {
+		out = append(out, metav1.LabelSelectorRequirement{Key: key, Operator: metav1.LabelSelectorOpIn, Values: []string{value}})
+	}
+	for _, requirement := range selector.MatchExpressions {
+		requirement.Values = slices.Compact(slices.Sorted(slices.Values(requirement.Values)))
+		out = append(out, requirement)
+	}
+	slices.SortFunc(out, compare)
+	return slices.CompactFunc(out, equal)
+}
+
+func compare(a, b metav1.LabelSelectorRequirement) int {
+	return cmp.Or(cmp.Compare(a.Key, b.Key), cmp.Compare(a.Operator, b.Operator), slices.Compare(a.Values, b.Values))
+}
+
+func equal(a, b metav1.LabelSelectorRequirement) bool { return compare(a, b) == 0 }
+
+// maxSelections bounds the webhooks of one kind for policies, and so how often one object is sent. If policies have more different
+// selectors, one webhook sends what any of them may concern, wherever it is.
+const maxSelections = 8
+
+// narrowed returns the selections with a policy that concerns a kind, with these policies alone.
+func narrowed(in *Input, all []selection, concerns func(*v1alpha1.LifecyclePolicySpec) bool) []selection {
+	var out []selection
+	for _, s := range all {
+		s.policies = slices.DeleteFunc(slices.Clone(s.policies), func(p *v1alpha1.LifecyclePolicy) bool { return !concerns(&p.Spec) })
+		if len(s.policies) > 0 {
+			out = append(out, s)
+		}
+	}
+	if len(out) <= 1 || len(out) <= maxSelections && !in.coarse {
+		return out
+	}
+	var everything selection
+	for _, s := range out {
+		everything.policies = append(everything.policies, s.policies...)
+	}
+	return []selection{everything}
+}
+
+func (s *selection) any(does func(*v1alpha1.LifecyclePolicySpec) bool) bool {
+	return slices.ContainsFunc(s.policies, func(p *v1alpha1.LifecyclePolicy) bool { return does(&p.Spec) })
+}
+
+// policies adds the webhooks that send new objects of a kind because policies match them. In namespaces in which all new objects are
+// sent anyway, they send nothing.
+func (p *plan) policies(in *Input, k *kind, all []selection) {
+	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool {
+		return !k.unchanging && k.matches(spec) && k.getsDefault(spec)
+	}
+	bounds := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.isBounded(spec) }
+	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) entry {
+		out := in.entry(name, k.rule(operation), append(label(inUse, false), s.namespaces...), conditions...)
+		out.objects.MatchExpressions = s.labels
+		return out
+	}
+	// A denial names its webhook, which should not be one or the other by chance.
+	otherwise := admissionv1.MatchCondition{Name: "nothing-else-sends-it", Expression: "!(\n" + indent(k.validated) + "\n)"}
+	for _, s := range narrowed(in, all, gives) {
+		p.mutating = append(p.mutating, entry("policies", k.inUse, admissionv1.Create, &s, mayMatch(k.mayGetDefault())))
+	}
+	for _, s := range narrowed(in, all, func(spec *v1alpha1.LifecyclePolicySpec) bool { return gives(spec) || bounds(spec) }) {
+		var conditions []string
+		if s.any(gives) {
+			conditions = append(conditions, k.mayGetDefault())
+		}
+		if s.any(bounds) {
+			conditions = append(conditions, k.deadlineChanged())
+		}
+		p.validating = append(p.validating, entry("validate-policies."+k.name(), k.validatedInUse, admissionv1.Create, &s, otherwise, mayMatch(limited(anyOf(conditions)))))
+	}
+	if !k.updates {
+		return
+	}
+	for _, s := range narrowed(in, all, bounds) {
+		p.validating = append(p.validating, entry("validate-deadlines."+k.name(), k.validatedInUse, admissionv1.Update, &s, otherwise, mayMatch(k.deadlineChanged())))
+	}
+}
+
+func mayMatch(condition string) admissionv1.MatchCondition {
+	return admissionv1.MatchCondition{Name: "a-policy-may-match", Expression: condition}
+}
+
+// matches reports whether a policy can match objects of the kind.
+func (k *kind) matches(spec *v1alpha1.LifecyclePolicySpec) bool {
+	if selector := spec.Match.NamespaceSelector; k.ClusterScoped && len(requirements(selector)) > 0 {
 		return false
 	}
-	kinds := p.spec.Match.Kinds
-	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(kind v1alpha1.GroupKind) bool {
-		return fits(kind.Group, s.Kind.Group) && fits(kind.Kind, s.Kind.Kind)
+	kinds := spec.Match.Kinds
+	return len(kinds) == 0 || slices.ContainsFunc(kinds, func(of v1alpha1.GroupKind) bool {
+		return (of.Group == "*" || of.Group == k.Kind.Group) && (of.Kind == "*" || of.Kind == k.Kind.Kind)
 	})
 }
 
-func fits(pattern, name string) bool { return pattern == "*" || pattern == name }
-
-// names reports whether the policy names a kind itself.
-func (p *speaker) names(s *subject) bool {
-	return slices.Contains(p.spec.Match.Kinds, v1alpha1.GroupKind{Group: s.Kind.Group, Kind: s.Kind.Kind})
-}
-
-// gives reports whether the policy may give new objects of a kind something. A TTL label for every kind is not meant for Deployments:
-// kinds that never finish have to be named.
-func (p *speaker) gives(s *subject) bool {
-	defaults := p.spec.Defaults
+// getsDefault reports whether a policy may give new objects of the kind a default. Kinds that never finish get a TTL label only from a
+// policy that names them: one for every kind is not meant for Deployments.
+func (k *kind) getsDefault(spec *v1alpha1.LifecyclePolicySpec) bool {
+	defaults := spec.Defaults
 	if defaults == nil {
 		return false
 	}
+	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind})
 	ttl := defaults.TTL != nil || defaults.TTLSucceeded != nil || defaults.TTLFailed != nil
-	return ttl && s.Finishable() || defaults.Deadline != nil && s.DefaultDeadline ||
-		defaults.TTLLabel != nil && (s.Finishable() || p.names(s))
+	return ttl && k.Finishable() || defaults.Deadline != nil && k.DefaultDeadline || defaults.TTLLabel != nil && (k.Finishable() || named)
 }
 
-// bounds reports whether the policy bounds deadlines, which objects of the kind may have without carrying a key. Explicit TTLs
-// are sent wherever they are set.
-func (p *speaker) bounds(s *subject) bool {
-	bounds := p.spec.Bounds
-	return bounds != nil && (bounds.MinDeadline != nil || bounds.MaxDeadline != nil) && len(s.deadlines) > 0
-}
-
-// maxRequirements is up to how many different requirements on namespaces the namespaces are told apart: for one more there are
-// twice as many webhooks. Beyond, what the policies of a kind may speak of is sent from all namespaces.
-const maxRequirements = 3
-
-// cell is a part of all namespaces, and what the policies speak of in it. The cells of one kind exclude each other, so that
-// an object which several policies match is sent once.
-type cell struct {
-	namespaces []metav1.LabelSelectorRequirement
-	speakers   []*speaker
-}
-
-func cells(speakers []*speaker) []cell {
-	var distinct []metav1.LabelSelectorRequirement
-	for _, p := range speakers {
-		distinct = append(distinct, p.namespaces...)
-	}
-	slices.SortFunc(distinct, compareRequirements)
-	distinct = slices.CompactFunc(distinct, func(a, b metav1.LabelSelectorRequirement) bool { return compareRequirements(a, b) == 0 })
-	if len(distinct) > maxRequirements {
-		return []cell{{speakers: speakers}}
-	}
-	var out []cell
-	for which := range 1 << len(distinct) {
-		var of cell
-		holds := func(requirement metav1.LabelSelectorRequirement) bool {
-			at := slices.IndexFunc(distinct, func(r metav1.LabelSelectorRequirement) bool { return compareRequirements(r, requirement) == 0 })
-			return which&(1<<at) != 0
-		}
-		for _, requirement := range distinct {
-			if holds(requirement) {
-				of.namespaces = append(of.namespaces, requirement)
-			} else {
-				of.namespaces = append(of.namespaces, negated(requirement))
-			}
-		}
-		for _, p := range speakers {
-			if !slices.ContainsFunc(p.namespaces, func(r metav1.LabelSelectorRequirement) bool { return !holds(r) }) {
-				of.speakers = append(of.speakers, p)
-			}
-		}
-		if len(of.speakers) > 0 && !contradictory(of.namespaces) {
-			out = append(out, of)
-		}
-	}
-	return out
-}
-
-// contradictory reports whether no namespace can fulfil all requirements: a label that is to have one of several values, none of
-// which is left by the others.
-func contradictory(all []metav1.LabelSelectorRequirement) bool {
-	for _, in := range all {
-		if in.Operator != metav1.LabelSelectorOpIn {
-			continue
-		}
-		left := slices.Clone(in.Values)
-		for _, other := range all {
-			if other.Key != in.Key {
-				continue
-			}
-			left = slices.DeleteFunc(left, func(value string) bool {
-				switch other.Operator {
-				case metav1.LabelSelectorOpIn:
-					return !slices.Contains(other.Values, value)
-				case metav1.LabelSelectorOpNotIn:
-					return slices.Contains(other.Values, value)
-				case metav1.LabelSelectorOpDoesNotExist:
-					return true
-				default:
-					return false
-				}
-			})
-		}
-		if len(left) == 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// objects selects what all policies of the cell agree on; nil where they do not.
-func (c *cell) objects() *metav1.LabelSelector {
-	first := c.speakers[0].labels
-	for _, p := range c.speakers[1:] {
-		if !slices.EqualFunc(first, p.labels, func(a, b metav1.LabelSelectorRequirement) bool { return compareRequirements(a, b) == 0 }) {
-			return nil
-		}
-	}
-	return &metav1.LabelSelector{MatchExpressions: first}
-}
-
-// selected asks for the labels of the policies, where they do not agree on them.
-func (c *cell) selected() string {
-	if c.objects() != nil {
-		return "true"
-	}
-	var out []string
-	for _, p := range c.speakers {
-		out = append(out, "("+selects(p.labels)+")")
-	}
-	return limited(strings.Join(out, " || "))
-}
-
-// limited is a condition, or one that has everything sent where that is too long for the API server.
-func limited(condition string) string {
-	if len(condition) > maxCondition {
-		return "true"
-	}
-	return condition
-}
-
-// spoken asks whether a policy of the cell may have something to say about a new object.
-func (c *cell) spoken(s *subject, validating bool) string {
-	selected := c.objects() != nil
-	var out []string
-	for _, p := range c.speakers {
-		var because []string
-		if p.gives(s) {
-			because = append(because, s.mayGetDefault())
-		}
-		if validating && p.bounds(s) {
-			because = append(because, s.bounded())
-		}
-		condition := either(because)
-		if !selected {
-			condition = fmt.Sprintf("(%s) && (%s)", selects(p.labels), condition)
-		}
-		if !slices.Contains(out, condition) {
-			out = append(out, condition)
-		}
-	}
-	return limited(strings.Join(out, " ||\n"))
+// isBounded reports whether a policy bounds deadlines, which objects of the kind may have without a Curfew key. Explicit TTLs are sent
+// wherever they are set.
+func (k *kind) isBounded(spec *v1alpha1.LifecyclePolicySpec) bool {
+	bounds := spec.Bounds
+	return bounds != nil && (bounds.MinDeadline != nil || bounds.MaxDeadline != nil) && len(k.deadlines) > 0
 }

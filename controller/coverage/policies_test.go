@@ -57,100 +57,57 @@ func everyLabels() []labels.Set {
 	return out
 }
 
-func matches(t *testing.T, requirements []metav1.LabelSelectorRequirement, set labels.Set) bool {
+func matches(t *testing.T, of *metav1.LabelSelector, set labels.Set) bool {
 	t.Helper()
-	selector, err := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{MatchExpressions: requirements})
+	selector, err := metav1.LabelSelectorAsSelector(of)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return selector.Matches(set)
 }
 
-// Every namespace is in at most one cell, and the policies of that cell are exactly those that speak there; or there is one cell, from
-// which all is sent.
-func TestCellsExcludeEachOther(t *testing.T) {
+// An object that a policy selects is sent, and others are not, unless policies have more different selectors than webhooks would do.
+func TestSelectedObjectsAreSent(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
-	coarse, fine := 0, 0
-	for range 300 {
-		var speakers []*speaker
-		for i := range 1 + random.IntN(4) {
-			p := newSpeaker(&v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Spec: v1alpha1.LifecyclePolicySpec{
-				Match: v1alpha1.Match{NamespaceSelector: someSelector(random, 2)}}})
-			speakers = append(speakers, p)
-		}
-		all := cells(speakers)
-		if len(all) > 1<<maxRequirements {
-			t.Fatalf("%d cells", len(all))
-		}
-		if len(all) == 1 && len(all[0].namespaces) == 0 {
-			coarse++
-			if len(all[0].speakers) != len(speakers) {
-				t.Errorf("%d of %d policies", len(all[0].speakers), len(speakers))
-			}
-			continue
-		}
-		fine++
-		for _, set := range everyLabels() {
-			var in []*cell
-			for i := range all {
-				if matches(t, all[i].namespaces, set) {
-					in = append(in, &all[i])
-				}
-			}
-			var want, have []string
-			for _, p := range speakers {
-				if matches(t, p.namespaces, set) {
-					want = append(want, p.name)
-				}
-			}
-			if len(in) > 1 {
-				t.Fatalf("a namespace with %v is in %d cells", set, len(in))
-			}
-			for _, of := range in {
-				for _, p := range of.speakers {
-					have = append(have, p.name)
-				}
-			}
-			if !slices.Equal(have, want) {
-				t.Fatalf("in a namespace with %v policies %v speak, want %v", set, have, want)
-			}
-		}
-	}
-	if coarse == 0 || fine == 0 {
-		t.Errorf("%d coarse, %d fine: the test has to see both", coarse, fine)
-	}
-}
-
-// A selector in CEL means what it means to the API server.
-func TestSelectorsInCEL(t *testing.T) {
-	random := rand.New(rand.NewPCG(3, 4))
 	sets := everyLabels()
-	for range 25 {
-		selector := someSelector(random, 3)
-		text := selects(requirements(selector))
-		plain, err := metav1.LabelSelectorAsSelector(selector)
-		if err != nil {
-			t.Fatal(err)
+	everything, sent, kept := 0, 0, 0
+	for range 300 {
+		in := &Input{Namespace: "curfew-system"}
+		for i := range 1 + random.IntN(maxSelections+3) {
+			in.Policies = append(in.Policies, &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint(i)}, Spec: v1alpha1.LifecyclePolicySpec{
+				Match:    v1alpha1.Match{NamespaceSelector: someSelector(random, 2), ObjectSelector: someSelector(random, 2)},
+				Defaults: &v1alpha1.Defaults{Deadline: &v1alpha1.DurationValue{}}}})
 		}
-		for range 6 {
-			set := sets[random.IntN(len(sets))]
-			object := map[string]any{"metadata": map[string]any{"labels": anyMap(set)}}
-			if got, want := condition(t, text, object, nil), plain.Matches(set); got != want {
-				t.Fatalf("%s on %v: %t, want %t (%s)", metav1.FormatLabelSelector(selector), set, got, want, text)
+		all := newPlan(in).mutating
+		if len(all) > maxSelections {
+			t.Fatalf("%d webhooks", len(all))
+		}
+		coarse := len(all) == 1 && len(all[0].namespaces.MatchExpressions) == 2 && len(all[0].objects.MatchExpressions) == 0
+		for range 50 {
+			namespace, object := sets[random.IntN(len(sets))], sets[random.IntN(len(sets))]
+			want := slices.ContainsFunc(in.Policies, func(p *v1alpha1.LifecyclePolicy) bool {
+				return matches(t, p.Spec.Match.NamespaceSelector, namespace) && matches(t, p.Spec.Match.ObjectSelector, object)
+			})
+			have := slices.ContainsFunc(all, func(e entry) bool {
+				return matches(t, &e.namespaces, namespace) && matches(t, &e.objects, object)
+			})
+			switch {
+			case coarse:
+				everything++
+				want = true
+			case want:
+				sent++
+			default:
+				kept++
+			}
+			if have != want {
+				t.Fatalf("an object with %v in a namespace with %v is sent: %t, want %t", object, namespace, have, want)
 			}
 		}
-		if got, want := condition(t, text, map[string]any{}, nil), plain.Matches(labels.Set{}); got != want {
-			t.Fatalf("%s without labels: %t, want %t", metav1.FormatLabelSelector(selector), got, want)
-		}
 	}
-}
-
-func anyMap(set labels.Set) map[string]any {
-	out := map[string]any{}
-	for key, value := range set {
-		out[key] = value
+	if everything == 0 || sent == 0 || kept == 0 {
+		t.Errorf("%d everything, %d sent, %d not sent: the test has to see all", everything, sent, kept)
 	}
-	return out
 }
 
 // What the API server would not take as a selector must not get into a configuration, where it would take all others along.
@@ -163,24 +120,12 @@ func TestUnusableSelectorsAreLeftOut(t *testing.T) {
 		"in":       {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: metav1.LabelSelectorOpIn, Values: []string{strings.Repeat("x", 64)}}}},
 	} {
 		for _, match := range []v1alpha1.Match{{NamespaceSelector: selector}, {ObjectSelector: selector}} {
-			if newSpeaker(&v1alpha1.LifecyclePolicy{Spec: v1alpha1.LifecyclePolicySpec{Match: match}}) != nil {
+			if got := selections([]*v1alpha1.LifecyclePolicy{{Spec: v1alpha1.LifecyclePolicySpec{Match: match}}}); got != nil {
 				t.Errorf("%s: it is used", name)
 			}
 		}
 	}
-	if newSpeaker(&v1alpha1.LifecyclePolicy{}) == nil {
+	if got := selections([]*v1alpha1.LifecyclePolicy{{}}); len(got) != 1 {
 		t.Error("a policy without selectors is not used")
-	}
-}
-
-// Cells that no namespace can be in are no webhooks.
-func TestImpossibleCellsAreLeftOut(t *testing.T) {
-	var speakers []*speaker
-	for _, value := range []string{"dev", "prod"} {
-		speakers = append(speakers, newSpeaker(&v1alpha1.LifecyclePolicy{Spec: v1alpha1.LifecyclePolicySpec{
-			Match: v1alpha1.Match{NamespaceSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"env": value}}}}}))
-	}
-	if got := cells(speakers); len(got) != 2 {
-		t.Errorf("%d cells for env=dev and env=prod, want 2", len(got))
 	}
 }

@@ -29,7 +29,7 @@ func TestObjectsThatARuntimeMayGiveADeadline(t *testing.T) {
 		"its key":                    {false, object(t, `{metadata: {annotations: {curfew.dev/active-deadline: 1h}}}`), true},
 	} {
 		trainJob.RuntimeDeadline = c.deadline
-		if got := condition(t, newSubject(trainJob).mayBeDefaulted().Expression, c.object, nil); got != c.want {
+		if got := condition(t, newKind(trainJob, false).mayBeDefaulted().Expression, c.object, nil); got != c.want {
 			t.Errorf("%s: sent %v, want %v", name, got, c.want)
 		}
 	}

@@ -1,0 +1,152 @@
+package coverage
+
+import (
+	"context"
+	"fmt"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/controller/follow"
+)
+
+// Client reads and writes one kind of webhook configuration, as a resource of a dynamic client does.
+type Client interface {
+	follow.Source
+	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
+	Delete(ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string) error
+}
+
+// named lists and watches a single object by name, because permissions can be limited to names.
+type named struct {
+	Client
+	name string
+}
+
+func (n named) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	options.FieldSelector = fields.OneTermEqualSelector("metadata.name", n.name).String()
+	return n.Client.List(ctx, options)
+}
+
+func (n named) Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+	options.FieldSelector = fields.OneTermEqualSelector("metadata.name", n.name).String()
+	return n.Client.Watch(ctx, options)
+}
+
+// configuration is one of the two that a [Keeper] keeps, beside the static one of the same kind, which is only read.
+type configuration struct {
+	variant
+	client      Client
+	static, own *follow.Mirror[*unstructured.Unstructured]
+	keeper      *Keeper
+}
+
+func (k *Keeper) configuration(of variant, client Client) *configuration {
+	mirror := func(name string) *follow.Mirror[*unstructured.Unstructured] {
+		out := follow.NewMirror[*unstructured.Unstructured](named{client, name}, func(object *unstructured.Unstructured) *unstructured.Unstructured {
+			object.SetManagedFields(nil)
+			return object
+		}, k.options.Clock, k.log)
+		out.OnChange(func(string, **unstructured.Unstructured, **unstructured.Unstructured) { k.Again() })
+		return out
+	}
+	return &configuration{variant: of, client: client, static: mirror(k.options.Static), own: mirror(Name), keeper: k}
+}
+
+const fieldManager = "curfew-coverage"
+
+// reconcile writes the configuration if it differs from the plan. Every write names the state that was compared.
+func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, err error) {
+	for _, mirror := range []*follow.Mirror[*unstructured.Unstructured]{c.static, c.own} {
+		if _, err := mirror.All(); err != nil {
+			c.keeper.log.V(1).Info("not all is known yet", "reason", err.Error())
+			return false, nil
+		}
+	}
+	static, _ := c.static.Get(c.keeper.options.Static)
+	have, exists := c.own.Get(Name)
+	want, err := c.want(plan, static)
+	switch {
+	case err != nil:
+		return false, fmt.Errorf("reading %s %q: %w", c.kind, c.keeper.options.Static, err)
+	case exists && have.GetDeletionTimestamp() != nil:
+		return false, nil // It is created again once it is deleted.
+	case want == nil && exists:
+		uid, version := have.GetUID(), have.GetResourceVersion()
+		return c.wrote("deleted", 0, c.client.Delete(ctx, Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}))
+	case want == nil:
+		return false, nil
+	case !exists:
+		object, err := asUnstructured(want)
+		if err != nil {
+			return false, err
+		}
+		_, err = c.client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+		return c.wrote("created", len(want.Webhooks), err)
+	}
+	object, err := merge(have, want)
+	if err != nil || object == nil {
+		return false, err
+	}
+	_, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
+	return c.wrote("updated", len(want.Webhooks), err)
+}
+
+// want returns the configuration for a plan, or nil if there is nothing to send or no static configuration.
+func (c *configuration) want(of *plan, static *unstructured.Unstructured) (*webhooks, error) {
+	if static == nil {
+		return nil, nil
+	}
+	typed, err := read[webhooks](static)
+	if err != nil {
+		return nil, err
+	}
+	return c.render(of, typed), nil
+}
+
+func (c *configuration) wrote(verb string, webhooks int, err error) (bool, error) {
+	if err != nil {
+		return false, fmt.Errorf("%s %q could not be %s: %w", c.kind, Name, verb, err)
+	}
+	c.keeper.log.Info("webhook configuration "+verb, "kind", c.kind, "name", Name, "webhooks", webhooks)
+	return true, nil
+}
+
+// merge turns an existing configuration into the wanted one, and keeps metadata of others. It returns nil if nothing differs.
+func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.Unstructured, error) {
+	have, err := read[webhooks](existing)
+	if err != nil {
+		return nil, err
+	}
+	for i := range want.Webhooks {
+		if bundle := &want.Webhooks[i].ClientConfig.CABundle; len(*bundle) == 0 && len(have.Webhooks) > 0 {
+			*bundle = have.Webhooks[0].ClientConfig.CABundle // The webhook is about to inject one.
+		}
+	}
+	changed := false
+	for key, value := range want.Labels {
+		if have.Labels[key] != value {
+			metav1.SetMetaDataLabel(&have.ObjectMeta, key, value)
+			changed = true
+		}
+	}
+	if !equality.Semantic.DeepEqual(have.OwnerReferences, want.OwnerReferences) {
+		have.OwnerReferences, changed = want.OwnerReferences, true
+	}
+	if !equality.Semantic.DeepEqual(have.Webhooks, want.Webhooks) {
+		have.Webhooks, changed = want.Webhooks, true
+	}
+	if !changed {
+		return nil, nil
+	}
+	return asUnstructured(have)
+}
+
+// webhooks is a configuration of either kind. A ValidatingWebhookConfiguration has the fields of a mutating one, but for
+// reinvocationPolicy.
+type webhooks = admissionv1.MutatingWebhookConfiguration
