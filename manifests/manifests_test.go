@@ -29,6 +29,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -218,6 +219,9 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 			if slices.Contains(rule.Resources, "secrets") && len(rule.ResourceNames) == 0 && !slices.Equal(rule.Verbs, []string{"create"}) {
 				t.Errorf("%s: Secrets without a name: %v", name, rule)
 			}
+			if slices.Contains(rule.Resources, "configmaps") && !slices.Equal(rule.ResourceNames, []string{settings.Name}) {
+				t.Errorf("%s: ConfigMaps beside the settings: %v", name, rule)
+			}
 		}
 	}
 	roles := map[string]bool{}
@@ -227,7 +231,7 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 			roles["ClusterRole/"+r.Name] = true
 		}
 		for _, rule := range r.Rules {
-			if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "leases") {
+			if slices.Contains(rule.Resources, "secrets") || slices.Contains(rule.Resources, "leases") || slices.Contains(rule.Resources, "configmaps") {
 				t.Errorf("ClusterRole %s: %v belong in a Role of Curfew's namespace", r.Name, rule.Resources)
 			}
 		}

@@ -40,6 +40,8 @@ type options struct {
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
 	apiOptions
+	// published are the effective values of all flags, by name.
+	published map[string]string
 }
 
 // verbosityMost is that of the libraries that log by the same way. Below 0 the logger would drop what tells of deletions.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	"github.com/spf13/cobra"
+
+	"curfew.dev/curfew/controller/settings"
 )
 
 // root is the command line. Each subcommand is options → validate → run.
@@ -42,6 +44,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 			if err := errors.Join(options.validate(), options.validateAPI()); err != nil {
 				return err
 			}
+			options.published = settings.Of(cmd.Flags())
 			return run(cmd.Context(), options, parts)
 		},
 	}

@@ -56,6 +56,9 @@ func run(ctx context.Context, options *options, parts parts) error {
 		if err := addController(ctx, mgr, config, skew, serverTime, options, log); err != nil {
 			return fmt.Errorf("setting up the controller: %w", err)
 		}
+		if err := addSettings(mgr, config, options, log); err != nil {
+			return fmt.Errorf("setting up the settings: %w", err)
+		}
 	}
 	if err := addHealth(ctx, mgr, options, ready, log); err != nil {
 		return fmt.Errorf("setting up health checks: %w", err)

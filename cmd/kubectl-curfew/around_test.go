@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -45,7 +46,6 @@ func (c *fakeCluster) surrounding(t *testing.T, at schema.GroupVersionResource, 
 
 var (
 	lifecyclePolicies = schema.GroupVersionResource{Group: "curfew.dev", Version: "v1alpha1", Resource: "lifecyclepolicies"}
-	deployments       = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
 	runtimes          = schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "clustertrainingruntimes"}
 )
 
@@ -86,9 +86,8 @@ func TestWatchNoticesContext(t *testing.T) {
 			}, "CHANGED trainjob.trainer.kubeflow.org/tune 2026-12-31 11:00:00 CET 6d22h ttl runtime/torch -",
 		},
 		"the controller": {
-			"jobs", missed, deployments, "curfew-system", "curfew-controller", field("spec/template/spec/containers", []any{
-				map[string]any{"args": []any{"controller", "--dry-run"}},
-			}), "CHANGED job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research dry-run",
+			"jobs", missed, settings.Resource, "curfew-system", settings.Name, field("data/dry-run", "true"),
+			"CHANGED job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research dry-run",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

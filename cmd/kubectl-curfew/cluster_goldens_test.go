@@ -24,7 +24,7 @@ var clusterGoldens = map[string]golden{
 	"expiring-trigger":            {args: words("expiring -A --trigger deadline")},
 	"expiring-source":             {args: words("expiring -A --source policy/research")},
 	"expiring-controller-may-not": {args: words("expiring -n foo"), scene: scene{notAllowed: []string{"delete deployments.apps", "delete deployments"}}},
-	"expiring-forbidden":          {args: words("expiring -n foo"), scene: scene{notMine: []string{"list secrets", "list persistentvolumeclaims", "list lifecyclepolicies", "get namespaces", "list deployments", "create subjectaccessreviews"}}},
+	"expiring-forbidden":          {args: words("expiring -n foo"), scene: scene{notMine: []string{"list secrets", "list persistentvolumeclaims", "list lifecyclepolicies", "get namespaces", "get configmaps", "list deployments", "create subjectaccessreviews"}}},
 	"expiring-forbidden-kind":     {args: words("expiring deployments -n foo"), scene: scene{notMine: []string{"list deployments"}}, code: 2},
 	"expiring-unknown-kind":       {args: words("expiring gadgets -A"), code: 2},
 	"expiring-kind-that-stays":    {args: words("expiring bindings -A"), code: 2},

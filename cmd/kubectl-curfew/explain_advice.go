@@ -236,7 +236,7 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 		switch {
 		case facts.Protected():
 			return []string{"kubectl annotate " + name + " " + policy.AnnotationProtect + "-"}
-		case !facts.CurfewsOwn() && e.controller.Deployment != "" && namespace != e.controller.Namespace:
+		case !facts.CurfewsOwn() && e.controller.Unknown == "" && namespace != e.controller.Namespace:
 			return []string{"kubectl edit " + e.controller.Name() + "   # take " + namespace + " out of --protect"}
 		}
 	case policy.ObstacleDryRun:

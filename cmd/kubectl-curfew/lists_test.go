@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
+
+	"curfew.dev/curfew/controller/settings"
 )
 
 // TestOneKindFails: where a kind cannot be listed, as with a conversion webhook that is broken, that is said and the others are told, if
@@ -64,18 +66,16 @@ func TestOneKindFails(t *testing.T) {
 
 // TestAliasIsAskedAbout: of Kyverno's label nobody asks where the controller does not understand it.
 func TestAliasIsAskedAbout(t *testing.T) {
-	for flag, want := range map[string]string{"--kyverno-label": "configmap/alias\n", "--kyverno-label=false": ""} {
+	for alias, want := range map[string]string{"true": "configmap/alias\n", "false": ""} {
 		lists := 2 * len(strings.Fields(want)) // of both kinds
 		cluster := newFakeCluster(t, append(objects(t), &unstructured.Unstructured{Object: map[string]any{
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "alias", "namespace": "lab", "uid": "alias",
 				"creationTimestamp": "2026-12-24T09:00:00Z", "labels": map[string]any{"cleanup.kyverno.io/ttl": "5h"}},
 		}}))
-		cluster.surrounding(t, deployments, "curfew-system", "curfew-controller", field("spec/template/spec/containers", []any{
-			map[string]any{"args": []any{"controller", flag}},
-		}))
+		cluster.surrounding(t, settings.Resource, "curfew-system", settings.Name, field("data/kyverno-label", alias))
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring configmaps,pods -n lab -o name")...)
 		if code != exitOK || stdout != want {
-			t.Errorf("%s: exit status %d: %s%s", flag, code, stdout, stderr)
+			t.Errorf("%s: exit status %d: %s%s", alias, code, stdout, stderr)
 		}
 		asked := 0
 		for _, fake := range []*clienttesting.Fake{&cluster.objects.Fake, &cluster.metadata.Fake} {
@@ -86,7 +86,7 @@ func TestAliasIsAskedAbout(t *testing.T) {
 			}
 		}
 		if asked != lists {
-			t.Errorf("%s: asked %d times, want %d", flag, asked, lists)
+			t.Errorf("%s: asked %d times, want %d", alias, asked, lists)
 		}
 	}
 }

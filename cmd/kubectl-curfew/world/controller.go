@@ -1,27 +1,28 @@
 package world
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
-	"slices"
+	"strconv"
 	"strings"
 
-	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
 )
 
-// Controller is how Curfew's controller is set, by the arguments of its Deployment. Where that cannot be read, the defaults hold.
+// Controller is how Curfew's controller runs, by the ConfigMap that it publishes. Without it the defaults apply.
 type Controller struct {
-	// Unknown says why nothing is known of it; "" where it is.
+	// Unknown says why the settings cannot be read; "" where they are known.
 	Unknown string
-	// Namespace and Deployment are where it is; "" where nothing is known of it.
-	Namespace, Deployment string
-	// User that it is to the API server.
+	// Namespace that it runs in.
+	Namespace string
+	// User name that it has to the API server.
 	User string
 	// DryRun is --dry-run, Alias --kyverno-label, Protect --protect with its own namespace.
 	DryRun, Alias bool
@@ -33,75 +34,58 @@ func (c Controller) Surroundings() policy.Surroundings {
 	return policy.Surroundings{Protect: c.Protect, DryRun: c.DryRun}
 }
 
-// Name is its Deployment as kubectl takes it.
-func (c Controller) Name() string { return "deployment/" + c.Deployment + " -n " + c.Namespace }
+// Name is its Deployment as kubectl takes it, by the name that manifests/deploy gives it.
+func (c Controller) Name() string { return "deployment/curfew-controller -n " + c.Namespace }
 
-var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
-
-// controllerSelector is what manifests/deploy labels the controller with.
-const controllerSelector = policy.LabelPartOf + "=" + policy.PartOfCurfew + ",app.kubernetes.io/component=controller"
-
-// readController looks for the controller's Deployment. Most users may not read it, which is no error.
+// readController reads the settings. Most users may not, which is no error.
 func (w *World) readController(ctx context.Context) error {
+	namespace := w.options.Namespace
 	w.Controller = Controller{
-		User:    "system:serviceaccount:" + w.options.Namespace + ":curfew-controller",
-		Protect: append(policy.DefaultProtect(), w.options.Namespace),
+		Namespace: namespace, User: "system:serviceaccount:" + namespace + ":curfew-controller",
+		Protect: append(policy.DefaultProtect(), namespace),
 	}
-	list, err := w.clients.Objects.Resource(deployments).Namespace(w.options.Namespace).List(ctx, metav1.ListOptions{LabelSelector: controllerSelector})
+	object, err := w.clients.Objects.Resource(settings.Resource).Namespace(namespace).Get(ctx, settings.Name, metav1.GetOptions{})
 	switch {
 	case apierrors.IsForbidden(err):
-		w.Controller.Unknown = fmt.Sprintf("you may not list deployments.apps in namespace %q", w.options.Namespace)
+		w.Controller.Unknown = fmt.Sprintf("you may not get configmaps/%s in namespace %q", settings.Name, namespace)
 		w.note("%s: whether Curfew's controller runs with --dry-run, --protect or --kyverno-label is not known", w.Controller.Unknown)
 		return nil
-	case apierrors.IsNotFound(err) || err == nil && len(list.Items) == 0:
-		w.Controller.Unknown = fmt.Sprintf("there is no Deployment of it in namespace %q; --curfew-namespace names another", w.options.Namespace)
+	case apierrors.IsNotFound(err):
+		w.Controller.Unknown = fmt.Sprintf("there is no ConfigMap %s in namespace %q; --curfew-namespace names another", settings.Name, namespace)
 		return nil
 	case err != nil:
-		return fmt.Errorf("reading Curfew's controller in namespace %q: %w", w.options.Namespace, err)
+		return fmt.Errorf("reading the settings of Curfew's controller in namespace %q: %w", namespace, err)
 	}
-	w.Controller.read(&list.Items[0], w.options.Namespace)
+	data, _, err := unstructured.NestedStringMap(object.Object, "data")
+	read, invalid := w.Controller.with(data)
+	if err = errors.Join(err, invalid); err != nil {
+		w.Controller.Unknown = fmt.Sprintf("ConfigMap %s in namespace %q cannot be used: %s", settings.Name, namespace, strings.ReplaceAll(err.Error(), "\n", ", "))
+		w.note("%s: whether Curfew's controller runs with --dry-run, --protect or --kyverno-label is not known", w.Controller.Unknown)
+		return nil
+	}
+	w.Controller = read
 	return nil
 }
 
-// read takes the settings from the arguments of a Deployment.
-func (c *Controller) read(deployment *unstructured.Unstructured, namespace string) {
-	c.Namespace, c.Deployment = deployment.GetNamespace(), deployment.GetName()
-	if account, _, _ := unstructured.NestedString(deployment.Object, "spec", "template", "spec", "serviceAccountName"); account != "" {
-		c.User = "system:serviceaccount:" + namespace + ":" + account
-	}
-	containers, _, _ := unstructured.NestedSlice(deployment.Object, "spec", "template", "spec", "containers")
-	for _, item := range containers {
-		container, _ := item.(map[string]any)
-		args, _, _ := unstructured.NestedStringSlice(container, "args")
-		command, _, _ := unstructured.NestedStringSlice(container, "command")
-		// What stands beside the controller, such as a proxy, says nothing of it.
-		if all := append(command, args...); slices.Contains(all, "controller") || slices.Contains(all, "all") {
-			c.readArgs(all, namespace)
+// with applies published settings.
+func (c Controller) with(data map[string]string) (Controller, error) {
+	var errs []error
+	flag := func(name string) string {
+		value, ok := data[name]
+		if !ok {
+			errs = append(errs, fmt.Errorf("it has no key %s", name))
 		}
+		return value
 	}
-}
-
-// readArgs understands the few flags that matter and passes over the others.
-func (c *Controller) readArgs(args []string, namespace string) {
-	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
-	flags.ParseErrorsAllowlist.UnknownFlags = true
-	flags.Usage = func() {}
-	own := flags.String("namespace", namespace, "")
-	protect := flags.StringSlice("protect", policy.DefaultProtect(), "")
-	dryRun := flags.Bool("dry-run", false, "")
-	alias := flags.Bool("kyverno-label", false, "")
-	for i, arg := range args {
-		name, long := strings.CutPrefix(arg, "--")
-		if !long {
-			continue
+	boolean := func(name string) bool {
+		value, err := strconv.ParseBool(flag(name))
+		if _, ok := data[name]; ok && err != nil {
+			errs = append(errs, fmt.Errorf("key %s: %w", name, err))
 		}
-		// One at a time: an unknown flag must not swallow the next. One that is known may have its value as an argument of its own.
-		one := []string{arg}
-		if flag := flags.Lookup(name); flag != nil && flag.NoOptDefVal == "" && i+1 < len(args) {
-			one = append(one, args[i+1])
-		}
-		_ = flags.Parse(one)
+		return value
 	}
-	c.DryRun, c.Alias = *dryRun, *alias
-	c.Protect = append(slices.Clone(*protect), *own)
+	c.DryRun, c.Alias = boolean("dry-run"), boolean("kyverno-label")
+	c.Protect = append(strings.FieldsFunc(flag("protect"), func(r rune) bool { return r == ',' }), flag("namespace"))
+	c.User = cmp.Or(data[settings.User], c.User)
+	return c, errors.Join(errs...)
 }

@@ -46,6 +46,7 @@ func laid(t *testing.T) *world {
 			t.Fatal(err)
 		}
 		fixture.world = w
+		published(t, "dry-run", "false")
 	})
 	if fixture.world == nil {
 		t.Fatal("the fixture could not be laid")
@@ -76,7 +77,7 @@ func lay(t *testing.T) (*world, error) {
 	if err != nil {
 		return nil, err
 	}
-	// Nobody runs it here: it says how the controller is set.
+	// Nobody runs it here: it is an object of Curfew's own.
 	if _, stderr, err := suite.cluster.Kubectl(ctx, "apply", "-f", "../../../manifests/deploy/controller.yaml"); err != nil {
 		return nil, fmt.Errorf("%w: %s", err, stderr)
 	}

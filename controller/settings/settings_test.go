@@ -1,0 +1,65 @@
+package settings_test
+
+import (
+	"context"
+	"errors"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/settings"
+)
+
+// applied records what is applied.
+type applied struct {
+	dynamic.ResourceInterface
+	errs    []error
+	objects []*unstructured.Unstructured
+}
+
+func (a *applied) Apply(_ context.Context, name string, object *unstructured.Unstructured, options metav1.ApplyOptions, _ ...string) (*unstructured.Unstructured, error) {
+	if name != settings.Name || options.FieldManager == "" || !options.Force {
+		return nil, errors.New("not as it should be")
+	}
+	a.objects = append(a.objects, object)
+	if at := len(a.objects) - 1; at < len(a.errs) {
+		return nil, a.errs[at]
+	}
+	return object, nil
+}
+
+// TestPublisher: what fails is tried again, and what somebody changed comes back.
+func TestPublisher(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		target := &applied{errs: []error{errors.New("one"), errors.New("two")}}
+		publisher := &settings.Publisher{
+			ConfigMaps: target, User: func(context.Context) (string, error) { return "me", nil },
+			Data: map[string]string{"dry-run": "true"}, Clock: clock.RealClock{}, Log: logr.Discard(),
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- publisher.Run(ctx) }()
+		time.Sleep(time.Minute)
+		if len(target.objects) != 3 {
+			t.Errorf("applied %d times in a minute, want 3: two failed", len(target.objects))
+		}
+		time.Sleep(time.Hour)
+		if len(target.objects) != 9 {
+			t.Errorf("applied %d times in an hour, want 9: every ten minutes", len(target.objects))
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+		data, _, err := unstructured.NestedStringMap(target.objects[2].Object, "data")
+		if err != nil || len(data) != 2 || data["dry-run"] != "true" || data[settings.User] != "me" {
+			t.Errorf("%v, %v", data, err)
+		}
+	})
+}
