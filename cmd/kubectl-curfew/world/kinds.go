@@ -124,22 +124,16 @@ func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 	return &labelled
 }
 
-// discover asks the API server once which kinds it serves. A group that does not answer is left out, and said.
+// discover asks the API server once which kinds it serves. A group that does not answer is left out, and noted.
 func (w *World) discover() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.discovered {
-		return w.groups, w.lists, nil
-	}
-	groups, lists, err := w.clients.Discovery.ServerGroupsAndResources()
+	groups, lists, err := w.discovery.ServerGroupsAndResources()
 	if failed := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &failed) {
 		for group := range failed.Groups {
-			w.notes = append(w.notes, fmt.Sprintf("group %s does not answer: its kinds are left out", group))
+			w.note("group %s does not answer: its kinds are left out", group)
 		}
 	} else if err != nil {
 		return nil, nil, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
-	w.groups, w.lists, w.discovered = groups, lists, true
 	return groups, lists, nil
 }
 

@@ -13,8 +13,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/restmapper"
 )
 
 // Selection says which objects are meant, as people say it to kubectl: KIND/NAME…, KIND NAME…, or KIND with a selector or All.
@@ -36,11 +34,10 @@ type Selected struct {
 
 // KindOf finds a kind by what people call it: jobs, job, Job, jobs.batch, deploy.
 func (w *World) KindOf(text string) (Kind, error) {
-	mapper, err := w.mapper()
-	if err != nil {
+	if _, _, err := w.discover(); err != nil {
 		return Kind{}, err
 	}
-	mapping, err := mappingOf(mapper, text)
+	mapping, err := mappingOf(w.mapper, text)
 	if meta.IsNoMatchError(err) {
 		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
 	}
@@ -52,42 +49,6 @@ func (w *World) KindOf(text string) (Kind, error) {
 		err = fmt.Errorf("%s: %w", text, ErrNotServed)
 	}
 	return kind, err
-}
-
-// mapper is made of what discovery told, with the short names of kinds.
-func (w *World) mapper() (meta.RESTMapper, error) {
-	groups, lists, err := w.discover()
-	if err != nil {
-		return nil, err
-	}
-	versions := map[string][]metav1.APIResource{}
-	for _, list := range lists {
-		versions[list.GroupVersion] = list.APIResources
-	}
-	var resources []*restmapper.APIGroupResources
-	for _, group := range groups {
-		of := &restmapper.APIGroupResources{Group: *group, VersionedResources: map[string][]metav1.APIResource{}}
-		for _, version := range group.Versions {
-			if list, ok := versions[version.GroupVersion]; ok {
-				of.VersionedResources[version.Version] = list
-			}
-		}
-		resources = append(resources, of)
-	}
-	asked := remembered{w.clients.Discovery, groups, lists}
-	return restmapper.NewShortcutExpander(restmapper.NewDiscoveryRESTMapper(resources), asked, func(string) {}), nil
-}
-
-// remembered answers what was asked before.
-type remembered struct {
-	discovery.DiscoveryInterface
-	groups []*metav1.APIGroup
-	lists  []*metav1.APIResourceList
-}
-
-// ServerGroupsAndResources implements discovery.DiscoveryInterface.
-func (r remembered) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	return r.groups, r.lists, nil
 }
 
 func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {

@@ -7,14 +7,16 @@ import (
 	"sync"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/restmapper"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -66,9 +68,12 @@ type World struct {
 	// Controller is how Curfew's controller is set.
 	Controller Controller
 
-	clients  Clients
-	options  Options
-	platform *platform.Snapshot
+	clients Clients
+	options Options
+	// discovery remembers which kinds are served; mapper finds them by name.
+	discovery discovery.CachedDiscoveryInterface
+	mapper    meta.RESTMapper
+	platform  *platform.Snapshot
 
 	mu         sync.Mutex
 	notes      []string
@@ -78,10 +83,7 @@ type World struct {
 	pauses     map[string][]policy.Obstacle
 	blockedBy  map[string]map[types.UID]policy.Obstacle // by namespace: see blockedIn
 	// unfed are kinds whose profile does not have the controller look for what has finished.
-	unfed      map[schema.GroupKind]bool
-	groups     []*metav1.APIGroup
-	lists      []*metav1.APIResourceList
-	discovered bool
+	unfed map[schema.GroupKind]bool
 	// noReviews: the user may not ask what others may do.
 	noReviews bool
 }
@@ -93,6 +95,8 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]permission{},
 		pauses: map[string][]policy.Obstacle{}, blockedBy: map[string]map[types.UID]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
 	}
+	w.discovery = memory.NewMemCacheClient(clients.Discovery)
+	w.mapper = restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(w.discovery), w.discovery, nil)
 	if err := w.readPlatform(ctx); err != nil {
 		return nil, err
 	}
