@@ -24,7 +24,7 @@ protected instead. A deadline is left as it is.`,
   # Keep all ConfigMaps of a demo
   kubectl curfew cancel configmaps -l app=demo`,
 		RunE:              options.run,
-		ValidArgsFunction: options.completeObjects,
+		ValidArgsFunction: options.completeObjects(),
 	}
 	options.addFlags(command)
 	return command

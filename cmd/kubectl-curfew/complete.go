@@ -16,112 +16,120 @@ import (
 // completionTimeout is how long a shell waits for suggestions.
 const completionTimeout = 3 * time.Second
 
-// completeKinds suggests kinds.
-func (c *connection) completeKinds(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	w, err := c.open(ctx, c.now(), overlay{}, nil)
-	if err != nil {
-		return nil, cobra.ShellCompDirectiveNoFileComp
+const noFiles = cobra.ShellCompDirectiveNoFileComp
+
+// suggest asks the cluster for suggestions; those that do not begin with what was typed are left out.
+type suggest func(ctx context.Context, w *world.World, args []string, typed string) ([]string, cobra.ShellCompDirective)
+
+// completeFrom suggests nothing where the cluster does not answer.
+func (c *connection) completeFrom(ask suggest) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
+		defer cancel()
+		w, err := c.open(ctx, c.now(), overlay{}, nil)
+		if err != nil {
+			return nil, noFiles
+		}
+		found, directive := ask(ctx, w, args, typed)
+		return beginning(found, typed), directive
 	}
-	return kindNames(w, args, toComplete), cobra.ShellCompDirectiveNoFileComp
 }
 
-func kindNames(w *world.World, without []string, prefix string) []string {
+func beginning(all []string, prefix string) []string {
+	return slices.DeleteFunc(all, func(each string) bool { return !strings.HasPrefix(each, prefix) })
+}
+
+// completeKinds suggests kinds that were not typed yet.
+func (c *connection) completeKinds() cobra.CompletionFunc {
+	return c.completeFrom(func(_ context.Context, w *world.World, args []string, _ string) ([]string, cobra.ShellCompDirective) {
+		return kindNames(w, args), noFiles
+	})
+}
+
+func kindNames(w *world.World, without []string) []string {
 	kinds, err := w.Kinds()
 	if err != nil {
 		return nil
 	}
 	var out []string
 	for _, kind := range kinds {
-		if name := kind.GroupResource().String(); strings.HasPrefix(name, prefix) && !slices.Contains(without, name) {
+		if name := kind.GroupResource().String(); !slices.Contains(without, name) {
 			out = append(out, name)
 		}
 	}
 	return out
 }
 
-// completeObjects suggests kinds and, behind KIND/ or KIND, names.
-func (c *connection) completeObjects(cmd *cobra.Command, args []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	const directive = cobra.ShellCompDirectiveNoFileComp
-	w, err := c.open(ctx, c.now(), overlay{}, nil)
-	if err != nil {
-		return nil, directive
-	}
-	kind, name, slashed := strings.Cut(toComplete, "/")
-	switch {
-	case slashed:
-	case len(args) > 0 && !strings.Contains(args[0], "/"):
-		kind, name = args[0], toComplete
-	default:
-		return kindNames(w, nil, toComplete), directive | cobra.ShellCompDirectiveNoSpace
-	}
-	namespace, err := c.namespace()
-	if err != nil {
-		return nil, directive
-	}
-	found, err := w.NamesOf(ctx, kind, namespace)
-	if err != nil {
-		return nil, directive
-	}
-	var out []string
-	for _, each := range found {
-		if !strings.HasPrefix(each, name) || slices.Contains(args, each) {
-			continue
+// completeObjects suggests kinds and, behind KIND/ or KIND, names that were not typed yet.
+func (c *connection) completeObjects() cobra.CompletionFunc {
+	return c.completeFrom(func(ctx context.Context, w *world.World, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		kind, _, slashed := strings.Cut(typed, "/")
+		switch {
+		case slashed:
+		case len(args) > 0 && !strings.Contains(args[0], "/"):
+			kind = args[0]
+		default:
+			return kindNames(w, nil), noFiles | cobra.ShellCompDirectiveNoSpace
 		}
-		if slashed {
-			each = kind + "/" + each
+		namespace, err := c.namespace()
+		if err != nil {
+			return nil, noFiles
 		}
-		out = append(out, each)
-	}
-	return out, directive
+		found, err := w.NamesOf(ctx, kind, namespace)
+		if err != nil {
+			return nil, noFiles
+		}
+		var out []string
+		for _, name := range found {
+			if slashed {
+				name = kind + "/" + name
+			}
+			if !slices.Contains(args, name) {
+				out = append(out, name)
+			}
+		}
+		return out, noFiles
+	})
+}
+
+func (c *connection) completeNamespaces() cobra.CompletionFunc {
+	return c.completeFrom(func(ctx context.Context, w *world.World, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
+		found, err := w.NamesOf(ctx, "namespaces", "")
+		if err != nil {
+			return nil, noFiles
+		}
+		return found, noFiles
+	})
 }
 
 // completeFlags has flags suggest values: those of the connection what there is, the given ones what they allow.
 func (c *connection) completeFlags(command *cobra.Command, allowed map[string][]string) {
-	suggest := map[string]cobra.CompletionFunc{
-		"namespace":        c.completeNamespaces,
-		"curfew-namespace": c.completeNamespaces,
+	of := map[string]cobra.CompletionFunc{
+		"namespace":        c.completeNamespaces(),
+		"curfew-namespace": c.completeNamespaces(),
 		"context":          c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Contexts)) }),
 		"cluster":          c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.Clusters)) }),
 		"user":             c.completeConfig(func(config clientcmdapi.Config) []string { return slices.Sorted(maps.Keys(config.AuthInfos)) }),
 	}
 	for name, values := range allowed {
-		suggest[name] = cobra.FixedCompletions(values, cobra.ShellCompDirectiveNoFileComp)
+		of[name] = cobra.FixedCompletions(values, noFiles)
 	}
-	completeFlags(command, suggest)
+	completeFlags(command, of)
 }
 
 // completeFlags registers what flags suggest. Of a flag that the command does not have nothing is suggested: tests ask each.
-func completeFlags(command *cobra.Command, suggest map[string]cobra.CompletionFunc) {
-	for name, complete := range suggest {
+func completeFlags(command *cobra.Command, of map[string]cobra.CompletionFunc) {
+	for name, complete := range of {
 		_ = command.RegisterFlagCompletionFunc(name, complete)
 	}
 }
 
-func (c *connection) completeNamespaces(cmd *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
-	ctx, cancel := context.WithTimeout(cmd.Context(), completionTimeout)
-	defer cancel()
-	const directive = cobra.ShellCompDirectiveNoFileComp
-	w, err := c.open(ctx, c.now(), overlay{}, nil)
-	if err != nil {
-		return nil, directive
-	}
-	found, err := w.NamesOf(ctx, "namespaces", "")
-	if err != nil {
-		return nil, directive
-	}
-	return slices.DeleteFunc(found, func(name string) bool { return !strings.HasPrefix(name, toComplete) }), directive
-}
-
 func (c *connection) completeConfig(names func(clientcmdapi.Config) []string) cobra.CompletionFunc {
-	return func(_ *cobra.Command, _ []string, toComplete string) ([]string, cobra.ShellCompDirective) {
+	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 		config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
 		if err != nil {
-			return nil, cobra.ShellCompDirectiveNoFileComp
+			return nil, noFiles
 		}
-		return slices.DeleteFunc(names(config), func(name string) bool { return !strings.HasPrefix(name, toComplete) }), cobra.ShellCompDirectiveNoFileComp
+		return beginning(names(config), typed), noFiles
 	}
 }

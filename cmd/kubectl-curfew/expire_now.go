@@ -21,7 +21,7 @@ preconditions, its rate limit, its log and its protection. What is protected, or
   kubectl curfew expire-now pods -l app=demo --dry-run=server
   kubectl curfew expire-now pods -l app=demo`,
 		RunE:              options.run,
-		ValidArgsFunction: options.completeObjects,
+		ValidArgsFunction: options.completeObjects(),
 	}
 	options.addFlags(command)
 	return command

@@ -56,7 +56,7 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24
 			}
 			return options.run(cmd.Context(), query, cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-		ValidArgsFunction: options.completeKinds,
+		ValidArgsFunction: options.completeKinds(),
 	}
 	flags := command.Flags()
 	options.add(flags)

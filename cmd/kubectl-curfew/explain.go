@@ -45,7 +45,7 @@ It asks the API server alone, with your own permissions, and judges as the contr
 			options.selection.Args = args
 			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
-		ValidArgsFunction: options.completeObjects,
+		ValidArgsFunction: options.completeObjects(),
 	}
 	flags := command.Flags()
 	options.add(flags)

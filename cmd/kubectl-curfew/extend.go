@@ -40,7 +40,7 @@ sent, and each object is changed in exactly the state that was looked at.`,
 			}
 			return options.run(cmd, args)
 		},
-		ValidArgsFunction: options.completeObjects,
+		ValidArgsFunction: options.completeObjects(),
 	}
 	options.addFlags(command)
 	flags := command.Flags()
