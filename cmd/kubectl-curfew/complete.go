@@ -47,10 +47,7 @@ func (c *connection) completeKinds() cobra.CompletionFunc {
 }
 
 func kindNames(w *world.World, without []string) []string {
-	kinds, err := w.Kinds()
-	if err != nil {
-		return nil
-	}
+	kinds, _ := w.Kinds() // A shell has no place for an error.
 	var out []string
 	for _, kind := range kinds {
 		if name := kind.GroupResource().String(); !slices.Contains(without, name) {
@@ -75,11 +72,8 @@ func (c *connection) completeObjects() cobra.CompletionFunc {
 		if err != nil {
 			return nil, noFiles
 		}
-		found, err := w.NamesOf(ctx, kind, namespace)
-		if err != nil {
-			return nil, noFiles
-		}
 		var out []string
+		found, _ := w.NamesOf(ctx, kind, namespace)
 		for _, name := range found {
 			if slashed {
 				name = kind + "/" + name
@@ -94,10 +88,7 @@ func (c *connection) completeObjects() cobra.CompletionFunc {
 
 func (c *connection) completeNamespaces() cobra.CompletionFunc {
 	return c.completeFrom(func(ctx context.Context, w *world.World, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-		found, err := w.NamesOf(ctx, "namespaces", "")
-		if err != nil {
-			return nil, noFiles
-		}
+		found, _ := w.NamesOf(ctx, "namespaces", "")
 		return found, noFiles
 	})
 }

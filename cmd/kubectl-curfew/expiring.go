@@ -7,13 +7,10 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
-	"k8s.io/apimachinery/pkg/labels"
 
-	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
@@ -58,28 +55,32 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24
 		},
 		ValidArgsFunction: options.completeKinds(),
 	}
-	flags := command.Flags()
-	options.add(flags)
-	flags.BoolVarP(&options.everywhere, "all-namespaces", "A", false, "all namespaces, and what lies in none")
-	flags.StringVarP(&options.selector, "selector", "l", "", "labels of the objects, such as app=web")
-	options.output.addFlags(command)
-	flags.BoolVar(&options.showKind, "show-kind", true, "show the kind in front of each name")
-	flags.BoolVar(&options.showLabels, "show-labels", false, "show the labels of each object in the last column")
-	flags.StringVar(&options.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; without it by time")
-	flags.StringVar(&options.within, "within", "", "what goes in this length of time, such as 6h; what is overdue included")
-	flags.StringVar(&options.before, "before", "", "what goes before a time, such as 17:00; what is overdue included")
-	flags.StringVar(&options.between, "between", "", "what goes between two times, such as now..'friday 17:00'")
-	flags.StringVar(&options.during, "during", "", "what goes in a period, such as 2026-05, may or friday")
-	flags.StringVar(&options.longerThan, "ttl-longer-than", "", "what has a TTL over this, such as 7d, finished or not; never counts")
-	flags.StringVar(&options.source, "source", "", "what goes by the word of a source, such as object, namespace/ci or policy/nightly")
-	flags.StringVar(&options.trigger, "trigger", "", "what goes by a trigger: ttl, label or deadline")
-	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
-	flags.BoolVarP(&options.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
-	options.completeFlags(command, map[string][]string{"output": options.output.formats(), "trigger": {"deadline", "label", "ttl"}})
+	options.addFlags(command)
 	return command
 }
 
-// seedQuestions are what people want to know, each with the line that answers it. They stand in the help and in the tests.
+func (o *expiringOptions) addFlags(command *cobra.Command) {
+	flags := command.Flags()
+	o.add(flags)
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and what lies in none")
+	flags.StringVarP(&o.selector, "selector", "l", "", "labels of the objects, such as app=web")
+	o.output.addFlags(command)
+	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
+	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
+	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; without it by time")
+	flags.StringVar(&o.within, "within", "", "what goes in this length of time, such as 6h; what is overdue included")
+	flags.StringVar(&o.before, "before", "", "what goes before a time, such as 17:00; what is overdue included")
+	flags.StringVar(&o.between, "between", "", "what goes between two times, such as now..'friday 17:00'")
+	flags.StringVar(&o.during, "during", "", "what goes in a period, such as 2026-05, may or friday")
+	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "what has a TTL over this, such as 7d, finished or not; never counts")
+	flags.StringVar(&o.source, "source", "", "what goes by the word of a source, such as object, namespace/ci or policy/nightly")
+	flags.StringVar(&o.trigger, "trigger", "", "what goes by a trigger: ttl, label or deadline")
+	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
+	o.completeFlags(command, map[string][]string{"output": o.output.formats(), "trigger": {"deadline", "label", "ttl"}})
+}
+
+// seedQuestions are what people ask, each with the command line that answers it. The help shows them, and tests run them.
 var seedQuestions = []struct{ question, line string }{
 	{"What goes in the next 6 hours?", "expiring -A --within 6h"},
 	{"Which Deployments go by 5pm today?", "expiring deployments -A --before 17:00"},
@@ -101,7 +102,7 @@ func examples(of []struct{ question, line string }) string {
 	return out.String()
 }
 
-// refuseEmpty refuses flags that are given without a value, as by a variable that is not set: they would ask for everything.
+// refuseEmpty rejects flags without a value, for example from an unset variable: they would select everything.
 func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -110,145 +111,6 @@ func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
 		}
 	}
 	return errors.Join(errs...)
-}
-
-// expiringQuery is what is asked, read and checked.
-type expiringQuery struct {
-	now      time.Time
-	kinds    []string
-	span     *moment.Span
-	longer   *time.Duration
-	source   string
-	trigger  policy.Trigger
-	with     overlay
-	selector string
-	// print is nil for tables.
-	print printFunc
-}
-
-// query names every flag that cannot be used, with its value and the fix.
-func (o *expiringOptions) query(ctx context.Context, args []string, now time.Time) (*expiringQuery, error) {
-	var errs []error
-	bad := func(flag, value string, err error) {
-		errs = append(errs, fmt.Errorf("--%s=%s: %w", flag, value, err))
-	}
-	out := &expiringQuery{now: now, source: o.source, selector: o.selector}
-	for _, arg := range args {
-		if strings.Contains(arg, "/") {
-			errs = append(errs, fmt.Errorf("%q is one object: use kubectl curfew explain %[1]s", arg))
-		}
-		out.kinds = append(out.kinds, strings.Split(arg, ",")...)
-	}
-	given := 0
-	for _, time := range []string{o.within, o.before, o.between, o.during} {
-		if time != "" {
-			given++
-		}
-	}
-	if given > 1 {
-		errs = append(errs, errors.New("--within, --before, --between and --during exclude each other: give one"))
-	}
-	var span moment.Span
-	var err error
-	switch {
-	case o.within != "":
-		var length time.Duration
-		if length, err = policy.ParseDuration(o.within); err != nil {
-			bad("within", o.within, err)
-		}
-		span.To = now.Add(length).Add(1) // up to and with
-	case o.before != "":
-		if span.To, err = moment.Parse(o.before, now); err != nil {
-			bad("before", o.before, err)
-		} else if span.To.Before(now) {
-			bad("before", o.before, fmt.Errorf("that was at %s: give a time to come%s", instant(span.To, now.Location()), tomorrow(o.before, now)))
-		}
-		if span.To.Equal(now) {
-			span.To = now.Add(1) // What is due at this very instant is due.
-		}
-	case o.between != "":
-		if span, err = moment.ParseSpan(o.between, now); err != nil {
-			bad("between", o.between, err)
-		}
-	case o.during != "":
-		if span, err = moment.ParsePeriod(o.during, now); err != nil {
-			bad("during", o.during, err)
-		}
-	}
-	if given > 0 {
-		out.span = &span
-	}
-	if o.longerThan != "" {
-		length, err := policy.ParseDuration(o.longerThan)
-		if err != nil {
-			bad("ttl-longer-than", o.longerThan, err)
-		}
-		out.longer = &length
-	}
-	switch out.trigger = policy.Trigger(o.trigger); out.trigger {
-	case "", policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline:
-	default:
-		bad("trigger", o.trigger, errors.New("give ttl, label or deadline"))
-	}
-	if policy.ParseSource(o.source).String() != o.source && o.source != "" {
-		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME or policy/NAME"))
-	}
-	if _, err := labels.Parse(o.selector); err != nil {
-		bad("selector", o.selector, err)
-	}
-	if out.print, err = o.output.printer(); err != nil {
-		errs = append(errs, err)
-	}
-	if o.watch && out.print != nil {
-		bad("output", o.output.format(), errors.New("with --watch give table or wide"))
-	}
-	if o.sortBy != "" {
-		if _, err := parsePath(o.sortBy); err != nil {
-			bad("sort-by", o.sortBy, err)
-		}
-	}
-	if out.with, err = readOverlay(ctx, o.with); err != nil {
-		errs = append(errs, err)
-	}
-	return out, errors.Join(errs...)
-}
-
-// tomorrow is what to write instead of a time of day that is over; "" where another time was written.
-func tomorrow(text string, now time.Time) string {
-	instead := "tomorrow " + text
-	if _, err := moment.Parse(instead, now); err != nil {
-		return ""
-	}
-	return fmt.Sprintf(", such as %q", instead)
-}
-
-// matches reports whether an entry is asked about.
-func (q *expiringQuery) matches(entry *world.Entry) bool {
-	switch {
-	case q.trigger != "" && entry.Trigger != q.trigger, q.source != "" && entry.Source.String() != q.source:
-		return false
-	case q.longer != nil && (entry.Trigger == policy.TriggerDeadline || !entry.Value.Never && entry.Value.After <= *q.longer):
-		return false
-	case entry.Expiry.IsZero():
-		return q.longer != nil && q.span == nil
-	default:
-		return q.span == nil || q.span.Contains(entry.Expiry)
-	}
-}
-
-// byTime sorts entries by when they go, those of which that is not known last.
-func byTime(a, b *world.Entry) int {
-	switch {
-	case a.Expiry.IsZero() != b.Expiry.IsZero():
-		if a.Expiry.IsZero() {
-			return 1
-		}
-		return -1
-	case !a.Expiry.Equal(b.Expiry):
-		return a.Expiry.Compare(b.Expiry)
-	default:
-		return strings.Compare(a.Namespace+"/"+a.Kind.Name(a.Name), b.Namespace+"/"+b.Kind.Name(b.Name))
-	}
 }
 
 func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
@@ -281,7 +143,7 @@ func (o *expiringOptions) view() view {
 	return view{wide: o.output.format() == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.output.noHeaders}
 }
 
-// answer reads everything that the query is about, once.
+// answer reads everything that the query asks about, once.
 func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, progress *progress) (*expiringReport, error) {
 	progress.say("reading kinds, profiles and policies")
 	w, err := o.open(ctx, query.now, query.with, nil)
@@ -318,44 +180,22 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	return out, nil
 }
 
-// nothing says what was asked, so that an empty answer is not taken for another one.
-func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string {
-	out := "nothing"
-	if len(query.kinds) > 0 {
-		out += " of " + strings.Join(query.kinds, ", ")
-	}
-	if query.selector != "" {
-		out += " labelled " + query.selector
-	}
-	if namespace != "" {
-		out += fmt.Sprintf(" in namespace %q", namespace)
-	}
-	zone := query.now.Location()
+// byTime sorts entries by expiry, those without one last.
+func byTime(a, b *world.Entry) int {
 	switch {
-	case query.span != nil && query.span.From.IsZero():
-		out += " goes before " + instant(query.span.To, zone)
-	case query.span != nil:
-		out += " goes between " + instant(query.span.From, zone) + " and " + instant(query.span.To, zone)
-	case query.longer == nil:
-		out += " has an expiry"
-	}
-	if query.trigger != "" {
-		out += " by trigger " + string(query.trigger)
-	}
-	if query.source != "" {
-		out += " by the word of " + query.source
-	}
-	if query.longer != nil {
-		if query.span != nil {
-			out += " and"
+	case a.Expiry.IsZero() != b.Expiry.IsZero():
+		if a.Expiry.IsZero() {
+			return 1
 		}
-		out += " has a TTL over " + policy.FormatDuration(*query.longer)
+		return -1
+	case !a.Expiry.Equal(b.Expiry):
+		return a.Expiry.Compare(b.Expiry)
+	default:
+		return strings.Compare(a.Namespace+"/"+a.Kind.Name(a.Name), b.Namespace+"/"+b.Kind.Name(b.Name))
 	}
-	return out
 }
 
-// kinds are those that are asked about: named ones, else all that can go. Those that lie in no namespace are left out where one
-// namespace is asked about.
+// kinds are the named ones, else all whose objects can expire. Cluster-scoped kinds are left out where one namespace is asked about.
 func (o *expiringOptions) kinds(w *world.World, query *expiringQuery) ([]world.Kind, error) {
 	if len(query.kinds) > 0 {
 		var out []world.Kind
