@@ -1,11 +1,9 @@
 package main
 
 import (
-	"fmt"
+	"slices"
 	"strings"
 	"time"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
@@ -14,7 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// advice are the commands that would change when it goes, or is stopped. None of them has it go at once, and none is known to be refused.
+// advice are commands that would change the expiry or the deadline. None of them expires the object at once, and none is known to be
+// rejected.
 func (e *explained) advice() []string {
 	name := e.kind.Name(e.of.Facts.Name)
 	if e.of.Facts.Namespace != "" {
@@ -24,14 +23,14 @@ func (e *explained) advice() []string {
 	for _, obstacle := range e.obstacles {
 		out = append(out, e.against(obstacle.Kind, name)...)
 	}
-	if !e.of.Facts.Deleting && (!e.stopped() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
+	if !e.of.Facts.Deleting && (!e.blocked() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
 		out = append(out, e.aboutExpiry(name)...)
 		out = append(out, e.aboutDeadline(name)...)
 	}
 	return unique(out)
 }
 
-// aboutExpiry are the commands that would have it go at another time.
+// aboutExpiry are the commands that would change the expiry.
 func (e *explained) aboutExpiry(name string) []string {
 	for _, entry := range e.entries {
 		switch {
@@ -47,10 +46,10 @@ func (e *explained) aboutExpiry(name string) []string {
 	return e.given(name)
 }
 
-// runtimeName is the runtime that it uses as kubectl takes it.
+// runtimeName is the runtime in the form that kubectl takes.
 func (e *explained) runtimeName() string {
 	if e.runtime == nil {
-		return "" // Nothing goes by the word of a runtime that cannot be told.
+		return "" // An unknown runtime decides nothing.
 	}
 	out := strings.ToLower(e.runtime.Kind.Kind) + "." + e.runtime.Kind.Group + "/" + e.runtime.Name
 	if e.runtime.Namespace != "" {
@@ -59,7 +58,7 @@ func (e *explained) runtimeName() string {
 	return out
 }
 
-// changing are the commands for what goes by its own word, or a default that it may overrule.
+// changing are the commands for an expiry that the object decides, or may override.
 func (e *explained) changing(entry world.Entry, name string) []string {
 	var out []string
 	switch {
@@ -76,7 +75,7 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 	return out
 }
 
-// given are the commands that would have it go at all, in a day or so.
+// given are the commands that would give it an expiry, about a day from now.
 func (e *explained) given(name string) []string {
 	facts := e.of.Facts
 	if facts.Profile.Finishable() {
@@ -95,8 +94,8 @@ func (e *explained) given(name string) []string {
 	return []string{out}
 }
 
-// inADay is a length of whole days from an instant that ends within the next day or a little later, moved into the bounds; ok is false
-// where these leave no time to come.
+// inADay is a number of whole days, counted from an instant, that ends about a day from now, moved into the bounds. ok is false where
+// the bounds allow no time in the future.
 func (e *explained) inADay(from time.Time) (length time.Duration, ok bool) {
 	length = (e.now.Sub(from)/day + 1) * day
 	if from.Add(length).Before(e.now.Add(time.Hour)) {
@@ -109,7 +108,7 @@ func (e *explained) inADay(from time.Time) (length time.Duration, ok bool) {
 	return bounded, true
 }
 
-// longer is a TTL by which it would go a day later than by what it has, and not in the next day.
+// longer is a TTL that expires a day later than the present one, and at least a day from now.
 func (e *explained) longer(entry world.Entry) time.Duration {
 	from := e.finished()
 	if entry.Trigger == policy.TriggerLabel {
@@ -122,7 +121,7 @@ func (e *explained) longer(entry world.Entry) time.Duration {
 	return roundUp(max(entry.Value.After, e.now.Sub(from))+day, time.Hour)
 }
 
-// finished is when a TTL after finished begins.
+// finished is when a TTL after finished starts.
 func (e *explained) finished() time.Time {
 	if facts := e.of.Facts; facts.Finished && !facts.FinishTime.IsZero() {
 		return facts.FinishTime
@@ -130,7 +129,7 @@ func (e *explained) finished() time.Time {
 	return e.now
 }
 
-// raise is the command that lets it have a TTL that its bounds do not allow.
+// raise is the command that raises the bound which does not allow a TTL.
 func (e *explained) raise(to time.Duration) []string {
 	bounds := e.of.Scope.EnforcedFor(e.of.Facts)
 	if bounds.CheckTTL(policy.TTL{After: to}) != nil && bounds.MaxTTL != nil {
@@ -151,55 +150,12 @@ func raised(bound *policy.Setting, to time.Duration) string {
 	return "kubectl edit lifecyclepolicy " + bound.Source.Name + "   # it has all that this allows: " + bound.Field() + " " + bound.Text
 }
 
-// aboutDeadline are the commands that would have it stopped an hour later.
-func (e *explained) aboutDeadline(name string) []string {
-	for _, entry := range e.entries {
-		if entry.Trigger != policy.TriggerDeadline || e.fixedDeadline() != "" {
-			continue
-		}
-		began := entry.Expiry.Add(-entry.Value.After)
-		to := roundUp(max(entry.Value.After, e.now.Sub(began))+time.Hour, time.Minute)
-		bounds := e.of.Scope.EnforcedFor(e.of.Facts)
-		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.MaxDeadline != nil {
-			return []string{raised(bounds.MaxDeadline, to)}
-		}
-		if e.annotatedDeadline() {
-			return []string{annotate(name, policy.AnnotationActiveDeadline, to)}
-		}
-		return []string{fmt.Sprintf(`kubectl patch %s --type=merge -p '{"spec":{"activeDeadlineSeconds":%d}}'`, name, int64(to/time.Second))}
-	}
-	return nil
-}
-
-// annotatedDeadline reports whether its deadline is, or would be, an annotation.
-func (e *explained) annotatedDeadline() bool {
-	if own := e.of.Facts.Deadline(); own != nil {
-		return own.Field() == policy.AnnotationActiveDeadline
-	}
-	return e.of.Facts.Profile.AnnotatedDeadline
-}
-
-// fixedDeadline says why no command is known that would have it stopped later; "" where there is one, or nothing stops it.
-func (e *explained) fixedDeadline() string {
-	profile := e.of.Facts.Profile
-	switch {
-	case e.deadline() == "" || e.of.Facts.Deleting:
-		return ""
-	case profile.ImmutableDeadline, e.of.Facts.IsPod(): // The API server lets that of a Pod be lowered alone.
-		return "its deadline cannot be put off any more"
-	case e.annotatedDeadline(), e.kind.Group == "batch" && e.kind.Kind == "Job":
-		return ""
-	default:
-		return "its deadline stands in " + profile.Deadline.String() + ": whether that can be changed by now its own controller decides"
-	}
-}
-
-// subject is the object as those commands take it that would change it.
+// subject is the object in the form that package change takes.
 func (e *explained) subject() *change.Subject {
 	return &change.Subject{Object: e.object, Explained: e.of, Alias: e.controller.Alias, Now: e.now}
 }
 
-// may reports whether extend would do it.
+// may reports whether extend would succeed.
 func (e *explained) may(target change.Target) bool {
 	_, err := change.Extend(e.subject(), target)
 	return err == nil
@@ -209,7 +165,7 @@ func annotate(name, key string, value time.Duration) string {
 	return "kubectl annotate " + name + " " + key + "=" + policy.FormatDuration(value) + " --overwrite"
 }
 
-// ttlKey is the annotation of a level that decides for an outcome; the plain one where that is none.
+// ttlKey is the annotation of a level that decides for an outcome, by default the plain one.
 func ttlKey(said policy.TTLSet, outcome policy.Outcome) string {
 	switch decides := said.For(outcome); {
 	case decides == nil:
@@ -225,77 +181,16 @@ func roundUp(length, unit time.Duration) time.Duration {
 	return (length + unit - 1).Truncate(unit)
 }
 
-// against are the commands that take an obstacle away, or show more of it. name is the object as kubectl takes it.
-func (e *explained) against(kind policy.ObstacleKind, name string) []string {
-	switch facts := e.of.Facts; kind {
-	case policy.ObstacleProtection:
-		namespace := facts.Namespace
-		if facts.IsNamespace() {
-			namespace = facts.Name
-		}
-		switch {
-		case facts.Protected():
-			return []string{"kubectl annotate " + name + " " + policy.AnnotationProtect + "-"}
-		case !facts.CurfewsOwn() && e.controller.Unknown == "" && namespace != e.controller.Namespace:
-			return []string{"kubectl edit " + e.controller.Name() + "   # take " + namespace + " out of --protect"}
-		}
-	case policy.ObstacleDryRun:
-		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
-			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
-		}
-		return []string{"kubectl edit " + e.controller.Name() + "   # take --dry-run away"}
-	case policy.ObstacleTerminating, policy.ObstacleFinalizer:
-		if len(facts.Finalizers) > 0 {
-			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}
-		}
-	case policy.ObstacleOwner:
-		group, _, found := strings.Cut(facts.Owner.APIVersion, "/")
-		if !found {
-			group = ""
-		}
-		owner := world.Kind{GroupVersionKind: schema.GroupVersionKind{Group: group, Kind: facts.Owner.Kind}}.Name(facts.Owner.Name)
-		if facts.Namespace != "" {
-			owner += " -n " + facts.Namespace
-		}
-		return []string{"kubectl curfew explain " + owner}
-	case policy.ObstaclePermission:
-		role, resource := "curfew-controller-"+e.kind.Resource, e.kind.GroupResource()
-		return []string{
-			"kubectl create clusterrole " + role + " --verb=get,list,watch,delete --resource=" + resource.String(),
-			"kubectl label clusterrole " + role + " " + policy.LabelAggregate + "=true",
-		}
-	case policy.ObstacleBreaker:
-		goes, _ := e.of.Goes()
-		switch goes.Source.Level {
-		case policy.LevelPolicy:
-			return []string{"kubectl describe lifecyclepolicy " + goes.Source.Name}
-		case policy.LevelNamespace:
-			return []string{"kubectl describe namespace " + goes.Source.Name}
-		default:
-			return []string{"kubectl describe namespace " + facts.Namespace}
-		}
-	}
-	return nil
-}
-
-// unusable reports whether a value that cannot be used keeps the object.
+// unusable reports whether an unusable value keeps the object.
 func (e *explained) unusable() bool {
-	for _, obstacle := range e.obstacles {
-		if obstacle.Kind == policy.ObstacleValue {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
 }
 
 func unique(all []string) []string {
-	var out []string
 	seen := map[string]bool{}
-	for _, one := range all {
-		if !seen[one] {
-			seen[one] = true
-			out = append(out, one)
-		}
-	}
-	return out
+	return slices.DeleteFunc(all, func(one string) bool {
+		known := seen[one]
+		seen[one] = true
+		return known
+	})
 }

@@ -21,26 +21,14 @@ func writeExplained(all []*explained, out io.Writer) error {
 	return nil
 }
 
-// printedOf are explanations in the forms that programs read.
-func printedOf(all []*explained, notes []string) printed {
-	data := explainedData{Items: []explainedItem{}, Notes: notes}
-	out := printed{list: "items"}
-	for _, one := range all {
-		item := one.data()
-		data.Items, out.objects = append(data.Items, item), append(out.objects, item.Object)
-	}
-	out.document = data
-	return out
-}
-
-// text is for people: the answer first, then how it came about.
+// text writes the answer first, then the details.
 func (e *explained) text(out io.Writer) error {
 	facts, zone := e.of.Facts, e.now.Location()
 	name := e.kind.Name(facts.Name)
 	if facts.Namespace != "" {
 		name += " in namespace " + facts.Namespace
 	}
-	fmt.Fprintf(out, "%s %s\n\n", name, oneLine(e.fate()))
+	fmt.Fprintf(out, "%s %s\n\n", name, oneLine(e.summary()))
 	rows := [][]string{{"Created", instant(facts.Created, zone) + ", " + relative(facts.Created, e.now)}}
 	rows = append(rows, []string{"State", e.state()})
 	if deadline := e.deadline(); deadline != "" {
@@ -91,7 +79,7 @@ func (e *explained) state() string {
 	}
 }
 
-// levels are the levels of precedence, the one that decides marked.
+// levels are the levels of precedence. A mark shows the one that decides.
 func levels(all []policy.Step, verdict policy.Verdict) [][]string {
 	if len(all) == 0 {
 		return [][]string{{"   none: " + verdict.Reason}}
@@ -124,7 +112,7 @@ func levels(all []policy.Step, verdict policy.Verdict) [][]string {
 	return out
 }
 
-// settingText is a setting as people read it: ttlSecondsAfterFinished 86400 (1d).
+// settingText is one setting, such as ttlSecondsAfterFinished 86400 (1d).
 func settingText(field string, setting *policy.Setting) string {
 	out := field + " " + policy.Shorten(setting.Text)
 	if setting.Err != nil {
@@ -200,104 +188,6 @@ func (e *explained) toChange() [][]string {
 	}
 	if !e.mayChange {
 		out = append(out, []string{"   you may not change it: ask for the verb patch on " + e.kind.GroupResource().String()})
-	}
-	return out
-}
-
-// explainedData is the answer for programs.
-type explainedData struct {
-	Items []explainedItem `json:"items"`
-	Notes []string        `json:"notes,omitempty"`
-}
-
-type explainedItem struct {
-	Object   objectData `json:"object"`
-	Summary  string     `json:"summary"`
-	Created  *time.Time `json:"created,omitempty"`
-	Finished *time.Time `json:"finished,omitempty"`
-	State    string     `json:"state"`
-	// Expiry is when it goes, obstacles not taken into account.
-	Expiry  *time.Time `json:"expiry"`
-	Trigger string     `json:"trigger,omitempty"`
-	Source  string     `json:"source,omitempty"`
-	// Deadline is when it is stopped.
-	Deadline  *time.Time     `json:"deadline,omitempty"`
-	Levels    levelsData     `json:"levels"`
-	Bounds    []settingData  `json:"bounds,omitempty"`
-	Obstacles []obstacleData `json:"obstacles,omitempty"`
-	// Unknown is what may stand in its way and cannot be known by whoever asks.
-	Unknown   []string `json:"unknown,omitempty"`
-	Advice    []string `json:"advice,omitempty"`
-	MayChange bool     `json:"mayChange"`
-	MayDelete bool     `json:"mayDelete"`
-}
-
-type levelsData struct {
-	TTL      []levelData `json:"ttl,omitempty"`
-	Deadline []levelData `json:"deadline,omitempty"`
-	Label    string      `json:"label,omitempty"`
-}
-
-type levelData struct {
-	Level    string        `json:"level"`
-	Decides  bool          `json:"decides,omitempty"`
-	Settings []settingData `json:"settings,omitempty"`
-	Why      string        `json:"why,omitempty"`
-}
-
-type settingData struct {
-	Path  string `json:"path"`
-	Value string `json:"value"`
-	// Source of a bound.
-	Source string `json:"source,omitempty"`
-	Error  string `json:"error,omitempty"`
-}
-
-func (e *explained) data() explainedItem {
-	facts := e.of.Facts
-	out := explainedItem{
-		Object:  objectOf(e.kind, facts.Namespace, facts.Name, facts.UID),
-		Summary: e.fate(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
-		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
-		Obstacles: obstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
-	}
-	if e.of.LabelKey != "" {
-		out.Levels.Label = facts.Labels[e.of.LabelKey]
-	}
-	for _, entry := range e.entries {
-		if entry.Trigger == policy.TriggerDeadline {
-			out.Deadline = timeData(entry.Expiry, e.now)
-		} else {
-			out.Expiry, out.Trigger, out.Source = timeData(entry.Expiry, e.now), string(entry.Trigger), entry.Source.String()
-		}
-	}
-	for _, bound := range e.of.Bounds {
-		out.Bounds = append(out.Bounds, settingOf(bound))
-	}
-	return out
-}
-
-func levelsOf(all []policy.Step) []levelData {
-	var out []levelData
-	for _, said := range all {
-		level := levelData{Level: said.Source.String(), Decides: said.Decides, Why: said.Why}
-		for _, setting := range said.Settings {
-			data := settingOf(setting)
-			data.Source = ""
-			level.Settings = append(level.Settings, data)
-		}
-		out = append(out, level)
-	}
-	return out
-}
-
-func settingOf(setting *policy.Setting) settingData {
-	out := settingData{Path: setting.Path, Value: setting.Text}
-	if setting.Source.Name != "" {
-		out.Source = setting.Source.String()
-	}
-	if setting.Err != nil {
-		out.Error = setting.Err.Error()
 	}
 	return out
 }

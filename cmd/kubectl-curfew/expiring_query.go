@@ -1,0 +1,179 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// expiringQuery is what is asked, parsed and checked.
+type expiringQuery struct {
+	now      time.Time
+	kinds    []string
+	span     *moment.Span
+	longer   *time.Duration
+	source   string
+	trigger  policy.Trigger
+	with     overlay
+	selector string
+	// print is nil for tables.
+	print printFunc
+}
+
+// query names every flag that cannot be used, with its value and the fix.
+func (o *expiringOptions) query(ctx context.Context, args []string, now time.Time) (*expiringQuery, error) {
+	var errs []error
+	bad := func(flag, value string, err error) {
+		if err != nil {
+			errs = append(errs, fmt.Errorf("--%s=%s: %w", flag, value, err))
+		}
+	}
+	out := &expiringQuery{now: now, source: o.source, selector: o.selector}
+	for _, arg := range args {
+		if strings.Contains(arg, "/") {
+			errs = append(errs, fmt.Errorf("%q is one object: use kubectl curfew explain %[1]s", arg))
+		}
+		out.kinds = append(out.kinds, strings.Split(arg, ",")...)
+	}
+	given := slices.DeleteFunc([]string{o.within, o.before, o.between, o.during}, func(text string) bool { return text == "" })
+	if len(given) > 1 {
+		errs = append(errs, errors.New("--within, --before, --between and --during exclude each other: give one"))
+	}
+	if len(given) > 0 {
+		span, flag, err := o.span(now)
+		bad(flag, given[0], err)
+		out.span = &span
+	}
+	if o.longerThan != "" {
+		length, err := policy.ParseDuration(o.longerThan)
+		bad("ttl-longer-than", o.longerThan, err)
+		out.longer = &length
+	}
+	switch out.trigger = policy.Trigger(o.trigger); out.trigger {
+	case "", policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline:
+	default:
+		bad("trigger", o.trigger, errors.New("give ttl, label or deadline"))
+	}
+	if policy.ParseSource(o.source).String() != o.source && o.source != "" {
+		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME or policy/NAME"))
+	}
+	_, err := labels.Parse(o.selector)
+	bad("selector", o.selector, err)
+	if out.print, err = o.output.printer(); err != nil {
+		errs = append(errs, err)
+	}
+	if o.watch && out.print != nil {
+		bad("output", o.output.format(), errors.New("with --watch give table or wide"))
+	}
+	if o.sortBy != "" {
+		_, err := parsePath(o.sortBy)
+		bad("sort-by", o.sortBy, err)
+	}
+	if out.with, err = readOverlay(ctx, o.with); err != nil {
+		errs = append(errs, err)
+	}
+	return out, errors.Join(errs...)
+}
+
+// span is that of the first flag that is given of four.
+func (o *expiringOptions) span(now time.Time) (out moment.Span, flag string, err error) {
+	switch {
+	case o.within != "":
+		flag = "within"
+		var length time.Duration
+		length, err = policy.ParseDuration(o.within)
+		out.To = now.Add(length).Add(1) // The span includes its end.
+	case o.before != "":
+		flag = "before"
+		out.To, err = futureTime(o.before, now)
+	case o.between != "":
+		flag = "between"
+		out, err = moment.ParseSpan(o.between, now)
+	default:
+		flag = "during"
+		out, err = moment.ParsePeriod(o.during, now)
+	}
+	return out, flag, err
+}
+
+// futureTime includes now itself: what is due at this very instant is due.
+func futureTime(text string, now time.Time) (time.Time, error) {
+	at, err := moment.Parse(text, now)
+	switch {
+	case err != nil:
+		return at, err
+	case at.Before(now):
+		return at, fmt.Errorf("that was at %s: give a time to come%s", instant(at, now.Location()), tomorrow(text, now))
+	case at.Equal(now):
+		at = now.Add(1)
+	}
+	return at, nil
+}
+
+// tomorrow suggests another text for a time of day that has passed.
+func tomorrow(text string, now time.Time) string {
+	instead := "tomorrow " + text
+	if _, err := moment.Parse(instead, now); err != nil {
+		return ""
+	}
+	return fmt.Sprintf(", such as %q", instead)
+}
+
+// matches reports whether an entry is asked about.
+func (q *expiringQuery) matches(entry *world.Entry) bool {
+	switch {
+	case q.trigger != "" && entry.Trigger != q.trigger, q.source != "" && entry.Source.String() != q.source:
+		return false
+	case q.longer != nil && (entry.Trigger == policy.TriggerDeadline || !entry.Value.Never && entry.Value.After <= *q.longer):
+		return false
+	case entry.Expiry.IsZero():
+		return q.longer != nil && q.span == nil
+	default:
+		return q.span == nil || q.span.Contains(entry.Expiry)
+	}
+}
+
+// nothing repeats what was asked, so that an empty answer is not misread.
+func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string {
+	out := "nothing"
+	if len(query.kinds) > 0 {
+		out += " of " + strings.Join(query.kinds, ", ")
+	}
+	if query.selector != "" {
+		out += " labelled " + query.selector
+	}
+	if namespace != "" {
+		out += fmt.Sprintf(" in namespace %q", namespace)
+	}
+	zone := query.now.Location()
+	switch {
+	case query.span != nil && query.span.From.IsZero():
+		out += " goes before " + instant(query.span.To, zone)
+	case query.span != nil:
+		out += " goes between " + instant(query.span.From, zone) + " and " + instant(query.span.To, zone)
+	case query.longer == nil:
+		out += " has an expiry"
+	}
+	if query.trigger != "" {
+		out += " by trigger " + string(query.trigger)
+	}
+	if query.source != "" {
+		out += " by the word of " + query.source
+	}
+	if query.longer != nil {
+		if query.span != nil {
+			out += " and"
+		}
+		out += " has a TTL over " + policy.FormatDuration(*query.longer)
+	}
+	return out
+}

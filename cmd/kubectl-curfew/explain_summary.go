@@ -1,0 +1,123 @@
+package main
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/policy"
+)
+
+// summary is the answer in one sentence.
+func (e *explained) summary() string {
+	zone := e.now.Location()
+	if facts := e.of.Facts; facts.Deleting {
+		return fmt.Sprintf("is being deleted, since %s, %s", instant(facts.DeletingSince, zone), relative(facts.DeletingSince, e.now))
+	}
+	for _, entry := range e.entries {
+		if entry.Trigger == policy.TriggerDeadline {
+			continue
+		}
+		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
+		if entry.Trigger == policy.TriggerLabel {
+			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + e.sooner()
+		}
+		switch {
+		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:
+			return "goes after it has finished, or stays: that depends on how it ends, see below"
+		case entry.Expiry.IsZero() && entry.ByOutcome:
+			return "goes after it has finished; how long after depends on how it ends, see below"
+		case entry.Expiry.IsZero() && entry.Value.Never:
+			return "stays: " + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
+		case entry.Expiry.IsZero():
+			return fmt.Sprintf("goes %s after it has finished, by %s TTL%s", entry.Value, ownTTL(entry.Source, "the"), fromSource(entry.Source))
+		}
+		about := ""
+		if entry.Estimated {
+			about = "about "
+		}
+		when := about + instant(entry.Expiry, zone) + ", " + relative(entry.Expiry, e.now)
+		if e.held() {
+			due := "is"
+			if !entry.Expiry.After(e.now) {
+				due = "was"
+			}
+			return fmt.Sprintf("stays, although it %s due %s, %s: see what stands in its way", due, when, by)
+		}
+		if entry.Expiry.Before(e.now.Add(-time.Second)) {
+			return fmt.Sprintf("was due %s, %s, and is still there", when, by)
+		}
+		return fmt.Sprintf("goes %s, %s", when, by)
+	}
+	if e.kept() {
+		return "stays: see what stands in its way"
+	}
+	return "stays: " + e.whyNot()
+}
+
+// sooner adds, for an unfinished object with a label, that its TTL may expire first; "" where it cannot.
+func (e *explained) sooner() string {
+	fate := change.FateOf(&policy.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
+	switch {
+	case e.of.Facts.Finished || fate.After == nil || fate.After.Never && fate.AfterFailure == nil:
+		return ""
+	case fate.AfterFailure != nil:
+		return ", or sooner where it finishes: how long after depends on how it ends, see below"
+	default:
+		return ", or " + fate.After.String() + " after it has finished, whichever is sooner"
+	}
+}
+
+// whyNot says why nothing deletes the object.
+func (e *explained) whyNot() string {
+	if !e.of.Facts.Profile.Finishable() {
+		return "it has no TTL label, and " + e.of.ByTTL.Reason
+	}
+	for _, said := range e.of.TTL {
+		if said.Decides && said.Why != "" {
+			return "no TTL, as " + said.Source.String() + " decides: " + said.Why
+		}
+	}
+	return "no level gives it a TTL, and it has no TTL label"
+}
+
+// held reports whether something blocks the deletion that is due. An unusable value only blocks its own trigger.
+func (e *explained) held() bool {
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && o.Kind != policy.ObstacleValue })
+}
+
+// kept reports whether the object itself blocks its deletion, and not only what the controller may do.
+func (e *explained) kept() bool {
+	controllers := []policy.ObstacleKind{policy.ObstaclePermission, policy.ObstacleDryRun, policy.ObstacleBreaker, policy.ObstacleRefused, policy.ObstacleConflict}
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && !slices.Contains(controllers, o.Kind) })
+}
+
+func (e *explained) blocked() bool {
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops })
+}
+
+// ownTTL and fromSource are written around the word TTL: its own TTL, the TTL from namespace "ci".
+func ownTTL(source policy.Source, otherwise string) string {
+	if source.Level == policy.LevelObject {
+		return "its own"
+	}
+	return otherwise
+}
+
+func fromSource(source policy.Source) string {
+	if source.Level == policy.LevelObject {
+		return ""
+	}
+	return " from " + source.Phrase()
+}
+
+// deadline says when the object is stopped, and by whom; "" for never.
+func (e *explained) deadline() string {
+	for _, entry := range e.entries {
+		if entry.Trigger == policy.TriggerDeadline {
+			return fmt.Sprintf("%s, %s; %s", instant(entry.Expiry, e.now.Location()), relative(entry.Expiry, e.now), e.enforcer)
+		}
+	}
+	return ""
+}
