@@ -18,25 +18,37 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// served are the kinds of the built-in profiles, each served by a CustomResourceDefinition that says nothing of its fields.
-func served(t *testing.T) []registry.Served {
+// served are the kinds of the built-in profiles and of more, each served by a CustomResourceDefinition that says nothing of its fields.
+func served(t *testing.T, more ...*v1alpha1.KindProfile) []registry.Served {
 	t.Helper()
 	builtin, err := profiles.All()
 	if err != nil {
 		t.Fatal(err)
 	}
+	builtin = append(builtin, more...)
 	compiler := expression.NewCompiler(expression.DefaultCacheSize)
 	var compiled []*expression.Profile
 	var definitions []expression.Definition
+	defined := map[schema.GroupKind]bool{}
+	define := func(profile *expression.Profile) {
+		kind := profile.Kind.GroupKind()
+		if kind.Group != "" && kind.Group != "batch" && !defined[kind] {
+			defined[kind] = true
+			definitions = append(definitions, expression.Definition{Kind: kind, Resource: profile.Resource,
+				ClusterScoped: profile.ClusterScoped, Schemas: map[string]*expression.Schema{profile.Kind.Version: nil}})
+		}
+	}
 	for _, object := range builtin {
 		profile, errs := compiler.Profile(object)
 		if len(errs) > 0 {
 			t.Fatal(errs)
 		}
 		compiled = append(compiled, profile)
-		if profile.Kind.Group != "" && profile.Kind.Group != "batch" {
-			definitions = append(definitions, expression.Definition{Kind: profile.Kind.GroupKind(), Resource: profile.Resource,
-				ClusterScoped: profile.ClusterScoped, Schemas: map[string]*expression.Schema{profile.Kind.Version: nil}})
+		define(profile)
+		if profile.Runtime != nil {
+			for _, runtime := range profile.Runtime.Profiles() {
+				define(runtime)
+			}
 		}
 	}
 	return registry.ServedBy(compiled, definitions)

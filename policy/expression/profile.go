@@ -20,12 +20,8 @@ type Profile struct {
 	Generation int64
 	// Suspend is the field that suspends an object; nil where the kind has none.
 	Suspend *Suspend
-	// Forbidden fields must not be set.
-	Forbidden []Forbidden
 	// Runtime is what objects refer to; nil where the kind knows none.
 	Runtime *Runtime
-	// ImmutableDeadline refuses any change of a deadline after creation.
-	ImmutableDeadline bool
 	// Enforcement says who enforces a deadline and how; nil where the kind has none.
 	Enforcement *Enforcement
 	// Unenforced says why Curfew enforces no deadline although the profile says how; "" where it does, or the profile does not.
@@ -42,12 +38,6 @@ type Profile struct {
 type Suspend struct {
 	Path  policy.FieldPath
 	Value any
-}
-
-// Forbidden is a field that must not be set, and why.
-type Forbidden struct {
-	Path   policy.FieldPath
-	Reason string
 }
 
 // Enforcement is how a deadline is enforced: the first way of the profile that the installed version of the kind allows.
@@ -100,7 +90,7 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 	}
 	for i, f := range spec.ForbiddenFields {
 		if parsed := parsePath(path.Child("forbiddenFields").Index(i).Child("path"), f.Path, &errs); parsed != nil {
-			out.Forbidden = append(out.Forbidden, Forbidden{parsed, f.Reason})
+			out.Forbidden = append(out.Forbidden, policy.Forbidden{Path: parsed, Reason: f.Reason})
 		}
 	}
 	out.Runtime = compileRuntime(path.Child("runtime"), spec.Runtime, &errs)

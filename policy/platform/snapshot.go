@@ -121,11 +121,6 @@ func link(all []*expression.Profile) policy.Profiles {
 	for _, profile := range all {
 		outer, inner := *profile, *profile.Profile
 		outer.Profile = &inner
-		inner.ImmutableDeadline = profile.ImmutableDeadline
-		inner.Forbidden = nil
-		for _, forbidden := range profile.Forbidden {
-			inner.Forbidden = append(inner.Forbidden, policy.Forbidden{Path: forbidden.Path, Reason: forbidden.Reason})
-		}
 		copies = append(copies, &outer)
 	}
 	linked := expression.Link(copies...)

@@ -7,12 +7,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// annotationAsLabel warns of annotations of Curfew's where nothing reads them: among the labels. The author believes that they hold.
-//
-// Fields: metadata.labels[curfew.dev/*], of the keys that are annotations; on a Namespace its defaults and bounds as well. Allowed
-// values: absent.
+// annotationAsLabel warns of an annotation of Curfew's among the labels, where nothing reads it.
 var annotationAsLabel = Rule{
-	Name: "annotation-as-label",
+	Name:   "annotation-as-label",
+	Fields: namespaceLabels,
 	Check: func(s *Subject) []policy.Finding {
 		keys := objectAnnotations
 		if isNamespace(s.Facts) {
@@ -28,13 +26,14 @@ var annotationAsLabel = Rule{
 	},
 }
 
-// objectAnnotations and namespaceAnnotations are those that people write.
+// objectAnnotations and namespaceAnnotations are the annotations that people write.
 var (
 	objectAnnotations    = append(slices.Clone(policy.TTLAnnotations), policy.AnnotationActiveDeadline, policy.AnnotationProtect)
 	namespaceAnnotations = append(slices.Clone(policy.NamespaceAnnotations), objectAnnotations...)
+	namespaceLabels      = fieldsOf(LabelField, namespaceAnnotations...)
 )
 
-// annotationInstead does not send anybody to an annotation that would have no effect either.
+// annotationInstead is the fix. It never names an annotation that would have no effect either.
 func (s *Subject) annotationInstead(key string) string {
 	if slices.Contains(policy.TTLAnnotations, key) && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
 		return "a " + s.Profile.Kind.Kind + " has no TTL after finished; use label " + policy.LabelTTL

@@ -1,18 +1,19 @@
 package rules
 
 import (
+	"slices"
+
 	"curfew.dev/curfew/policy"
 )
 
-// bounds refuses explicit values outside of what the namespace and the platform allow.
-//
-// Restricted fields: metadata.annotations[curfew.dev/ttl-after-*, active-deadline], the native TTL and deadline.
-// Allowed values: between min-ttl and max-ttl, min-deadline and max-deadline; "never" only without a max-ttl.
-// What breaks nothing but the bounds of policies with action Warn is warned about.
+// bounds denies values outside the bounds of the namespace and the policies. Where only the bounds of policies with action Warn are
+// broken, it warns.
 var bounds = Rule{
-	Name: "bounds",
+	Name:   "bounds",
+	Fields: slices.Concat(ttlFields, deadlineField),
+	InUse:  []string{NativeDeadline},
 	Check: func(s *Subject) []policy.Finding {
-		// A runtime is above all bounds: it is the platform that speaks there.
+		// A runtime is above all bounds: it is a setting of the platform.
 		if s.Profile.RuntimeOf != "" {
 			return nil
 		}
@@ -30,9 +31,9 @@ var bounds = Rule{
 	},
 }
 
-// outside says of a value how it lies outside of the bounds: those of policies that deny, these and the namespace's, and all of them.
-// A policy's bound comes first, since the namespace's mode softens only the namespace's own. A bound that cannot be read is a
-// warning: the author cannot fix that.
+// outside is the finding about a value that lies outside the bounds: outer are those of policies that deny, enforced the namespace's
+// as well, all those that only warn too. The outer come first, since a namespace's mode softens only its own. An unreadable bound
+// is a warning, because the author of the value cannot fix it.
 func outside(s *Subject, setting *policy.Setting, outer, enforced, all error) []policy.Finding {
 	var out policy.Finding
 	switch {

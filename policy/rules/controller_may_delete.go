@@ -4,11 +4,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// controllerMayDelete warns of a TTL that will not be carried out, because Curfew has not been given the permission.
-//
-// Fields: the native TTL, metadata.annotations[curfew.dev/ttl-after-*], metadata.labels[curfew.dev/ttl].
+// controllerMayDelete warns that the controller lacks the permission to delete the object.
 var controllerMayDelete = Rule{
-	Name: "controller-may-delete",
+	Name:   "controller-may-delete",
+	Fields: permissionFields,
 	Review: func(r *Request) []policy.Finding {
 		sets := SetsLifetime(r)
 		if sets == nil || r.Access.Controller != No {

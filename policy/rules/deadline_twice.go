@@ -6,13 +6,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// deadlineTwice denies an annotation beside a native deadline that says something else. Admission copies the annotation into an empty native
-// field; where both are set, Curfew and the kind's own controller would each enforce another one.
-//
-// Restricted field: metadata.annotations[curfew.dev/active-deadline] of kinds that have a native deadline too.
-// Allowed values: what the native deadline says, or none.
+// deadlineTwice denies a deadline annotation that differs from the native deadline beside it: Curfew and the kind's own controller
+// would each enforce another one.
 var deadlineTwice = Rule{
-	Name: "deadline-twice",
+	Name:   "deadline-twice",
+	Fields: deadlineField,
 	Check: func(s *Subject) []policy.Finding {
 		text, ok := s.Annotations[policy.AnnotationActiveDeadline]
 		// Where a deadline cannot change after creation, immutable-deadline judges updates.

@@ -6,17 +6,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// forbiddenField denies what a profile says must not be set: in a training runtime a TTL or deadline inside the template, by
-// which the JobSet or single Jobs would be deleted under the TrainJob that uses them, and a TTL or deadline in metadata that the
-// kind's controller copies onto what it creates. Trainer creates a JobSet that is gone again, and so runs the training again.
-//
-// Restricted fields: those of the profile, such as spec.template.spec.ttlSecondsAfterFinished and
-// spec.template.spec.replicatedJobs[*].template.spec.{ttlSecondsAfterFinished,activeDeadlineSeconds} of runtimes; in inherited
-// metadata, such as spec.template.metadata of runtimes and spec.{annotations,labels} of a TrainJob, annotations
-// curfew.dev/ttl-after-*, active-deadline and label curfew.dev/ttl, and its alias with --kyverno-label.
-// Allowed values: absent.
+// forbiddenField denies what a profile forbids: in a training runtime a TTL or deadline that would delete the JobSet or single Jobs
+// under the TrainJob, and a TTL or deadline in metadata that the kind's controller copies onto the objects it creates. Trainer creates a
+// deleted JobSet again, and so repeats the training.
 var forbiddenField = Rule{
-	Name: "forbidden-field",
+	Name:   "forbidden-field",
+	Fields: append(below(InInherited), ForbiddenField),
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
 		for _, forbidden := range s.Profile.Forbidden {

@@ -6,12 +6,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// gitOps warns of a short TTL on an object that a GitOps tool keeps in step with a repository: the tool sees it missing
-// and creates, and so runs, it again.
-//
-// Fields: the TTL beside tracking metadata of Argo CD or Flux. Warned below: one hour, and at 0.
+// gitOps warns of a TTL under an hour on an object that a GitOps tool tracks: the tool would create and run the object again.
 var gitOps = Rule{
-	Name: "gitops-loop",
+	Name:   "gitops-loop",
+	Fields: ttlFields,
 	Check: func(s *Subject) []policy.Finding {
 		tool := gitOpsTool(s.Facts)
 		if tool == "" || s.IsTemplate() || isHook(s.Facts) || !actsOnItself(s) {

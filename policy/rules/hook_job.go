@@ -4,11 +4,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// hookJob warns of a TTL on a hook of Argo CD or Helm: both wait for the object and report trouble when it vanishes.
-//
-// Fields: metadata.annotations[argocd.argoproj.io/hook, helm.sh/hook] beside a TTL.
+// hookJob warns of a TTL on a hook of Argo CD or Helm: both wait for the object, and fail when it is deleted.
 var hookJob = Rule{
-	Name: "hook-job",
+	Name:   "hook-job",
+	Fields: ttlFields,
 	Check: func(s *Subject) []policy.Finding {
 		if s.IsTemplate() || !actsOnItself(s) {
 			return nil

@@ -6,13 +6,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// immutableDeadline refuses any change of a deadline after creation where the profile says so. Trainer's own rule
-// (self == oldSelf) lets one be added later, which would stop a TrainJob that runs already.
-//
-// Restricted fields: the native deadline and metadata.annotations[curfew.dev/active-deadline].
-// Allowed values: what they were at creation, absent included.
+// immutableDeadline denies any change of a deadline after creation where the profile says so. Trainer's own rule (self == oldSelf)
+// does not cover a deadline that is added later, which would stop a running TrainJob.
 var immutableDeadline = Rule{
-	Name: "immutable-deadline",
+	Name:   "immutable-deadline",
+	Fields: append(deadlineField, NativeDeadline),
 	Transition: func(r *Request) []policy.Finding {
 		if !r.Facts.Profile.ImmutableDeadline {
 			return nil

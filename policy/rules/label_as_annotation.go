@@ -4,11 +4,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// labelAsAnnotation warns of the TTL label where nothing reads it: among the annotations. The author believes that the object goes.
-//
-// Field: metadata.annotations[curfew.dev/ttl]. Allowed values: absent.
+// labelAsAnnotation warns of the TTL label among the annotations, where nothing reads it.
 var labelAsAnnotation = Rule{
-	Name: "label-as-annotation",
+	Name:   "label-as-annotation",
+	Fields: annotations(policy.LabelTTL),
 	Check: func(s *Subject) []policy.Finding {
 		text, ok := s.Annotations[policy.LabelTTL]
 		if !ok {

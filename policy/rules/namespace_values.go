@@ -6,14 +6,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// namespaceValues refuses annotations of a Namespace that cannot be read or contradict each other or the bounds of a policy, and
-// warns of short default TTLs.
-//
-// Restricted fields: metadata.annotations[curfew.dev/default-*, min-*, max-*, mode, backfill].
-// Allowed values: durations (TTLs also "never"), enforce|warn|dry-run, true|false; min not above max, nor above that of a policy
-// that holds in the namespace. Where such a policy has action Warn, or may not speak of all objects of its kinds, it is warned.
+// namespaceValues denies annotations of a Namespace that cannot be read, or that contradict each other or the bounds of a policy, and
+// warns of short default TTLs. A contradiction with a policy that only warns, or may not match all objects, is a warning.
 var namespaceValues = Rule{
-	Name: "namespace-values",
+	Name:   "namespace-values",
+	Fields: annotations(policy.NamespaceAnnotations...),
 	Check: func(s *Subject) []policy.Finding {
 		if !isNamespace(s.Facts) {
 			return nil
@@ -40,7 +37,7 @@ var namespaceValues = Rule{
 	},
 }
 
-// emptied says where the bounds of a namespace leave nothing of those of a policy, which are outer ones.
+// emptied are the bounds of a namespace that contradict those of a policy, so that no value is left.
 func emptied(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
 	var out []policy.Finding
 	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {
@@ -49,7 +46,7 @@ func emptied(s *Subject, namespace *policy.NamespacePolicy, outer *policy.Platfo
 			complain = s.warn
 		}
 		switch {
-		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, and told there.
+		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, which has its own finding.
 		case pair.Low.Source.Level == policy.LevelNamespace:
 			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), pair.At(pair.Low)))
 		default:

@@ -6,12 +6,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// nativeActsFirst refuses an annotation that the kind's own controller would overtake: it reads the native field alone.
-//
-// Restricted fields: metadata.annotations[curfew.dev/ttl-after-*, protect] beside the native TTL field.
-// Allowed values: a TTL of at most the native field's. Protection is warned about: it binds Curfew, and nobody else.
+// nativeActsFirst denies an annotation with a longer TTL than the native field, by which the kind's own controller deletes first. It
+// warns of protection beside a native field, since only Curfew honours that.
 var nativeActsFirst = Rule{
-	Name: "native-acts-first",
+	Name:   "native-acts-first",
+	Fields: ttlFields,
 	Check: func(s *Subject) []policy.Finding {
 		set := s.TTLs()
 		var out []policy.Finding
@@ -40,7 +39,7 @@ var nativeActsFirst = Rule{
 	},
 }
 
-// overtaking is the first native field that ends before the setting, or nil.
+// overtaking is the first native field with a shorter TTL than the setting, or nil.
 func overtaking(setting *policy.Setting, natives []*policy.Setting) *policy.Setting {
 	if setting == nil || setting.Err != nil {
 		return nil

@@ -4,12 +4,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// noEffect warns of an annotation that Curfew does not act on for this kind: the author believes that it does.
-//
-// Fields: metadata.annotations[curfew.dev/ttl-after-*] on kinds that never finish, metadata.annotations
-// [curfew.dev/active-deadline] on kinds whose profile has a native field or no way to enforce one.
+// noEffect warns of an annotation that Curfew ignores on this kind.
 var noEffect = Rule{
-	Name: "no-effect",
+	Name:   "no-effect",
+	Fields: annotations(policy.LifetimeAnnotations...),
 	Check: func(s *Subject) []policy.Finding {
 		if s.Inherited {
 			return nil

@@ -4,12 +4,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// podRestartPolicy refuses a TTL after finished on a Pod that never finishes.
-//
-// Restricted fields: spec.restartPolicy of a Pod with metadata.annotations[curfew.dev/ttl-after-*].
-// Allowed values: OnFailure, Never. Absent means Always.
+// podRestartPolicy denies a TTL after finished on a Pod that never finishes.
 var podRestartPolicy = Rule{
-	Name: "pod-restart-policy",
+	Name:   "pod-restart-policy",
+	Fields: []string{"spec.restartPolicy"},
 	Check: func(s *Subject) []policy.Finding {
 		if !s.IsPod() || !s.AlwaysRestarts() {
 			return nil

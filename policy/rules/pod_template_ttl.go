@@ -8,14 +8,10 @@ import (
 )
 
 // podTemplateTTL denies a TTL or deadline inside a pod template: Curfew would delete or stop the Pods one by one, and their
-// controller would create them again.
-//
-// Restricted fields: <pod template>.metadata.annotations[curfew.dev/ttl-after-*, active-deadline],
-// <pod template>.metadata.labels[curfew.dev/ttl] and its alias with --kyverno-label, and a raw
-// <pod template>.spec.ttlSecondsAfterFinished, which only the offline endpoint sees (the API server drops it).
-// Allowed values: absent.
+// controller would create them again. Only the offline endpoint sees the raw field, which the API server drops.
 var podTemplateTTL = Rule{
-	Name: "pod-template-ttl",
+	Name:   "pod-template-ttl",
+	Fields: append(below(InPodTemplate), RawTTL),
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
 		for _, path := range s.Profile.PodTemplates {
@@ -39,7 +35,7 @@ var podTemplateTTL = Rule{
 
 var rawTTLPath = policy.FieldPath{"spec", "ttlSecondsAfterFinished"}
 
-// lifetimeKey is an annotation or label, by which Curfew would act, where it must not be.
+// lifetimeKey is an annotation or label that sets a TTL or deadline.
 type lifetimeKey struct {
 	// path of the key below the metadata, such as labels[curfew.dev/ttl].
 	path string
@@ -50,7 +46,7 @@ type lifetimeKey struct {
 	fix string
 }
 
-// lifetimeKeys are the keys in the metadata of a template by which Curfew would delete or stop what is made from it.
+// lifetimeKeys are the keys in the metadata of a template that would delete or stop the objects made from it.
 func (s *Subject) lifetimeKeys(metadata map[string]any) []lifetimeKey {
 	var out []lifetimeKey
 	look := func(where, key string) {
@@ -75,7 +71,7 @@ func (s *Subject) lifetimeKeys(metadata map[string]any) []lifetimeKey {
 	return out
 }
 
-// instead says where the value of a key belongs that stands in the metadata of a template.
+// instead is the fix for a key in the metadata of a template: where its value belongs.
 func (s *Subject) instead(key string) string {
 	field := func(profile *policy.Profile) policy.FieldPath { return profile.TTL }
 	annotation, has, without := policy.AnnotationTTL, s.Profile.Finishable(), "does not finish"
@@ -90,7 +86,7 @@ func (s *Subject) instead(key string) string {
 	switch {
 	case s.Profile.RuntimeOf != "":
 		return fmt.Sprintf("set %s on the %s", policy.AnnotationPath(annotation), kind)
-	// The object's own TTL first: one on the Jobs inside a JobSet would take them away under it.
+	// The object's own TTL first: one on the Jobs inside a JobSet would delete them alone.
 	case field(s.Profile) != nil:
 		return "set " + s.path(field(s.Profile).String())
 	case len(s.Profile.Templates) > 0 && field(s.Profile.Templates[0].Profile) != nil:
@@ -105,7 +101,7 @@ func (s *Subject) instead(key string) string {
 	}
 }
 
-// labelInstead is where a TTL label belongs: on the object itself, or on the Jobs that a CronJob makes.
+// labelInstead is where a TTL label belongs: on the object itself, or on the Jobs that a CronJob creates.
 func (s *Subject) labelInstead(key string) string {
 	switch {
 	case s.Profile.RuntimeOf != "":

@@ -2,16 +2,16 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"curfew.dev/curfew/policy"
 )
 
-// readableValue refuses what cannot be read: the controller would keep the object for good (S6).
-//
-// Restricted fields: metadata.annotations[curfew.dev/ttl-after-*, active-deadline, protect], the native TTL and deadline.
-// Allowed values: durations (TTLs also "never"); at least 1s for a deadline; true|false for protect.
+// readableValue denies values that cannot be read: the controller would keep the object forever (S6).
 var readableValue = Rule{
-	Name: "readable-value",
+	Name:   "readable-value",
+	Fields: slices.Concat(ttlFields, deadlineField, annotations(policy.AnnotationProtect)),
+	InUse:  []string{NativeDeadline},
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
 		settings := s.TTLs().Settings()

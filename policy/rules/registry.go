@@ -12,7 +12,12 @@ import (
 // few rules that are about a change, what is wrong with an UPDATE; Review, for those that are about who asks, what is wrong
 // with the request. Those that a rule does not need are nil.
 type Rule struct {
-	Name       string
+	Name string
+	// Fields are the fields that the rule finds fault with. A test in package manifests checks that the match conditions send
+	// every object that has them to the webhook.
+	Fields []string
+	// InUse are fields that alone have nothing sent: the rule finds fault with them where the namespace or a policy uses Curfew.
+	InUse      []string
 	Check      func(*Subject) []policy.Finding
 	Transition func(*Request) []policy.Finding
 	Review     func(*Request) []policy.Finding

@@ -6,13 +6,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// removedDefault refuses to take the TTL away where a max-ttl holds: a stamped object without a value has no TTL.
-//
-// Restricted fields: the native TTL and metadata.annotations[curfew.dev/ttl-after-*], once set.
-// Allowed values: any within the bounds. What has no effect, on a kind that never finishes or beside a runtime that decides, may
-// go.
+// removedDefault denies the removal of a TTL where a max-ttl applies: a stamped object without a value has no TTL. A TTL that has no
+// effect, because the kind never finishes or a runtime decides, may be removed.
 var removedDefault = Rule{
-	Name: "removed-default",
+	Name:   "removed-default",
+	Fields: ttlFields,
 	Transition: func(r *Request) []policy.Finding {
 		limit := r.Scope.EnforcedFor(r.Facts).MaxTTL
 		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
@@ -20,7 +18,7 @@ var removedDefault = Rule{
 		}
 		level := limit.Source.Level
 		if outer := r.Scope.OuterFor(r.Facts).MaxTTL; outer != nil && outer.Err == nil {
-			level = policy.LevelPolicy // Which the namespace's mode does not soften.
+			level = policy.LevelPolicy // The namespace's mode does not soften it.
 		}
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
 		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {

@@ -7,10 +7,9 @@ import (
 )
 
 // runtimeTTL warns that a TTL is ignored, because the runtime that the object uses decides and sets another one.
-//
-// Fields: the native TTL and metadata.annotations[curfew.dev/ttl-after-*] of what refers to a runtime, such as a TrainJob.
 var runtimeTTL = Rule{
-	Name: "runtime-ttl",
+	Name:   "runtime-ttl",
+	Fields: ttlFields,
 	Check: func(s *Subject) []policy.Finding {
 		if !overruled(s) {
 			return nil

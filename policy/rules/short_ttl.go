@@ -7,23 +7,21 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// shortTTL warns of a TTL under which nobody gets to read logs or status.
-//
-// Fields: the native TTL, metadata.annotations[curfew.dev/ttl-after-*] and metadata.labels[curfew.dev/ttl] or its alias. Warned below:
-// warnBelow (60s).
+// shortTTL warns of a TTL under warnBelow (60s): nobody can read the logs or the status before the object is deleted.
 var shortTTL = Rule{
-	Name: "short-ttl",
+	Name:   "short-ttl",
+	Fields: lifetimeFields,
 	Check: func(s *Subject) []policy.Finding {
 		return append(shortAfterFinished(s), shortLabel(s)...)
 	},
 }
 
 func shortAfterFinished(s *Subject) []policy.Finding {
-	// What a default filled in was warned about where it was written.
+	// The author of a default was warned.
 	if s.Operation == Create && !s.IsTemplate() && filledInBy(s.Facts).Level != policy.LevelObject {
 		return nil
 	}
-	// One that has no effect makes nothing go, and is told by a rule of its own.
+	// Another rule warns of a TTL that has no effect.
 	if s.Profile.RuntimeOf == "" && !actsOnItself(s) {
 		return nil
 	}
@@ -38,19 +36,19 @@ func shortAfterFinished(s *Subject) []policy.Finding {
 	return out
 }
 
-// shortLabel warns of a TTL label that gives the object less than warnBelow from its creation. A date was chosen by its author.
+// shortLabel warns of a TTL label with a duration under warnBelow. A date is deliberate.
 func shortLabel(s *Subject) []policy.Finding {
 	key, text, ok := s.Options.ttlLabel(s.Facts)
 	if !ok || s.Inherited || s.brake() != "" {
-		return nil // One that has no effect is reported by rule ttl-label.
+		return nil // Rule ttl-label warns of one that has no effect.
 	}
 	label, err := policy.ParseLabel(key, text)
 	limit := s.warnBelow()
 	if err != nil || !label.At.IsZero() || label.After == 0 || label.After >= limit {
-		return nil // A label of 0 is over when it is set, which rule ttl-label reports.
+		return nil // A label of 0 is expired when it is set, which rule ttl-label reports.
 	}
 	if s.Operation == Create && !s.IsTemplate() && s.Scope != nil && policy.DefaultedLabel(s.Facts, s.Scope, s.Now) != nil {
-		return nil // The policy that gives it was warned about.
+		return nil // The author of the policy was warned.
 	}
 	what := "the " + s.Profile.Kind.Kind
 	if s.IsTemplate() {
@@ -63,12 +61,12 @@ func shortLabelMessage(label policy.TTLLabel, limit time.Duration, what string) 
 	return fmt.Sprintf("%s is under %ds: %s is deleted %[1]s after its creation; use %[2]ds or more", label, int(limit/time.Second), what)
 }
 
-// warnBelow is what the policy that speaks first says, else the setting of this Curfew.
+// warnBelow is the value of the first policy that sets one, else the flag.
 func (s *Subject) warnBelow() time.Duration {
 	if s.Scope != nil {
-		for _, said := range s.Scope.Policies {
-			if said.WarnBelow > 0 {
-				return said.WarnBelow
+		for _, of := range s.Scope.Policies {
+			if of.WarnBelow > 0 {
+				return of.WarnBelow
 			}
 		}
 	}

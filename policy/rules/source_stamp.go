@@ -6,15 +6,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// sourceStamp denies to write what Curfew alone writes: a value that is marked as somebody's default escapes the bounds when
-// the controller judges it. Removing the mark is allowed: it gives no rights, and kubectl replace does it. A new object with a
-// mark that Curfew did not write was not changed by the mutating webhook, which corrects it: the value counts as its author's.
-//
-// Restricted fields: metadata.annotations[curfew.dev/ttl-source, deadline-source].
-// Allowed values: on UPDATE unchanged, absent, or "object" where there was another, which Curfew writes once the value is changed and
-// which gives no rights either; on CREATE any other than Curfew's own is warned about.
+// sourceStamp denies changes of the stamps that only Curfew writes: a value marked as a default escapes the bounds when the
+// controller judges it. Removing a stamp, or changing it to "object", gives no rights and is allowed; kubectl replace does the first,
+// Curfew the second. On CREATE a forged stamp is a warning: the value counts as its author's.
 var sourceStamp = Rule{
-	Name: "source-stamp",
+	Name:   "source-stamp",
+	Fields: annotations(policy.AnnotationTTLSource, policy.AnnotationDeadlineSource),
 	Review: func(r *Request) []policy.Finding {
 		var out []policy.Finding
 		if r.Operation == Create {

@@ -8,13 +8,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// trainJobsJobSet denies a TTL on a JobSet that a TrainJob controls: Trainer creates a JobSet that is gone again, and so runs the
-// training again. Only people are denied. What Trainer itself writes comes from the TrainJob or its runtime, and is a warning.
-//
-// Restricted fields: the native TTL, metadata.annotations[curfew.dev/ttl-after-*] and metadata.labels[curfew.dev/ttl].
-// Allowed values: never, and absent.
+// trainJobsJobSet denies a TTL on a JobSet that a TrainJob controls: Trainer creates a deleted JobSet again, and so repeats the
+// training. Only people are denied. What Trainer writes comes from the TrainJob or its runtime, and gets a warning.
 var trainJobsJobSet = Rule{
-	Name: "trainjob-jobset",
+	Name:   "trainjob-jobset",
+	Fields: lifetimeFields,
 	Check: func(s *Subject) []policy.Finding {
 		if s.IsTemplate() || s.Profile.Kind.GroupKind() != jobSetKind || !s.OwnedBy("trainer.kubeflow.org", "TrainJob") {
 			return nil

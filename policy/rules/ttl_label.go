@@ -8,14 +8,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// ttlLabel warns of a TTL label that cannot be read, is in the past or has no effect, and denies one outside of the bounds. With
-// --strict-labels it denies the first two as well, other than in a template, such as a CronJob's jobTemplate.
-//
-// Restricted field: metadata.labels[curfew.dev/ttl], or its alias with --kyverno-label. Allowed values: a duration; a date or an
-// instant to come; within min-ttl, max-ttl and a policy's latestDate. What breaks nothing but those of policies with action Warn
-// is warned about.
+// ttlLabel warns of a TTL label that cannot be read, is expired or has no effect, and denies one outside the bounds. With
+// --strict-labels it denies the first two as well, except in a template. Where only the bounds of policies with action Warn are
+// broken, it warns.
 var ttlLabel = Rule{
-	Name: "ttl-label",
+	Name:   "ttl-label",
+	Fields: labelFields,
 	Check: func(s *Subject) []policy.Finding {
 		key, text, ok := s.Options.ttlLabel(s.Facts)
 		if !ok || s.Inherited {
@@ -37,7 +35,7 @@ var ttlLabel = Rule{
 		if facts.Created.IsZero() {
 			facts.Created = s.Now
 		}
-		// The bounds first: what lies outside of them is kept, past or not.
+		// The bounds first: a label outside of them keeps the object, expired or not.
 		enforced := s.Scope.CheckLabel(label, facts.Created)
 		out := outside(s, &policy.Setting{Path: path, Text: text}, s.Scope.CheckLabelOfPolicies(label, facts.Created), enforced,
 			s.Scope.CheckLabelOfAll(label, facts.Created))
@@ -56,8 +54,8 @@ var ttlLabel = Rule{
 	},
 }
 
-// brake is what keeps the object whatever its label says, as a sentence; "" where nothing does. That the controller may not delete
-// the object is reported by a rule of its own.
+// brake is the reason why the object is kept despite its label, as a sentence; "" where it is not. Another rule warns that the
+// controller may not delete the object.
 func (s *Subject) brake() string {
 	if s.IsTemplate() {
 		return ""
@@ -73,7 +71,7 @@ func (s *Subject) brake() string {
 	}
 }
 
-// whenOver is what comes of an object whose label is over, by the judge that the controller asks.
+// whenOver says what happens to an object whose label is expired. The controller asks the same judge.
 func (s *Subject) whenOver(facts *policy.Facts, key, brake string) string {
 	kind := s.Profile.Kind.Kind
 	if s.IsTemplate() {

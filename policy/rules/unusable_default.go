@@ -4,11 +4,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// unusableDefault warns that the default which would hold cannot be used, so that the object has none.
-//
-// Fields: those of the namespace or policy; the object stays.
+// unusableDefault warns that the default for a new object cannot be used, so that the object has none.
 var unusableDefault = Rule{
-	Name: "unusable-default",
+	Name:  "unusable-default",
+	InUse: []string{""},
 	Check: func(s *Subject) []policy.Finding {
 		if s.IsTemplate() || isNamespace(s.Facts) {
 			return nil

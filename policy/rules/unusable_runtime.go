@@ -7,12 +7,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// unusableRuntime warns that the runtime which decides when the object goes does not exist, or says what cannot be read, so that
-// the object stays until that is fixed. A deadline of the runtime that cannot be read is a default that is not given: unusable-default says so.
-//
-// Fields: the reference to the runtime, such as spec.runtimeRef.name of a TrainJob.
+// unusableRuntime warns that the runtime that decides the TTL does not exist or has a TTL that cannot be read, so that the object is
+// kept. For an unreadable deadline of the runtime see unusableDefault.
 var unusableRuntime = Rule{
-	Name: "unusable-runtime",
+	Name:  "unusable-runtime",
+	InUse: []string{RuntimeReference},
 	Check: func(s *Subject) []policy.Finding {
 		if s.IsTemplate() {
 			return nil

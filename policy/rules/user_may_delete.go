@@ -6,14 +6,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// userMayDelete warns anyone who sets a TTL on what they may not delete themselves; with RequireDelete it denies. A TTL is a
-// delete permission in disguise, and so is everything else that has Curfew delete an object: taking the protection from one that
-// is due, writing down when it finished, and the TTL of a runtime.
-//
-// Restricted fields: the native TTL, metadata.annotations[curfew.dev/ttl-after-*, protect, finished-at],
-// metadata.labels[curfew.dev/ttl]. Allowed: to users with the verb delete on the object, or on what uses the runtime.
+// userMayDelete warns a user who sets a TTL on an object that they may not delete; with --require-delete it denies. Any other way to
+// have Curfew delete an object counts too: removing the protection of one that is due, writing its finish time, and a runtime's TTL.
 var userMayDelete = Rule{
-	Name: "user-may-delete",
+	Name:   "user-may-delete",
+	Fields: permissionFields,
 	Review: func(r *Request) []policy.Finding {
 		sets := SetsLifetime(r)
 		if sets == nil || r.Access.User != No {

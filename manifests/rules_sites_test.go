@@ -1,0 +1,182 @@
+package manifests
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// invented has what no built-in kind has: a native TTL, and a runtime that wins over it.
+func invented(t *testing.T) *v1alpha1.KindProfile {
+	t.Helper()
+	const text = `{metadata: {name: trains.example.com}, spec: {kind: {group: example.com, version: v1, kind: Train, resource: trains},
+  state: {finished: "false", finishTime: "null", outcome: "'Failed'"}, fields: {ttl: spec.ttl},
+  runtime: {reference: {name: spec.track}, kinds: [{group: example.com, version: v1, kind: Track, resource: tracks, ttl: [spec.ttl]}]}}}`
+	out := &v1alpha1.KindProfile{}
+	if err := yaml.UnmarshalStrict([]byte(text), out); err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+// sweptKind is a kind with a profile.
+type sweptKind struct {
+	*policy.Profile
+	// runtime is where an object names its runtime; nil where it has none.
+	runtime policy.FieldPath
+	// typed kinds are those of Kubernetes itself: the API server drops unknown fields before admission.
+	typed bool
+}
+
+func sweptKinds(t *testing.T) []sweptKind {
+	t.Helper()
+	objects, err := profiles.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	known, err := platform.New(append(objects, invented(t)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var out []sweptKind
+	for kind, profile := range known.Snapshot().Profiles {
+		of := sweptKind{Profile: profile, typed: slices.Contains([]string{"", "apps", "batch"}, kind.Group)}
+		if compiled := known.Snapshot().Compiled(kind); compiled != nil && compiled.Runtime != nil {
+			of.runtime = compiled.Runtime.NamePath()
+		}
+		out = append(out, of)
+	}
+	for name, clusterScoped := range map[string]bool{"Namespace": true, "ConfigMap": false} {
+		bare := policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: name})
+		bare.ClusterScoped = clusterScoped
+		out = append(out, sweptKind{Profile: bare})
+	}
+	return out
+}
+
+// site is a field of an object and values that some rule finds fault with.
+type site struct {
+	path   policy.FieldPath
+	values []any
+}
+
+func at(path policy.FieldPath, values ...any) site { return site{path, values} }
+
+// keys are sites in metadata.
+func keys(metadata policy.FieldPath) []site {
+	annotation := func(key string) policy.FieldPath { return metadata.Child("annotations", key) }
+	label := func(key string) policy.FieldPath { return metadata.Child("labels", key) }
+	var out []site
+	for _, key := range policy.TTLAnnotations {
+		out = append(out, at(annotation(key), "5", "soon"))
+	}
+	for _, key := range append(slices.Clone(policy.LifetimeAnnotations), policy.AnnotationProtect) {
+		out = append(out, at(label(key), "5"))
+	}
+	return append(out,
+		at(annotation(policy.AnnotationActiveDeadline), "5", "soon"), at(annotation(policy.AnnotationProtect), "perhaps"),
+		at(annotation(policy.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(policy.LabelTTL), "1h"),
+		at(annotation(policy.AnnotationTTLSource), "namespace/x"), at(annotation(policy.AnnotationDeadlineSource), "namespace/x"),
+		at(label(policy.LabelTTL), "5s", "soon", "2020-01-01"), at(label(policy.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))
+}
+
+func (k *sweptKind) sites() []site {
+	out := sitesOf(nil, k.Profile)
+	out = slices.DeleteFunc(out, func(of site) bool {
+		switch {
+		case k.Unknown && k.Kind.Kind != "Namespace":
+			return of.path[1] != "labels" // Objects of any kind are sent for their labels alone.
+		default:
+			return k.typed && strings.HasSuffix(of.path.String(), "template.spec.ttlSecondsAfterFinished")
+		}
+	})
+	for _, path := range k.InheritedMetadata {
+		out = append(out, keys(path)...)
+	}
+	for _, forbidden := range k.Forbidden {
+		out = append(out, at(forbidden.Path, int64(5)))
+	}
+	if k.Kind.Kind == "Namespace" {
+		for _, key := range policy.NamespaceAnnotations {
+			out = append(out, at(policy.FieldPath{"metadata", "annotations", key}, "?"), at(policy.FieldPath{"metadata", "labels", key}, "1h"))
+		}
+	}
+	return out
+}
+
+func sitesOf(prefix policy.FieldPath, profile *policy.Profile) []site {
+	out := keys(prefix.Child("metadata"))
+	for _, path := range []policy.FieldPath{profile.TTL, profile.TTLSucceeded, profile.TTLFailed} {
+		if path != nil {
+			out = append(out, at(prefix.Child(path...), int64(5), int64(-1)))
+		}
+	}
+	switch {
+	case profile.Deadline == nil:
+	case profile.DurationDeadline:
+		out = append(out, at(prefix.Child(profile.Deadline...), "5s", "-5s"))
+	default:
+		out = append(out, at(prefix.Child(profile.Deadline...), int64(5), int64(0)))
+	}
+	for _, path := range profile.PodTemplates {
+		out = append(out, keys(prefix.Child(path...).Child("metadata"))...)
+		out = append(out, at(prefix.Child(path...).Child("spec", "ttlSecondsAfterFinished"), int64(5)))
+	}
+	for _, template := range profile.Templates {
+		out = append(out, sitesOf(prefix.Child(template.Path...), template.Profile)...)
+	}
+	return out
+}
+
+// besides are what an object has beside the field: some rules are about the two together.
+func (k *sweptKind) besides() []func(map[string]any) {
+	with := func(path policy.FieldPath, value any) func(map[string]any) {
+		return func(object map[string]any) { set(object, path, value) }
+	}
+	out := []func(map[string]any){func(map[string]any) {}}
+	if !slices.Contains([]string{"Job", "JobSet", "TrainJob", "Pod"}, k.Kind.Kind) {
+		return out
+	}
+	annotations := policy.FieldPath{"metadata", "annotations"}
+	out = append(out, with(annotations.Child("helm.sh/hook"), "post-install"), with(annotations.Child("argocd.argoproj.io/tracking-id"), "x"),
+		with(policy.FieldPath{"metadata", "labels", policy.LabelTTL}, "7d"), with(annotations.Child(policy.AnnotationProtect), "true"),
+		with(policy.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
+			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}}))
+	if k.TTL != nil {
+		out = append(out, with(k.TTL, int64(1)))
+	}
+	if k.Deadline != nil {
+		out = append(out, with(k.Deadline, int64(3600)))
+	}
+	return out
+}
+
+// set writes a value at a path. A list on the way gets one item.
+func set(at map[string]any, path policy.FieldPath, value any) {
+	for len(path) > 2 && path[1] == "*" {
+		item := map[string]any{}
+		if list, ok := at[path[0]].([]any); ok {
+			item, _ = list[0].(map[string]any)
+		}
+		at[path[0]] = []any{item}
+		at, path = item, path[2:]
+	}
+	if len(path) == 1 {
+		at[path[0]] = value
+		return
+	}
+	next, ok := at[path[0]].(map[string]any)
+	if !ok {
+		next = map[string]any{}
+		at[path[0]] = next
+	}
+	set(next, path[1:], value)
+}
