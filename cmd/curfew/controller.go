@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
@@ -25,7 +26,7 @@ import (
 
 // addController wires feeds → engine → API server. All of it runs on the leader alone.
 func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *engine.Skew, serverTime follow.ServerTime, options *options, log logr.Logger) error {
-	deleter, err := engine.NewClient(config)
+	client, err := deletion.NewClient(config)
 	if err != nil {
 		return err
 	}
@@ -58,8 +59,16 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
+	var kinds *registry.Registry
+	triggers, err := newTriggers(client, config, objects, stop.Options{
+		Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
+		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
+	})
+	if err != nil {
+		return err
+	}
 	engine, err := engine.New(engine.Options{
-		Deleter: deleter, Ping: deleter.Ping, Skew: skew, Clock: clock.RealClock{},
+		Triggers: triggers, Ping: client.Ping, Skew: skew, Clock: clock.RealClock{},
 		Log: log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: options.maxDeletionsPerMinute, FavourDrain: options.favourDrain, DryRun: options.dryRun,
 		StuckAfter: options.stuckAfter,
@@ -79,19 +88,11 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	if err != nil {
 		return err
 	}
-	maker.stopper, err = stop.New(stop.Options{
-		Objects: objects, Metadata: maker.partial, Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
-		Reserve: engine.Reserve,
-		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return maker.kinds.Profile(kind) },
-	})
-	if err != nil {
-		return err
-	}
 	feeds, err := maker.feeds(config)
 	if err != nil {
 		return err
 	}
-	kinds, err := newRegistry(objects, compiler, feeds, &shared)
+	kinds, err = newRegistry(objects, compiler, feeds, &shared)
 	if err != nil {
 		return err
 	}

@@ -13,7 +13,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
-	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/permission"
@@ -26,7 +25,6 @@ type feedMaker struct {
 	typed   kubernetes.Interface
 	objects dynamic.Interface
 	partial metadata.Interface
-	stopper *stop.Stopper
 	shared  feed.Options
 	// kinds is set once it is there, before the first feed is made.
 	kinds *registry.Registry
@@ -64,7 +62,7 @@ func (m *feedMaker) make(spec *feedset.Spec) (*feed.Feed, error) {
 	case spec.Purpose != feedset.Finish:
 		return m.labelled(spec)
 	case spec.Profile != nil:
-		return feed.New(feed.Objects(m.objects, spec.Profile, m.stopper), m.shared)
+		return feed.New(feed.Objects(m.objects, spec.Profile), m.shared)
 	case spec.Kind == policy.JobProfile.Kind:
 		return feed.New(feed.Jobs(m.typed), m.shared)
 	case spec.Kind == policy.PodProfile.Kind:

@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/webhook"
@@ -37,7 +38,7 @@ func run(ctx context.Context, options *options, parts parts) error {
 	}
 	skew := engine.NewSkew(clock.RealClock{})
 	config.Wrap(skew.Wrap)
-	asks, err := engine.NewClient(config)
+	asks, err := deletion.NewClient(config)
 	if err != nil {
 		return err
 	}

@@ -1,6 +1,9 @@
 package engine
 
-import "time"
+import (
+	"slices"
+	"time"
+)
 
 // origin is who says something of an object.
 type origin uint8
@@ -39,11 +42,13 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 	x := e.index
 	slot, ok := e.lookup(o.Kind, o.UID)
 	if !ok {
-		slot = x.alloc(o.UID, e.kinds[o.Kind].opts.Lane)
+		k := e.kinds[o.Kind]
+		slot = x.alloc(o.UID, k.trigger.id)
 		x.set(slot, o)
+		e.payloads.keep(k.trigger, o)
 		en := x.at(slot)
-		en.gen = e.kinds[o.Kind].gen
-		e.kinds[o.Kind].tracked++
+		en.gen = k.gen
+		k.tracked++
 		e.arm(slot, en.expiry)
 		return
 	}
@@ -71,8 +76,8 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		}
 	case stateInFlight:
 		if cmp != older {
-			e.write(slot, o) // the worker goes by it when it is done
-			en.flags |= flagTold
+			e.write(slot, o) // the worker sees it when it is done
+			en.flags |= flagUpserted
 		}
 	default:
 		if cmp == older {
@@ -91,9 +96,9 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 // update writes a newer state into a waiting entry and moves it to where it belongs.
 func (e *Engine) update(slot uint32, o *Object) {
 	en := e.index.at(slot)
-	expiry, dry, trigger := en.expiry, en.flags&flagDryRun, en.trigger
+	expiry, dry, phase := en.expiry, en.flags&flagDryRun, en.phase
 	e.write(slot, o)
-	changed := en.expiry != expiry || en.flags&flagDryRun != dry || en.trigger != trigger
+	changed := en.expiry != expiry || en.flags&flagDryRun != dry || en.phase != phase
 	switch {
 	case en.state == stateReported && !changed:
 	case changed || en.flags&flagLate == 0:
@@ -114,6 +119,7 @@ func (e *Engine) write(slot uint32, o *Object) {
 		e.kinds[o.Kind].tracked++
 	}
 	e.index.set(slot, o)
+	e.payloads.keep(e.kinds[o.Kind].trigger, o)
 }
 
 // revive tracks what was thought to be gone or going.
@@ -139,7 +145,7 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 		return
 	}
 	if !ok {
-		slot = x.alloc(o.UID, e.kinds[o.Kind].opts.Lane)
+		slot = x.alloc(o.UID, e.kinds[o.Kind].trigger.id)
 		x.set(slot, o)
 		x.at(slot).state = stateTombstone // not counted as tracked, until below
 	} else {
@@ -163,32 +169,24 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 	}
 }
 
-// reportedElsewhere tells whether another lane already waits for the object's end: who is stuck is reported once.
+// reportedElsewhere reports whether another trigger already waits for the object's end: a stuck
+// object is reported once.
 func (e *Engine) reportedElsewhere(o *Object) bool {
-	for lane := range Lane(lanes) {
-		if lane == e.kinds[o.Kind].opts.Lane {
-			continue
-		}
-		if slot, ok := e.index.lookup(o.UID, lane); ok && e.index.at(slot).state == stateTerminating {
-			return true
-		}
-	}
-	return false
+	own := e.kinds[o.Kind].trigger.id
+	return slices.ContainsFunc(e.index.entriesOf(o.UID), func(slot uint32) bool {
+		en := e.index.at(slot)
+		return en.trigger != own && en.state == stateTerminating
+	})
 }
 
-// trackedElsewhere tells whether something is tracked of the object of a job that the job itself does not stand for.
+// trackedElsewhere reports whether there is an entry of the object of a job other than the job's own.
 func (e *Engine) trackedElsewhere(j *job) bool {
 	e.mu.Lock()
 	defer e.unlock()
-	for lane := range Lane(lanes) {
-		if j.direct == nil && lane == j.kind.Lane {
-			continue
-		}
-		if slot, ok := e.index.lookup(j.object.UID, lane); ok && e.index.at(slot).state != stateTombstone {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(e.index.entriesOf(j.object.UID), func(slot uint32) bool {
+		en := e.index.at(slot)
+		return (j.run != nil || en.trigger != j.trigger.id) && en.state != stateTombstone
+	})
 }
 
 // arm makes an entry wait until an instant.
@@ -255,6 +253,7 @@ func (e *Engine) bury(slot uint32, now int64) {
 		en.flags &^= flagStuck
 	}
 	en.name = ""
+	e.dropPayload(slot)
 	e.enter(slot, stateTombstone, now+int64(e.opts.KeepOut))
 }
 
@@ -268,7 +267,14 @@ func (e *Engine) release(slot uint32) {
 	if en.flags&flagStuck != 0 {
 		e.stuck--
 	}
+	e.dropPayload(slot)
 	e.index.release(slot)
+}
+
+func (e *Engine) dropPayload(slot uint32) {
+	if t := e.triggers[e.index.at(slot).trigger]; t.Payload {
+		e.payloads.drop(t, e.index.uid(slot))
+	}
 }
 
 // rewake lets entries be looked at again at an instant, wherever they wait. It walks the whole index: for rare events.

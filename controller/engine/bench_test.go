@@ -19,6 +19,8 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/action/deletion"
 )
 
 // drainServer answers DELETEs over TLS and HTTP/2 on loopback, after spinning for about as long as an API server works on one.
@@ -95,14 +97,14 @@ func BenchmarkDrain(b *testing.B) {
 			config, n := drainServer(b, work)
 			skew := NewSkew(clock.RealClock{})
 			config.Wrap(skew.Wrap)
-			client, err := NewClient(config)
+			client, err := deletion.NewClient(config)
 			if err != nil {
 				b.Fatal(err)
 			}
 			done := make(chan struct{})
 			var left atomic.Int64
 			left.Store(int64(b.N))
-			e, err := New(Options{Deleter: client, Skew: skew, Ping: client.Ping, FavourDrain: favour, OnOutcome: func(Outcome) {
+			e, err := New(Options{Triggers: deletes(client), Skew: skew, Ping: client.Ping, FavourDrain: favour, observe: func(Outcome) {
 				if left.Add(-1) == 0 {
 					close(done)
 				}
@@ -110,7 +112,7 @@ func BenchmarkDrain(b *testing.B) {
 			if err != nil {
 				b.Fatal(err)
 			}
-			k := *jobs
+			k := KindOptions{Type: jobs, Trigger: "ttl"}
 			k.Judge = func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Gone}, nil }
 			kind, err := e.RegisterKind(k)
 			if err != nil {
@@ -118,7 +120,7 @@ func BenchmarkDrain(b *testing.B) {
 			}
 			rng := rand.New(rand.NewPCG(3, 4))
 			for i := range b.N {
-				e.Upsert(Object{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%d", i), UID: types.UID(randomUID(rng)), ResourceVersion: "12345", Expiry: time.Now(), Trigger: "ttl", Source: "namespace/ci"})
+				e.Upsert(Object{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%d", i), UID: types.UID(randomUID(rng)), ResourceVersion: "12345", Expiry: time.Now(), Source: "namespace/ci"})
 			}
 			ctx, cancel := context.WithCancel(context.Background())
 			start, used := time.Now(), cpu()

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"net/http"
 	"strings"
 	"time"
 )
@@ -29,20 +28,6 @@ const messageConflict = "it changes before the API server answers a request for 
 // what breakers report.
 const ReasonDeleteRefused = "DeleteRefused"
 
-// denied reports whether an answer is such a refusal. A webhook that cannot be called is none.
-func (res *attemptResult) denied() bool {
-	switch {
-	case res.refusal == "" || strings.Contains(res.refusal, prefixFailing):
-		return false
-	case res.origin == FromAdmission:
-		return true
-	case res.code == http.StatusUnauthorized || res.result != Refused:
-		return false
-	default:
-		return res.code != http.StatusForbidden || !strings.Contains(res.refusal, `" cannot `) // User "a" cannot delete resource "b" …
-	}
-}
-
 // refusalMost bounds what is quoted of a refusal.
 const refusalMost = 512
 
@@ -55,12 +40,12 @@ func messageRefused(refusal string) string {
 
 // blockage is what blocks an object, and when that was reported last, in monotonic time.
 type blockage struct {
-	reason string
-	told   time.Duration
+	reason   string
+	reported time.Duration
 }
 
-// tellAgain is how long until a blockage that lasts is reported again. The API server keeps an Event for an hour.
-const tellAgain = 30 * time.Minute
+// reportEvery is how long until a blockage that lasts is reported again. The API server keeps an Event for an hour.
+const reportEvery = 30 * time.Minute
 
 // blockedAfter is how many attempts in a row fail before an object counts as blocked. Each follows it through maxRounds changes.
 const blockedAfter = 3
@@ -68,11 +53,11 @@ const blockedAfter = 3
 // reportBlocked reports what blocks the deletion of an object that is due, once and every half hour. The lock is held.
 func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message string, r reading) {
 	was, known := e.blocked[slot]
-	if known && was.reason == reason && r.mono-was.told < tellAgain {
+	if known && was.reason == reason && r.mono-was.reported < reportEvery {
 		return
 	}
 	e.blocked[slot] = blockage{reason, r.mono}
-	o, kind, err := e.index.object(slot), e.kinds[e.index.at(slot).kind].opts, res.err
+	o, kind, err := e.index.object(slot), e.kinds[e.index.at(slot).kind].opts, res.Err
 	e.note(func() {
 		e.opts.Log.Info("object cannot be deleted yet", "kind", kind.Kind, "object", nameOf(&o), "uid", o.UID, "expiry", o.Expiry,
 			"reason", reason, "because", message, "err", err)

@@ -13,7 +13,7 @@ func TestObjectThatNeverRests(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.OnBlocked = func(b BlockedObject) { blocked = append(blocked, b) } })
 	w.dueSoon(2, "j", nil)
 	restless, told := true, false
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if x := w.things[r.Name]; restless && r.Name == "j0" {
 			w.changed(x)
 			if told = !told; told {
@@ -57,7 +57,7 @@ func TestBlockedIsForgotten(t *testing.T) {
 	reports := 0
 	w, _, _ := ready(t, func(o *Options) { o.OnBlocked = func(BlockedObject) { reports++ } })
 	w.dueSoon(1, "j", nil)
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if x := w.things[r.Name]; x != nil {
 			w.changed(x)
 		}

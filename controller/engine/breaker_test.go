@@ -18,7 +18,7 @@ import (
 func TestBreakerRefused(t *testing.T) {
 	w, outcomes, events := ready(t, nil)
 	forbidden, refused := true, 0
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if forbidden && strings.HasPrefix(r.Name, "bad") {
 			refused++
 			return Response{Code: http.StatusForbidden, Message: "no"}
@@ -69,7 +69,7 @@ func TestBreakerRefused(t *testing.T) {
 // Among many that can never be deleted, one that can be gets its turn (S3).
 func TestBreakerStarvesNobody(t *testing.T) {
 	w, _, _ := ready(t, nil)
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if r.Name != "j30" {
 			return Response{Code: http.StatusForbidden, Message: "no"}
 		}
@@ -91,7 +91,7 @@ func TestBreakerStarvesNobody(t *testing.T) {
 func TestBreakerUnreachable(t *testing.T) {
 	w, _, events := ready(t, nil)
 	away, tries := true, 0
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if away {
 			tries++
 			return Response{Err: context.DeadlineExceeded}
@@ -124,7 +124,7 @@ func TestBreakerUnreachable(t *testing.T) {
 // One object that fails for ever opens nothing.
 func TestBreakerOneObject(t *testing.T) {
 	w, _, events := ready(t, nil)
-	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: 403} })
+	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: 403} })
 	w.dueSoon(1, "j", nil)
 	for range 1000 {
 		w.advance(time.Minute)
@@ -141,7 +141,7 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 	for name, code := range map[string]int{"source": http.StatusForbidden, "kind": http.StatusInternalServerError, "apiserver": 0} {
 		t.Run(name, func(t *testing.T) {
 			w, _, events := ready(t, nil)
-			w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+			w.hook = deleterFunc(func(_ context.Context, r Request) Response {
 				if code == 0 {
 					return Response{Err: context.DeadlineExceeded}
 				}
@@ -185,7 +185,7 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 // Failures of sources that are too few for a pause are not remembered for ever: namespaces come and go.
 func TestFewFailuresAreForgotten(t *testing.T) {
 	w, _, _ := ready(t, nil)
-	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
+	w.hook = deleterFunc(func(_ context.Context, r Request) Response { return Response{Code: http.StatusForbidden} })
 	for i := range 50 {
 		w.dueSoon(1, fmt.Sprintf("j%d-", i), func(o *Object) { o.Namespace = fmt.Sprintf("ci-%d", i) })
 	}
@@ -222,14 +222,14 @@ func TestBreakerEventsComeInOrder(t *testing.T) {
 			defer mu.Unlock()
 			events = append(events, e.Open)
 		}
-		o.Deleter = deleterFunc(func(context.Context, Request) Response {
+		o.Triggers = deletes(deleterFunc(func(context.Context, Request) Response {
 			if i := n.Add(1); i <= breakerThreshold {
 				<-time.After(10 * time.Millisecond)
 				return Response{Code: http.StatusForbidden}
 			}
 			<-time.After(20 * time.Millisecond)
 			return Response{Code: http.StatusOK}
-		})
+		}))
 	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		e.mu.Lock()
 		e.conc.limit = 16
@@ -246,7 +246,7 @@ func TestBreakerEventsComeInOrder(t *testing.T) {
 
 func TestBreakerEventsNameTheirScope(t *testing.T) {
 	w, _, events := ready(t, nil)
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		return Response{Code: http.StatusForbidden, Message: "no"}
 	})
 	w.dueSoon(10, "a", func(o *Object) { o.Source, o.Namespace = "namespace/a", "a" })

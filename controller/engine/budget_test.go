@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 // However often the process restarts, a minute never sees more than MaxDeletionsPerMinute.
@@ -45,14 +47,13 @@ func TestRestartWithoutABound(t *testing.T) {
 	})
 }
 
-// What an Actor deletes comes out of the same budget, and an Actor that deletes nothing needs none of it.
+// What another action deletes comes out of the same budget, and one that deletes nothing needs none
+// of it.
 func TestReserve(t *testing.T) {
 	w, outcomes, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 3 })
 	acted := 0
-	runs, err := w.engine.RegisterKind(KindOptions{
-		Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true, Lane: 3,
-		Actor: deleterFunc(func(context.Context, Request) Response { acted++; return Response{Code: 200, Rest: true} }), Judge: w.judge,
-	})
+	w.deadline = actionFunc(func(context.Context, action.Due) action.Result { acted++; return action.Result{Outcome: action.Done} })
+	runs, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true}, Trigger: "deadline", Judge: w.judge})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -68,7 +69,7 @@ func TestReserve(t *testing.T) {
 		x := w.create(name, time.Second, false)
 		w.finish(x)
 		o := w.object(x)
-		o.Kind, o.Trigger = runs, "deadline"
+		o.Kind = runs
 		w.engine.Upsert(o)
 	}
 	w.advance(time.Second)

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 // brake is what a namespace says that stops deletions, although no object in it changes.
@@ -87,9 +89,7 @@ func (w *world) newFeed() {
 	if !w.around.held {
 		return
 	}
-	if _, err := w.engine.RegisterKind(KindOptions{
-		Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true, Judge: w.judge,
-	}); err != nil {
+	if _, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: w.judge}); err != nil {
 		w.fatal("RegisterKind: %v", err)
 	}
 	w.around.held = false

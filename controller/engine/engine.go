@@ -19,36 +19,39 @@ type Engine struct {
 	kick    chan struct{}
 	workers sync.WaitGroup
 
-	mu       sync.Mutex
-	notes    []func() // logs and hooks, run after mu is let go
-	untold   []BreakerEvent
-	telling  bool // somebody tells what is untold
-	index    *index
-	kinds    []*kindState // by Kind; 0 is none
-	guard    guard
-	breakers *breakers
-	conc     *concurrency
-	all      rate
-	backfill rate
-	direct   []*direct
-	running  bool
-	stopped  bool
-	inFlight int                 // requests under way that take up room,
-	apart    int                 // and those that do not: see queue
-	underway []*job              // the former in the order in which they were sent, with some that have come to their end
-	turns    uint64              // requests so far
-	pausedTo time.Duration       // monotonic: Retry-After
-	sleeping int64               // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
-	late     int                 // entries with flagLate
-	stuck    int                 // entries with flagStuck
-	blocked  map[uint32]blockage // by slot: what OnBlocked was told of and is still due
-	summary  summaries
-	changes  changes
-	ping     pinger
+	mu         sync.Mutex
+	notes      []func()       // logs and hooks, run after mu is let go
+	events     []BreakerEvent // to be published
+	publishing bool           // somebody publishes them
+	triggers   []*trigger
+	index      *index
+	payloads   payloads
+	kinds      []*kindState // by Kind; 0 is none
+	guard      guard
+	breakers   *breakers
+	conc       *concurrency
+	all        rate
+	backfill   rate
+	submitted  []submission
+	running    bool
+	stopped    bool
+	inFlight   int                 // requests under way that take up room,
+	apart      int                 // and those that do not: see queue
+	underway   []*job              // the former in the order in which they were sent, with some that have come to their end
+	turns      uint64              // requests so far
+	pausedTo   time.Duration       // monotonic: Retry-After
+	sleeping   int64               // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
+	late       int                 // entries with flagLate
+	stuck      int                 // entries with flagStuck
+	blocked    map[uint32]blockage // by slot: what was reported as blocked and is still due
+	summary    summaries
+	changes    changes
+	ping       pinger
 }
 
 type kindState struct {
 	opts    *KindOptions // never written to once it is here
+	trigger *trigger
 	gen     uint8
 	tracked int
 	changed uint64 // see changes
@@ -59,13 +62,16 @@ type kindState struct {
 // New makes an engine that does nothing until Run.
 func New(o Options) (*Engine, error) {
 	o, err := o.complete()
-	if err != nil {
+	triggers, errTriggers := register(o.Triggers)
+	if err := errors.Join(errTriggers, err); err != nil {
 		return nil, err
 	}
 	e := &Engine{
 		opts:     o,
 		kick:     make(chan struct{}, 1),
+		triggers: triggers,
 		index:    newIndex(),
+		payloads: newPayloads(payloadsMost),
 		kinds:    []*kindState{nil},
 		guard:    guard{skew: o.Skew, maxSkew: o.MaxSkew},
 		breakers: newBreakers(),
@@ -78,7 +84,7 @@ func New(o Options) (*Engine, error) {
 	e.metrics = newMetrics(e)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(e.metrics); err != nil {
-			return nil, fmt.Errorf("expiry: registering metrics: %w", err)
+			return nil, fmt.Errorf("engine: registering metrics: %w", err)
 		}
 	}
 	return e, nil
@@ -87,28 +93,30 @@ func New(o Options) (*Engine, error) {
 // DryRun reports whether every deletion is a dry run. Who feeds such an engine changes nothing either.
 func (e *Engine) DryRun() bool { return e.opts.DryRun }
 
-// RegisterKind makes a kind known and returns its handle. The same Resource, Lane and Scope again replace the options and keep
-// the handle and what is tracked.
+// RegisterKind makes a kind known for a trigger and returns its handle. The same Resource, Trigger
+// and Scope again replace the options and keep the handle and what is tracked.
 func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 	if k.Resource.Resource == "" || k.Resource.Version == "" {
-		return 0, fmt.Errorf("expiry: KindOptions.Resource is %q: give version and plural resource", k.Resource)
+		return 0, fmt.Errorf("engine: KindOptions.Resource is %q: give version and plural resource", k.Resource)
 	}
 	if k.Kind == "" {
-		return 0, fmt.Errorf("expiry: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
+		return 0, fmt.Errorf("engine: KindOptions.Kind of %s is empty: give the kind's name", k.Resource)
 	}
 	if k.Judge == nil {
-		return 0, fmt.Errorf("expiry: KindOptions.Judge of %s is nil: give a function that reads one object afresh", k.Resource)
+		return 0, fmt.Errorf("engine: KindOptions.Judge of %s is nil: give a function that reads one object live", k.Resource)
 	}
-	if k.Lane >= lanes {
-		return 0, fmt.Errorf("expiry: KindOptions.Lane of %s is %d: give a number below %d", k.Resource, k.Lane, lanes)
+	t := e.triggerNamed(k.Trigger)
+	if t == nil {
+		return 0, fmt.Errorf("engine: KindOptions.Trigger of %s is %q: give one of Options.Triggers", k.Resource, k.Trigger)
 	}
 	e.mu.Lock()
 	defer e.unlock()
 	i := e.kindOf(&k)
 	if i == 0 {
-		// Of the same resource and lane, so that what is still under way for the one that is gone cannot be taken for anything else.
+		// Of the same resource and trigger, so that what is still under way for the one that is gone
+		// cannot be mistaken for anything else.
 		i = Kind(max(0, slices.IndexFunc(e.kinds, func(s *kindState) bool {
-			return s != nil && s.forgotten && s.opts.Resource == k.Resource && s.opts.Lane == k.Lane
+			return s != nil && s.forgotten && s.opts.Resource == k.Resource && s.trigger == t
 		})))
 	}
 	if i != 0 {
@@ -119,39 +127,40 @@ func (e *Engine) RegisterKind(k KindOptions) (Kind, error) {
 		return i, nil
 	}
 	if len(e.kinds) > 65535 {
-		return 0, errors.New("expiry: more than 65535 kinds are registered: restart the controller")
+		return 0, errors.New("engine: more than 65535 kinds are registered: restart the controller")
 	}
-	e.kinds = append(e.kinds, &kindState{opts: &k})
-	e.index.of = append(e.index.of, e.queueFor(&k))
+	e.kinds = append(e.kinds, &kindState{opts: &k, trigger: t})
+	e.index.of = append(e.index.of, e.queueFor(&k, t))
 	return Kind(len(e.kinds) - 1), nil
 }
 
 func (e *Engine) kindOf(o *KindOptions) Kind {
 	return Kind(max(0, slices.IndexFunc(e.kinds, func(k *kindState) bool {
-		return k != nil && k.opts.Resource == o.Resource && k.opts.Lane == o.Lane && k.opts.Scope == o.Scope
+		return k != nil && k.opts.Resource == o.Resource && k.opts.Trigger == o.Trigger && k.opts.Scope == o.Scope
 	})))
 }
 
-// lookup finds the entry of a UID in the lane of a kind.
+// lookup finds the entry of a UID for the trigger of a kind.
 func (e *Engine) lookup(k Kind, uid types.UID) (uint32, bool) {
 	if k == 0 || int(k) >= len(e.kinds) {
 		return 0, false
 	}
-	return e.index.lookup(uid, e.kinds[k].opts.Lane)
+	return e.index.lookup(uid, e.kinds[k].trigger.id)
 }
 
-// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. Whoever fed it must have ended: the handle may be another scope's
-// from now on. Namespaces come and go by the thousand, each with handles of its own for every kind that is watched in it alone.
+// ForgetKind drops all that is tracked of a kind, as when its CRD is gone. Its feed must have ended:
+// the handle may be another scope's from now on. Namespaces come and go by the thousand, each with
+// handles of its own for every kind that is watched in it alone.
 func (e *Engine) ForgetKind(k Kind) {
 	e.sweep(k, func(*entry) bool { return true })
 	e.mu.Lock()
 	defer e.unlock()
 	was := e.kinds[k]
 	for _, scope := range e.breakers.forget(k) {
-		e.tell(scope.event(false, "", was.opts.Kind, e.opts.Clock.Now()))
+		e.publish(scope.event(false, "", was.opts.Kind, e.opts.Clock.Now()))
 	}
 	// What is kept of it holds on to no feed.
-	was.opts = &KindOptions{Resource: was.opts.Resource, Kind: was.opts.Kind, Namespaced: was.opts.Namespaced, Lane: was.opts.Lane, Scope: was.opts.Scope,
+	was.opts = &KindOptions{Type: was.opts.Type, Trigger: was.opts.Trigger, Scope: was.opts.Scope,
 		Judge: func(context.Context, Object) (Judgement, error) {
 			return Judgement{}, errors.New("the kind is not known any more")
 		}}
@@ -160,9 +169,10 @@ func (e *Engine) ForgetKind(k Kind) {
 	q.held = slices.DeleteFunc(q.held, func(held Kind) bool { return held == k })
 }
 
-// Upsert tracks an object, or postpones or advances what is tracked under its UID in the kind's lane. A state that is older than the tracked
-// one changes nothing. An object that was just deleted stays out for Options.KeepOut, unless its resourceVersion is newer.
-// Do not call it for objects that carry a deletionTimestamp: that is Terminating.
+// Upsert tracks an object, or postpones or advances what is tracked under its UID for the kind's
+// trigger. A state that is older than the tracked one changes nothing. An object that was just
+// deleted stays out for Options.KeepOut, unless its resourceVersion is newer. Do not call it for
+// objects that carry a deletionTimestamp: that is Terminating.
 func (e *Engine) Upsert(o Object) { e.upsert(o, fromWatch) }
 
 func (e *Engine) upsert(o Object, from origin) {
@@ -174,7 +184,7 @@ func (e *Engine) upsert(o Object, from origin) {
 	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
-	if e.valid(&o) {
+	if e.valid(&o) && !e.kinds[o.Kind].trigger.Off {
 		e.apply(&o, r.wall, from)
 	}
 }
@@ -216,7 +226,7 @@ func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
 func (e *Engine) Terminating(o Object, since time.Time) {
 	e.mu.Lock()
 	defer e.unlock()
-	if e.valid(&o) {
+	if e.valid(&o) && !e.kinds[o.Kind].trigger.Off {
 		e.terminating(&o, since)
 	}
 }

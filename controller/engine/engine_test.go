@@ -12,6 +12,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 // ready is a world in which the API server's time was seen, with hooks that remember.
@@ -19,7 +21,7 @@ func ready(t *testing.T, change func(*Options)) (*world, *[]Outcome, *[]BreakerE
 	t.Helper()
 	w := newWorld(t.Fatalf)
 	outcomes, events := &[]Outcome{}, &[]BreakerEvent{}
-	w.engine.opts.OnOutcome = func(o Outcome) { *outcomes = append(*outcomes, o) }
+	w.engine.opts.observe = func(o Outcome) { *outcomes = append(*outcomes, o) }
 	w.engine.opts.OnBreaker = func(ev BreakerEvent) { *events = append(*events, ev) }
 	if change != nil {
 		change(&w.engine.opts)
@@ -171,10 +173,6 @@ func TestEngineDryRun(t *testing.T) {
 	}
 }
 
-type deleterFunc func(context.Context, Request) Response
-
-func (f deleterFunc) Delete(ctx context.Context, r Request) Response { return f(ctx, r) }
-
 // A conflict is judged afresh at once, in the same attempt.
 func TestConflictIsJudgedAtOnce(t *testing.T) {
 	for name, c := range map[string]struct {
@@ -291,12 +289,12 @@ func TestJudgeErrorClasses(t *testing.T) {
 		"server error": {apierrors.NewInternalError(errors.New("x")), Failed, 500},
 	} {
 		var res attemptResult
-		res.fail(fmt.Errorf("wrapped: %w", c.err))
-		if res.result != c.want || res.code != c.code || res.err == nil {
-			t.Errorf("%s: %s %d %v, want %s %d", name, res.result, res.code, res.err, c.want, c.code)
+		res.unjudged(fmt.Errorf("wrapped: %w", c.err))
+		if res.result != c.want || res.Code != c.code || res.Err == nil {
+			t.Errorf("%s: %s %d %v, want %s %d", name, res.result, res.Code, res.Err, c.want, c.code)
 		}
-		if name == "too many" && res.retryAfter != 4*time.Second {
-			t.Errorf("%s: Retry-After %s", name, res.retryAfter)
+		if name == "too many" && res.After != 4*time.Second {
+			t.Errorf("%s: Retry-After %s", name, res.After)
 		}
 	}
 }
@@ -334,15 +332,16 @@ func TestRelistSweeps(t *testing.T) {
 func TestRegistering(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	for name, k := range map[string]KindOptions{
-		"Resource is":          {Kind: "X", Judge: w.judge},
-		"KindOptions.Kind of":  {Resource: jobs.Resource, Judge: w.judge},
-		"KindOptions.Judge of": {Resource: jobs.Resource, Kind: "Job"},
+		"Resource is":            {Type: action.Type{Kind: "X"}, Trigger: "ttl", Judge: w.judge},
+		"KindOptions.Kind of":    {Type: action.Type{Resource: jobs.Resource}, Trigger: "ttl", Judge: w.judge},
+		"KindOptions.Judge of":   {Type: jobs, Trigger: "ttl"},
+		"KindOptions.Trigger of": {Type: jobs, Trigger: "no such", Judge: w.judge},
 	} {
 		if _, err := w.engine.RegisterKind(k); err == nil || !strings.Contains(err.Error(), name) {
 			t.Errorf("%q: %v", name, err)
 		}
 	}
-	again, err := w.engine.RegisterKind(KindOptions{Resource: jobs.Resource, Kind: "Job", Namespaced: true, Judge: w.judge})
+	again, err := w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: w.judge})
 	if err != nil || again != w.kind {
 		t.Errorf("the same resource again: %d, %v", again, err)
 	}
@@ -352,7 +351,7 @@ func TestRegistering(t *testing.T) {
 		t.Error("ForgetKind forgets nothing")
 	}
 	if _, err := New(Options{Skew: w.skew, MaxConcurrency: -1}); err == nil ||
-		!strings.Contains(err.Error(), "Deleter") || !strings.Contains(err.Error(), "Ping") || !strings.Contains(err.Error(), "MaxConcurrency is -1") {
+		!strings.Contains(err.Error(), "Triggers") || !strings.Contains(err.Error(), "Ping") || !strings.Contains(err.Error(), "MaxConcurrency is -1") {
 		t.Errorf("New: %v", err)
 	}
 	// A bug in a feed breaks nothing.
@@ -369,7 +368,7 @@ func TestRegistering(t *testing.T) {
 func TestForgottenKindsLeaveNothing(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	scoped := func(i int) Kind {
-		k := KindOptions{Resource: jobs.Resource, Kind: "Job", Namespaced: true, Lane: 1, Scope: fmt.Sprintf("ci-%d", i), Judge: w.judge}
+		k := KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "label", Scope: fmt.Sprintf("ci-%d", i), Judge: w.judge}
 		kind, err := w.engine.RegisterKind(k)
 		if err != nil {
 			t.Fatal(err)
@@ -379,7 +378,7 @@ func TestForgottenKindsLeaveNothing(t *testing.T) {
 	before := len(w.engine.kinds)
 	for i := range 1000 {
 		kind := scoped(i)
-		w.engine.Upsert(Object{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Trigger: "label", Source: "object"})
+		w.engine.Upsert(Object{Kind: kind, Namespace: "ci", Name: "n", UID: types.UID(fmt.Sprint(i)), ResourceVersion: "7", Expiry: epoch.Add(time.Hour), Source: "object"})
 		if n := w.engine.Tracked(); n != 1 {
 			t.Fatalf("%d are tracked, want the one of the present kind", n)
 		}
@@ -395,7 +394,7 @@ func TestForgottenKindsLeaveNothing(t *testing.T) {
 	o.Kind = old
 	w.engine.Upsert(o)
 	w.advance(time.Second)
-	w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+	w.hook = deleterFunc(func(_ context.Context, r Request) Response {
 		w.engine.ForgetKind(old)
 		o := w.object(w.create("k", time.Hour, false))
 		o.Kind, o.Expiry = scoped(2), w.server.Add(time.Hour)

@@ -32,9 +32,9 @@ type entry struct {
 
 	state    state
 	attempts uint8 // failed attempts in a row, saturating
-	trigger  uint8
+	trigger  uint8 // that of its kind
+	phase    uint8
 	gen      uint8 // relist generation of the kind in which it was last seen
-	lane     Lane  // that of its kind
 	place    place // which heap it is in
 }
 
@@ -51,7 +51,7 @@ const (
 	flagTerminating // in flight, and the watch has shown a deletionTimestamp meanwhile
 	flagStuck       // terminating for too long, and reported
 	flagUnanswered  // a DELETE got no answer and may have been carried out
-	flagTold        // in flight, and a feed has said meanwhile that it is to be tracked
+	flagUpserted    // in flight, and a feed has upserted it meanwhile
 	flagPropagation0
 	flagPropagation1
 )
@@ -89,7 +89,7 @@ type index struct {
 
 	namespaces *interner
 	sources    *interner
-	triggers   []string
+	phases     []string
 
 	oddUIDs map[uint32]types.UID
 	oddRVs  map[uint32]string
@@ -105,7 +105,7 @@ func newIndex() *index {
 		of:         []*queue{nil},
 		namespaces: newInterner(),
 		sources:    newInterner(),
-		triggers:   []string{""},
+		phases:     []string{""},
 		oddUIDs:    map[uint32]types.UID{},
 		oddRVs:     map[uint32]string{},
 	}
@@ -117,17 +117,29 @@ func (x *index) at(slot uint32) *entry { return &x.chunks[slot/chunkSize].entrie
 
 func (x *index) hashOf(slot uint32) uint64 { return x.table.hash(&x.at(slot).uid) }
 
-// lookup finds the entry of a UID in a lane.
-func (x *index) lookup(uid types.UID, lane Lane) (uint32, bool) {
+// lookup finds the entry of a UID for a trigger.
+func (x *index) lookup(uid types.UID, trigger uint8) (uint32, bool) {
 	bin, odd := packUID(uid)
 	return x.table.find(x.table.hash(&bin), func(slot uint32) bool {
 		e := x.at(slot)
-		return e.uid == bin && e.lane == lane && (e.flags&flagOddUID != 0) == odd
+		return e.uid == bin && e.trigger == trigger && (e.flags&flagOddUID != 0) == odd
 	})
 }
 
-// alloc makes an entry for a UID that has none in a lane. It is in no heap.
-func (x *index) alloc(uid types.UID, lane Lane) uint32 {
+// entriesOf are the entries of a UID, whatever their trigger.
+func (x *index) entriesOf(uid types.UID) (slots []uint32) {
+	bin, odd := packUID(uid)
+	x.table.find(x.table.hash(&bin), func(slot uint32) bool {
+		if e := x.at(slot); e.uid == bin && (e.flags&flagOddUID != 0) == odd {
+			slots = append(slots, slot)
+		}
+		return false // go on
+	})
+	return slots
+}
+
+// alloc makes an entry for a UID that has none for a trigger. It is in no heap.
+func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
 	c := x.chunkWithRoom()
 	ch := x.chunks[c]
 	i := ch.free
@@ -139,7 +151,7 @@ func (x *index) alloc(uid types.UID, lane Lane) uint32 {
 	}
 	slot := uint32(c*chunkSize) + uint32(i)
 	bin, odd := packUID(uid)
-	*e = entry{uid: bin, pos: -1, state: stateArmed, lane: lane}
+	*e = entry{uid: bin, pos: -1, state: stateArmed, trigger: trigger}
 	if odd {
 		e.flags |= flagOddUID
 		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))
@@ -241,8 +253,8 @@ func (x *index) set(slot uint32, o *Object) {
 		x.sources.drop(e.source)
 		e.source = x.sources.add(o.Source)
 	}
-	if x.triggers[e.trigger] != o.Trigger {
-		e.trigger = x.triggerID(o.Trigger)
+	if x.phases[e.phase] != o.Phase {
+		e.phase = x.phaseID(o.Phase)
 	}
 	e.expiry, e.epoch = nanos(o.Expiry), o.Epoch
 	e.flags &^= flagLive | flagBackfill | flagDryRun | flagPropagation
@@ -283,7 +295,7 @@ func (x *index) object(slot uint32) Object {
 		Namespace:   x.namespaces.get(e.ns),
 		Name:        e.name,
 		Expiry:      time.Unix(0, e.expiry).UTC(),
-		Trigger:     x.triggers[e.trigger],
+		Phase:       x.phases[e.phase],
 		Source:      x.sources.get(e.source),
 		Propagation: unpackPropagation(e.flags),
 		Live:        e.flags&flagLive != 0,
@@ -291,11 +303,7 @@ func (x *index) object(slot uint32) Object {
 		DryRun:      e.flags&flagDryRun != 0,
 		Epoch:       e.epoch,
 	}
-	if e.flags&flagOddUID != 0 {
-		o.UID = x.oddUIDs[slot]
-	} else {
-		o.UID = unpackUID(&e.uid)
-	}
+	o.UID = x.uid(slot)
 	if e.flags&flagOddRV != 0 {
 		o.ResourceVersion = x.oddRVs[slot]
 	} else {
@@ -304,19 +312,26 @@ func (x *index) object(slot uint32) Object {
 	return o
 }
 
-// triggerID interns a trigger. There are three of them in the contract; beyond 255 they share one name.
-func (x *index) triggerID(s string) uint8 {
-	for i, t := range x.triggers {
+func (x *index) uid(slot uint32) types.UID {
+	if e := x.at(slot); e.flags&flagOddUID == 0 {
+		return unpackUID(&e.uid)
+	}
+	return x.oddUIDs[slot]
+}
+
+// phaseID interns a phase. There are few; beyond 255 they share one name.
+func (x *index) phaseID(s string) uint8 {
+	for i, t := range x.phases {
 		if t == s {
 			return uint8(i)
 		}
 	}
-	switch n := len(x.triggers); {
+	switch n := len(x.phases); {
 	case n < 255:
-		x.triggers = append(x.triggers, cloneString(s))
+		x.phases = append(x.phases, cloneString(s))
 		return uint8(n)
 	case n == 255:
-		x.triggers = append(x.triggers, "other")
+		x.phases = append(x.phases, "other")
 	}
 	return 255
 }

@@ -31,11 +31,11 @@ func TestIndex(t *testing.T) {
 		x := newIndex()
 		x.queues = []*queue{{}, {}}
 		x.of = []*queue{nil, x.queues[0], x.queues[1], x.queues[0]}
-		model := map[laned]Object{}
-		wakes := map[laned]int64{}
-		chores := map[laned]bool{}
-		key := rapid.Custom(func(t *rapid.T) laned {
-			return laned{rapid.SampledFrom(uids).Draw(t, "uid"), rapid.SampledFrom([]Lane{0, 1, 2}).Draw(t, "lane")}
+		model := map[triggered]Object{}
+		wakes := map[triggered]int64{}
+		chores := map[triggered]bool{}
+		key := rapid.Custom(func(t *rapid.T) triggered {
+			return triggered{rapid.SampledFrom(uids).Draw(t, "uid"), rapid.SampledFrom([]uint8{0, 1, 2}).Draw(t, "trigger")}
 		})
 		draw := func(t *rapid.T, uid types.UID) Object {
 			return Object{
@@ -44,7 +44,7 @@ func TestIndex(t *testing.T) {
 				Name:            rapid.SampledFrom([]string{"x", "y"}).Draw(t, "name"),
 				ResourceVersion: rapid.SampledFrom([]string{"1", "007", "18446744073709551615", "18446744073709551616", "", "abc", "0"}).Draw(t, "rv"),
 				Expiry:          time.Unix(int64(rapid.IntRange(0, 20).Draw(t, "expiry")), 0).UTC(),
-				Trigger:         rapid.SampledFrom([]string{"ttl", "label"}).Draw(t, "trigger"),
+				Phase:           rapid.SampledFrom([]string{"", "check"}).Draw(t, "phase"),
 				Source:          rapid.SampledFrom([]string{"object", "namespace/a", "policy/p"}).Draw(t, "source"),
 				Propagation:     rapid.SampledFrom([]metav1.DeletionPropagation{"", "Foreground", "Background", "Orphan"}).Draw(t, "propagation"),
 				Live:            rapid.Bool().Draw(t, "live"),
@@ -57,21 +57,21 @@ func TestIndex(t *testing.T) {
 			x.at(slot).state = rapid.SampledFrom([]state{stateArmed, stateArmed, stateTerminating, stateTombstone}).Draw(t, "state")
 			x.at(slot).wake = x.at(slot).expiry
 			x.move(slot)
-			at := laned{o.UID, x.at(slot).lane}
+			at := triggered{o.UID, x.at(slot).trigger}
 			model[at], wakes[at], chores[at] = o, o.Expiry.UnixNano(), x.at(slot).state != stateArmed
 		}
 		t.Repeat(map[string]func(*rapid.T){
 			"put": func(t *rapid.T) {
 				at := key.Draw(t, "key")
-				slot, ok := x.lookup(at.uid, at.lane)
+				slot, ok := x.lookup(at.uid, at.trigger)
 				if !ok {
-					slot = x.alloc(at.uid, at.lane)
+					slot = x.alloc(at.uid, at.trigger)
 				}
 				put(t, slot, draw(t, at.uid))
 			},
 			"release": func(t *rapid.T) {
 				at := key.Draw(t, "key")
-				if slot, ok := x.lookup(at.uid, at.lane); ok {
+				if slot, ok := x.lookup(at.uid, at.trigger); ok {
 					x.release(slot)
 				}
 				delete(model, at)
@@ -79,7 +79,7 @@ func TestIndex(t *testing.T) {
 			},
 			"rest": func(t *rapid.T) {
 				at := key.Draw(t, "key")
-				if slot, ok := x.lookup(at.uid, at.lane); ok {
+				if slot, ok := x.lookup(at.uid, at.trigger); ok {
 					x.pull(slot)
 				}
 				delete(wakes, at)
@@ -87,7 +87,7 @@ func TestIndex(t *testing.T) {
 			"": func(t *rapid.T) {
 				namespaces, odd := map[string]bool{"": true}, 0
 				for at, want := range model {
-					slot, ok := x.lookup(at.uid, at.lane)
+					slot, ok := x.lookup(at.uid, at.trigger)
 					if !ok {
 						t.Fatalf("%v is lost", at)
 					}
@@ -111,8 +111,8 @@ func TestIndex(t *testing.T) {
 					for i, slot := range h.slots {
 						e := x.at(slot)
 						o := x.object(slot)
-						if int(e.pos) != i || h != x.heapOf(e) || chores[laned{o.UID, e.lane}] != (h == &x.chores) ||
-							h != &x.chores && o.Backfill != (h == &x.of[o.Kind].backfill) || wakes[laned{o.UID, e.lane}] != e.wake {
+						if int(e.pos) != i || h != x.heapOf(e) || chores[triggered{o.UID, e.trigger}] != (h == &x.chores) ||
+							h != &x.chores && o.Backfill != (h == &x.of[o.Kind].backfill) || wakes[triggered{o.UID, e.trigger}] != e.wake {
 							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.wake)
 						}
 						if i > 0 && x.less(slot, h.slots[(i-1)/4]) {
@@ -123,10 +123,10 @@ func TestIndex(t *testing.T) {
 				if inHeaps != len(wakes) {
 					t.Fatalf("%d entries in heaps, want %d", inHeaps, len(wakes))
 				}
-				before := map[laned]bool{}
+				before := map[triggered]bool{}
 				limit := int64(10 * time.Second)
 				for _, h := range heaps {
-					x.eachBefore(h, limit, func(e *entry) { before[laned{unpackAny(x, e), e.lane}] = true })
+					x.eachBefore(h, limit, func(e *entry) { before[triggered{unpackAny(x, e), e.trigger}] = true })
 				}
 				for at, w := range wakes {
 					if before[at] != (w <= limit) {
@@ -136,7 +136,7 @@ func TestIndex(t *testing.T) {
 			},
 		})
 		for at := range model {
-			slot, _ := x.lookup(at.uid, at.lane)
+			slot, _ := x.lookup(at.uid, at.trigger)
 			x.release(slot)
 		}
 		if x.size != 0 || len(x.oddUIDs) != 0 || len(x.oddRVs) != 0 || len(x.namespaces.ids) != 0 || len(x.sources.ids) != 0 {
@@ -145,10 +145,10 @@ func TestIndex(t *testing.T) {
 	})
 }
 
-// laned is what an entry is found by.
-type laned struct {
-	uid  types.UID
-	lane Lane
+// triggered is what an entry is found by.
+type triggered struct {
+	uid     types.UID
+	trigger uint8
 }
 
 func unpackAny(x *index, e *entry) types.UID {
@@ -196,7 +196,7 @@ func fill(e *Engine, kind Kind, n int) {
 		big := fmt.Sprintf("name-of-a-finished-job-%07dnamespace-%03d%s", i, i%300, string(make([]byte, 4096)))
 		e.Upsert(Object{
 			Kind: kind, Namespace: big[30:43], Name: big[:30], UID: randomUID(rng), ResourceVersion: strconv.Itoa(1000 + i),
-			Expiry: epoch.Add(time.Duration(rng.IntN(1_000_000)) * time.Second), Trigger: "ttl", Source: "namespace/" + big[30:43],
+			Expiry: epoch.Add(time.Duration(rng.IntN(1_000_000)) * time.Second), Source: "namespace/" + big[30:43],
 		})
 	}
 }

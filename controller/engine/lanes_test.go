@@ -7,10 +7,9 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-)
 
-// laneLabel is the lane of the second feed, which looks at the same objects for their label.
-const laneLabel Lane = 1
+	"curfew.dev/curfew/controller/action"
+)
 
 // labelFeed is a feed of the same objects by label: its watch shows what has one, lags by itself, and calls it deleted when
 // the label goes.
@@ -36,9 +35,8 @@ func (w *world) startLabels() {
 
 func (w *world) registerLabels() {
 	var err error
-	w.labels.kind, err = w.engine.RegisterKind(KindOptions{
-		Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true,
-		Lane: laneLabel, Judge: w.judgeLabel,
+	w.labels.kind, err = w.engine.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true}, Trigger: "label",
+		Judge: w.judgeLabel,
 	})
 	if err != nil {
 		w.fatal("RegisterKind: %v", err)
@@ -49,7 +47,7 @@ func (w *world) labelled(t *thing) Object {
 	return Object{
 		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
 		Kind: w.labels.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10),
-		Expiry: t.label, Trigger: "label", Source: "object",
+		Expiry: t.label, Source: "object",
 	}
 }
 
@@ -170,7 +168,7 @@ func TestTheEarlierOfTwoLanes(t *testing.T) {
 			w.pump()
 			w.advance(10 * time.Second) // without a word of the watch
 			w.pump()
-			if w.deletes != 1 || (*outcomes)[0].Object.Trigger != c.trigger {
+			if w.deletes != 1 || (*outcomes)[0].Trigger != c.trigger {
 				t.Fatalf("%d DELETEs, outcomes %+v: want one, by %s", w.deletes, *outcomes, c.trigger)
 			}
 			w.deliverAll()

@@ -10,7 +10,7 @@ import (
 func TestDryRunEndsMeanwhile(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", func(o *Object) { o.DryRun = true })
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if r.DryRun {
 			w.engine.Upsert(w.object(w.things["j0"]))
 			return Response{Code: 200}
@@ -154,7 +154,7 @@ func TestStuckInTwoLanesMeanwhile(t *testing.T) {
 	stuck := 0
 	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
 	x := w.both("j", time.Second, time.Hour, true)
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		resp := w.Delete(ctx, r)
 		w.deliverLabel()
 		w.deliver()

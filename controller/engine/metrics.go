@@ -9,7 +9,6 @@ type metrics struct {
 
 	lateness  prometheus.Histogram
 	deletions *prometheus.CounterVec
-	fallbacks *prometheus.CounterVec
 
 	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, breaker, concurrency, inFlight *prometheus.Desc
 }
@@ -35,10 +34,6 @@ func newMetrics(e *Engine) *metrics {
 			Name: "curfew_deletions_total",
 			Help: "Attempts to delete by trigger, kind and result (deleted, other, unconfirmed, dry_run, kept, conflict, throttled, refused, error).",
 		}, []string{"trigger", "kind", "result"}),
-		fallbacks: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_deletions_uid_only_total",
-			Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
-		}, []string{"kind"}),
 		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry or its being carried out.", "kind"),
 		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, those that are blocked for a reason of their own aside."),
 		oldest:      desc("curfew_oldest_overdue_seconds", "Time since the earliest expiry of those that are overdue, 0 if none is."),
@@ -56,7 +51,6 @@ func newMetrics(e *Engine) *metrics {
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.lateness.Describe(ch)
 	m.deletions.Describe(ch)
-	m.fallbacks.Describe(ch)
 	for _, d := range []*prometheus.Desc{m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.breaker, m.concurrency, m.inFlight} {
 		ch <- d
 	}
@@ -66,7 +60,6 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.lateness.Collect(ch)
 	m.deletions.Collect(ch)
-	m.fallbacks.Collect(ch)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}

@@ -31,10 +31,10 @@ const (
 	DefaultSummaryEvery = time.Minute
 )
 
-// Options says what an Engine works with. Deleter is required, all else has a default.
+// Options says what an Engine works with. Triggers are required, all else has a default.
 type Options struct {
-	// Deleter sends the DELETEs. Required.
-	Deleter Deleter
+	// Triggers are why objects become due, and what is done then. Required.
+	Triggers []Trigger
 	// Skew is the estimate of the API server's time; wrap every transport with Skew.Wrap. While it is nil no skew is
 	// checked, and a jump of the clock is only waited out for as long as wall and monotonic time disagree anew.
 	Skew *Skew
@@ -72,8 +72,6 @@ type Options struct {
 	// SummaryEvery is the interval of OnSummary and of the summary line; 0 means DefaultSummaryEvery.
 	SummaryEvery time.Duration
 
-	// OnOutcome is called after each attempt, from the worker that made it. It must not block.
-	OnOutcome func(Outcome)
 	// OnSummary is called once an interval with what was deleted, a Summary per source, trigger and kind, if anything was.
 	OnSummary func([]Summary)
 	// OnBreaker is called when deletions of a scope are paused and when they go on, one call at a time and in that order.
@@ -87,16 +85,15 @@ type Options struct {
 	monotonic func(now time.Time) time.Duration
 	// jitter gives a number in [0,1).
 	jitter func() float64
+	// observe sees all outcomes, in tests.
+	observe func(Outcome)
 }
 
 // complete fills in defaults and names what is wrong.
 func (o Options) complete() (Options, error) {
 	var errs []error
-	if o.Deleter == nil {
-		errs = append(errs, errors.New("expiry: Options.Deleter is nil: give the client that sends DELETEs"))
-	}
 	if o.Skew != nil && o.Ping == nil {
-		errs = append(errs, errors.New("expiry: Options.Ping is nil beside Options.Skew: without it a jump of the clock could hold deletions for ever"))
+		errs = append(errs, errors.New("engine: Options.Ping is nil beside Options.Skew: without it a jump of the clock could hold deletions for ever"))
 	}
 	for _, f := range []struct {
 		name  string
@@ -112,7 +109,7 @@ func (o Options) complete() (Options, error) {
 		{"SummaryEvery", int(o.SummaryEvery)},
 	} {
 		if f.value < 0 {
-			errs = append(errs, fmt.Errorf("expiry: Options.%s is %d: give 0 for the default, or more", f.name, f.value))
+			errs = append(errs, fmt.Errorf("engine: Options.%s is %d: give 0 for the default, or more", f.name, f.value))
 		}
 	}
 	if o.Clock == nil {

@@ -10,11 +10,13 @@ import (
 	"unicode/utf8"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 // denial is what the API server makes of a webhook's denial.
 func denial(code int) Response {
-	return Response{Code: code, Message: `admission webhook "deny.example.com" denied the request: busy`, Origin: FromAdmission}
+	return Response{Code: code, Message: `admission webhook "deny.example.com" denied the request: busy`, Origin: action.FromAdmission}
 }
 
 // A DELETE webhook denies, with a code of its own choice or without one (400), and the author raises the TTL while the next
@@ -27,7 +29,7 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 				w.dueSoon(1, "j", nil)
 				w.engine.kinds[w.kind].opts.Aggregated = true // The least that is known of a kind.
 				calls := 0
-				w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+				w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 					if r.ResourceVersion == "" {
 						t.Errorf("DELETE %d carries no resourceVersion", calls+1)
 					}
@@ -63,14 +65,14 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 func TestLongDenialIsCut(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
-	w.engine.opts.Deleter = deleterFunc(func(context.Context, Request) Response {
+	w.hook = deleterFunc(func(context.Context, Request) Response {
 		out := denial(http.StatusForbidden)
 		out.Message += strings.Repeat("€", 300_000)
 		return out
 	})
 	w.advance(time.Second)
 	w.pump()
-	if err := (*outcomes)[0].Err.Error(); len(err) > messageMost+100 || !utf8.ValidString(err) || !strings.HasSuffix(err, "€…") {
+	if err := (*outcomes)[0].Err.Error(); len(err) > 1024+100 || !utf8.ValidString(err) || !strings.HasSuffix(err, "€…") {
 		t.Errorf("%d bytes: %.200q", len(err), err)
 	}
 }
@@ -109,7 +111,7 @@ func TestFallsBackToUID(t *testing.T) {
 				return jd, err
 			}
 			deletes := 0
-			w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+			w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 				deletes++
 				if r.ResourceVersion != "" {
 					return Response{Code: http.StatusConflict, Reason: c.reason}
@@ -132,7 +134,7 @@ func TestFallsBackToUID(t *testing.T) {
 			if n := count(*outcomes); n[Deleted] != 1 || deletes != c.deletes {
 				t.Errorf("%v after %d DELETEs, want it deleted by number %d", n, deletes, c.deletes)
 			}
-			if got := metricValue(t, w.engine, "curfew_deletions_uid_only_total"); got != 1 {
+			if got := sum(t, w.metrics, "curfew_deletions_uid_only_total"); got != 1 {
 				t.Errorf("curfew_deletions_uid_only_total %v, want 1", got)
 			}
 		})
@@ -161,7 +163,7 @@ func TestNoFallbackWhileItChanges(t *testing.T) {
 				return jd, err
 			}
 			deletes := 0
-			w.engine.opts.Deleter = deleterFunc(func(_ context.Context, r Request) Response {
+			w.hook = deleterFunc(func(_ context.Context, r Request) Response {
 				if deletes++; r.ResourceVersion == "" {
 					t.Errorf("DELETE %d carries no resourceVersion", deletes)
 				}
@@ -213,7 +215,7 @@ func besidesBad(t *testing.T, bad int, namespace string, answer Response) (delet
 	answer.RetryAfter = 30 * time.Second
 	tries := map[string]time.Time{}
 	requests := 0
-	w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+	w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 		if !strings.HasPrefix(r.Name, "bad") {
 			return w.Delete(ctx, r)
 		}
@@ -271,8 +273,9 @@ func besidesBad(t *testing.T, bad int, namespace string, answer Response) (delet
 func TestMissingSubresourceDropsNothing(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	options := *w.engine.kinds[w.kind].opts
-	options.Lane, options.Actor = 3, deleterFunc(func(context.Context, Request) Response {
-		return Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
+	options.Trigger = "deadline"
+	w.deadline = actionFunc(func(context.Context, action.Due) action.Result {
+		return action.Result{Outcome: action.Gone, Code: http.StatusNotFound, Err: action.Describe(http.StatusNotFound, metav1.StatusReasonNotFound, "")}
 	})
 	options.Judge = func(_ context.Context, o Object) (Judgement, error) {
 		if w.things[o.Name] == nil {
@@ -288,7 +291,7 @@ func TestMissingSubresourceDropsNothing(t *testing.T) {
 	w.setLabel(x, w.server.Add(30*time.Second))
 	w.engine.Upsert(w.labelled(x))
 	o := w.object(x)
-	o.Kind, o.Trigger, o.Expiry = deadline, "deadline", w.server.Add(time.Second)
+	o.Kind, o.Expiry = deadline, w.server.Add(time.Second)
 	w.engine.Upsert(o)
 	w.advance(time.Second)
 	w.pump()
@@ -319,8 +322,8 @@ func TestMissingIsConfirmedForOtherLanes(t *testing.T) {
 			w.finish(x)
 			w.setLabel(x, w.server.Add(30*time.Second))
 			w.engine.Upsert(w.labelled(x))
-			w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
-				if r.Kind.Lane != laneLabel {
+			w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
+				if r.Trigger != "label" {
 					return Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
 				}
 				return w.Delete(ctx, r)
@@ -328,7 +331,7 @@ func TestMissingIsConfirmedForOtherLanes(t *testing.T) {
 			w.advance(time.Second)
 			if direct {
 				out := make(chan Outcome)
-				go func() { out <- w.engine.DeleteNow(t.Context(), w.object(x), nil) }()
+				go func() { out <- deleteNow(t.Context(), w.engine, w.object(x), nil) }()
 				<-w.engine.kick
 				w.pump()
 				if got := <-out; got.Result != Refused {

@@ -29,15 +29,3 @@ func unpackPropagation(f flags) metav1.DeletionPropagation {
 		return metav1.DeletePropagationBackground
 	}
 }
-
-// propagation is what DELETE asks for.
-func propagation(k *KindOptions, o *Object) metav1.DeletionPropagation {
-	switch {
-	case o.Propagation != "":
-		return o.Propagation
-	case k.Propagation != "":
-		return k.Propagation
-	default:
-		return metav1.DeletePropagationBackground
-	}
-}

@@ -5,9 +5,11 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/action"
 )
 
-// A queue is what waits to be deleted of one resource in one lane. A DELETE may take its time for reasons that concern its kind alone: a conversion or
+// A queue is what waits of one resource for one trigger. A DELETE may take its time for reasons that concern its kind alone: a conversion or
 // admission webhook that hangs, an aggregated API that is away. Whoever shares its turn with such a kind would wait with it. Therefore
 //
 //   - of the queues in which something is due, the one with the fewest requests under way is served first, and among several of these the
@@ -20,7 +22,7 @@ import (
 type queue struct {
 	due, backfill heap
 	of            schema.GroupVersionResource
-	lane          Lane
+	trigger       *trigger
 	inFlight      int    // requests under way,
 	apart         int    // and those of them that take up no room
 	turn          uint64 // when it was served last, in requests of all
@@ -32,7 +34,6 @@ type queue struct {
 	refused  time.Duration // monotonic: the first of these,
 	again    time.Duration // and the last
 	held     []Kind        // see Engine.Hold
-	acts     bool          // an Actor carries out what is due
 	pausedTo time.Duration // monotonic: Retry-After, where it is this queue alone that is answered so
 }
 
@@ -46,16 +47,29 @@ const (
 	refusedMost = 3
 )
 
-// queueFor finds the queue of a resource in a lane, or makes one. The lock is held.
-func (e *Engine) queueFor(o *KindOptions) *queue {
-	i := slices.IndexFunc(e.index.queues, func(q *queue) bool { return q.of == o.Resource && q.lane == o.Lane })
+// queueFor finds the queue of a resource and a trigger, or makes one. The lock is held.
+func (e *Engine) queueFor(o *KindOptions, t *trigger) *queue {
+	i := slices.IndexFunc(e.index.queues, func(q *queue) bool { return q.of == o.Resource && q.trigger == t })
 	if i >= 0 {
-		e.index.queues[i].acts = o.Actor != nil
 		return e.index.queues[i]
 	}
-	q := &queue{of: o.Resource, lane: o.Lane, acts: o.Actor != nil}
+	q := &queue{of: o.Resource, trigger: t}
 	e.index.queues = append(e.index.queues, q)
 	return q
+}
+
+// before reports whether a queue is served before another one; earlier decides between equals.
+func (q *queue) before(other *queue, earlier func() bool) bool {
+	switch {
+	case q.trigger.Priority != other.trigger.Priority:
+		return q.trigger.Priority < other.trigger.Priority
+	case q.inFlight != other.inFlight:
+		return q.inFlight < other.inFlight
+	case q.turn != other.turn:
+		return q.turn < other.turn
+	default:
+		return earlier()
+	}
 }
 
 // room tells whether another request of a queue may be sent.
@@ -96,14 +110,14 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	} else {
 		e.inFlight--
 	}
-	if res.result == Throttled && res.origin != FromAdmission {
+	if res.result == Throttled && res.Origin != action.FromAdmission {
 		e.throttle(j, res, r)
 		return
 	}
-	if res.code == 0 && res.err != nil {
+	if res.Code == 0 && res.Err != nil {
 		return
 	}
-	if res.code > 0 { // To a fresh look alone the API server may answer all the time.
+	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
 		q.refusals, q.own, q.pausedTo = 0, false, 0
 	}
 	if r.mono-j.started >= slowAfter {
@@ -117,7 +131,7 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 }
 
 // throttle obeys a 429. If the API server itself has too much to do, it pauses everything. Else the object waits (see
-// settleEntry), and its queue as well once several objects got one: an object that is tried again is no news. The lock is held.
+// finishEntry), and its queue as well once several objects got one: an object that is tried again is no news. The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	q, general := j.queue, res.overloaded(j.kind)
 	q.own = q.own || !general
@@ -130,7 +144,7 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 			q.again = r.mono
 		}
 	}
-	to := r.mono + min(pauseMost, res.retryAfter)
+	to := r.mono + min(pauseMost, res.After)
 	switch {
 	case q.own && e.singled(q):
 		// That the kind is meant is a guess: it is asked again soon at first, with another object.
@@ -145,7 +159,7 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 // overloaded reports whether a 429 says that the API server itself has too much to do. An aggregated API server has filters of
 // its own.
 func (res *attemptResult) overloaded(k *KindOptions) bool {
-	return res.result == Throttled && res.origin == FromServer && !k.Aggregated
+	return res.result == Throttled && res.Origin == action.FromServer && !k.Aggregated
 }
 
 // singled tells whether it is a queue alone that is answered 429. The lock is held.

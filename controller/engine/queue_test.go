@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/action"
 )
 
-var widgets = KindOptions{
-	Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true,
+var widgets = KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}, Trigger: "ttl",
 	Judge: func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Gone}, nil },
 }
 
@@ -103,7 +104,7 @@ func beside(t *testing.T, o Options, answers func(context.Context, Request) Resp
 		u := &uneven{answers: answers}
 		var mu sync.Mutex
 		var events []string
-		o.Deleter = u
+		o.Triggers = deletes(u)
 		o.OnBreaker = func(ev BreakerEvent) {
 			mu.Lock()
 			defer mu.Unlock()
@@ -131,7 +132,7 @@ func beside(t *testing.T, o Options, answers func(context.Context, Request) Resp
 			for range n {
 				i++
 				name, uid := fmt.Sprintf("j%05d", i), types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i))
-				e.Upsert(Object{Kind: kinds[kind], Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Trigger: "ttl", Source: "object"})
+				e.Upsert(Object{Kind: kinds[kind], Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "object"})
 			}
 		}, func() []string {
 			mu.Lock()
@@ -246,12 +247,12 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 // others are answered shows that it has not: from then on that kind waits alone, and is tried again without end. Where whoever serves the kind says
 // so, others never wait.
 func TestThrottledKind(t *testing.T) {
-	for name, origin := range map[string]Origin{"by the API server": FromServer, "by an aggregated API": FromResource} {
+	for name, origin := range map[string]action.Origin{"by the API server": action.FromServer, "by an aggregated API": action.FromResource} {
 		t.Run(name, func(t *testing.T) { throttledKind(t, origin) })
 	}
 }
 
-func throttledKind(t *testing.T, origin Origin) {
+func throttledKind(t *testing.T, origin action.Origin) {
 	many := func(context.Context, Request) Response {
 		time.Sleep(5 * time.Millisecond)
 		return Response{Code: http.StatusTooManyRequests, RetryAfter: 20 * time.Second, Origin: origin}
@@ -266,9 +267,9 @@ func throttledKind(t *testing.T, origin Origin) {
 		pass(time.Until(start) + 100*time.Millisecond)
 		u.lateness()
 		pass(15 * time.Second)
-		if n, late := u.lateness(); origin == FromServer && n != 0 {
+		if n, late := u.lateness(); origin == action.FromServer && n != 0 {
 			t.Errorf("%d Jobs went although the API server asked for 20 seconds of peace", n)
-		} else if origin == FromResource && (n != 45 || late > 20*time.Millisecond) {
+		} else if origin == action.FromResource && (n != 45 || late > 20*time.Millisecond) {
 			t.Errorf("%d Jobs went in 15 seconds, up to %s late: want 45 and at most 20ms", n, late)
 		}
 		pass(75 * time.Second)

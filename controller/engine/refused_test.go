@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 const (
@@ -21,12 +23,12 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 		answer  Response
 		blocked bool
 	}{
-		"an admission policy": {Response{Code: 422, Origin: FromAdmission, Reason: "Invalid",
+		"an admission policy": {Response{Code: 422, Origin: action.FromAdmission, Reason: "Invalid",
 			Message: `jobs.batch "bad" is forbidden: ValidatingAdmissionPolicy 'keep' with binding 'keep' denied request: no`}, true},
-		"a webhook, by a code of its choice": {Response{Code: 500, Origin: FromAdmission, Message: `admission webhook "keep" denied the request: no`}, true},
+		"a webhook, by a code of its choice": {Response{Code: 500, Origin: action.FromAdmission, Message: `admission webhook "keep" denied the request: no`}, true},
 		"the API server's own rules":         {Response{Code: 403, Reason: "Forbidden", Message: `namespaces "bad" is forbidden: this namespace may not be deleted`}, true},
 		"a missing permission":               {Response{Code: 403, Reason: "Forbidden", Message: `jobs.batch "bad" is forbidden: User "curfew" cannot delete resource "jobs" in API group "batch"`}, false},
-		"a webhook that does not answer":     {Response{Code: 500, Origin: FromAdmission, Message: `Internal error occurred: failed calling webhook "keep": timeout`}, false},
+		"a webhook that does not answer":     {Response{Code: 500, Origin: action.FromAdmission, Message: `Internal error occurred: failed calling webhook "keep": timeout`}, false},
 		"no answer":                          {Response{Err: context.DeadlineExceeded}, false},
 		"too many requests":                  {Response{Code: http.StatusTooManyRequests}, false},
 	} {
@@ -36,7 +38,7 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 			w.dueSoon(1, "good", nil)
 			w.dueSoon(1, "bad", nil)
 			refuses := true
-			w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+			w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 				if refuses && r.Name == "bad0" {
 					w.date()
 					return test.answer

@@ -13,6 +13,8 @@ import (
 	"github.com/go-logr/logr/funcr"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 // store is an API server that takes a while for each DELETE.
@@ -64,7 +66,7 @@ func (s *store) track(e *Engine, kind Kind, i int, at time.Time) types.UID {
 	s.mu.Lock()
 	s.objects[name], s.expiry[name] = "7", at
 	s.mu.Unlock()
-	e.Upsert(Object{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Trigger: "ttl", Source: "namespace/ci"})
+	e.Upsert(Object{Kind: kind, Namespace: "ci", Name: name, UID: uid, ResourceVersion: "7", Expiry: at, Source: "namespace/ci"})
 	return uid
 }
 
@@ -72,7 +74,7 @@ func (s *store) track(e *Engine, kind Kind, i int, at time.Time) types.UID {
 func bubble(t *testing.T, change func(*Options), f func(t *testing.T, e *Engine, s *store, kind Kind)) {
 	synctest.Test(t, func(t *testing.T) {
 		s := &store{latency: 5 * time.Millisecond, objects: map[string]string{}, expiry: map[string]time.Time{}}
-		o := Options{Deleter: s}
+		o := Options{Triggers: deletes(s)}
 		if change != nil {
 			change(&o)
 		}
@@ -80,7 +82,7 @@ func bubble(t *testing.T, change func(*Options), f func(t *testing.T, e *Engine,
 		if err != nil {
 			t.Fatal(err)
 		}
-		kind, err := e.RegisterKind(KindOptions{Resource: jobs.Resource, Kind: "Job", Namespaced: true, Judge: func(context.Context, Object) (Judgement, error) {
+		kind, err := e.RegisterKind(KindOptions{Type: action.Type{Resource: jobs.Resource, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: func(context.Context, Object) (Judgement, error) {
 			return Judgement{Verdict: Gone}, nil
 		}})
 		if err != nil {
@@ -142,7 +144,7 @@ func TestRunIsPunctual(t *testing.T) {
 			t.Errorf("a DELETE was sent %s late", s.late)
 		}
 		uid := s.track(e, kind, 6000, start.Add(2*time.Hour))
-		e.Upsert(Object{Kind: kind, Namespace: "ci", Name: "j06000", UID: uid, ResourceVersion: "7", Expiry: time.Now().Add(time.Second), Trigger: "ttl", Source: "object"})
+		e.Upsert(Object{Kind: kind, Namespace: "ci", Name: "j06000", UID: uid, ResourceVersion: "7", Expiry: time.Now().Add(time.Second), Source: "object"})
 		pass(1010 * time.Millisecond)
 		if s.left() != 1 {
 			t.Error("an expiry that was brought forward did not wake the engine")
@@ -186,7 +188,7 @@ func TestStandbyIsSilent(t *testing.T) {
 		var events []BreakerEvent
 		skew := NewSkew(clock.RealClock{})
 		e, err := New(Options{
-			Deleter: deleterFunc(func(context.Context, Request) Response { return Response{Code: 500} }), Skew: skew, Ping: func(context.Context) error { return nil },
+			Triggers: deletes(deleterFunc(func(context.Context, Request) Response { return Response{Code: 500} })), Skew: skew, Ping: func(context.Context) error { return nil },
 			OnBreaker: func(e BreakerEvent) { events = append(events, e) },
 		})
 		if err != nil {
@@ -213,7 +215,7 @@ func TestRunClosesWhatIsGone(t *testing.T) {
 	var events []BreakerEvent
 	bubble(t, func(o *Options) {
 		o.OnBreaker = func(e BreakerEvent) { events = append(events, e) }
-		o.Deleter = deleterFunc(func(context.Context, Request) Response { return Response{Code: 403} })
+		o.Triggers = deletes(deleterFunc(func(context.Context, Request) Response { return Response{Code: 403} }))
 	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		var uids []types.UID
 		for i := range 10 {
@@ -269,9 +271,9 @@ func TestDeleteNow(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 4 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		object := func(i int) Object {
 			s.track(e, kind, i, time.Now().Add(time.Hour))
-			return Object{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)), ResourceVersion: "7", Expiry: time.Now(), Trigger: "cleanup", Source: "policy/p"}
+			return Object{Kind: kind, Namespace: "ci", Name: fmt.Sprintf("j%05d", i), UID: types.UID(fmt.Sprintf("00000000-0000-4000-8000-%012x", i)), ResourceVersion: "7", Expiry: time.Now(), Source: "policy/p"}
 		}
-		if out := e.DeleteNow(t.Context(), object(1), nil); out.Result != Deleted || out.Err != nil {
+		if out := deleteNow(t.Context(), e, object(1), nil); out.Result != Deleted || out.Err != nil {
 			t.Errorf("%+v", out)
 		}
 		if e.Tracked() != 0 {
@@ -279,10 +281,10 @@ func TestDeleteNow(t *testing.T) {
 		}
 		stale := object(2)
 		stale.ResourceVersion = "6"
-		if out := e.DeleteNow(t.Context(), stale, func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }); out.Result != Kept {
+		if out := deleteNow(t.Context(), e, stale, func(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }); out.Result != Kept {
 			t.Errorf("changed, and its judge says keep: %+v", out)
 		}
-		if out := e.DeleteNow(t.Context(), stale, func(_ context.Context, o Object) (Judgement, error) {
+		if out := deleteNow(t.Context(), e, stale, func(_ context.Context, o Object) (Judgement, error) {
 			o.ResourceVersion = "7"
 			return Judgement{Verdict: Track, Object: o}, nil
 		}); out.Result != Deleted {
@@ -290,26 +292,26 @@ func TestDeleteNow(t *testing.T) {
 		}
 		early := object(3)
 		early.Expiry = time.Now().Add(time.Minute)
-		if out := e.DeleteNow(t.Context(), early, nil); out.Result != Kept || out.Err == nil {
+		if out := deleteNow(t.Context(), e, early, nil); out.Result != Kept || out.Err == nil {
 			t.Errorf("not due: %+v", out)
 		}
-		if out := e.DeleteNow(t.Context(), Object{Kind: kind}, nil); out.Result != Held {
+		if out := deleteNow(t.Context(), e, Object{Kind: kind}, nil); out.Result != Held {
 			t.Errorf("nonsense: %+v", out)
 		}
 		missing := object(4)
 		s.mu.Lock()
 		delete(s.objects, "j00004")
 		s.mu.Unlock()
-		if out := e.DeleteNow(t.Context(), missing, nil); out.Result != Other {
+		if out := deleteNow(t.Context(), e, missing, nil); out.Result != Other {
 			t.Errorf("gone: %+v", out)
 		}
 		// The rate holds for these too: two were accepted, two more may be.
 		for i := range 2 {
-			e.DeleteNow(t.Context(), object(10+i), nil)
+			deleteNow(t.Context(), e, object(10+i), nil)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
 		defer cancel()
-		if out := e.DeleteNow(ctx, object(20), nil); out.Result != Held || out.Err == nil {
+		if out := deleteNow(ctx, e, object(20), nil); out.Result != Held || out.Err == nil {
 			t.Errorf("beyond the rate: %+v", out)
 		}
 		pass(2 * time.Minute)

@@ -3,11 +3,15 @@ package engine
 import (
 	"context"
 	"net/http"
+	"net/http/httptest"
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	clocktesting "k8s.io/utils/clock/testing"
 	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/controller/action/deletion"
 )
 
 func header(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
@@ -166,7 +170,7 @@ func TestRetryOutlivesAWrongClock(t *testing.T) {
 			w.pump()
 			w.dueSoon(1, "j", nil)
 			failed := false
-			w.engine.opts.Deleter = deleterFunc(func(ctx context.Context, r Request) Response {
+			w.hook = deleterFunc(func(ctx context.Context, r Request) Response {
 				if failed {
 					return w.Delete(ctx, r)
 				}
@@ -253,3 +257,26 @@ func TestSkewLearnsFromTheAPIServerAlone(t *testing.T) {
 type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+func TestSkewLearnsFromTransport(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.URL.Path != "/version" {
+			t.Errorf("Ping asks for %s", r.URL.Path)
+		}
+		rw.Header().Set("Date", epoch.Format(http.TimeFormat))
+	}))
+	defer srv.Close()
+	skew := NewSkew(clocktesting.NewFakeClock(epoch.Add(7 * time.Second)))
+	config := &rest.Config{Host: srv.URL}
+	config.Wrap(skew.Wrap)
+	client, err := deletion.NewClient(config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := client.Ping(context.Background()); err != nil {
+		t.Fatal(err)
+	}
+	if est := skew.estimate(epoch.Add(7 * time.Second).UnixNano()); !est.known || est.lo != 6*time.Second || est.hi != 7*time.Second || est.proven() != 6*time.Second {
+		t.Errorf("%+v, want between 6s and 7s", est)
+	}
+}

@@ -43,9 +43,8 @@ func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 	defer e.unlock()
 	var first Status
 	found := false
-	for lane := range Lane(lanes) {
-		slot, ok := e.index.lookup(uid, lane)
-		if !ok || e.index.at(slot).state == stateTombstone {
+	for _, slot := range e.index.entriesOf(uid) {
+		if e.index.at(slot).state == stateTombstone {
 			continue
 		}
 		if s := e.status(slot); !found || s.Object.Expiry.Before(first.Object.Expiry) {

@@ -24,7 +24,8 @@ const (
 	summaryMost = 10000
 )
 
-func (s *summaries) add(k *KindOptions, o *Object, result Result, at time.Time) {
+func (s *summaries) add(k *KindOptions, out *Outcome) {
+	o, result, at := &out.Object, out.Result, out.At
 	if s.outcomes == nil {
 		s.outcomes = map[Result]int{}
 	}
@@ -32,7 +33,7 @@ func (s *summaries) add(k *KindOptions, o *Object, result Result, at time.Time) 
 	if result != Deleted && result != DryRun {
 		return
 	}
-	key := summaryKey{o.Kind, o.Source, o.Trigger}
+	key := summaryKey{o.Kind, o.Source, out.Trigger}
 	sum := s.of[key]
 	if sum == nil {
 		if len(s.of) >= summaryMost {
@@ -40,7 +41,7 @@ func (s *summaries) add(k *KindOptions, o *Object, result Result, at time.Time) 
 			sum = s.of[key]
 		}
 		if sum == nil {
-			sum = &Summary{Source: key.source, Trigger: o.Trigger, Kind: *k, Namespace: o.Namespace, First: at}
+			sum = &Summary{Source: key.source, Trigger: out.Trigger, Kind: *k, Namespace: o.Namespace, First: at}
 			s.of[key] = sum
 		}
 	}
@@ -100,40 +101,37 @@ func (e *Engine) summarize(r reading) {
 	})
 }
 
-// record counts an outcome and leaves its log line and its hook to be run. The lock is held.
-func (e *Engine) record(j *job, res *attemptResult, out Outcome, r reading) {
+// record counts an outcome and leaves its log line to be written. The lock is held.
+func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
 	m, o, kind := e.metrics, &out.Object, j.kind.Kind
 	if res.conflicts > 0 {
-		m.deletions.WithLabelValues(o.Trigger, kind, string(Conflict)).Add(float64(res.conflicts))
+		m.deletions.WithLabelValues(out.Trigger, kind, string(Conflict)).Add(float64(res.conflicts))
 		if e.summary.outcomes == nil {
 			e.summary.outcomes = map[Result]int{}
 		}
 		e.summary.outcomes[Conflict] += res.conflicts
 	}
-	if out.Result == "" {
-		return
-	}
-	m.deletions.WithLabelValues(o.Trigger, kind, string(out.Result)).Inc()
+	m.deletions.WithLabelValues(out.Trigger, kind, string(out.Result)).Inc()
 	if out.Result == Deleted && !o.Backfill {
 		m.lateness.Observe(out.Lateness.Seconds())
 	}
-	e.summary.add(j.kind, o, out.Result, out.At)
+	e.summary.add(j.kind, &out)
 	attempt := j.attempt + 1
 	e.note(func() {
 		log := e.opts.Log
 		// All values in one call: a logger of its own for each line costs as much as the line.
 		with := func(more ...any) []any {
 			o := &out.Object
-			return append([]any{"kind", kind, "object", nameOf(o), "uid", o.UID, "expiry", o.Expiry, "source", o.Source, "trigger", o.Trigger}, more...)
+			return append([]any{"kind", kind, "object", nameOf(o), "uid", o.UID, "expiry", o.Expiry, "source", o.Source, "trigger", out.Trigger}, more...)
 		}
 		switch {
 		case out.Result == Deleted:
 			log.Info("deleted", with("lateness", out.Lateness)...)
 		case out.Result == DryRun:
-			if j.kind.Actor != nil {
-				log.Info("would act (dry run)", with()...)
-			} else {
+			if j.trigger.Deletes {
 				log.Info("would delete (dry run)", with()...)
+			} else {
+				log.Info("would act (dry run)", with()...)
 			}
 		case out.Result == Other, out.Result == Unconfirmed:
 			log.Info("gone already", with("result", out.Result)...)
@@ -144,8 +142,8 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome, r reading) {
 		default:
 			log.V(2).Info("not deleted yet, will be tried again", with("result", out.Result, "attempt", attempt, "err", out.Err)...)
 		}
-		if e.opts.OnOutcome != nil {
-			e.opts.OnOutcome(out)
+		if e.opts.observe != nil {
+			e.opts.observe(out)
 		}
 	})
 }

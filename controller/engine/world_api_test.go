@@ -7,6 +7,8 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 // Delete is the API server's. It enforces the preconditions it is given, and holds whatever it accepts to S1 and S2.
@@ -38,9 +40,9 @@ func (f *fault) response() Response {
 	}
 	out := Response{Code: f.code, RetryAfter: f.retryAfter, Message: "fault"}
 	if f.webhook {
-		out.Origin, out.Reason, out.ObjectMissing = FromAdmission, f.reason(), f.code == 404
+		out.Origin, out.Reason, out.ObjectMissing = action.FromAdmission, f.reason(), f.code == 404
 	} else if f.code == 429 {
-		out.Origin = FromServer
+		out.Origin = action.FromServer
 	}
 	return out
 }
@@ -59,14 +61,14 @@ func (w *world) carryOut(r Request) Response {
 	if b := w.around.seen; b != noBrake {
 		w.fatal("%s was deleted although its namespace says %d, which has been noticed", t.name, b)
 	}
-	if w.around.held && r.Kind.Lane != laneLabel {
+	if w.around.held && r.Trigger != "label" {
 		w.fatal("%s was deleted while its kind is on hold", t.name)
 	}
 	if !t.deleting.IsZero() {
 		w.fatal("%s is being deleted already, and a DELETE was sent with its newest resourceVersion", t.name)
 	}
 	at, due := w.expiry(t)
-	if r.Kind.Lane == laneLabel {
+	if r.Trigger == "label" {
 		at, due = t.label, !t.label.IsZero()
 	}
 	grain := time.Duration(0)

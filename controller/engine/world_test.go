@@ -9,10 +9,14 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/action/deletion"
 )
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
@@ -64,6 +68,9 @@ type world struct {
 
 	backup map[string]thing
 
+	hook     deletion.Sender      // in the place of the API server, if not nil
+	deadline action.Action        // what the trigger deadline does
+	metrics  *prometheus.Registry // of the deletions
 	engine   *Engine
 	skew     *Skew
 	kind     Kind
@@ -103,7 +110,7 @@ func newWorld(fatal func(string, ...any)) *world {
 func (w *world) start() {
 	w.skew = NewSkew(w.clock)
 	e, err := New(Options{
-		Deleter: w, Skew: w.skew, Ping: func(context.Context) error { w.date(); return nil }, Clock: w.clock,
+		Triggers: w.triggers(), Skew: w.skew, Ping: func(context.Context) error { w.date(); return nil }, Clock: w.clock,
 		monotonic: func(time.Time) time.Duration { return w.mono },
 		jitter:    func() float64 { return 0.5 },
 	})
@@ -112,9 +119,7 @@ func (w *world) start() {
 	}
 	e.running = true
 	w.engine = e
-	w.kind, err = e.RegisterKind(KindOptions{
-		Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true, Judge: w.judge,
-	})
+	w.kind, err = e.RegisterKind(KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true}, Trigger: "ttl", Judge: w.judge})
 	if err != nil {
 		w.fatal("RegisterKind: %v", err)
 	}
@@ -154,7 +159,7 @@ func (w *world) pump() {
 		now, ok := w.engine.checkClock(r)
 		var j *job
 		if ok {
-			j = w.engine.take(now, r)
+			j = w.engine.next(now, r)
 		}
 		if est := w.skew.estimate(r.wall); w.engine.guard.held != "" && !est.known {
 			w.engine.unlock()
@@ -170,7 +175,7 @@ func (w *world) pump() {
 		res := w.engine.attempt(context.Background(), j)
 		r = w.engine.read()
 		w.engine.mu.Lock()
-		w.engine.settle(j, res, r, false)
+		w.engine.finish(j, res, r, false)
 		w.engine.unlock()
 	}
 }
@@ -239,7 +244,7 @@ func (w *world) object(t *thing) Object {
 	at, _ := w.expiry(t)
 	return Object{
 		Kind: w.kind, Namespace: "ns", Name: t.name, UID: t.uid, ResourceVersion: strconv.FormatUint(t.rv, 10), Expiry: at,
-		Trigger: "ttl", Source: "object", Live: t.ttl == 0 && !w.told,
+		Source: "object", Live: t.ttl == 0 && !w.told,
 		Epoch: w.engine.Epoch(), DryRun: w.around.seen == dryRunBrake,
 	}
 }

@@ -56,7 +56,7 @@ func TestCensus(t *testing.T) {
 		}
 		ttl, east, west := newWorld(), newWorld(), newWorld()
 		west.refuse = errors.New("no route to host")
-		engine, err := engine.New(engine.Options{Deleter: ttl, Clock: clock.RealClock{}})
+		engine, err := engine.New(engine.Options{Triggers: triggers(ttl), Clock: clock.RealClock{}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -64,7 +64,7 @@ func TestCensus(t *testing.T) {
 			kind := w.kind()
 			kind.Label, kind.Namespace = label, namespace
 			if label != "" {
-				kind.Lane = LaneLabel
+				kind.Trigger = policy.TriggerLabel
 			}
 			one, err := New(kind, Options{Engine: engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard(), Census: census})
 			if err != nil {

@@ -6,36 +6,32 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/controller/action/stop"
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// LaneDeadline is where the engine tracks objects for their deadline.
-const LaneDeadline engine.Lane = 3
-
-// deadlines is what makes a feed go by deadlines, too.
+// deadlines makes a feed judge deadlines, too.
 type deadlines struct {
-	stopper *stop.Stopper
+	plan *stop.Plan
 	// grace is how long the kind's own controller is left to itself.
 	grace time.Duration
 }
 
-// deadlinesOf has the Stopper learn how objects of a kind are stopped; nil for kinds whose deadlines are left to their own controllers.
-func deadlinesOf(profile *expression.Profile, stopper *stop.Stopper) *deadlines {
+// deadlinesOf is how objects of a kind are stopped; nil for kinds whose deadlines are left to their
+// own controllers.
+func deadlinesOf(profile *expression.Profile) *deadlines {
 	way := profile.Enforcement
 	if way == nil || len(way.Stop) == 0 {
 		return nil
 	}
-	plan := stop.Plan{
+	plan := &stop.Plan{
 		Kind: profile.Kind, Resource: profile.Kind.GroupVersion().WithResource(profile.Resource), Steps: way.Stop,
 	}
 	if profile.Suspend != nil {
 		plan.Suspend, plan.SuspendValue = profile.Suspend.Path, profile.Suspend.Value
 	}
-	stopper.Learn(plan)
-	out := &deadlines{stopper: stopper}
+	out := &deadlines{plan: plan}
 	if way.By == v1alpha1.EnforcedByController {
 		out.grace = way.Grace
 	}
@@ -50,20 +46,16 @@ func (f *lane) idle(facts *policy.Facts) bool {
 	return f.kind.Label == "" && !facts.Finished && facts.StateError == nil
 }
 
-// deadlineVerdict judges one state of an object, and lets the Stopper know what it takes to act upon just that state.
-func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, error) {
+// deadlineVerdict judges one state of an object, and returns what it takes to act on just that state.
+func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, any, error) {
 	effective := policy.Resolve(facts, scope)
 	verdict := policy.JudgeDeadline(facts, &effective, f.deadlines.grace, f.options.Clock.Now())
 	if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
-		return verdict, nil
+		return verdict, nil, nil
 	}
 	content, err := f.kind.JSON(object)
 	if err != nil {
-		return verdict, err
+		return verdict, nil, err
 	}
-	f.deadlines.stopper.Seen(stop.Sighting{
-		UID: facts.UID, ResourceVersion: facts.ResourceVersion, Object: content,
-		Deadline: effective.Deadline.TTL.After, Started: facts.Started, Source: verdict.Source.String(), Exceeded: facts.Exceeded, Created: facts.Created,
-	})
-	return verdict, nil
+	return verdict, stop.StateOf(f.deadlines.plan, facts, content, effective.Deadline.TTL.After), nil
 }

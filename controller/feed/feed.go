@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
@@ -116,31 +117,32 @@ func New(kind Kind, options Options) (*Feed, error) {
 		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())
 	}
 	feed.finishes = newRecorder(feed)
-	if err := feed.register(kind.Lane, nil, nil); err != nil {
+	if err := feed.register(cmp.Or(kind.Trigger, policy.TriggerTTL), nil); err != nil {
 		return nil, err
 	}
 	if due := kind.deadlines; due != nil {
-		if err := feed.register(LaneDeadline, due, due.stopper); err != nil {
+		if err := feed.register(policy.TriggerDeadline, due); err != nil {
 			return nil, err
 		}
 	}
 	return feed, nil
 }
 
-// register makes one lane known to the engine.
-func (f *Feed) register(at engine.Lane, due *deadlines, actor engine.Deleter) error {
+// register makes the kind known to the engine for one trigger.
+func (f *Feed) register(trigger policy.Trigger, due *deadlines) error {
 	one := &lane{Feed: f, deadlines: due}
 	handle, err := f.options.Engine.RegisterKind(engine.KindOptions{
-		Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
-		Kind:        f.kind.Profile.Kind.Kind,
-		Namespaced:  !f.kind.Profile.ClusterScoped,
-		Lane:        at,
-		Scope:       f.kind.Namespace,
-		Actor:       actor,
-		Protobuf:    f.kind.Protobuf,
-		Aggregated:  f.kind.Aggregated,
-		Propagation: cmp.Or(f.kind.Propagation, f.options.Propagation),
-		Judge:       one.Judge,
+		Type: action.Type{
+			Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
+			Kind:        f.kind.Profile.Kind.Kind,
+			Namespaced:  !f.kind.Profile.ClusterScoped,
+			Protobuf:    f.kind.Protobuf,
+			Aggregated:  f.kind.Aggregated,
+			Propagation: cmp.Or(f.kind.Propagation, f.options.Propagation),
+		},
+		Trigger: string(trigger),
+		Scope:   f.kind.scope(),
+		Judge:   one.Judge,
 	})
 	if err != nil {
 		return err

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -253,11 +254,11 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 				w.put(untimed("a"))
 				began := time.Now()
 				var reported []time.Duration
-				engine, err := engine.New(engine.Options{Deleter: w, Clock: clock.RealClock{}, DryRun: flag, OnOutcome: func(o engine.Outcome) {
-					if o.Result == engine.DryRun {
+				engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}, DryRun: flag, Log: funcr.New(func(_, line string) {
+					if strings.Contains(line, `"would delete (dry run)"`) {
 						reported = append(reported, time.Since(began))
 					}
-				}})
+				}, funcr.Options{})})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -37,16 +37,17 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 	w.Engine.Cancel(w.kind, uid, resourceVersion)
 }
 
-// verdict judges one state of an object. One reading of the clock a call.
-func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime.Object) (policy.Verdict, error) {
+// verdict judges one state of an object, and returns the payload that the action needs, if any. One
+// reading of the clock a call.
+func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime.Object) (policy.Verdict, any, error) {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
-		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil
+		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
 	}
 	if f.deadlines != nil {
 		return f.deadlineVerdict(facts, &around.Scope, object)
 	}
 	if f.kind.Label != "" {
-		return f.labelVerdict(facts, around), nil
+		return f.labelVerdict(facts, around), nil, nil
 	}
 	effective := policy.Resolve(facts, &around.Scope)
 	now := f.options.Clock.Now()
@@ -54,7 +55,7 @@ func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime
 	if verdict.Action == policy.RecordFinish {
 		verdict = f.recordFinish(facts, &effective, verdict, now)
 	}
-	return verdict, nil
+	return verdict, nil, nil
 }
 
 // tell hands one state of an object on to the engine, in each lane of the feed. What surrounds the object is gathered once, and only where a
@@ -90,7 +91,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 
 // tell judges one state of an object and hands it on to the engine.
 func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Object, epoch uint64, to sink) error {
-	verdict, err := f.verdict(facts, around, object)
+	verdict, payload, err := f.verdict(facts, around, object)
 	if err != nil {
 		return err
 	}
@@ -98,7 +99,7 @@ func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Ob
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
 		due := f.object(facts, verdict)
-		due.Epoch = epoch
+		due.Epoch, due.Payload = epoch, payload
 		to.Upsert(due)
 	case policy.RecordFinish, policy.Keep:
 		to.Cancel(facts.UID, facts.ResourceVersion)
@@ -111,10 +112,18 @@ func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Ob
 func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) engine.Object {
 	return engine.Object{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
-		Expiry: verdict.Expiry, Trigger: string(verdict.Trigger), Source: verdict.Source.String(),
+		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
 		// A runtime can begin to speak at any time, so that it is asked again whatever decided.
 		Live: verdict.Live || f.kind.Runtime != nil || f.asksOwner(facts), Backfill: verdict.Backfill, DryRun: verdict.DryRun,
 	}
+}
+
+// phase tells apart what a deadline is due for.
+func phase(trigger policy.Trigger) string {
+	if trigger == policy.TriggerDeadlineCheck {
+		return "check"
+	}
+	return ""
 }
 
 // Judge judges one object afresh for what its kind is watched for first: its TTL, or its label.
@@ -146,7 +155,7 @@ func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgeme
 	if err != nil {
 		return engine.Judgement{}, err
 	}
-	verdict, err := f.verdict(facts, scope, object)
+	verdict, payload, err := f.verdict(facts, scope, object)
 	if err == nil {
 		verdict, err = f.inherited(ctx, facts, verdict)
 	}
@@ -158,6 +167,7 @@ func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgeme
 	case policy.Wait, policy.Delete, policy.Stop:
 		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
 		due := f.object(facts, verdict)
+		due.Payload = payload
 		if f.options.PropagationOf != nil {
 			// The profile may have changed since this feed was made.
 			said, err := f.options.PropagationOf(f.Kind())

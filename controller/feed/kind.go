@@ -8,7 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
@@ -24,8 +23,8 @@ type Kind struct {
 	FieldSelector, LabelSelector string
 	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.
 	Label string
-	// Lane in which the engine tracks the objects, to delete them when they are due.
-	Lane engine.Lane
+	// Trigger for which the engine tracks the objects; empty means policy.TriggerTTL.
+	Trigger policy.Trigger
 	// Namespace is the only one that is looked at; "" for all.
 	Namespace string
 
@@ -48,6 +47,14 @@ type Kind struct {
 	// Patch sends a merge patch; nil where nothing is ever written to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
 
-	// deadlines are gone by beside the TTLs, in a lane of their own; nil where Curfew leaves them alone.
+	// deadlines are a trigger beside the TTLs; nil where Curfew does not enforce them.
 	deadlines *deadlines
+}
+
+// scope tells apart the feeds of a resource for one trigger.
+func (k *Kind) scope() string {
+	if k.Label == policy.LabelKyvernoTTL {
+		return k.Namespace + "/" + k.Label
+	}
+	return k.Namespace
 }

@@ -14,16 +14,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
 
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
-)
-
-// The lanes of labels. A label and its alias have watches of their own, since a selector cannot ask for one of two keys; an
-// object that has both is seen by the first alone.
-const (
-	LaneLabel engine.Lane = 1
-	LaneAlias engine.Lane = 2
 )
 
 // LabelledKind is a kind whose objects go by a TTL label.
@@ -52,7 +44,7 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	resource := client.Resource(at)
 	out := Kind{
 		Profile: profile, Protobuf: kind.Protobuf, Aggregated: kind.Aggregated, Propagation: kind.Propagation, Namespace: kind.Namespace,
-		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL, Lane: LaneLabel,
+		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL, Trigger: policy.TriggerLabel,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},
@@ -69,7 +61,9 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 		JSON:  func(object runtime.Object) (map[string]any, error) { return metaJSON(profile, object) },
 	}
 	if kind.Alias {
-		out.Label, out.Lane = policy.LabelKyvernoTTL, LaneAlias
+		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object that
+		// has both is seen by the first alone.
+		out.Label = policy.LabelKyvernoTTL
 		out.LabelSelector = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
 	}
 	return out

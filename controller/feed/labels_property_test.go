@@ -16,6 +16,7 @@ import (
 	"k8s.io/utils/clock"
 	"pgregory.net/rapid"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
@@ -41,7 +42,7 @@ func TestLabelEdits(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			s := newShelf()
 			checked := &honest{shelf: s, fail: func(text string) { failed = text }}
-			engine, err := engine.New(engine.Options{Deleter: checked, Clock: clock.RealClock{}})
+			engine, err := engine.New(engine.Options{Triggers: triggers(checked), Clock: clock.RealClock{}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -99,7 +100,7 @@ type honest struct {
 	fail func(string)
 }
 
-func (h *honest) Delete(ctx context.Context, r engine.Request) engine.Response {
+func (h *honest) Delete(ctx context.Context, r deletion.Request) deletion.Response {
 	h.mu.Lock()
 	o := h.objects[name(r.Namespace, r.Name)]
 	h.mu.Unlock()

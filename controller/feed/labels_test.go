@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -373,7 +374,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 				broken.put(config("b", policy.LabelTTL, in(5*time.Second)))
 				var told atomic.Int32
 				both := &two{healthy: healthy, broken: broken}
-				engine, errNew := engine.New(engine.Options{Deleter: both, Clock: clock.RealClock{}})
+				engine, errNew := engine.New(engine.Options{Triggers: triggers(both), Clock: clock.RealClock{}})
 				if errNew != nil {
 					t.Fatal(errNew)
 				}
@@ -411,7 +412,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 
 type two struct{ healthy, broken *shelf }
 
-func (b *two) Delete(ctx context.Context, r engine.Request) engine.Response {
+func (b *two) Delete(ctx context.Context, r deletion.Request) deletion.Response {
 	if r.Kind.Resource.Resource == "things" {
 		return b.broken.Delete(ctx, r)
 	}

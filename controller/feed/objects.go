@@ -10,17 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew. Where Curfew enforces its deadlines, the same
-// feed goes by those as well, and the Stopper learns how the kind is stopped.
-func Objects(client dynamic.Interface, profile *expression.Profile, stopper *stop.Stopper) Kind {
+// Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew. Where
+// Curfew enforces its deadlines, the same feed judges those as well.
+func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{
-		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, deadlines: deadlinesOf(profile, stopper),
+		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, deadlines: deadlinesOf(profile),
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},

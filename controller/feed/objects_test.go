@@ -24,7 +24,7 @@ func TestNativeTTLsByOutcome(t *testing.T) {
 			if len(errs) > 0 {
 				t.Fatal(errs)
 			}
-			kind = Objects(unasked{}, profile, nil)
+			kind = Objects(unasked{}, profile)
 		}
 	}
 	for name, test := range map[string]struct {

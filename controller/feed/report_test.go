@@ -21,6 +21,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/events"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
@@ -34,12 +35,12 @@ func TestReportsOnObjects(t *testing.T) {
 	}
 	reports.Stuck(engine.StuckObject{
 		Object: engine.Object{Namespace: "ci", Name: "a", UID: "u"},
-		Kind:   engine.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
+		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
 		Since:  time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600)),
 	})
 	reports.Blocked(engine.BlockedObject{
 		Object: engine.Object{Namespace: "ci", Name: "a", UID: "u", Expiry: time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("", 3600))},
-		Kind:   engine.KindOptions{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"},
+		Kind:   engine.KindOptions{Type: action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job"}},
 		Reason: engine.ReasonConflict, Message: "it changes",
 	})
 	close(recorder.Events)

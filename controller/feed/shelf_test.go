@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 )
@@ -172,7 +173,7 @@ func (s *shelf) whole(ctx context.Context, namespace, key string) (runtime.Objec
 }
 
 // Delete implements engine.Deleter with the preconditions of the API server.
-func (s *shelf) Delete(_ context.Context, r engine.Request) engine.Response {
+func (s *shelf) Delete(_ context.Context, r deletion.Request) deletion.Response {
 	key := name(r.Namespace, r.Name)
 	s.mu.Lock()
 	meddle := s.meddle
@@ -187,16 +188,16 @@ func (s *shelf) Delete(_ context.Context, r engine.Request) engine.Response {
 	o, ok := s.objects[key]
 	switch {
 	case !ok:
-		return engine.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
+		return deletion.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
 	case o.UID != r.UID || o.ResourceVersion != r.ResourceVersion:
-		return engine.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+		return deletion.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
 	case r.DryRun:
-		return engine.Response{Code: http.StatusOK}
+		return deletion.Response{Code: http.StatusOK}
 	}
 	delete(s.objects, key)
 	s.version++
 	s.tell(o, nil)
-	return engine.Response{Code: http.StatusOK}
+	return deletion.Response{Code: http.StatusOK}
 }
 
 // before runs f once, with the next DELETE, before that is looked at.
@@ -236,7 +237,7 @@ func in(d time.Duration) string { return policy.TTLLabel{At: time.Now().Add(d)}.
 // stock runs feeds over a shelf, and their engine, until the test ends. Call it inside a synctest bubble.
 func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *engine.Engine) {
 	t.Helper()
-	engine, err := engine.New(engine.Options{Deleter: s, Clock: clock.RealClock{}})
+	engine, err := engine.New(engine.Options{Triggers: triggers(s), Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
 	}

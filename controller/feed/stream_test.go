@@ -128,7 +128,7 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
 		w.put(finished("ci", "a", "uid-a", 3600))
-		engine, err := engine.New(engine.Options{Deleter: w})
+		engine, err := engine.New(engine.Options{Triggers: triggers(w)})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -199,7 +199,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 					}
 					return w.list(ctx, namespace, options)
 				}
-				engine, err := engine.New(engine.Options{Deleter: w})
+				engine, err := engine.New(engine.Options{Triggers: triggers(w)})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -26,8 +26,10 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -257,18 +259,18 @@ func (r *track) patch(action clienttesting.Action) (bool, runtime.Object, error)
 }
 
 // Delete implements engine.Deleter with the preconditions of the API server.
-func (r *track) Delete(_ context.Context, request engine.Request) engine.Response {
+func (r *track) Delete(_ context.Context, request deletion.Request) deletion.Response {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	o := r.runs[request.Name]
 	switch {
 	case o == nil:
-		return engine.Response{Code: 404, ObjectMissing: true}
+		return deletion.Response{Code: 404, ObjectMissing: true}
 	case o.GetUID() != request.UID || o.GetResourceVersion() != request.ResourceVersion:
-		return engine.Response{Code: 409}
+		return deletion.Response{Code: 409}
 	}
 	r.drop(request.Name)
-	return engine.Response{Code: 200}
+	return deletion.Response{Code: 200}
 }
 
 // state is what is there, as name: conditions.
@@ -300,7 +302,7 @@ type race struct {
 	*track
 	t       *testing.T
 	engine  *engine.Engine
-	stopper *stop.Stopper
+	stop    *stop.Action
 	options Options
 	metrics *prometheus.Registry
 }
@@ -315,11 +317,12 @@ func newRace(t *testing.T) *race {
 	patches := metadatafake.NewSimpleMetadataClient(scheme)
 	patches.PrependReactor("patch", "runs", r.patch)
 	var err error
-	if r.engine, err = engine.New(engine.Options{Deleter: r.track, Clock: clock.RealClock{}}); err != nil {
+	var slim metadata.Interface = patches
+	if r.stop, err = stop.New(stop.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()}); err != nil {
 		t.Fatal(err)
 	}
-	var slim metadata.Interface = patches
-	if r.stopper, err = stop.New(stop.Options{Metadata: slim, Clock: clock.RealClock{}, Log: logr.Discard()}); err != nil {
+	if r.engine, err = engine.New(engine.Options{Triggers: append(triggers(r.track),
+		engine.Trigger{Name: string(policy.TriggerDeadline), Action: r.stop, Payload: true}), Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
 	census, err := NewCensus(r.metrics)
@@ -340,7 +343,7 @@ func newRace(t *testing.T) *race {
 // follow runs a feed of the kind, which takes over from another, until stop or the end of the test.
 func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *Feed, stop func()) {
 	r.t.Helper()
-	kind := Objects(unasked{}, profile, r.stopper)
+	kind := Objects(unasked{}, profile)
 	kind.List, kind.Watch, kind.Get, kind.Patch = r.list, r.watch, r.get, nil
 	feed, err := New(kind, r.options)
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -285,7 +286,7 @@ func (w *world) patch(_ context.Context, namespace, name string, _ types.PatchTy
 }
 
 // Delete implements engine.Deleter with the preconditions of the API server.
-func (w *world) Delete(_ context.Context, r engine.Request) engine.Response {
+func (w *world) Delete(_ context.Context, r deletion.Request) deletion.Response {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.asked = append(w.asked, r.Propagation)
@@ -293,18 +294,18 @@ func (w *world) Delete(_ context.Context, r engine.Request) engine.Response {
 	job, ok := w.jobs[key]
 	switch {
 	case !ok:
-		return engine.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
+		return deletion.Response{Code: http.StatusNotFound, Reason: metav1.StatusReasonNotFound, ObjectMissing: true}
 	case job.UID != r.UID || job.ResourceVersion != r.ResourceVersion:
-		return engine.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
+		return deletion.Response{Code: http.StatusConflict, Reason: metav1.StatusReasonConflict}
 	case r.DryRun:
-		return engine.Response{Code: http.StatusOK}
+		return deletion.Response{Code: http.StatusOK}
 	}
 	delete(w.jobs, key)
 	w.version++
 	for _, watcher := range w.watchers {
 		watcher.Delete(job.DeepCopy())
 	}
-	return engine.Response{Code: http.StatusOK}
+	return deletion.Response{Code: http.StatusOK}
 }
 
 func (w *world) has(namespace, name string) bool {
@@ -372,7 +373,7 @@ func (n *namespaces) set(name string, annotations map[string]string) {
 // start runs a feed and its engine until the test ends. Call it inside a synctest bubble, whose clock is the real one.
 func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *engine.Engine) {
 	t.Helper()
-	engine, err := engine.New(engine.Options{Deleter: w, Clock: clock.RealClock{}})
+	engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}})
 	if err != nil {
 		t.Fatal(err)
 	}

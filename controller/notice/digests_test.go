@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 )
 
@@ -55,7 +56,7 @@ func (s *store) all() []string {
 }
 
 func summary(source, kind, trigger string, deleted, dryRun int, names ...string) engine.Summary {
-	return engine.Summary{Source: source, Trigger: trigger, Kind: engine.KindOptions{Kind: kind}, Deleted: deleted, DryRun: dryRun, Examples: names}
+	return engine.Summary{Source: source, Trigger: trigger, Kind: engine.KindOptions{Type: action.Type{Kind: kind}}, Deleted: deleted, DryRun: dryRun, Examples: names}
 }
 
 // One Event a source, however much is deleted and for how long; it says what the last minute brought and how much there was in all.

@@ -29,6 +29,8 @@ import (
 	ctrlmetrics "sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
@@ -64,9 +66,29 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 }
 
 // answers is an API server that answers the DELETE of an object by the object's name.
-type answers map[string]engine.Response
+type answers map[string]deletion.Response
 
-func (a answers) Delete(_ context.Context, r engine.Request) engine.Response { return a[r.Name] }
+func (a answers) Delete(_ context.Context, r deletion.Request) deletion.Response { return a[r.Name] }
+
+func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Registerer) []engine.Trigger {
+	t.Helper()
+	do, err := deletion.New(sender, nil, registerer)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return []engine.Trigger{{Name: "ttl", Action: do, Deletes: true}}
+}
+
+// same judges that nothing has changed.
+func same(_ context.Context, o engine.Object) (engine.Judgement, error) {
+	return engine.Judgement{Verdict: engine.Track, Object: o}, nil
+}
+
+// run is a run of one object.
+type run chan engine.Outcome
+
+func (run) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) { return same(ctx, o) }
+func (r run) Report(o engine.Outcome)                                            { r <- o }
 
 // dated is an API server that says what time it is.
 type dated struct{}
@@ -90,12 +112,12 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 		return err
 	}
 	expiry, err := engine.New(engine.Options{
-		Deleter: answers{
+		Triggers: triggers(t, answers{
 			"deleted": {Code: http.StatusOK},
 			"other":   {Code: http.StatusNotFound, ObjectMissing: true},
 			"refused": {Code: http.StatusForbidden},
 			"failed":  {Err: errors.New("no answer")},
-		},
+		}, registry),
 		Skew: skew, Ping: ping, Clock: clock.RealClock{}, Registerer: registry,
 	})
 	if err != nil {
@@ -104,17 +126,15 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	due := time.Now().Add(-time.Minute)
 	// An API that does not honour the resourceVersion: each deletion is by UID alone.
 	kind, err := expiry.RegisterKind(engine.KindOptions{
-		Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true,
-		Judge: func(_ context.Context, o engine.Object) (engine.Judgement, error) {
-			return engine.Judgement{Verdict: engine.Track, Object: o}, nil
-		},
+		Type:    action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true},
+		Trigger: "ttl", Judge: same,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	object := func(name string, at time.Time) engine.Object {
 		return engine.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
-			Expiry: at, Trigger: "ttl", Source: "object"}
+			Expiry: at, Source: "object"}
 	}
 	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
 	if err := ping(t.Context()); err != nil {
@@ -126,7 +146,9 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	for name, want := range map[string]engine.Result{
 		"deleted": engine.Deleted, "other": engine.Other, "refused": engine.Refused, "failed": engine.Failed,
 	} {
-		if out := expiry.DeleteNow(ctx, object(name, due), nil); out.Result != want {
+		run := make(run, 1)
+		expiry.Submit(ctx, run, object(name, due))
+		if out := <-run; out.Result != want {
 			t.Fatalf("%s: %s, %v", name, out.Result, out.Err)
 		}
 	}
@@ -152,7 +174,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expiry, err := engine.New(engine.Options{Deleter: answers{}})
+	expiry, err := engine.New(engine.Options{Triggers: triggers(t, answers{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -182,7 +204,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	expiry, err := engine.New(engine.Options{Deleter: answers{}})
+	expiry, err := engine.New(engine.Options{Triggers: triggers(t, answers{}, nil)})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,15 +8,17 @@ import (
 
 // withinBudget sends a DELETE if --max-deletions-per-minute has room for it. If not, nothing is sent, the
 // step does not hold yet, and the next look tries again.
-func (s *Stopper) withinBudget(send func() error) (sent bool, err error) {
-	if s.options.Reserve == nil {
-		return true, send()
+func (s *stopping) withinBudget(send func() error) (sent bool, err error) {
+	settle, ok := func(bool) {}, true
+	if s.due.Reserve != nil {
+		settle, ok = s.due.Reserve()
 	}
-	settle, ok := s.options.Reserve()
 	if !ok {
 		return false, nil
 	}
-	err = send()
+	if err = send(); err == nil {
+		s.deleted++
+	}
 	// A DELETE without an answer may have been carried out.
 	var status apierrors.APIStatus
 	settle(err == nil || !errors.As(err, &status))

@@ -17,20 +17,20 @@ func TestStepsKeepToTheBudget(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(nil), deleteSet, deletePods)
 	room := 0
 	var happened []bool
-	s.options.Reserve = func() (func(bool), bool) {
+	s.due.Reserve = func() (func(bool), bool) {
 		if room == 0 {
 			return nil, false
 		}
 		room--
 		return func(h bool) { happened = append(happened, h) }, true
 	}
-	got := s.Delete(t.Context(), s.request)
+	got := s.attempt(t)
 	if sent := s.writes(); !slices.Equal(sent, []string{"patch runs/a"}) || got.Code != 200 || got.Again == 0 {
 		t.Fatalf("sent %v, answer %+v; want the mark alone, and another look", sent, got)
 	}
 	room = 2
 	s = again(t, s)
-	s.Delete(t.Context(), s.request)
+	s.attempt(t)
 	if sent := s.writes(); !slices.Contains(sent, "delete sets/a") || !slices.Contains(sent, "delete pods/a-0") || !slices.Equal(happened, []bool{true, true}) {
 		t.Errorf("sent %v, counted %v; want the set and its Pod, both counted", sent, happened)
 	}
@@ -40,7 +40,7 @@ func TestStepsKeepToTheBudget(t *testing.T) {
 func again(t *testing.T, s *scene) *scene {
 	t.Helper()
 	next := newScene(t, nil, s.options.Clock.Now(), mark(nil), deleteSet, deletePods)
-	next.options.Reserve = s.options.Reserve
+	next.due.Reserve = s.due.Reserve
 	return next
 }
 
@@ -56,9 +56,9 @@ func TestWhatCountsIntoTheBudget(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, nil, time.Now(), mark(nil), deleteSet)
 			var happened []bool
-			s.options.Reserve = func() (func(bool), bool) { return func(h bool) { happened = append(happened, h) }, true }
+			s.due.Reserve = func() (func(bool), bool) { return func(h bool) { happened = append(happened, h) }, true }
 			s.objects.PrependReactor("delete", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
-			s.Delete(t.Context(), s.request)
+			s.attempt(t)
 			if !slices.Equal(happened, []bool{test.want}) {
 				t.Errorf("counted %v, want %v", happened, test.want)
 			}

@@ -22,18 +22,18 @@ func resourceOf(child *v1alpha1.Child) schema.GroupVersionResource {
 
 // children reads the children that the object controls, afresh. Others of the same name are not its own (S2, S5).
 func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic.ResourceInterface, []unstructured.Unstructured, error) {
-	var client dynamic.ResourceInterface = s.options.Objects.Resource(resourceOf(child)).Namespace(s.request.Namespace)
+	var client dynamic.ResourceInterface = s.options.Objects.Resource(resourceOf(child)).Namespace(s.due.Namespace)
 	if child.Scope == v1alpha1.ScopeCluster {
 		client = s.options.Objects.Resource(resourceOf(child))
 	}
 	var found []unstructured.Unstructured
 	if child.Named == v1alpha1.ChildNamedSame {
-		object, err := client.Get(ctx, s.request.Name, metav1.GetOptions{})
+		object, err := client.Get(ctx, s.due.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return client, nil, nil
 		case err != nil:
-			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", child.Kind, s.request.Namespace, s.request.Name, err)
+			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", child.Kind, s.due.Namespace, s.due.Name, err)
 		}
 		found = append(found, *object)
 	} else {
@@ -41,7 +41,7 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 		for more := true; more; more = options.Continue != "" {
 			list, err := client.List(ctx, options)
 			if err != nil {
-				return nil, nil, fmt.Errorf("listing %s in namespace %q: %w", child.Resource, s.request.Namespace, err)
+				return nil, nil, fmt.Errorf("listing %s in namespace %q: %w", child.Resource, s.due.Namespace, err)
 			}
 			found = append(found, list.Items...)
 			options.Continue = list.GetContinue()
@@ -49,7 +49,7 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 	}
 	var own []unstructured.Unstructured
 	for i := range found {
-		if owner := metav1.GetControllerOf(&found[i]); owner != nil && owner.UID == s.request.UID {
+		if owner := metav1.GetControllerOf(&found[i]); owner != nil && owner.UID == s.due.UID {
 			own = append(own, found[i])
 		}
 	}
@@ -142,7 +142,7 @@ func hasTrue(object *unstructured.Unstructured, fits func(condition, reason stri
 // holds once the object itself says so; while there is no child there is nothing to mark, and it is looked for again. A child that is
 // not as it was read a moment ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
 func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
-	if !s.seen.Exceeded.IsZero() {
+	if !s.seen.exceeded.IsZero() {
 		s.begun = true
 	}
 	client, own, err := s.children(ctx, step.Child)
@@ -175,7 +175,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 			return false, err
 		}
 		options := metav1.PatchOptions{FieldManager: fieldManager}
-		if s.request.DryRun {
+		if s.due.DryRun {
 			options.DryRun = []string{metav1.DryRunAll}
 		}
 		_, err = client.Patch(ctx, child.GetName(), types.JSONPatchType, patch, options, "status")
@@ -187,14 +187,14 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 			return false, apierrors.NewConflict(resourceOf(step.Child).GroupResource(), child.GetName(), err)
 		case err != nil:
 			return false, fmt.Errorf("marking %s %s/%s as failed: %w", step.Child.Kind, child.GetNamespace(), child.GetName(), err)
-		case s.request.DryRun:
+		case s.due.DryRun:
 			continue
-		case s.seen.Exceeded.IsZero():
-			s.told(condition, now)
+		case s.seen.exceeded.IsZero():
+			s.markAccepted(condition, now)
 		}
 		s.begun = true
 	}
-	return !s.seen.Exceeded.IsZero(), nil
+	return !s.seen.exceeded.IsZero(), nil
 }
 
 // isThere reads a child again.
@@ -239,7 +239,7 @@ func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool,
 			return false, fmt.Errorf("deleting %s %s/%s: %w", kind.Kind, child.GetNamespace(), child.GetName(), err)
 		default:
 			s.log.Info("deleted", "kind", kind.Kind, "object", child.GetNamespace()+"/"+child.GetName(), "uid", uid,
-				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.request.Namespace+"/"+s.request.Name)
+				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.due.ObjectName())
 		}
 	}
 	return !slices.ContainsFunc(own, func(child unstructured.Unstructured) bool { return !protected(child.GetAnnotations()) }), nil

@@ -82,7 +82,7 @@ var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
 // mark fails the object itself, in the state that was judged. It holds where the object is marked already, by whomever.
 func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
-	if !s.seen.Exceeded.IsZero() {
+	if !s.seen.exceeded.IsZero() {
 		s.begun = true
 		return true, nil
 	}
@@ -92,37 +92,36 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 	}
 	now := s.options.Clock.Now()
 	condition := s.condition(step, at)
-	patch, err := s.seen.conditions.patch(s.request.UID, s.request.ResourceVersion, condition, step.Status)
+	patch, err := s.seen.conditions.patch(s.due.UID, s.due.ResourceVersion, condition, step.Status)
 	if err != nil {
 		return false, err
 	}
 	options := metav1.PatchOptions{FieldManager: fieldManager}
-	if s.request.DryRun {
+	if s.due.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
 	// The answer is of no interest: of all that there is to ask for, its metadata costs both sides least.
-	_, err = s.options.Metadata.Resource(s.plan.Resource).Namespace(s.request.Namespace).
-		Patch(ctx, s.request.Name, types.JSONPatchType, patch, options, "status")
+	_, err = s.options.Metadata.Resource(s.plan.Resource).Namespace(s.due.Namespace).
+		Patch(ctx, s.due.Name, types.JSONPatchType, patch, options, "status")
 	s.took = s.options.Clock.Now().Sub(now)
 	switch {
 	case apierrors.IsInvalid(err), apierrors.ReasonForError(err) == metav1.StatusReasonUnknown && statusCode(err) == 422:
-		// The object is not, or no longer, as it was seen. What it is like is found out by a fresh look.
-		s.forget(s.request.UID)
-		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.request.Name, err)
+		// The object is not, or no longer, as it was seen. The engine judges it live.
+		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.due.Name, err)
 	case apierrors.IsNotFound(err):
 		// The object is gone, or its kind has no status subresource: a read tells.
 		if gone := s.confirm(ctx); gone != nil {
 			return false, gone
 		}
 		return false, faultf("%s %s/%s cannot be marked as failed, since %s has no status subresource: add it to the CustomResourceDefinition",
-			s.plan.Kind.Kind, s.request.Namespace, s.request.Name, s.plan.Resource.GroupResource())
+			s.plan.Kind.Kind, s.due.Namespace, s.due.Name, s.plan.Resource.GroupResource())
 	case err != nil:
-		return false, fmt.Errorf("marking %s %s/%s as failed: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
-	case s.request.DryRun:
+		return false, fmt.Errorf("marking %s %s/%s as failed: %w", s.plan.Kind.Kind, s.due.Namespace, s.due.Name, err)
+	case s.due.DryRun:
 		return true, nil
 	}
 	s.marked, s.begun, s.confirmed = true, true, true
-	s.told(condition, now)
+	s.markAccepted(condition, now)
 	return true, nil
 }
 
@@ -142,25 +141,25 @@ func (s *stopping) condition(step v1alpha1.StopStep, now time.Time) metav1.Condi
 
 // message names the deadline, how long the object was active, and whose word the deadline is.
 func (s *stopping) message(now time.Time) string {
-	if s.seen.Started.IsZero() {
+	if s.seen.started.IsZero() {
 		return "was active beyond its deadline"
 	}
-	text := fmt.Sprintf("was active for %s, longer than its deadline of %s", now.Sub(s.seen.Started).Round(time.Second), s.seen.Deadline)
-	if s.seen.Source != "" && s.seen.Source != string(policy.LevelObject) {
-		text += " from " + s.seen.Source
+	text := fmt.Sprintf("was active for %s, longer than its deadline of %s", now.Sub(s.seen.started).Round(time.Second), s.seen.deadline)
+	if s.due.Source != "" && s.due.Source != string(policy.LevelObject) {
+		text += " from " + s.due.Source
 	}
 	return text
 }
 
-// told counts, logs and reports a mark, once.
-func (s *stopping) told(condition metav1.Condition, now time.Time) {
-	late := max(0, now.Sub(s.request.Expiry))
+// markAccepted counts, logs and reports a mark, once.
+func (s *stopping) markAccepted(condition metav1.Condition, now time.Time) {
+	late := max(0, now.Sub(s.due.Expiry))
 	s.marks.WithLabelValues(s.plan.Kind.Kind).Inc()
 	s.lateness.Observe(late.Seconds())
-	s.log.Info("failed", "kind", s.plan.Kind.Kind, "object", s.request.Namespace+"/"+s.request.Name, "uid", s.request.UID,
-		"reason", condition.Reason, "message", condition.Message, "lateness", late, "source", s.seen.Source)
+	s.log.Info("failed", "kind", s.plan.Kind.Kind, "object", s.due.ObjectName(), "uid", s.due.UID,
+		"reason", condition.Reason, "message", condition.Message, "lateness", late, "source", s.due.Source)
 	if s.options.Marked != nil {
-		s.options.Marked(Mark{Kind: s.plan.Kind, Namespace: s.request.Namespace, Name: s.request.Name, UID: s.request.UID, Message: condition.Message})
+		s.options.Marked(Mark{Kind: s.plan.Kind, Namespace: s.due.Namespace, Name: s.due.Name, UID: s.due.UID, Message: condition.Message})
 	}
 }
 
@@ -187,22 +186,22 @@ func (s *stopping) suspend(ctx context.Context) (bool, error) {
 		metadata = map[string]any{}
 		body["metadata"] = metadata
 	}
-	metadata["uid"] = s.request.UID
+	metadata["uid"] = s.due.UID
 	if !s.marked {
-		metadata["resourceVersion"] = s.request.ResourceVersion
+		metadata["resourceVersion"] = s.due.ResourceVersion
 	}
 	patch, err := json.Marshal(body)
 	if err != nil {
 		return false, err
 	}
 	options := metav1.PatchOptions{FieldManager: fieldManager}
-	if s.request.DryRun {
+	if s.due.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	_, err = s.options.Objects.Resource(s.plan.Resource).Namespace(s.request.Namespace).
-		Patch(ctx, s.request.Name, types.MergePatchType, patch, options)
+	_, err = s.options.Objects.Resource(s.plan.Resource).Namespace(s.due.Namespace).
+		Patch(ctx, s.due.Name, types.MergePatchType, patch, options)
 	if err != nil {
-		return false, fmt.Errorf("suspending %s %s/%s: %w", s.plan.Kind.Kind, s.request.Namespace, s.request.Name, err)
+		return false, fmt.Errorf("suspending %s %s/%s: %w", s.plan.Kind.Kind, s.due.Namespace, s.due.Name, err)
 	}
 	s.begun, s.confirmed = true, true
 	return true, nil

@@ -17,7 +17,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -107,23 +107,23 @@ func replace(text, mark string) string {
 func TestNext(t *testing.T) {
 	start := time.Unix(1000, 0)
 	clock := clocktesting.NewFakePassiveClock(start)
-	s := &Stopper{options: Options{Clock: clock, Settle: time.Minute}}
+	s := &Action{options: Options{Clock: clock, Settle: time.Minute}}
 	for name, c := range map[string]struct {
-		seen            Sighting
+		seen            State
 		marked, pending bool
 		after           time.Duration
-		want            engine.Response
+		want            action.Result
 	}{
-		"just marked":           {Sighting{}, true, false, 0, engine.Response{Code: 200, Again: time.Second}},
-		"marked, not seen yet":  {Sighting{}, false, false, time.Hour, engine.Response{Code: 200, Again: time.Second}},
-		"a second later":        {Sighting{Exceeded: start}, false, false, time.Second, engine.Response{Code: 200, Again: time.Second}},
-		"8s later":              {Sighting{Exceeded: start}, false, false, 8 * time.Second, engine.Response{Code: 200, Again: 8 * time.Second}},
-		"50s later":             {Sighting{Exceeded: start}, false, false, 50 * time.Second, engine.Response{Code: 200, Again: 20 * time.Second}},
-		"settled":               {Sighting{Exceeded: start}, false, false, time.Minute, engine.Response{Code: 200, Rest: true}},
-		"50s later, Pods run":   {Sighting{Exceeded: start}, false, true, 50 * time.Second, engine.Response{Code: 200, Again: 5 * time.Second}},
-		"an hour on, Pods run":  {Sighting{Exceeded: start}, false, true, time.Hour, engine.Response{Code: 200, Again: 5 * time.Second}},
-		"marked in the future":  {Sighting{Exceeded: start}, false, false, -time.Minute, engine.Response{Code: 200, Again: time.Second}},
-		"pending in the future": {Sighting{Exceeded: start}, false, true, -time.Minute, engine.Response{Code: 200, Again: time.Second}},
+		"just marked":           {State{}, true, false, 0, action.Result{Outcome: action.Again, After: time.Second}},
+		"marked, not seen yet":  {State{}, false, false, time.Hour, action.Result{Outcome: action.Again, After: time.Second}},
+		"a second later":        {State{exceeded: start}, false, false, time.Second, action.Result{Outcome: action.Again, After: time.Second}},
+		"8s later":              {State{exceeded: start}, false, false, 8 * time.Second, action.Result{Outcome: action.Again, After: 8 * time.Second}},
+		"50s later":             {State{exceeded: start}, false, false, 50 * time.Second, action.Result{Outcome: action.Again, After: 20 * time.Second}},
+		"settled":               {State{exceeded: start}, false, false, time.Minute, action.Result{Outcome: action.Done}},
+		"50s later, Pods run":   {State{exceeded: start}, false, true, 50 * time.Second, action.Result{Outcome: action.Again, After: 5 * time.Second}},
+		"an hour on, Pods run":  {State{exceeded: start}, false, true, time.Hour, action.Result{Outcome: action.Again, After: 5 * time.Second}},
+		"marked in the future":  {State{exceeded: start}, false, false, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
+		"pending in the future": {State{exceeded: start}, false, true, -time.Minute, action.Result{Outcome: action.Again, After: time.Second}},
 	} {
 		clock.SetTime(start.Add(c.after))
 		if got := s.next(&c.seen, c.marked, c.pending); got != c.want {
@@ -133,9 +133,9 @@ func TestNext(t *testing.T) {
 }
 
 // Errors keep their meaning for the engine: who is missing is gone, whose child is missing is not.
-func TestResponseTo(t *testing.T) {
+func TestResultOf(t *testing.T) {
 	runs, jobs := schema.GroupResource{Resource: "runs"}, schema.GroupResource{Resource: "jobs"}
-	request := &engine.Request{Name: "a", Kind: &engine.KindOptions{Resource: runs.WithVersion("v1")}}
+	due := &action.Due{Name: "a", Type: action.Type{Resource: runs.WithVersion("v1")}}
 	for name, c := range map[string]struct {
 		err     error
 		code    int
@@ -148,8 +148,8 @@ func TestResponseTo(t *testing.T) {
 		"too many":           {apierrors.NewTooManyRequests("wait", 3), http.StatusTooManyRequests, false, 3 * time.Second},
 		"no answer":          {errors.New("connection refused"), 0, false, 0},
 	} {
-		got := responseTo(errors.Join(c.err), request)
-		if got.Code != c.code || got.ObjectMissing != c.missing || got.RetryAfter != c.after || (c.code == 0) != (got.Err != nil) {
+		got := resultOf(errors.Join(c.err), due)
+		if got.Code != c.code || (got.Outcome == action.Gone) != c.missing || got.After != c.after || got.Err == nil {
 			t.Errorf("%s: %+v", name, got)
 		}
 	}
@@ -173,8 +173,7 @@ func TestSuspendGoesByTheJudgedState(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := newScene(t, nil, time.Time{}, test.steps...)
-			s.Learn(Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: test.steps,
-				Suspend: policy.FieldPath{"spec", "suspend"}, SuspendValue: true})
+			s.plan.Suspend, s.plan.SuspendValue = policy.FieldPath{"spec", "suspend"}, true
 			var sent []string
 			s.objects.PrependReactor("patch", "runs", func(action clienttesting.Action) (bool, runtime.Object, error) {
 				sent = append(sent, string(action.(clienttesting.PatchAction).GetPatch()))
@@ -183,7 +182,7 @@ func TestSuspendGoesByTheJudgedState(t *testing.T) {
 			s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, &metav1.PartialObjectMetadata{}, nil
 			})
-			if got := s.Delete(t.Context(), s.request); got.Code != test.code {
+			if got := s.attempt(t); got.Code != test.code {
 				t.Errorf("answer %d %v, want %d", got.Code, got.Err, test.code)
 			}
 			if len(sent) != 1 || sent[0] != test.patch {

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clienttesting "k8s.io/client-go/testing"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -31,8 +32,8 @@ func TestFirstStepFailsOrSuspends(t *testing.T) {
 	} {
 		for _, dryRun := range []bool{true, false} {
 			s := newScene(t, nil, time.Time{}, steps...)
-			s.request.DryRun = dryRun
-			got := s.Delete(t.Context(), s.request)
+			s.due.DryRun = dryRun
+			got := s.attempt(t)
 			if sent := s.writes(); len(sent) > 0 || got.Code != http.StatusUnprocessableEntity {
 				t.Errorf("%s, dry run %v: sent %v, answer %+v", name, dryRun, sent, got)
 			}
@@ -50,11 +51,11 @@ func TestDryRunDeletesNothing(t *testing.T) {
 		"marked already": {due, nil},
 	} {
 		s := newScene(t, nil, c.exceeded, mark(nil), deleteSet, deletePods)
-		s.request.DryRun = true
+		s.due.DryRun = true
 		s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, &metav1.PartialObjectMetadata{}, nil
 		})
-		if got := s.Delete(t.Context(), s.request); got.Code != http.StatusOK {
+		if got := s.attempt(t); got.Code != http.StatusOK {
 			t.Errorf("%s: answer %+v", name, got)
 		}
 		if sent := s.writes(); !slices.Equal(sent, c.want) {
@@ -69,7 +70,7 @@ func TestNothingIsStoppedBeforeTheFirstStep(t *testing.T) {
 	if err := s.objects.Tracker().Delete(sets, "ns", "a"); err != nil {
 		t.Fatal(err)
 	}
-	if got := s.Delete(t.Context(), s.request); got.Code != http.StatusOK || got.Again == 0 {
+	if got := s.attempt(t); got.Code != http.StatusOK || got.Again == 0 {
 		t.Errorf("answer %+v, want another look", got)
 	}
 	if sent := s.writes(); len(sent) > 0 {
@@ -97,7 +98,7 @@ func TestOnlyTheJudgedStateIsStopped(t *testing.T) {
 				change(now)
 				return true, now, nil
 			})
-			if got := s.Delete(t.Context(), s.request); got.Code != http.StatusConflict {
+			if got := s.attempt(t); got.Code != http.StatusConflict {
 				t.Errorf("%s: answer %+v, want a conflict", name, got)
 			}
 			if sent := s.writes(); len(sent) > 0 {
@@ -146,12 +147,12 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 	} {
 		for _, dryRun := range []bool{false, true} {
 			s := newScene(t, c.set, time.Time{}, mark(nil), deleteSet, deletePods)
-			s.request.DryRun = dryRun
+			s.due.DryRun = dryRun
 			s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) { return c.profile, nil }
 			s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
 				return true, &metav1.PartialObjectMetadata{}, nil
 			})
-			got := s.Delete(t.Context(), s.request)
+			got := s.attempt(t)
 			want := c.want
 			if dryRun && len(want) > 0 {
 				want = []string{"patch runs/a"}
@@ -170,7 +171,7 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 func TestProfilesNotKnownYet(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(nil), deleteSet, deletePods)
 	s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) { return nil, errors.New("not listed yet") }
-	if got := s.Delete(t.Context(), s.request); got.Err == nil || len(s.writes()) > 0 {
+	if got := s.attempt(t); got.Err == nil || len(s.writes()) > 0 {
 		t.Errorf("answer %+v", got)
 	}
 }
@@ -201,8 +202,8 @@ func TestNoStatusSubresource(t *testing.T) {
 		if c.gone && c.steps[0].Child == nil {
 			s.metadata.PrependReactor("get", "runs", refuse)
 		}
-		got := s.Delete(t.Context(), s.request)
-		if got.Code != c.code || got.ObjectMissing != c.missing {
+		got := s.attempt(t)
+		if got.Code != c.code || got.Outcome == action.Gone != c.missing {
 			t.Errorf("%s: answer %+v, want %d, missing %v", name, got, c.code, c.missing)
 		}
 		for _, sent := range s.writes() {

@@ -234,9 +234,9 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 // else's stay: a Pod that has to be accounted for is, and goes then. Where it is not known whether others run below it, it does not hold, and they
 // are looked for again.
 func (s *stopping) deletePods(ctx context.Context) (bool, error) {
-	running, unknown, err := s.pods.below(ctx, s.request.Namespace, s.request.UID, s.seen.Created)
+	running, unknown, err := s.pods.below(ctx, s.due.Namespace, s.due.UID, s.seen.created)
 	if unknown != "" {
-		s.doubt(unknown)
+		s.logOnce("unknown", "Pods may run on: an owner of theirs may not be read, so that it is not known whose they are", "reason", unknown)
 	}
 	if len(running) == 0 {
 		return err == nil && unknown == "", err
@@ -245,14 +245,14 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 		return false, err
 	}
 	if err == nil {
-		defer s.pods.forget(s.request.Namespace)
+		defer s.pods.forget(s.due.Namespace)
 	}
 	for _, one := range running {
 		if one.deleting {
 			continue
 		}
 		sent, err := s.withinBudget(func() error {
-			return s.options.Metadata.Resource(podResource).Namespace(s.request.Namespace).
+			return s.options.Metadata.Resource(podResource).Namespace(s.due.Namespace).
 				Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid}})
 		})
 		switch {
@@ -260,23 +260,11 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 			return false, nil
 		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
 		case err != nil:
-			return false, fmt.Errorf("deleting Pod %s/%s: %w", s.request.Namespace, one.name, err)
+			return false, fmt.Errorf("deleting Pod %s/%s: %w", s.due.Namespace, one.name, err)
 		default:
-			s.log.Info("deleted", "kind", "Pod", "object", s.request.Namespace+"/"+one.name, "uid", one.uid,
-				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.request.Namespace+"/"+s.request.Name)
+			s.log.Info("deleted", "kind", "Pod", "object", s.due.Namespace+"/"+one.name, "uid", one.uid,
+				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.due.ObjectName())
 		}
 	}
 	return false, err
-}
-
-// doubt logs, once for each state, that Pods of the object may run on unnoticed.
-func (s *stopping) doubt(reason string) {
-	s.mu.Lock()
-	said := s.seen.doubted
-	s.seen.doubted = true
-	s.mu.Unlock()
-	if !said {
-		s.log.Info("Pods may run on: an owner of theirs may not be read, so that it is not known whose they are", "kind", s.plan.Kind.Kind,
-			"object", s.request.Namespace+"/"+s.request.Name, "uid", s.request.UID, "reason", reason)
-	}
 }

@@ -18,6 +18,8 @@ import (
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/policy"
 )
 
 // One list serves all who ask within a second, and lists of namespaces that nobody asks about any more are let go.
@@ -60,7 +62,7 @@ func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 		"a younger Pod": {false, due.Add(-2 * time.Hour), true, nil},
 	} {
 		s := newScene(t, nil, due.Add(-time.Hour), mark(nil), deletePods)
-		s.Seen(Sighting{UID: "run", ResourceVersion: "7", Exceeded: due.Add(-time.Hour), Created: c.created})
+		s.due.Payload = StateOf(s.plan, &policy.Facts{Exceeded: due.Add(-time.Hour), Created: c.created}, nil, 0)
 		born := metav1.NewTime(due.Add(-time.Hour))
 		yes := true
 		s.metadata.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
@@ -73,7 +75,7 @@ func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 		s.metadata.PrependReactor("get", "sets", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return !c.readable, nil, apierrors.NewForbidden(sets.GroupResource(), "a", errors.New("no"))
 		})
-		got := s.Delete(t.Context(), s.request)
+		got := s.attempt(t)
 		if sent := s.writes(); !slices.Equal(sent, c.want) {
 			t.Errorf("%s: sent %v, want %v", name, sent, c.want)
 		}

@@ -20,17 +20,17 @@ func TestMarksCarryTheServersTime(t *testing.T) {
 		s := newScene(t, map[string]any{}, time.Time{}, step)
 		there := s.options.Clock.Now().Add(time.Hour)
 		s.options.ServerTime = func(context.Context) (time.Time, error) { return time.Time{}, errors.New("not known") }
-		if got := s.Delete(t.Context(), s.request); got.Err == nil {
+		if got := s.attempt(t); got.Err == nil {
 			t.Errorf("%s: the answer is %+v, want an error", name, got)
 		}
 		if got := s.writes(); len(got) != 0 {
 			t.Errorf("%s: it sent %v while the time is not known", name, got)
 		}
 		s.options.ServerTime = func(context.Context) (time.Time, error) { return there, nil }
-		s.Delete(t.Context(), s.request)
+		s.attempt(t)
 		var marks []string
-		for _, action := range slices.Concat(s.metadata.Actions(), s.objects.Actions()) {
-			if patch, ok := action.(clienttesting.PatchAction); ok {
+		for _, sent := range slices.Concat(s.metadata.Actions(), s.objects.Actions()) {
+			if patch, ok := sent.(clienttesting.PatchAction); ok {
 				marks = append(marks, string(patch.GetPatch()))
 			}
 		}

@@ -1,4 +1,4 @@
-package engine
+package deletion
 
 import (
 	"context"
@@ -15,10 +15,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/rest"
+
+	"curfew.dev/curfew/controller/action"
 )
 
-// Client is the Deleter that speaks to an API server. It writes requests by hand and reads bodies of errors only: at the
-// rates at which Curfew drains, what a client spends on encoding is taken from the API server beside it.
+// Client sends DELETEs to an API server.
 type Client struct {
 	http  *http.Client
 	base  string // without trailing slash
@@ -32,11 +33,11 @@ func NewClient(config *rest.Config) (*Client, error) {
 	config.Timeout = 0 // the engine bounds each request
 	hc, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("expiry: HTTP client of the API server: %w", err)
+		return nil, fmt.Errorf("deletion: HTTP client of the API server: %w", err)
 	}
 	base, _, err := rest.DefaultServerUrlFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("expiry: address of the API server %q: %w", config.Host, err)
+		return nil, fmt.Errorf("deletion: address of the API server %q: %w", config.Host, err)
 	}
 	agent := config.UserAgent
 	if agent == "" {
@@ -55,7 +56,7 @@ const (
 	bodyMost = 1 << 20
 )
 
-// Delete implements Deleter.
+// Delete implements Sender.
 func (c *Client) Delete(ctx context.Context, r Request) Response {
 	body, contentType, accept, err := encode(&r)
 	if err != nil {
@@ -85,11 +86,11 @@ func (c *Client) Delete(ctx context.Context, r Request) Response {
 	data, err := io.ReadAll(io.LimitReader(resp.Body, bodyMost))
 	status, ok := decodeStatus(data)
 	if err != nil || !ok {
-		out.Origin = OriginOf(nil)
+		out.Origin = action.OriginOf(nil)
 		out.Message = strings.TrimSpace(string(data[:min(len(data), 200)]))
 		return out
 	}
-	out.Reason, out.Message, out.Origin = status.Reason, status.Message, OriginOf(&status)
+	out.Reason, out.Message, out.Origin = status.Reason, status.Message, action.OriginOf(&status)
 	if d := status.Details; d != nil {
 		// "no such resource" names no object; "no such object" does.
 		out.ObjectMissing = status.Reason == metav1.StatusReasonNotFound && d.Name == r.Name

@@ -1,4 +1,4 @@
-package engine
+package deletion
 
 import (
 	"context"
@@ -17,13 +17,14 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	webhookerrors "k8s.io/apiserver/pkg/admission/plugin/webhook/errors"
 	"k8s.io/client-go/rest"
-	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/controller/action"
 )
 
 var (
-	jobs  = &KindOptions{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true, Protobuf: true}
-	pods  = &KindOptions{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}
-	nodes = &KindOptions{Resource: schema.GroupVersionResource{Group: "x.dev", Version: "v1", Resource: "things"}, Kind: "Thing"}
+	jobs  = &action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true, Protobuf: true}
+	pods  = &action.Type{Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}, Kind: "Pod", Namespaced: true}
+	nodes = &action.Type{Resource: schema.GroupVersionResource{Group: "x.dev", Version: "v1", Resource: "things"}, Kind: "Thing"}
 )
 
 func protobufOf(t *testing.T, kind string, m interface{ Marshal() ([]byte, error) }) []byte {
@@ -175,18 +176,18 @@ func TestClientReads(t *testing.T) {
 		"gone":                  {404, nil, []byte(mustJSON(t, notFound)), Response{Code: 404, Reason: "NotFound", Message: notFound.Message, ObjectMissing: true}},
 		"gone, protobuf":        {404, nil, protobufOf(t, "Status", &notFound), Response{Code: 404, Reason: "NotFound", Message: notFound.Message, ObjectMissing: true}},
 		"no such resource":      {404, nil, []byte(mustJSON(t, noResource)), Response{Code: 404, Reason: "NotFound", Message: noResource.Message}},
-		"no such path":          {404, nil, []byte("404 page not found\n"), Response{Code: 404, Message: "404 page not found", Origin: FromServer}},
+		"no such path":          {404, nil, []byte("404 page not found\n"), Response{Code: 404, Message: "404 page not found", Origin: action.FromServer}},
 		"conflict":              {409, nil, []byte(mustJSON(t, conflict)), Response{Code: 409, Reason: "Conflict", Message: "precondition"}},
 		"too many, header":      {429, http.Header{"Retry-After": {"2"}}, []byte(mustJSON(t, tooMany)), Response{Code: 429, Reason: "TooManyRequests", Message: tooMany.Message, RetryAfter: 2 * time.Second}},
 		"too many, body":        {429, nil, []byte(mustJSON(t, tooMany)), Response{Code: 429, Reason: "TooManyRequests", Message: tooMany.Message, RetryAfter: 3 * time.Second}},
-		"a proxy's error page":  {502, nil, []byte("<html>bad gateway</html>"), Response{Code: 502, Message: "<html>bad gateway</html>", Origin: FromServer}},
-		"broken protobuf":       {500, nil, []byte("k8s\x00\xff\xff"), Response{Code: 500, Message: "k8s\x00\xff\xff", Origin: FromServer}},
-		"some other JSON in it": {403, nil, []byte(`{"kind":"Table"}`), Response{Code: 403, Message: `{"kind":"Table"}`, Origin: FromServer}},
-		"overloaded":            {429, http.Header{"Retry-After": {"1"}}, []byte("Too many requests, please try again later.\n"), Response{Code: 429, Message: "Too many requests, please try again later.", RetryAfter: time.Second, Origin: FromServer}},
-		"denied, code chosen":   {409, nil, []byte(mustJSON(t, denied)), Response{Code: 409, Reason: "Conflict", Message: denied.Message, Origin: FromAdmission}},
-		"denied, no object":     {404, nil, protobufOf(t, "Status", &deniedMissing), Response{Code: 404, Reason: "NotFound", Message: deniedMissing.Message, ObjectMissing: true, Origin: FromAdmission}},
-		"webhook fails":         {500, nil, []byte(mustJSON(t, failing)), Response{Code: 500, Reason: "InternalError", Message: failing.Message, Origin: FromAdmission}},
-		"policy denies":         {401, nil, []byte(mustJSON(t, policy)), Response{Code: 401, Reason: "Unauthorized", Message: policy.Message, Origin: FromAdmission}},
+		"a proxy's error page":  {502, nil, []byte("<html>bad gateway</html>"), Response{Code: 502, Message: "<html>bad gateway</html>", Origin: action.FromServer}},
+		"broken protobuf":       {500, nil, []byte("k8s\x00\xff\xff"), Response{Code: 500, Message: "k8s\x00\xff\xff", Origin: action.FromServer}},
+		"some other JSON in it": {403, nil, []byte(`{"kind":"Table"}`), Response{Code: 403, Message: `{"kind":"Table"}`, Origin: action.FromServer}},
+		"overloaded":            {429, http.Header{"Retry-After": {"1"}}, []byte("Too many requests, please try again later.\n"), Response{Code: 429, Message: "Too many requests, please try again later.", RetryAfter: time.Second, Origin: action.FromServer}},
+		"denied, code chosen":   {409, nil, []byte(mustJSON(t, denied)), Response{Code: 409, Reason: "Conflict", Message: denied.Message, Origin: action.FromAdmission}},
+		"denied, no object":     {404, nil, protobufOf(t, "Status", &deniedMissing), Response{Code: 404, Reason: "NotFound", Message: deniedMissing.Message, ObjectMissing: true, Origin: action.FromAdmission}},
+		"webhook fails":         {500, nil, []byte(mustJSON(t, failing)), Response{Code: 500, Reason: "InternalError", Message: failing.Message, Origin: action.FromAdmission}},
+		"policy denies":         {401, nil, []byte(mustJSON(t, policy)), Response{Code: 401, Reason: "Unauthorized", Message: policy.Message, Origin: action.FromAdmission}},
 		"token is refused":      {401, nil, []byte(mustJSON(t, token)), Response{Code: 401, Reason: "Unauthorized", Message: "Unauthorized"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -249,28 +250,5 @@ func TestClientKeepsConnections(t *testing.T) {
 	}
 	if len(remote) != 1 {
 		t.Errorf("%d connections for 20 requests one after another", len(remote))
-	}
-}
-
-func TestSkewLearnsFromTransport(t *testing.T) {
-	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
-		if r.URL.Path != "/version" {
-			t.Errorf("Ping asks for %s", r.URL.Path)
-		}
-		rw.Header().Set("Date", epoch.Format(http.TimeFormat))
-	}))
-	defer srv.Close()
-	skew := NewSkew(clocktesting.NewFakeClock(epoch.Add(7 * time.Second)))
-	config := &rest.Config{Host: srv.URL}
-	config.Wrap(skew.Wrap)
-	client, err := NewClient(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := client.Ping(context.Background()); err != nil {
-		t.Fatal(err)
-	}
-	if est := skew.estimate(epoch.Add(7 * time.Second).UnixNano()); !est.known || est.lo != 6*time.Second || est.hi != 7*time.Second || est.proven() != 6*time.Second {
-		t.Errorf("%+v, want between 6s and 7s", est)
 	}
 }

@@ -18,7 +18,7 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 	clocktesting "k8s.io/utils/clock/testing"
 
-	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -33,10 +33,11 @@ var child = &v1alpha1.Child{ProfiledKind: v1alpha1.ProfiledKind{Group: "example.
 
 // scene is a run "a" that is past its deadline, the set that it controls, and a Pod of that which runs.
 type scene struct {
-	*Stopper
+	*Action
+	plan     *Plan
 	objects  *dynamicfake.FakeDynamicClient
 	metadata *metadatafake.FakeMetadataClient
-	request  engine.Request
+	due      action.Due
 }
 
 func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1alpha1.StopStep) *scene {
@@ -77,14 +78,35 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 	}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	var err error
-	s.Stopper, err = New(Options{Objects: s.objects, Metadata: s.metadata, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
+	s.Action, err = New(Options{Objects: s.objects, Metadata: s.metadata, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.Learn(Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: steps})
-	s.Seen(Sighting{UID: "run", ResourceVersion: "7", Object: map[string]any{}, Started: now.Add(-time.Hour), Deadline: time.Hour, Exceeded: exceeded})
-	s.request = engine.Request{Kind: &engine.KindOptions{Resource: runs, Kind: "Run"}, Namespace: "ns", Name: "a", UID: "run", ResourceVersion: "7", Expiry: now}
+	s.plan = &Plan{Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, Resource: runs, Steps: steps}
+	s.due = action.Due{
+		Type: action.Type{Resource: runs, Kind: "Run"}, Namespace: "ns", Name: "a", UID: "run", ResourceVersion: "7", Expiry: now,
+		Payload: StateOf(s.plan, &policy.Facts{State: policy.State{Started: now.Add(-time.Hour)}, Exceeded: exceeded}, map[string]any{}, time.Hour),
+	}
 	return s
+}
+
+// answer is a Result, with Code 200 for success.
+type answer struct {
+	action.Result
+	Code  int
+	Again time.Duration
+}
+
+func (s *scene) attempt(t *testing.T) answer {
+	t.Helper()
+	out := answer{Result: s.Do(t.Context(), s.due)}
+	switch out.Code = out.Result.Code; out.Outcome {
+	case action.Again:
+		out.Code, out.Again = http.StatusOK, out.After
+	case action.Done:
+		out.Code = http.StatusOK
+	}
+	return out
 }
 
 // writes are the requests that changed something, as verb and name.
@@ -128,19 +150,19 @@ var (
 func TestFirstDeletionOfAChildFails(t *testing.T) {
 	s := newScene(t, nil, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), mark(nil), deleteSet, deletePods)
 	s.refuse("delete", apierrors.NewInternalError(http.ErrHandlerTimeout))
-	if got := s.Delete(t.Context(), s.request); got.Code != http.StatusInternalServerError {
+	if got := s.attempt(t); got.Code != http.StatusInternalServerError {
 		t.Errorf("the answer is %+v, want that of the deletion that failed", got)
 	}
 	if got, want := s.writes(), []string{"delete sets/a", "delete pods/a-0"}; !slices.Equal(got, want) {
 		t.Errorf("it sent %v, want %v", got, want)
 	}
-	if got := s.Delete(t.Context(), s.request); got.Code != http.StatusOK || got.Again == 0 {
+	if got := s.attempt(t); got.Code != http.StatusOK || got.Again == 0 {
 		t.Errorf("the answer is %+v, want another look", got)
 	}
 	if got, want := s.writes(), []string{"delete sets/a"}; !slices.Equal(got, want) {
 		t.Errorf("then it sent %v, want %v", got, want)
 	}
-	if got := s.Delete(t.Context(), s.request); got.Code != http.StatusOK || got.Again == 0 || len(s.writes()) > 0 {
+	if got := s.attempt(t); got.Code != http.StatusOK || got.Again == 0 || len(s.writes()) > 0 {
 		t.Errorf("once all is gone the answer is %+v, want another look and no write", got)
 	}
 }
@@ -154,7 +176,7 @@ func TestChildChangesUnderTheMark(t *testing.T) {
 	} {
 		s := newScene(t, nil, time.Time{}, mark(child), deletePods)
 		s.refuse("patch", err)
-		if got := s.Delete(t.Context(), s.request); got.Code != http.StatusConflict || got.ObjectMissing {
+		if got := s.attempt(t); got.Code != http.StatusConflict || got.Outcome == action.Gone {
 			t.Errorf("%s: the answer is %+v, want a conflict", name, got)
 		}
 		if got, want := s.writes(), []string{"patch sets/a"}; !slices.Equal(got, want) {
@@ -187,7 +209,7 @@ func TestWhatIsLeftAlone(t *testing.T) {
 				return true, &unstructured.Unstructured{}, nil
 			})
 		}
-		if got := s.Delete(t.Context(), s.request); got.Code != http.StatusOK {
+		if got := s.attempt(t); got.Code != http.StatusOK {
 			t.Errorf("%s: the answer is %+v", name, got)
 		}
 		if got := s.writes(); !slices.Equal(got, c.want) {
@@ -196,12 +218,12 @@ func TestWhatIsLeftAlone(t *testing.T) {
 	}
 }
 
-// What was seen in another state, or not at all, is judged again: nothing is written.
+// Without the payload of the judged state, which the engine has to bring, nothing is written.
 func TestStateThatWasNotSeen(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(nil), deletePods)
-	s.request.ResourceVersion = "8"
-	if got := s.Delete(t.Context(), s.request); got.Code != http.StatusConflict || len(s.writes()) > 0 {
-		t.Errorf("the answer is %+v, want a conflict and no write", got)
+	s.due.Payload = nil
+	if got := s.attempt(t); got.Outcome != action.Refused || len(s.writes()) > 0 {
+		t.Errorf("the answer is %+v, want a refusal and no write", got)
 	}
 }
 
@@ -221,7 +243,7 @@ func TestMarkComesFirst(t *testing.T) {
 		s.metadata.PrependReactor("patch", "runs", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return true, &metav1.PartialObjectMetadata{}, c.err
 		})
-		if got := s.Delete(t.Context(), s.request); got.Code != c.code {
+		if got := s.attempt(t); got.Code != c.code {
 			t.Errorf("%s: the answer is %+v, want %d", name, got, c.code)
 		}
 		if got := s.writes(); !slices.Equal(got, c.want) {

@@ -1,0 +1,127 @@
+package action
+
+import (
+	"context"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Action carries out what is due.
+type Action interface {
+	// Do makes one attempt. It acts on exactly the state that Due names, or returns Conflict.
+	Do(ctx context.Context, due Due) Result
+}
+
+// Type is what requests for objects of a kind depend on.
+type Type struct {
+	// Resource is the group, version and plural resource that requests are sent to.
+	Resource schema.GroupVersionResource
+	// Kind is the kind's name in logs and metrics, for example "Job".
+	Kind string
+	// Namespaced reports whether objects of the kind live in namespaces.
+	Namespaced bool
+	// Propagation is what a DELETE asks for unless the object names another one; empty means
+	// Background.
+	Propagation metav1.DeletionPropagation
+	// Protobuf reports whether the kind is built in, so that bodies may be protobuf.
+	Protobuf bool
+	// UIDOnly reports that the API is known to ignore a resourceVersion precondition. The engine
+	// then judges live before each attempt.
+	UIDOnly bool
+	// Aggregated reports that an aggregated API server may serve the kind. It may ignore the
+	// precondition, too; the API server itself and its CustomResourceDefinitions never do.
+	Aggregated bool
+}
+
+// Priority orders triggers that are due at the same time. The lowest number is served first.
+type Priority int8
+
+const (
+	// Normal is for everything that users expect on time.
+	Normal Priority = iota
+	// Background yields to all others. Submitted objects always have it.
+	Background
+)
+
+// Due is one object, in the state that was judged, and what is to be done with it.
+type Due struct {
+	Type
+	Namespace, Name string
+	UID             types.UID
+	// ResourceVersion of the state that was judged. Nothing may happen to any other state (S1).
+	ResourceVersion string
+	Expiry          time.Time
+	// Trigger and Source say why the object is due and which setting decided.
+	Trigger, Source string
+	Priority        Priority
+	// Propagation overrides the kind's; empty means the kind's.
+	Propagation metav1.DeletionPropagation
+	// DryRun: send requests as dry runs, and change nothing.
+	DryRun bool
+	// Payload is what the judgement of this state left for the action.
+	Payload any
+	// Run is the handle with which the object was submitted; nil for a tracked object. The engine
+	// reports to it. An action may ask it for more, such as the account whose rights to use.
+	Run any
+	// Finalizers are those that a live read right before this attempt found; nil without one.
+	Finalizers []string
+	// Disproved is how many attempts in a row failed with Result.VersionConflict, although a live
+	// read after each found the very resourceVersion that it carried.
+	Disproved int
+	// Reserve takes another deletion from the budget of --max-deletions-per-minute. Call settle
+	// once if ok. An action that deletes the object itself has one already. Nil means no bound.
+	Reserve func() (settle func(happened bool), ok bool)
+}
+
+// ObjectName is the object's name in logs.
+func (d *Due) ObjectName() string {
+	if d.Namespace == "" {
+		return d.Name
+	}
+	return d.Namespace + "/" + d.Name
+}
+
+// Outcome is what came of an attempt.
+type Outcome uint8
+
+const (
+	// Failed: no answer, or an answer of the 500s.
+	Failed Outcome = iota
+	// Done: there is nothing more to do. The object is deleted, if that is what its trigger does;
+	// otherwise there is nothing to do until it changes.
+	Done
+	// Again: the action asks for another attempt, Result.After from now.
+	Again
+	// Conflict: the object is not, or no longer, in the state that was judged.
+	Conflict
+	// Gone: the object does not exist.
+	Gone
+	// Throttled: an answer of 429.
+	Throttled
+	// Refused: any other answer of the 400s, or a request that cannot be made.
+	Refused
+)
+
+// Result is what came of one attempt, with what the engine has to know of the API server's answer.
+type Result struct {
+	Outcome Outcome
+	// After is how long to wait: for Again as the action asks, otherwise as Retry-After does.
+	After time.Duration
+	// Deleted is how many objects the attempt deleted.
+	Deleted int
+	// Code is the HTTP status of a failure; 0 if no answer came, so that the request may or may not
+	// have been carried out.
+	Code int
+	// Origin is which part of the API server wrote it.
+	Origin Origin
+	// Err describes a failure. It names neither the action nor the object.
+	Err error
+	// VersionConflict reports that a Conflict is about the resourceVersion that the request carried.
+	VersionConflict bool
+	// Latency is how long one request took. The engine's concurrency follows from it. 0 if the
+	// attempt shows nothing of what the API server can take.
+	Latency time.Duration
+}

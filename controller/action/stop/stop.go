@@ -1,0 +1,230 @@
+package stop
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/metadata"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Options of an [Action].
+type Options struct {
+	// Objects and Metadata are clients of the API server. Required.
+	Objects  dynamic.Interface
+	Metadata metadata.Interface
+	Clock    clock.PassiveClock
+	// ServerTime is the API server's time, by which an object is marked: its TTL counts from there. An
+	// error means that it is not known. Nil means Clock.
+	ServerTime func(context.Context) (time.Time, error)
+	Log        logr.Logger
+	// Registerer gets the metrics; nil means none.
+	Registerer prometheus.Registerer
+	// Marked is called for each object that Curfew failed, for an Event on it. It must not block.
+	Marked func(Mark)
+	// Profile is the profile of the kind of a child, nil where it has none; it shows whether a child
+	// has finished. Without the function, conditions do.
+	Profile func(kind schema.GroupKind) (*policy.Profile, error)
+	// Settle is how long after the mark an object is looked at again; 0 means [DefaultSettle].
+	Settle time.Duration
+}
+
+// DefaultSettle is how long after the mark an object is looked at again: by then a reconcile that had
+// begun before the mark has ended, and whatever it re-created or overwrote was seen.
+const DefaultSettle = time.Minute
+
+const (
+	// lookLeast and lookMost bound how long it is until an object that was failed is looked at again.
+	lookLeast = time.Second
+	lookMost  = 20 * time.Second
+	// leftMost bounds it for an object that is left alone: its own controller may be away for long.
+	leftMost = 5 * time.Minute
+	// pendingMost bounds it while a step does not hold yet.
+	pendingMost = 5 * time.Second
+	// loggedMost bounds for how many states it is remembered what was logged once.
+	loggedMost = 1 << 14
+)
+
+// Plan is how objects of one kind are stopped.
+type Plan struct {
+	Kind     schema.GroupVersionKind
+	Resource schema.GroupVersionResource
+	// Steps of the profile, for the installed version of the kind.
+	Steps []v1alpha1.StopStep
+	// Suspend is the field that suspends an object, and SuspendValue what it then holds; nil where
+	// the kind has none.
+	Suspend      policy.FieldPath
+	SuspendValue any
+}
+
+// State is the payload that the action needs: how the kind is stopped, and what a feed saw of the
+// object when it judged it, so that one request writes the mark into just that state.
+type State struct {
+	plan *Plan
+	// deadline and started are for the message; zero where the object is finished.
+	deadline time.Duration
+	started  time.Time
+	// exceeded is when it was failed for its deadline; zero where it was not.
+	exceeded time.Time
+	// created is when the object was created: no Pod of its own is older.
+	created    time.Time
+	conditions conditions
+}
+
+// StateOf is the payload for an object in its JSON form, of which only what the mark needs is kept.
+func StateOf(plan *Plan, facts *policy.Facts, object map[string]any, deadline time.Duration) *State {
+	return &State{
+		plan: plan, deadline: deadline, started: facts.Started, exceeded: facts.Exceeded, created: facts.Created,
+		conditions: conditionsOf(object),
+	}
+}
+
+// Mark is one object that Curfew failed.
+type Mark struct {
+	Kind            schema.GroupVersionKind
+	Namespace, Name string
+	UID             types.UID
+	Message         string
+}
+
+// Action fails and stops objects that are past their deadline.
+type Action struct {
+	options  Options
+	log      logr.Logger
+	pods     *podIndex
+	marks    *prometheus.CounterVec
+	lateness prometheus.Histogram
+	logged   *lru.Cache // logKey → nothing
+}
+
+// New makes an Action and registers its metrics.
+func New(options Options) (*Action, error) {
+	options.Settle = cmp.Or(options.Settle, DefaultSettle)
+	if options.Clock == nil {
+		options.Clock = clock.RealClock{}
+	}
+	if options.ServerTime == nil {
+		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
+	}
+	s := &Action{
+		options: options, log: options.Log.WithName("deadline"), pods: newPodIndex(options.Metadata, options.Clock),
+		logged: lru.New(loggedMost),
+		marks: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "curfew_deadlines_exceeded_total",
+			Help: "Objects that Curfew failed because they were active beyond their deadline, by kind.",
+		}, []string{"kind"}),
+		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name:    "curfew_deadline_lateness_seconds",
+			Help:    "Time from the instant at which Curfew was to fail an object to the mark being accepted.",
+			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
+		}),
+	}
+	if options.Registerer != nil {
+		for _, c := range []prometheus.Collector{s.marks, s.lateness} {
+			if err := options.Registerer.Register(c); err != nil {
+				return nil, fmt.Errorf("registering metrics of deadlines: %w", err)
+			}
+		}
+	}
+	return s, nil
+}
+
+// Do implements [action.Action]: it stops the object, which it never deletes. Its payload is a
+// [State].
+func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
+	seen, ok := due.Payload.(*State)
+	if !ok {
+		return resultOf(faultf("got a %T where a state of %s was needed: this is a bug", due.Payload, due.Kind), &due)
+	}
+	stop := &stopping{Action: s, plan: seen.plan, seen: seen, due: &due}
+	pending, err := stop.steps(ctx)
+	var out action.Result
+	switch {
+	case err != nil:
+		out = resultOf(err, &due)
+	case stop.left:
+		stop.logOnce("left", "left alone at its deadline: what it ran has finished, and its own controller has yet to say so")
+		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), lookMost), leftMost)}
+	case due.DryRun:
+		out = action.Result{Outcome: action.Done}
+	default:
+		out = s.next(seen, stop.marked, pending)
+		out.Latency = stop.took
+	}
+	out.Deleted = stop.deleted
+	return out
+}
+
+// logKey is what is logged once for one state of an object.
+type logKey struct {
+	uid             types.UID
+	resourceVersion string
+	what            string
+}
+
+// logOnce logs something, once for each state of the object.
+func (s *stopping) logOnce(what, message string, more ...any) {
+	key := logKey{s.due.UID, s.due.ResourceVersion, what}
+	if _, before := s.logged.Get(key); before {
+		return
+	}
+	s.logged.Add(key, struct{}{})
+	s.log.Info(message, append([]any{"kind", s.plan.Kind.Kind, "object", s.due.ObjectName(), "uid", s.due.UID}, more...)...)
+}
+
+// next is when to look again. While a step does not hold that is soon; afterwards ever more rarely,
+// until the mark has settled.
+func (s *Action) next(seen *State, justMarked, pending bool) action.Result {
+	again := func(after time.Duration) action.Result {
+		return action.Result{Outcome: action.Again, After: max(after, lookLeast)}
+	}
+	if justMarked || seen.exceeded.IsZero() {
+		return again(0)
+	}
+	switch age := s.options.Clock.Now().Sub(seen.exceeded); {
+	case pending:
+		return again(min(age, pendingMost))
+	case age < s.options.Settle:
+		return again(min(age, lookMost))
+	default:
+		return action.Result{Outcome: action.Done}
+	}
+}
+
+// fault is an error that no answer of the API server is behind, and that a retry alone does not cure.
+type fault struct{ error }
+
+func (f fault) Unwrap() error { return f.error }
+
+func faultf(format string, args ...any) error { return fault{fmt.Errorf(format, args...)} }
+
+// resultOf turns an error into what the engine understands, so that its backoff and its breakers
+// apply to deadlines too. A 404 about a child, or a subresource, is not about the object.
+func resultOf(err error, due *action.Due) action.Result {
+	out, answered := action.FailureOf(err)
+	if own := (fault{}); !answered && errors.As(err, &own) {
+		return action.Failure(http.StatusUnprocessableEntity, action.FromResource, err)
+	}
+	var status apierrors.APIStatus
+	if apierrors.IsNotFound(err) && errors.As(err, &status) && out.Origin != action.FromAdmission {
+		if of := status.Status().Details; of != nil && of.Name == due.Name && of.Kind == due.Resource.Resource {
+			out.Outcome = action.Gone
+		}
+	}
+	return out
+}

@@ -1,0 +1,211 @@
+package engine
+
+import (
+	"context"
+	"net/http"
+	"strconv"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/action"
+)
+
+// scripted is an action that returns one result after another, and Done after the last.
+type scripted struct {
+	results []action.Result
+	calls   []action.Due
+}
+
+func (a *scripted) Do(_ context.Context, due action.Due) action.Result {
+	a.calls = append(a.calls, due)
+	if len(a.results) == 0 {
+		return action.Result{Outcome: action.Done}
+	}
+	next := a.results[0]
+	a.results = a.results[1:]
+	return next
+}
+
+func failure(code int, origin action.Origin) action.Result {
+	return action.Failure(code, origin, action.Describe(code, "", ""))
+}
+
+var runs = action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "runs"}, Kind: "Run", Namespaced: true}
+
+func keep(context.Context, Object) (Judgement, error) { return Judgement{Verdict: Keep}, nil }
+
+// acts registers a kind whose deadline is carried out by a, and tracks one object of it.
+func (w *world) acts(t *testing.T, a action.Action, judge Judge) Object {
+	t.Helper()
+	w.deadline = a
+	kind, err := w.engine.RegisterKind(KindOptions{Type: runs, Trigger: "deadline", Judge: judge})
+	if err != nil {
+		t.Fatal(err)
+	}
+	object := Object{Kind: kind, Namespace: "ns", Name: "r", UID: "u", ResourceVersion: "7", Expiry: epoch.Add(time.Second), Source: "object"}
+	w.engine.Upsert(object)
+	return object
+}
+
+// An action that does not delete is called again when it asks for that, and never within the same
+// second. Then the entry rests until it changes, and never counts as deleted. Failures are tried
+// again without end.
+func TestAction(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	a := &scripted{results: []action.Result{
+		{Outcome: action.Again, After: time.Millisecond, Latency: time.Millisecond},
+		{Outcome: action.Again, After: 5 * time.Second},
+		failure(http.StatusInternalServerError, action.FromResource),
+		{Outcome: action.Done},
+	}}
+	object := w.acts(t, a, keep)
+	calls := func(after time.Duration, want int) {
+		t.Helper()
+		w.advance(after)
+		w.pump()
+		if len(a.calls) != want {
+			t.Fatalf("%d calls at %s, want %d", len(a.calls), w.server.Sub(epoch), want)
+		}
+	}
+	calls(999*time.Millisecond, 0)
+	calls(time.Millisecond, 1)
+	if got := a.calls[0]; got.UID != "u" || got.ResourceVersion != "7" || !got.Expiry.Equal(object.Expiry) ||
+		got.Kind != "Run" || got.Trigger != "deadline" || got.Source != "object" || got.Priority != action.Normal || got.Run != nil {
+		t.Errorf("it was given %+v", got)
+	}
+	calls(999*time.Millisecond, 1)
+	calls(time.Millisecond, 2)
+	calls(4999*time.Millisecond, 2)
+	calls(time.Millisecond, 3)
+	calls(2*time.Second, 4) // the failure
+	calls(time.Hour, 4)     // at rest
+	if w.deletes != 0 {
+		t.Errorf("%d DELETEs were sent", w.deletes)
+	}
+	if n := count(*outcomes); n[Deleted] != 0 || n[Failed] != 1 || len(*outcomes) != 1 {
+		t.Errorf("outcomes %v: want the one failure and nothing else", n)
+	}
+	if w.engine.Tracked() != 1 {
+		t.Errorf("%d tracked: it still exists", w.engine.Tracked())
+	}
+	// Another resourceVersion alone changes nothing; another phase, or another instant, does.
+	next := func(version int, phase string, expiry time.Time) {
+		object.ResourceVersion, object.Phase, object.Expiry = strconv.Itoa(version), phase, expiry
+		w.engine.Upsert(object)
+	}
+	next(8, "", object.Expiry)
+	calls(time.Minute, 4)
+	next(9, "check", object.Expiry)
+	calls(0, 5)
+	next(10, "", w.server.Add(time.Second))
+	calls(999*time.Millisecond, 5)
+	calls(time.Millisecond, 6)
+	w.engine.Remove(object.Kind, "u")
+	if w.engine.Tracked() != 0 {
+		t.Error("it is gone and still tracked")
+	}
+}
+
+// An object may wait for its deadline and for its TTL at once. The action of the deadline does not
+// delete it, and its deletion ends both.
+func TestActionBesideADelete(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	a := &scripted{}
+	w.deadline = a
+	x := w.create("j", 5*time.Second, false)
+	w.finish(x)
+	w.engine.Upsert(w.object(x))
+	kind, err := w.engine.RegisterKind(KindOptions{Type: jobs, Trigger: "deadline", Judge: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	stop := w.object(x)
+	stop.Kind, stop.Expiry, stop.Phase = kind, epoch.Add(time.Second), "check"
+	w.engine.Upsert(stop)
+	w.advance(time.Second)
+	w.pump()
+	if len(a.calls) != 1 || w.deletes != 0 {
+		t.Fatalf("%d calls, %d DELETEs: want 1 and 0", len(a.calls), w.deletes)
+	}
+	w.advance(4 * time.Second)
+	w.pump()
+	if len(a.calls) != 1 || w.deletes != 1 {
+		t.Fatalf("%d calls, %d DELETEs: want 1 and 1", len(a.calls), w.deletes)
+	}
+	w.advance(time.Hour)
+	w.pump()
+	if len(a.calls) != 1 || w.deletes != 1 {
+		t.Errorf("%d calls, %d DELETEs after the end", len(a.calls), w.deletes)
+	}
+}
+
+// Conflicts of an action that does not delete, and requests that it calls malformed, may be about a
+// child of the object: it is always given the state that was judged, and no conflict disproves it.
+func TestActionIsGivenTheJudgedState(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	conflict, malformed := failure(http.StatusConflict, action.FromResource), failure(http.StatusBadRequest, action.FromResource)
+	a := &scripted{results: []action.Result{conflict, conflict, conflict, conflict, conflict, malformed}}
+	judged := 0
+	var object Object
+	object = w.acts(t, a, func(context.Context, Object) (Judgement, error) {
+		judged++
+		return Judgement{Verdict: Track, Object: object}, nil
+	})
+	for range 20 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if len(a.calls) != 7 || judged < 4 {
+		t.Fatalf("%d calls and %d live reads, want 7 and 4 or more", len(a.calls), judged)
+	}
+	for i, call := range a.calls {
+		if call.ResourceVersion != "7" || call.Disproved != 0 {
+			t.Errorf("call %d has resourceVersion %q, disproved %d times; want 7 and 0", i, call.ResourceVersion, call.Disproved)
+		}
+	}
+}
+
+// The number of requests under way follows the latency of any action's requests, as it follows that
+// of DELETEs. An attempt that sends none proves nothing.
+func TestActionSetsThePace(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	a := &scripted{results: []action.Result{
+		{Outcome: action.Again, After: time.Second, Latency: 20 * time.Millisecond},
+		{Outcome: action.Again, After: time.Second},
+		failure(http.StatusTooManyRequests, action.FromServer),
+	}}
+	w.acts(t, a, keep)
+	for i, want := range []struct {
+		samples int
+		sum     time.Duration
+		limit   int
+	}{{1, 20 * time.Millisecond, concurrencyStart}, {1, 20 * time.Millisecond, concurrencyStart}, {0, 0, concurrencyStart / 2}} {
+		w.advance(time.Second)
+		w.pump()
+		c := w.engine.conc
+		if len(a.calls) != i+1 || c.count != want.samples || c.sum != want.sum || c.Limit() != want.limit {
+			t.Errorf("after %d calls: %d samples of %s, and %d may be under way; want %+v", len(a.calls), c.count, c.sum, c.Limit(), want)
+		}
+	}
+}
+
+// In a dry run, an action that finds nothing to do is called again later, and nothing is reported.
+func TestActionWithNothingToDoInADryRun(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	a := &scripted{results: []action.Result{{Outcome: action.Again, After: 20 * time.Second}, {Outcome: action.Done}}}
+	object := w.acts(t, a, keep)
+	object.DryRun = true
+	w.engine.Upsert(object)
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); len(a.calls) != 1 || !a.calls[0].DryRun || len(n) != 0 {
+		t.Errorf("%d calls, outcomes %v; want one call and none", len(a.calls), n)
+	}
+	w.advance(20 * time.Second)
+	w.pump()
+	if n := count(*outcomes); len(a.calls) != 2 || n[DryRun] != 1 {
+		t.Errorf("%d calls, outcomes %v; want the second to be reported", len(a.calls), n)
+	}
+}

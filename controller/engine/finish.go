@@ -1,0 +1,202 @@
+package engine
+
+import (
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+const (
+	// backoffFirst and backoffMost bound how long an entry waits for its next attempt. There is no
+	// last attempt.
+	backoffFirst = retryLeast
+	backoffMost  = 5 * time.Minute
+	// backoffTrouble bounds it where the fault is not the object's: no answer, or an error of the 500s.
+	backoffTrouble = 30 * time.Second
+	// pauseMost bounds for how long one Retry-After pauses everything.
+	pauseMost = 30 * time.Second
+)
+
+// backoff is the wait after the nth failure in a row, n from 1: doubling, at least a second, up to
+// 30% longer by chance so that what failed together does not come back together.
+func backoff(n int, most time.Duration, chance float64) time.Duration {
+	d := most
+	if n < 16 {
+		d = min(most, backoffFirst<<(n-1))
+	}
+	return d + time.Duration(chance*0.3*float64(d))
+}
+
+// finish writes down what came of a job. The lock is held. stopped: the engine is stopping, so a
+// failure is not reported.
+func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
+	e.arrive(j, &res, r)
+	e.setApart(r)
+	now, _ := e.checkClock(r)
+	e.observe(j, &res, r)
+	out := Outcome{
+		Object: res.sent, Trigger: j.trigger.label(res.sent.Phase), Result: res.result, Deleted: res.Deleted,
+		At: time.Unix(0, now).UTC(), Err: res.Err,
+	}
+	if res.result == Deleted {
+		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
+	}
+	e.judgeScopes(j, &res, r)
+	if j.run != nil {
+		e.finishSubmitted(j, &res, &out, now)
+	} else {
+		e.finishEntry(j, &res, now, r)
+	}
+	if stopped && !out.Result.Final() || out.Result == "" {
+		return
+	}
+	e.record(j, &res, out)
+}
+
+// observe lets the concurrency and the rates know.
+func (e *Engine) observe(j *job, res *attemptResult, r reading) {
+	// What a kind does to its own requests proves nothing about the API server: how long they take,
+	// and failures that have paused the kind already.
+	troubled := res.troubled(j.kind)
+	own := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
+		res.result == Throttled && (!troubled || e.singled(j.queue))
+	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
+		e.conc.observe(sample{at: r.mono, latency: res.Latency, inFlight: e.inFlight + 1, refused: troubled})
+	}
+	if j.dry {
+		return
+	}
+	// What got no answer may have been carried out.
+	happened := res.result == Deleted || res.lost
+	if j.trigger.Deletes {
+		e.all.settle(r.mono, happened)
+	}
+	if j.object.Backfill {
+		e.backfill.settle(r.mono, happened)
+	}
+}
+
+// finishSubmitted reports to the run, and buries what is tracked of an object that is gone.
+func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
+	if res.postponed {
+		out.Result = Kept
+	}
+	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == Other && res.deleting.IsZero() {
+		for _, slot := range e.index.entriesOf(j.object.UID) {
+			if e.index.at(slot).state != stateTombstone {
+				e.bury(slot, now)
+			}
+		}
+	}
+	report := *out
+	e.note(func() { j.run.Report(report) })
+}
+
+// finishEntry brings the entry of a job into the state that follows.
+func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
+	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == Other || res.result == Unconfirmed)
+	if gone {
+		e.goneForOthers(j.object.UID, j.trigger, now)
+	}
+	slot, ok := e.lookup(j.object.Kind, j.object.UID)
+	if !ok {
+		return // removed meanwhile
+	}
+	en := e.index.at(slot)
+	if en.state != stateInFlight {
+		// Removed and tracked again meanwhile, or terminating. That the object is gone applies all the same.
+		if gone && en.state == stateArmed {
+			e.bury(slot, now)
+		}
+		return
+	}
+	moved := en.expiry != nanos(res.sent.Expiry) || compareVersion(en, res.sent.ResourceVersion) == newer
+	switch {
+	case en.flags&flagTerminating != 0:
+		en.flags &^= flagTerminating
+		e.await(slot, j, en.wake)
+	case res.again, res.rest && moved:
+		en.attempts = 0
+		e.retryAt(slot, now, now+int64(max(res.After, retryLeast)))
+	case res.rest:
+		en.attempts = 0
+		e.rest(slot, stateReported)
+	case gone:
+		e.bury(slot, now)
+	case !res.deleting.IsZero():
+		e.await(slot, j, nanos(res.deleting.Add(e.opts.StuckAfter)))
+	case res.postponed:
+		en.attempts = 0
+		e.retryAt(slot, now, now+int64(retryLeast))
+	case res.result == DryRun && !moved && (en.flags&flagDryRun != 0 || e.opts.DryRun):
+		en.attempts = 0
+		e.rest(slot, stateReported)
+	case res.result == Kept && !moved && en.flags&flagUpserted == 0:
+		e.release(slot)
+	case res.result == DryRun, res.result == Kept:
+		e.retryAt(slot, now, now+int64(retryLeast))
+	default:
+		e.retry(slot, res, now, r)
+	}
+}
+
+// retry has an entry wait for its next attempt after a failure.
+func (e *Engine) retry(slot uint32, res *attemptResult, now int64, r reading) {
+	en := e.index.at(slot)
+	if en.attempts < 255 {
+		en.attempts++
+	}
+	if res.lost {
+		en.flags |= flagUnanswered
+	}
+	if en.attempts >= blockedAfter {
+		switch {
+		case res.refusal != "" && res.Denied():
+			e.reportBlocked(slot, res, ReasonDeleteRefused, messageRefused(res.refusal), r)
+		case res.result == Conflict:
+			e.reportBlocked(slot, res, ReasonConflict, messageConflict, r)
+		}
+	}
+	most := backoffMost
+	if res.result == Failed || res.result == Conflict || res.result == Throttled {
+		most = backoffTrouble
+	}
+	wait := max(backoff(int(en.attempts), most, e.opts.jitter()), min(res.After, backoffMost))
+	if (res.result == Failed || res.result == Refused) && res.After == 0 {
+		en.flags |= flagParked // if a breaker is open it is woken when that closes
+	}
+	e.retryAt(slot, now, now+int64(wait))
+}
+
+// await has an entry wait for the end of an object that is being deleted, unless another trigger
+// does so already: a stuck object is reported once.
+func (e *Engine) await(slot uint32, j *job, stuck int64) {
+	if e.reportedElsewhere(&j.object) {
+		e.release(slot)
+		return
+	}
+	e.enter(slot, stateTerminating, stuck)
+}
+
+// retryAt arms an entry for its expiry, or, where that is past, for another instant, which lies in
+// the future.
+func (e *Engine) retryAt(slot uint32, now, retry int64) {
+	en := e.index.at(slot)
+	if en.expiry > now {
+		e.punctual(slot)
+		en.flags &^= flagParked
+		e.arm(slot, en.expiry)
+		return
+	}
+	e.arm(slot, retry)
+}
+
+// goneForOthers buries what other triggers wait to do with an object that is gone: the first that is
+// due deletes it, and nobody sends a second DELETE. One that is under way finishes by itself.
+func (e *Engine) goneForOthers(uid types.UID, own *trigger, now int64) {
+	for _, slot := range e.index.entriesOf(uid) {
+		if en := e.index.at(slot); en.trigger != own.id && (en.state == stateArmed || en.state == stateReported) {
+			e.bury(slot, now)
+		}
+	}
+}

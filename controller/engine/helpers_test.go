@@ -1,0 +1,99 @@
+package engine
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/action/deletion"
+)
+
+type (
+	Request  = deletion.Request
+	Response = deletion.Response
+)
+
+type deleterFunc func(context.Context, Request) Response
+
+func (f deleterFunc) Delete(ctx context.Context, r Request) Response { return f(ctx, r) }
+
+type actionFunc func(context.Context, action.Due) action.Result
+
+func (f actionFunc) Do(ctx context.Context, due action.Due) action.Result { return f(ctx, due) }
+
+var jobs = action.Type{Resource: schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, Kind: "Job", Namespaced: true, Protobuf: true}
+
+// deletes are triggers that send DELETEs.
+func deletes(sender deletion.Sender) []Trigger {
+	do, err := deletion.New(sender, nil, nil)
+	if err != nil {
+		panic(err)
+	}
+	return []Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "label", Action: do, Deletes: true}}
+}
+
+// triggers are those of a world. Latencies are measured by its monotonic clock.
+func (w *world) triggers() []Trigger {
+	w.metrics = prometheus.NewRegistry()
+	do, err := deletion.New(deleterFunc(func(ctx context.Context, r Request) Response {
+		if w.hook != nil {
+			return w.hook.Delete(ctx, r)
+		}
+		return w.Delete(ctx, r)
+	}), monotonic{w}, w.metrics)
+	if err != nil {
+		w.fatal("%v", err)
+	}
+	return []Trigger{
+		{Name: "ttl", Action: do, Deletes: true},
+		{Name: "label", Action: do, Deletes: true},
+		{Name: "deadline", Action: actionFunc(func(ctx context.Context, due action.Due) action.Result { return w.deadline.Do(ctx, due) })},
+	}
+}
+
+// monotonic is the clock of a world that never jumps.
+type monotonic struct{ *world }
+
+func (m monotonic) Now() time.Time                  { return epoch.Add(m.mono) }
+func (m monotonic) Since(t time.Time) time.Duration { return m.Now().Sub(t) }
+
+// once is a run of one object.
+type once struct {
+	judge Judge
+	out   chan Outcome
+}
+
+func (o once) Judge(ctx context.Context, of Object) (Judgement, error) { return o.judge(ctx, of) }
+func (o once) Report(out Outcome)                                      { o.out <- out }
+
+// deleteNow submits one object and waits for its outcome. A nil judge is the kind's.
+func deleteNow(ctx context.Context, e *Engine, o Object, judge Judge) Outcome {
+	if judge == nil {
+		e.mu.Lock()
+		judge = e.kinds[o.Kind].opts.Judge
+		e.mu.Unlock()
+	}
+	run := once{judge, make(chan Outcome, 1)}
+	e.Submit(ctx, run, o)
+	return <-run.out
+}
+
+func sum(t *testing.T, registry *prometheus.Registry, name string) (sum float64) {
+	t.Helper()
+	families, err := registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		for _, m := range f.GetMetric() {
+			if f.GetName() == name {
+				sum += m.GetCounter().GetValue()
+			}
+		}
+	}
+	return sum
+}

@@ -1,0 +1,131 @@
+package engine
+
+import "time"
+
+// next returns the next thing to do, if something is due and may be done now. What was submitted
+// yields to what is tracked. The lock is held and the clock was checked.
+func (e *Engine) next(now int64, r reading) *job {
+	if !e.running || r.mono < e.pausedTo || e.breakers.blocked(r.mono) > 0 {
+		return nil
+	}
+	e.doChores(now)
+	if j := e.nextTracked(now, r); j != nil {
+		return j
+	}
+	return e.nextSubmitted(now, r)
+}
+
+func (e *Engine) nextTracked(now int64, r reading) *job {
+	for {
+		slot, ok := e.earliest(now, r)
+		if !ok {
+			return nil
+		}
+		en := e.index.at(slot)
+		if en.expiry <= now {
+			e.overdue(slot)
+		} else {
+			en.flags |= flagLive // looked at early, for a reason: never acted on unread (S1)
+		}
+		kind := e.kinds[en.kind]
+		j := &job{
+			object:     e.index.object(slot),
+			kind:       kind.opts,
+			trigger:    kind.trigger,
+			queue:      e.index.queueOf(en.kind),
+			attempt:    int(en.attempts),
+			unanswered: en.flags&flagUnanswered != 0,
+		}
+		if j.trigger.Payload {
+			j.object.Payload = e.payloads.get(j.trigger, &j.object)
+		}
+		admitted, wait, free := e.admit(j, r)
+		if !free {
+			return nil
+		}
+		if !admitted {
+			// Among those that wait for a breaker, the least tried come first: see breakers.
+			en.flags |= flagParked
+			back := time.Duration((float64(en.attempts) + e.opts.jitter()) * float64(10*time.Millisecond))
+			e.arm(slot, now+int64(max(retryLeast, wait)+back))
+			continue
+		}
+		en.flags &^= flagParked | flagUpserted
+		e.rest(slot, stateInFlight)
+		e.depart(j)
+		return j
+	}
+}
+
+// admit asks rates and breakers. free is false if a rate has no room.
+func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, free bool) {
+	j.dry = j.object.DryRun || e.opts.DryRun
+	j.started = r.mono
+	if !j.dry {
+		if j.trigger.Deletes && e.all.wait(r.mono) > 0 || j.object.Backfill && e.backfill.wait(r.mono) > 0 {
+			return false, 0, false
+		}
+	}
+	if ok, wait := e.breakers.admit(&j.object, r.mono); !ok {
+		return false, wait, true
+	}
+	if !j.dry {
+		if j.trigger.Deletes { // Other actions reserve for each DELETE: see action.Due.Reserve.
+			e.all.take(r.mono)
+		}
+		if j.object.Backfill {
+			e.backfill.take(r.mono)
+		}
+	}
+	return true, 0, true
+}
+
+// earliest is the slot that should be looked at first, if its time has come: that of the queue of the
+// best priority with the fewest requests under way, and among several of these of the one whose last
+// turn was longest ago.
+func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
+	x := e.index
+	var of *queue
+	full := e.all.wait(r.mono) > 0 && !e.opts.DryRun
+	for _, q := range x.queues {
+		slot, ok := q.due.top()
+		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
+			slot, ok = b, true
+		}
+		if !ok || x.at(slot).wake > now || !e.room(q, r) || full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0 {
+			continue
+		}
+		if !found || q.before(of, func() bool { return x.less(slot, first) }) {
+			first, of, found = slot, q, true
+		}
+	}
+	return first, found
+}
+
+// sleepFor tells how long nothing can be done, at least a millisecond and at most lookAgain.
+func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
+	wait := lookAgain
+	sooner := func(d time.Duration) {
+		if d > 0 {
+			wait = min(wait, d)
+		}
+	}
+	sooner(e.ping.next - r.mono)
+	if !ok {
+		return max(wait, time.Millisecond)
+	}
+	for _, q := range e.index.queues {
+		sooner(q.pausedTo - r.mono)
+	}
+	e.index.eachHeap(func(h *heap) {
+		if slot, some := h.top(); some {
+			sooner(time.Duration(e.index.at(slot).wake - now))
+		}
+	})
+	sooner(e.untilApart(r))
+	sooner(e.pausedTo - r.mono)
+	sooner(e.breakers.blocked(r.mono))
+	sooner(e.all.wait(r.mono))
+	sooner(e.backfill.wait(r.mono))
+	return max(wait, time.Millisecond)
+}

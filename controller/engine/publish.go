@@ -1,0 +1,63 @@
+package engine
+
+// checkClock returns the instant to decide by, and whether deletions may go on. An engine that does
+// not run, such as that of a standby whose metrics are scraped, publishes nothing. The lock is held.
+func (e *Engine) checkClock(r reading) (now int64, ok bool) {
+	held, jumps := e.guard.held, e.guard.jumps
+	now, ok = e.guard.now(r)
+	if !e.running {
+		return now, ok
+	}
+	if e.guard.jumps != jumps {
+		// What waits for another attempt or as a tombstone counted from a clock that was wrong.
+		e.rewake(now+int64(backoffMost), func(en *entry) bool {
+			return en.state == stateArmed && en.wake > en.expiry || en.state == stateTombstone
+		})
+	}
+	if e.guard.held != held {
+		e.clockEvent(held, r)
+	}
+	return now, ok
+}
+
+func (e *Engine) clockEvent(before string, r reading) {
+	ev := BreakerEvent{Class: classClock, Scope: classClock, Open: e.guard.held != "", Reason: e.guard.held, Message: e.guard.message, At: r.at}
+	if !ev.Open {
+		ev.Reason, ev.Message = before, "deletions go on: the clock agrees with the API server's"
+	}
+	if ev.Reason == ReasonNoServerTime {
+		return // every start begins so
+	}
+	e.publish(ev)
+}
+
+// publish leaves an event to be published. The lock is held.
+func (e *Engine) publish(ev BreakerEvent) {
+	e.events = append(e.events, ev)
+	e.note(e.publishAll)
+}
+
+// publishAll publishes pauses one by one, in the order in which they began and ended: a pause whose
+// end overtakes its beginning would last for ever for a listener. What comes up meanwhile is left to
+// whoever publishes already.
+func (e *Engine) publishAll() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.publishing {
+		return
+	}
+	e.publishing = true
+	for len(e.events) > 0 {
+		events := e.events
+		e.events = nil
+		e.mu.Unlock()
+		for _, ev := range events {
+			e.opts.Log.Info(ev.Message, "class", ev.Class, "kind", ev.Kind, "namespace", ev.Namespace, "source", ev.Source, "open", ev.Open, "reason", ev.Reason)
+			if e.opts.OnBreaker != nil {
+				e.opts.OnBreaker(ev)
+			}
+		}
+		e.mu.Lock()
+	}
+	e.publishing = false
+}

@@ -1,0 +1,112 @@
+package engine
+
+import (
+	"net/http"
+
+	"curfew.dev/curfew/controller/action"
+)
+
+// troubled tells whether an answer is a reason to ask for less at a time.
+func (res *attemptResult) troubled(k *KindOptions) bool {
+	return res.overloaded(k) || res.result == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
+}
+
+// judgeScopes lets the breakers know.
+func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
+	b, o := e.breakers, &j.object
+	fresh := j.attempt == 0
+	closed, opened := make([]scopeKey, 0, 3), scopeKey{}
+	var reason string
+	success := func(k scopeKey) {
+		if b.succeed(k) {
+			closed = append(closed, k)
+		}
+	}
+	fail := func(k scopeKey, why string) {
+		if b.fail(k, why, fresh, r.mono) {
+			opened, reason = k, why
+		}
+	}
+	switch {
+	case res.postponed && res.result == "":
+		return
+	case res.Err != nil && res.Origin == action.FromAdmission:
+		// Whatever code it has, it is one webhook's or policy's, which may concern a single namespace.
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		fail(scopeSource(o), ReasonRefused)
+	case res.result == Throttled:
+		success(scopeAll())
+	case res.result == Failed && res.Code == 0 && e.unheard(j, r):
+		fail(scopeKind(o.Kind), ReasonUnreachable)
+	case res.result == Failed && res.Code == 0:
+		fail(scopeAll(), ReasonUnreachable)
+	case res.Code == http.StatusUnauthorized:
+		fail(scopeAll(), ReasonRefused)
+	case res.Code == codeUnjudged:
+		fail(scopeSource(o), ReasonUnjudged)
+	case res.result == Failed:
+		success(scopeAll())
+		fail(scopeKind(o.Kind), ReasonServerErrors)
+	case res.result == Refused:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		fail(scopeSource(o), ReasonRefused)
+	case res.result == Conflict:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+	default:
+		success(scopeAll())
+		success(scopeKind(o.Kind))
+		success(scopeSource(o))
+	}
+	kind := j.kind.Kind
+	if opened.class != "" {
+		e.publish(opened.event(true, reason, kind, r.at))
+	}
+	if len(closed) > 0 {
+		for _, k := range closed {
+			e.publish(k.event(false, "", kind, r.at))
+		}
+		// What was parked, or backed off for the same trouble, goes at once.
+		now, _ := e.guard.now(r)
+		e.rewake(now, func(en *entry) bool { return en.state == stateArmed && en.flags&flagParked != 0 })
+	}
+}
+
+// closeIdle closes scopes for which nothing waits any more, as when all objects of a namespace went with it: nobody would ever prove that
+// they can be closed. The lock is held.
+func (e *Engine) closeIdle(r reading) {
+	for _, k := range e.breakers.idle(r.mono) {
+		if e.waitsFor(k) {
+			e.breakers.scopes[k].asked = r.mono
+			continue
+		}
+		e.breakers.succeed(k)
+		kind := ""
+		if k.kind != 0 {
+			kind = e.kinds[k.kind].opts.Kind
+		}
+		e.publish(k.event(false, "", kind, r.at))
+	}
+}
+
+// waitsFor tells whether an object is tracked whose deletion a scope holds back, or will. It walks the whole index: for rare events.
+func (e *Engine) waitsFor(k scopeKey) (found bool) {
+	for c, more := 0, true; more && !found; c++ {
+		more = e.index.each(c, func(slot uint32, en *entry) {
+			if found || en.state != stateArmed && en.state != stateInFlight || en.flags&flagLate == 0 {
+				return
+			}
+			switch o := e.index.object(slot); k.class {
+			case classAPIServer:
+				found = true
+			case classKind:
+				found = scopeKind(o.Kind) == k
+			default:
+				found = scopeSource(&o) == k
+			}
+		})
+	}
+	return found
+}

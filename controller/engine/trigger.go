@@ -1,0 +1,108 @@
+package engine
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"curfew.dev/curfew/controller/action"
+)
+
+// Trigger is one reason for which objects become due. An object has at most one entry for each: what
+// is known of it for one trigger changes nothing for another, and the first that is due acts.
+type Trigger struct {
+	// Name is the trigger's name in KindOptions, metrics and logs. Required.
+	Name string
+	// Action carries out what is due. Required.
+	Action action.Action
+	// Deletes says that the action deletes the object itself: Done means that it is gone, and each
+	// attempt counts against the budget of deletions. Otherwise Done means that there is nothing
+	// to do until the object changes.
+	Deletes bool
+	// Payload says that the action needs Object.Payload.
+	Payload bool
+	// Priority is Normal or, for what yields to others, Background.
+	Priority action.Priority
+	// Off says that the trigger begins switched off: see Engine.Switch.
+	Off bool
+}
+
+// trigger is a registered Trigger. All but Off never changes.
+type trigger struct {
+	Trigger
+	id uint8
+}
+
+// label is what metrics and logs call it.
+func (t *trigger) label(phase string) string {
+	if phase == "" {
+		return t.Name
+	}
+	return t.Name + "-" + phase
+}
+
+// verb is what the action does, in errors.
+func (t *trigger) verb() string {
+	if t.Deletes {
+		return "deleting"
+	}
+	return "acting on"
+}
+
+// triggersMost is how many an entry can tell apart.
+const triggersMost = 256
+
+func register(list []Trigger) ([]*trigger, error) {
+	var errs []error
+	var out []*trigger
+	if len(list) == 0 || len(list) > triggersMost {
+		errs = append(errs, fmt.Errorf("engine: Options.Triggers has %d entries: give 1 to %d", len(list), triggersMost))
+	}
+	for i, t := range list {
+		switch {
+		case t.Name == "":
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Name is empty", i))
+		case t.Action == nil:
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers[%d].Action of %q is nil", i, t.Name))
+		case slices.ContainsFunc(out, func(other *trigger) bool { return other.Name == t.Name }):
+			errs = append(errs, fmt.Errorf("engine: Options.Triggers has two of the name %q", t.Name))
+		}
+		out = append(out, &trigger{Trigger: t, id: uint8(i)})
+	}
+	return out, errors.Join(errs...)
+}
+
+func (e *Engine) triggerNamed(name string) *trigger {
+	if i := slices.IndexFunc(e.triggers, func(t *trigger) bool { return t.Name == name }); i >= 0 {
+		return e.triggers[i]
+	}
+	return nil
+}
+
+// Switch switches a trigger off or on. Off, it forgets what it tracks, and tracks and does nothing.
+// After it was switched on again, its feeds have to list everything.
+func (e *Engine) Switch(name string, on bool) error {
+	e.mu.Lock()
+	t := e.triggerNamed(name)
+	if t == nil {
+		e.unlock()
+		return fmt.Errorf("engine: no trigger is named %q", name)
+	}
+	t.Off = !on
+	now := e.changes.count.Add(1) // A worker that has not sent its request yet has to judge again.
+	var kinds []Kind
+	for k, s := range e.kinds {
+		if s != nil && s.trigger == t {
+			s.changed = now
+			kinds = append(kinds, Kind(k))
+		}
+	}
+	e.unlock()
+	if on {
+		return nil
+	}
+	for _, k := range kinds {
+		e.sweep(k, func(*entry) bool { return true })
+	}
+	return nil
+}
