@@ -2,11 +2,13 @@ package engine
 
 import (
 	"context"
+	"fmt"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
@@ -97,3 +99,5 @@ func sum(t *testing.T, registry *prometheus.Registry, name string) (sum float64)
 	}
 	return sum
 }
+
+func uidOf(name string, i int) types.UID { return types.UID(fmt.Sprint(name, "-", i)) }

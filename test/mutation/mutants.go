@@ -15,6 +15,7 @@ type Mutant struct {
 const (
 	engine  = "controller/engine"
 	feeds   = "controller/feed"
+	deletes = "controller/action/deletion"
 	decides = "policy"
 	admits  = "webhook"
 )
@@ -22,43 +23,43 @@ const (
 var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "the resourceVersion is no precondition any more",
-		File: "controller/engine/attempt.go",
+		File: "controller/action/deletion/deletion.go",
 		Old:  "if uidOnly {\n\t\tr.ResourceVersion = \"\"", New: "if true {\n\t\tr.ResourceVersion = \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry"},
 	},
 	{
 		Invariant: "S1", Name: "the resourceVersion is not sent",
-		File: "controller/engine/client.go",
+		File: "controller/action/deletion/client.go",
 		Old:  "if r.ResourceVersion != \"\" {\n\t\to.Preconditions", New: "if r.ResourceVersion == \"\" {\n\t\to.Preconditions",
-		Package: engine, Tests: []string{"TestClientSends"},
+		Package: deletes, Tests: []string{"TestClientSends"},
 	},
 	{
 		Invariant: "S1", Name: "after a conflict the DELETE is sent again by UID, unjudged",
 		File: "controller/engine/attempt.go",
-		Old:  "res.conflicts++\n\t\t\tfresh = true", New: "res.conflicts++\n\t\t\tuidOnly = true",
+		Old:  "live, due.conflict, res.Err = true, res.VersionConflict, nil", New: "due.UIDOnly, res.Err = true, nil",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
 	{
 		Invariant: "S1", Name: "what a fresh look finds not to be due is deleted all the same",
-		File: "controller/engine/attempt.go",
-		Old:  "if !ok || nanos(jd.Object.Expiry) > now {", New: "if !ok {",
+		File: "controller/engine/rejudge.go",
+		Old:  "case !ok || nanos(judged.Expiry) > now:", New: "case !ok:",
 		Package: engine, Tests: []string{"TestSafety", "TestConflictIsJudgedAtOnce"},
 	},
 	{
 		Invariant: "S1", Name: "a default that was resolved live is not read again before the deletion",
 		File: "controller/engine/attempt.go",
-		Old:  "fresh := j.object.Live || j.kind.UIDOnly", New: "fresh := j.kind.UIDOnly",
+		Old:  "live := j.object.Live || j.kind.UIDOnly", New: "live := j.kind.UIDOnly",
 		Package: engine, Tests: []string{"TestLiveDefaultIsReadAgain"},
 	},
 	{
 		Invariant: "S1", Name: "a fresh look overrules a feed that says meanwhile that it is due later",
-		File: "controller/engine/attempt.go",
+		File: "controller/engine/rejudge.go",
 		Old:  "return en.expiry > now && en.expiry != nanos(sent.Expiry) || en.flags", New: "return en.flags",
 		Package: engine, Tests: []string{"TestPostponedDuringTheFreshLook"},
 	},
 	{
 		Invariant: "S1", Name: "objects are taken up a second early",
-		File: "controller/engine/dispatch.go",
+		File: "controller/engine/next.go",
 		Old:  "if !ok || x.at(slot).wake > now ||", New: "if !ok || x.at(slot).wake > now+int64(time.Second) ||",
 		Package: engine, Tests: []string{"TestSafety", "TestOneDeleteAtExpiry", "TestRunIsPunctual"},
 	},
@@ -88,14 +89,14 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S2", Name: "the UID is not sent",
-		File: "controller/engine/client.go",
+		File: "controller/action/deletion/client.go",
 		Old:  "Preconditions: &metav1.Preconditions{UID: &r.UID}}", New: "Preconditions: &metav1.Preconditions{}}",
-		Package: engine, Tests: []string{"TestClientSends"},
+		Package: deletes, Tests: []string{"TestClientSends"},
 	},
 	{
 		Invariant: "S2", Name: "the UID is no precondition any more",
-		File: "controller/engine/attempt.go",
-		Old:  "UID: o.UID, ResourceVersion: o.ResourceVersion,", New: "ResourceVersion: o.ResourceVersion,",
+		File: "controller/action/deletion/deletion.go",
+		Old:  "UID: due.UID, ResourceVersion: due.ResourceVersion,", New: "ResourceVersion: due.ResourceVersion,",
 		Package: engine, Tests: []string{"TestSafety"},
 	},
 	{
@@ -106,13 +107,13 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a DELETE that fails is not tried again",
-		File: "controller/engine/settle.go",
-		Old:  "e.again(slot, now, now+int64(wait))", New: "e.bury(slot, now)\n\t\t_ = wait",
+		File: "controller/engine/finish.go",
+		Old:  "e.retryAt(slot, now, now+int64(wait))", New: "e.bury(slot, now)\n\t_ = wait",
 		Package: engine, Tests: []string{"TestSafety", "TestRetriesForEver"},
 	},
 	{
 		Invariant: "S3", Name: "a DELETE without an answer counts as done",
-		File: "controller/engine/settle.go",
+		File: "controller/engine/finish.go",
 		Old:  "gone := res.deleting.IsZero() && (", New: "gone := res.lost || res.deleting.IsZero() && (",
 		Package: engine, Tests: []string{"TestSafety", "TestUnanswered"},
 	},
@@ -143,7 +144,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S3", Name: "one lane's word cancels what another tracks",
 		File: "controller/engine/engine.go",
-		Old:  "return e.index.lookup(uid, e.kinds[k].opts.Lane)", New: "return e.index.lookup(uid, 0)",
+		Old:  "return e.index.lookup(uid, e.kinds[k].trigger.id)", New: "return e.index.lookup(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
 	},
 	{
@@ -160,14 +161,14 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a fresh look hides what the watch has told while it was on its way",
-		File: "controller/engine/attempt.go",
+		File: "controller/engine/rejudge.go",
 		Old:  "compareVersion(en, res.sent.ResourceVersion) != same &&", New: "false &&",
 		Package: engine, Tests: []string{"TestWatchOvertakesTheFreshLook"},
 	},
 	{
 		Invariant: "S3", Name: "a fresh look that says keep hides that it is due again",
-		File: "controller/engine/settle.go",
-		Old:  "case res.result == Kept && !moved && en.flags&flagTold == 0:", New: "case res.result == Kept && !moved:",
+		File: "controller/engine/finish.go",
+		Old:  "case res.result == Kept && !moved && en.flags&flagUpserted == 0:", New: "case res.result == Kept && !moved:",
 		Package: engine, Tests: []string{"TestDueAgainDuringTheFreshLook"},
 	},
 	{

@@ -236,7 +236,7 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 	running, unknown, err := s.pods.below(ctx, s.due.Namespace, s.due.UID, s.seen.created)
 	if unknown != "" {
-		s.logOnce("unknown", "Pods may run on: an owner of theirs may not be read, so that it is not known whose they are", "reason", unknown)
+		s.doubt(unknown)
 	}
 	if len(running) == 0 {
 		return err == nil && unknown == "", err
@@ -267,4 +267,12 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 		}
 	}
 	return false, err
+}
+
+// doubt logs, once for each state, that Pods of the object may run on unnoticed.
+func (s *stopping) doubt(reason string) {
+	if s.firstTime("unknown") {
+		s.log.Info("Pods may run on: an owner of theirs may not be read, so that it is not known whose they are", "kind", s.plan.Kind.Kind,
+			"object", s.due.ObjectName(), "uid", s.due.UID, "reason", reason)
+	}
 }

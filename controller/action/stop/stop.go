@@ -158,7 +158,10 @@ func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 	case err != nil:
 		out = resultOf(err, &due)
 	case stop.left:
-		stop.logOnce("left", "left alone at its deadline: what it ran has finished, and its own controller has yet to say so")
+		if stop.firstTime("left") {
+			s.log.Info("left alone at its deadline: what it ran has finished, and its own controller has yet to say so",
+				"kind", due.Kind, "object", due.ObjectName(), "uid", due.UID)
+		}
 		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), lookMost), leftMost)}
 	case due.DryRun:
 		out = action.Result{Outcome: action.Done}
@@ -177,14 +180,12 @@ type logKey struct {
 	what            string
 }
 
-// logOnce logs something, once for each state of the object.
-func (s *stopping) logOnce(what, message string, more ...any) {
+// firstTime reports whether something is to be logged of this state of the object for the first time.
+func (s *stopping) firstTime(what string) bool {
 	key := logKey{s.due.UID, s.due.ResourceVersion, what}
-	if _, before := s.logged.Get(key); before {
-		return
-	}
+	_, before := s.logged.Get(key)
 	s.logged.Add(key, struct{}{})
-	s.log.Info(message, append([]any{"kind", s.plan.Kind.Kind, "object", s.due.ObjectName(), "uid", s.due.UID}, more...)...)
+	return !before
 }
 
 // next is when to look again. While a step does not hold that is soon; afterwards ever more rarely,

@@ -1,0 +1,154 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/action"
+)
+
+// withPayload is a world in which the trigger "deadline" needs payloads, and what its judge reads.
+func withPayload(t *testing.T, a action.Action) (w *world, object Object, judged *int) {
+	t.Helper()
+	w, _, _ = ready(t, nil)
+	w.engine.triggerNamed("deadline").Payload = true
+	judged = new(int)
+	object = w.acts(t, a, func(_ context.Context, o Object) (Judgement, error) {
+		*judged++
+		o.Payload = "read live at " + o.ResourceVersion
+		return Judgement{Verdict: Track, Object: o}, nil
+	})
+	return w, object, judged
+}
+
+// A payload reaches the action with just the state that it was given for.
+func TestPayload(t *testing.T) {
+	a := &scripted{}
+	w, object, judged := withPayload(t, a)
+	object.Payload = "of state 7"
+	w.engine.Upsert(object)
+	object.ResourceVersion, object.Payload = "8", "of state 8"
+	w.engine.Upsert(object)
+	w.advance(time.Second)
+	w.pump()
+	if len(a.calls) != 1 || a.calls[0].Payload != "of state 8" || a.calls[0].ResourceVersion != "8" || *judged != 0 {
+		t.Errorf("%d live reads, calls %+v: want one call, with the payload of state 8", *judged, a.calls)
+	}
+	w.engine.Remove(object.Kind, object.UID)
+	if n := w.engine.payloads.of.Len(); n != 0 {
+		t.Errorf("%d payloads are kept of what is gone", n)
+	}
+}
+
+// Where the payload is not known, or is that of another state, the object is judged live before the
+// action. That is no conflict, and counts as none.
+func TestPayloadThatIsMissing(t *testing.T) {
+	for name, lose := range map[string]func(w *world, o Object){
+		"never given": func(*world, Object) {},
+		"of another state": func(w *world, o Object) {
+			o.Payload, o.ResourceVersion = "old", "6"
+			w.engine.payloads.keep(w.engine.triggerNamed("deadline"), &o)
+		},
+		"too many others": func(w *world, o Object) {
+			w.engine.payloads = newPayloads(3)
+			for i := range 4 {
+				o.Payload = "known"
+				w.engine.payloads.keep(w.engine.triggerNamed("deadline"), &o)
+				o.UID = types.UID(fmt.Sprint("other-", i))
+			}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			a := &scripted{}
+			w, object, judged := withPayload(t, a)
+			lose(w, object)
+			w.advance(time.Second)
+			w.pump()
+			if len(a.calls) != 1 || a.calls[0].Payload != "read live at 7" || *judged != 1 {
+				t.Errorf("%d live reads, calls %+v: want one of each", *judged, a.calls)
+			}
+			if n := metricValue(t, w.engine, `curfew_deletions_total{result="conflict"}`); n != 0 {
+				t.Errorf("%v conflicts were counted", n)
+			}
+		})
+	}
+}
+
+// A judge that gives no payload where one is needed is a bug: nothing is done, and it is tried again.
+func TestPayloadThatTheJudgeForgets(t *testing.T) {
+	a := &scripted{}
+	w, object, _ := withPayload(t, a)
+	w.engine.kinds[object.Kind].opts.Judge = func(_ context.Context, o Object) (Judgement, error) {
+		o.Payload = nil
+		return Judgement{Verdict: Track, Object: o}, nil
+	}
+	for range 10 {
+		w.advance(time.Minute)
+		w.pump()
+	}
+	if st, ok := w.engine.Lookup(object.UID); len(a.calls) != 0 || !ok || st.State != Retrying {
+		t.Errorf("%d calls; the engine knows it: %v %+v", len(a.calls), ok, st)
+	}
+}
+
+// archive stores the bytes of exactly the resourceVersion that it deletes, before it does. Without a
+// copy nothing is deleted.
+type archive struct {
+	t      *testing.T
+	delete action.Action
+	full   bool
+	stored map[types.UID]string
+}
+
+func (a *archive) Do(ctx context.Context, due action.Due) action.Result {
+	switch copied, ok := due.Payload.(string); {
+	case !ok || copied != "state "+due.ResourceVersion:
+		a.t.Errorf("the payload for resourceVersion %s is %v", due.ResourceVersion, due.Payload)
+		fallthrough
+	case a.full:
+		return action.Failure(507, action.FromResource, fmt.Errorf("the archive is full"))
+	case !due.DryRun:
+		a.stored[due.UID] = copied
+	}
+	return a.delete.Do(ctx, due)
+}
+
+// An action that archives and then deletes needs nothing but its own package: its payload is the
+// state that is deleted, also when that changed a moment before, and it fails closed.
+func TestArchiveThenDelete(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	ttl := w.engine.triggerNamed("ttl")
+	a := &archive{t: t, delete: ttl.Action, full: true, stored: map[types.UID]string{}}
+	ttl.Action, ttl.Payload = a, true
+	options := w.engine.kinds[w.kind].opts
+	judge := options.Judge
+	options.Judge = func(ctx context.Context, o Object) (Judgement, error) {
+		jd, err := judge(ctx, o)
+		jd.Object.Payload = "state " + jd.Object.ResourceVersion
+		return jd, err
+	}
+	w.dueSoon(2, "j", func(o *Object) { o.Payload = "state " + o.ResourceVersion })
+	w.racing = func(x *thing) { w.changed(x) } // of the first DELETE
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); w.deletes != 0 || n[Failed] != 2 || len(w.things) != 2 {
+		t.Fatalf("%v, %d DELETEs while nothing can be stored: want two failures and none", n, w.deletes)
+	}
+	a.full = false
+	for range 10 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Deleted] != 2 || len(a.stored) != 2 {
+		t.Fatalf("%v, %d stored", n, len(a.stored))
+	}
+	for _, o := range *outcomes {
+		if o.Result == Deleted && (a.stored[o.Object.UID] != "state "+o.Object.ResourceVersion || o.Deleted != 1) {
+			t.Errorf("%s was deleted in state %s, and %q is stored", o.Object.Name, o.Object.ResourceVersion, a.stored[o.Object.UID])
+		}
+	}
+}

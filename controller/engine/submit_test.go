@@ -1,0 +1,203 @@
+package engine
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/action/deletion"
+)
+
+// ledger is a run that counts the outcomes of what it submitted.
+type ledger struct {
+	mu       sync.Mutex
+	judge    func(o Object) (Judgement, error)
+	outcomes map[string]Result
+	results  map[Result]int
+	deleted  int
+}
+
+func newLedger() *ledger {
+	return &ledger{outcomes: map[string]Result{}, results: map[Result]int{}}
+}
+
+func (l *ledger) Judge(_ context.Context, o Object) (Judgement, error) { return l.judge(o) }
+
+func (l *ledger) Report(o Outcome) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.outcomes[o.Object.Name] = o.Result
+	l.results[o.Result]++
+	l.deleted += o.Deleted
+}
+
+// cleanups registers Jobs for a trigger of cleanups.
+func cleanups(t *testing.T, e *Engine, action action.Action) Kind {
+	t.Helper()
+	e.triggers = append(e.triggers, &trigger{Trigger: Trigger{Name: "cleanup", Action: action, Deletes: true, Priority: 1}, id: uint8(len(e.triggers))})
+	kind, err := e.RegisterKind(KindOptions{Type: jobs, Trigger: "cleanup", Judge: keep})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return kind
+}
+
+// A cleanup run submits batches and gets one outcome of each object: exact counts for its ledger. It
+// is judged by the run, its action gets the run, and what it deletes is not tracked any more.
+func TestRunOfSubmissions(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	run := newLedger()
+	run.judge = func(o Object) (Judgement, error) {
+		x := w.things[o.Name]
+		o.ResourceVersion = fmt.Sprint(x.rv)
+		if x.ttl == time.Hour { // its own condition
+			return Judgement{Verdict: Keep}, nil
+		}
+		return Judgement{Verdict: Track, Object: o}, nil
+	}
+	inner := w.engine.triggerNamed("ttl").Action
+	kind := cleanups(t, w.engine, actionFunc(func(ctx context.Context, due action.Due) action.Result {
+		if due.Run != run || due.Priority != action.Background || due.Trigger != "cleanup" {
+			t.Errorf("it was given %+v", due)
+		}
+		return inner.Do(ctx, due)
+	}))
+	w.hook = deleterFunc(func(_ context.Context, r Request) Response {
+		x := w.things[r.Name]
+		switch {
+		case x == nil:
+			return Response{Code: http.StatusNotFound, ObjectMissing: true}
+		case r.Name == "refused":
+			return Response{Code: http.StatusForbidden}
+		case r.ResourceVersion != fmt.Sprint(x.rv):
+			return Response{Code: http.StatusConflict}
+		}
+		w.erase(x)
+		return Response{Code: http.StatusOK}
+	})
+	object := func(name string) Object {
+		x := w.things[name]
+		if x == nil {
+			x = w.create(name, -1, false)
+		}
+		return Object{Kind: kind, Namespace: "ns", Name: name, UID: x.uid, ResourceVersion: fmt.Sprint(x.rv), Expiry: w.server, Source: "policy/p"}
+	}
+	tracked := w.create("tracked", time.Hour, false)
+	w.finish(tracked)
+	w.engine.Upsert(w.object(tracked))
+	gone, changed, unlike := object("gone"), object("changed"), object("unlike")
+	w.erase(w.things["gone"])
+	w.changed(w.things["changed"])
+	w.things["unlike"].ttl = time.Hour
+	w.changed(w.things["unlike"])
+	early := object("early")
+	early.Expiry = w.server.Add(time.Minute)
+	w.engine.Submit(t.Context(), run, object("a"), object("b"), object("tracked"), object("refused"))
+	w.engine.Submit(t.Context(), run, gone, changed, unlike, early, Object{Kind: kind, Name: "nonsense"})
+	w.pump()
+	want := map[string]Result{
+		"a": Deleted, "b": Deleted, "tracked": Deleted, "refused": Refused, "gone": Other, "changed": Deleted, "unlike": Kept, "early": Kept, "nonsense": Held,
+	}
+	if fmt.Sprint(run.outcomes) != fmt.Sprint(want) || run.results[Deleted] != 4 || run.deleted != 4 {
+		t.Errorf("%v, %v, %d deleted\nwant %v, and each once", run.outcomes, run.results, run.deleted, want)
+	}
+	if w.engine.Tracked() != 0 {
+		t.Error("what a run deleted is still tracked for its TTL")
+	}
+	if got := metricValue(t, w.engine, `curfew_deletions_total{trigger="cleanup"}`); got != 9 { // two of them conflicts
+		t.Errorf("curfew_deletions_total %v for cleanup, want 9", got)
+	}
+	for _, o := range *outcomes {
+		if o.Trigger != "cleanup" {
+			t.Errorf("%+v", o)
+		}
+	}
+}
+
+// What is submitted yields to everything that is tracked and due, and so does a trigger of priority
+// Background among what is tracked.
+func TestSubmissionsYield(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var order []string
+		do, err := deletion.New(deleterFunc(func(_ context.Context, r Request) Response {
+			mu.Lock()
+			order = append(order, r.Trigger)
+			mu.Unlock()
+			time.Sleep(time.Millisecond)
+			return Response{Code: http.StatusOK}
+		}), nil, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		e, err := New(Options{MaxConcurrency: 1, Triggers: []Trigger{
+			{Name: "slow", Action: do, Deletes: true, Priority: action.Background}, {Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true},
+		}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		due := time.Now()
+		kinds := map[string]Kind{}
+		for _, trigger := range []string{"slow", "ttl", "cleanup"} {
+			if kinds[trigger], err = e.RegisterKind(KindOptions{Type: jobs, Trigger: trigger, Judge: keep}); err != nil {
+				t.Fatal(err)
+			}
+		}
+		object := func(trigger string, i int) Object {
+			return Object{Kind: kinds[trigger], Namespace: "ns", Name: "j", UID: uidOf(trigger, i), ResourceVersion: "7", Expiry: due, Source: "object"}
+		}
+		run := newLedger()
+		run.judge = func(o Object) (Judgement, error) { return Judgement{Verdict: Track, Object: o}, nil }
+		for i := range 5 {
+			e.Submit(t.Context(), run, object("cleanup", i))
+			e.Upsert(object("slow", i))
+			e.Upsert(object("ttl", i))
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Run(ctx) }()
+		time.Sleep(time.Minute)
+		cancel()
+		<-done
+		last := map[string]int{}
+		first := map[string]int{"ttl": -1, "slow": -1, "cleanup": -1}
+		for i, trigger := range order {
+			if last[trigger] = i; first[trigger] < 0 {
+				first[trigger] = i
+			}
+		}
+		if len(order) != 15 || last["ttl"] > first["slow"] || last["slow"] > first["cleanup"] || run.results[Deleted] != 5 {
+			t.Errorf("%v; %v", order, run.results)
+		}
+	})
+}
+
+// A run that ends gets back what was not begun, and an engine that stops gives back everything.
+func TestSubmissionsAreGivenBack(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	kind := cleanups(t, w.engine, w.engine.triggerNamed("ttl").Action)
+	object := func(name string) Object {
+		return Object{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, 0), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
+	}
+	synctest.Test(t, func(t *testing.T) {
+		ended, running := newLedger(), newLedger()
+		ctx, cancel := context.WithCancel(t.Context())
+		w.engine.Submit(ctx, ended, object("a"), object("b"))
+		w.engine.Submit(t.Context(), running, object("c"))
+		cancel()
+		synctest.Wait()
+		if ended.results[Held] != 2 || running.results[Held] != 0 {
+			t.Errorf("%v, %v: want the two of the run that ended to be held", ended.results, running.results)
+		}
+		w.engine.stop()
+		w.engine.Submit(t.Context(), running, object("d"))
+		if running.results[Held] != 2 {
+			t.Errorf("%v: want both to be held", running.results)
+		}
+	})
+}
