@@ -125,7 +125,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of); err != nil {
 		return nil, err
 	}
-	if out.obstacles, out.unknown, err = w.Surroundings(ctx, one.Kind, of, out.obstacles, now); err != nil {
+	if out.obstacles, out.unknown, err = w.WithState(ctx, one.Kind, of, out.obstacles, now); err != nil {
 		return nil, err
 	}
 	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {

@@ -3,16 +3,16 @@ package change
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"curfew.dev/curfew/policy"
 )
 
-// soon leaves time for the request: a label that is in the past when admission sees it is warned about, or refused.
+// soon leaves time for the request: admission warns about a label in the past, or rejects it.
 const soon = 2 * time.Second
 
-// ExpireNow has Curfew delete an object at once, by its TTL label: with preconditions, and only if nothing stops it. obstacles are what
-// stands in its way.
+// ExpireNow has Curfew delete an object at once, by a TTL label: with preconditions, and only if no obstacle stops it.
 func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
@@ -21,7 +21,7 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	for _, obstacle := range obstacles {
 		switch {
 		case obstacle.Kind == policy.ObstacleValue:
-			// The label that is put there decides.
+			// The new label decides.
 		case obstacle.Stops:
 			return nil, errors.New("would stay: " + obstacle.Message)
 		default:
@@ -41,7 +41,7 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	return s.try(patch, warnings...)
 }
 
-// Cancel lets an object stay: its TTL label is taken off, and its TTL after finished becomes never.
+// Cancel lets an object stay: it removes the TTL label and sets the TTL after finished to never.
 func Cancel(s *Subject) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
@@ -72,19 +72,13 @@ func (s *Subject) hasTTL() bool {
 	if !e.Facts.Profile.Finishable() {
 		return false
 	}
-	outcomes := []policy.Outcome{policy.Succeeded, policy.Failed}
-	if e.Facts.Finished {
-		outcomes = []policy.Outcome{e.Facts.Outcome}
-	}
-	for _, outcome := range outcomes {
-		if value := e.Effective.TTL(outcome); value.Set && !value.TTL.Never {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(s.outcomes(), func(outcome policy.Outcome) bool {
+		value := e.Effective.TTL(outcome)
+		return value.Set && !value.TTL.Never
+	})
 }
 
-// never writes the annotation, and takes away what would speak beside it.
+// never sets the annotation to never, and removes the fields and annotations that would override it.
 func (s *Subject) never(patch map[string]any) error {
 	e := s.Explained
 	if err := e.Scope.EnforcedFor(e.Facts).CheckTTL(policy.TTL{Never: true}); err != nil {

@@ -10,17 +10,17 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Target is how much longer an object is to live. One of the fields is set.
+// Target is how much longer an object should live. One field is set.
 type Target struct {
-	// By is added to what it has.
+	// By is added to the present TTL or expiry.
 	By time.Duration
-	// Until is when it is to go.
+	// Until is the new expiry.
 	Until time.Time
-	// To is its TTL after finished or, where its kind does not finish, from creation.
+	// To is the new TTL after finished or, for kinds that do not finish, from creation.
 	To time.Duration
 }
 
-// Extend lets an object live longer, by the label, by the TTL after finished or by both, whichever would delete it before. It never
+// Extend lets an object live longer: it changes the label, the TTL after finished, or both, if both would delete it earlier. It never
 // shortens a life.
 func Extend(s *Subject, target Target) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
@@ -45,23 +45,20 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	}
 	switch {
 	case !until.After(s.Now):
-		return nil, fmt.Errorf("would still be overdue, since %s: give more", until.In(s.Now.Location()).Format(time.RFC3339))
+		return nil, fmt.Errorf("would still be overdue, since %s: give more", s.at(until))
 	case until.Equal(goes.Expiry):
-		return nil, nothing("goes at %s as it is: nothing to extend", until.In(s.Now.Location()).Format(time.RFC3339))
+		return nil, nothing("goes at %s as it is: nothing to extend", s.at(until))
 	case until.Before(goes.Expiry):
-		return nil, nothing("goes at %s, which is later: nothing to extend", goes.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+		return nil, nothing("goes at %s, which is later: nothing to extend", s.at(goes.Expiry))
 	}
 	patch := map[string]any{}
-	if verdict := e.ByTTL; speaks(verdict) && verdict.Expiry.Before(until) {
-		after := until.Sub(e.Facts.FinishTime)
-		if whole := after.Truncate(time.Second); whole < after {
-			after = whole + time.Second
-		}
-		if err := s.setTTL(patch, e.Facts.Outcome, after); err != nil {
+	if verdict := e.ByTTL; expires(verdict) && verdict.Expiry.Before(until) {
+		after := until.Sub(e.Facts.FinishTime) + time.Second - 1
+		if err := s.setTTL(patch, e.Facts.Outcome, after.Truncate(time.Second)); err != nil {
 			return nil, err
 		}
 	}
-	if verdict := e.ByLabel; speaks(verdict) && verdict.Expiry.Before(until) {
+	if verdict := e.ByLabel; expires(verdict) && verdict.Expiry.Before(until) {
 		s.setLabel(patch, until)
 	}
 	warnings, err := s.extendBeside(patch, target)
@@ -71,8 +68,8 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	return s.try(patch, warnings...)
 }
 
-// extendBeside adds to a TTL whose time has not begun, of an object that goes by its label, or says what the TTL may come to. Which of the two
-// comes first nobody knows.
+// extendBeside extends the TTL of an object that expires by label, or warns about it, while the start of the TTL is not known: the TTL
+// may expire first.
 func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []string, err error) {
 	e := s.Explained
 	why := "has not finished"
@@ -102,26 +99,7 @@ func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []
 	return []string{fmt.Sprintf("%s, and may go before by its TTL (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
 }
 
-// setLabel has the label name an instant or, where it counts from the creation and whole minutes do, keeps counting.
-func (s *Subject) setLabel(patch map[string]any, until time.Time) {
-	key := s.Explained.LabelKey
-	old, err := policy.ParseLabel(key, s.facts().Labels[key])
-	fresh := policy.TTLLabel{At: roundUp(until)}
-	if life := until.Sub(s.facts().Created); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
-		fresh = policy.TTLLabel{After: life}
-	}
-	set(patch, label(key), fresh.String())
-}
-
-func roundUp(at time.Time) time.Time {
-	whole := at.UTC().Truncate(time.Second)
-	if whole.Before(at) {
-		return whole.Add(time.Second)
-	}
-	return whole
-}
-
-// extendUnfinished adds to a TTL whose time has not begun, or of which that is not known.
+// extendUnfinished extends a TTL whose start is not known.
 func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 	e := s.Explained
 	outcomes, why := []policy.Outcome{policy.Succeeded, policy.Failed}, "has not finished"
@@ -153,13 +131,13 @@ func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 	return s.try(patch)
 }
 
-// extendTo gives a TTL: after finished where the kind finishes, else from creation.
+// extendTo sets a TTL: after finished or, for kinds that do not finish, from creation.
 func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	e, patch := s.Explained, map[string]any{}
 	if !e.Facts.Profile.Finishable() {
 		fresh := policy.TTLLabel{After: to}
-		if e.ByLabel.Err == nil && speaks(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
-			return nil, nothing("goes at %s, which is later: nothing to extend", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
+			return nil, nothing("goes at %s, which is later: nothing to extend", s.at(e.ByLabel.Expiry))
 		}
 		key := e.LabelKey
 		if key == "" {
@@ -170,8 +148,8 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	}
 	outcomes := s.outcomes()
 	has := slices.ContainsFunc(outcomes, func(outcome policy.Outcome) bool { return e.Effective.TTL(outcome).Set })
-	if !has && speaks(e.ByLabel) {
-		return nil, nothing("goes at %s by its label, and a TTL could only have it go before: use --by or --until", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+	if !has && expires(e.ByLabel) {
+		return nil, nothing("goes at %s by its label, and a TTL could only have it go before: use --by or --until", s.at(e.ByLabel.Expiry))
 	}
 	var longer policy.Value
 	changed := false
@@ -179,11 +157,11 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 		value, after := e.Effective.TTL(outcome), to
 		switch {
 		case !value.Set && has:
-			continue // What has a TTL for the other outcome alone stays after this one.
+			continue // It has a TTL for the other outcome only, and stays after this one.
 		case !value.Set, value.Err != nil, !value.TTL.Never && value.TTL.After < to:
 			changed = true
 		case value.Default && !value.TTL.Never:
-			longer, after = value, value.TTL.After // Once the object speaks for one outcome, the default speaks for none.
+			longer, after = value, value.TTL.After // Once the object has a TTL for one outcome, the default applies to none.
 		default:
 			longer = value
 			continue
@@ -196,13 +174,13 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 		return nil, nothing("has a TTL of %s, which is no shorter: nothing to extend", longer.TTL)
 	}
 	plan, err := s.tryToCome(patch)
-	if err == nil && speaks(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {
-		return nil, fmt.Errorf("goes at %s by its label, whatever its TTL is: use --by or --until", e.ByLabel.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+	if err == nil && expires(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {
+		return nil, fmt.Errorf("goes at %s by its label, whatever its TTL is: use --by or --until", s.at(e.ByLabel.Expiry))
 	}
 	return plan, err
 }
 
-// outcomes are those that an object has had, or may have yet.
+// outcomes are the outcome of a finished object, and both of an unfinished one.
 func (s *Subject) outcomes() []policy.Outcome {
 	if s.facts().Finished {
 		return []policy.Outcome{s.facts().Outcome}
@@ -210,52 +188,11 @@ func (s *Subject) outcomes() []policy.Outcome {
 	return []policy.Outcome{policy.Succeeded, policy.Failed}
 }
 
-// tryToCome is try for what must not go at once: a TTL that is given to what stays can be over already.
+// tryToCome is try, but the new TTL must not have expired already.
 func (s *Subject) tryToCome(patch map[string]any) (*Plan, error) {
 	plan, err := s.try(patch)
 	if err == nil && !plan.After.Expiry.IsZero() && !plan.After.Expiry.After(s.Now) {
-		return nil, fmt.Errorf("would be overdue, since %s: give more, or use expire-now", plan.After.Expiry.In(s.Now.Location()).Format(time.RFC3339))
+		return nil, fmt.Errorf("would be overdue, since %s: give more, or use expire-now", s.at(plan.After.Expiry))
 	}
 	return plan, err
-}
-
-// setTTL writes a TTL after finished for an outcome where the one stands that decides, and raises the native field beside it, which
-// the kind's own controller would act on first.
-func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after time.Duration) error {
-	e := s.Explained
-	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
-		return fmt.Errorf("its runtime %q decides, whatever it says itself: change it there", e.Scope.Runtime.Name)
-	}
-	if after > policy.MaxDuration {
-		return fmt.Errorf("%s is too long: at most %s", policy.FormatDuration(after), policy.FormatDuration(policy.MaxDuration))
-	}
-	own := e.Facts.TTLs()
-	decides := own.For(outcome)
-	native := own.NativeFor(outcome)
-	if native != nil && (decides == native || native.Err != nil || native.TTL.After < after) {
-		path, err := policy.ParseFieldPath(native.Path)
-		if err != nil {
-			return fmt.Errorf("%s: %w", native.Path, err)
-		}
-		set(patch, path, int64(after/time.Second))
-	}
-	if decides != nil && decides == native {
-		return nil
-	}
-	key := policy.AnnotationTTL
-	switch decides {
-	case nil:
-	case own.Succeeded:
-		key = policy.AnnotationTTLSucceeded
-	case own.Failed:
-		key = policy.AnnotationTTLFailed
-	}
-	succeeded, failed := e.Effective.Succeeded, e.Effective.Failed
-	byOutcome := !e.Facts.Finished && (succeeded.Set != failed.Set || succeeded.TTL != failed.TTL)
-	if decides == nil && (!own.Empty() || byOutcome) {
-		// The object, or a default, speaks for the other outcome, and has to go on doing so.
-		key = map[policy.Outcome]string{policy.Succeeded: policy.AnnotationTTLSucceeded, policy.Failed: policy.AnnotationTTLFailed}[outcome]
-	}
-	set(patch, annotation(key), policy.FormatDuration(after))
-	return nil
 }

@@ -12,47 +12,45 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// Subject is an object that is to be changed, as it is now.
+// Subject is an object to change, in its present state.
 type Subject struct {
 	Object    map[string]any
 	Explained *policy.Explanation
-	// Alias says that the label cleanup.kyverno.io/ttl is understood.
+	// Alias: the label cleanup.kyverno.io/ttl applies.
 	Alias bool
 	Now   time.Time
 }
 
-// Plan is a change that was tried and does what it should.
+// Plan is a change that has been tried on a copy of the object.
 type Plan struct {
 	// Patch is a JSON merge patch, without preconditions.
-	Patch map[string]any
-	// Before and After are when the object goes.
+	Patch         map[string]any
 	Before, After Fate
-	// Warnings are what to know before it is done, admission's among them.
+	// Warnings include those of admission.
 	Warnings []string
 }
 
-// Fate is when an object goes.
+// Fate is when an object is deleted.
 type Fate struct {
-	// Expiry is zero where the object stays, or where it has not finished, or does not say when.
+	// Expiry is zero where the object stays, or has not finished, or does not say when.
 	Expiry time.Time
-	// After is how long after it finishes, and AfterFailure where that differs; nil where that does not decide.
+	// After is how long after it finishes, AfterFailure where that differs for a failure; nil where no TTL decides.
 	After, AfterFailure *policy.TTL
 }
 
-// NothingError says that there is nothing to do for an object, which is no failure where it is one of many.
+// NothingError says that an object needs no change, which is not a failure for one of many.
 type NothingError struct{ reason string }
 
-// Error says why.
+// Error implements error.
 func (e *NothingError) Error() string { return e.reason }
 
 func nothing(format string, values ...any) error {
 	return &NothingError{fmt.Sprintf(format, values...)}
 }
 
-// facts reads the object of a subject.
 func (s *Subject) facts() *policy.Facts { return s.Explained.Facts }
 
-// FateOf is when an object goes by an explanation.
+// FateOf is when the explained object is deleted.
 func FateOf(e *policy.Explanation) Fate {
 	if verdict, ok := e.Goes(); ok {
 		return Fate{Expiry: verdict.Expiry}
@@ -64,7 +62,7 @@ func FateOf(e *policy.Explanation) Fate {
 		return Fate{}
 	}
 	if e.Facts.Protected() || e.Facts.CurfewsOwn() || e.Facts.IsPod() && e.Facts.AlwaysRestarts() {
-		return Fate{} // whenever it finishes, if it ever does
+		return Fate{}
 	}
 	after := func(value policy.Value) *policy.TTL {
 		if !value.Set || value.Err != nil {
@@ -92,12 +90,12 @@ func FateOf(e *policy.Explanation) Fate {
 	return out
 }
 
-// speaks reports whether a verdict gives an expiry.
-func speaks(verdict policy.Verdict) bool {
+// expires reports whether a verdict has an expiry.
+func expires(verdict policy.Verdict) bool {
 	return verdict.Action == policy.Wait || verdict.Action == policy.Delete
 }
 
-// patched is a copy of the object as the patch makes it.
+// patched is a patched copy of the object.
 func (s *Subject) patched(patch map[string]any) (map[string]any, *policy.Facts) {
 	changed, _ := merged(runtime.DeepCopyJSONValue(s.Object), patch).(map[string]any)
 	facts := policy.FactsOfObject(s.facts().Profile, changed)
@@ -105,11 +103,11 @@ func (s *Subject) patched(patch map[string]any) (map[string]any, *policy.Facts) 
 	return changed, facts
 }
 
-// try makes a plan of a patch: it is applied to a copy, which is explained and reviewed as the cluster would.
+// try applies a patch to a copy of the object, and explains and reviews that as the cluster would.
 func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	changed, facts := s.patched(patch)
 	if outdated := policy.Outdated(s.facts(), facts); len(outdated) > 0 {
-		for _, key := range outdated { // The value is no longer the default that the stamp names.
+		for _, key := range outdated { // The stamp names a default, which the value no longer is.
 			set(patch, annotation(key), nil)
 		}
 		changed, facts = s.patched(patch)
@@ -134,47 +132,13 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	return plan, nil
 }
 
-// merged applies a JSON merge patch (RFC 7396).
-func merged(target, patch any) any {
-	fields, ok := patch.(map[string]any)
-	if !ok {
-		return patch
-	}
-	into, ok := target.(map[string]any)
-	if !ok {
-		into = map[string]any{}
-	}
-	for name, value := range fields {
-		if value == nil {
-			delete(into, name)
-		} else {
-			into[name] = merged(into[name], value)
-		}
-	}
-	return into
-}
-
-// set puts a value into a patch at a path.
-func set(patch map[string]any, path policy.FieldPath, value any) {
-	for _, name := range path[:len(path)-1] {
-		next, ok := patch[name].(map[string]any)
-		if !ok {
-			next = map[string]any{}
-			patch[name] = next
-		}
-		patch = next
-	}
-	patch[path[len(path)-1]] = value
-}
-
-func annotation(key string) policy.FieldPath { return policy.FieldPath{"metadata", "annotations", key} }
-
-func label(key string) policy.FieldPath { return policy.FieldPath{"metadata", "labels", key} }
-
-// untouchable says why nothing can be changed about an object any more.
+// untouchable says why an object cannot be changed any more.
 func (s *Subject) untouchable() error {
 	if s.facts().Deleting {
 		return errors.New("is being deleted: that cannot be taken back")
 	}
 	return nil
 }
+
+// at formats a time for messages.
+func (s *Subject) at(at time.Time) string { return at.In(s.Now.Location()).Format(time.RFC3339) }

@@ -3,11 +3,12 @@ package world
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apiserver/pkg/authentication/serviceaccount"
+	"k8s.io/apiserver/pkg/authentication/user"
 
 	"curfew.dev/curfew/policy/rules"
 )
@@ -30,22 +31,22 @@ func attributes(kind Kind, namespace, name, verb string) *authorizationv1.Resour
 	}
 }
 
-// needed are the verbs without which the controller has nothing of a kind deleted: it has to see what is there, too.
+// needed are the verbs that the controller needs to delete objects of a kind: it has to find them first.
 var needed = []string{"delete", "list", "watch", "get"}
 
-// permission is whether Curfew's controller may do what it takes to delete, and where it may not, the verb that it lacks.
+// permission says whether Curfew's controller has all needed verbs, and which one it lacks.
 type permission struct {
 	answer rules.Answer
 	lacks  string
 }
 
-// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. Most users may not ask what others may do;
-// the answer is then unknown.
+// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. The answer is unknown for most users, who
+// may not ask what others may do.
 func (w *World) controllerMay(ctx context.Context, kind Kind, namespace string) (permission, error) {
 	if kind.ClusterScoped {
 		namespace = ""
 	}
-	// What it may do everywhere it may do here.
+	// A permission in the whole cluster includes this namespace.
 	everywhere, err := w.review(ctx, kind, "")
 	if err != nil || everywhere.answer != rules.No || namespace == "" {
 		return everywhere, err
@@ -65,7 +66,7 @@ func (w *World) review(ctx context.Context, kind Kind, namespace string) (permis
 	out := permission{answer: rules.Yes}
 	for _, verb := range needed {
 		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: serviceAccountGroups(w.Controller.User),
+			ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: groupsOf(w.Controller.User),
 		}}
 		answer, err := w.clients.Authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
 		if apierrors.IsForbidden(err) {
@@ -88,17 +89,11 @@ func (w *World) review(ctx context.Context, kind Kind, namespace string) (permis
 	return out, nil
 }
 
-func serviceAccountGroups(user string) []string {
-	namespace, ok := namespaceOfAccount(user)
-	if !ok {
+// groupsOf are the groups that a token of a ServiceAccount gives its bearer.
+func groupsOf(username string) []string {
+	namespace, _, err := serviceaccount.SplitUsername(username)
+	if err != nil {
 		return nil
 	}
-	return []string{"system:serviceaccounts", "system:serviceaccounts:" + namespace, "system:authenticated"}
-}
-
-// namespaceOfAccount takes system:serviceaccount:NAMESPACE:NAME apart.
-func namespaceOfAccount(user string) (string, bool) {
-	rest, ok := strings.CutPrefix(user, "system:serviceaccount:")
-	namespace, _, found := strings.Cut(rest, ":")
-	return namespace, ok && found
+	return append(serviceaccount.MakeGroupNames(namespace), user.AllAuthenticated)
 }

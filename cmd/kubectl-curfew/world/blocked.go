@@ -16,15 +16,14 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// blockedReasons are those of the Events that the controller writes on an object that is due and that it cannot delete
-// (package controller/engine, BlockedObject), or keeps for what it alone has read, as the template of the object's owner. While that lasts
-// it writes them again before the API server forgets them.
+// blockedReasons are the reasons of the Events that the controller writes on a due object that it cannot delete (package
+// controller/engine), or keeps because of something that only it has read, such as the template of the owner. It repeats them before
+// the API server drops them.
 var blockedReasons = map[string]policy.ObstacleKind{
 	"DeleteRefused": policy.ObstacleRefused, "DeleteConflict": policy.ObstacleConflict, "Kept": policy.ObstacleValue,
 }
 
-// blocked says why the controller could not delete an object that is due, by the Event that it wrote on the object. Where the user may
-// not list Events, or has none to show, nothing is said.
+// blocked says why the controller could not delete a due object, by the Event on it. It is silent where the user may not list Events.
 func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obstacle, error) {
 	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
 	if known == nil && err == nil {
@@ -37,8 +36,8 @@ func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obst
 	return []policy.Obstacle{obstacle}, nil
 }
 
-// blockedIn are the latest such Events by the UID of their object; nil where the user may not list them. Each namespace is
-// asked once.
+// blockedIn are the latest such Events of a namespace by the UID of their object, or nil where the user may not list them. They are
+// read once.
 func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]policy.Obstacle, error) {
 	w.mu.Lock()
 	known, asked := w.blockedBy[namespace]
@@ -74,7 +73,7 @@ func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]
 	return found, nil
 }
 
-// readBlocked reads the object's UID, the time and the message off an Event. Times in RFC 3339 sort as text.
+// readBlocked reads an Event. Times in RFC 3339 sort as text.
 func readBlocked(event map[string]any) (uid types.UID, at, message string) {
 	text := func(path ...string) string {
 		value, _, _ := unstructured.NestedString(event, path...)

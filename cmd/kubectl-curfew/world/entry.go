@@ -10,29 +10,28 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Entry is one way in which an object goes, or is stopped.
+// Entry is one expiry or deadline of an object.
 type Entry struct {
 	Kind            Kind
 	Namespace, Name string
 	UID             types.UID
 	Labels          map[string]string
-	// Created and Finished are times of the object; Finished is zero where it has not, or does not say.
+	// Created and Finished are times of the object. Finished is zero where it has not finished, or does not say when.
 	Created, Finished time.Time
 
 	Trigger policy.Trigger
 	Source  policy.Source
-	// Value is how long it may live by that trigger. ByOutcome tells that it depends on how it will end: Value is the longer one.
+	// Value is its TTL or deadline. ByOutcome: it depends on the outcome, and Value is the longer one.
 	Value     policy.TTL
 	ByOutcome bool
-	// Expiry is zero where it is not known yet, because the object has not finished.
+	// Expiry is zero while the object has not finished.
 	Expiry time.Time
-	// Estimated: the object does not say when it finished; the time counts from when the controller sees it.
+	// Estimated: the object does not say when it finished, so that the TTL starts when the controller sees it.
 	Estimated bool
-	// Obstacles stand in the way.
 	Obstacles []policy.Obstacle
 }
 
-// Blocker is the first obstacle, those that stop it before those that may only hold it; nil where there is none.
+// Blocker is the first obstacle, nil for none. Those that stop the deletion come before those that may only delay it.
 func (e *Entry) Blocker() *policy.Obstacle {
 	var first *policy.Obstacle
 	for i := range e.Obstacles {
@@ -46,8 +45,8 @@ func (e *Entry) Blocker() *policy.Obstacle {
 	return first
 }
 
-// Entries are how an object goes by what is known now, and how it is stopped; none where it stays. What stands in its way is told
-// beside it, and not taken into account: without it, it would go then.
+// Entries are the expiry and the deadline of an object; none where it stays. They do not regard obstacles, which are reported beside
+// them.
 func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, now time.Time) ([]Entry, error) {
 	explained, err := w.Explain(ctx, kind, object, now)
 	if err != nil {
@@ -68,7 +67,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	if err != nil {
 		return nil, err
 	}
-	// A value that cannot be used keeps an object from what it says, and not from what something else says.
+	// An unusable value only blocks its own trigger.
 	obstacles = slices.DeleteFunc(obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
 	if first := out[0].Expiry; !first.IsZero() && !first.After(now) {
 		blocked, err := w.blocked(ctx, explained.Facts)
@@ -88,7 +87,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	return out, nil
 }
 
-// goes is the earlier of TTL and label; ok is false where neither speaks.
+// goes is the earlier of TTL and label; ok is false where neither applies.
 func goes(e *policy.Explanation, now time.Time) (Entry, bool) {
 	byTTL, okTTL := byTTL(e, now)
 	byLabel, okLabel := byLabel(e)
@@ -123,7 +122,7 @@ func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
 	if e.Facts.Finished {
 		return entry, usable(value) && value.TTL.Never
 	}
-	// It will be known once the object has finished.
+	// The outcome decides once the object has finished.
 	longer, other := e.Effective.Succeeded, e.Effective.Failed
 	if usable(other) && (!usable(longer) || other.TTL.Never || !longer.TTL.Never && other.TTL.After > longer.TTL.After) {
 		longer, other = other, longer

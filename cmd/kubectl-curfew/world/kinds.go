@@ -14,12 +14,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Kind is a kind whose objects can go by Curfew: it can be listed, watched and deleted.
+// Kind is a kind whose objects Curfew can delete: it can be listed, watched and deleted.
 type Kind struct {
 	schema.GroupVersionKind
 	Resource      string
 	ClusterScoped bool
-	// Profile as it holds in this cluster; a bare one for kinds on which a label alone speaks.
+	// Profile as it applies in this cluster; a bare one for kinds that have TTL labels only.
 	Profile *policy.Profile
 }
 
@@ -43,13 +43,13 @@ func (k Kind) Name(object string) string {
 // verbs are what the controller needs on a kind.
 var verbs = []string{"list", "watch", "delete"}
 
-// twins are kinds that show the objects of another one, as the controller has them (doubles of package controller/registry).
+// twins are kinds that show the objects of another kind. The controller skips the same ones.
 var twins = map[schema.GroupResource]bool{
 	{Group: "events.k8s.io", Resource: "events"}:          true,
 	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces
 }
 
-// Kinds are all kinds whose objects can go, by group and name of the resource.
+// Kinds are all kinds whose objects can expire, by group and resource.
 func (w *World) Kinds() ([]Kind, error) {
 	served, err := w.served()
 	if err != nil {
@@ -62,15 +62,14 @@ func (w *World) Kinds() ([]Kind, error) {
 	return kinds, nil
 }
 
-// Kind finds one of them; ok is false for what is not served, or can never go.
+// Kind finds one of them; ok is false where it is not served, or its objects cannot expire.
 func (w *World) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
 	served, err := w.served()
 	kind, ok = served[at]
 	return kind, ok, err
 }
 
-// served are the kinds that can go, each in the version that its profile is written for where that is served, else in the one that
-// its group prefers.
+// served are the kinds whose objects can expire, in the version of their profile where that is served, else in the preferred one.
 func (w *World) served() (map[schema.GroupResource]Kind, error) {
 	groups, lists, err := w.discover()
 	if err != nil {
@@ -107,8 +106,8 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 	return out, nil
 }
 
-// profileOf is the profile by which the controller judges: its own of Jobs and Pods, whatever a KindProfile says, and one of what never
-// finishes where it does not look for what has finished.
+// profileOf is the profile that the controller uses: always its own for Jobs and Pods, and one without a finish where it does not look
+// for finished objects of the kind.
 func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 	for _, own := range []*policy.Profile{policy.JobProfile, policy.PodProfile} {
 		if kind.GroupKind() == own.Kind.GroupKind() {

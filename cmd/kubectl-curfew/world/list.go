@@ -12,26 +12,26 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Query says which objects are asked about.
+// Query selects objects.
 type Query struct {
-	// Namespace is "" for all. Kinds that lie in none have all of their objects asked about.
+	// Namespace is "" for all. It does not limit cluster-scoped kinds.
 	Namespace string
 	// Selector of labels, as kubectl takes it.
 	Selector string
-	// Unfinished objects are asked about as well, where that costs a wider list: Pods.
+	// Unfinished includes unfinished objects where that takes a wider list: of Pods.
 	Unfinished bool
 }
 
-// pass is one list that brings objects of a kind. No two passes of a query bring the same object.
+// pass is one list of objects of a kind. The passes of a query do not overlap.
 type pass struct {
 	kind    Kind
 	options metav1.ListOptions
-	// metadata alone is read.
+	// metadata: nothing else is read.
 	metadata  bool
 	namespace string
 }
 
-// passes read objects as narrowly as the API allows: kinds that finish whole, others by their label, and of those metadata alone.
+// passes read as little as the API allows: all objects of kinds that finish, and of others the metadata of those with the label.
 func (w *World) passes(kind Kind, query Query) []pass {
 	if kind.ClusterScoped {
 		query.Namespace = ""
@@ -46,7 +46,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 	const alias = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
 	switch {
 	case kind.Profile.State == nil:
-		// Where a policy has to see more than metadata to tell its bounds, so has whoever asks.
+		// The bounds of some policies depend on more than metadata.
 		slim := !w.needsObjects(kind)
 		out := []pass{of(slim, "", policy.LabelTTL)}
 		if w.Controller.Alias {
@@ -59,7 +59,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 		if w.Controller.Alias {
 			out = append(out, of(false, running, alias))
 		}
-		return append(out, of(false, finished)) // last: what finishes in between is not missed
+		return append(out, of(false, finished)) // last, so that a Pod that finishes in between is not missed
 	default:
 		return []pass{of(false, "")}
 	}
@@ -74,7 +74,7 @@ func (w *World) needsObjects(kind Kind) bool {
 	return false
 }
 
-// List hands out the objects of a kind in which the answer can lie, page by page. An object can come twice; what it was at last holds.
+// List passes the objects of a kind that may expire to take, page by page. An object can come twice; its last state applies.
 func (w *World) List(ctx context.Context, kind Kind, query Query, take func(object map[string]any) error) error {
 	for _, pass := range w.passes(kind, query) {
 		options := pass.options
@@ -101,8 +101,7 @@ func (w *World) List(ctx context.Context, kind Kind, query Query, take func(obje
 	return nil
 }
 
-// forgotten reports whether a list took longer than the API server remembers. It is asked for once more then, in one piece; what was
-// handed out comes again.
+// forgotten reports whether a paged list expired on the API server. It is then read again, in one piece.
 func forgotten(err error, options metav1.ListOptions) bool {
 	return apierrors.IsResourceExpired(err) && options.Continue != ""
 }
@@ -140,7 +139,7 @@ func (w *World) page(ctx context.Context, p pass, options metav1.ListOptions) (p
 	return out, nil
 }
 
-// content is an object in its JSON form, with the kind that metadata leaves out.
+// content is an object as JSON, with the kind that metadata leaves out.
 func (w *World) content(kind Kind, object runtime.Object) (map[string]any, error) {
 	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
 	if err != nil {
@@ -150,10 +149,10 @@ func (w *World) content(kind Kind, object runtime.Object) (map[string]any, error
 	return out, nil
 }
 
-// Refused reports whether an error says that the user may not do what was tried, or that there is no such kind any more.
+// Refused reports whether the user lacks a permission.
 func Refused(err error) bool {
 	return apierrors.IsForbidden(err) || apierrors.IsUnauthorized(err)
 }
 
-// Gone reports whether an error says that the kind is not served, or cannot be listed, after all.
+// Gone reports whether the kind is not served any more, or cannot be listed.
 func Gone(err error) bool { return apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) }

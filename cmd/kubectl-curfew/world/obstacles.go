@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Obstacles are what stands in the way of an object: what policy finds, and what the controller may not do.
+// Obstacles are what blocks the deletion of an object: what policy finds, and permissions that the controller lacks.
 func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Explanation) ([]policy.Obstacle, error) {
 	out := explained.Obstacles(w.Controller.Surroundings())
 	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
@@ -30,9 +30,9 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Expl
 	return out, nil
 }
 
-// Surroundings adds to obstacles what else stands in the way of an object, by what the API server knows of the controller's state, and
-// says what of that cannot be known by whoever asks.
-func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
+// WithState adds the obstacles that the controller's state shows in the API: pauses and refused deletions. unknown says which of them
+// this user cannot check.
+func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
 	all []policy.Obstacle, unknown []string, err error) {
 	if why := w.Controller.Unknown; why != "" {
 		unknown = append(unknown, "whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: "+why)
@@ -50,7 +50,7 @@ func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.E
 	}
 	paused, why, err := w.paused(ctx, kind, goes.Source, explained.Facts.Namespace)
 	if why != "" && !goes.Expiry.After(now) && !slices.ContainsFunc(obstacles, func(o policy.Obstacle) bool { return o.Stops }) {
-		// Of interest once it is due, and still there for no other reason.
+		// This only matters once the object is due and nothing else blocks it.
 		unknown = append(unknown, "whether deletions are paused: "+why)
 	}
 	obstacles = append(obstacles, paused...)
@@ -61,8 +61,8 @@ func (w *World) Surroundings(ctx context.Context, kind Kind, explained *policy.E
 	return append(obstacles, blocked...), unknown, err
 }
 
-// PausedLabels say that the deletions of what goes by a TTL label are paused, for objects of a kind in a namespace. It is asked about each
-// namespace once. Where the user may not know it is none: what is paused goes on by itself one day.
+// PausedLabels reports whether deletions by TTL label are paused, for objects of a kind in a namespace. Each namespace is read once. It
+// is silent where the user may not know: a pause ends by itself.
 func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) ([]policy.Obstacle, error) {
 	key := kind.GroupResource().String() + " " + namespace
 	w.mu.Lock()
@@ -81,10 +81,10 @@ func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) (
 	return found, nil
 }
 
-// paused says that the deletions of what a source asks for are paused, by the condition that the controller keeps on it (package
-// controller/notice), or why that cannot be known.
+// paused reports whether the deletions of a source are paused, by the condition that the controller keeps on it (package
+// controller/notice), or why this user cannot know.
 func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, namespace string) (obstacles []policy.Obstacle, unknown string, err error) {
-	// What an object or its runtime asks for is told on the namespace that the object lies in.
+	// The condition for the levels object and runtime is on the namespace of the object.
 	at, name, condition := namespaceResource, namespace, policy.Prefix+v1alpha1.ConditionPaused
 	switch source.Level {
 	case policy.LevelPolicy:
@@ -120,8 +120,8 @@ func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, nam
 	return obstacles, "", nil
 }
 
-// concerns tells whether the message of a pause, or of several, is about objects of a kind that go by the word of a source, as far as it
-// names its scopes. They are told as: deletions are paused: Job of source "object" in namespace "ci" (Refused), all of kind Job, everything.
+// concerns reports whether the message of one or more pauses applies to objects of a kind whose expiry a source decided. A message names
+// its scope: deletions are paused: Job of source "object" in namespace "ci" (Refused), all of kind Job, or everything.
 func concerns(message, kind string, source policy.Source) bool {
 	for scope := range strings.SplitSeq(message, "; ") {
 		switch {

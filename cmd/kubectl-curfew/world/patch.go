@@ -11,10 +11,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// fieldManager is who the API server notes as the author.
 const fieldManager = "kubectl-curfew"
 
-// Patch sends a JSON merge patch for an object in exactly the state that was read: a conflict means that somebody else was first.
+// Patch sends a JSON merge patch for an object in exactly the state that was read. A conflict means that somebody else changed it.
 func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]any, dryRun bool) error {
 	u := unstructured.Unstructured{Object: object}
 	metadata, _ := patch["metadata"].(map[string]any)
@@ -37,10 +36,10 @@ func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]a
 	return err
 }
 
-// Same reports whether two states are of one object, and not of two with one name.
+// Same reports whether two states belong to one object, and not to two of the same name.
 func Same(a, b map[string]any) bool { return uidOf(a) == uidOf(b) }
 
-// NamesOf are the names of the objects of a kind in a namespace, by metadata alone and no more than a page of them.
+// NamesOf are names of objects of a kind in a namespace, at most one page.
 func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, error) {
 	kind, err := w.KindOf(text)
 	if err != nil {

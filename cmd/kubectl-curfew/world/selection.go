@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Selection says which objects are meant, as people say it to kubectl: KIND/NAME…, KIND NAME…, or KIND with a selector or All.
+// Selection selects objects as kubectl does: KIND/NAME…, KIND NAME…, or KIND with a selector or All.
 type Selection struct {
 	Args      []string
 	Namespace string
@@ -26,13 +26,13 @@ type Selection struct {
 	All      bool
 }
 
-// Selected is one object that was meant.
+// Selected is one selected object.
 type Selected struct {
 	Kind   Kind
 	Object map[string]any
 }
 
-// KindOf finds a kind by what people call it: jobs, job, Job, jobs.batch, deploy.
+// KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.
 func (w *World) KindOf(text string) (Kind, error) {
 	if _, _, err := w.discover(); err != nil {
 		return Kind{}, err
@@ -73,13 +73,13 @@ func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
 	return mapper.RESTMapping(groupKind)
 }
 
-// Validate says what is wrong with a selection, as far as nobody has to be asked.
+// Validate finds the errors that can be found without a cluster.
 func (s Selection) Validate() error {
 	_, err := s.named()
 	return err
 }
 
-// Select reads the objects that are meant, each once, in the order of the arguments.
+// Select reads the selected objects, each once, in the order of the arguments.
 func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	names, err := s.named()
 	if err != nil {
@@ -92,7 +92,7 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 			return nil, err
 		}
 		if named.name != "" {
-			one, err := w.get(ctx, kind, s.Namespace, named.name)
+			one, err := w.Get(ctx, kind, s.Namespace, named.name)
 			if err != nil {
 				return nil, err
 			}
@@ -115,7 +115,7 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	return each(out), nil
 }
 
-// each is every object once: what was meant twice, as by a name and by a short name of its kind, is not to be extended twice.
+// each drops objects that were selected twice, for example by two names of the kind: extending one twice would be wrong.
 func each(all []Selected) []Selected {
 	seen := map[types.UID]bool{}
 	return slices.DeleteFunc(all, func(one Selected) bool {
@@ -126,12 +126,8 @@ func each(all []Selected) []Selected {
 	})
 }
 
-// Get reads one object of a kind anew.
+// Get reads one object.
 func (w *World) Get(ctx context.Context, kind Kind, namespace, name string) (Selected, error) {
-	return w.get(ctx, kind, namespace, name)
-}
-
-func (w *World) get(ctx context.Context, kind Kind, namespace, name string) (Selected, error) {
 	if kind.ClusterScoped {
 		namespace = ""
 	}
@@ -148,7 +144,7 @@ func (w *World) get(ctx context.Context, kind Kind, namespace, name string) (Sel
 	return Selected{kind, object.Object}, nil
 }
 
-// named is one argument: a kind, and a name unless a selector or All takes its place.
+// named is one argument: a kind, and a name unless there is a selector or All.
 type named struct{ kind, name string }
 
 func (s Selection) named() ([]named, error) {

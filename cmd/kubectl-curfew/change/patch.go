@@ -1,0 +1,105 @@
+package change
+
+import (
+	"fmt"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// merged applies a JSON merge patch (RFC 7396).
+func merged(target, patch any) any {
+	fields, ok := patch.(map[string]any)
+	if !ok {
+		return patch
+	}
+	into, ok := target.(map[string]any)
+	if !ok {
+		into = map[string]any{}
+	}
+	for name, value := range fields {
+		if value == nil {
+			delete(into, name)
+		} else {
+			into[name] = merged(into[name], value)
+		}
+	}
+	return into
+}
+
+// set puts a value into a patch at a path.
+func set(patch map[string]any, path policy.FieldPath, value any) {
+	for _, name := range path[:len(path)-1] {
+		next, ok := patch[name].(map[string]any)
+		if !ok {
+			next = map[string]any{}
+			patch[name] = next
+		}
+		patch = next
+	}
+	patch[path[len(path)-1]] = value
+}
+
+func annotation(key string) policy.FieldPath { return policy.FieldPath{"metadata", "annotations", key} }
+
+func label(key string) policy.FieldPath { return policy.FieldPath{"metadata", "labels", key} }
+
+// setLabel sets the expiry by label. A label that is a duration stays one, where whole minutes are exact.
+func (s *Subject) setLabel(patch map[string]any, until time.Time) {
+	key := s.Explained.LabelKey
+	old, err := policy.ParseLabel(key, s.facts().Labels[key])
+	fresh := policy.TTLLabel{At: roundUp(until)}
+	if life := until.Sub(s.facts().Created); err == nil && old.At.IsZero() && life%time.Minute == 0 && life >= time.Minute {
+		fresh = policy.TTLLabel{After: life}
+	}
+	set(patch, label(key), fresh.String())
+}
+
+func roundUp(at time.Time) time.Time {
+	whole := at.UTC().Truncate(time.Second)
+	if whole.Before(at) {
+		return whole.Add(time.Second)
+	}
+	return whole
+}
+
+// setTTL writes a TTL after finished for an outcome, in place of the value that decides. It also raises the native field beside that: the
+// kind's own controller would act on it first.
+func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after time.Duration) error {
+	e := s.Explained
+	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
+		return fmt.Errorf("its runtime %q decides, whatever it says itself: change it there", e.Scope.Runtime.Name)
+	}
+	if after > policy.MaxDuration {
+		return fmt.Errorf("%s is too long: at most %s", policy.FormatDuration(after), policy.FormatDuration(policy.MaxDuration))
+	}
+	own := e.Facts.TTLs()
+	decides := own.For(outcome)
+	native := own.NativeFor(outcome)
+	if native != nil && (decides == native || native.Err != nil || native.TTL.After < after) {
+		path, err := policy.ParseFieldPath(native.Path)
+		if err != nil {
+			return fmt.Errorf("%s: %w", native.Path, err)
+		}
+		set(patch, path, int64(after/time.Second))
+	}
+	if decides != nil && decides == native {
+		return nil
+	}
+	key := policy.AnnotationTTL
+	switch decides {
+	case nil:
+	case own.Succeeded:
+		key = policy.AnnotationTTLSucceeded
+	case own.Failed:
+		key = policy.AnnotationTTLFailed
+	}
+	succeeded, failed := e.Effective.Succeeded, e.Effective.Failed
+	byOutcome := !e.Facts.Finished && (succeeded.Set != failed.Set || succeeded.TTL != failed.TTL)
+	if decides == nil && (!own.Empty() || byOutcome) {
+		// The TTL for the other outcome must not change.
+		key = map[policy.Outcome]string{policy.Succeeded: policy.AnnotationTTLSucceeded, policy.Failed: policy.AnnotationTTLFailed}[outcome]
+	}
+	set(patch, annotation(key), policy.FormatDuration(after))
+	return nil
+}
