@@ -12,29 +12,61 @@ import (
 	"strings"
 )
 
-// Peer is a project whose kinds Curfew is tested with, as test/peers pins it.
+// Peer is a project whose kinds Curfew is tested with.
 type Peer struct {
 	// Module that its manifests and its controllers come with.
 	Module string
 	// Version of the module; empty means the one that test/peers pins.
 	Version string
+	// sum pins a module that test/peers does not require, as a line of go.sum would. Only its CRDs
+	// are used, and none of its dependencies is downloaded.
+	sum string
 	// name stands in the names of its files.
 	name string
 	// program is the package of its controllers.
 	program string
-	// crds is the folder of its CustomResourceDefinitions in the module, and webhooks the file of its webhook configurations.
-	crds, webhooks string
+	// crds matches the files of its CustomResourceDefinitions in the module.
+	crds string
+	// webhooks is the file of its webhook configurations.
+	webhooks string
 }
 
 // JobSet and Trainer are the peers. Trainer can be had in other versions, see [Peer.At].
 var (
 	JobSet = Peer{
 		Module: "sigs.k8s.io/jobset", name: "jobset", program: "sigs.k8s.io/jobset",
-		crds: "config/components/crd/bases", webhooks: "config/components/webhook/manifests.yaml",
+		crds: "config/components/crd/bases/*_*.yaml", webhooks: "config/components/webhook/manifests.yaml",
 	}
 	Trainer = Peer{
 		Module: "github.com/kubeflow/trainer/v2", name: "trainer", program: "github.com/kubeflow/trainer/v2/cmd/trainer-controller-manager",
-		crds: "manifests/base/crds", webhooks: "manifests/base/webhook/manifests.yaml",
+		crds: "manifests/base/crds/*_*.yaml", webhooks: "manifests/base/webhook/manifests.yaml",
+	}
+)
+
+// Projects whose controllers never run here: the kinds that Curfew has profiles for, as their CRDs
+// define them. A test sets their status.
+var (
+	TrainingOperator = Peer{
+		Module: "github.com/kubeflow/training-operator", Version: "v1.8.1", sum: "h1:mVvoBSCInbMBX0gGSn4+Ihj3ycwoLO1iEAw+0qPhQfc=",
+		crds: "manifests/base/crds/kubeflow.org_[pt][fy]*jobs.yaml", // PyTorchJob and TFJob
+	}
+	Tekton = Peer{
+		Module: "github.com/tektoncd/pipeline", Version: "v1.15.0", sum: "h1:ZGboFUaEdpYurZWqeGT5rn9e6qmomGL/gLSKhHp2vvQ=",
+		crds: "config/300-crds/300-pipelinerun.yaml",
+	}
+	SparkOperator = Peer{
+		Module: "github.com/kubeflow/spark-operator/v2", Version: "v2.5.2", sum: "h1:6nX2UhwSfnYi1mtwczgFfJTMeLSL/1ajTvkFe8R7Vdc=",
+		crds: "config/crd/bases/sparkoperator.k8s.io_sparkapplications.yaml",
+	}
+	KubeRay = Peer{
+		Module: "github.com/ray-project/kuberay/ray-operator", Version: "v1.6.0", sum: "h1:1hs7Di2U/vm09ot7MIU8jUqEo7gHDc4gkbv1eFvqCsQ=",
+		crds: "config/crd/bases/ray.io_rayjobs.yaml",
+	}
+	// ArgoWorkflows has its minimal CRDs, which its own installation applies: the full ones are too
+	// large for etcd.
+	ArgoWorkflows = Peer{
+		Module: "github.com/argoproj/argo-workflows/v3", Version: "v3.7.2", sum: "h1:Fi6j0q2sCg6cfkntKde5KA+TfJgMrq1MzJCmOESlWNw=",
+		crds: "manifests/base/crds/minimal/argoproj.io_workflows.yaml",
 	}
 )
 
@@ -46,7 +78,7 @@ func (p Peer) At(version string) Peer {
 }
 
 // source is where a module lies, and in which version.
-type source struct{ Dir, Version string }
+type source struct{ Dir, Version, Sum string }
 
 // folder is the module that pins the peer.
 func (p Peer) folder() (string, error) {
@@ -66,12 +98,16 @@ func (p Peer) folder() (string, error) {
 
 // source finds the peer's module, which is downloaded if it has to be.
 func (p Peer) source(ctx context.Context) (source, error) {
-	folder, err := p.folder()
-	if err != nil {
-		return source{}, err
-	}
 	cmd := exec.CommandContext(ctx, "go", "mod", "download", "-json", p.Module)
-	cmd.Dir = folder
+	if p.sum != "" {
+		// Outside any module, and checked against the sum below.
+		cmd = exec.CommandContext(ctx, "go", "mod", "download", "-json", p.Module+"@"+p.Version)
+		cmd.Dir, cmd.Env = os.TempDir(), append(os.Environ(), "GOWORK=off", "GOFLAGS=", "GONOSUMDB="+p.Module)
+	} else if folder, err := p.folder(); err != nil {
+		return source{}, err
+	} else {
+		cmd.Dir = folder
+	}
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	if err := cmd.Run(); err != nil {
@@ -80,6 +116,9 @@ func (p Peer) source(ctx context.Context) (source, error) {
 	var module source
 	if err := json.Unmarshal(stdout.Bytes(), &module); err != nil {
 		return source{}, fmt.Errorf("parse what go says of %s: %w", p.Module, err)
+	}
+	if p.sum != "" && p.sum != module.Sum {
+		return source{}, fmt.Errorf("%s %s has the sum %s, want %s", p.Module, p.Version, module.Sum, p.sum)
 	}
 	if p.Version != "" && p.Version != module.Version {
 		return source{}, fmt.Errorf("%s %s: test/peers pins %s, and has no module %s-%s", p.name, p.Version, module.Version, p.name, p.Version)
@@ -118,29 +157,28 @@ func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 // InstallCRDs applies the CustomResourceDefinitions of peers, and nothing else of them, and returns when the API server
 // serves their kinds. They are applied by the server: what kubectl would note on them otherwise is too long for an annotation.
 func (c *Cluster) InstallCRDs(ctx context.Context, peers ...Peer) error {
-	var apply, await []string
+	apply := []string{"apply", "--server-side", "--force-conflicts", "--output=name"}
 	for _, peer := range peers {
 		module, err := peer.source(ctx)
 		if err != nil {
 			return err
 		}
-		// Beside them lies a kustomization.yaml; each is named group_resource.yaml.
-		files, err := filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(peer.crds), "*_*.yaml"))
+		files, err := filepath.Glob(filepath.Join(module.Dir, filepath.FromSlash(peer.crds)))
 		if err != nil {
 			return fmt.Errorf("list the CRDs of %s: %w", peer.Module, err)
 		}
 		if len(files) == 0 {
-			return fmt.Errorf("%s has no CRDs in %s", peer.Module, filepath.Join(module.Dir, peer.crds))
+			return fmt.Errorf("%s has no CRDs %s", peer.Module, filepath.Join(module.Dir, peer.crds))
 		}
 		for _, file := range files {
-			group, resource, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".yaml"), "_")
 			apply = append(apply, "--filename", file)
-			await = append(await, "crd/"+resource+"."+group)
 		}
 	}
-	if _, err := c.mustKubectl(ctx, "", append([]string{"apply", "--server-side", "--force-conflicts"}, apply...)...); err != nil {
+	applied, err := c.mustKubectl(ctx, "", apply...)
+	if err != nil {
 		return err
 	}
-	_, err := c.mustKubectl(ctx, "", append([]string{"wait", "--for=condition=Established", "--timeout=60s"}, await...)...)
+	await := append([]string{"wait", "--for=condition=Established", "--timeout=60s"}, strings.Fields(applied)...)
+	_, err = c.mustKubectl(ctx, "", await...)
 	return err
 }

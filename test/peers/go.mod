@@ -1,5 +1,6 @@
-// Module peers pins the projects whose kinds Curfew is tested with, so that what they need stays out of Curfew's own go.mod.
-// test/harness installs their CRDs from here, for which nothing is downloaded but the two modules themselves.
+// Module peers pins the projects whose controllers Curfew is tested with, so that what they need
+// stays out of Curfew's own go.mod. test/harness also installs their CRDs from here, for which nothing
+// is downloaded but the two modules themselves.
 module curfew.dev/curfew/test/peers
 
 go 1.26.0
