@@ -10,6 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/policy"
@@ -63,7 +64,7 @@ spec:
   state:
     finished: object.?status.?done.orValue(false)
     finishTime: object.?status.?doneAt
-    outcome: '"Succeeded"'
+    outcome: 'object.?status.?failed.orValue(false) ? "Failed" : "Succeeded"'
   fields: {ttl: spec.keep-for, deadline: spec.deadline}
   podTemplates: ['spec.stages[*].template']
   deadline: {default: true, enforcement: [{by: Controller}]}
@@ -79,6 +80,10 @@ metadata:
   labels: {curfew.dev/aggregate-to-controller: "true"}
 rules: [{apiGroups: [` + r.group + `], resources: [renders], verbs: [get, list, watch, delete]}]
 `
+}
+
+func (r render) resource() schema.GroupVersionResource {
+	return schema.GroupVersionResource{Group: r.group, Version: "v1", Resource: "renders"}
 }
 
 func (r render) object(name, rest string) string {

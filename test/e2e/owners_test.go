@@ -2,11 +2,13 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
@@ -82,4 +84,69 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"-"))
 	s.awaitGone(explicit)
 	s.awaitGone(labelled)
+}
+
+// The owner of a finished Job is deleted while the Job's TTL runs. Curfew sends no DELETE for a Job
+// that the garbage collector deleted or is deleting, nor for a new Job of that name. An orphan
+// keeps its TTL.
+func TestOwnerDeletedWhileATTLRuns(t *testing.T) {
+	t.Parallel()
+	const long = 6 * second
+	for name, c := range map[string]struct {
+		propagation metav1.DeletionPropagation
+		finalizers  []string
+		then        func(s *space, job *batchv1.Job, expiry time.Time)
+	}{
+		"collected": {metav1.DeletePropagationBackground, nil, func(s *space, job *batchv1.Job, expiry time.Time) {
+			s.awaitGone(job)
+			next := s.finishJob("build", now())
+			s.tooSlowFrom(expiry)
+			s.outlast(expiry)
+			s.stillThere(next)
+		}},
+		"terminating": {metav1.DeletePropagationBackground, []string{foreignFinalizer}, func(s *space, job *batchv1.Job, expiry time.Time) {
+			s.awaitDeletion(job)
+			s.tooSlowFrom(expiry)
+			s.outlast(expiry)
+			if got := s.getJob("build"); got == nil || !slices.Contains(got.Finalizers, foreignFinalizer) {
+				s.Errorf("the Job became %+v, want that it waits for its finalizer", got)
+			}
+			s.patchJob("build", `{"metadata":{"finalizers":null}}`)
+			s.awaitGone(job)
+		}},
+		"orphaned": {metav1.DeletePropagationOrphan, nil, func(s *space, job *batchv1.Job, expiry time.Time) {
+			s.onTime(s.awaitDeletion(job), expiry)
+			history := s.observer.History(job.UID)
+			if last := history[len(history)-1]; len(last.GetOwnerReferences()) > 0 {
+				s.Errorf("when it was deleted it still had the owners %v", last.GetOwnerReferences())
+			}
+		}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := newSpace(t)
+			root := s.newConfigMap("root")
+			finish := now()
+			job := s.finishJob("build", finish, ttl(long), func(j *batchv1.Job) {
+				j.Finalizers = c.finalizers
+				j.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: "root", UID: root.GetUID(), Controller: ptr.To(true)}}
+			})
+			s.ok(s.objects(configMaps).Namespace(s.name).Delete(s.ctx, "root", metav1.DeleteOptions{PropagationPolicy: &c.propagation}))
+			c.then(s, job, finish.Add(long))
+			if sent := suite.proxy.Deletes(s.name, "build"); len(sent) > 0 && name != "orphaned" {
+				t.Errorf("DELETEs were sent: %+v", sent)
+			}
+			if lines := logLines(suite.controller.Log, s.name+"/", `"level":"error"`); len(lines) > 0 {
+				t.Errorf("the controller logged:\n%s", strings.Join(lines, "\n"))
+			}
+		})
+	}
+}
+
+// tooSlowFrom ends a test that did not get so far by an instant, and can say nothing.
+func (s *space) tooSlowFrom(at time.Time) {
+	s.Helper()
+	if !time.Now().Before(at) {
+		s.Fatal("this machine was too slow for the test to say anything")
+	}
 }
