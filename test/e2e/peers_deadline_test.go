@@ -279,8 +279,9 @@ func TestPeersDeadlineBeforeAnyPodStarted(t *testing.T) {
 	s.staysStopped(job, stopped, 15*second)
 }
 
-// What the Kubeflow SDK sends when a data scientist gives TrainerClient().train options=[Annotations({...})]: a name that it makes up, the
-// annotations as they are and nothing beside them, and a runtime by its name alone. They reach Curfew unchanged, past all webhooks.
+// What the Kubeflow SDK sends when a data scientist gives TrainerClient().train
+// options=[Annotations({...})] reaches Curfew unchanged, past all webhooks, and the deadline in it
+// is enforced.
 func TestPeersSDK(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -289,12 +290,8 @@ func TestPeersSDK(t *testing.T) {
 	t.Cleanup(func() {
 		s.afterwards("delete", "clustertrainingruntime", cluster, "--ignore-not-found", "--wait=false")
 	})
-	given := map[string]any{policy.AnnotationActiveDeadline: "20s", "owner": "alice", "ticket": "JIRA-42"}
-	sent := &unstructured.Unstructured{Object: map[string]any{
-		"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
-		"metadata": map[string]any{"name": "x1a2b3c4d5e6", "annotations": given},
-		"spec":     map[string]any{"runtimeRef": map[string]any{"name": cluster}, "trainer": map[string]any{"numNodes": int64(2), "command": []any{"python", "-c", "train()"}}},
-	}}
+	sent := s.sdkTrainJob(cluster)
+	given := sent.GetAnnotations()
 	var job *unstructured.Unstructured
 	s.poll("Trainer to know the runtime", func(ctx context.Context) (bool, error) {
 		var err error
