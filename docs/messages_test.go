@@ -98,7 +98,7 @@ const contradiction = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, an
 // now is when the examples of the pages take place.
 var now = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
-// platform is what comes with Curfew.
+// builtinPlatform is what comes with Curfew.
 func builtinPlatform(t *testing.T) *platform.Snapshot {
 	t.Helper()
 	builtin, err := profiles.All()
@@ -121,7 +121,7 @@ func spoken(t *testing.T) []string {
 		if len(unreadable) > 0 {
 			t.Fatal(unreadable)
 		}
-		results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: builtinPlatform(t), Now: now})
+		results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Now: now})
 		if err != nil {
 			t.Fatal(err)
 		}

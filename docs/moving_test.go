@@ -12,6 +12,7 @@ import (
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -192,7 +193,7 @@ func TestPolicyOfKubeJanitorsRule(t *testing.T) {
 	if len(unreadable) > 0 {
 		t.Fatal(unreadable)
 	}
-	results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: builtinPlatform(t), Now: now})
+	results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -234,7 +235,7 @@ func TestPoliciesAndProfilesOfPages(t *testing.T) {
 				t.Errorf("%s: %v", name, unreadable)
 				continue
 			}
-			results, err := lint.Lint(t.Context(), documents, lint.Options{Platform: builtinPlatform(t), Schemas: schemas, Now: now})
+			results, err := lint.Lint(t.Context(), documents, lint.Options{Source: platform.Offline{Platform: builtinPlatform(t)}, Schemas: schemas, Now: now})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -6,34 +6,10 @@ import (
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/rules"
 )
 
 // What follows is for those who are asked what admission would answer, and have to come to the same: webhook/api.
-
-// Cluster is where the webhooks read namespaces and runtimes.
-func (w *Webhooks) Cluster() Cluster { return Cluster{w.scopes} }
-
-// Cluster reads what surrounds objects.
-type Cluster struct {
-	scopes *scopes
-}
-
-// Namespace reads what a namespace says.
-func (c Cluster) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
-	return c.scopes.namespaces.Namespace(ctx, name)
-}
-
-// Runtime reads a runtime; nil where there is none.
-func (c Cluster) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	if c.scopes.runtimes == nil {
-		return nil, platform.ErrRuntimeNotKnown
-	}
-	return c.scopes.runtimes.Runtime(ctx, reference)
-}
 
 // RuleOptions are the settings of the rules by which the webhooks judge.
 func (w *Webhooks) RuleOptions() rules.Options { return w.options }

@@ -20,10 +20,10 @@ func TestAccessOutsideOfAdmission(t *testing.T) {
 	if asked := webhooks.RuleOptions(); !asked.RequireDelete || !asked.KyvernoLabel {
 		t.Error("others would judge by other settings")
 	}
-	if namespace, err := webhooks.Cluster().Namespace(t.Context(), "ci"); err != nil || namespace.TTL.All == nil {
+	if namespace, err := webhooks.Source().Namespace(t.Context(), "ci"); err != nil || namespace.TTL.All == nil {
 		t.Errorf("others would judge by another namespace: %+v, %v", namespace, err)
 	}
-	if _, err := webhooks.Cluster().Runtime(t.Context(), nil); !errors.Is(err, platform.ErrRuntimeNotKnown) {
+	if _, err := webhooks.Source().Runtime(t.Context(), nil); !errors.Is(err, platform.ErrUnknown) {
 		t.Errorf("nobody reads runtimes, and they are known: %v", err)
 	}
 	review := func(profile *policy.Profile, spec map[string]any) rules.Access {

@@ -13,7 +13,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	if !request.creating() {
 		return w.restamp(request)
 	}
-	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, bare(request.facts))
+	scope, err := w.scopeOf(ctx, request.facts, request.object, bare(request.facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}

@@ -32,9 +32,7 @@ type Clock interface {
 
 // Options are what the webhooks need from their surroundings.
 type Options struct {
-	// Profiles of the kinds that are reviewed, where Platform is nil; kinds without one get a bare profile.
-	Profiles policy.Profiles
-	// Platform is what the platform says: profiles and policies. Nil means that there are only the Profiles, and no policies.
+	// Platform holds the profiles and policies.
 	Platform *platform.Store
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
 	Runtimes RuntimeGetter
@@ -76,8 +74,8 @@ type Options struct {
 
 func (o *Options) validate() error {
 	var errs []error
-	if o.Profiles == nil && o.Platform == nil {
-		errs = append(errs, errors.New("webhook: Profiles is nil, and so is Platform: use platform.New, or policy.NewProfiles(policy.BuiltinProfiles()...)"))
+	if o.Platform == nil {
+		errs = append(errs, errors.New("webhook: Platform is nil: use platform.New"))
 	}
 	if o.Namespaces == nil {
 		errs = append(errs, errors.New("webhook: Namespaces is nil: use NewNamespaces"))
@@ -102,12 +100,12 @@ func (o *Options) validate() error {
 
 // Webhooks are the admission endpoints.
 type Webhooks struct {
-	fixed    policy.Profiles
-	platform *platform.Store
+	source   *source
 	compiler *expression.Compiler
-	scopes   *scopes
 	pods     PodGetter
 	clock    Clock
+	// annotationsOnly is --native-ttl=off.
+	annotationsOnly bool
 	// serverTime is the API server's; nil means the clock's.
 	serverTime func(context.Context) (time.Time, error)
 	metrics    *metrics
@@ -133,17 +131,10 @@ func New(options Options) (*Webhooks, error) {
 		log = logf.Log.WithName("webhook")
 	}
 	return &Webhooks{
-		fixed:    options.Profiles,
-		platform: options.Platform,
-		compiler: expression.NewCompiler(expression.DefaultCacheSize),
-		scopes: &scopes{
-			namespaces: options.Namespaces, runtimes: options.Runtimes, platform: options.Platform,
-			annotationsOnly: options.AnnotationsOnly,
-			failed: func(err error) {
-				metrics.unevaluated.Inc()
-				log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", err.Error())
-			},
-		},
+		source:          &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes},
+		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
+		annotationsOnly: options.AnnotationsOnly,
+
 		pods:  options.Pods,
 		clock: options.Clock, serverTime: options.ServerTime,
 		metrics: metrics,
@@ -160,12 +151,7 @@ func New(options Options) (*Webhooks, error) {
 }
 
 // Profiles are those by which the webhooks judge at this moment.
-func (w *Webhooks) Profiles() policy.Profiles {
-	if w.platform == nil {
-		return w.fixed
-	}
-	return w.platform.Snapshot().Profiles
-}
+func (w *Webhooks) Profiles() policy.Profiles { return w.source.store.Snapshot().Profiles }
 
 // Register adds the endpoints to those of a server. They count and measure themselves.
 func (w *Webhooks) Register(mux *http.ServeMux) {

@@ -35,7 +35,7 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 			return invalid(fmt.Errorf("request.oldObject: %w", err))
 		}
 	}
-	if lister, ok := w.scopes.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (policy.Bounds{}) {
+	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (policy.Bounds{}) {
 		if review.Namespaces, err = lister.Bounded(ctx); err != nil {
 			// They are looked at for the author's sake: contradictions keep what they speak of, and are told there as well.
 			w.log.V(1).Info("a policy could not be held against the namespaces", "reason", err.Error())

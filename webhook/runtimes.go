@@ -13,12 +13,6 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// RuntimeGetter reads the runtimes that objects refer to.
-type RuntimeGetter interface {
-	// Runtime returns nil where there is no such runtime, its kind included.
-	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
-}
-
 // cachedReadTimeout leaves time for the live read: the first one of a kind waits for the cache to fill.
 const cachedReadTimeout = time.Second
 

@@ -11,7 +11,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // TestErrorsAreNoDenials: an AdmissionReview with allowed=false under a 200 is a rejection to the API server, so that an
@@ -99,13 +99,17 @@ func TestOptions(t *testing.T) {
 	if err == nil {
 		t.Fatal("empty options are taken")
 	}
-	for _, name := range []string{"Profiles", "Namespaces", "Clock", "Registerer", "WarnBelow"} {
+	for _, name := range []string{"Platform", "Namespaces", "Clock", "Registerer", "WarnBelow"} {
 		if !strings.Contains(err.Error(), "webhook: "+name+" is ") {
 			t.Errorf("%s is not complained of: %v", name, err)
 		}
 	}
 	registry := prometheus.NewRegistry()
-	options := Options{Profiles: policy.NewProfiles(), Namespaces: &namespaces{}, Clock: &steppingClock{}, Registerer: registry}
+	own, err := platform.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	options := Options{Platform: own, Namespaces: &namespaces{}, Clock: &steppingClock{}, Registerer: registry}
 	if _, err := New(options); err != nil {
 		t.Fatal(err)
 	}

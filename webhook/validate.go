@@ -22,7 +22,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, request.creating() && bare(request.facts))
+	scope, err := w.scopeOf(ctx, request.facts, request.object, request.creating() && bare(request.facts))
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
@@ -42,7 +42,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 // surrounds it now: policies may ask for the very fields that they fill in. Nil where the stamps come of that neither.
 func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *policy.Scope) (*policy.Scope, error) {
 	_, forged := policy.Attested(request.facts, scope)
-	if len(forged) == 0 || w.platform == nil {
+	if len(forged) == 0 {
 		return nil, nil
 	}
 	object := runtime.DeepCopyJSON(request.object)
@@ -58,7 +58,7 @@ func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, sc
 	}
 	facts := policy.FactsOfObject(request.facts.Profile, object)
 	facts.Namespace = request.facts.Namespace
-	filled, err := w.scopes.ScopeOf(ctx, facts, object, false)
+	filled, err := w.scopeOf(ctx, facts, object, false)
 	if err != nil {
 		return nil, err
 	}
@@ -75,14 +75,11 @@ func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now 
 	if request.facts.Deleting {
 		return untouched()
 	}
-	scope, err := w.scopes.ScopeOf(ctx, request.facts, request.object, false)
+	scope, err := w.scopeOf(ctx, request.facts, request.object, false)
 	if err != nil {
 		return unreadable(request.facts, err)
 	}
-	review := &rules.Request{Scope: scope}
-	if w.platform != nil {
-		review.Outer = w.platform.Snapshot().Bounding
-	}
+	review := &rules.Request{Scope: scope, Outer: w.source.store.Snapshot().Bounding}
 	return w.decide(ctx, request, review, now)
 }
 

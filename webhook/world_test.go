@@ -23,6 +23,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // t0 is the instant that tests begin at.
@@ -101,14 +102,17 @@ func newWorld(t testing.TB, change ...func(*Options)) *world {
 			"dry":     {"curfew.dev/default-ttl": "1d", "curfew.dev/max-ttl": "7d", "curfew.dev/mode": "dry-run"},
 		}},
 	}
+	own, err := platform.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	options := Options{
-		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Namespaces: w.namespaces,
+		Platform: own, Namespaces: w.namespaces,
 		Clock: w.clock, Registerer: w.registry, Logger: logr.Discard(),
 	}
 	for _, f := range change {
 		f(&options)
 	}
-	var err error
 	if w.webhooks, err = New(options); err != nil {
 		t.Fatal(err)
 	}

@@ -39,7 +39,7 @@ func (o *apiOptions) validateAPI() error {
 
 // addAPI serves over HTTP what the webhooks would answer: by the same profiles, scopes, settings and certificate.
 func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, options *options, handlers *webhook.Webhooks,
-	certificate *tls.Config, platform *platform.Store, builtin *platform.Snapshot, ready []api.Check, log logr.Logger) error {
+	certificate *tls.Config, builtin *platform.Snapshot, ready []api.Check, log logr.Logger) error {
 	if options.apiAddr == "" {
 		return nil
 	}
@@ -65,8 +65,7 @@ func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, optio
 	}
 	err = api.Decisions{
 		Builtin:         builtin,
-		Platform:        platform.Snapshot,
-		Cluster:         handlers.Cluster(),
+		Source:          handlers.Source(),
 		Busy:            handlers.Busy,
 		Schemas:         schemas,
 		Clock:           clock.RealClock{},

@@ -128,7 +128,7 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 			return nil
 		}},
 	}
-	if err := addAPI(ctx, mgr, config, options, handlers, certificate, platform, builtinOnly, ready, log.WithName("api")); err != nil {
+	if err := addAPI(ctx, mgr, config, options, handlers, certificate, builtinOnly, ready, log.WithName("api")); err != nil {
 		return nil, fmt.Errorf("setting up the HTTP API: %w", err)
 	}
 	return ready, nil

@@ -142,12 +142,12 @@ func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, ou
 	if err != nil {
 		return err
 	}
-	platform, schemas, err := builtin()
+	own, schemas, err := builtin()
 	if err != nil {
 		return err
 	}
 	results, err := lint.Lint(ctx, documents, lint.Options{
-		Platform:        platform,
+		Source:          platform.Offline{Platform: own},
 		Schemas:         schemas,
 		Namespace:       o.namespace,
 		Now:             o.now(),

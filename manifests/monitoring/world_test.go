@@ -35,6 +35,7 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
 )
 
@@ -249,8 +250,12 @@ func (s said) LiveNamespace(ctx context.Context, name string) (*policy.Namespace
 // admission has the webhooks come to each decision.
 func admission(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
+	store, err := platform.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
 	hooks, err := webhook.New(webhook.Options{
-		Profiles: policy.NewProfiles(policy.BuiltinProfiles()...), Namespaces: said{}, Clock: clock.RealClock{},
+		Platform: store, Namespaces: said{}, Clock: clock.RealClock{},
 		Registerer: registry, Logger: logr.Discard(),
 	})
 	if err != nil {

@@ -56,17 +56,23 @@ func withoutManagedFields(object *map[string]any) map[string]any {
 	return *object
 }
 
-// namespace is the namespace as expressions see it.
+// namespace is the namespace as expressions see it, made once for all that look at it.
 func (v *Variables) namespace() map[string]any {
 	if v.Namespace != nil || v.NamespacePolicy == nil {
 		return v.Namespace
 	}
-	metadata := map[string]any{"name": v.NamespacePolicy.Name}
-	if of := v.NamespacePolicy; !of.Created.IsZero() {
+	v.Namespace = namespaceObject(v.NamespacePolicy)
+	return v.Namespace
+}
+
+// namespaceObject shows the fields that the API server's own policies show.
+func namespaceObject(of *policy.NamespacePolicy) map[string]any {
+	metadata := map[string]any{"name": of.Name}
+	if !of.Created.IsZero() {
 		metadata["uid"], metadata["resourceVersion"] = string(of.UID), of.ResourceVersion
 		metadata["creationTimestamp"] = of.Created.UTC().Format(time.RFC3339)
 	}
-	for name, pairs := range map[string]map[string]string{"labels": v.NamespacePolicy.Labels, "annotations": v.NamespacePolicy.Annotations} {
+	for name, pairs := range map[string]map[string]string{"labels": of.Labels, "annotations": of.Annotations} {
 		if len(pairs) > 0 {
 			metadata[name] = anyMap(pairs)
 		}

@@ -1,8 +1,8 @@
-// Package platform puts together what the platform says at one moment: the profiles of kinds, those that come with Curfew and
-// KindProfiles, and the LifecyclePolicies.
+// Package platform is the one view of what decides how objects are treated: the profiles of kinds, the LifecyclePolicies, which
+// versions are installed, and what the namespace and the training runtime of one object say.
 //
-// A [Store] takes the objects as they come and go, compiles each once a generation (policy/expression) and makes a [Snapshot] of
-// all of them, in which nothing is changed any more; whoever answers a question takes one and keeps to it. [Snapshot.With] lays
-// further objects over it, such as those that a user posts to find out what they would do. [Snapshot.Scope] gathers what holds for
-// one object in its namespace; whoever asks reads the runtime that it uses, since nothing is read here.
+// A [Store] takes the objects as they come and go and compiles each generation once (policy/expression). It hands out a [Snapshot],
+// which is immutable and holds the one precedence of profiles (snapshot.go). [Snapshot.With] adds objects that somebody wants to
+// try. [ContextOf] gathers the context of one object from a [Source] (source.go, context.go). Sources differ in where they read,
+// from a cache, live, from files or once; what they read means the same to all.
 package platform

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"sync"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -13,38 +14,141 @@ import (
 
 // parts are what a snapshot is made of.
 type parts struct {
-	// builtin come with Curfew; a KindProfile of the same kind takes their place.
+	// builtin profiles come with Curfew; a KindProfile of the same kind replaces one.
 	builtin []*expression.Profile
-	// policies and profiles by name.
-	policies map[string]*expression.Policy
-	profiles map[string]*expression.Profile
-	// definitions of the kinds that are served, by name.
+	// policies, profiles and definitions by name.
+	policies    map[string]*expression.Policy
+	profiles    map[string]*expression.Profile
 	definitions map[string]*expression.Definition
+	// incomplete is why not all KindProfiles are known.
+	incomplete error
 }
 
-// Snapshot is what the platform says at one moment. Nothing in it is changed.
+// Snapshot is the platform at one moment. It is immutable.
 type Snapshot struct {
 	// Profiles of all kinds, linked.
 	Profiles policy.Profiles
-	// Policies in the order in which they are asked.
+	// Policies in order of precedence.
 	Policies []*expression.Policy
 
-	compiled map[schema.GroupKind]*expression.Profile
-	runtimes map[schema.GroupKind]*expression.Runtime
-	parts    parts
-	// byKind are the policies that can speak of a kind: an index that fills as it is asked.
-	byKind sync.Map
+	// compiled is the profile of each kind, as it applies to the installed version, and definitions what serves it.
+	compiled    map[schema.GroupKind]*expression.Profile
+	definitions map[schema.GroupKind]*expression.Definition
+	parts       parts
+	// byKind is an index of the policies that fills as it is asked.
+	byKind *sync.Map
 }
 
-// Compiled is the profile of a kind with what feeds and deadlines need to know of it; nil where the kind has none.
+// SnapshotOf is the platform with these profiles and nothing else, apart from what serves their kinds.
+func SnapshotOf(profiles []*expression.Profile, definitions []expression.Definition) *Snapshot {
+	of := parts{builtin: profiles, definitions: map[string]*expression.Definition{}}
+	for i := range definitions {
+		of.definitions[definitions[i].Kind.String()] = &definitions[i]
+	}
+	return of.snapshot()
+}
+
+// Compiled is the profile of a kind with all that feeds and deadlines need; nil for a kind without one.
 func (s *Snapshot) Compiled(kind schema.GroupKind) *expression.Profile { return s.compiled[kind] }
 
-// With is the snapshot as it would be with further policies and profiles; one of the same name gives way.
+// Incomplete is why not all KindProfiles are known yet; nil once they are.
+func (s *Snapshot) Incomplete() error { return s.parts.incomplete }
+
+// Installed are the profiles of the kinds that are served as their profile says, and by which definition.
+func (s *Snapshot) Installed() map[*expression.Profile]*expression.Definition {
+	out := map[*expression.Profile]*expression.Definition{}
+	for kind, profile := range s.compiled {
+		if definition := s.definitions[kind]; definition != nil {
+			if _, ok := definition.Serves(profile); ok {
+				out[profile] = definition
+			}
+		}
+	}
+	return out
+}
+
+// Definition is the CustomResourceDefinition of a kind; nil if there is none.
+func (s *Snapshot) Definition(kind schema.GroupKind) *expression.Definition {
+	return s.definitions[kind]
+}
+
+// Propagation is what the profile of a kind says about dependents, whatever the trigger; "" if it says nothing. It is an error
+// until the KindProfiles are known, since one of them may say that dependents stay.
+func (s *Snapshot) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
+	if profile := s.compiled[kind]; profile != nil && s.parts.incomplete == nil {
+		return profile.Propagation, nil
+	}
+	return "", s.parts.incomplete
+}
+
+// RuntimeOf says which runtimes objects of a kind refer to; nil if they refer to none.
+func (s *Snapshot) RuntimeOf(kind schema.GroupKind) *expression.Runtime {
+	if profile := s.compiled[kind]; profile != nil {
+		return profile.Runtime
+	}
+	return nil
+}
+
+// runtimeOf is the same for an object that is about to be deleted without a feed that knows its profile.
+func (s *Snapshot) runtimeOf(kind schema.GroupKind, needed bool) (*expression.Runtime, error) {
+	if needed && s.parts.incomplete != nil {
+		return nil, s.parts.incomplete
+	}
+	return s.RuntimeOf(kind), nil
+}
+
+// Reference says which runtime an object uses; nil if it uses none, or if its reference cannot be read.
+func (s *Snapshot) Reference(facts *policy.Facts, object map[string]any) *expression.Reference {
+	kind := s.RuntimeOf(facts.Profile.Kind.GroupKind())
+	if kind == nil {
+		return nil
+	}
+	reference, err := kind.Reference(facts.Namespace, object)
+	if err != nil {
+		return nil
+	}
+	return reference
+}
+
+// Concerning are the policies that can apply to a kind, in order of precedence.
+func (s *Snapshot) Concerning(kind schema.GroupKind) []*expression.Policy {
+	if len(s.Policies) == 0 {
+		return nil
+	}
+	if known, ok := s.byKind.Load(kind); ok {
+		return known.([]*expression.Policy)
+	}
+	var out []*expression.Policy
+	for _, candidate := range s.Policies {
+		if candidate.Concerns(kind) {
+			out = append(out, candidate)
+		}
+	}
+	// Kinds without a profile are not remembered: clients can make up any number of them.
+	if _, ok := s.Profiles[kind]; ok {
+		s.byKind.Store(kind, out)
+	}
+	return out
+}
+
+// Bounding are the policies whose bounds apply in a namespace, in order of precedence.
+func (s *Snapshot) Bounding(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+	var out []*policy.PlatformPolicy
+	for _, candidate := range s.Policies {
+		if said := candidate.Bounding(namespace); said != nil {
+			out = append(out, said)
+		}
+	}
+	return out
+}
+
+// With is the snapshot with further policies and profiles, which replace those of the same name.
 func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Profile) *Snapshot {
 	if len(policies)+len(profiles) == 0 {
 		return s
 	}
-	more := parts{builtin: s.parts.builtin, policies: maps.Clone(s.parts.policies), profiles: maps.Clone(s.parts.profiles), definitions: s.parts.definitions}
+	more := s.parts
+	more.policies, more.profiles = maps.Clone(more.policies), maps.Clone(more.profiles)
 	for _, added := range policies {
 		more.policies[added.Name] = added
 	}
@@ -54,104 +158,56 @@ func (s *Snapshot) With(policies []*expression.Policy, profiles []*expression.Pr
 	return more.snapshot()
 }
 
-func (p parts) snapshot() *Snapshot {
-	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
-	out := &Snapshot{compiled: map[schema.GroupKind]*expression.Profile{}, runtimes: map[schema.GroupKind]*expression.Runtime{}, parts: p}
-	out.Policies = slices.Collect(maps.Values(p.policies))
+// WithPolicies is the snapshot with these policies in place of its own, as they were just read.
+func (s *Snapshot) WithPolicies(policies []*expression.Policy) *Snapshot {
+	out := *s
+	out.Policies, out.byKind = slices.Clone(policies), &sync.Map{}
 	expression.Sort(out.Policies)
-	all := slices.Clone(p.builtin)
-	custom := map[schema.GroupKind]bool{}
-	names := slices.Sorted(maps.Keys(p.profiles))
-	slices.Reverse(names) // Of two for one kind the later holds, and that has to be the one whose name comes first.
-	for _, name := range names {
-		all = append(all, p.profiles[name])
-		custom[p.profiles[name].Kind.GroupKind()] = true
-	}
-	p.serve(all)
-	out.Profiles = link(all)
-	// The readers in Go answer for the kinds of Kubernetes itself as their manifests do, without evaluating anything.
-	for _, profile := range policy.BuiltinProfiles() {
-		if kind := profile.Kind.GroupKind(); !custom[kind] {
-			out.Profiles[kind] = profile
-		}
-	}
-	for _, profile := range all {
-		kind := profile.Kind.GroupKind()
-		out.compiled[kind] = profile
-		if profile.Runtime != nil {
-			out.runtimes[kind] = profile.Runtime
-		} else {
-			delete(out.runtimes, kind)
-		}
-	}
-	return out
+	return &out
 }
 
-// serve has the profiles hold as they do for the installed versions of their kinds.
-func (p parts) serve(all []*expression.Profile) {
-	byKind := make(map[schema.GroupKind]*expression.Definition, len(p.definitions))
-	for _, definition := range p.definitions {
-		byKind[definition.Kind] = definition
+// snapshot is where precedence is decided: of two KindProfiles for one kind the first by name counts, and any of them before a
+// built-in profile. Each profile then applies as the installed version of its kind allows.
+func (p parts) snapshot() *Snapshot {
+	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
+	out := &Snapshot{compiled: map[schema.GroupKind]*expression.Profile{}, definitions: p.byKind(), parts: p, byKind: &sync.Map{}}
+	out.Policies = slices.Collect(maps.Values(p.policies))
+	expression.Sort(out.Policies)
+	for _, profile := range p.builtin {
+		out.compiled[profile.Kind.GroupKind()] = profile
 	}
-	for i, profile := range all {
-		if definition := byKind[profile.Kind.GroupKind()]; definition != nil {
+	names := slices.Sorted(maps.Keys(p.profiles))
+	slices.Reverse(names)
+	own := map[schema.GroupKind]bool{}
+	for _, name := range names {
+		kind := p.profiles[name].Kind.GroupKind()
+		out.compiled[kind], own[kind] = p.profiles[name], true
+	}
+	for kind, profile := range out.compiled {
+		if definition := out.definitions[kind]; definition != nil {
 			if fields, ok := definition.Serves(profile); ok {
-				all[i] = profile.Installed(fields, func(kind schema.GroupKind) *expression.Definition { return byKind[kind] })
+				out.compiled[kind] = profile.Installed(fields, out.Definition)
 			}
 		}
 	}
-}
-
-func (p parts) profiled(definition *expression.Definition) bool {
-	if definition == nil {
-		return false
-	}
-	speaks := func(profile *expression.Profile) bool { return profile.Kind.GroupKind() == definition.Kind }
-	for _, profile := range p.profiles {
-		if speaks(profile) {
-			return true
-		}
-	}
-	return slices.ContainsFunc(p.builtin, speaks)
-}
-
-// link makes the profiles that rules judge by. Compiled profiles are shared by all snapshots, so that copies are linked.
-func link(all []*expression.Profile) policy.Profiles {
-	copies := make([]*expression.Profile, 0, len(all))
-	for _, profile := range all {
-		outer, inner := *profile, *profile.Profile
-		outer.Profile = &inner
-		copies = append(copies, &outer)
-	}
-	linked := expression.Link(copies...)
-	out := make(policy.Profiles, len(linked))
-	for kind, profile := range linked {
-		out[kind] = profile.Profile
-	}
-	for _, user := range linked {
-		if user.Runtime != nil {
-			markRuntimes(out, user)
+	out.Profiles = link(out.compiled)
+	// For the kinds of Kubernetes itself, the readers in Go say what their manifests say, without evaluating anything.
+	for _, profile := range policy.BuiltinProfiles() {
+		if kind := profile.Kind.GroupKind(); !own[kind] {
+			out.Profiles[kind] = profile
 		}
 	}
 	return out
 }
 
-// markRuntimes lets the profiles of runtimes know whom they speak for. A runtime kind without a profile of its own gets one.
-func markRuntimes(profiles policy.Profiles, user *expression.Profile) {
-	for _, kind := range user.Runtime.Kinds() {
-		profile, ok := profiles[kind.GroupKind()]
-		if !ok {
-			profile = &policy.Profile{Name: kind.Kind, Kind: kind, ClusterScoped: user.Runtime.ClusterScoped(kind.GroupKind())}
-			profiles[kind.GroupKind()] = profile
-		}
-		profile.RuntimeOf, profile.UsedBy = user.Kind.Kind, user.Profile
-		ttl, deadline := user.Runtime.Fields(kind.GroupKind())
-		if profile.TTL == nil && len(ttl) > 0 {
-			profile.TTL = ttl[0]
-		}
-		profile.AnnotatedDeadline = true // What it says there holds for those that use it, so that it has to be readable.
-		if profile.Deadline == nil && len(deadline) > 0 {
-			profile.Deadline = deadline[0]
+// byKind indexes the definitions. Of two for one kind, the API server serves one.
+func (p parts) byKind() map[schema.GroupKind]*expression.Definition {
+	out := make(map[schema.GroupKind]*expression.Definition, len(p.definitions))
+	for _, name := range slices.Sorted(maps.Keys(p.definitions)) {
+		definition := p.definitions[name]
+		if known := out[definition.Kind]; known == nil || len(known.Schemas) == 0 {
+			out[definition.Kind] = definition
 		}
 	}
+	return out
 }

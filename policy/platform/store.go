@@ -2,17 +2,18 @@ package platform
 
 import (
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Store is what the platform says, kept in step with its objects. Whoever changes it swaps a whole [Snapshot]; readers take that
-// without a lock. It is safe for concurrent use.
+// Store keeps a [Snapshot] current. A change swaps the whole snapshot, so that readers need no lock. It is safe for concurrent use.
 type Store struct {
 	compiler *expression.Compiler
 	current  atomic.Pointer[Snapshot]
@@ -21,7 +22,7 @@ type Store struct {
 	parts parts
 }
 
-// New returns a catalog of the profiles that come with Curfew (manifests/profiles), without policies.
+// New returns a store of the profiles that come with Curfew (manifests/profiles), without policies.
 func New(builtin []*v1alpha1.KindProfile) (*Store, error) {
 	out := &Store{compiler: expression.NewCompiler(expression.DefaultCacheSize), parts: parts{
 		policies:    map[string]*expression.Policy{},
@@ -39,10 +40,13 @@ func New(builtin []*v1alpha1.KindProfile) (*Store, error) {
 	return out, nil
 }
 
-// Snapshot is the catalog as it stands at one moment. Nothing in it is changed.
+// Snapshot is the platform at this moment.
 func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 
-// SetPolicy adds a LifecyclePolicy or takes its new generation. What cannot be used of it means keep (S6) and is returned.
+// Compiler is what the store compiles with. Compiling the same generation again costs little.
+func (s *Store) Compiler() *expression.Compiler { return s.compiler }
+
+// SetPolicy adds a LifecyclePolicy or replaces its previous generation. What cannot be used of it means keep (S6) and is returned.
 func (s *Store) SetPolicy(object *v1alpha1.LifecyclePolicy) field.ErrorList {
 	compiled, errs := s.compiler.Policy(object)
 	s.change(func() { s.parts.policies[object.Name] = compiled })
@@ -52,18 +56,18 @@ func (s *Store) SetPolicy(object *v1alpha1.LifecyclePolicy) field.ErrorList {
 // RemovePolicy forgets a LifecyclePolicy.
 func (s *Store) RemovePolicy(name string) { s.change(func() { delete(s.parts.policies, name) }) }
 
-// SetProfile adds a KindProfile or takes its new generation. What cannot be used of it means keep (S6) and is returned.
+// SetProfile adds a KindProfile or replaces its previous generation. What cannot be used of it means keep (S6) and is returned.
 func (s *Store) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
 	compiled, errs := s.compiler.Profile(object)
 	s.change(func() { s.parts.profiles[object.Name] = compiled })
 	return errs
 }
 
-// RemoveProfile forgets a KindProfile, so that a built-in one of the kind speaks again.
+// RemoveProfile forgets a KindProfile, so that a built-in one of the kind applies again.
 func (s *Store) RemoveProfile(name string) { s.change(func() { delete(s.parts.profiles, name) }) }
 
-// SetDefinition notes what a CustomResourceDefinition serves: profiles then hold as they do for the installed version of their
-// kind. The profile of a kind of which no definition is known holds as it is written.
+// SetDefinition notes what a CustomResourceDefinition serves: the profile of its kind then applies as the installed version
+// allows. The profile of a kind without a known definition applies as it is written.
 func (s *Store) SetDefinition(name string, definition *expression.Definition) {
 	s.define(name, func() { s.parts.definitions[name] = definition })
 }
@@ -73,13 +77,16 @@ func (s *Store) RemoveDefinition(name string) {
 	s.define(name, func() { delete(s.parts.definitions, name) })
 }
 
-// define changes a definition. Most are of kinds without a profile, and change nothing for anybody.
+// SetIncomplete notes why not all KindProfiles are known, nil once they are.
+func (s *Store) SetIncomplete(why error) { s.change(func() { s.parts.incomplete = why }) }
+
+// define changes a definition. Most are of kinds that no profile names, and change nothing.
 func (s *Store) define(name string, change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.parts.definitions[name]
 	change()
-	if s.parts.profiled(before) || s.parts.profiled(s.parts.definitions[name]) {
+	if now := s.current.Load(); now.names(before) || now.names(s.parts.definitions[name]) {
 		s.current.Store(s.parts.snapshot())
 	}
 }
@@ -89,4 +96,20 @@ func (s *Store) change(change func()) {
 	defer s.mu.Unlock()
 	change()
 	s.current.Store(s.parts.snapshot())
+}
+
+// names reports whether a profile is about the kind of a definition, or refers to it.
+func (s *Snapshot) names(definition *expression.Definition) bool {
+	if definition == nil {
+		return false
+	}
+	if s.compiled[definition.Kind] != nil {
+		return true
+	}
+	for _, profile := range s.compiled {
+		if profile.Runtime != nil && slices.ContainsFunc(profile.Runtime.Kinds(), func(kind schema.GroupVersionKind) bool { return kind.GroupKind() == definition.Kind }) {
+			return true
+		}
+	}
+	return false
 }

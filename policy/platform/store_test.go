@@ -103,7 +103,27 @@ func TestWithLeavesTheRestAsItWas(t *testing.T) {
 
 const trainJob = `{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: ml}, spec: {runtimeRef: {name: torch}}}`
 
-func TestScope(t *testing.T) {
+// source is a Source over one namespace and a function that reads runtimes.
+type source struct {
+	snapshot  *platform.Snapshot
+	namespace *policy.NamespacePolicy
+	read      func(*expression.Reference) (map[string]any, error)
+}
+
+func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.snapshot, nil }
+
+func (s source) Namespace(context.Context, string) (*policy.NamespacePolicy, error) {
+	if s.namespace == nil {
+		return nil, platform.ErrUnknown
+	}
+	return s.namespace, nil
+}
+
+func (s source) Runtime(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+	return s.read(reference)
+}
+
+func TestContextOf(t *testing.T) {
 	known := builtin(t)
 	selecting := parsed[v1alpha1.LifecyclePolicy](t, `{metadata: {name: gpu}, spec: {match: {namespaceSelector: {matchLabels: {team: ml}}, matchConditions: [{name: gpu, expression: "runtime.metadata.name == 'torch'"}]}, defaults: {ttl: {value: 2h}}}}`)
 	if errs := known.SetPolicy(selecting); len(errs) > 0 {
@@ -115,32 +135,33 @@ func TestScope(t *testing.T) {
 	namespace := policy.ParseNamespace("ml", nil, map[string]string{"team": "ml"})
 	torch := map[string]any{"metadata": map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "1d"}}}
 	for name, test := range map[string]struct {
-		read     platform.RuntimeReader
+		read     func(*expression.Reference) (map[string]any, error)
 		ttl      string
 		missing  bool
 		policies int
 		failures int
 		err      string
 	}{
-		"what the runtime says": {read: func(_ context.Context, reference *expression.Reference) (map[string]any, error) {
+		"what the runtime says": {read: func(reference *expression.Reference) (map[string]any, error) {
 			if have := reference.String(); have != "ClusterTrainingRuntime torch" {
 				t.Errorf("read %s", have)
 			}
 			return torch, nil
 		}, ttl: "1d", policies: 1},
-		"no such runtime": {read: func(context.Context, *expression.Reference) (map[string]any, error) { return nil, nil },
+		"no such runtime": {read: func(*expression.Reference) (map[string]any, error) { return nil, nil },
 			missing: true, policies: 1, failures: 1},
-		"a runtime that is not known says nothing": {read: func(context.Context, *expression.Reference) (map[string]any, error) {
-			return nil, platform.ErrRuntimeNotKnown
+		"a runtime that is not known says nothing": {read: func(*expression.Reference) (map[string]any, error) {
+			return nil, platform.ErrUnknown
 		}, policies: 1, failures: 1},
-		"nobody reads": {policies: 1, failures: 1},
-		"it cannot be read": {read: func(context.Context, *expression.Reference) (map[string]any, error) {
+		"a runtime that cannot be read for the moment keeps": {read: func(*expression.Reference) (map[string]any, error) {
+			return nil, &platform.UnreadableError{Err: errors.New("no route")}
+		}, missing: true, policies: 1, failures: 1},
+		"it cannot be read": {read: func(*expression.Reference) (map[string]any, error) {
 			return nil, errors.New("no route")
 		}, err: "reading ClusterTrainingRuntime torch: no route"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			failures := 0
-			scope, err := snapshot.Scope(t.Context(), facts, object, namespace, test.read, func(error) { failures++ })
+			scope, err := platform.ContextOf(t.Context(), source{snapshot, namespace, test.read}, platform.Whole(facts, object))
 			if test.err != "" {
 				if err == nil || err.Error() != test.err {
 					t.Errorf("got %v, want %s", err, test.err)
@@ -157,13 +178,13 @@ func TestScope(t *testing.T) {
 					ttl = said.Text
 				}
 			}
-			if scope.Namespace != namespace || ttl != test.ttl || missing != test.missing || len(scope.Policies) != test.policies || failures != test.failures {
-				t.Errorf("runtime %q (missing %v), %d policies, %d failures: want %+v", ttl, missing, len(scope.Policies), failures, test)
+			if scope.Namespace != namespace || ttl != test.ttl || missing != test.missing || len(scope.Policies) != test.policies || len(scope.Failures) != test.failures {
+				t.Errorf("runtime %q (missing %v), %d policies, %d failures: want %+v", ttl, missing, len(scope.Policies), len(scope.Failures), test)
 			}
 		})
 	}
-	if !snapshot.Concerns(job) || builtin(t).Snapshot().Concerns(job) {
-		t.Error("it is not told which kinds policies concern")
+	if len(snapshot.Concerning(job)) != 1 || len(builtin(t).Snapshot().Concerning(job)) != 0 {
+		t.Error("not the policies that concern Jobs")
 	}
 }
 

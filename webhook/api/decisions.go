@@ -26,10 +26,8 @@ const (
 type Decisions struct {
 	// Builtin is what comes with Curfew: profiles and no policies. It is what requests with ?offline=true are judged by.
 	Builtin *platform.Snapshot
-	// Platform is what the cluster's platform says at this moment; each request asks once.
-	Platform func() *platform.Snapshot
-	// Cluster knows namespaces and runtimes. It is not asked for requests with ?offline=true.
-	Cluster lint.Cluster
+	// Source is what admission judges by. It is not asked for requests with ?offline=true.
+	Source platform.Source
 	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil means never.
 	Busy func() bool
 	// Schemas of Curfew's own kinds.
@@ -75,11 +73,11 @@ const (
 
 func (d *Decisions) validate() error {
 	var errs []error
-	if d.Builtin == nil || d.Platform == nil {
-		errs = append(errs, errors.New("api: Builtin or Platform is nil: use snapshots of a catalog"))
+	if d.Builtin == nil {
+		errs = append(errs, errors.New("api: Builtin is nil: use a platform.Snapshot"))
 	}
-	if d.Cluster == nil {
-		errs = append(errs, errors.New("api: Cluster is nil: use that of the webhooks"))
+	if d.Source == nil {
+		errs = append(errs, errors.New("api: Source is nil: use that of the webhooks"))
 	}
 	if d.Schemas == nil {
 		errs = append(errs, errors.New("api: Schemas is nil: use lint.NewSchemas"))
@@ -161,10 +159,10 @@ func (d Decisions) options(r *http.Request) lint.Options {
 		MaxPlatform: maxPlatform,
 	}
 	if query.offline {
-		options.Platform = d.Builtin
+		options.Source = platform.Offline{Platform: d.Builtin}
 		return options
 	}
-	options.Platform, options.Cluster = d.Platform(), readable{d.Cluster, d.Authorizer, userOf(r)}
+	options.Source = readable{d.Source, d.Authorizer, userOf(r)}
 	if d.Access != nil {
 		user := userOf(r)
 		options.Access = func(ctx context.Context, review *rules.Request) (rules.Access, error) {

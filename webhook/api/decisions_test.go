@@ -28,9 +28,10 @@ import (
 
 // world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.
 type world struct {
-	err     error
-	reviews int
-	hidden  map[string]string
+	err      error
+	reviews  int
+	hidden   map[string]string
+	snapshot *platform.Snapshot // nil for what comes with Curfew
 }
 
 func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
@@ -107,7 +108,7 @@ var ownSchemas = sync.OnceValues(func() (*lint.Schemas, error) {
 // decisions are those of a world without policies.
 func decisions(t testing.TB, w *world) Decisions {
 	t.Helper()
-	platform, err := comesWith()
+	store, err := comesWith()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -116,7 +117,7 @@ func decisions(t testing.TB, w *world) Decisions {
 		t.Fatal(err)
 	}
 	return Decisions{
-		Builtin: platform.Snapshot(), Platform: platform.Snapshot, Cluster: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w,
+		Builtin: store.Snapshot(), Source: w, Schemas: schemas, Clock: w, Authenticator: w, Authorizer: w,
 	}
 }
 
@@ -346,7 +347,7 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 
 func TestMountNeedsAll(t *testing.T) {
 	err := Decisions{}.Mount(chi.NewRouter())
-	for _, name := range []string{"Builtin or Platform", "Cluster", "Schemas", "Clock", "Authenticator", "Authorizer"} {
+	for _, name := range []string{"Builtin", "Source", "Schemas", "Clock", "Authenticator", "Authorizer"} {
 		if err == nil || !strings.Contains(err.Error(), "api: "+name+" is nil") {
 			t.Errorf("%s is missed by nobody: %v", name, err)
 		}

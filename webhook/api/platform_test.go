@@ -1,6 +1,7 @@
 package api
 
 import (
+	"context"
 	"fmt"
 	"net/http"
 	"strings"
@@ -26,10 +27,8 @@ func TestPoliciesOfTheClusterAreFollowed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	following := decisions(t, &world{})
-	current := builtin.Snapshot()
-	following.Platform = func() *platform.Snapshot { return current }
-	router := mounted(t, following)
+	w := &world{}
+	router := newRouter(t, w)
 	job := strings.Replace(jobYAML, "namespace: ci", "namespace: other", 1)
 	ask := func(path, body string) string {
 		t.Helper()
@@ -47,7 +46,7 @@ func TestPoliciesOfTheClusterAreFollowed(t *testing.T) {
 		if errs := builtin.SetPolicy(policySaying(ttl)); len(errs) > 0 {
 			t.Fatal(errs)
 		}
-		current = builtin.Snapshot()
+		w.snapshot = builtin.Snapshot()
 		builtin.RemovePolicy("live")
 		seconds := map[string]string{"1h": "3600 (1h)", "2h": "7200 (2h)"}[ttl]
 		if body := ask("/v1/default", job); !strings.Contains(body, given(seconds)) || !strings.Contains(body, `"source":"policy/live"`) {
@@ -96,4 +95,12 @@ func TestPostedRuntimesProfilesAndPolicies(t *testing.T) {
 		t.Errorf("status %d: %s", recorder.Code, recorder.Body)
 	}
 	described(t, recorder, "/v1/validate")
+}
+
+func (w *world) Snapshot(context.Context) (*platform.Snapshot, error) {
+	if w.snapshot != nil {
+		return w.snapshot, nil
+	}
+	store, err := comesWith()
+	return store.Snapshot(), err
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/policy"
@@ -22,10 +23,8 @@ const DefaultNamespace = "default"
 
 // Options say by what documents are judged.
 type Options struct {
-	// Platform is what holds before the documents speak: the profiles that come with Curfew, or those and the policies of a cluster.
-	Platform *platform.Snapshot
-	// Cluster knows namespaces and runtimes; nil means without one, so that only the documents themselves speak.
-	Cluster Cluster
+	// Source is what applies before the documents do. With [platform.Offline] only the documents themselves have namespaces and runtimes.
+	Source platform.Source
 	// Schemas of Curfew's own kinds; nil means that nothing is held against a schema.
 	Schemas *Schemas
 	// Namespace of documents that name none; empty means [DefaultNamespace].
@@ -72,8 +71,8 @@ const (
 // Lint judges documents that belong together, each as if it were created now. It fails where the cluster cannot be asked, or
 // ctx ends.
 func Lint(ctx context.Context, documents []*Document, options Options) ([]*Result, error) {
-	if options.Platform == nil {
-		return nil, errors.New("lint: Platform is nil: use the Snapshot of a catalog")
+	if options.Source == nil {
+		return nil, errors.New("lint: Source is nil: use platform.Offline")
 	}
 	if options.Now.IsZero() {
 		return nil, errors.New("lint: Now is zero: labels are compared with it")
@@ -111,21 +110,20 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		result.sort()
 		return result, nil // Nothing of Curfew's own has a TTL.
 	}
-	request := rules.Request{Operation: rules.Create, Options: w.options.Rules, Now: w.options.Now, Scope: &policy.Scope{}}
-	var failures []error
-	var err error
+	found, err := platform.ContextOf(ctx, source{w, kind}, platform.Whole(facts, document.Object))
+	if err != nil {
+		return nil, err
+	}
+	request := rules.Request{Operation: rules.Create, Options: w.options.Rules, Now: w.options.Now, Scope: &found.Scope}
 	if kind == namespaceKind {
 		request.Outer = func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
 			return w.platform.Bounding(asServed(namespace))
 		}
-		// It is in nobody's scope but that of the policies that speak of Namespaces: they bound its label.
-		if request.Scope, err = w.platform.Scope(ctx, facts, document.Object, nil, w.runtimeOf(kind), func(err error) { failures = append(failures, err) }); err != nil {
-			return nil, err
-		}
 	} else {
-		if request.Scope, err = w.scopeOf(ctx, result, facts, document.Object, &failures); err != nil {
-			return nil, err
+		if found.NamespaceUnknown {
+			w.tellUnknown(result, facts)
 		}
+		found.Creating, found.AnnotationsOnly = true, w.options.AnnotationsOnly
 		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(document, result.Manifest)
 		effective := policy.Resolve(facts, request.Scope)
@@ -142,45 +140,28 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	for _, finding := range decision.Findings {
 		result.add(finding)
 	}
-	result.addFailures(failures)
+	result.addFailures(found.Failures)
 	result.sort()
 	return result, nil
-}
-
-// scopeOf is what surrounds an object when it is created.
-func (w *world) scopeOf(ctx context.Context, result *Result, facts *policy.Facts, object map[string]any, failures *[]error) (*policy.Scope, error) {
-	namespace, known, err := w.namespaceOf(ctx, facts.Namespace)
-	if err != nil {
-		return nil, err
-	}
-	if !known {
-		w.tellUnknown(result, facts)
-	}
-	scope, err := w.platform.Scope(ctx, facts, object, namespace, w.runtimeOf(facts.Profile.Kind.GroupKind()), func(err error) { *failures = append(*failures, err) })
-	if err != nil {
-		return nil, err
-	}
-	if err := ctx.Err(); err != nil {
-		return nil, err // What was interrupted was not told.
-	}
-	scope.Creating, scope.AnnotationsOnly = true, w.options.AnnotationsOnly
-	return scope, nil
 }
 
 // tellUnknown says that a namespace is not known where it would speak: in a cluster, or to a policy that asks about it.
 func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
 	finding := policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn}
-	if w.options.Cluster != nil && !w.hidesNamespaces {
-		why := "does not exist yet"
-		if w.namespaces[facts.Namespace].hidden {
-			why = "cannot be read with your permissions"
-		}
+	why := ""
+	switch err := w.namespaces[facts.Namespace].err; {
+	case errors.Is(err, ErrNotReadable):
+		why = "cannot be read with your permissions"
+	case apierrors.IsNotFound(err):
+		why = "does not exist yet"
+	}
+	if why != "" {
 		finding.Message = fmt.Sprintf("namespace %q %s: its defaults and bounds are not known; send it along", facts.Namespace, why)
 		result.add(finding)
 		return
 	}
-	for _, asking := range w.platform.Policies {
-		if asking.Concerns(facts.Profile.Kind.GroupKind()) && asking.AsksNamespace() {
+	for _, asking := range w.platform.Concerning(facts.Profile.Kind.GroupKind()) {
+		if asking.AsksNamespace() {
 			finding.Message = fmt.Sprintf("namespace %q is not among the manifests, and policy %q asks about it: send it along", facts.Namespace, asking.Name)
 			result.add(finding)
 			return

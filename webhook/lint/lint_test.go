@@ -55,7 +55,7 @@ var (
 
 func offline(t testing.TB) Options {
 	t.Helper()
-	platform, err := builtin()
+	store, err := builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +63,7 @@ func offline(t testing.TB) Options {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return Options{Platform: platform.Snapshot(), Schemas: own, Now: noon}
+	return Options{Source: platform.Offline{Platform: store.Snapshot()}, Schemas: own, Now: noon}
 }
 
 func lintText(t *testing.T, text string, options Options) []*Result {
@@ -170,10 +170,19 @@ func TestSamplesAreClean(t *testing.T) {
 
 // cluster is a world with the namespaces and runtimes that it names.
 type cluster struct {
+	snapshot   *platform.Snapshot // nil for what comes with Curfew
 	namespaces map[string]*policy.NamespacePolicy
 	runtimes   map[string]map[string]any
 	err        error
 	asked      []string
+}
+
+func (c *cluster) Snapshot(context.Context) (*platform.Snapshot, error) {
+	if c.snapshot != nil {
+		return c.snapshot, nil
+	}
+	store, err := builtin()
+	return store.Snapshot(), err
 }
 
 func (c *cluster) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
@@ -212,14 +221,14 @@ func TestOnline(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := offline(t)
-			options.Cluster, options.Namespace = world, test.namespace
+			options.Source, options.Namespace = world, test.namespace
 			if have := lines(lintText(t, test.text, options)); !slices.Equal(have, test.want) {
 				t.Errorf("have %q, want %q", have, test.want)
 			}
 		})
 	}
 	options := offline(t)
-	options.Cluster = &cluster{err: errors.New("no route")}
+	options.Source = &cluster{err: errors.New("no route")}
 	documents, _ := Read(Source{Data: []byte(job)}, Limits{})
 	if _, err := Lint(t.Context(), documents, options); err == nil || err.Error() != "Job a: no route" {
 		t.Errorf("a cluster that cannot be asked: %v", err)
@@ -229,7 +238,7 @@ func TestOnline(t *testing.T) {
 	if _, err := Lint(ended, documents, offline(t)); !errors.Is(err, context.Canceled) {
 		t.Errorf("after the end of the context: %v", err)
 	}
-	for _, change := range []func(*Options){func(o *Options) { o.Platform = nil }, func(o *Options) { o.Now = time.Time{} }} {
+	for _, change := range []func(*Options){func(o *Options) { o.Source = nil }, func(o *Options) { o.Now = time.Time{} }} {
 		lacking := offline(t)
 		change(&lacking)
 		if _, err := Lint(t.Context(), documents, lacking); err == nil {
@@ -302,7 +311,7 @@ func TestPostedContentReadsNothing(t *testing.T) {
 			world := &cluster{runtimes: map[string]map[string]any{"TrainingRuntime team-b/theirs": theirs, "Secret team-b/theirs": theirs, "TrainingRuntime ci/torch": theirs},
 				namespaces: map[string]*policy.NamespacePolicy{"ci": policy.ParseNamespace("ci", map[string]string{"secret": "hunter2"}, nil)}}
 			options := offline(t)
-			options.Cluster = world
+			options.Source = world
 			found := strings.Join(lines(lintText(t, test.text, options)), "\n")
 			if strings.Contains(found, "hunter2") {
 				t.Errorf("found %s", found)

@@ -16,7 +16,7 @@ var namespaceKind = schema.GroupKind{Kind: "Namespace"}
 // after applying both.
 func learnNamespace(_ context.Context, w *world, document *Document) {
 	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
-	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)), known: true}
+	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels))}
 }
 
 // asServed has the label with its name, which the API server puts on a namespace.

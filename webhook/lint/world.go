@@ -2,9 +2,8 @@ package lint
 
 import (
 	"context"
-	"errors"
+	"fmt"
 
-	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -13,29 +12,20 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// Cluster knows what the documents do not say.
-type Cluster interface {
-	// Namespace fails with an error that apierrors.IsNotFound knows where there is none, and with [ErrNotReadable] where the
-	// user may not read it.
-	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
-	// Runtime is nil where there is none, its kind included.
-	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
-}
+// ErrNotReadable is the answer of a [platform.Source] for a namespace that the user may not read.
+var ErrNotReadable = fmt.Errorf("the user may not read it: %w", platform.ErrUnknown)
 
-// ErrNotReadable means that the user may not read a namespace.
-var ErrNotReadable = errors.New("the user may not read it")
-
-// world is what objects are judged by: what the options bring, and over it what the documents say. Whatever is among the documents
-// holds before the cluster's own of that name, since applying them would change that.
+// world is what objects are judged by: the source of the options, and over it the documents. A document counts before the cluster's
+// object of that name, since applying it would change that.
 type world struct {
 	options  *Options
 	platform *platform.Snapshot
-	// namespaces and runtimes that the documents bring, or that the cluster was asked about.
+	// namespaces and runtimes that are among the documents, or that the source was asked about.
 	namespaces map[string]namespaceAnswer
 	runtimes   map[runtimeKey]runtimeAnswer
 	// clusterScoped are kinds whose CustomResourceDefinition is among the documents, by what it says.
 	clusterScoped map[schema.GroupKind]bool
-	// The cluster is asked for nothing that a document chose to look at: whoever posts it may not be allowed to read that. Such are the
+	// The source is asked for nothing that a document chose to look at: its author may not be allowed to read that. Such are the
 	// runtimes of kinds with a posted profile, by kind, and what the expressions of a posted policy can see.
 	ownRuntimes                    map[schema.GroupKind]bool
 	hidesRuntimes, hidesNamespaces bool
@@ -49,11 +39,10 @@ type world struct {
 	reviews []func()
 }
 
+// namespaceAnswer is a namespace, or the error of the source.
 type namespaceAnswer struct {
 	policy *policy.NamespacePolicy
-	known  bool
-	// hidden means that the user may not read it.
-	hidden bool
+	err    error
 }
 
 type runtimeKey struct {
@@ -64,7 +53,7 @@ type runtimeKey struct {
 type runtimeAnswer struct {
 	object map[string]any
 	err    error
-	// posted is whether it is among the documents.
+	// posted means that it is among the documents.
 	posted bool
 }
 
@@ -104,7 +93,11 @@ func learn(ctx context.Context, options *Options, documents []*Document) (*world
 		review()
 	}
 	w.hide()
-	w.platform = options.Platform.With(w.policies, w.profiles)
+	given, err := options.Source.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	w.platform = given.With(w.policies, w.profiles)
 	for _, document := range documents {
 		if w.platform.Profiles.For(document.Kind()).RuntimeOf != "" {
 			learnRuntime(w, document)
@@ -129,57 +122,40 @@ func (w *world) find(document *Document, finding policy.Finding) {
 	w.about[document] = append(w.about[document], finding)
 }
 
-// namespaceOf is the namespace in which an object would be created. One that nobody knows says nothing; known is false then.
-func (w *world) namespaceOf(ctx context.Context, name string) (namespace *policy.NamespacePolicy, known bool, err error) {
-	if name == "" {
-		return nil, true, nil
-	}
-	if answer, ok := w.namespaces[name]; ok {
-		return answer.policy, answer.known, nil
-	}
-	answer := namespaceAnswer{policy: policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})}
-	if w.options.Cluster != nil && !w.hidesNamespaces {
-		found, err := w.options.Cluster.Namespace(ctx, name)
-		switch {
-		case err == nil:
-			answer.policy, answer.known = found, true
-		case errors.Is(err, ErrNotReadable):
-			answer.hidden = true
-		case !apierrors.IsNotFound(err):
-			return nil, false, err
-		}
-	}
-	w.namespaces[name] = answer
-	return answer.policy, answer.known, nil
+// source is the [platform.Source] for objects of one kind.
+type source struct {
+	*world
+	kind schema.GroupKind
 }
 
-// runtimeOf reads the runtimes of objects of a kind.
-func (w *world) runtimeOf(kind schema.GroupKind) platform.RuntimeReader {
-	if !w.hidesRuntimes && !w.ownRuntimes[kind] {
-		return w.runtime
-	}
-	return func(_ context.Context, reference *expression.Reference) (map[string]any, error) {
-		if answer := w.runtimes[keyOf(reference)]; answer.posted {
-			return answer.object, nil
-		}
-		return nil, platform.ErrRuntimeNotKnown
-	}
-}
+// Snapshot implements [platform.Source].
+func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
 
-func keyOf(reference *expression.Reference) runtimeKey {
-	return runtimeKey{reference.Kind.GroupKind(), reference.Namespace, reference.Name}
-}
-
-// runtime implements [platform.RuntimeReader].
-func (w *world) runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	key := keyOf(reference)
-	answer, ok := w.runtimes[key]
+// Namespace implements [platform.Source]. Why a namespace is not known is remembered, for [world.tellUnknown].
+func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	answer, ok := s.namespaces[name]
 	if !ok {
-		answer.err = platform.ErrRuntimeNotKnown
-		if w.options.Cluster != nil {
-			answer.object, answer.err = w.options.Cluster.Runtime(ctx, reference)
+		if answer.err = platform.ErrUnknown; !s.hidesNamespaces {
+			answer.policy, answer.err = s.options.Source.Namespace(ctx, name)
 		}
-		w.runtimes[key] = answer
+		s.namespaces[name] = answer
+	}
+	if apierrors.IsNotFound(answer.err) {
+		return nil, platform.ErrUnknown
+	}
+	return answer.policy, answer.err
+}
+
+// Runtime implements [platform.Source].
+func (s source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	key := runtimeKey{reference.Kind.GroupKind(), reference.Namespace, reference.Name}
+	answer, ok := s.runtimes[key]
+	switch {
+	case (s.hidesRuntimes || s.ownRuntimes[s.kind]) && !answer.posted:
+		return nil, platform.ErrUnknown
+	case !ok:
+		answer.object, answer.err = s.options.Source.Runtime(ctx, reference)
+		s.runtimes[key] = answer
 	}
 	return answer.object, answer.err
 }

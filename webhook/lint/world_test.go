@@ -193,7 +193,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 
 // TestClusterSpeaksWhereDocumentsDoNot: its policies, profiles and runtimes hold, and give way to those that are posted.
 func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
-	platform, err := builtin()
+	store, err := builtin()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,13 +201,14 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	live.Name = "p"
 	live.Spec.Defaults = &v1alpha1.Defaults{TTL: &v1alpha1.TTLValue{Value: new(v1alpha1.TTL)}}
 	*live.Spec.Defaults.TTL.Value = "5h"
-	if errs := platform.SetPolicy(live); len(errs) > 0 {
+	if errs := store.SetPolicy(live); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	with := platform.Snapshot()
-	platform.RemovePolicy("p")
+	with := store.Snapshot()
+	store.RemovePolicy("p")
 	world := func() *cluster {
 		return &cluster{
+			snapshot:   with,
 			namespaces: map[string]*policy.NamespacePolicy{"ci": policy.ParseNamespace("ci", nil, nil)},
 			runtimes: map[string]map[string]any{"TrainingRuntime ci/torch": {"metadata": map[string]any{
 				"name": "torch", "annotations": map[string]any{policy.AnnotationTTL: "9d"}}}},
@@ -226,7 +227,7 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := offline(t)
-			options.Platform, options.Cluster = with, world()
+			options.Source = world()
 			results := lintText(t, test.text, options)
 			if have := filled(results); !slices.Equal(have, test.filled) {
 				t.Errorf("filled in %q, want %q", have, test.filled)
@@ -244,7 +245,7 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	}
 	options := offline(t)
 	cluster := world()
-	options.Platform, options.Cluster = with, cluster
+	options.Source = cluster
 	lintText(t, strings.Repeat(plainJob, 3)+trainJob+trainJob, options)
 	if want := []string{"ci", "TrainingRuntime ci/torch"}; !slices.Equal(cluster.asked, want) {
 		t.Errorf("asked the cluster for %q, want each once: %q", cluster.asked, want)

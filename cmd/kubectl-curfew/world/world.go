@@ -77,8 +77,8 @@ type World struct {
 
 	mu         sync.Mutex
 	notes      []string
-	namespaces map[string]*policy.NamespacePolicy
-	runtimes   map[string]runtimeAnswer
+	namespaces answers[*policy.NamespacePolicy]
+	runtimes   answers[map[string]any]
 	access     map[string]permission
 	pauses     map[string][]policy.Obstacle
 	blockedBy  map[string]map[types.UID]policy.Obstacle // by namespace: see blockedIn
@@ -92,7 +92,7 @@ type World struct {
 func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
 	w := &World{
 		clients: clients, options: options,
-		namespaces: map[string]*policy.NamespacePolicy{}, runtimes: map[string]runtimeAnswer{}, access: map[string]permission{},
+		access: map[string]permission{},
 		pauses: map[string][]policy.Obstacle{}, blockedBy: map[string]map[types.UID]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
 	}
 	w.discovery = memory.NewMemCacheClient(clients.Discovery)

@@ -1,0 +1,116 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+)
+
+var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
+
+// Explain gathers the context of an object and explains it at the instant now. The object may be metadata alone where its kind has no
+// profile.
+func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*policy.Explanation, error) {
+	facts := policy.FactsOfObject(kind.Profile, object)
+	scope, err := w.scopeOf(ctx, facts, object)
+	if err != nil {
+		return nil, err
+	}
+	return policy.Explain(facts, scope, policy.Question{Now: now, Alias: w.Controller.Alias}), nil
+}
+
+func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any) (*policy.Scope, error) {
+	found, err := platform.ContextOf(ctx, source{w}, platform.Whole(facts, object))
+	if err != nil {
+		return nil, err
+	}
+	for _, failure := range found.Failures {
+		w.note("%s; what it might say of an object keeps that", failure)
+	}
+	return &found.Scope, nil
+}
+
+// source is the [platform.Source] of a command: it reads everything once, as the user.
+type source struct{ *World }
+
+// Snapshot implements [platform.Source].
+func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
+
+// Namespace implements [platform.Source].
+func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return s.namespaces.get(name, func() (*policy.NamespacePolicy, error) {
+		object, err := s.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.note("you may not get namespace %q: its defaults, bounds and mode are not known", name)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err):
+			return nil, platform.ErrUnknown
+		case err != nil:
+			return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+		}
+		return policy.NamespaceOf(&object.ObjectMeta), nil
+	})
+}
+
+// Runtime implements [platform.Source].
+func (s source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	return s.runtimes.get(reference.Kind.GroupKind().String()+" "+reference.String(), func() (map[string]any, error) {
+		at := reference.Kind.GroupVersion().WithResource(reference.Resource)
+		read, err := s.clients.Objects.Resource(at).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.note("you may not get %s: what it says of TTLs is not known", reference)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
+			return nil, nil
+		case err != nil:
+			return nil, err
+		}
+		return read.Object, nil
+	})
+}
+
+// answers remembers what was read, and what is not known, by key. Any other error is not remembered.
+type answers[V any] struct {
+	mu    sync.Mutex
+	known map[string]answer[V]
+}
+
+type answer[V any] struct {
+	value V
+	err   error
+}
+
+func (a *answers[V]) get(key string, read func() (V, error)) (V, error) {
+	a.mu.Lock()
+	known, ok := a.known[key]
+	a.mu.Unlock()
+	if ok {
+		return known.value, known.err
+	}
+	value, err := read()
+	if err == nil || errors.Is(err, platform.ErrUnknown) {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		if a.known == nil {
+			a.known = map[string]answer[V]{}
+		}
+		a.known[key] = answer[V]{value, err}
+	}
+	return value, err
+}
+
+// ErrNotServed is what cannot go because its kind cannot: it is not served, or lacks list, watch or delete.
+var ErrNotServed = errors.New("its kind can never go: the API server does not list, watch and delete it")

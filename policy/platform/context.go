@@ -1,0 +1,130 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// Object is one object whose context is asked for.
+type Object struct {
+	Facts *policy.Facts
+	// JSON is the object as decoded JSON. It is called only if a policy or a runtime has to see it.
+	JSON func() (map[string]any, error)
+	// MetadataOnly means that JSON has no more than the metadata.
+	MetadataOnly bool
+	// LabelOnly asks for no more than what bounds the TTL label: no defaults, no TTL of a runtime.
+	LabelOnly bool
+}
+
+// Whole is an object that was read whole.
+func Whole(facts *policy.Facts, object map[string]any) *Object {
+	return &Object{Facts: facts, JSON: func() (map[string]any, error) { return object, nil }}
+}
+
+// Context is what decides how one object is treated.
+type Context struct {
+	policy.Scope
+	// NamespaceUnknown means that the [Source] does not know the namespace, of which only the name counts.
+	NamespaceUnknown bool
+	// Undecided means that a policy which may bound the label has to see more than the metadata.
+	Undecided bool
+	// Failures are policies that could not be evaluated. Each keeps the object (S6) and rejects nothing.
+	Failures []error
+}
+
+// ContextOf gathers the context of an object. Admission, the controller, the CLI, lint and the HTTP API all judge by it.
+func ContextOf(ctx context.Context, source Source, object *Object) (*Context, error) {
+	snapshot, err := source.Snapshot(ctx)
+	if err != nil {
+		return nil, err
+	}
+	facts, out := object.Facts, &Context{}
+	if err := out.readNamespace(ctx, source, facts); err != nil {
+		return nil, err
+	}
+	variables := &expression.Variables{NamespacePolicy: out.Namespace}
+	if facts.IsNamespace() {
+		// Deleting a Namespace deletes all that is in it, so that its own mode applies to it.
+		out.Namespace = &policy.NamespacePolicy{Name: facts.Name, Mode: policy.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
+	}
+	policies := snapshot.Concerning(facts.Profile.Kind.GroupKind())
+	if object.LabelOnly && !slices.ContainsFunc(policies, (*expression.Policy).BoundsLabels) {
+		return out, nil
+	}
+	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, boundsByRuntime)
+	kind, err := snapshot.runtimeOf(facts.Profile.Kind.GroupKind(), object.LabelOnly && asksRuntime)
+	if err != nil {
+		return nil, err
+	}
+	if asksRuntime = asksRuntime && kind != nil; !asksRuntime && len(policies) == 0 {
+		return out, nil
+	}
+	if variables.Object, err = object.JSON(); err != nil {
+		return nil, err
+	}
+	if asksRuntime {
+		if variables.Runtime, err = out.readRuntime(ctx, source, kind, facts, variables.Object); err != nil {
+			return nil, err
+		}
+	}
+	if object.LabelOnly {
+		out.Policies, out.Undecided, out.Failures = expression.LabelBounds(ctx, policies, facts, variables, !object.MetadataOnly)
+	} else {
+		out.Policies, out.Failures = expression.Matching(ctx, policies, facts, variables)
+	}
+	return out, ctx.Err() // An evaluation that was interrupted is no fault of the policy's.
+}
+
+// boundsByRuntime reports whether it takes an object's runtime to know if a policy bounds its label.
+func boundsByRuntime(p *expression.Policy) bool { return p.BoundsLabels() && p.MatchAsksRuntime() }
+
+func (c *Context) readNamespace(ctx context.Context, source Source, facts *policy.Facts) (err error) {
+	if facts.Namespace == "" {
+		return nil
+	}
+	c.Namespace, err = source.Namespace(ctx, facts.Namespace)
+	if errors.Is(err, ErrUnknown) {
+		c.Namespace, c.NamespaceUnknown = UnknownNamespace(facts.Namespace), true
+		return nil
+	}
+	return err
+}
+
+// UnknownNamespace is a namespace of which no more than the name is known, and so the label that the API server gives it.
+func UnknownNamespace(name string) *policy.NamespacePolicy {
+	return policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})
+}
+
+// readRuntime reads the runtime that an object uses and adds what it says. It returns nil for an object that uses none.
+func (c *Context) readRuntime(ctx context.Context, source Source, kind *expression.Runtime, facts *policy.Facts, object map[string]any) (map[string]any, error) {
+	reference, err := kind.Reference(facts.Namespace, object)
+	if err != nil { // It uses a runtime, but not one that can be found: kept, as if that were gone (S6).
+		c.Runtime = kind.Unreadable(err)
+		return nil, nil
+	}
+	if reference == nil {
+		return nil, nil
+	}
+	runtime, err := source.Runtime(ctx, reference)
+	unreadable := (*UnreadableError)(nil)
+	switch {
+	case err == nil:
+		c.Runtime = reference.Policy(runtime)
+		return runtime, nil
+	case errors.Is(err, ErrUnknown):
+		return nil, nil
+	case errors.As(err, &unreadable) && ctx.Err() == nil:
+		c.Runtime = kind.Unreadable(fmt.Errorf("%s cannot be read", reference))
+		c.Runtime.Name = reference.Name
+		return nil, nil
+	default:
+		return nil, fmt.Errorf("reading %s: %w", reference, err)
+	}
+}

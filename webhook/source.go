@@ -1,0 +1,116 @@
+package webhook
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+)
+
+// NamespaceGetter reads what a namespace says.
+type NamespaceGetter interface {
+	// Namespace may answer from a cache; it reads live what that does not know.
+	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	// LiveNamespace asks the API server.
+	LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+}
+
+// NamespaceLister may be implemented by a [NamespaceGetter] as well.
+type NamespaceLister interface {
+	// Bounded are the namespaces with bounds. It may answer from a cache.
+	Bounded(ctx context.Context) ([]*policy.NamespacePolicy, error)
+}
+
+// RuntimeGetter reads the runtimes that objects refer to.
+type RuntimeGetter interface {
+	// Runtime returns nil if there is no such runtime, or if its kind is not served.
+	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+}
+
+// source is the [platform.Source] of admission.
+type source struct {
+	store      *platform.Store
+	namespaces NamespaceGetter
+	runtimes   RuntimeGetter // nil if none is read
+}
+
+// Source is what the webhooks judge by, for those who are asked what admission would answer.
+func (w *Webhooks) Source() platform.Source { return w.source }
+
+// Snapshot implements [platform.Source].
+func (s *source) Snapshot(context.Context) (*platform.Snapshot, error) {
+	return s.store.Snapshot(), nil
+}
+
+// Namespace implements [platform.Source].
+func (s *source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	read, err := s.namespaces.Namespace(ctx, name)
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return read, nil
+}
+
+// Runtime implements [platform.Source].
+func (s *source) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	if s.runtimes == nil {
+		return nil, platform.ErrUnknown
+	}
+	return s.runtimes.Runtime(ctx, reference)
+}
+
+// inUse is the source for a request that could reach Curfew only because the API server knows the namespace to use it, or because
+// a policy applies to the kind. A cache may be milliseconds behind that: if it contradicts it, the namespace is read live.
+type inUse struct {
+	*source
+	pod  bool
+	kind schema.GroupKind
+}
+
+// Namespace implements [platform.Source].
+func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	read, err := s.source.Namespace(ctx, name)
+	if err != nil || len(s.store.Snapshot().Concerning(s.kind)) > 0 || s.pod && read.PodsInUse() || !s.pod && read.InUse() {
+		return read, err
+	}
+	if read, err = s.namespaces.LiveNamespace(ctx, name); err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return read, nil
+}
+
+// scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for bare objects.
+func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*policy.Scope, error) {
+	var from platform.Source = w.source
+	if bare {
+		from = &inUse{w.source, facts.IsPod(), facts.Profile.Kind.GroupKind()}
+	}
+	found, err := platform.ContextOf(ctx, from, platform.Whole(facts, object))
+	if err != nil {
+		return nil, err
+	}
+	for _, failure := range found.Failures {
+		w.metrics.unevaluated.Inc()
+		w.log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", failure.Error())
+	}
+	found.AnnotationsOnly = w.annotationsOnly
+	return &found.Scope, nil
+}
+
+// bare reports whether an object says nothing to Curfew by itself, so that the webhook configurations send its CREATE only
+// where the namespace is in use (manifests/webhook). Templates are not looked into: for their kinds nothing is concluded.
+func bare(facts *policy.Facts) bool {
+	if len(facts.Profile.Templates) > 0 || facts.Profile.State == nil || facts.NativeTTL.Set {
+		return false
+	}
+	return !slices.ContainsFunc(policy.ObjectKeys, func(key string) bool {
+		_, annotation := facts.Annotations[key]
+		_, label := facts.Labels[key]
+		return annotation || label
+	})
+}
