@@ -12,21 +12,23 @@ import (
 
 const isCreated = `request.operation == "CREATE"`
 
-// ownKeysDiffer asks whether a request adds, changes or removes a Curfew key on the object itself, where old is the old object.
+// ownKeysDiffer asks whether a request adds, changes or removes a Curfew key on the object itself,
+// where old is the old object.
 var ownKeysDiffer = keysDiffer(metadata(node{now: "object", old: "old"}.field("metadata")), objectKeys)
 
 // ownKeyChanged asks the same in a condition of its own.
 var ownKeyChanged = withOld(ownKeysDiffer)
 
-// maxCondition bounds the length of one kind's condition. The API server takes ever longer to compile longer ones, and refuses a
-// configuration with one of more than 100,000 characters.
+// maxCondition bounds the length of one kind's condition. The API server takes ever longer to
+// compile longer ones, and refuses a configuration with one of more than 100,000 characters.
 const maxCondition = 8000
 
 // anyOf joins conditions.
 func anyOf(conditions []string) string { return strings.Join(conditions, " ||\n") }
 
-// allOf makes one condition of several. The API server evaluates every condition of a webhook, but within one expression it stops at
-// the first that is false. An error counts as before: beside a condition that is false it does not matter.
+// allOf makes one condition of several. The API server evaluates every condition of a webhook, but
+// within one expression it stops at the first that is false. An error counts as before: beside a
+// condition that is false it does not matter.
 func allOf(name string, conditions ...admissionv1.MatchCondition) admissionv1.MatchCondition {
 	terms := make([]string, 0, len(conditions))
 	for _, condition := range conditions {
@@ -45,8 +47,9 @@ func limited(condition string) string {
 	return condition
 }
 
-// touched asks whether a new object says something that concerns Curfew, or an update changes it, in any namespace. If that would be
-// too long, every new object is sent, and every update of more than metadata and status.
+// touched asks whether a new object says something that concerns Curfew, or an update changes it,
+// in any namespace. If that would be too long, every new object is sent, and every update of more
+// than metadata and status.
 func (k *kind) touched() string {
 	all := &paths{}
 	all.at(policy.FieldPath{"metadata"}).own = true
@@ -67,13 +70,14 @@ func (k *kind) touched() string {
 	return out
 }
 
-// workloadTouched asks the same of workloads that run forever, in whichever of two places a kind has its pod template.
+// workloadTouched asks the same of workloads that run forever, in whichever of two places a kind
+// has its pod template.
 var workloadTouched = withOld(ownKeysDiffer + " ||\n" + keysDiffer(slices.Concat(
 	metadata(node{now: "object", old: "old"}.field("spec").field("template").field("metadata")),
 	metadata(node{now: "object", old: "old"}.field("template").field("metadata"))), quoted(policy.TemplateKeys)))
 
-// mayBeDefaulted asks whether a new object may get a default without any namespace or policy: it carries a Curfew key, or uses a
-// runtime, which may have a deadline.
+// mayBeDefaulted asks whether a new object may get a default without any namespace or policy: it
+// carries a Curfew key, or uses a runtime, which may have a deadline.
 func (k *kind) mayBeDefaulted() admissionv1.MatchCondition {
 	if k.runtime == nil {
 		return admissionv1.MatchCondition{Name: "carries-a-curfew-key", Expression: ownKeyChanged}
@@ -95,8 +99,9 @@ func (k *kind) deadlinesDiffer() string {
 // deadlineChanged asks whether a new object has a deadline, or an update changes it.
 func (k *kind) deadlineChanged() string { return limited(withOld(k.deadlinesDiffer())) }
 
-// mayGetDefault asks whether policy.NoDefault lets a new object have a default: no object with a controller owner, and no Pod that never
-// ends. Without it a policy for Pods would send every Pod of every Deployment.
+// mayGetDefault asks whether policy.NoDefault lets a new object have a default: no object with a
+// controller owner, and no Pod that never ends. Without it a policy for Pods would send every Pod
+// of every Deployment.
 func (k *kind) mayGetDefault() string {
 	owned := `o.?controller.orValue(false) == true`
 	if k.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind() {
@@ -110,11 +115,13 @@ func (k *kind) mayGetDefault() string {
 	return out
 }
 
-// wasDefaulted asks whether the object of an update carries the stamp of a default, which a changed value removes.
+// wasDefaulted asks whether the object of an update carries the stamp of a default, which a changed
+// value removes.
 const wasDefaulted = `["` + policy.AnnotationTTLSource + `", "` + policy.AnnotationDeadlineSource + `"].exists(k,
   oldObject.?metadata.?annotations[?k].orValue("` + string(policy.LevelObject) + `") != "` + string(policy.LevelObject) + `")`
 
-// valueChanges asks whether an update changes a Curfew key on the object, or a native field that may hold a default.
+// valueChanges asks whether an update changes a Curfew key on the object, or a native field that
+// may hold a default.
 func (k *kind) valueChanges() string {
 	all := &paths{}
 	all.at(policy.FieldPath{"metadata"}).own = true

@@ -14,7 +14,8 @@ import (
 	"curfew.dev/curfew/controller/follow"
 )
 
-// Client reads and writes one kind of webhook configuration, as a resource of a dynamic client does.
+// Client reads and writes one kind of webhook configuration, as a resource of a dynamic client
+// does.
 type Client interface {
 	follow.Source
 	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
@@ -38,7 +39,8 @@ func (n named) Watch(ctx context.Context, options metav1.ListOptions) (watch.Int
 	return n.Client.Watch(ctx, options)
 }
 
-// configuration is one of the two that a [Keeper] keeps, beside the static one of the same kind, which is only read.
+// configuration is one of the two that a [Keeper] keeps, beside the static one of the same kind,
+// which is only read.
 type configuration struct {
 	variant
 	client      Client
@@ -60,7 +62,8 @@ func (k *Keeper) configuration(of variant, client Client) *configuration {
 
 const fieldManager = "curfew-coverage"
 
-// reconcile writes the configuration if it differs from the plan. Every write names the state that was compared.
+// reconcile writes the configuration if it differs from the plan. Every write names the state that
+// was compared.
 func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, err error) {
 	for _, mirror := range []*follow.Mirror[*unstructured.Unstructured]{c.static, c.own} {
 		if _, err := mirror.All(); err != nil {
@@ -97,7 +100,8 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 	return c.wrote("updated", len(want.Webhooks), err)
 }
 
-// want returns the configuration for a plan, or nil if there is nothing to send or no static configuration.
+// want returns the configuration for a plan, or nil if there is nothing to send or no static
+// configuration.
 func (c *configuration) want(of *plan, static *unstructured.Unstructured) (*webhooks, error) {
 	if static == nil {
 		return nil, nil
@@ -117,7 +121,8 @@ func (c *configuration) wrote(verb string, webhooks int, err error) (bool, error
 	return true, nil
 }
 
-// merge turns an existing configuration into the wanted one, and keeps metadata of others. It returns nil if nothing differs.
+// merge turns an existing configuration into the wanted one, and keeps metadata of others. It
+// returns nil if nothing differs.
 func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.Unstructured, error) {
 	have, err := read[webhooks](existing)
 	if err != nil {
@@ -147,6 +152,6 @@ func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.U
 	return asUnstructured(have)
 }
 
-// webhooks is a configuration of either kind. A ValidatingWebhookConfiguration has the fields of a mutating one, but for
-// reinvocationPolicy.
+// webhooks is a configuration of either kind. A ValidatingWebhookConfiguration has the fields of a
+// mutating one, but for reinvocationPolicy.
 type webhooks = admissionv1.MutatingWebhookConfiguration

@@ -11,17 +11,19 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// node is a field in CEL, in the requested and the old state of an object. Both are plain values, or optionals that are empty where
-// the field is absent.
+// node is a field in CEL, in the requested and the old state of an object. Both are plain values,
+// or optionals that are empty where the field is absent.
 //
-// An expression that fails counts as "do not call", or as a denial where validation fails closed. Optional selection only fails on a
-// list, so the type is asked wherever the schema does not promise a list or a map.
+// An expression that fails counts as "do not call", or as a denial where validation fails closed.
+// Optional selection only fails on a list, so the type is asked wherever the schema does not
+// promise a list or a map.
 //
-// optMap and optFlatMap are macros that repeat their target: a chain of them takes the API server endless time and memory to compile.
-// Many comprehensions in a row take it the square of their number. So neither is used.
+// optMap and optFlatMap are macros that repeat their target: a chain of them takes the API server
+// endless time and memory to compile. Many comprehensions in a row take it the square of their
+// number. So neither is used.
 //
-// Evaluation costs the same however much an object holds (S9): keys are looked up, lists are walked up to a limit, and only scalars are
-// compared. Objects beyond a limit are sent.
+// Evaluation costs the same however much an object holds (S9): keys are looked up, lists are walked
+// up to a limit, and only scalars are compared. Objects beyond a limit are sent.
 type node struct {
 	now, old string
 	// typed objects have the shape of their Go types.
@@ -47,8 +49,9 @@ func (n node) field(name string) node {
 	return node{now: n.now + step, old: n.old + step, typed: n.typed, schema: n.schema.At(name), depth: n.depth}
 }
 
-// withOld lets a condition compare the object with old, which is empty on CREATE, so that everything is new then. It also declares the
-// lists that the condition uses, which would otherwise be repeated in it.
+// withOld lets a condition compare the object with old, which is empty on CREATE, so that
+// everything is new then. It also declares the lists that the condition uses, which would otherwise
+// be repeated in it.
 func withOld(condition string) string {
 	out := "[request.operation == \"CREATE\" ? {} : oldObject].exists(old,\n" + indent(condition) + ")"
 	for _, list := range []struct{ name, text string }{{"keys", quoted(policy.ObjectKeys)}, {"few", indexes(maxInnerItems)}, {"many", indexes(maxItems)}} {
@@ -59,7 +62,8 @@ func withOld(condition string) string {
 	return out
 }
 
-// maxItems and maxInnerItems bound how many items of a list, and of a list within an item, a condition looks at.
+// maxItems and maxInnerItems bound how many items of a list, and of a list within an item, a
+// condition looks at.
 const (
 	maxItems      = 32
 	maxInnerItems = 8
@@ -73,8 +77,8 @@ func indexes(limit int) string {
 	return "[" + strings.Join(out, ", ") + "]"
 }
 
-// anyItem asks whether a condition holds for an item of a list, compared with the old item at the same index. A list that is too long
-// counts as one that does.
+// anyItem asks whether a condition holds for an item of a list, compared with the old item at the
+// same index. A list that is too long counts as one that does.
 func (n node) anyItem(condition func(node) string) string {
 	lists, at := variable("l", n.depth), variable("i", n.depth)
 	limit, indexes := maxItems, "many"
@@ -114,16 +118,16 @@ const objectKeys = "keys"
 // metadata returns the maps of keys in an object's or template's metadata.
 func metadata(of node) []node { return []node{of.field("annotations"), of.field("labels")} }
 
-// keysDiffer asks whether a request adds, changes or removes one of the keys in one of the maps. A value that is not a string is never
-// compared, since it can have any size.
+// keysDiffer asks whether a request adds, changes or removes one of the keys in one of the maps. A
+// value that is not a string is never compared, since it can have any size.
 func keysDiffer(maps []node, keys string) string {
 	return "[\n  " + pairs(maps) + "\n].exists(pair, [pair.map(m, type(m.orValue(null)) == map ? m.value() : {})].exists(m,\n  " +
 		keys + ".exists(k,\n" +
 		"    k in m[0] ? !(k in m[1]) || type(m[0][k]) != string || m[0][k] != m[1][k] : k in m[1])))"
 }
 
-// valuesDiffer asks whether one of several fields changes. A list or map in a field that need not be a scalar counts as a change, since it
-// can have any size.
+// valuesDiffer asks whether one of several fields changes. A list or map in a field that need not
+// be a scalar counts as a change, since it can have any size.
 func valuesDiffer(fields []node) []string {
 	var out []string
 	var open []node

@@ -23,7 +23,8 @@ import (
 type Options struct {
 	// Kinds returns the served kinds with a profile, or an error until they are known.
 	Kinds func() ([]registry.Served, error)
-	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they are always known.
+	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they
+	// are always known.
 	RuntimesKnown func() bool
 	// Policies returns the policies of the cluster, or an error until they are known.
 	Policies func() ([]*v1alpha1.LifecyclePolicy, error)
@@ -37,8 +38,8 @@ type Options struct {
 	FailClosed bool
 	// Controller is the controller's ServiceAccount in Namespace.
 	Controller string
-	// Deletable returns the resources whose objects the controller may delete in all namespaces, and false until they are known. It
-	// may be nil.
+	// Deletable returns the resources whose objects the controller may delete in all namespaces, and
+	// false until they are known. It may be nil.
 	Deletable func() ([]schema.GroupResource, bool)
 	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
 	Alias bool
@@ -56,7 +57,8 @@ const (
 	gather = 500 * time.Millisecond
 	// writeEvery is the least time between two writes, in case somebody else keeps undoing them.
 	writeEvery = time.Second
-	// patience bounds the wait for [Options.Deletable] and [Options.RuntimesKnown], without which a plan only sends more.
+	// patience bounds the wait for [Options.Deletable] and [Options.RuntimesKnown], without which a
+	// plan only sends more.
 	patience = 10 * time.Second
 )
 
@@ -141,7 +143,8 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 	return 0, errors.Join(errs...)
 }
 
-// input returns what a plan is made of, or an error while something is unknown; then it also returns when to try again.
+// input returns what a plan is made of, or an error while something is unknown; then it also
+// returns when to try again.
 func (k *Keeper) input() (in *Input, again time.Duration, err error) {
 	o := &k.options
 	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, coarse: k.coarse}

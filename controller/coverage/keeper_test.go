@@ -26,7 +26,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// store is one kind of webhook configuration, over a map. It checks preconditions as the API server does.
+// store is one kind of webhook configuration, over a map. It checks preconditions as the API server
+// does.
 type store struct {
 	mu       sync.Mutex
 	objects  map[string]*unstructured.Unstructured
@@ -315,7 +316,8 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 	})
 }
 
-// The bundle and the address follow the static configuration; one that was emptied a moment ago is not taken over.
+// The bundle and the address follow the static configuration; one that was emptied a moment ago is
+// not taken over.
 func TestKeeperFollowsTheStaticConfiguration(t *testing.T) {
 	kinds := jobSets(t)
 	synctest.Test(t, func(t *testing.T) {
@@ -356,7 +358,8 @@ func TestKeeperFollowsTheStaticConfiguration(t *testing.T) {
 	})
 }
 
-// What the API server refuses is tried again, ever less often; a newer state is read and judged again.
+// What the API server refuses is tried again, ever less often; a newer state is read and judged
+// again.
 func TestKeeperTriesAgain(t *testing.T) {
 	kinds := jobSets(t)
 	synctest.Test(t, func(t *testing.T) {

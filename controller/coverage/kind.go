@@ -21,19 +21,23 @@ type kind struct {
 	typed bool
 	// coarse conditions ask less.
 	coarse bool
-	// fields concern Curfew on CREATE if they are set, and on UPDATE if they change: native TTLs and forbidden fields.
+	// fields concern Curfew on CREATE if they are set, and on UPDATE if they change: native TTLs and
+	// forbidden fields.
 	fields []policy.FieldPath
 	// deadlines concern Curfew if they change, and on CREATE where a policy bounds them.
 	deadlines []policy.FieldPath
-	// inherited are the paths of metadata that other objects get: of templates, and what the kind's controller copies.
+	// inherited are the paths of metadata that other objects get: of templates, and what the kind's
+	// controller copies.
 	inherited []policy.FieldPath
-	// runtime is the field in which a new object names a runtime that may give it a deadline; nil if there is none.
+	// runtime is the field in which a new object names a runtime that may give it a deadline; nil if
+	// there is none.
 	runtime policy.FieldPath
 
-	// inUse and validatedInUse are the namespace label with which every new object is sent to the mutating or the validating webhook
-	// anyway; "" if there is none.
+	// inUse and validatedInUse are the namespace label with which every new object is sent to the
+	// mutating or the validating webhook anyway; "" if there is none.
 	inUse, validatedInUse string
-	// validated asks whether a request is sent to the validating webhook anyway, wherever the object is.
+	// validated asks whether a request is sent to the validating webhook anyway, wherever the object
+	// is.
 	validated string
 	// updates is set for kinds whose changed deadlines are only sent where a policy bounds them.
 	updates bool
@@ -64,7 +68,8 @@ func newKind(served *registry.Served, coarse bool) *kind {
 	return out
 }
 
-// builtin are the kinds of Kubernetes itself, with what manifests/webhook sends of them. A test evaluates both together.
+// builtin are the kinds of Kubernetes itself, with what manifests/webhook sends of them. A test
+// evaluates both together.
 func builtin() []*kind {
 	job, cronJob, pod := typedKind(policy.JobProfile), typedKind(policy.CronJobProfile), typedKind(policy.PodProfile)
 	job.inUse, job.validatedInUse = policy.LabelInUse, policy.LabelInUse
@@ -107,7 +112,8 @@ func (k *kind) addProfile() {
 	}
 }
 
-// rawTTL is a field that a Pod does not have. Kinds that keep unknown fields in their pod templates may carry it.
+// rawTTL is a field that a Pod does not have. Kinds that keep unknown fields in their pod templates
+// may carry it.
 var rawTTL = policy.FieldPath{"spec", policy.JobProfile.TTL[len(policy.JobProfile.TTL)-1]}
 
 func (k *kind) addPodTemplates(prefix policy.FieldPath, profile *policy.Profile) {
@@ -128,7 +134,8 @@ func below(prefix, path policy.FieldPath) policy.FieldPath {
 	return prefix.Child(path...)
 }
 
-// add appends paths that the installed version of the kind can have and that are not in the list yet.
+// add appends paths that the installed version of the kind can have and that are not in the list
+// yet.
 func (k *kind) add(to *[]policy.FieldPath, paths ...policy.FieldPath) {
 	for _, path := range paths {
 		known := slices.ContainsFunc(*to, func(other policy.FieldPath) bool { return slices.Equal(other, path) })

@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// annotationLabels are annotations that somebody may have taken for labels, which objects of any kind are sent for. A selector cannot
-// ask for one of several keys, so that each has a webhook.
+// annotationLabels are annotations that somebody may have taken for labels, which objects of any
+// kind are sent for. A selector cannot ask for one of several keys, so that each has a webhook.
 var annotationLabels = []struct{ name, key string }{
 	{"validate-labels-protect", policy.AnnotationProtect},
 	{"validate-labels-deadline", policy.AnnotationActiveDeadline},
@@ -21,9 +21,10 @@ var annotationLabels = []struct{ name, key string }{
 	{"validate-labels-finished", policy.AnnotationTTL},
 }
 
-// labels adds the webhooks for labelled objects of every kind. The API server looks at labels first: an object without one costs it a
-// few map look-ups and no expression. A new object whose label is plainly in order is not sent, so that a thousand objects are
-// created about as fast with a label as without. Removing a label cancels, and is not sent.
+// labels adds the webhooks for labelled objects of every kind. The API server looks at labels
+// first: an object without one costs it a few map look-ups and no expression. A new object whose
+// label is plainly in order is not sent, so that a thousand objects are created about as fast with
+// a label as without. Removing a label cancels, and is not sent.
 func (p *plan) labels(in *Input, kinds []*kind) {
 	elsewhere := elsewhere(kinds)
 	changed := ownKeyChanged
@@ -39,8 +40,8 @@ func (p *plan) labels(in *Input, kinds []*kind) {
 	}
 }
 
-// ttlLabel adds the webhooks for a TTL label. Only Curfew can compare it with the bounds of a namespace, so that every labelled object is
-// sent if its namespace uses Curfew.
+// ttlLabel adds the webhooks for a TTL label. Only Curfew can compare it with the bounds of a
+// namespace, so that every labelled object is sent if its namespace uses Curfew.
 func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissionv1.MatchCondition) {
 	if in.Controller == "" || in.DryRun || in.coarse {
 		p.validating = append(p.validating, in.labelled(name, key, admissionv1.AllScopes, nil, "true", changed, others...))
@@ -51,7 +52,8 @@ func (p *plan) ttlLabel(in *Input, name, key, changed string, others ...admissio
 		in.labelled(name, key, admissionv1.AllScopes, label(policy.LabelInUse, false), "!(\n"+indent(in.plain(key))+"\n)", changed, others...))
 }
 
-// labelled is a webhook for objects with a label: new ones for which created holds, and others for which changed holds.
+// labelled is a webhook for objects with a label: new ones for which created holds, and others for
+// which changed holds.
 func (in *Input) labelled(name, key string, scope admissionv1.ScopeType, namespaces []metav1.LabelSelectorRequirement, created, changed string, others ...admissionv1.MatchCondition) entry {
 	// On UPDATE the API server also selects by the old labels. The new ones decide.
 	updated := fmt.Sprintf("object.?metadata.?labels[?%q].hasValue()", key) + " && (\n" + indent(changed) + "\n)"
@@ -63,12 +65,13 @@ func (in *Input) labelled(name, key string, scope admissionv1.ScopeType, namespa
 	return out
 }
 
-// PlainLabel matches labels that the API server takes to be in order: one or two numbers with units. It cannot tell whether a date is
-// past, and a longer sum may be too large.
+// PlainLabel matches labels that the API server takes to be in order: one or two numbers with
+// units. It cannot tell whether a date is past, and a longer sum may be too large.
 const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 
-// plain asks whether a new object with a TTL label is in order if its namespace does not bound it: a readable duration, no Curfew
-// annotation, no policy that bounds its kind, no protected namespace, and both its author and the controller may delete it.
+// plain asks whether a new object with a TTL label is in order if its namespace does not bound it:
+// a readable duration, no Curfew annotation, no policy that bounds its kind, no protected
+// namespace, and both its author and the controller may delete it.
 func (in *Input) plain(key string) string {
 	terms := []string{
 		fmt.Sprintf("object.metadata.labels[%q].matches(%s)", key, quote(PlainLabel)),
@@ -83,11 +86,12 @@ func (in *Input) plain(key string) string {
 	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
 }
 
-// maxDeletable bounds how many characters of resources an expression lists. The API server is asked about the others.
+// maxDeletable bounds how many characters of resources an expression lists. The API server is asked
+// about the others.
 const maxDeletable = 20000
 
-// mayDelete asks whether the controller may delete the object: from a list where it may everywhere, and elsewhere the API server's
-// authorizer, which takes as long as the rest of the expression.
+// mayDelete asks whether the controller may delete the object: from a list where it may everywhere,
+// and elsewhere the API server's authorizer, which takes as long as the rest of the expression.
 func (in *Input) mayDelete() string {
 	asked := fmt.Sprintf("authorizer.serviceAccount(%s, %s).group(request.resource.group).resource(request.resource.resource)", quote(in.Namespace), quote(in.Controller)) +
 		`.namespace(request.?namespace.orValue("")).check("delete").allowed()`
@@ -106,7 +110,8 @@ func (in *Input) mayDelete() string {
 	return "(request.resource.resource + \".\" + request.resource.group in [" + strings.Join(known, ", ") + "] ||\n" + indent(asked) + ")"
 }
 
-// bounded asks whether a policy may bound the label of an object of this kind; "" if none does. Selectors are left to Curfew.
+// bounded asks whether a policy may bound the label of an object of this kind; "" if none does.
+// Selectors are left to Curfew.
 func (in *Input) bounded() string {
 	var kinds []string
 	for _, p := range sorted(in.Policies) {
@@ -132,8 +137,8 @@ func is(part, pattern string) string {
 	return "request.kind." + part + " == " + quote(pattern)
 }
 
-// everything matches creations and updates of every object, and writes of subresources: for many kinds, a write of the status can
-// change labels.
+// everything matches creations and updates of every object, and writes of subresources: for many
+// kinds, a write of the status can change labels.
 func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 	rule := func(resource string, operation admissionv1.OperationType) admissionv1.RuleWithOperations {
 		return admissionv1.RuleWithOperations{
@@ -144,14 +149,15 @@ func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 	return []admissionv1.RuleWithOperations{rule("*", admissionv1.Create), rule("*/*", admissionv1.Update)}
 }
 
-// reviewed leaves out kinds that the cluster depends on and kinds that are never stored: a label on them takes effect without a review.
-// Webhook configurations are never sent to any webhook. The labels of a Scale are not stored.
+// reviewed leaves out kinds that the cluster depends on and kinds that are never stored: a label on
+// them takes effect without a review. Webhook configurations are never sent to any webhook. The
+// labels of a Scale are not stored.
 var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"]) &&
 !(request.kind.group == "" && request.kind.kind == "Event") &&
 !(request.kind.group == "autoscaling" && request.kind.kind == "Scale")`}
 
-// elsewhere leaves out kinds of which other webhooks send every object with a Curfew key: a denial names its webhook, which should not
-// be one or the other by chance.
+// elsewhere leaves out kinds of which other webhooks send every object with a Curfew key: a denial
+// names its webhook, which should not be one or the other by chance.
 func elsewhere(kinds []*kind) admissionv1.MatchCondition {
 	names := []string{"/Namespace", "/Binding"}
 	for _, k := range kinds {

@@ -14,8 +14,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// However many policies and kinds there are, the API server takes the configurations: expressions of at most 100,000 characters, and
-// objects of about 1.5 MB. What it would have to be asked is not asked then, and more is sent.
+// However many policies and kinds there are, the API server takes the configurations: expressions
+// of at most 100,000 characters, and objects of about 1.5 MB. What it would have to be asked is not
+// asked then, and more is sent.
 func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 	many := func(count int, selectors func(i int) v1alpha1.Match) []*v1alpha1.LifecyclePolicy {
 		var out []*v1alpha1.LifecyclePolicy
@@ -83,7 +84,8 @@ func TestManyPoliciesStayWithinTheLimits(t *testing.T) {
 	}
 }
 
-// sends reports whether the conditions of a webhook for new Jobs let an object through, wherever it is.
+// sends reports whether the conditions of a webhook for new Jobs let an object through, wherever it
+// is.
 func sends(t *testing.T, of *entry, with map[string]any) bool {
 	t.Helper()
 	for _, rule := range of.rules {

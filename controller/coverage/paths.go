@@ -10,7 +10,8 @@ import (
 
 // paths is a tree of field paths, so that a condition walks what they share only once.
 type paths struct {
-	// own marks the object's metadata, inherited that of a template in it: their keys concern Curfew. value marks a field.
+	// own marks the object's metadata, inherited that of a template in it: their keys concern Curfew.
+	// value marks a field.
 	own, inherited, value bool
 	below                 map[string]*paths
 }

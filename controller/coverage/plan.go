@@ -24,14 +24,16 @@ type Input struct {
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.
 	Namespace string
-	// Controller is the controller's ServiceAccount there. If it is empty, every labelled object is sent.
+	// Controller is the controller's ServiceAccount there. If it is empty, every labelled object is
+	// sent.
 	Controller string
-	// Deletable are resources whose objects it may delete in all namespaces, always in the same order. The API server is not asked
-	// about these.
+	// Deletable are resources whose objects it may delete in all namespaces, always in the same order.
+	// The API server is not asked about these.
 	Deletable []schema.GroupResource
 	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
 	Alias bool
-	// Protect and DryRun say where the controller deletes nothing. Labels are sent there, because they have no effect.
+	// Protect and DryRun say where the controller deletes nothing. Labels are sent there, because they
+	// have no effect.
 	Protect []string
 	DryRun  bool
 
@@ -39,7 +41,8 @@ type Input struct {
 	coarse bool
 }
 
-// maxPlan bounds the size of a plan's webhooks in bytes. The API server stores objects of up to about 1.5 MB.
+// maxPlan bounds the size of a plan's webhooks in bytes. The API server stores objects of up to
+// about 1.5 MB.
 const maxPlan = 700_000
 
 // entry is one webhook, without what all webhooks share.
@@ -138,7 +141,8 @@ func (in *Input) entry(name string, rule admissionv1.RuleWithOperations, namespa
 			{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: []string{in.Namespace}},
 		}, namespaces...)},
 		conditions: append([]admissionv1.MatchCondition{
-			// The API server drops the deletionTimestamp of a new object after it called the mutating webhooks.
+			// The API server drops the deletionTimestamp of a new object after it called the mutating
+			// webhooks.
 			{Name: "not-being-deleted", Expression: isCreated + " || !object.?metadata.?deletionTimestamp.hasValue()"},
 		}, conditions...),
 	}
@@ -156,7 +160,8 @@ func label(key string, exists bool) []metav1.LabelSelectorRequirement {
 	return []metav1.LabelSelectorRequirement{{Key: key, Operator: operator}}
 }
 
-// merged joins webhooks of one name that only differ in their rules: the API server looks at each webhook for every request.
+// merged joins webhooks of one name that only differ in their rules: the API server looks at each
+// webhook for every request.
 func merged(entries []entry) []entry {
 	var out []entry
 	for _, one := range entries {

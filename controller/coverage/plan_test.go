@@ -93,7 +93,8 @@ func configurations(t *testing.T, in *Input, static *admissionv1.MutatingWebhook
 	return mutating, validating
 }
 
-// TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the difference before you update.
+// TestBuiltinProfiles: what a cluster that serves every kind with a built-in profile has. Read the
+// difference before you update.
 func TestBuiltinProfiles(t *testing.T) {
 	mutating, validating := configurations(t, &Input{Kinds: builtinKinds(t), Namespace: "curfew-system", Controller: "curfew-controller"}, staticMutating(), staticValidating(), admissionv1.Ignore)
 	for name, object := range map[string]any{"mutating.yaml": mutating, "validating.yaml": validating} {
@@ -169,7 +170,8 @@ func TestConfigurationsSayEverything(t *testing.T) {
 	}
 }
 
-// Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are always sent.
+// Nothing to send means no configuration, and so does nowhere to send it. Labels of any kind are
+// always sent.
 func TestNothingToSend(t *testing.T) {
 	mutating, validating := configurations(t, &Input{Namespace: "curfew-system"}, staticMutating(), staticValidating(), admissionv1.Ignore)
 	if mutating != nil || len(validating.Webhooks) != len(annotationLabels)+1 {
@@ -339,7 +341,8 @@ func TestNoShapeFails(t *testing.T) {
 	}
 }
 
-// A path that the installed version cannot have is left out, so that it costs nothing and nothing can be wrong about it.
+// A path that the installed version cannot have is left out, so that it costs nothing and nothing
+// can be wrong about it.
 func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
 	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.old[*].template", "spec.new[*].template"], forbiddenFields: [{path: spec.gone, reason: r}]}`))[0]
 	definition := expression.DefinitionOf(object(t, `{spec: {group: example.com, names: {kind: Render, plural: renders}, scope: Namespaced, versions: [{name: v1, served: true, schema: {openAPIV3Schema:
@@ -363,9 +366,10 @@ func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
 	}
 }
 
-// A profile of many paths must not keep the API server busy: it compiles each expression anew whenever the configuration changes. (A
-// chain of optFlatMap took it ten minutes and more for an ordinary profile.) The largest profile that the schema lets through gets
-// conditions that ask less and send more.
+// A profile of many paths must not keep the API server busy: it compiles each expression anew
+// whenever the configuration changes. (A chain of optFlatMap took it ten minutes and more for an
+// ordinary profile.) The largest profile that the schema lets through gets conditions that ask less
+// and send more.
 func TestLargeProfilesCompileQuickly(t *testing.T) {
 	for name, test := range map[string]struct {
 		paths  int

@@ -18,8 +18,9 @@ type selection struct {
 	policies           []*v1alpha1.LifecyclePolicy
 }
 
-// selections groups policies by their selectors, in an order that is always the same. It leaves out policies with a bad selector: they
-// give nobody a default, and the API server would refuse a webhook with it.
+// selections groups policies by their selectors, in an order that is always the same. It leaves out
+// policies with a bad selector: they give nobody a default, and the API server would refuse a
+// webhook with it.
 func selections(policies []*v1alpha1.LifecyclePolicy) []selection {
 	var out []selection
 	for _, p := range sorted(policies) {
@@ -39,7 +40,8 @@ func selections(policies []*v1alpha1.LifecyclePolicy) []selection {
 	return out
 }
 
-// selectorsOf returns a policy's selectors, or false if one is invalid. One that is too long selects everything.
+// selectorsOf returns a policy's selectors, or false if one is invalid. One that is too long
+// selects everything.
 func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.LabelSelectorRequirement, ok bool) {
 	match := &p.Spec.Match
 	for _, selector := range []*metav1.LabelSelector{match.NamespaceSelector, match.ObjectSelector} {
@@ -50,7 +52,8 @@ func selectorsOf(p *v1alpha1.LifecyclePolicy) (namespaces, labels []metav1.Label
 	return requirements(match.NamespaceSelector), requirements(match.ObjectSelector), true
 }
 
-// requirements returns those of a selector, sorted, so that equal selectors have equal requirements.
+// requirements returns those of a selector, sorted, so that equal selectors have equal
+// requirements.
 func requirements(selector *metav1.LabelSelector) []metav1.LabelSelectorRequirement {
 	if selector == nil || selector.Size() > maxCondition {
 		return nil
@@ -73,8 +76,9 @@ func compare(a, b metav1.LabelSelectorRequirement) int {
 
 func equal(a, b metav1.LabelSelectorRequirement) bool { return compare(a, b) == 0 }
 
-// maxSelections bounds the webhooks of one kind for policies, and so how often one object is sent. If policies have more different
-// selectors, one webhook sends what any of them may concern, wherever it is.
+// maxSelections bounds the webhooks of one kind for policies, and so how often one object is sent.
+// If policies have more different selectors, one webhook sends what any of them may concern,
+// wherever it is.
 const maxSelections = 8
 
 // narrowed returns the selections with a policy that concerns a kind, with these policies alone.
@@ -100,8 +104,8 @@ func (s *selection) any(does func(*v1alpha1.LifecyclePolicySpec) bool) bool {
 	return slices.ContainsFunc(s.policies, func(p *v1alpha1.LifecyclePolicy) bool { return does(&p.Spec) })
 }
 
-// policies adds the webhooks that send new objects of a kind because policies match them. In namespaces in which all new objects are
-// sent anyway, they send nothing.
+// policies adds the webhooks that send new objects of a kind because policies match them. In
+// namespaces in which all new objects are sent anyway, they send nothing.
 func (p *plan) policies(in *Input, k *kind, all []selection) {
 	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool {
 		return !k.unchanging && k.matches(spec) && k.getsDefault(spec)
@@ -150,8 +154,9 @@ func (k *kind) matches(spec *v1alpha1.LifecyclePolicySpec) bool {
 	})
 }
 
-// getsDefault reports whether a policy may give new objects of the kind a default. Kinds that never finish get a TTL label only from a
-// policy that names them: one for every kind is not meant for Deployments.
+// getsDefault reports whether a policy may give new objects of the kind a default. Kinds that never
+// finish get a TTL label only from a policy that names them: one for every kind is not meant for
+// Deployments.
 func (k *kind) getsDefault(spec *v1alpha1.LifecyclePolicySpec) bool {
 	defaults := spec.Defaults
 	if defaults == nil {
@@ -162,8 +167,8 @@ func (k *kind) getsDefault(spec *v1alpha1.LifecyclePolicySpec) bool {
 	return ttl && k.Finishable() || defaults.Deadline != nil && k.DefaultDeadline || defaults.TTLLabel != nil && (k.Finishable() || named)
 }
 
-// isBounded reports whether a policy bounds deadlines, which objects of the kind may have without a Curfew key. Explicit TTLs are sent
-// wherever they are set.
+// isBounded reports whether a policy bounds deadlines, which objects of the kind may have without a
+// Curfew key. Explicit TTLs are sent wherever they are set.
 func (k *kind) isBounded(spec *v1alpha1.LifecyclePolicySpec) bool {
 	bounds := spec.Bounds
 	return bounds != nil && (bounds.MinDeadline != nil || bounds.MaxDeadline != nil) && len(k.deadlines) > 0

@@ -66,7 +66,8 @@ func matches(t *testing.T, of *metav1.LabelSelector, set labels.Set) bool {
 	return selector.Matches(set)
 }
 
-// An object that a policy selects is sent, and others are not, unless policies have more different selectors than webhooks would do.
+// An object that a policy selects is sent, and others are not, unless policies have more different
+// selectors than webhooks would do.
 func TestSelectedObjectsAreSent(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	sets := everyLabels()
@@ -110,7 +111,8 @@ func TestSelectedObjectsAreSent(t *testing.T) {
 	}
 }
 
-// What the API server would not take as a selector must not get into a configuration, where it would take all others along.
+// What the API server would not take as a selector must not get into a configuration, where it
+// would take all others along.
 func TestUnusableSelectorsAreLeftOut(t *testing.T) {
 	for name, selector := range map[string]*metav1.LabelSelector{
 		"operator": {MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "a", Operator: "Near", Values: []string{"b"}}}},

@@ -33,7 +33,8 @@ func validating(failure admissionv1.FailurePolicyType) variant {
 	return variant{kind: "ValidatingWebhookConfiguration", path: "/validate", failure: failure, entries: func(p *plan) []entry { return p.validating }}
 }
 
-// Configurations are what a keeper writes beside the static configurations; nil where nothing has to be sent.
+// Configurations are what a keeper writes beside the static configurations; nil where nothing has
+// to be sent.
 func Configurations(in *Input, static *admissionv1.MutatingWebhookConfiguration, staticValidating *admissionv1.ValidatingWebhookConfiguration,
 	failure admissionv1.FailurePolicyType) (*admissionv1.MutatingWebhookConfiguration, *admissionv1.ValidatingWebhookConfiguration, error) {
 	plan := newPlan(in)
@@ -49,8 +50,8 @@ func Configurations(in *Input, static *admissionv1.MutatingWebhookConfiguration,
 	return mutates, out, err
 }
 
-// render makes the configuration; nil if there is nothing to send, or nowhere to send it. It sets every field that the API server
-// would default, so that what is stored equals what was wanted.
+// render makes the configuration; nil if there is nothing to send, or nowhere to send it. It sets
+// every field that the API server would default, so that what is stored equals what was wanted.
 func (v variant) render(of *plan, static *webhooks) *webhooks {
 	entries := v.entries(of)
 	client, timeout := v.target(static)

@@ -6,8 +6,8 @@ import (
 	"curfew.dev/curfew/controller/registry"
 )
 
-// While a runtime has a deadline, every new object that uses a runtime is sent, wherever it is created: the runtime may be the one. Otherwise
-// only what carries a key of Curfew's is.
+// While a runtime has a deadline, every new object that uses a runtime is sent, wherever it is
+// created: the runtime may be the one. Otherwise only what carries a key of Curfew's is.
 func TestObjectsThatARuntimeMayGiveADeadline(t *testing.T) {
 	var trainJob *registry.Served
 	all := builtinKinds(t)
