@@ -55,13 +55,13 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 	policies.WriteStatus(rules, clock.RealClock{}, serverTime)
 	runtimes := &follow.Runtimes{Client: objects}
 	owners := &registry.Owners{Client: objects, Mapper: mgr.GetRESTMapper()}
-	notices, err := newNotices(mgr, config, namespaces, policies, options, log)
+	notices, err := newNotices(ctx, mgr, config, namespaces, policies, options, log)
 	if err != nil {
 		return err
 	}
 	var kinds *registry.Registry
 	triggers, err := newTriggers(client, config, objects, stop.Options{
-		Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.marks.Add,
+		Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.failed,
 		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
 	})
 	if err != nil {
@@ -134,7 +134,6 @@ func addController(ctx context.Context, mgr manager.Manager, config *rest.Config
 		group.Go(func() error { return notices.pauses.Run(ctx) })
 		group.Go(func() error { return notices.digests.Run(ctx) })
 		group.Go(func() error { return reports.Run(ctx) })
-		group.Go(func() error { return notices.marks.Run(ctx) })
 		err := group.Wait()
 		notices.last(ctx)
 		return err

@@ -10,24 +10,27 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
+	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/notice"
 )
 
-// notices are what Namespaces and LifecyclePolicies are told, and objects that were failed.
+// notices report to Namespaces and LifecyclePolicies, and on objects that were failed.
 type notices struct {
 	digests *notice.Digests
 	pauses  *notice.Pauses
-	marks   *notice.Marks
+	// failed writes an Event on an object that was failed for its deadline.
+	failed func(stop.Mark)
 }
 
-// newNotices wires namespaces and policies → what they are told.
-func newNotices(mgr manager.Manager, config *rest.Config, namespaces *feed.Namespaces, policies *follow.Policies, options *options, log logr.Logger) (*notices, error) {
+// newNotices wires namespaces and policies → reports on them.
+func newNotices(ctx context.Context, mgr manager.Manager, config *rest.Config, namespaces *feed.Namespaces, policies *follow.Policies, options *options, log logr.Logger) (*notices, error) {
 	client, err := kubernetes.NewForConfig(config)
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
@@ -51,17 +54,13 @@ func newNotices(mgr manager.Manager, config *rest.Config, namespaces *feed.Names
 			Namespaces: notice.Namespaces{Client: client.CoreV1().Namespaces(), InUse: namespaces.InUse}, Policies: policies,
 			UIDs: uids, Own: options.namespace, Clock: clock.RealClock{}, Log: log,
 		}),
-		marks: notice.NewMarks(notice.MarkOptions{
-			Events:   func(namespace string) notice.Events { return client.CoreV1().Events(namespace) },
-			Instance: instance, Clock: clock.RealClock{}, Log: log,
-		}),
+		failed: notice.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}),
 	}, nil
 }
 
-// last writes what was deleted since the last summary, and what was failed, within the time that a process gets to end.
+// last writes what was deleted since the last summary, within the time that a process gets to end.
 func (n *notices) last(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
 	defer cancel()
 	n.digests.Flush(ctx)
-	n.marks.Flush(ctx)
 }

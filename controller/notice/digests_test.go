@@ -109,8 +109,8 @@ func TestDigests(t *testing.T) {
 	// What has long been idle begins anew, and keeps nothing in memory.
 	clk.Step(idle + time.Second)
 	say(summary("namespace/exp", "Job", "ttl", 1, 0, "exp/a"))
-	if len(digests.of) != 1 {
-		t.Errorf("%d digests are kept, want that of exp alone", len(digests.of))
+	if len(digests.events) != 1 {
+		t.Errorf("%d digests are kept, want that of exp alone", len(digests.events))
 	}
 	say(summary("namespace/ci", "Job", "ttl", 1, 0, "ci/h"))
 	expect("after a pause",
@@ -121,11 +121,11 @@ func TestDigests(t *testing.T) {
 
 // However many kinds and however long names, the text fits.
 func TestDigestOfManyKinds(t *testing.T) {
-	one := digest{count: 1, fresh: map[what]int{}, names: []string{strings.Repeat("ä", 800), "b"}}
+	of := &deletions{counts: map[group]int{}, names: []string{strings.Repeat("ä", 800), "b"}}
 	for i := range 40 {
-		one.fresh[what{fmt.Sprintf("Kind%d", i), "label"}] = i + 1
+		of.counts[group{fmt.Sprintf("Kind%d", i), "label"}] = i + 1
 	}
-	note := one.note(ReasonDeleted)
+	note := new(digest).add(ReasonDeleted, of, time.Now())
 	if want := "Deleted 40 x Kind39 by label, 39 x Kind38 by label,"; !strings.HasPrefix(note, want) || !strings.Contains(note, "33 x Kind32 by label, 32 more kinds: ä") {
 		t.Errorf("%s\nwant %s …", note, want)
 	}

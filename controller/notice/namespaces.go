@@ -12,7 +12,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// ConditionPaused is the type of the condition on a Namespace. It has a prefix, because Namespaces are not Curfew's.
+// ConditionPaused is the type of the condition on a Namespace, which is not Curfew's own kind.
 const ConditionPaused corev1.NamespaceConditionType = policy.Prefix + "Paused"
 
 // NamespaceClient reads and patches Namespaces.
@@ -21,15 +21,15 @@ type NamespaceClient interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Namespace, error)
 }
 
-// Namespaces are the conditions of Namespaces. They are in the status, which nobody else writes but the namespace controller while a
-// namespace terminates, and it leaves conditions alone that it does not know.
+// Namespaces writes conditions in the status of Namespaces. Only the namespace controller writes there,
+// too, while a namespace terminates, and it keeps conditions that it does not know.
 type Namespaces struct {
 	Client NamespaceClient
-	// InUse are the namespaces that say something of Curfew's.
+	// InUse returns the namespaces that use Curfew.
 	InUse func() []string
 }
 
-// Write implements [Conditions]. The list of conditions is merged by type, so that no other is touched.
+// Write implements [Conditions]. Conditions are merged by type, so that no other is touched.
 func (n Namespaces) Write(ctx context.Context, name string, condition metav1.Condition) error {
 	patch, err := json.Marshal(map[string]any{"status": map[string]any{"conditions": []corev1.NamespaceCondition{{
 		Type: ConditionPaused, Status: corev1.ConditionStatus(condition.Status), LastTransitionTime: condition.LastTransitionTime,

@@ -8,14 +8,14 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Target is what is told of: a Namespace, or a LifecyclePolicy. The zero value is nobody.
+// Target is the object that a notice is about: a Namespace, or a LifecyclePolicy. The zero value is none.
 type Target struct {
 	Policy bool
 	Name   string
 }
 
-// targetOf is whom a source stands for. What an object or its runtime asked for concerns the namespace that the object lies in, "" for
-// cluster-scoped objects, which have nobody.
+// targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the object's
+// namespace, which is "" for cluster-scoped objects.
 func targetOf(source, namespace string) Target {
 	switch s := policy.ParseSource(source); s.Level {
 	case policy.LevelPolicy:
@@ -27,7 +27,7 @@ func targetOf(source, namespace string) Target {
 	}
 }
 
-// UIDs looks objects up by name; "" where one is not known. With the UID, kubectl describe finds the Events.
+// UIDs looks up the UID of a target; "" if it is unknown. kubectl describe finds Events by it.
 type UIDs func(Target) types.UID
 
 func (t Target) reference(uids UIDs) corev1.ObjectReference {
