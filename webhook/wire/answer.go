@@ -10,7 +10,7 @@ import (
 	admissionv1 "k8s.io/api/admission/v1"
 )
 
-// AppendAnswer writes an AdmissionReview that holds a response.
+// AppendAnswer appends an AdmissionReview with a response.
 func AppendAnswer(to []byte, response *admissionv1.AdmissionResponse) ([]byte, error) {
 	to = append(to, `{"kind":"`+kind+`","apiVersion":"`+apiVersion+`","response":{"uid":`...)
 	to = appendString(to, string(response.UID))

@@ -5,8 +5,8 @@ import (
 	"strconv"
 )
 
-// Decode decodes one JSON object as k8s.io/apimachinery/pkg/util/json does: whole numbers that fit become int64, others float64.
-// A null is a nil map.
+// Decode decodes one JSON object as k8s.io/apimachinery/pkg/util/json does: integers that fit
+// become int64, other numbers float64. A null is a nil map.
 func Decode(text string) (map[string]any, error) {
 	s := scanner{text: text}
 	if s.next() == 'n' {
@@ -15,15 +15,16 @@ func Decode(text string) (map[string]any, error) {
 		}
 		return nil, s.end()
 	}
-	out, err := s.object()
+	out, err := s.object("")
 	if err != nil {
 		return nil, err
 	}
 	return out, s.end()
 }
 
-// object decodes the object that comes next. Of two members of one name the later holds.
-func (s *scanner) object() (map[string]any, error) {
+// object decodes the object that comes next, but for the member named without. Of two members with
+// the same name the later counts. A loop of its own costs no closure for each object.
+func (s *scanner) object(without string) (map[string]any, error) {
 	if err := s.open('{', "an object"); err != nil {
 		return nil, err
 	}
@@ -34,21 +35,25 @@ func (s *scanner) object() (map[string]any, error) {
 			return out, err
 		}
 		name, err := s.name()
-		if err != nil {
-			return nil, err
+		switch {
+		case err != nil:
+		case name == without && name != "":
+			err = s.skip()
+		default:
+			out[name], err = s.value()
 		}
-		if out[name], err = s.value(); err != nil {
+		if err != nil {
 			return nil, err
 		}
 	}
 }
 
-// kubernetesObject decodes a Kubernetes object, without its metadata.managedFields.
+// kubernetesObject decodes a Kubernetes object without its metadata.managedFields.
 func (s *scanner) kubernetesObject() (map[string]any, error) {
 	out := map[string]any{}
 	err := s.members(func(name string) (err error) {
 		if name == "metadata" && s.next() == '{' {
-			out[name], err = s.metadata()
+			out[name], err = s.object("managedFields")
 		} else {
 			out[name], err = s.value()
 		}
@@ -57,23 +62,11 @@ func (s *scanner) kubernetesObject() (map[string]any, error) {
 	return out, err
 }
 
-func (s *scanner) metadata() (map[string]any, error) {
-	out := map[string]any{}
-	err := s.members(func(name string) (err error) {
-		if name == "managedFields" {
-			return s.skip()
-		}
-		out[name], err = s.value()
-		return err
-	})
-	return out, err
-}
-
-// value decodes the value that comes next.
+// value decodes the next value.
 func (s *scanner) value() (any, error) {
 	switch s.next() {
 	case '{':
-		return s.object()
+		return s.object("")
 	case '[':
 		return s.list()
 	case '"':

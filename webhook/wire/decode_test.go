@@ -21,7 +21,8 @@ var texts = []string{
 	"{\"a\":1}\x00", "{\x00}",
 }
 
-// sameAs holds a decoded object against what the library that everybody else uses makes of the same text.
+// sameAs holds a decoded object against what the library that everybody else uses makes of the same
+// text.
 func sameAs(t *testing.T, text string) {
 	t.Helper()
 	var want map[string]any
@@ -66,7 +67,8 @@ func TestDecodeErrors(t *testing.T) {
 	}
 }
 
-// TestManagedFieldsAreLeftOut, those of the object itself; a field of that name elsewhere is somebody's own.
+// TestManagedFieldsAreLeftOut, those of the object itself; a field of that name elsewhere is
+// somebody's own.
 func TestManagedFieldsAreLeftOut(t *testing.T) {
 	const text = `{"metadata":{"name":"a","managedFields":[{"manager":"x"}],"labels":{"managedFields":"y"}},"managedFields":1,"spec":{"template":{"metadata":{"managedFields":[]}}}}`
 	s := scanner{text: text}

@@ -10,21 +10,21 @@ import (
 	"strings"
 )
 
-// Operation is one of a JSON Patch (RFC 6902). Its path leads through objects alone.
+// Operation is one operation of a JSON Patch (RFC 6902). Its path contains no list index.
 type Operation struct {
 	// Op is add, replace or remove.
 	Op string
-	// Path are the names of the members, from the root of the object.
+	// Path lists the names of the members, from the root of the object.
 	Path []string
 	// Value is a string, an int64, or a map of such values and maps.
 	Value any
 }
 
-// errMissing is a place that a patch takes for granted and that is not there.
+// errMissing means that a parent in the path of a patch is missing.
 var errMissing = errors.New("is not there")
 
-// Applies says why a patch cannot be applied to the object as it was sent, or returns nil. It goes over the object once. No
-// operation may rely on what an earlier one made.
+// Applies returns why a patch cannot be applied to the object as it was sent, or nil. It goes over
+// the object once. No operation may depend on an earlier one.
 func (o *Object) Applies(patch []Operation) error {
 	s := scanner{text: o.Raw}
 	open := make([]*Operation, len(patch))
@@ -37,8 +37,8 @@ func (o *Object) Applies(patch []Operation) error {
 	return s.applies(open, 0)
 }
 
-// applies looks for the operations in the object that comes next, which is depth names below the root. The text has been parsed
-// before.
+// applies looks up the operations in the next object, which is depth names below the root. The text
+// is known to be valid.
 func (s *scanner) applies(wanted []*Operation, depth int) error {
 	var space [4]error
 	found := append(space[:0], make([]error, len(wanted))...)
@@ -55,7 +55,7 @@ func (s *scanner) applies(wanted []*Operation, depth int) error {
 			if operation.Path[depth] != name {
 				continue
 			}
-			// Of two members of one name the later holds, so that what was found before is forgotten.
+			// Of two members with the same name the later counts.
 			if found[i] = nil; len(operation.Path) > depth+1 {
 				inner := scanner{text: s.text[:s.at], at: from}
 				found[i] = inner.applies(wanted[i:i+1], depth+1)
@@ -77,7 +77,7 @@ func (s *scanner) applies(wanted []*Operation, depth int) error {
 	return nil
 }
 
-// AppendPatch writes a patch.
+// AppendPatch appends a patch.
 func AppendPatch(to []byte, patch []Operation) ([]byte, error) {
 	to = append(to, '[')
 	for i := range patch {
@@ -128,7 +128,7 @@ func appendValue(to []byte, value any) ([]byte, error) {
 	}
 }
 
-// appendString writes a JSON string.
+// appendString appends a JSON string.
 func appendString(to []byte, text string) []byte {
 	for i := range len(text) {
 		if c := text[i]; c < ' ' || c >= 0x7f || c == '"' || c == '\\' {

@@ -11,7 +11,8 @@ import (
 	jsonpatch "github.com/evanphx/json-patch/v5"
 )
 
-// checked holds what is said of a patch against what the library makes of it that the API server uses, or rather its next version.
+// checked holds what is said of a patch against what the library makes of it that the API server
+// uses, or rather its next version.
 func checked(t *testing.T, raw string, patch []Operation) error {
 	t.Helper()
 	object := Object{Raw: raw}

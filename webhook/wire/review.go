@@ -12,14 +12,14 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// What a review has to say of itself. The manifests ask for no other version.
+// The only version that the manifests ask for.
 const (
 	apiVersion = "admission.k8s.io/v1"
 	kind       = "AdmissionReview"
 )
 
-// Review is what admission asks for of an AdmissionReview with a request. Strings and objects are parts of the text that it was
-// read from.
+// Review has the parts of an AdmissionReview that admission needs. Strings and objects are parts of
+// the text that they were read from.
 type Review struct {
 	UID                          string
 	Operation                    string
@@ -33,13 +33,13 @@ type Review struct {
 
 // Object is an object of a review.
 type Object struct {
-	// Raw is the object as it was sent; empty where there is none.
+	// Raw is the object as it was sent; empty if there is none.
 	Raw string
-	// Fields is the decoded object without its managedFields; nil where there is none, or null.
+	// Fields is the decoded object without its managedFields; nil if there is none, or it is null.
 	Fields map[string]any
 }
 
-// Parse reads a review. Its errors are for whoever sent it: they name the field.
+// Parse reads a review. Its errors are for the sender and name the field.
 func Parse(text string) (*Review, error) {
 	s := scanner{text: text}
 	out := &Review{}
@@ -109,11 +109,11 @@ func (r *Review) request(s *scanner) error {
 	})
 }
 
-// read takes an object. What is none is left to whoever needs one: a DELETE has an oldObject alone.
+// read reads an object. It may be null: a DELETE only has an oldObject.
 func (o *Object) read(s *scanner, field string) (err error) {
 	c := s.next()
 	from := s.at
-	// An object may be as deep as the API server takes it, whatever the review adds around it.
+	// An object may be as deep as the API server allows, regardless of the review around it.
 	around := s.depth
 	s.depth = 0
 	defer func() { s.depth = around }()
@@ -143,7 +143,7 @@ func (r *Review) userInfo(s *scanner) error {
 	return err
 }
 
-// UserInfo is who asks, groups and all. Few reviews need it.
+// UserInfo decodes the user with all groups. Few reviews need it.
 func (r *Review) UserInfo() (authenticationv1.UserInfo, error) {
 	out := authenticationv1.UserInfo{}
 	if r.user == "" {
@@ -155,8 +155,9 @@ func (r *Review) UserInfo() (authenticationv1.UserInfo, error) {
 	return out, nil
 }
 
-// distinct calls visit for each member of the object that comes next and has one of the names, and takes none of them twice: which of
-// two counts is a matter of opinion, and no API server sends two. It passes over the others and does not remember them (S9).
+// distinct calls visit for each member of the next object that has one of the names, and skips the
+// others without remembering them (S9). A repeated name is an error: parsers disagree about which
+// one counts, and no API server sends it.
 func (s *scanner) distinct(prefix string, names []string, visit func(name string) error) error {
 	seen := uint64(0)
 	return s.members(func(name string) error {
@@ -172,7 +173,7 @@ func (s *scanner) distinct(prefix string, names []string, visit func(name string
 	})
 }
 
-// stringInto takes a string; null leaves it empty.
+// stringInto reads a string; null leaves it empty.
 func (s *scanner) stringInto(to *string, field string) (err error) {
 	switch s.next() {
 	case '"':
@@ -188,7 +189,7 @@ func (s *scanner) stringInto(to *string, field string) (err error) {
 	}
 }
 
-// group takes a group, version and a third part.
+// group reads a group, a version and a third part.
 func (s *scanner) group(field string, group, version *string, third string, name *string) error {
 	if s.next() == 'n' {
 		return s.skip()

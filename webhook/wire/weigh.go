@@ -6,7 +6,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What decoding makes of each part of a text, in bytes, at most: measured by TestWeigh.
+// The most memory, in bytes, that decoding makes of each part of a text: measured by TestWeigh.
 const (
 	perObject  = 384
 	perEmpty   = 72
@@ -14,7 +14,8 @@ const (
 	perElement = 80
 )
 
-// Weigh is about how much memory a review takes once it is decoded, and rather more. It goes over the text once and keeps nothing.
+// Weigh estimates how much memory a decoded review takes, rather too much than too little. It goes
+// over the text once and keeps nothing.
 func Weigh(text string) int64 {
 	weight := int64(len(text))
 	if strings.IndexByte(text, '\\') >= 0 {
@@ -41,7 +42,7 @@ func Weigh(text string) int64 {
 	return weight
 }
 
-// UID is the uid of a review of which the text may be cut off; empty where it does not come soon enough.
+// UID returns the uid of a review whose text may be cut off; empty if the uid comes after that.
 func UID(text string) types.UID {
 	s := scanner{text: text}
 	review := Review{}

@@ -61,7 +61,8 @@ func TestWeigh(t *testing.T) {
 	}
 }
 
-// S9: members that nobody knows are passed over. The old code compared each of them with all before it: 2.2 seconds.
+// S9: members that nobody knows are passed over. The old code compared each of them with all before
+// it: 2.2 seconds.
 func TestManyUnknownMembers(t *testing.T) {
 	var text strings.Builder
 	text.WriteString(`{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{`)
