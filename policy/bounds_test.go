@@ -86,12 +86,12 @@ func TestClampTTL(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if got := test.bounds.ClampTTL(ttl).String(); got != test.want {
+			if got := test.bounds.TTL.Clamp(ttl).String(); got != test.want {
 				t.Errorf("got %s, want %s", got, test.want)
 			}
 		})
 	}
-	if got := boundsOf("ci", "min-deadline", "1h").ClampDeadline(time.Second); got != time.Hour {
+	if got := boundsOf("ci", "min-deadline", "1h").Deadline.Clamp(policy.TTL{After: time.Second}); got.After != time.Hour {
 		t.Errorf("deadline clamped to %v, want 1h", got)
 	}
 }

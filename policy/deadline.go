@@ -1,31 +1,21 @@
 package policy
 
-import (
-	"fmt"
-	"time"
-)
+import "time"
 
-// ReasonDeadlineExceeded is the reason of the condition that says that an object was failed for its deadline, as Jobs, TrainJobs
-// and Pods write it, and Curfew where it fails an object itself.
+// ReasonDeadlineExceeded is the reason of the condition with which Jobs, TrainJobs, Pods and Curfew fail an object for its deadline.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
-// JudgeDeadline says what is to become of an object at the instant now, for its deadline. The clock starts when the object was last
-// resumed, else where its kind says, else at its creation; suspension stops and resets it. grace is how much later Curfew acts
-// where the kind's own controller enforces the deadline, 0 where Curfew does. That controller knows only the kind's own field: a deadline that is not
-// in there is not left to it.
+// JudgeDeadline decides by the deadline what happens to an object at the instant now. The clock starts when the object was last
+// resumed, else where its kind says, else at its creation; suspension stops and resets it. grace is how long Curfew waits for the
+// kind's own controller. That controller only knows the native field, so there is no grace for a deadline that is not in it.
 //
-// An object that was failed for its deadline is not done with: whoever marked it may have left something running. Its verdict is
-// Stop as well, with TriggerDeadlineCheck, from the instant of the mark.
+// An object that was failed for its deadline may have left something running. Its verdict is Stop as well, with
+// TriggerDeadlineCheck, from the instant at which it was failed.
 func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now time.Time) Verdict {
+	if verdict, ok := facts.untouchable(); ok {
+		return verdict
+	}
 	switch {
-	case facts.Deleting:
-		return keep("is being deleted already")
-	case facts.Protected():
-		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
-	case facts.CurfewsOwn():
-		return keep("is part of Curfew")
-	case facts.MultiKueueCopy():
-		return keptCopy()
 	case facts.StateError != nil:
 		return Verdict{Action: Keep, Reason: "its state cannot be read", Err: facts.StateError}
 	}
@@ -34,7 +24,7 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 	}
 	if facts.Finished {
 		if facts.Exceeded.IsZero() {
-			return keep("has finished") // A verdict stands, whatever the deadline says afterwards.
+			return keep("has finished") // Later changes of the deadline do not undo that.
 		}
 		return deadlineVerdict(facts.Exceeded.Add(grace), TriggerDeadlineCheck, effective, now)
 	}
@@ -59,20 +49,14 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 }
 
 func deadlineVerdict(at time.Time, trigger Trigger, effective *Effective, now time.Time) Verdict {
-	verdict := Verdict{
-		Action: Wait, Expiry: at, Trigger: trigger, Source: effective.Deadline.Source,
-		Live: effective.Deadline.Live, Backfill: effective.Deadline.Backfill, DryRun: effective.DryRun,
+	value := effective.Deadline
+	if value.Source.Level == "" {
+		value.Source.Level = LevelObject
 	}
-	if verdict.Source.Level == "" {
-		verdict.Source.Level = LevelObject
-	}
-	if !at.After(now) {
-		verdict.Action = Stop
-	}
-	return verdict
+	return Verdict{Trigger: trigger, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun}.due(at, now, Stop)
 }
 
-// exceededAt is when an object was failed for its deadline: the time of the condition that says so. Zero where none does.
+// exceededAt is when an object was failed for its deadline, by the condition that says so; zero where none does.
 func exceededAt(object map[string]any) time.Time {
 	status, _ := object["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)

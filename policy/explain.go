@@ -30,7 +30,7 @@ type Question struct {
 
 // Explain explains one object.
 func Explain(facts *Facts, scope *Scope, question Question) *Explanation {
-	e := &Explanation{Facts: facts, Scope: scope, Bounds: scope.BoundsFor(facts).Settings()}
+	e := &Explanation{Facts: facts, Scope: scope, Bounds: scope.BoundsFor(facts, AllBounds).Settings()}
 	e.Effective, e.Trace = ResolveTraced(facts, scope)
 	if facts.Profile.Finishable() {
 		e.ByTTL = Judge(facts, &e.Effective, question.Now)

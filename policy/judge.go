@@ -3,6 +3,7 @@ package policy
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,14 +16,13 @@ type Action uint8
 const (
 	// Keep: nothing is due, now or at any instant that is known.
 	Keep Action = iota
-	// Wait: the object goes at Verdict.Expiry.
+	// Wait: the object is due at Verdict.Expiry.
 	Wait
 	// Delete: the object is due.
 	Delete
-	// RecordFinish: the Pod is finished and does not say since when. Write down now as its finish time and judge again; only then
-	// does its TTL begin.
+	// RecordFinish: the Pod is finished and does not say since when. Record now as its finish time, at which its TTL begins.
 	RecordFinish
-	// Stop: the object has passed its deadline and is to be failed and stopped, or was failed and is to be seen stopped.
+	// Stop: the object exceeded its deadline. It must be failed and stopped or, if it was failed already, must be seen to have stopped.
 	Stop
 )
 
@@ -53,11 +53,11 @@ const (
 	TriggerLabel    Trigger = "label"
 	TriggerCleanup  Trigger = "cleanup"
 	TriggerDeadline Trigger = "deadline"
-	// TriggerDeadlineCheck: it was failed for its deadline, and what it ran has to be gone.
+	// TriggerDeadlineCheck: the object was failed for its deadline, and everything it ran must be gone.
 	TriggerDeadlineCheck Trigger = "deadline-check"
 )
 
-// Verdict is the answer to: does this object go, when, and why?
+// Verdict says whether, when and why Curfew acts on an object.
 type Verdict struct {
 	Action  Action
 	Expiry  time.Time
@@ -65,26 +65,45 @@ type Verdict struct {
 	Source  Source
 	// Reason is why the object is kept, for people.
 	Reason string
-	// Err is what has to be reported: an unreadable or refused value that keeps the object (S6).
+	// Err must be reported: an unreadable or rejected value that keeps the object (S6).
 	Err error
-	// Live asks for a fresh read before the deletion; Backfill for the capped rate; DryRun for a report instead of it.
+	// Live asks for a live read before the deletion, Backfill for the capped rate, DryRun for a report instead.
 	Live, Backfill, DryRun bool
 }
 
 func keep(reason string) Verdict { return Verdict{Action: Keep, Reason: reason} }
 
-// Judge says what is to become of an object at the instant now, for the TTL after finished. It is the one place that
-// decides a deletion, and holds for exactly the resourceVersion in the facts (S1).
-func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
+// untouchable is the verdict on an object that no trigger applies to; ok is false for all others.
+func (f *Facts) untouchable() (verdict Verdict, ok bool) {
 	switch {
-	case facts.Deleting:
-		return keep("is being deleted already")
-	case facts.Protected():
-		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
-	case facts.CurfewsOwn():
-		return keep("is part of Curfew")
-	case facts.MultiKueueCopy():
-		return keptCopy()
+	case f.Deleting:
+		return keep("is being deleted already"), true
+	case f.Protected():
+		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect)), true
+	case f.CurfewsOwn():
+		return keep("is part of Curfew"), true
+	case f.MultiKueueCopy():
+		return keptCopy(), true
+	}
+	return Verdict{}, false
+}
+
+// due is the verdict with an expiry: wait until then, and act from then on.
+func (v Verdict) due(expiry, now time.Time, act Action) Verdict {
+	v.Action, v.Expiry = Wait, expiry
+	if !expiry.After(now) {
+		v.Action = act
+	}
+	return v
+}
+
+// Judge decides by the TTL after finished what happens to an object at the instant now. The verdict is valid for exactly the
+// resourceVersion in the facts (S1).
+func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
+	if verdict, ok := facts.untouchable(); ok {
+		return verdict
+	}
+	switch {
 	case facts.StateError != nil:
 		return Verdict{Action: Keep, Reason: "its state cannot be read", Err: facts.StateError}
 	case !facts.Finished:
@@ -111,19 +130,13 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		return Verdict{Action: RecordFinish, Trigger: TriggerTTL, Source: value.Source,
 			Reason: "does not say when it finished", DryRun: effective.DryRun}
 	}
-	verdict := Verdict{
-		Action: Wait, Expiry: facts.FinishTime.Add(value.TTL.After), Trigger: TriggerTTL, Source: value.Source,
-		Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun,
-	}
 	// A finish time in the future puts the expiry there too, so that it defers and never hastens.
-	if !verdict.Expiry.After(now) {
-		verdict.Action = Delete
-	}
-	return verdict
+	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun}.
+		due(facts.FinishTime.Add(value.TTL.After), now, Delete)
 }
 
-// errNoFinishTime keeps a finished object of a kind whose status names a finish time, where that is missing. A Pod may lose its
-// node and with it the only witness of its end, so that Curfew writes down when it saw the Pod finished.
+// errNoFinishTime keeps a finished object whose status lacks the finish time. For a Pod, which can lose its node and with it that
+// time, Curfew records when it saw the Pod finished.
 var errNoFinishTime = errors.New("its status has no usable finish time (missing, zero or the epoch): set it there, or delete the object")
 
 // problem is the value's error with its field, where there is one.
@@ -136,16 +149,10 @@ func (v Value) problem() error {
 
 // Uncounted reports whether the Job controller has yet to account for the Pod (KEP-2307).
 func (f *Facts) Uncounted() bool {
-	for _, finalizer := range f.Finalizers {
-		if finalizer == FinalizerJobTracking {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(f.Finalizers, FinalizerJobTracking)
 }
 
-// AlwaysRestarts reports whether a Pod has restartPolicy Always; absent means Always, and so does what is none of the three
-// (S6).
+// AlwaysRestarts reports whether a Pod has restartPolicy Always. Absent and unknown values mean the same (S6).
 func (f *Facts) AlwaysRestarts() bool {
 	return f.RestartPolicy != string(corev1.RestartPolicyOnFailure) && f.RestartPolicy != string(corev1.RestartPolicyNever)
 }

@@ -6,22 +6,16 @@ import (
 	"time"
 )
 
-// JudgeLabel says what is to become of an object at the instant now, for the TTL label under key: [LabelTTL], or its alias
-// [LabelKyvernoTTL], which speaks only where the first is absent. Other than a TTL after finished a label does not ask whether
-// the object has finished, or who owns it: whoever puts it there means this very object. It holds for exactly the
-// resourceVersion in the facts (S1).
+// JudgeLabel decides by the TTL label under key what happens to an object at the instant now: [LabelTTL], or its alias
+// [LabelKyvernoTTL], which applies only where the first is absent. Unlike a TTL after finished, a label applies to unfinished and
+// owned objects too. The verdict is valid for exactly the resourceVersion in the facts (S1).
 func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	text, ok := facts.Labels[key]
 	_, outranked := facts.Labels[LabelTTL]
+	if verdict, ok := facts.untouchable(); ok {
+		return verdict
+	}
 	switch {
-	case facts.Deleting:
-		return keep("is being deleted already")
-	case facts.Protected():
-		return keep(fmt.Sprintf("is protected by annotation %s", AnnotationProtect))
-	case facts.CurfewsOwn():
-		return keep("is part of Curfew")
-	case facts.MultiKueueCopy():
-		return keptCopy()
 	case !ok:
 		return keep("has no TTL label")
 	case key != LabelTTL && outranked:
@@ -45,21 +39,14 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	case facts.IsPod() && facts.Uncounted():
 		return keep("its Job has not accounted for it yet") // S5
 	}
-	if err := scope.CheckLabel(label, facts.Created); err != nil {
+	if err := scope.CheckLabel(label, facts.Created, EnforcedBounds); err != nil {
 		return unusable(err)
 	}
-	verdict := Verdict{
-		Action: Wait, Expiry: label.Expiry(facts.Created), Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun,
-	}
-	if !verdict.Expiry.After(now) {
-		verdict.Action = Delete
-	}
-	return verdict
+	return Verdict{Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun}.due(label.Expiry(facts.Created), now, Delete)
 }
 
-// CurfewsOwn reports whether the object is a part of Curfew: its Deployments, webhook configurations, roles and whatever else
-// its manifests bring, by the label that all of them carry, and its CustomResourceDefinitions. Objects of its kinds, such as a
-// LifecyclePolicy, are their author's.
+// CurfewsOwn reports whether the object is a part of Curfew: its CustomResourceDefinitions and, by their label, the other objects of
+// its manifests. Objects of its kinds, such as a LifecyclePolicy, are not.
 func (f *Facts) CurfewsOwn() bool {
 	kind := f.Profile.Kind.GroupKind()
 	return f.Labels[LabelPartOf] == PartOfCurfew ||

@@ -103,36 +103,22 @@ func (l TTLLabel) String() string {
 	return FormatDuration(l.After)
 }
 
-// CheckLabel says how a label of an object that was created then lies outside of the enforced bounds, or returns nil: TTL
-// bounds hold for the life that it grants, a policy's latest date for the instant that it comes to.
-func (s *Scope) CheckLabel(label TTLLabel, created time.Time) error {
-	return s.checkLabel(label, created, s.Enforced(), func(policy *PlatformPolicy) bool { return !policy.WarnOnly })
-}
-
-// CheckLabelOfPolicies is the same for the bounds of policies alone, which no mode of the namespace softens.
-func (s *Scope) CheckLabelOfPolicies(label TTLLabel, created time.Time) error {
-	return s.checkLabel(label, created, s.Outer(), func(policy *PlatformPolicy) bool { return !policy.WarnOnly })
-}
-
-// CheckLabelOfAll is the same for all bounds, those of policies that only warn included.
-func (s *Scope) CheckLabelOfAll(label TTLLabel, created time.Time) error {
-	return s.checkLabel(label, created, s.Bounds(), func(*PlatformPolicy) bool { return true })
-}
-
-func (s *Scope) checkLabel(label TTLLabel, created time.Time, bounds Bounds, counts func(*PlatformPolicy) bool) error {
+// CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil. TTL bounds apply to the lifetime that it
+// grants, a policy's latest date to the instant at which it expires.
+func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) error {
 	life := label.After
 	if !label.At.IsZero() {
 		life = max(0, label.At.Sub(created).Truncate(time.Second))
 	}
-	unreadable := bounds.CheckTTL(TTL{After: life})
+	unreadable := s.Bounds(set).CheckTTL(TTL{After: life})
 	if Violated(unreadable) {
 		return unreadable
 	}
 	for _, policy := range s.Policies {
-		if policy.LatestUnreadable != nil && counts(policy) && unreadable == nil {
+		if policy.LatestUnreadable != nil && set.includes(policy) && unreadable == nil {
 			unreadable = &UnreadableBoundError{Bound: policy.LatestUnreadable}
 		}
-		if latest := policy.LatestDate; counts(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
+		if latest := policy.LatestDate; set.includes(policy) && !latest.IsZero() && label.Expiry(created).After(latest) {
 			return fmt.Errorf("%s is after latestDate %s of %s: use a date up to then",
 				label, latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
 		}
@@ -213,16 +199,15 @@ func (s *Scope) fitLabel(label TTLLabel, now time.Time) (TTLLabel, error) {
 	case !label.At.IsZero() && label.At.Before(soon):
 		return label, fmt.Errorf("%s is over: use a later date", given)
 	}
-	if err := s.CheckLabel(label, now); err != nil {
+	if err := s.CheckLabel(label, now, EnforcedBounds); err != nil {
 		return label, err
 	}
-	return label, s.CheckLabel(label, soon)
+	return label, s.CheckLabel(label, soon, EnforcedBounds)
 }
 
 func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {
-	bounds := s.Bounds()
 	life := label.Expiry(now).Sub(now)
-	clamped := bounds.ClampTTL(TTL{After: life}).After
+	clamped := s.Bounds(AllBounds).TTL.Clamp(TTL{After: life}).After
 	if clamped == life {
 		return label
 	}

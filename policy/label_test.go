@@ -55,18 +55,18 @@ func TestDefaultLabel(t *testing.T) {
 		"has one":              {labels: []string{policy.LabelTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 		"has the alias":        {labels: []string{policy.LabelKyvernoTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 		"unreadable":           {policies: []*policy.PlatformPolicy{{Label: label("soon")}}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
-		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("90s")}}}, want: "1m30s"},
-		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{MinTTL: bound("7201s")}}}, want: "2h1s"},
+		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("90s")}}}}, want: "1m30s"},
+		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{TTL: policy.Range{Min: bound("7201s")}}}}, want: "2h1s"},
 		"latest date":          {policies: []*policy.PlatformPolicy{{Label: label("90d"), LatestDate: latest}}, want: "2026-12-24T235959Z"},
 		"latest date is over":  {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(-time.Hour)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
 		"latest date is now":   {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(30 * time.Second)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
 		"its date is over":     {policies: []*policy.PlatformPolicy{{Label: label("2026-11-30")}}, err: "2026-11-30 is over: use a later date"},
 		"its instant is now":   {policies: []*policy.PlatformPolicy{{Label: label("2026-12-01T100000Z")}}, err: "2026-12-01T100000Z is over: use a later date"},
-		"less than a minute":   {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("30s")}}}, want: "30s"},
+		"less than a minute":   {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("30s")}}}}, want: "30s"},
 		"short by itself":      {policies: []*policy.PlatformPolicy{{Label: label("30s")}}, want: "30s"},
 		"over at once":         {policies: []*policy.PlatformPolicy{{Label: label("0s")}}, err: "0s is over at once: use a longer duration"},
-		"no second is allowed": {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("0")}}}, err: "0s is over at once: use a longer duration"},
-		"bound unreadable":     {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{MaxTTL: bound("long")}}}, err: `maxTTL cannot be read: "long" is not a duration: ` + fix + ", or never"},
+		"no second is allowed": {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("0")}}}}, err: "0s is over at once: use a longer duration"},
+		"bound unreadable":     {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("long")}}}}, err: `maxTTL cannot be read: "long" is not a duration: ` + fix + ", or never"},
 		"owned":                {labels: []string{policy.LabelMultiKueueOrigin, "x"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 	} {
 		job := builders.MakeJob("ci", "a")
@@ -98,7 +98,7 @@ func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 	for offset := -time.Minute; offset <= 3*time.Minute; offset += time.Second {
 		for _, given := range []*policy.PlatformPolicy{
 			{Label: &policy.Setting{Text: "1h"}, LatestDate: now.Add(time.Hour + offset)},
-			{Label: &policy.Setting{Text: policy.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: policy.Bounds{MinTTL: minute}},
+			{Label: &policy.Setting{Text: policy.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: policy.Bounds{TTL: policy.Range{Min: minute}}},
 		} {
 			scope := &policy.Scope{Policies: []*policy.PlatformPolicy{given}}
 			text, _ := policy.DefaultLabel(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Map()), scope, now)
@@ -107,7 +107,7 @@ func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 			}
 			label, err := policy.ParseTTLLabel(text)
 			if err == nil {
-				err = scope.CheckLabel(label, now.Add(3*time.Second))
+				err = scope.CheckLabel(label, now.Add(3*time.Second), policy.EnforcedBounds)
 			}
 			if err != nil {
 				t.Errorf("offset %s: %v", offset, err)
@@ -119,20 +119,20 @@ func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 func TestCheckLabel(t *testing.T) {
 	created := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
 	warns := &policy.PlatformPolicy{Name: "soft", WarnOnly: true, LatestDate: created.Add(24 * time.Hour),
-		Bounds: policy.Bounds{MaxTTL: &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}}}
+		Bounds: policy.Bounds{TTL: policy.Range{Max: &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}}}}
 	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{warns}}
 	label, err := policy.ParseTTLLabel("2d")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := scope.CheckLabel(label, created); err != nil {
+	if err := scope.CheckLabel(label, created, policy.EnforcedBounds); err != nil {
 		t.Errorf("a policy that only warns refuses: %v", err)
 	}
-	if err := scope.CheckLabelOfAll(label, created); err == nil || err.Error() != "2d is above maxTTL 1h: use 1h or less" {
+	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != "2d is above maxTTL 1h: use 1h or less" {
 		t.Errorf("bounds: %v", err)
 	}
 	warns.Bounds = policy.Bounds{}
-	if err := scope.CheckLabelOfAll(label, created); err == nil || err.Error() != `2d is after latestDate 2026-12-02 of policy "soft": use a date up to then` {
+	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != `2d is after latestDate 2026-12-02 of policy "soft": use a date up to then` {
 		t.Errorf("latest date: %v", err)
 	}
 }

@@ -96,23 +96,13 @@ func namespaceBounds(annotations map[string]string) Bounds {
 		return parse(AnnotationPath(key), text)
 	}
 	return Bounds{
-		MinTTL:      get(AnnotationMinTTL, durationSetting),
-		MaxTTL:      get(AnnotationMaxTTL, durationSetting),
-		MinDeadline: get(AnnotationMinDeadline, deadlineSetting),
-		MaxDeadline: get(AnnotationMaxDeadline, deadlineSetting),
+		TTL:      Range{Min: get(AnnotationMinTTL, durationSetting), Max: get(AnnotationMaxTTL, durationSetting)},
+		Deadline: Range{Min: get(AnnotationMinDeadline, deadlineSetting), Max: get(AnnotationMaxDeadline, deadlineSetting)},
 	}
 }
 
 func (n *NamespacePolicy) settings() []*Setting {
-	out := n.TTL.Settings()
-	for _, setting := range []*Setting{
-		n.PodTTL, n.Deadline, n.Bounds.MinTTL, n.Bounds.MaxTTL, n.Bounds.MinDeadline, n.Bounds.MaxDeadline,
-	} {
-		if setting != nil {
-			out = append(out, setting)
-		}
-	}
-	return out
+	return append(append(n.TTL.Settings(), present(n.PodTTL, n.Deadline)...), n.Bounds.Settings()...)
 }
 
 func (n *NamespacePolicy) parseMode(annotations map[string]string) {
@@ -161,7 +151,7 @@ func (n *NamespacePolicy) InUse() bool {
 // PodsInUse reports whether admission must see the Pods that are created in the namespace.
 // Their own deadline has bounds; a TTL of theirs is an annotation, which admission sees in any namespace.
 func (n *NamespacePolicy) PodsInUse() bool {
-	return !n.TTL.Empty() || n.PodTTL != nil || n.Bounds.MinDeadline != nil || n.Bounds.MaxDeadline != nil
+	return !n.TTL.Empty() || n.PodTTL != nil || n.Bounds.Deadline != (Range{})
 }
 
 // DefaultsHash is a short hash of all annotations that decide what the namespace's defaults come to; "" without any.

@@ -65,13 +65,7 @@ func (s TTLSet) Natives() []*Setting {
 
 // Settings are those that the level has, in a fixed order.
 func (s TTLSet) Settings() []*Setting {
-	var out []*Setting
-	for _, setting := range []*Setting{s.Native, s.NativeSucceeded, s.NativeFailed, s.All, s.Succeeded, s.Failed} {
-		if setting != nil {
-			out = append(out, setting)
-		}
-	}
-	return out
+	return present(s.Native, s.NativeSucceeded, s.NativeFailed, s.All, s.Succeeded, s.Failed)
 }
 
 // Empty reports whether the level says nothing at all.

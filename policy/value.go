@@ -94,25 +94,21 @@ func (w *walk) own(setting *Setting) Value {
 		}
 		return Value{} // The object decides, for the other outcome.
 	}
-	bounds, stamp := w.scope.EnforcedFor(w.facts), AnnotationTTLSource
-	if w.deadline {
-		stamp = AnnotationDeadlineSource
+	bounds, within, stamp := w.scope.BoundsFor(w.facts, EnforcedBounds), Range{}, AnnotationTTLSource
+	if within = bounds.TTL; w.deadline {
+		within, stamp = bounds.Deadline, AnnotationDeadlineSource
 	}
 	value := Value{Source: w.winner.source}.holding(setting)
 	source, isDefault := defaultOf(w.facts, w.scope, stamp)
 	switch {
-	case isDefault && w.deadline:
-		value.atLeast(bounds.MinDeadline, bounds.beside.minDeadline)
 	case isDefault:
-		value.atLeast(bounds.MinTTL, bounds.beside.minTTL)
+		value.Source = source
+		value.atLeast(within)
 	case value.Err != nil:
 	case w.deadline:
 		value.Err = bounds.CheckDeadline(value.TTL)
 	default:
 		value.Err = bounds.CheckTTL(value.TTL)
-	}
-	if isDefault {
-		value.Source = source
 	}
 	return value
 }
@@ -127,8 +123,8 @@ func stamped(facts *Facts, scope *Scope) bool {
 // takenAway is the value of an object whose TTL was removed: none. Where a max-ttl applies, admission rejects the removal, and
 // the controller keeps and reports an object that bypassed admission.
 func takenAway(facts *Facts, scope *Scope) Value {
-	limit := scope.EnforcedFor(facts).MaxTTL
-	if limit == nil || limit.Err != nil {
+	limit := scope.BoundsFor(facts, EnforcedBounds).TTL.Max
+	if !limit.readable() {
 		return Value{}
 	}
 	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s holds: set %s or less", limit.Bound(), limit.TTL)}
@@ -136,11 +132,11 @@ func takenAway(facts *Facts, scope *Scope) Value {
 
 // atLeast raises a stamped default to the minimum. Later bounds never shorten it (S6), but the stamp beside a value that is
 // too short may be forged by someone who bypassed admission.
-func (v *Value) atLeast(low, beside *Setting) {
+func (v *Value) atLeast(within Range) {
 	if v.Err != nil || v.TTL.Never {
 		return
 	}
-	for _, bound := range []*Setting{low, beside} {
+	for _, bound := range [...]*Setting{within.Min, within.unreadableMin} {
 		switch {
 		case bound == nil:
 		case bound.Err != nil:
@@ -174,13 +170,13 @@ func (w *walk) defaulted(setting *Setting) Value {
 	if value = value.holding(setting); value.Err != nil {
 		return value
 	}
-	bounds := w.scope.BoundsFor(w.facts)
+	bounds := w.scope.BoundsFor(w.facts, AllBounds)
 	if w.deadline {
-		value.TTL.After = bounds.ClampDeadline(value.TTL.After)
+		value.TTL = bounds.Deadline.Clamp(value.TTL)
 		value.Err = bounds.CheckDeadline(value.TTL)
 		return value
 	}
-	value.TTL = bounds.ClampTTL(value.TTL)
+	value.TTL = bounds.TTL.Clamp(value.TTL)
 	if w.facts.isCronJobsJob() && !value.TTL.Never {
 		value.TTL.After = max(value.TTL.After, minCronJobTTL)
 	}

@@ -101,7 +101,7 @@ func (e *explained) inADay(from time.Time) (length time.Duration, ok bool) {
 	if from.Add(length).Before(e.now.Add(time.Hour)) {
 		length += day
 	}
-	bounded := e.of.Scope.EnforcedFor(e.of.Facts).ClampTTL(policy.TTL{After: length}).After
+	bounded := e.enforced().TTL.Clamp(policy.TTL{After: length}).After
 	if !from.Add(bounded).After(e.now) {
 		return length, false
 	}
@@ -121,6 +121,11 @@ func (e *explained) longer(entry world.Entry) time.Duration {
 	return roundUp(max(entry.Value.After, e.now.Sub(from))+day, time.Hour)
 }
 
+// enforced are the bounds that a new value must keep.
+func (e *explained) enforced() policy.Bounds {
+	return e.of.Scope.BoundsFor(e.of.Facts, policy.EnforcedBounds)
+}
+
 // finished is when a TTL after finished starts.
 func (e *explained) finished() time.Time {
 	if facts := e.of.Facts; facts.Finished && !facts.FinishTime.IsZero() {
@@ -131,9 +136,9 @@ func (e *explained) finished() time.Time {
 
 // raise is the command that raises the bound which does not allow a TTL.
 func (e *explained) raise(to time.Duration) []string {
-	bounds := e.of.Scope.EnforcedFor(e.of.Facts)
-	if bounds.CheckTTL(policy.TTL{After: to}) != nil && bounds.MaxTTL != nil {
-		return []string{raised(bounds.MaxTTL, to)}
+	bounds := e.enforced()
+	if bounds.CheckTTL(policy.TTL{After: to}) != nil && bounds.TTL.Max != nil {
+		return []string{raised(bounds.TTL.Max, to)}
 	}
 	for _, said := range e.of.Scope.Policies {
 		if !said.LatestDate.IsZero() && e.of.LabelKey != "" {

@@ -72,9 +72,9 @@ func (e *explained) aboutDeadline(name string) []string {
 		}
 		began := entry.Expiry.Add(-entry.Value.After)
 		to := roundUp(max(entry.Value.After, e.now.Sub(began))+time.Hour, time.Minute)
-		bounds := e.of.Scope.EnforcedFor(e.of.Facts)
-		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.MaxDeadline != nil {
-			return []string{raised(bounds.MaxDeadline, to)}
+		bounds := e.enforced()
+		if bounds.CheckDeadline(policy.TTL{After: to}) != nil && bounds.Deadline.Max != nil {
+			return []string{raised(bounds.Deadline.Max, to)}
 		}
 		if e.annotatedDeadline() {
 			return []string{annotate(name, policy.AnnotationActiveDeadline, to)}

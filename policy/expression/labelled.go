@@ -8,7 +8,7 @@ import (
 
 // BoundsLabels reports whether the policy can keep an object whose TTL label lies outside of its bounds.
 func (p *Policy) BoundsLabels() bool {
-	return p.Bounds.MinTTL != nil || p.Bounds.MaxTTL != nil || !p.LatestDate.IsZero() || p.latestUnreadable != nil
+	return p.Bounds.TTL != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
 }
 
 // NeedsObject reports whether more than an object's metadata is needed to tell whether the policy speaks of it.
@@ -36,11 +36,11 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		switch said := p.unusable(err); {
 		case err != nil:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, WarnOnly: said.WarnOnly,
-				Bounds: policy.Bounds{MinTTL: said.Bounds.MinTTL, MaxTTL: said.Bounds.MaxTTL}, LatestUnreadable: said.LatestUnreadable})
+				Bounds: policy.Bounds{TTL: said.Bounds.TTL}, LatestUnreadable: said.LatestUnreadable})
 			errs = append(errs, p.failure(err))
 		case matched:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, WarnOnly: said.WarnOnly,
-				Bounds: policy.Bounds{MinTTL: p.Bounds.MinTTL, MaxTTL: p.Bounds.MaxTTL}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})
+				Bounds: policy.Bounds{TTL: p.Bounds.TTL}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})
 		}
 	}
 	return out, undecided, errs

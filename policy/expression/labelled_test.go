@@ -57,7 +57,7 @@ func TestLabelBounds(t *testing.T) {
 func bounded(policies []*policy.PlatformPolicy) string {
 	var out []string
 	for _, p := range policies {
-		for name, bound := range map[string]*policy.Setting{"min ": p.Bounds.MinTTL, "max ": p.Bounds.MaxTTL} {
+		for name, bound := range map[string]*policy.Setting{"min ": p.Bounds.TTL.Min, "max ": p.Bounds.TTL.Max} {
 			switch {
 			case bound == nil:
 			case bound.Err != nil:
@@ -87,7 +87,7 @@ func TestUnreadableLatestDateKeeps(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&policy.Scope{Policies: said}).CheckLabel(label, time.Now()); err == nil || !strings.Contains(err.Error(), "latestDate") {
+	if err := (&policy.Scope{Policies: said}).CheckLabel(label, time.Now(), policy.EnforcedBounds); err == nil || !strings.Contains(err.Error(), "latestDate") {
 		t.Errorf("the label passes: %v", err)
 	}
 }

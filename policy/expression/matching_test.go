@@ -132,8 +132,8 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 	}
 	return map[string]any{
 		"assignments": assignments, "filled": filled, "effective": effective, "label": label, "label's source": source,
-		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.EnforcedFor(facts), "outer": scope.BoundsFor(facts),
-		"own label": fmt.Sprint(scope.CheckLabel(own, epoch)), "warnBelow": warnBelow,
+		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.BoundsFor(facts, policy.EnforcedBounds), "outer": scope.BoundsFor(facts, policy.AllBounds),
+		"own label": fmt.Sprint(scope.CheckLabel(own, epoch, policy.EnforcedBounds)), "warnBelow": warnBelow,
 		"unfilled": policy.Unfilled(facts, scope), "defaulted label": policy.DefaultedLabel(facts, scope, epoch),
 	}
 }

@@ -113,10 +113,8 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 		return setting
 	}
 	p.Bounds = policy.Bounds{
-		MinTTL:      bound("minTTL", spec.MinTTL, ResultTTL),
-		MaxTTL:      bound("maxTTL", spec.MaxTTL, ResultTTL),
-		MinDeadline: bound("minDeadline", spec.MinDeadline, ResultDuration),
-		MaxDeadline: bound("maxDeadline", spec.MaxDeadline, ResultDuration),
+		TTL:      policy.Range{Min: bound("minTTL", spec.MinTTL, ResultTTL), Max: bound("maxTTL", spec.MaxTTL, ResultTTL)},
+		Deadline: policy.Range{Min: bound("minDeadline", spec.MinDeadline, ResultDuration), Max: bound("maxDeadline", spec.MaxDeadline, ResultDuration)},
 	}
 	for _, pair := range p.Bounds.Contradictions() {
 		*errs = append(*errs, field.Invalid(field.NewPath(pair.Low.Path), pair.Low.Text, pair.At(pair.Low)))
@@ -274,15 +272,10 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	if p.label != nil {
 		out.Label = in("spec.match")
 	}
-	for _, bound := range []struct {
-		from *policy.Setting
-		to   **policy.Setting
-	}{
-		{p.Bounds.MinTTL, &out.Bounds.MinTTL}, {p.Bounds.MaxTTL, &out.Bounds.MaxTTL},
-		{p.Bounds.MinDeadline, &out.Bounds.MinDeadline}, {p.Bounds.MaxDeadline, &out.Bounds.MaxDeadline},
-	} {
-		if bound.from != nil {
-			*bound.to = in(bound.from.Path)
+	out.Bounds = p.Bounds
+	for _, bound := range []**policy.Setting{&out.Bounds.TTL.Min, &out.Bounds.TTL.Max, &out.Bounds.Deadline.Min, &out.Bounds.Deadline.Max} {
+		if *bound != nil {
+			*bound = in((*bound).Path)
 		}
 	}
 	return out

@@ -129,8 +129,8 @@ backfill: true`)
 		"ttl":         {said.TTL.All, "2h"},
 		"failed":      {said.TTL.Failed, "never"},
 		"deadline":    {said.Deadline, "4h"},
-		"maxDeadline": {said.Bounds.MaxDeadline, "2d"},
-		"maxTTL":      {said.Bounds.MaxTTL, "30d"},
+		"maxDeadline": {said.Bounds.Deadline.Max, "2d"},
+		"maxTTL":      {said.Bounds.TTL.Max, "30d"},
 	} {
 		if c.setting == nil || c.setting.Err != nil || c.setting.TTL.String() != c.want || c.setting.Source.String() != "policy/platform" {
 			t.Errorf("%s: %+v, want %s", name, c.setting, c.want)
@@ -190,7 +190,7 @@ bounds: {minTTL: 1h}`)
 		t.Errorf("%+v: want it kept (S6)", verdict)
 	}
 	var unreadable *policy.UnreadableBoundError
-	if err := scope.Bounds().CheckTTL(policy.TTL{After: 5 * time.Second}); !asUnreadable(err, &unreadable) {
+	if err := scope.Bounds(policy.AllBounds).CheckTTL(policy.TTL{After: 5 * time.Second}); !asUnreadable(err, &unreadable) {
 		t.Errorf("%v: want an unreadable bound, which rules do not refuse by", err)
 	}
 }

@@ -17,24 +17,23 @@ var bounds = Rule{
 		if s.Profile.RuntimeOf != "" {
 			return nil
 		}
-		outer, enforced, all := s.Scope.OuterFor(s.Facts), s.Scope.EnforcedFor(s.Facts), s.Scope.BoundsFor(s.Facts)
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && s.Profile.Finishable() {
-				out = append(out, outside(s, setting, outer.CheckTTL(setting.TTL), enforced.CheckTTL(setting.TTL), all.CheckTTL(setting.TTL))...)
+				out = append(out, outside(s, setting, func(set policy.BoundSet) error { return s.Scope.BoundsFor(s.Facts, set).CheckTTL(setting.TTL) })...)
 			}
 		}
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
-			out = append(out, outside(s, deadline, outer.CheckDeadline(deadline.TTL), enforced.CheckDeadline(deadline.TTL), all.CheckDeadline(deadline.TTL))...)
+			out = append(out, outside(s, deadline, func(set policy.BoundSet) error { return s.Scope.Bounds(set).CheckDeadline(deadline.TTL) })...)
 		}
 		return out
 	},
 }
 
-// outside is the finding about a value that lies outside the bounds: outer are those of policies that deny, enforced the namespace's
-// as well, all those that only warn too. The outer come first, since a namespace's mode softens only its own. An unreadable bound
-// is a warning, because the author of the value cannot fix it.
-func outside(s *Subject, setting *policy.Setting, outer, enforced, all error) []policy.Finding {
+// outside is the finding about a value outside of some bounds. Those of policies come first, since a namespace's mode softens only
+// its own. An unreadable bound is a warning, because the author of the value cannot fix it.
+func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
+	outer, enforced := check(policy.OuterBounds), check(policy.EnforcedBounds)
 	var out policy.Finding
 	switch {
 	case policy.Violated(outer):
@@ -45,10 +44,12 @@ func outside(s *Subject, setting *policy.Setting, outer, enforced, all error) []
 		out.Level = policy.LevelNamespace
 	case enforced != nil:
 		out = s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
-	case all != nil:
-		out = s.warn(setting.Path, setting.Text, all.Error())
 	default:
-		return nil
+		all := check(policy.AllBounds)
+		if all == nil {
+			return nil
+		}
+		out = s.warn(setting.Path, setting.Text, all.Error())
 	}
 	return []policy.Finding{out}
 }

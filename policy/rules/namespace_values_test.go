@@ -22,7 +22,7 @@ func TestNamespaceValues(t *testing.T) {
 	outer := func(bounds policy.Bounds, warnOnly bool) []*policy.PlatformPolicy {
 		return []*policy.PlatformPolicy{{Name: "platform", Bounds: bounds, WarnOnly: warnOnly}}
 	}
-	maximum, minimum := policy.Bounds{MaxTTL: bound("maxTTL", "1h")}, policy.Bounds{MinDeadline: bound("minDeadline", "1h")}
+	maximum, minimum := policy.Bounds{TTL: policy.Range{Max: bound("maxTTL", "1h")}}, policy.Bounds{Deadline: policy.Range{Min: bound("minDeadline", "1h")}}
 	run(t, namespaceValues, map[string]row{
 		"nothing":  {object: namespace()},
 		"readable": {object: namespace("default-ttl", "1d", "min-ttl", "1m", "max-ttl", "7d", "mode", "warn", "backfill", "false")},
@@ -41,7 +41,7 @@ func TestNamespaceValues(t *testing.T) {
 			want: []string{"warning " + at("max-deadline") + `: 1m is below minDeadline 1h of policy "platform": raise it, or lower the other`}},
 		"within a policy's": {object: namespace("min-ttl", "1h", "min-deadline", "30m"), policies: outer(maximum, false)},
 		"unrelated update under a policy that came later": {old: namespace("min-ttl", "2h"), object: namespace("min-ttl", "2h", "backfill", "true"), policies: outer(maximum, false)},
-		"a policy at odds with itself":                    {object: namespace("default-ttl", "1h"), policies: outer(policy.Bounds{MinTTL: bound("minTTL", "2h"), MaxTTL: maximum.MaxTTL}, false)},
+		"a policy at odds with itself":                    {object: namespace("default-ttl", "1h"), policies: outer(policy.Bounds{TTL: policy.Range{Min: bound("minTTL", "2h"), Max: maximum.TTL.Max}}, false)},
 		"short": {object: namespace("default-ttl", "5", "default-pod-ttl", "0"), want: []string{
 			"warning " + at("default-ttl") + ": 5s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",
 			"warning " + at("default-pod-ttl") + ": 0s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",

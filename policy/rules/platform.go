@@ -57,10 +57,8 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 		return nil
 	}
 	var out []policy.Finding
-	for _, bound := range []*policy.Setting{one.Bounds.MinTTL, one.Bounds.MaxTTL, one.Bounds.MinDeadline, one.Bounds.MaxDeadline} {
-		if bound != nil {
-			out = append(out, emptying(one, bound, r.Namespaces)...)
-		}
+	for _, bound := range one.Bounds.Settings() {
+		out = append(out, emptying(one, bound, r.Namespaces)...)
 	}
 	limit := one.WarnBelow
 	if limit == 0 {

@@ -12,12 +12,12 @@ var removedDefault = Rule{
 	Name:   "removed-default",
 	Fields: ttlFields,
 	Transition: func(r *Request) []policy.Finding {
-		limit := r.Scope.EnforcedFor(r.Facts).MaxTTL
+		limit := r.Scope.BoundsFor(r.Facts, policy.EnforcedBounds).TTL.Max
 		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
 			return nil
 		}
 		level := limit.Source.Level
-		if outer := r.Scope.OuterFor(r.Facts).MaxTTL; outer != nil && outer.Err == nil {
+		if outer := r.Scope.BoundsFor(r.Facts, policy.OuterBounds).TTL.Max; outer != nil && outer.Err == nil {
 			level = policy.LevelPolicy // The namespace's mode does not soften it.
 		}
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()

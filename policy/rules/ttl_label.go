@@ -36,10 +36,9 @@ var ttlLabel = Rule{
 			facts.Created = s.Now
 		}
 		// The bounds first: a label outside of them keeps the object, expired or not.
-		enforced := s.Scope.CheckLabel(label, facts.Created)
-		out := outside(s, &policy.Setting{Path: path, Text: text}, s.Scope.CheckLabelOfPolicies(label, facts.Created), enforced,
-			s.Scope.CheckLabelOfAll(label, facts.Created))
-		if enforced != nil {
+		check := func(set policy.BoundSet) error { return s.Scope.CheckLabel(label, facts.Created, set) }
+		out := outside(s, &policy.Setting{Path: path, Text: text}, check)
+		if check(policy.EnforcedBounds) != nil {
 			return out
 		}
 		brake := s.brake()

@@ -81,7 +81,7 @@ func (s *Subject) hasTTL() bool {
 // never sets the annotation to never, and removes the fields and annotations that would override it.
 func (s *Subject) never(patch map[string]any) error {
 	e := s.Explained
-	if err := e.Scope.EnforcedFor(e.Facts).CheckTTL(policy.TTL{Never: true}); err != nil {
+	if err := e.Scope.BoundsFor(e.Facts, policy.EnforcedBounds).CheckTTL(policy.TTL{Never: true}); err != nil {
 		return fmt.Errorf("cannot be kept for good: %w; use extend", err)
 	}
 	own := e.Facts.TTLs()
