@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -320,8 +321,8 @@ func TestObserver(t *testing.T) {
 	} {
 		stream.Write(frame(t, event.kind, event.job))
 	}
-	o := &observer{object: func() watched { return &batchv1.Job{} }, stream: nopCloser{&stream}, prefix: "h7-", want: 2, seen: map[types.UID]sighting{}, full: make(chan struct{}), done: make(chan struct{})}
-	if err := o.read(); !errors.Is(err, io.EOF) {
+	o := &observer{object: func() watched { return &batchv1.Job{} }, prefix: "h7-", want: 2, seen: map[types.UID]sighting{}, full: make(chan struct{}), done: make(chan struct{})}
+	if err := o.read(&stream); !errors.Is(err, io.EOF) {
 		t.Errorf("the stream ended, and it says %v", err)
 	}
 	select {
@@ -344,7 +345,7 @@ func TestObserverTakesUpAnEndedWatch(t *testing.T) {
 	open := func(_ context.Context, version string) (io.ReadCloser, error) {
 		from = append(from, version)
 		if len(streams) == 0 {
-			return nopCloser{&bytes.Buffer{}}, nil
+			return nil, fmt.Errorf("open: %w", io.EOF)
 		}
 		next := streams[0]
 		streams = streams[1:]

@@ -184,6 +184,7 @@ func runMarkLoop(ctx context.Context, args []string, out io.Writer) error {
 
 // markObserver watches the objects of a set and notes when each was first seen marked. It is the same for every contestant.
 type markObserver struct {
+	watch  resumed
 	cancel context.CancelFunc
 	prefix string
 	want   int
@@ -208,18 +209,20 @@ func (d *markContest) observe(ctx context.Context, set jobSet) (*markObserver, e
 	if err != nil {
 		return nil, fmt.Errorf("make the observer's client: %w", err)
 	}
+	open := func(ctx context.Context, resourceVersion string) (io.ReadCloser, error) {
+		return client.Get().Namespace(benchNamespace).Resource(runs.Resource).Param("watch", "true").
+			Param("resourceVersion", resourceVersion).Stream(ctx)
+	}
 	ctx, cancel := context.WithCancel(ctx)
-	stream, err := client.Get().Namespace(benchNamespace).Resource(runs.Resource).Param("watch", "true").
-		Param("resourceVersion", list.GetResourceVersion()).Stream(ctx)
+	stream, err := open(ctx, list.GetResourceVersion())
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("watch for the observer: %w", err)
 	}
-	o := &markObserver{cancel: cancel, prefix: set.prefix + "-", want: set.count, full: make(chan struct{}), done: make(chan struct{}), seen: map[string]time.Time{}}
+	o := &markObserver{watch: resumed{open: open, at: list.GetResourceVersion()}, cancel: cancel, prefix: set.prefix + "-", want: set.count, full: make(chan struct{}), done: make(chan struct{}), seen: map[string]time.Time{}}
 	go func() {
 		defer close(o.done)
-		defer stream.Close()
-		err := o.read(stream)
+		err := o.watch.run(ctx, stream, o.read)
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.err = fmt.Errorf("the observer's watch ended: %w", err)
@@ -239,7 +242,7 @@ func (o *markObserver) read(stream io.Reader) error {
 		var event struct {
 			Type   string
 			Object struct {
-				Metadata struct{ Name string }
+				Metadata struct{ Name, ResourceVersion string }
 				Status   struct{ Conditions []metav1.Condition }
 			}
 		}
@@ -249,6 +252,7 @@ func (o *markObserver) read(stream io.Reader) error {
 		if event.Type == "ERROR" {
 			return errors.New("the API server says that something is wrong")
 		}
+		o.watch.reached(event.Object.Metadata.ResourceVersion)
 		name := event.Object.Metadata.Name
 		if !strings.HasPrefix(name, o.prefix) || event.Type == "DELETED" {
 			continue

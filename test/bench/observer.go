@@ -24,24 +24,18 @@ import (
 
 // observer watches Jobs, or objects of another kind, and notes when each was first seen to be deleted: gone, or with a deletionTimestamp. It is the same for
 // every contestant and knows nothing of them. It reads the stream by hand, so that an event's time is that of its arrival.
-//
-// The API server ends a watch now and then: when its time is up, or when the watcher falls behind. The observer takes it up again
-// at the resourceVersion of the last event, so that no deletion is missed; one that comes late is late by the gap.
 type observer struct {
-	open   func(ctx context.Context, resourceVersion string) (io.ReadCloser, error)
+	watch  resumed
 	object func() watched
 	prefix string
 	cancel context.CancelFunc
 
-	mu     sync.Mutex
-	stream io.ReadCloser
-	at     string // resourceVersion of the last event
-	futile int    // how often in a row it was taken up and ended without an event
-	seen   map[types.UID]sighting
-	want   int
-	full   chan struct{} // closed when want are seen
-	err    error
-	done   chan struct{} // closed when it has ended for good
+	mu   sync.Mutex
+	seen map[types.UID]sighting
+	want int
+	full chan struct{} // closed when want are seen
+	err  error
+	done chan struct{} // closed when it has ended for good
 }
 
 // sighting is the end of one Job.
@@ -49,9 +43,6 @@ type sighting struct {
 	name string
 	at   time.Time
 }
-
-// futileMost bounds how often in a row a watch is taken up again and brings nothing.
-const futileMost = 10
 
 // watched is an object that comes in a watch.
 type watched interface {
@@ -95,40 +86,22 @@ func observeWith(ctx context.Context, open func(context.Context, string) (io.Rea
 		return nil, err
 	}
 	o := &observer{
-		open: open, object: object, cancel: cancel, stream: stream, at: from, prefix: set.prefix + "-", want: set.count,
+		watch: resumed{open: open, at: from}, object: object, cancel: cancel, prefix: set.prefix + "-", want: set.count,
 		seen: make(map[types.UID]sighting, set.count), full: make(chan struct{}), done: make(chan struct{}),
 	}
-	go o.run(ctx)
+	go func() {
+		defer close(o.done)
+		err := o.watch.run(ctx, stream, o.read)
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		o.err = fmt.Errorf("the observer's watch: %w", err)
+	}()
 	return o, nil
 }
 
-// run reads until the observer is closed, the API server says that something is wrong, or the stream ends again and again
-// without an event.
-func (o *observer) run(ctx context.Context) {
-	defer close(o.done)
-	for {
-		err := o.read()
-		if ended := errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF); ended && ctx.Err() == nil && o.futile < futileMost {
-			o.futile++
-			var stream io.ReadCloser
-			if stream, err = o.open(ctx, o.at); err == nil {
-				o.mu.Lock()
-				_ = o.stream.Close()
-				o.stream = stream
-				o.mu.Unlock()
-				continue
-			}
-		}
-		o.mu.Lock()
-		o.err = fmt.Errorf("the observer's watch: %w", err)
-		o.mu.Unlock()
-		return
-	}
-}
-
 // read notes events until the stream ends.
-func (o *observer) read() error {
-	in := bufio.NewReaderSize(o.stream, 1<<16)
+func (o *observer) read(stream io.Reader) error {
+	in := bufio.NewReaderSize(stream, 1<<16)
 	for {
 		frame, err := readFrame(in)
 		at := time.Now()
@@ -165,7 +138,7 @@ func (o *observer) note(frame []byte, at time.Time) error {
 	if err != nil {
 		return err
 	}
-	o.at, o.futile = object.GetResourceVersion(), 0
+	o.watch.reached(object.GetResourceVersion())
 	if !strings.HasPrefix(object.GetName(), o.prefix) || event != watch.Deleted && object.GetDeletionTimestamp() == nil {
 		return nil
 	}
@@ -247,8 +220,5 @@ func (o *observer) failure() error {
 
 func (o *observer) close() {
 	o.cancel()
-	o.mu.Lock()
-	_ = o.stream.Close()
-	o.mu.Unlock()
 	<-o.done
 }
