@@ -2,21 +2,14 @@ package main
 
 import (
 	"context"
-	"crypto/tls"
 	"fmt"
 	"net"
 
-	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"curfew.dev/curfew/manifests/crd"
-	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 	"curfew.dev/curfew/webhook/lint"
 )
@@ -37,51 +30,57 @@ func (o *apiOptions) validateAPI() error {
 	return nil
 }
 
-// addAPI serves over HTTP what the webhooks would answer: by the same profiles, scopes, settings and certificate.
-func addAPI(ctx context.Context, mgr manager.Manager, config *rest.Config, options *options, handlers *webhook.Webhooks,
-	certificate *tls.Config, builtin *platform.Snapshot, ready []api.Check, log logr.Logger) error {
-	if options.apiAddr == "" {
+// addAPI serves over HTTP what the webhooks would answer, with the same profiles, context, settings and certificate.
+func (a *admission) addAPI(ctx context.Context) error {
+	if a.options.apiAddr == "" {
 		return nil
 	}
-	authentication, err := authenticationclient.NewForConfig(config)
+	decisions, err := a.decisions()
 	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+		return fmt.Errorf("setting up the HTTP API: %w", err)
 	}
-	authorization, err := authorizationclient.NewForConfig(config)
+	router, err := api.New(api.Options{Ready: a.ready(), Logger: decisions.Logger})
 	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	if err := decisions.Mount(router); err != nil {
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	server, err := api.ListenTLS(ctx, a.options.apiAddr, router, a.certificate)
+	if err != nil {
+		return fmt.Errorf("setting up the HTTP API: %w", err)
+	}
+	return a.mgr.Add(server)
+}
+
+func (a *admission) decisions() (*api.Decisions, error) {
+	authentication, err := authenticationclient.NewForConfig(a.config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
+	}
+	authorization, err := authorizationclient.NewForConfig(a.config)
+	if err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	definitions, err := crd.All()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	schemas, err := lint.NewSchemas(definitions)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	router, err := api.New(api.Options{Ready: ready, Logger: log})
-	if err != nil {
-		return err
-	}
-	err = api.Decisions{
-		Builtin:         builtin,
-		Source:          handlers.Source(),
-		Busy:            handlers.Busy,
+	return &api.Decisions{
+		Builtin:         a.builtin,
+		Source:          a.handlers.Source(),
+		Busy:            a.handlers.Busy,
 		Schemas:         schemas,
-		Clock:           clock.RealClock{},
+		Clock:           a.clock,
 		Authenticator:   api.NewTokenReviews(authentication.TokenReviews()),
 		Authorizer:      api.NewAccessReviews(authorization.SubjectAccessReviews()),
-		Access:          handlers.Access,
-		Rules:           handlers.RuleOptions(),
-		AnnotationsOnly: options.annotationsOnly(),
-		Logger:          log,
-	}.Mount(router)
-	if err != nil {
-		return err
-	}
-	server, err := api.ListenTLS(ctx, options.apiAddr, router, certificate)
-	if err != nil {
-		return err
-	}
-	return mgr.Add(server)
+		Access:          a.handlers.Access,
+		Rules:           a.handlers.RuleOptions(),
+		AnnotationsOnly: a.options.annotationsOnly(),
+		Logger:          a.log.WithName("api"),
+	}, nil
 }

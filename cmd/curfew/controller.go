@@ -4,138 +4,172 @@ import (
 	"context"
 	"errors"
 
-	"github.com/go-logr/logr"
-	"golang.org/x/sync/errgroup"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/registry"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// addController wires feeds → engine → API server. All of it runs on the leader alone.
-func addController(ctx context.Context, mgr manager.Manager, config *rest.Config, skew *engine.Skew, serverTime follow.ServerTime, options *options, log logr.Logger) error {
-	client, err := deletion.NewClient(config)
+// controller are the parts of the controller.
+type controller struct {
+	*process
+	watches    *rest.Config // for all that is watched
+	objects    dynamic.Interface
+	compiler   *expression.Compiler
+	namespaces *feed.Namespaces
+	policies   *follow.Policies
+	notices    *notices
+	engine     *engine.Engine
+	maker      *feedMaker
+	feeds      *feedset.Set
+	kinds      *registry.Registry
+	labels     *discovery.Labels
+	coverage   *coverage.Keeper
+	settings   *settings.Publisher
+}
+
+// addController wires feeds → engine → API server. Each step uses what those before it made.
+func addController(ctx context.Context, process *process) error {
+	c := &controller{process: process}
+	err := steps(ctx, c.addClients, c.addContext, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addSettings)
 	if err != nil {
 		return err
 	}
-	reports, err := feed.NewReports(mgr.GetEventRecorder("curfew-controller"), log, metrics.Registry)
-	if err != nil {
-		return err
-	}
-	census, err := feed.NewCensus(metrics.Registry)
-	if err != nil {
-		return err
-	}
-	namespaces, err := feed.NewNamespaces(ctx, mgr.GetCache(), mgr.GetClient(), mgr.GetAPIReader(), clock.RealClock{}, serverTime, log)
-	if err != nil {
-		return err
-	}
-	reports.UID = namespaces.UID
-	config = rest.CopyConfig(config)
-	config.Wrap(feed.Buffer)
-	objects, err := feed.NewObjects(config)
-	if err != nil {
-		return err
-	}
-	compiler := expression.NewCompiler(expression.DefaultCacheSize)
-	rules := objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
-	policies := follow.NewPolicies(rules, compiler, clock.RealClock{}, log)
-	policies.WriteStatus(rules, clock.RealClock{}, serverTime)
-	runtimes := &follow.Runtimes{Client: objects}
-	owners := &registry.Owners{Client: objects, Mapper: mgr.GetRESTMapper()}
-	notices, err := newNotices(ctx, mgr, config, namespaces, policies, options, log)
-	if err != nil {
-		return err
-	}
-	var kinds *registry.Registry
-	triggers, err := newTriggers(client, config, objects, stop.Options{
-		Clock: clock.RealClock{}, ServerTime: serverTime, Log: log, Registerer: metrics.Registry, Marked: notices.failed,
-		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return kinds.Profile(kind) },
-	})
-	if err != nil {
-		return err
-	}
-	engine, err := engine.New(engine.Options{
-		Triggers: triggers, Ping: client.Ping, Skew: skew, Clock: clock.RealClock{},
-		Log: log.WithName("expiry"), Registerer: metrics.Registry,
-		MaxDeletionsPerMinute: options.maxDeletionsPerMinute, FavourDrain: options.favourDrain, DryRun: options.dryRun,
-		StuckAfter: options.stuckAfter,
-		OnSummary:  notices.digests.Add, OnBreaker: notices.pauses.Breaker, OnStuck: reports.Stuck, OnBlocked: reports.Blocked,
-	})
-	if err != nil {
-		return err
-	}
-	shared := feed.Options{
-		Engine: engine, Namespaces: namespaces, Policies: policies, Runtimes: runtimes, Owners: owners, Reports: reports,
-		Clock: clock.RealClock{}, ServerTime: serverTime, Log: log,
-		Protect: options.protected(), AnnotationsOnly: options.annotationsOnly(),
-		RelistEvery: options.relistEvery, Propagation: metav1.DeletionPropagation(options.propagation), Listed: giveBack(ctx),
-		Census: census,
-	}
-	maker, err := newFeedMaker(config, objects, shared)
-	if err != nil {
-		return err
-	}
-	feeds, err := maker.feeds(config)
-	if err != nil {
-		return err
-	}
-	kinds, err = newRegistry(objects, compiler, feeds, &shared)
-	if err != nil {
-		return err
-	}
-	maker.kinds = kinds
-	labels, err := newLabels(config, objects, kinds, feeds, &shared, options)
-	if err != nil {
-		return err
-	}
-	kinds.WriteStatus(objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
-	runtimes.Cache = kinds
-	namespaces.OnChange(feeds.RejudgeNamespace)
-	namespaces.OnAdd(engine.RecheckNamespace)
-	namespaces.OnOthers(func(name string) {
-		if policies.ReadNamespaces() {
-			feeds.RejudgeNamespace(name)
-		}
-	})
-	policies.OnChange(feeds.RejudgeKinds)
-	kinds.OnDefinitions(policies.Wake)
-	keeper, err := newCoverage(objects, kinds, policies, labels, options, log)
-	if err != nil {
-		return err
-	}
-	return mgr.Add(leaderRunnable(func(ctx context.Context) error {
-		if err := namespaces.WaitForSync(ctx); err != nil {
+	c.connect()
+	return errors.Join(c.mgr.Add(leaderRunnable(c.runOnce)), c.mgr.Add(leaderRunnable(c.runObjects)))
+}
+
+// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations and the published flags.
+func (c *controller) runOnce(ctx context.Context) error {
+	return together(ctx, c.settings.Run, func(ctx context.Context) error {
+		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		group, ctx := errgroup.WithContext(ctx)
-		group.Go(func() error { return engine.Run(ctx) })
-		group.Go(func() error { return namespaces.Run(ctx) })
-		group.Go(func() error { policies.Run(ctx); return nil })
-		if err := policies.Wait(ctx); err != nil {
-			return errors.Join(err, group.Wait())
+		return together(ctx, c.namespaces.Run, c.policies.WriteStatuses, c.kinds.WriteStatuses, c.coverage.Run)
+	})
+}
+
+// runObjects runs what finds, deletes and reports objects. Several processes could, for disjoint namespaces.
+func (c *controller) runObjects(ctx context.Context) error {
+	defer c.notices.last(ctx)
+	return together(ctx, c.engine.Run, c.policies.Run, func(ctx context.Context) error {
+		if err := c.ready(ctx); err != nil {
+			return err
 		}
-		group.Go(func() error { return kinds.Run(ctx) })
-		group.Go(func() error { return keeper.Run(ctx) })
-		group.Go(func() error { return labels.Run(ctx) })
-		group.Go(func() error { return feeds.Run(ctx) })
-		group.Go(func() error { return notices.pauses.Run(ctx) })
-		group.Go(func() error { return notices.digests.Run(ctx) })
-		group.Go(func() error { return reports.Run(ctx) })
-		err := group.Wait()
-		notices.last(ctx)
+		return together(ctx, c.feeds.Run, c.kinds.Run, c.labels.Run, c.notices.run)
+	})
+}
+
+// ready waits until namespaces and policies are known: without them no bound would be in effect.
+func (c *controller) ready(ctx context.Context) error {
+	if err := c.namespaces.WaitForSync(ctx); err != nil {
 		return err
-	}))
+	}
+	return c.policies.Wait(ctx)
+}
+
+func (c *controller) addClients(context.Context) (err error) {
+	c.watches = rest.CopyConfig(c.config)
+	c.watches.Wrap(feed.Buffer)
+	c.objects, err = feed.NewObjects(c.watches)
+	return err
+}
+
+// addContext adds what decides about objects beside themselves: namespaces and policies.
+func (c *controller) addContext(ctx context.Context) (err error) {
+	c.compiler = expression.NewCompiler(expression.DefaultCacheSize)
+	rules := c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
+	c.policies = follow.NewPolicies(rules, c.compiler, c.clock, c.log)
+	c.policies.WriteStatus(rules, c.clock, c.serverTime)
+	c.namespaces, err = feed.NewNamespaces(ctx, c.mgr.GetCache(), c.mgr.GetClient(), c.mgr.GetAPIReader(), c.clock, c.serverTime, c.log)
+	return err
+}
+
+func (c *controller) addEngine(context.Context) error {
+	client, err := deletion.NewClient(c.config)
+	if err != nil {
+		return err
+	}
+	triggers, err := c.triggers(client)
+	if err != nil {
+		return err
+	}
+	c.engine, err = engine.New(engine.Options{
+		Triggers: triggers, Ping: client.Ping, Skew: c.skew, Clock: c.clock,
+		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
+		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
+		StuckAfter: c.options.stuckAfter,
+		OnSummary:  c.notices.digests.Add, OnBreaker: c.notices.pauses.Breaker, OnStuck: c.notices.reports.Stuck, OnBlocked: c.notices.reports.Blocked,
+	})
+	return err
+}
+
+func (c *controller) addFeeds(ctx context.Context) error {
+	synced, err := feed.NewCensus(metrics.Registry)
+	if err != nil {
+		return err
+	}
+	c.maker, err = newFeedMaker(c.watches, c.objects, feed.Options{
+		Engine: c.engine, Namespaces: c.namespaces, Policies: c.policies, Reports: c.notices.reports, Census: synced,
+		Runtimes: &follow.Runtimes{Client: c.objects, Cache: runtimeCache{c}},
+		Owners:   &registry.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
+		Clock:    c.clock, ServerTime: c.serverTime, Log: c.log,
+		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(),
+		RelistEvery: c.options.relistEvery, Propagation: metav1.DeletionPropagation(c.options.propagation), Listed: giveBack(ctx),
+	})
+	if err != nil {
+		return err
+	}
+	c.feeds, err = c.maker.feeds(c.watches)
+	return err
+}
+
+// addKinds adds what knows which feeds should run.
+func (c *controller) addKinds(context.Context) (err error) {
+	if c.kinds, err = newRegistry(c); err != nil {
+		return err
+	}
+	c.maker.kinds = c.kinds
+	c.kinds.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
+	c.labels, err = newLabels(c)
+	return err
+}
+
+// connect has each part notified of what concerns it.
+func (c *controller) connect() {
+	c.namespaces.OnChange(c.feeds.RejudgeNamespace)
+	c.namespaces.OnAdd(c.engine.RecheckNamespace)
+	c.namespaces.OnOthers(func(name string) {
+		if c.policies.ReadNamespaces() {
+			c.feeds.RejudgeNamespace(name)
+		}
+	})
+	c.policies.OnChange(c.feeds.RejudgeKinds)
+	c.policies.OnChange(func(func(schema.GroupKind) bool) { c.coverage.Again() })
+	c.kinds.OnDefinitions(c.policies.Wake)
+	c.kinds.OnChange(c.labels.Again)
+	c.kinds.OnChange(c.coverage.Again)
+	c.kinds.OnRuntimes(c.coverage.Again)
+	c.labels.OnChange(c.coverage.Again)
+}
+
+// runtimeCache asks the registry, which is made after the feeds.
+type runtimeCache struct{ *controller }
+
+// Cached implements [follow.RuntimeCache].
+func (c runtimeCache) Cached(resource schema.GroupVersionResource, key string) map[string]any {
+	return c.kinds.Cached(resource, key)
 }

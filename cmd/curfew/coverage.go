@@ -1,36 +1,26 @@
 package main
 
 import (
-	"github.com/go-logr/logr"
+	"context"
+
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/controller/discovery"
-	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/registry"
 )
 
-// newCoverage wires profiles, policies and permissions → which requests the API server sends.
-func newCoverage(objects dynamic.Interface, kinds *registry.Registry, policies *follow.Policies, labels *discovery.Labels, options *options, log logr.Logger) (*coverage.Keeper, error) {
-	keeper, err := coverage.New(coverage.Options{
-		Kinds: kinds.Served, RuntimesKnown: kinds.RuntimesKnown, Policies: policies.Objects, Deletable: labels.Everywhere,
-		Mutating:   objects.Resource(admissionv1.SchemeGroupVersion.WithResource("mutatingwebhookconfigurations")),
-		Validating: objects.Resource(admissionv1.SchemeGroupVersion.WithResource("validatingwebhookconfigurations")),
-		Namespace:  options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration, FailClosed: options.failClosed, Alias: options.kyvernoLabel,
-		Protect: options.protected(), DryRun: options.dryRun,
-		Clock: clock.RealClock{}, Log: log, Registerer: metrics.Registry,
-	})
-	if err != nil {
-		return nil, err
+// addCoverage wires profiles, policies and permissions → which requests the API server sends.
+func (c *controller) addCoverage(context.Context) (err error) {
+	configurations := func(resource string) coverage.Client {
+		return c.objects.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
 	}
-	kinds.OnChange(keeper.Again)
-	kinds.OnRuntimes(keeper.Again)
-	labels.OnChange(keeper.Again)
-	policies.OnChange(func(func(schema.GroupKind) bool) { keeper.Again() })
-	return keeper, nil
+	c.coverage, err = coverage.New(coverage.Options{
+		Kinds: c.kinds.Served, RuntimesKnown: c.kinds.RuntimesKnown, Policies: c.policies.Objects, Deletable: c.labels.Everywhere,
+		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
+		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
+		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun,
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+	return err
 }

@@ -37,6 +37,7 @@ type options struct {
 	failClosed                 bool
 	maxDeletionsPerMinute      int
 	relistEvery, stuckAfter    time.Duration
+	leaseName                  string
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
 	apiOptions
@@ -51,7 +52,7 @@ func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", maxReviewSize: "40Mi",
 		leaderElect: true, protect: policy.DefaultProtect(),
-		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
 
@@ -79,6 +80,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 
 func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.leaderElect, "leader-elect", o.leaderElect, "wait for the lease before deleting, so that one replica works at a time")
+	flags.StringVar(&o.leaseName, "lease-name", o.leaseName, "name of the lease; the controller's Role has to allow it")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
 	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
 	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
@@ -144,6 +146,9 @@ func (o *options) validate() error {
 	}
 	if o.verbosity < 0 || o.verbosity > verbosityMost {
 		bad("verbosity", o.verbosity, fmt.Sprintf("give 0 to %d", verbosityMost))
+	}
+	if problems := validation.IsDNS1123Subdomain(o.leaseName); len(problems) > 0 {
+		bad("lease-name", o.leaseName, strings.Join(problems, "; "))
 	}
 	if o.leaseDuration < 3*time.Second {
 		bad("lease-duration", o.leaseDuration, "give 3s or more")

@@ -26,46 +26,49 @@ import (
 	"curfew.dev/curfew/webhook/api"
 )
 
-// run builds what the process consists of and runs it until ctx is done: the whole wiring on one screen.
+// run builds what the process consists of and runs it until ctx is done.
 func run(ctx context.Context, options *options, parts parts) error {
 	limitMemory(cgroupLimits)
-	log := newLogger(options.verbosity)
-	ctrl.SetLogger(log)
-	klog.SetLogger(log)
-	config, err := restConfig(options.kubeconfig)
-	if err != nil {
-		return err
-	}
-	skew := engine.NewSkew(clock.RealClock{})
-	config.Wrap(skew.Wrap)
-	asks, err := deletion.NewClient(config)
-	if err != nil {
-		return err
-	}
-	serverTime := engine.NewServerTime(skew, asks.Ping).Now
-	mgr, err := newManager(config, options, parts)
+	p, err := newProcess(options, parts)
 	if err != nil {
 		return err
 	}
 	var ready []api.Check
 	if parts.webhook {
-		if ready, err = addWebhook(ctx, mgr, config, serverTime, options, log); err != nil {
+		if ready, err = addWebhook(ctx, p); err != nil {
 			return fmt.Errorf("setting up the webhooks: %w", err)
 		}
 	}
 	if parts.controller {
-		if err := addController(ctx, mgr, config, skew, serverTime, options, log); err != nil {
+		if err := addController(ctx, p); err != nil {
 			return fmt.Errorf("setting up the controller: %w", err)
 		}
-		if err := addSettings(mgr, config, options, log); err != nil {
-			return fmt.Errorf("setting up the settings: %w", err)
-		}
 	}
-	if err := addHealth(ctx, mgr, options, ready, log); err != nil {
+	if err := addHealth(ctx, p, ready); err != nil {
 		return fmt.Errorf("setting up health checks: %w", err)
 	}
-	log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
-	return mgr.Start(ctx)
+	p.log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
+	return p.mgr.Start(ctx)
+}
+
+// newProcess connects to the API server.
+func newProcess(options *options, parts parts) (*process, error) {
+	p := &process{options: options, clock: clock.RealClock{}, log: newLogger(options.verbosity)}
+	ctrl.SetLogger(p.log)
+	klog.SetLogger(p.log)
+	var err error
+	if p.config, err = restConfig(options.kubeconfig); err != nil {
+		return nil, err
+	}
+	p.skew = engine.NewSkew(p.clock)
+	p.config.Wrap(p.skew.Wrap)
+	asks, err := deletion.NewClient(p.config)
+	if err != nil {
+		return nil, err
+	}
+	p.serverTime = engine.NewServerTime(p.skew, asks.Ping).Now
+	p.mgr, err = newManager(p.config, options, parts)
+	return p, err
 }
 
 // newLogger writes JSON lines to standard error. controller-runtime's own logger drops lines that repeat within a second,
@@ -93,9 +96,6 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	return config, nil
 }
 
-// leaseName is the one Lease that the controller's Role allows.
-const leaseName = "curfew-controller"
-
 func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
 	grace := options.gracePeriod
 	renew := options.leaseDuration * 2 / 3
@@ -113,7 +113,7 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 		HealthProbeBindAddress:        "0", // addHealth serves it
 		PprofBindAddress:              options.pprof,
 		LeaderElection:                parts.controller && options.leaderElect,
-		LeaderElectionID:              leaseName,
+		LeaderElectionID:              options.leaseName,
 		LeaderElectionNamespace:       options.namespace,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &options.leaseDuration,
@@ -128,20 +128,14 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 }
 
 // addHealth serves /healthz and /readyz. A controller that waits for the lease is ready: it does what it should.
-func addHealth(ctx context.Context, mgr manager.Manager, options *options, ready []api.Check, log logr.Logger) error {
-	router, err := api.New(api.Options{Ready: ready, Logger: log.WithName("http")})
+func addHealth(ctx context.Context, p *process, ready []api.Check) error {
+	router, err := api.New(api.Options{Ready: ready, Logger: p.log.WithName("http")})
 	if err != nil {
 		return err
 	}
-	server, err := api.Listen(ctx, options.healthAddr, router)
+	server, err := api.Listen(ctx, p.options.healthAddr, router)
 	if err != nil {
 		return err
 	}
-	return mgr.Add(server)
+	return p.mgr.Add(server)
 }
-
-// leaderRunnable runs on the leader alone.
-type leaderRunnable func(context.Context) error
-
-func (f leaderRunnable) Start(ctx context.Context) error { return f(ctx) }
-func (leaderRunnable) NeedLeaderElection() bool          { return true }

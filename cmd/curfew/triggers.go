@@ -3,10 +3,8 @@ package main
 import (
 	"fmt"
 
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/action/deletion"
@@ -15,17 +13,21 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// newTriggers lists why objects become due, and what is done then.
-func newTriggers(client *deletion.Client, config *rest.Config, objects dynamic.Interface, stopping stop.Options) ([]engine.Trigger, error) {
-	deletes, err := deletion.New(client, clock.RealClock{}, metrics.Registry)
+// triggers lists why objects become due, and what is done then.
+func (c *controller) triggers(client *deletion.Client) ([]engine.Trigger, error) {
+	deletes, err := deletion.New(client, c.clock, metrics.Registry)
 	if err != nil {
 		return nil, err
 	}
-	stopping.Objects = objects
-	if stopping.Metadata, err = metadata.NewForConfig(config); err != nil {
+	partial, err := metadata.NewForConfig(c.watches)
+	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	stops, err := stop.New(stopping)
+	stops, err := stop.New(stop.Options{
+		Objects: c.objects, Metadata: partial, Clock: c.clock, ServerTime: c.serverTime, Log: c.log, Registerer: metrics.Registry,
+		Marked:  c.notices.failed,
+		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return c.kinds.Profile(kind) },
+	})
 	if err != nil {
 		return nil, err
 	}

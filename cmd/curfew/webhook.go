@@ -8,20 +8,15 @@ import (
 	"net"
 	"net/http"
 
-	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/resource"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"k8s.io/client-go/rest"
-	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/controller-runtime/pkg/manager"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -36,89 +31,126 @@ const serviceName = "curfew-webhook"
 // controllerAccount is the ServiceAccount that the controller runs as, as manifests/rbac names it.
 const controllerAccount = "curfew-controller"
 
-// addWebhook wires certificate → TLS server → handlers, and answers with what must hold before requests may come.
-func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, serverTime follow.ServerTime, options *options, log logr.Logger) ([]api.Check, error) {
-	provider, err := newCertificates(config, serverTime, options)
+// admission are the parts of the webhooks.
+type admission struct {
+	*process
+	certificates certs.Provider
+	certificate  *tls.Config
+	platform     *platform.Store
+	builtin      *platform.Snapshot // without anything of the cluster
+	watch        *webhook.CatalogWatch
+	handlers     *webhook.Webhooks
+}
+
+// addWebhook wires certificate → TLS server → handlers, and returns what has to be ready before requests may come.
+func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
+	a := &admission{process: process}
+	err := steps(ctx, a.addCertificates, a.addPlatform, a.addHandlers, a.addServer, a.addAPI)
+	return a.ready(), err
+}
+
+func (a *admission) addCertificates(context.Context) error {
+	// A live client: a cached one would have to list the Secrets of the whole cluster.
+	live, err := client.NewWithWatch(a.config, client.Options{})
 	if err != nil {
-		return nil, err
+		return fmt.Errorf("client of the API server: %w", err)
 	}
-	if err := metrics.Registry.Register(certs.NewExpiryMetric(provider)); err != nil {
-		return nil, fmt.Errorf("registering metrics of the certificate: %w", err)
-	}
-	warnBelow, err := policy.ParseDuration(options.warnBelow)
-	if err != nil {
-		return nil, err
-	}
-	maxReview, err := resource.ParseQuantity(options.maxReviewSize)
-	if err != nil {
-		return nil, fmt.Errorf("--max-review-size=%s: %w", options.maxReviewSize, err)
-	}
-	certificate := &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: provider.GetCertificate}
-	mux := http.NewServeMux()
-	server := ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Host: options.host, Port: options.port, WebhookMux: mux,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion, c.GetCertificate = certificate.MinVersion, certificate.GetCertificate
-			// What an API server speaks to a webhook behind a Service, whatever that offers (kubernetes issue 75791).
-			c.NextProtos = []string{"http/1.1"}
-		}},
+	a.certificates, err = certs.NewSelfSigned(certs.Options{
+		Client: live, Namespace: a.options.namespace,
+		Configurations: []string{certs.DefaultConfiguration, coverage.Name},
+		DNSNames:       append(certs.ServiceDNSNames(serviceName, a.options.namespace), "localhost"),
+		IPs:            []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
+		ServerTime:     a.serverTime,
 	})
-	authorization, err := authorizationclient.NewForConfig(config)
 	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
+		return err
 	}
-	if err := v1alpha1.AddToScheme(mgr.GetScheme()); err != nil {
-		return nil, fmt.Errorf("Curfew's own types: %w", err)
+	if err := metrics.Registry.Register(certs.NewExpiryMetric(a.certificates)); err != nil {
+		return fmt.Errorf("registering metrics of the certificate: %w", err)
+	}
+	a.certificate = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: a.certificates.GetCertificate}
+	return a.mgr.Add(a.certificates)
+}
+
+// addPlatform follows profiles and policies.
+func (a *admission) addPlatform(context.Context) error {
+	if err := v1alpha1.AddToScheme(a.mgr.GetScheme()); err != nil {
+		return fmt.Errorf("Curfew's own types: %w", err)
 	}
 	builtin, err := profiles.All()
 	if err != nil {
-		return nil, err
+		return err
 	}
-	platform, err := platform.New(builtin)
+	if a.platform, err = platform.New(builtin); err != nil {
+		return err
+	}
+	a.builtin = a.platform.Snapshot()
+	a.watch = webhook.NewCatalogWatch(a.platform, a.mgr.GetCache(), a.log.WithName("catalog"))
+	return a.mgr.Add(a.watch)
+}
+
+func (a *admission) addHandlers(context.Context) error {
+	warnBelow, err := policy.ParseDuration(a.options.warnBelow)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	builtinOnly := platform.Snapshot() // Nothing of the cluster is in it yet.
-	watch := webhook.NewCatalogWatch(platform, mgr.GetCache(), log.WithName("catalog"))
-	handlers, err := webhook.New(webhook.Options{
-		Platform:        platform,
-		Runtimes:        webhook.NewRuntimes(mgr.GetCache(), mgr.GetAPIReader()),
-		Pods:            webhook.LivePods{Reader: mgr.GetAPIReader()},
-		Namespaces:      webhook.NewNamespaces(mgr.GetCache(), mgr.GetAPIReader()),
-		Clock:           clock.RealClock{},
-		ServerTime:      serverTime,
+	maxReview, err := resource.ParseQuantity(a.options.maxReviewSize)
+	if err != nil {
+		return fmt.Errorf("--max-review-size=%s: %w", a.options.maxReviewSize, err)
+	}
+	authorization, err := authorizationclient.NewForConfig(a.config)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	cached, live := a.mgr.GetCache(), a.mgr.GetAPIReader()
+	a.handlers, err = webhook.New(webhook.Options{
+		Platform:        a.platform,
+		Runtimes:        webhook.NewRuntimes(cached, live),
+		Pods:            webhook.LivePods{Reader: live},
+		Namespaces:      webhook.NewNamespaces(cached, live),
+		Clock:           a.clock,
+		ServerTime:      a.serverTime,
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
-		AnnotationsOnly: options.annotationsOnly(),
-		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()}, clock.RealClock{}),
-		ControllerUser:  "system:serviceaccount:" + options.namespace + ":" + controllerAccount,
-		RequireDelete:   options.requireDelete,
-		StrictLabels:    options.strictLabels,
-		KyvernoLabel:    options.kyvernoLabel,
+		AnnotationsOnly: a.options.annotationsOnly(),
+		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()}, a.clock),
+		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
+		RequireDelete:   a.options.requireDelete,
+		StrictLabels:    a.options.strictLabels,
+		KyvernoLabel:    a.options.kyvernoLabel,
 		MaxReview:       maxReview.Value(),
 		Memory:          memoryLimit(),
-		Controller:      policy.Surroundings{Protect: options.protected(), DryRun: options.dryRun},
-		Logger:          log.WithName("webhook"),
+		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun},
+		Logger:          a.log.WithName("webhook"),
 	})
-	if err != nil {
-		return nil, err
-	}
-	handlers.Register(mux)
-	for _, runnable := range []manager.Runnable{provider, watch, server} {
-		if err := mgr.Add(runnable); err != nil {
-			return nil, err
-		}
-	}
-	ready := []api.Check{
+	return err
+}
+
+func (a *admission) addServer(context.Context) error {
+	mux := http.NewServeMux()
+	a.handlers.Register(mux)
+	return a.mgr.Add(ctrlwebhook.NewServer(ctrlwebhook.Options{
+		Host: a.options.host, Port: a.options.port, WebhookMux: mux,
+		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
+			c.MinVersion, c.GetCertificate = a.certificate.MinVersion, a.certificate.GetCertificate
+			// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes issue 75791).
+			c.NextProtos = []string{"http/1.1"}
+		}},
+	}))
+}
+
+// ready is what has to be true before requests may come.
+func (a *admission) ready() []api.Check {
+	return []api.Check{
 		{Name: "certificate", Probe: func(context.Context) error {
-			if !provider.Ready() {
+			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")
 			}
 			return nil
 		}},
-		{Name: "policies", Probe: func(context.Context) error { return watch.Ready() }},
+		{Name: "policies", Probe: func(context.Context) error { return a.watch.Ready() }},
 		{Name: "namespaces", Probe: func(ctx context.Context) error {
-			informer, err := mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata(), cache.BlockUntilSynced(false))
+			informer, err := a.mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata(), cache.BlockUntilSynced(false))
 			if err != nil {
 				return err
 			}
@@ -128,23 +160,4 @@ func addWebhook(ctx context.Context, mgr manager.Manager, config *rest.Config, s
 			return nil
 		}},
 	}
-	if err := addAPI(ctx, mgr, config, options, handlers, certificate, builtinOnly, ready, log.WithName("api")); err != nil {
-		return nil, fmt.Errorf("setting up the HTTP API: %w", err)
-	}
-	return ready, nil
-}
-
-func newCertificates(config *rest.Config, serverTime follow.ServerTime, options *options) (certs.Provider, error) {
-	// A live client: a cached one would have to list the Secrets of the whole cluster.
-	live, err := client.NewWithWatch(config, client.Options{})
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
-	}
-	dns := append(certs.ServiceDNSNames(serviceName, options.namespace), "localhost")
-	return certs.NewSelfSigned(certs.Options{
-		Client: live, Namespace: options.namespace,
-		Configurations: []string{certs.DefaultConfiguration, coverage.Name},
-		DNSNames:       dns, IPs: []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		ServerTime: serverTime,
-	})
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -74,13 +73,17 @@ func (p *Policies) compile(object *unstructured.Unstructured) compiledPolicy {
 }
 
 // Run follows the policies until ctx is done.
-func (p *Policies) Run(ctx context.Context) {
-	var group sync.WaitGroup
-	defer group.Wait()
-	if p.status != nil {
-		group.Go(func() { p.status.Run(ctx) })
-	}
+func (p *Policies) Run(ctx context.Context) error {
 	p.mirror.Run(ctx)
+	return nil
+}
+
+// WriteStatuses writes the status of policies until ctx is done. It may run once in a cluster.
+func (p *Policies) WriteStatuses(ctx context.Context) error {
+	if p.status != nil {
+		p.status.Run(ctx)
+	}
+	return nil
 }
 
 // Wait waits until the policies are known: without them no bound would hold.

@@ -61,6 +61,13 @@ func lifecyclePolicy(ttl string, generation int64) *unstructured.Unstructured {
 	return object
 }
 
+func run(ctx context.Context, policies *Policies) {
+	var group sync.WaitGroup
+	group.Go(func() { _ = policies.Run(ctx) })
+	group.Go(func() { _ = policies.WriteStatuses(ctx) })
+	group.Wait()
+}
+
 func TestPolicyStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
@@ -68,7 +75,7 @@ func TestPolicyStatus(t *testing.T) {
 		policies.WriteStatus(p, clock.RealClock{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
+		go func() { run(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		p.put(lifecyclePolicy(`"30s"`, 1))
 		after(2 * time.Second)
@@ -97,7 +104,7 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 		policies.WriteStatus(p, clock.RealClock{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
+		go func() { run(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		fail := func(object string, generation int64, reason string) {
 			policies.Failed(object, []error{&expression.PolicyError{Policy: "platform", Generation: generation, Err: errors.New(reason)}})
@@ -155,7 +162,7 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 		policies.WriteStatus(p, clock.RealClock{}, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
+		go func() { run(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		expect := func(when, left string, want ...string) {
 			t.Helper()
@@ -216,7 +223,7 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { policies.Run(ctx); close(done) }()
+		go func() { run(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		p.put(lifecyclePolicy(`"30s"`, 1))
 		after(50 * time.Second)

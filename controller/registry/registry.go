@@ -112,9 +112,6 @@ func (r *Registry) Run(ctx context.Context) error {
 	defer group.Wait()
 	group.Go(func() { r.profiles.Run(ctx) })
 	group.Go(func() { r.definitions.Run(ctx) })
-	if r.status != nil {
-		group.Go(func() { r.status.Run(ctx) })
-	}
 	defer r.stopRuntimes()
 	typed := *r.source // A source of its own: profiles replace none of these feeds.
 	r.options.Feeds.Apply(ctx, &typed, r.options.Typed, nil)

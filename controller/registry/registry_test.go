@@ -77,6 +77,7 @@ func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Regist
 	var group sync.WaitGroup
 	group.Go(func() { _ = c.feeds.Run(ctx) })
 	group.Go(func() { _ = r.Run(ctx) })
+	group.Go(func() { _ = r.WriteStatuses(ctx) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 	return c, r
 }

@@ -2,6 +2,7 @@ package registry
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"strings"
 	"time"
@@ -21,6 +22,14 @@ func (r *Registry) WriteStatus(patcher follow.Patcher) {
 			r.status.Add(name, nil)
 		}
 	})
+}
+
+// WriteStatuses writes them until ctx is done. It may run once in a cluster.
+func (r *Registry) WriteStatuses(ctx context.Context) error {
+	if r.status != nil {
+		r.status.Run(ctx)
+	}
+	return nil
 }
 
 // writeStatuses has the status of all KindProfiles written, each of which depends on what is served as well.
