@@ -13,24 +13,24 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// changing are the flags and the course of extend, expire-now and cancel: plan each object, show, ask, and write each with the
-// resourceVersion that it was judged by.
+// changing has the flags and steps of extend, expire-now and cancel: plan each object, preview, confirm, and patch each in the state
+// that was planned for.
 type changing struct {
 	*connection
 	selection world.Selection
 	dryRun    string
 	yes       bool
 	output    *output
-	// done is what the command says it did: "extended".
+	// done is the result that the command prints: "extended".
 	done string
-	// atOnce: what is planned goes by its label as soon as nothing stops it, so that a pause of deletions is in its way.
+	// atOnce: the objects expire by label now, so that a pause of deletions is an obstacle.
 	atOnce bool
-	// plan works out what is to be written into one object.
+	// plan plans the change of one object.
 	plan func(subject *change.Subject, obstacles []policy.Obstacle) (*change.Plan, error)
 }
 
-func newChanging(around surroundings, done string) *changing {
-	return &changing{connection: newConnection(around), dryRun: "none", output: newOutput("text"), done: done}
+func newChanging(env environment, done string) *changing {
+	return &changing{connection: newConnection(env), dryRun: "none", output: newOutput("text"), done: done}
 }
 
 func (c *changing) addFlags(command *cobra.Command) {
@@ -43,7 +43,6 @@ func (c *changing) addFlags(command *cobra.Command) {
 	c.completeFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": c.output.formats()})
 }
 
-// use and examples that the three commands share.
 const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR)"
 
 func (c *changing) validate() (printFunc, error) {
@@ -60,11 +59,11 @@ func (c *changing) validate() (printFunc, error) {
 	return print, errors.Join(errs...)
 }
 
-// planned is one object with what is to become of it.
+// planned is one object with its plan, or the reason why there is none.
 type planned struct {
 	world.Selected
 	namespace, name string
-	// before is when it goes as it is.
+	// before is the fate without the change.
 	before change.Fate
 	plan   *change.Plan
 	err    error
@@ -77,7 +76,7 @@ func (p *planned) String() string {
 	return p.Kind.Name(p.name) + " in namespace " + p.namespace
 }
 
-// run is the course of all three commands.
+// run runs all three commands.
 func (c *changing) run(cmd *cobra.Command, args []string) error {
 	print, err := c.validate()
 	if err != nil {
@@ -89,7 +88,7 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	if c.selection.Namespace, err = c.namespace(); err != nil {
 		return err
 	}
-	progress := newProgress(c.surroundings, diagnostics)
+	progress := newProgress(c.environment, diagnostics)
 	defer progress.done()
 	w, selected, err := c.selected(ctx, now, overlay{}, c.selection, progress, progress)
 	if err != nil {
@@ -108,7 +107,7 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 		}
 	}
 	progress.done()
-	tellNotes(w.Notes(), diagnostics)
+	printNotes(w.Notes(), diagnostics)
 	if err := c.preview(ctx, all, ready, now, cmd.InOrStdin(), diagnostics); err != nil {
 		return err
 	}

@@ -7,7 +7,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 )
 
-// changedData is what was done, for programs.
+// changedData is the document of -o json.
 type changedData struct {
 	Items []changedItem `json:"items"`
 }
@@ -22,12 +22,12 @@ type changedItem struct {
 
 type fateData struct {
 	Expiry *time.Time `json:"expiry"`
-	// TTL after it finishes, where it has not; TTLFailed after it fails, where that differs.
+	// TTL of an unfinished object, and TTLFailed after a failure where that differs.
 	TTL       string `json:"ttlAfterFinished,omitempty"`
 	TTLFailed string `json:"ttlAfterFailed,omitempty"`
 }
 
-// printedChanges are changes in the forms that programs read.
+// printedChanges are the changes in the forms that programs read.
 func printedChanges(changed []*planned, now time.Time) printed {
 	data := changedData{Items: []changedItem{}}
 	out := printed{list: "items"}

@@ -14,7 +14,7 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 )
 
-// preview shows what is to be done where it is more than one, and asks. Those that cannot be done are told beside it.
+// preview shows the plans for more than one object, with those that fail, and asks for confirmation.
 func (c *changing) preview(ctx context.Context, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
 	if len(all) == 1 {
 		return nil
@@ -49,13 +49,13 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 		if said == "y" || said == "yes" {
 			return nil
 		}
-	case <-ctx.Done(): // Ctrl-C is an answer, too.
+	case <-ctx.Done(): // Ctrl-C means no.
 		fmt.Fprintln(diagnostics)
 	}
 	return errors.New("nothing was changed")
 }
 
-// fateText is when an object goes: 2026-11-20 17:00:00 CET, 2d after it finishes, stays.
+// fateText is a fate such as 2026-11-20 17:00:00 CET, 2d after it finishes, or stays.
 func fateText(fate change.Fate, now time.Time) string {
 	switch {
 	case !fate.Expiry.IsZero():

@@ -41,7 +41,7 @@ func TestExpiresWhenItIsSent(t *testing.T) {
 		at = at.Add(10 * time.Second) // It takes its time to answer, too.
 		return false, nil, nil
 	})
-	command := root(surroundings{now: func() time.Time { return at }, connect: cluster.connect, terminal: func(any) bool { return true }})
+	command := root(environment{now: func() time.Time { return at }, connect: cluster.connect, terminal: func(any) bool { return true }})
 	var said bytes.Buffer
 	command.SetArgs(words("expire-now configmaps -l app=demo"))
 	command.SetIn(thoughtful{func() { at = at.Add(time.Minute) }})
@@ -64,7 +64,7 @@ func TestInterrupted(t *testing.T) {
 			}
 			return false, nil, nil
 		})
-		command := root(surroundings{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
+		command := root(environment{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
 		var out, said bytes.Buffer
 		command.SetArgs(words("expire-now configmaps -l app=demo --yes -o " + format))
 		command.SetOut(&out)

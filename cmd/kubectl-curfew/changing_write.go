@@ -77,7 +77,7 @@ func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, 
 	return nil
 }
 
-// mode is how kubectl says that nothing was stored.
+// mode marks a dry run, as kubectl does.
 func (c *changing) mode() string {
 	switch c.dryRun {
 	case "client":
@@ -88,11 +88,11 @@ func (c *changing) mode() string {
 	return ""
 }
 
-// attempts are how often an object is looked at anew that somebody else changed in between.
+// attempts limits the retries for an object that somebody else keeps changing.
 const attempts = 5
 
-// write sends one plan, which is made anew by the time that it is by now: whoever was asked may have taken theirs to answer, and what
-// expires now has to expire then. Where the object has changed since, it is read, planned and sent again.
+// write patches one object. It plans again at the present time, because the confirmation may have taken long. After a conflict it reads
+// the object and tries again.
 func (c *changing) write(ctx context.Context, w *world.World, each *planned) error {
 	if c.dryRun == "client" {
 		return nil

@@ -18,49 +18,48 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// surroundings are what commands take from the machine they run on; tests bring their own.
-type surroundings struct {
-	// now tells the time, in the user's time zone. Each command reads it once; those that change objects once more for each, right before
-	// it is changed.
+// environment is what commands take from the machine. Tests have their own.
+type environment struct {
+	// now is the time, in the user's time zone. Each command reads it once, and once more for each object right before it changes that.
 	now func() time.Time
-	// connect makes clients of the API server that the flags name.
+	// connect makes clients for the cluster that the flags name.
 	connect func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error)
-	// terminal tells whether a stream is one that a person looks at.
+	// terminal reports whether a stream is a terminal.
 	terminal func(stream any) bool
 }
 
-// connection are the flags of commands that ask a cluster.
+// connection has the flags of commands that need a cluster.
 type connection struct {
-	surroundings
+	environment
 	flags           *genericclioptions.ConfigFlags
 	curfewNamespace string
 }
 
-func newConnection(around surroundings) *connection {
+func newConnection(env environment) *connection {
 	flags := genericclioptions.NewConfigFlags(true)
-	flags.CacheDir = nil // What is served is asked anew: a kind that came a minute ago counts.
-	return &connection{surroundings: around, flags: flags, curfewNamespace: "curfew-system"}
+	flags.CacheDir = nil // No cache on disk: it would hide a kind that was installed a minute ago.
+	return &connection{environment: env, flags: flags, curfewNamespace: "curfew-system"}
 }
 
-// add adds the flags of kubectl: -n, --context, --kubeconfig and the like.
+// add adds kubectl's flags: -n, --context, --kubeconfig and others.
 func (c *connection) add(flags *pflag.FlagSet) {
 	c.flags.AddFlags(flags)
 	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew itself runs in, to learn how its controller is set")
 }
 
-// namespace is that of -n, else the one of the context.
+// namespace is that of -n, by default the one of the context.
 func (c *connection) namespace() (string, error) {
 	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
 	return namespace, err
 }
 
-// overlay are objects that are to hold as if they were applied.
+// overlay are objects that are treated as if they were applied.
 type overlay struct {
 	policies []*v1alpha1.LifecyclePolicy
 	profiles []*v1alpha1.KindProfile
 }
 
-// open connects and reads what holds for all objects. Warnings of the API server go to warnings.
+// open connects and reads what applies to all objects. Warnings of the API server go to warnings.
 func (c *connection) open(ctx context.Context, now time.Time, with overlay, warnings io.Writer) (*world.World, error) {
 	clients, err := c.connect(c.flags, warnings)
 	if err != nil {
@@ -83,14 +82,14 @@ func (c *connection) open(ctx context.Context, now time.Time, with overlay, warn
 	return w, err
 }
 
-// connect makes clients of the cluster that the flags name.
+// connect makes clients for the cluster that the flags name.
 func connect(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error) {
 	config, err := flags.ToRESTConfig()
 	if err != nil {
 		return world.Clients{}, err
 	}
 	config.UserAgent = "kubectl-curfew/" + version
-	// As kubectl has it: enough for the many small lists, and the API server's fairness does the rest.
+	// These are kubectl's limits. They are enough for many small lists.
 	config.QPS, config.Burst = 50, 300
 	config.WarningHandler = rest.NoWarnings{}
 	if warnings != nil {
@@ -99,8 +98,8 @@ func connect(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Cl
 	return world.NewClients(config)
 }
 
-// tellNotes says what could not be read, and what that means.
-func tellNotes(notes []string, diagnostics io.Writer) {
+// printNotes prints what could not be read, and what that means.
+func printNotes(notes []string, diagnostics io.Writer) {
 	for _, note := range notes {
 		fmt.Fprintln(diagnostics, "note:", note)
 	}

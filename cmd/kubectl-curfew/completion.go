@@ -9,22 +9,25 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// kubectlCompletion is what kubectl runs for suggestions behind `kubectl curfew`.
+// kubectlCompletion is the script that kubectl runs to complete `kubectl curfew`.
 //
 //go:embed kubectl_complete-curfew
 var kubectlCompletion string
 
-// shells are those that cobra writes scripts for, and kubectl, whose own completion asks plugins by a script on the PATH.
+// shells are those of cobra, and kubectl, which completes plugins by a script on the PATH.
 var shells = []string{"bash", "fish", "kubectl", "powershell", "zsh"}
 
 func completionCommand() *cobra.Command {
 	return &cobra.Command{
 		Use:   "completion (bash | fish | kubectl | powershell | zsh)",
 		Short: "Print a script that completes command lines",
-		Long: `Print a script that completes command lines: commands, flags, kinds, names, namespaces and contexts.
+		Long: `Print a script that completes command lines: commands, flags, kinds, names,
+namespaces and contexts.
 
-kubectl completes plugins itself where its own completion is set up (kubectl completion --help): it asks a program named
-kubectl_complete-curfew on the PATH, which is what "kubectl" prints. The others are for calling kubectl-curfew by its own name.`,
+kubectl completes plugins itself where its own completion is set up (kubectl
+completion --help): it asks a program named kubectl_complete-curfew on the PATH,
+which is what "kubectl" prints. The others are for calling kubectl-curfew by its
+own name.`,
 		Example: `  # For kubectl curfew, into any folder of the PATH
   kubectl curfew completion kubectl > ./kubectl_complete-curfew
   chmod +x ./kubectl_complete-curfew

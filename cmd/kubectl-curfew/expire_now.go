@@ -6,14 +6,16 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 )
 
-func expireNowCommand(around surroundings) *cobra.Command {
-	options := newChanging(around, "expires now")
+func expireNowCommand(env environment) *cobra.Command {
+	options := newChanging(env, "expires now")
 	options.plan, options.atOnce = change.ExpireNow, true
 	command := &cobra.Command{
 		Use:   "expire-now " + changingUse,
 		Short: "Have Curfew delete objects at once",
-		Long: `Have Curfew delete objects at once, by a TTL label that names this moment. Other than kubectl delete it is Curfew that deletes: with its
-preconditions, its rate limit, its log and its protection. What is protected, or would stay for another reason, is refused.`,
+		Long: `Have Curfew delete objects at once, by a TTL label that names this moment. Other
+than kubectl delete it is Curfew that deletes: with its preconditions, its rate
+limit, its log and its protection. What is protected, or would stay for another
+reason, is refused.`,
 		Example: `  # This Job, now
   kubectl curfew expire-now job/build -n ci
 

@@ -29,19 +29,23 @@ type expiringOptions struct {
 	showKind, showLabels            bool
 }
 
-func expiringCommand(around surroundings) *cobra.Command {
-	options := expiringOptions{connection: newConnection(around), output: newOutput("table", "wide")}
+func expiringCommand(env environment) *cobra.Command {
+	options := expiringOptions{connection: newConnection(env), output: newOutput("table", "wide")}
 	command := &cobra.Command{
 		Use:   "expiring [KIND...] [flags]",
 		Short: "List what goes, when, why, and what stands in its way",
-		Long: `List what goes, when, why, and what stands in its way: by its TTL after finished, by its TTL label, or stopped at its deadline.
+		Long: `List what goes, when, why, and what stands in its way: by its TTL after
+finished, by its TTL label, or stopped at its deadline.
 
-It asks the API server alone, with your own permissions, and judges as the controller does. What you may not read is said. Without a
-KIND all kinds are asked about. Times are in the time zone of your machine, and shown with it. Pods that run are asked about only with
---trigger deadline, with --ttl-longer-than, or where they have a TTL label: their deadlines are the kubelet's affair.
+It asks the API server alone, with your own permissions, and judges as the
+controller does. What you may not read is said. Without a KIND all kinds are
+asked about. Times are in the time zone of your machine, and shown with it. Pods
+that run are asked about only with --trigger deadline, with --ttl-longer-than,
+or where they have a TTL label: their deadlines are the kubelet's affair.
 
-A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24), both (friday 17:00), a duration from now
-(6h, 1d12h), now, or RFC 3339. A period is a day, a month (may, 2026-05) or a year (2026).`,
+A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
+2026-12-24), both (friday 17:00), a duration from now (6h, 1d12h), now, or RFC
+3339. A period is a day, a month (may, 2026-05) or a year (2026).`,
 		Example: examples(seedQuestions),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "during", "ttl-longer-than", "source", "trigger"); err != nil {
@@ -117,7 +121,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 	if o.watch {
 		return o.follow(ctx, query, out, diagnostics)
 	}
-	progress := newProgress(o.surroundings, diagnostics)
+	progress := newProgress(o.environment, diagnostics)
 	defer progress.done()
 	report, err := o.answer(ctx, query, progress)
 	if err != nil {
@@ -132,7 +136,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 	if err != nil {
 		return err
 	}
-	tellNotes(report.notes, diagnostics)
+	printNotes(report.notes, diagnostics)
 	if len(report.entries) == 0 && query.print == nil {
 		fmt.Fprintln(diagnostics, o.nothing(query, report.namespace))
 	}

@@ -21,15 +21,17 @@ type explainOptions struct {
 	with      []string
 }
 
-func explainCommand(around surroundings) *cobra.Command {
-	options := explainOptions{connection: newConnection(around), output: newOutput("text")}
+func explainCommand(env environment) *cobra.Command {
+	options := explainOptions{connection: newConnection(env), output: newOutput("text")}
 	command := &cobra.Command{
 		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR) [flags]",
 		Short: "Say why an object goes when it does, and what stands in its way",
-		Long: `Say why an object goes when it does, or does not: what each level of precedence says and which of them decides, for its TTL after
-finished, its TTL label and its deadline; what stands in its way, and the command that would change it.
+		Long: `Say why an object goes when it does, or does not: what each level of precedence
+says and which of them decides, for its TTL after finished, its TTL label and
+its deadline; what stands in its way, and the command that would change it.
 
-It asks the API server alone, with your own permissions, and judges as the controller does. What you may not read is said.`,
+It asks the API server alone, with your own permissions, and judges as the
+controller does. What you may not read is said.`,
 		Example: `  # Why does this Job go when it does, and what stands in its way?
   kubectl curfew explain job/build -n ci
 
@@ -86,7 +88,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	if o.selection.Namespace, err = o.namespace(); err != nil {
 		return err
 	}
-	progress := newProgress(o.surroundings, diagnostics)
+	progress := newProgress(o.environment, diagnostics)
 	defer progress.done()
 	w, selected, err := o.selected(ctx, now, with, o.selection, progress, nil)
 	if err != nil {
@@ -108,7 +110,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	if err := writeExplained(all, out); err != nil {
 		return err
 	}
-	tellNotes(w.Notes(), diagnostics)
+	printNotes(w.Notes(), diagnostics)
 	return nil
 }
 

@@ -11,17 +11,19 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-func extendCommand(around surroundings) *cobra.Command {
-	options := newChanging(around, "extended")
+func extendCommand(env environment) *cobra.Command {
+	options := newChanging(env, "extended")
 	var by, until, to string
 	command := &cobra.Command{
 		Use:   "extend " + changingUse + " (--by DURATION | --until TIME | --to DURATION)",
 		Short: "Let objects live longer",
 		Long: `Let objects live longer: by a length of time, until a time, or with another TTL.
 
-What is written is the value that decides, where it stands: the TTL label, the annotation or the kind's own field; where a namespace or
-policy decides, an annotation. It never shortens a life; --to gives a TTL to what has none. What bounds refuse is said before anything is
-sent, and each object is changed in exactly the state that was looked at.`,
+What is written is the value that decides, where it stands: the TTL label, the
+annotation or the kind's own field; where a namespace or policy decides, an
+annotation. It never shortens a life; --to gives a TTL to what has none. What
+bounds refuse is said before anything is sent, and each object is changed in
+exactly the state that was looked at.`,
 		Example: `  # A day more for one Job
   kubectl curfew extend job/build -n ci --by 1d
 

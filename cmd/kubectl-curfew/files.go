@@ -11,10 +11,10 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// extensions of the files that are read in a directory; a file that is named itself may have any.
+// extensions of the files that are read in a directory. A named file may have any.
 var extensions = []string{".yaml", ".yml", ".json"}
 
-// readSources reads what -f names, in that order; directories in the order of names.
+// readSources reads files in the given order, and those of a directory in the order of their names.
 func readSources(names []string, recursive bool, in io.Reader) ([]lint.Source, error) {
 	var out []lint.Source
 	for _, name := range names {
@@ -41,7 +41,7 @@ func readSources(names []string, recursive bool, in io.Reader) ([]lint.Source, e
 	return out, nil
 }
 
-// expand is a file, or the manifests in a directory.
+// expand returns a file itself, and the manifests in a directory.
 func expand(name string, recursive bool) ([]string, error) {
 	info, err := os.Stat(name)
 	if err != nil {
@@ -88,12 +88,12 @@ func readFile(name string) (lint.Source, error) {
 	return lint.Source{Name: filepath.ToSlash(name), Data: data}, nil
 }
 
-// readAll stops one byte after the limit, where the reading of manifests says that it is too much.
+// readAll reads one byte beyond the limit, which package lint rejects.
 func readAll(in io.Reader) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(in, lint.DefaultMaxBytes+1))
 }
 
-// unwrapPath takes the path off an error that is told with it anyway.
+// unwrapPath removes the path from an error whose message already has it.
 func unwrapPath(err error) error {
 	if pathError, ok := err.(*fs.PathError); ok {
 		return pathError.Err

@@ -12,27 +12,26 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A watch lists again every relistEvery, and spends at most a tenth of its time on that: a large cluster is asked less often.
+// A watch lists every relistEvery, and spends at most a tenth of its time on that: it lists a large cluster less often.
 const (
 	relistEvery = 2 * time.Second
 	relistShare = 10
 )
 
-// follow shows the answer, and then what changes, until ctx is done. While the API server does not answer, what was shown last
-// stays, with one note.
+// follow shows the answer and its changes until ctx is done. While the API server does not answer, the last answer stays, with a note.
 func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
 	screen := o.newScreen(out, diagnostics)
 	var last *expiringReport
 	away := ""
 	for {
 		began := time.Now()
-		report, err := o.answer(ctx, o.asOf(query, o.now()), newProgress(o.surroundings, io.Discard))
+		report, err := o.answer(ctx, o.asOf(query, o.now()), newProgress(o.environment, io.Discard))
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil:
 			if last == nil {
-				tellNotes(report.notes, diagnostics)
+				printNotes(report.notes, diagnostics)
 			}
 			report.keep(last)
 			last, away = report, ""
@@ -47,7 +46,7 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 	}
 }
 
-// redraw shows a report, once a second since the time that is left runs, until it is time to list again.
+// redraw shows a report once a second, because the time that is left changes, until it is time to list again.
 func (o *expiringOptions) redraw(ctx context.Context, screen screen, report *expiringReport, away string, took time.Duration) error {
 	ticker, next := time.NewTicker(time.Second), time.NewTimer(max(relistEvery, relistShare*took))
 	defer ticker.Stop()
@@ -71,7 +70,7 @@ func (o *expiringOptions) redraw(ctx context.Context, screen screen, report *exp
 	}
 }
 
-// asOf is the query at another time: --within moves on with it.
+// asOf is the query at another time, which moves --within.
 func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQuery {
 	out := *query
 	out.now = now
@@ -81,7 +80,7 @@ func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQue
 	return &out
 }
 
-// keep takes over the rows of kinds that could be listed before and now cannot: nothing says that they are gone.
+// keep keeps the rows of kinds that cannot be listed any more: their objects may still exist.
 func (r *expiringReport) keep(last *expiringReport) {
 	if last == nil || len(r.unlisted) == 0 {
 		return

@@ -76,7 +76,7 @@ func TestInPlace(t *testing.T) {
 
 // TestWithinMovesOn: --within means the same length of time in every round.
 func TestWithinMovesOn(t *testing.T) {
-	options := &expiringOptions{connection: newConnection(surroundings{now: func() time.Time { return noon }}), output: newOutput("table", "wide"), within: "1h"}
+	options := &expiringOptions{connection: newConnection(environment{now: func() time.Time { return noon }}), output: newOutput("table", "wide"), within: "1h"}
 	query, err := options.query(t.Context(), nil, noon)
 	if err != nil {
 		t.Fatal(err)
@@ -263,7 +263,7 @@ func startWatch(t *testing.T, cluster *fakeCluster, args ...string) *watching {
 	t.Cleanup(cancel)
 	reader, writer := io.Pipe()
 	out := &watching{T: t, cancel: cancel, cluster: cluster, reader: reader, lines: bufio.NewScanner(reader), ended: make(chan int, 1)}
-	command := root(surroundings{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
+	command := root(environment{now: func() time.Time { return noon }, connect: cluster.connect, terminal: func(any) bool { return false }})
 	command.SetArgs(args)
 	command.SetOut(writer)
 	command.SetErr(&out.said)

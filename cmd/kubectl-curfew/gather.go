@@ -16,10 +16,10 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
-// listsAtOnce is how many kinds are read at the same time.
+// listsAtOnce is how many kinds are listed at the same time.
 const listsAtOnce = 8
 
-// gather lists all kinds and keeps what the query matches. Kinds that nobody named and that cannot be listed are left out.
+// gather lists all kinds and keeps the entries that match the query. A kind that cannot be listed and was not named is left out.
 func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *progress) ([]*world.Entry, []leftOut, error) {
 	var mu sync.Mutex
 	found := map[types.UID][]*world.Entry{}
@@ -48,7 +48,7 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				}
 				return nil
 			})
-			if err == nil || len(query.kinds) > 0 || !oneKinds(err) {
+			if err == nil || len(query.kinds) > 0 || !answered(err) {
 				return err
 			}
 			mu.Lock()
@@ -67,28 +67,28 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 	return out, left, nil
 }
 
-// leftOut is a kind that cannot be listed, and why.
+// leftOut is a kind that cannot be listed, with the reason.
 type leftOut struct {
 	kind world.Kind
 	err  error
 }
 
-// oneKinds tells an answer of the API server, which is about the kind that was asked for, from one that did not come.
-func oneKinds(err error) bool {
+// answered reports whether an error is an answer of the API server, which concerns one kind, and not a failed connection.
+func answered(err error) bool {
 	status := apierrors.APIStatus(nil)
 	return errors.As(err, &status)
 }
 
-// noteLeftOut says which kinds cannot be listed: the user may not, or it fails, as where a conversion webhook is broken. Where that is all
-// of them, or all that have a namespace, there is no answer: from 1.37 on everybody may list ClusterTrustBundles, of which nobody thinks who
-// asks what goes. What is gone in the meantime leaves nothing out.
+// noteLeftOut notes which kinds cannot be listed, for lack of a permission or, for example, because a conversion webhook fails. It is an
+// error if the user may list no namespaced kind: since 1.37 everybody may list ClusterTrustBundles, which would be no answer. A kind that
+// is gone is not left out.
 func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading world.Query) error {
 	left = slices.DeleteFunc(slices.Clone(left), func(one leftOut) bool { return world.Gone(one.err) })
 	slices.SortFunc(left, func(a, b leftOut) int {
 		return strings.Compare(a.kind.GroupResource().String(), b.kind.GroupResource().String())
 	})
 	var refused []string
-	seen := 0 // kinds with a namespace that are not refused
+	seen := 0 // namespaced kinds that are not refused
 	for _, kind := range kinds {
 		if !kind.ClusterScoped {
 			seen++
@@ -120,7 +120,7 @@ func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading wor
 	}
 }
 
-// refusal says which kinds the user may not list.
+// refusal names the kinds that the user may not list.
 func refusal(refused []string) string {
 	const most = 6
 	rest := ""

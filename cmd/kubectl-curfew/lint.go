@@ -31,7 +31,7 @@ type lintOptions struct {
 	strictLabels     bool
 	kyvernoLabel     bool
 	nativeTTL        string
-	// now is the instant at which the manifests would be created.
+	// now is when the manifests would be created.
 	now func() time.Time
 }
 
@@ -41,13 +41,18 @@ func lintCommand(now func() time.Time) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
 		Short: "Say what admission would refuse, warn about and fill in, without a cluster",
-		Long: `Say what Curfew's admission would refuse, warn about and fill in for the objects of manifests, without a cluster.
+		Long: `Say what Curfew's admission would refuse, warn about and fill in for the objects
+of manifests, without a cluster.
 
-All files are judged together, whatever their order. Namespaces, LifecyclePolicies, KindProfiles and training runtimes among them
-hold for the other objects, as if all were applied; what is not among them says nothing. LifecyclePolicies and KindProfiles are
-checked themselves, schema and expressions. A TTL inside a pod template is found as well, which the API server would silently drop.
+All files are judged together, whatever their order. Namespaces,
+LifecyclePolicies, KindProfiles and training runtimes among them hold for the
+other objects, as if all were applied; what is not among them says nothing.
+LifecyclePolicies and KindProfiles are checked themselves, schema and
+expressions. A TTL inside a pod template is found as well, which the API server
+would silently drop.
 
-Exit status: 0 nothing would be refused, 1 something would be (or, with --warnings-as-errors, warned about), 2 usage.`,
+Exit status: 0 nothing would be refused, 1 something would be (or, with
+--warnings-as-errors, warned about), 2 usage.`,
 		Example: `  kubectl curfew lint -f manifests/ -R
   kubectl kustomize . | kubectl curfew lint -f -
   kubectl curfew lint -f job.yaml -o wide     # what is filled in, too
@@ -105,7 +110,7 @@ func (o *lintOptions) validate() (printFunc, error) {
 	return print, errors.Join(errs...)
 }
 
-// builtin is what comes with Curfew: the profiles of kinds, and the schemas of its own.
+// builtin returns the built-in profiles, and the schemas of Curfew's own kinds.
 func builtin() (*platform.Snapshot, *lint.Schemas, error) {
 	all, err := profiles.All()
 	if err != nil {
@@ -135,7 +140,7 @@ func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, ou
 		documents, unreadable = append(documents, read...), append(unreadable, errs...)
 	}
 	if len(documents)+len(unreadable) == 0 {
-		// A pipe whose first command failed must not pass for clean manifests.
+		// A pipe whose first command failed must not look like clean manifests.
 		return errors.New("there is no manifest in what -f names: give at least one")
 	}
 	warnBelow, err := policy.ParseDuration(o.warnBelow)

@@ -37,8 +37,7 @@ func writeGitHub(report *lint.Report, out io.Writer) error {
 	return nil
 }
 
-// Escapes of workflow commands (actions/toolkit, packages/core, command.ts): a message must not end its line, nor a property
-// itself.
+// Workflow commands need these escapes (actions/toolkit, packages/core, command.ts).
 var (
 	commandData     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
 	commandProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")

@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// readOverlay reads the policies and profiles of --with, as the API server would store them. What it would refuse is refused, and what
-// else is in the files, too: it would not count.
+// readOverlay reads the policies and profiles of --with as the API server would store them, and rejects what it would reject. Other kinds
+// are an error, because they would have no effect.
 func readOverlay(ctx context.Context, files []string) (overlay, error) {
 	var out overlay
 	if len(files) == 0 {

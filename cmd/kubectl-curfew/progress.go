@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// progress says on a terminal what is being done, once it has taken a second; elsewhere it says nothing. What else is written to the
-// same stream goes through it, so that the two do not stand in one line.
+// progress shows on a terminal what a command does, after a second. Everything else for the same stream is written through it, so that
+// the two do not share a line.
 type progress struct {
 	out io.Writer
 
@@ -19,15 +19,15 @@ type progress struct {
 	timer *time.Timer
 }
 
-// quietFor is how long nothing is said; tick is how often what is said is brought up to date.
+// quietFor passes before the first line; tick is how often the line is updated.
 const (
 	quietFor = time.Second
 	tick     = 200 * time.Millisecond
 )
 
-func newProgress(around surroundings, out io.Writer) *progress {
+func newProgress(env environment, out io.Writer) *progress {
 	p := &progress{out: out}
-	if around.terminal(out) {
+	if env.terminal(out) {
 		p.mu.Lock()
 		defer p.mu.Unlock()
 		p.timer = time.AfterFunc(quietFor, p.show)
@@ -35,7 +35,7 @@ func newProgress(around surroundings, out io.Writer) *progress {
 	return p
 }
 
-// say notes what is being done now.
+// say sets the text.
 func (p *progress) say(format string, values ...any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -53,7 +53,7 @@ func (p *progress) show() {
 	p.timer.Reset(tick)
 }
 
-// Write implements io.Writer: what is said of the progress makes room, and comes again.
+// Write implements io.Writer. It clears the line, which comes back with the next tick.
 func (p *progress) Write(text []byte) (int, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -61,7 +61,7 @@ func (p *progress) Write(text []byte) (int, error) {
 	return p.out.Write(text)
 }
 
-// again begins anew, after done.
+// again restarts after done.
 func (p *progress) again() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -71,7 +71,7 @@ func (p *progress) again() {
 	p.ended = false
 }
 
-// done takes away what was said.
+// done removes the line.
 func (p *progress) done() {
 	p.mu.Lock()
 	defer p.mu.Unlock()

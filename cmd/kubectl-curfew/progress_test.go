@@ -14,7 +14,7 @@ func TestProgress(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				var out strings.Builder // under the lock of progress, which writes to it from its timer
-				progress := newProgress(surroundings{terminal: func(any) bool { return watched }}, &out)
+				progress := newProgress(environment{terminal: func(any) bool { return watched }}, &out)
 				said := func(want string) {
 					t.Helper()
 					synctest.Wait()

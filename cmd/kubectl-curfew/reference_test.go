@@ -15,7 +15,7 @@ const referencePage = "../../docs/cli.md"
 
 // TestReferencePage holds docs/cli.md to the commands; -update writes it (make generate).
 func TestReferencePage(t *testing.T) {
-	have := page(root(surroundings{}))
+	have := page(root(environment{}))
 	if *update {
 		if err := os.WriteFile(referencePage, []byte(have), 0o644); err != nil {
 			t.Fatal(err)
@@ -65,7 +65,7 @@ func page(root *cobra.Command) string {
 		fmt.Fprintf(&out, "- [%s](#kubectl-curfew-%[1]s): %s\n", command.Name(), lower(command.Short))
 	}
 	out.WriteString("- [flags of all commands that ask a cluster](#flags-of-all-commands-that-ask-a-cluster)\n")
-	shared := newConnection(surroundings{})
+	shared := newConnection(environment{})
 	connecting := pflag.NewFlagSet("", pflag.ContinueOnError)
 	shared.add(connecting)
 	for _, command := range commands {

@@ -15,21 +15,24 @@ const (
 	exitUsage   = 2
 )
 
-// errBadNews ends a command whose output already says what is wrong.
+// errBadNews ends a command that has already printed what is wrong.
 var errBadNews = errors.New("bad news")
 
 // root is the command line.
-func root(around surroundings) *cobra.Command {
+func root(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-curfew",
 		Short: "Ask what happens to your objects, and when",
-		Long: `Ask what goes from a cluster, when, why, and what stands in its way; let objects live longer, go at once, or stay; check manifests.
+		Long: `Ask what goes from a cluster, when, why, and what stands in its way; let objects
+live longer, go at once, or stay; check manifests.
 
-All of it asks the API server alone, with your own permissions: no service of Curfew has to be reachable. Times are in the time zone of
-your machine, and shown with it.
+All of it asks the API server alone, with your own permissions: no service of
+Curfew has to be reachable. Times are in the time zone of your machine, and
+shown with it.
 
-Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an object could not be changed), 2 there is no answer: flags,
-files or objects that cannot be used.`,
+Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an
+object could not be changed), 2 there is no answer: flags, files or objects that
+cannot be used.`,
 		Example: `  # What goes in the next 6 hours, in all namespaces?
   kubectl curfew expiring -A --within 6h
 
@@ -46,11 +49,10 @@ files or objects that cannot be used.`,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
 	}
 	command.AddCommand(
-		expiringCommand(around), explainCommand(around), extendCommand(around), expireNowCommand(around), cancelCommand(around),
-		lintCommand(around.now), completionCommand(), versionCommand(),
+		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
+		lintCommand(env.now), completionCommand(), versionCommand(),
 	)
-	command.CompletionOptions.DisableDefaultCmd = true // Ours knows of kubectl.
-	wrapHelp(command)
+	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command
 }
 

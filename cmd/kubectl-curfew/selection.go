@@ -11,14 +11,14 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
-// addSelection adds the flags that say which objects are meant, beside the arguments.
+// addSelection adds the flags that select objects beside the arguments.
 func addSelection(flags *pflag.FlagSet, selection *world.Selection) {
 	flags.BoolVarP(&selection.Everywhere, "all-namespaces", "A", false, "all namespaces; only with -l or --all")
 	flags.StringVarP(&selection.Selector, "selector", "l", "", "labels of the objects, such as app=web")
 	flags.BoolVar(&selection.All, "all", false, "all objects of the kind")
 }
 
-// selected connects and reads what a selection means, at least one object. Warnings of the API server go to warnings.
+// selected connects and reads the selected objects, at least one. Warnings of the API server go to warnings.
 func (c *connection) selected(ctx context.Context, now time.Time, with overlay, selection world.Selection, progress *progress,
 	warnings io.Writer) (*world.World, []world.Selected, error) {
 	if err := selection.Validate(); err != nil {

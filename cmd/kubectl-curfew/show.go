@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// instant is a time as tables show it, with its zone: 2026-11-20 17:00:00 CET.
+// instant is a time with its zone: 2026-11-20 17:00:00 CET.
 func instant(at time.Time, zone *time.Location) string {
 	if at.IsZero() {
 		return "-"
@@ -13,7 +13,7 @@ func instant(at time.Time, zone *time.Location) string {
 	return at.In(zone).Format("2006-01-02 15:04:05 MST")
 }
 
-// left is how long it is until an instant, in two units: 3d4h, 2h15m, 45s. What is over is "overdue" by so much.
+// left is the time until an instant in two units, such as 3d4h, 45s or overdue 2h15m.
 func left(at, now time.Time) string {
 	if at.IsZero() {
 		return "-"
@@ -28,7 +28,7 @@ func left(at, now time.Time) string {
 	return twoUnits(length)
 }
 
-// relative is an instant beside now: in 2h15m, 3d ago.
+// relative is an instant relative to now: in 2h15m, 3d ago.
 func relative(at, now time.Time) string {
 	if length := at.Sub(now); length > 0 {
 		return "in " + twoUnits(length)

@@ -6,7 +6,7 @@ import (
 	"golang.org/x/term"
 )
 
-// terminal tells whether a person looks at a stream, or types into it.
+// terminal reports whether a stream is a terminal.
 func terminal(stream any) bool {
 	file, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(file.Fd()))
