@@ -6,11 +6,16 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
 )
+
+// pageSize is how many objects are read at once.
+const pageSize = 500
 
 // Query selects objects.
 type Query struct {
@@ -24,7 +29,6 @@ type Query struct {
 
 // pass is one list of objects of a kind. The passes of a query do not overlap.
 type pass struct {
-	kind    Kind
 	options metav1.ListOptions
 	// metadata: nothing else is read.
 	metadata  bool
@@ -40,7 +44,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 		if query.Selector != "" {
 			selectors = append(selectors, query.Selector)
 		}
-		return pass{kind: kind, metadata: metadata, namespace: query.Namespace,
+		return pass{metadata: metadata, namespace: query.Namespace,
 			options: metav1.ListOptions{LabelSelector: strings.Join(selectors, ","), FieldSelector: fields}}
 	}
 	const alias = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
@@ -77,76 +81,62 @@ func (w *World) needsObjects(kind Kind) bool {
 // List passes the objects of a kind that may expire to take, page by page. An object can come twice; its last state applies.
 func (w *World) List(ctx context.Context, kind Kind, query Query, take func(object map[string]any) error) error {
 	for _, pass := range w.passes(kind, query) {
-		options := pass.options
-		options.Limit = pageSize
-		for {
-			page, err := w.page(ctx, pass, options)
-			if forgotten(err, options) {
-				options.Continue, options.Limit = "", 0
-				continue
+		list := w.lister(kind.At(), pass.namespace)
+		if pass.metadata {
+			metadata := w.clients.Metadata.Resource(kind.At()).Namespace(pass.namespace)
+			list = func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+				return metadata.List(ctx, options)
 			}
+		}
+		err := pages(ctx, list, pass.options, func(item runtime.Object) error {
+			object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
 			if err != nil {
-				return fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
+				return err
 			}
-			for _, object := range page.objects {
-				if err := take(object); err != nil {
-					return err
-				}
-			}
-			if options.Continue = page.next; options.Continue == "" {
-				break
-			}
+			object["apiVersion"], object["kind"] = kind.GroupVersion().String(), kind.Kind // Metadata has another kind.
+			return take(object)
+		})
+		if err != nil {
+			return fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
 		}
 	}
 	return nil
 }
 
-// forgotten reports whether a paged list expired on the API server. It is then read again, in one piece.
-func forgotten(err error, options metav1.ListOptions) bool {
-	return apierrors.IsResourceExpired(err) && options.Continue != ""
+// lister is one list request.
+type lister func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error)
+
+func (w *World) lister(at schema.GroupVersionResource, namespace string) lister {
+	resource := w.clients.Objects.Resource(at).Namespace(namespace)
+	return func(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {
+		return resource.List(ctx, options)
+	}
 }
 
-// page is a part of a list.
-type page struct {
-	objects []map[string]any
-	next    string
-}
-
-func (w *World) page(ctx context.Context, p pass, options metav1.ListOptions) (page, error) {
-	if !p.metadata {
-		list, err := w.clients.Objects.Resource(p.kind.At()).Namespace(p.namespace).List(ctx, options)
+// pages passes the items of a list to take, page by page. A list that expires on the API server is read again in one piece, so that an
+// item can come twice.
+func pages(ctx context.Context, list lister, options metav1.ListOptions, take func(item runtime.Object) error) error {
+	options.Limit = pageSize
+	for {
+		page, err := list(ctx, options)
+		if apierrors.IsResourceExpired(err) && options.Continue != "" {
+			options.Continue, options.Limit = "", 0
+			continue
+		}
 		if err != nil {
-			return page{}, err
+			return err
 		}
-		out := page{next: list.GetContinue()}
-		for i := range list.Items {
-			out.objects = append(out.objects, list.Items[i].Object)
+		if err := meta.EachListItem(page, take); err != nil {
+			return err
 		}
-		return out, nil
-	}
-	list, err := w.clients.Metadata.Resource(p.kind.At()).Namespace(p.namespace).List(ctx, options)
-	if err != nil {
-		return page{}, err
-	}
-	out := page{next: list.GetContinue()}
-	for i := range list.Items {
-		object, err := w.content(p.kind, &list.Items[i])
+		accessor, err := meta.ListAccessor(page)
 		if err != nil {
-			return page{}, err
+			return err
 		}
-		out.objects = append(out.objects, object)
+		if options.Continue = accessor.GetContinue(); options.Continue == "" {
+			return nil
+		}
 	}
-	return out, nil
-}
-
-// content is an object as JSON, with the kind that metadata leaves out.
-func (w *World) content(kind Kind, object runtime.Object) (map[string]any, error) {
-	out, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-	if err != nil {
-		return nil, err
-	}
-	out["apiVersion"], out["kind"] = kind.GroupVersion().String(), kind.Kind
-	return out, nil
 }
 
 // Refused reports whether the user lacks a permission.

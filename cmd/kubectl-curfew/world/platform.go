@@ -11,15 +11,11 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
-
-// pageSize is how many objects are read at once.
-const pageSize = 500
 
 // readPlatform reads profiles and policies, and lays over them those that are to hold as if they were applied.
 func (w *World) readPlatform(ctx context.Context) error {
@@ -80,10 +76,15 @@ func (w *World) undefined(kind schema.GroupKind) {
 func readAll[T any](ctx context.Context, w *World, resource, otherwise string) ([]*T, error) {
 	var out []*T
 	at := v1alpha1.GroupVersion.WithResource(resource)
-	err := pages(ctx, w.clients.Objects.Resource(at), metav1.ListOptions{}, func(item *unstructured.Unstructured) error {
+	err := pages(ctx, w.lister(at, metav1.NamespaceAll), metav1.ListOptions{}, func(item runtime.Object) error {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
+		if err != nil {
+			return err
+		}
 		object := new(T)
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(item.Object, object); err != nil {
-			return fmt.Errorf("%s %s is not of the form that this version knows: %w", item.GetKind(), item.GetName(), err)
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
+			u := unstructured.Unstructured{Object: content}
+			return fmt.Errorf("%s %s is not of the form that this version knows: %w", u.GetKind(), u.GetName(), err)
 		}
 		out = append(out, object)
 		return nil
@@ -98,29 +99,6 @@ func readAll[T any](ctx context.Context, w *World, resource, otherwise string) (
 		return nil, fmt.Errorf("listing %s: %w", resource, err)
 	}
 	return out, nil
-}
-
-// pages hands out the objects of a list, page by page. An object can come twice.
-func pages(ctx context.Context, resource dynamic.ResourceInterface, options metav1.ListOptions, take func(*unstructured.Unstructured) error) error {
-	options.Limit = pageSize
-	for {
-		page, err := resource.List(ctx, options)
-		if forgotten(err, options) {
-			options.Continue, options.Limit = "", 0
-			continue
-		}
-		if err != nil {
-			return err
-		}
-		for i := range page.Items {
-			if err := take(&page.Items[i]); err != nil {
-				return err
-			}
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
-	}
 }
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 )
@@ -103,11 +104,12 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 		if s.Everywhere || kind.ClusterScoped {
 			namespace = ""
 		}
-		err = pages(ctx, w.clients.Objects.Resource(kind.At()).Namespace(namespace), metav1.ListOptions{LabelSelector: s.Selector},
-			func(object *unstructured.Unstructured) error {
+		err = pages(ctx, w.lister(kind.At(), namespace), metav1.ListOptions{LabelSelector: s.Selector}, func(item runtime.Object) error {
+			if object, ok := item.(*unstructured.Unstructured); ok {
 				out = append(out, Selected{kind, object.Object})
-				return nil
-			})
+			}
+			return nil
+		})
 		if err != nil {
 			return nil, fmt.Errorf("listing %s: %w", kind.GroupResource(), err)
 		}
