@@ -55,38 +55,27 @@ func (w *World) controllerMay(ctx context.Context, kind Kind, namespace string) 
 }
 
 func (w *World) review(ctx context.Context, kind Kind, namespace string) (permission, error) {
-	key := kind.GroupResource().String() + " " + namespace
-	w.mu.Lock()
-	known, ok := w.access[key]
-	never := w.noReviews
-	w.mu.Unlock()
-	if ok || never {
-		return known, nil
-	}
-	out := permission{answer: rules.Yes}
-	for _, verb := range needed {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: groupsOf(w.Controller.User),
-		}}
-		answer, err := w.clients.Authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-		if apierrors.IsForbidden(err) {
-			w.mu.Lock()
-			defer w.mu.Unlock()
-			w.noReviews = true
-			return permission{}, nil
+	return w.access.get(kind.GroupResource().String()+" "+namespace, func() (permission, error) {
+		for _, verb := range needed {
+			if w.noReviews.Load() {
+				return permission{}, nil
+			}
+			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+				ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: groupsOf(w.Controller.User),
+			}}
+			answer, err := w.clients.Authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			switch {
+			case apierrors.IsForbidden(err):
+				w.noReviews.Store(true)
+				return permission{}, nil
+			case err != nil:
+				return permission{}, fmt.Errorf("asking whether %s may %s %s: %w", w.Controller.User, verb, kind.GroupResource(), err)
+			case !answer.Status.Allowed:
+				return permission{rules.No, verb}, nil
+			}
 		}
-		if err != nil {
-			return permission{}, fmt.Errorf("asking whether %s may %s %s: %w", w.Controller.User, verb, kind.GroupResource(), err)
-		}
-		if !answer.Status.Allowed {
-			out = permission{rules.No, verb}
-			break
-		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.access[key] = out
-	return out, nil
+		return permission{answer: rules.Yes}, nil
+	})
 }
 
 // groupsOf are the groups that a token of a ServiceAccount gives its bearer.

@@ -11,6 +11,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
@@ -39,38 +40,27 @@ func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obst
 // blockedIn are the latest such Events of a namespace by the UID of their object, or nil where the user may not list them. They are
 // read once.
 func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]policy.Obstacle, error) {
-	w.mu.Lock()
-	known, asked := w.blockedBy[namespace]
-	w.mu.Unlock()
-	if asked {
-		return known, nil
-	}
-	found, latest := map[types.UID]policy.Obstacle{}, map[types.UID]string{}
-	for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
-		options := metav1.ListOptions{FieldSelector: "reason=" + reason, Limit: 500}
-		for more := true; more && found != nil; more = options.Continue != "" {
-			page, err := w.clients.Objects.Resource(corev1.SchemeGroupVersion.WithResource("events")).Namespace(namespace).List(ctx, options)
-			switch {
-			case apierrors.IsForbidden(err):
-				found = nil
-				continue
-			case err != nil:
-				return nil, fmt.Errorf("listing Events with reason %s: %w", reason, err)
-			}
-			for i := range page.Items {
-				uid, at, message := readBlocked(page.Items[i].Object)
-				if at >= latest[uid] {
+	return w.blockedBy.get(namespace, func() (map[types.UID]policy.Obstacle, error) {
+		found, latest := map[types.UID]policy.Obstacle{}, map[types.UID]string{}
+		for _, reason := range slices.Sorted(maps.Keys(blockedReasons)) {
+			options := metav1.ListOptions{FieldSelector: "reason=" + reason}
+			err := pages(ctx, w.lister(corev1.SchemeGroupVersion.WithResource("events"), namespace), options, func(item runtime.Object) error {
+				event, err := runtime.DefaultUnstructuredConverter.ToUnstructured(item)
+				if uid, at, message := readBlocked(event); at >= latest[uid] {
 					found[uid] = policy.Obstacle{Kind: blockedReasons[reason], Message: message, Stops: true}
 					latest[uid] = at
 				}
+				return err
+			})
+			switch {
+			case apierrors.IsForbidden(err):
+				return nil, nil
+			case err != nil:
+				return nil, fmt.Errorf("listing Events with reason %s: %w", reason, err)
 			}
-			options.Continue = page.GetContinue()
 		}
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.blockedBy[namespace] = found
-	return found, nil
+		return found, nil
+	})
 }
 
 // readBlocked reads an Event. Times in RFC 3339 sort as text.

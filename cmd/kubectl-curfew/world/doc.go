@@ -1,10 +1,10 @@
-// Package world reads from the API server, with the permissions of whoever asks, all that decides how long an object lives, and has
-// package policy decide. No service of Curfew has to be reachable.
+// Package world reads from the API server, as the user, everything that decides when an object expires, and has package policy decide.
+// It needs no service of Curfew.
 //
-// [Open] reads what the platform says (platform.go: profiles and policies) and how the controller is set (controller.go).
-// [World.Kinds] are the kinds whose objects can go (kinds.go). [World.List] reads their objects in pages, as narrowly as the question
-// allows, [World.Watch] goes on from there, and [World.Explain] gathers the context of one object (source.go) and asks.
-// [World.Entries] boils an explanation down to when the object goes, why, and what stands in the way.
+// [Open] reads profiles and policies (platform.go) and the controller's settings (controller.go). [World.Kinds] are the kinds whose
+// objects can expire (kinds.go). [World.List] reads their objects in pages, as narrowly as the query allows, and [World.Select] those
+// that a user named (selection.go). [World.Explain] gathers the context of one object (source.go) and explains it. [World.Entries]
+// reduces an explanation to the expiry, the deadline and what blocks them.
 //
-// What may not be read is not guessed: it is noted, with what that means for the answer ([World.Notes]).
+// What the user may not read is never guessed: [World.Notes] names it, and what that means for the answer.
 package world

@@ -64,21 +64,10 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Expl
 // PausedLabels reports whether deletions by TTL label are paused, for objects of a kind in a namespace. Each namespace is read once. It
 // is silent where the user may not know: a pause ends by itself.
 func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) ([]policy.Obstacle, error) {
-	key := kind.GroupResource().String() + " " + namespace
-	w.mu.Lock()
-	known, ok := w.pauses[key]
-	w.mu.Unlock()
-	if ok {
-		return known, nil
-	}
-	found, _, err := w.paused(ctx, kind, policy.Source{Level: policy.LevelObject}, namespace)
-	if err != nil {
-		return nil, err
-	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.pauses[key] = found
-	return found, nil
+	return w.pauses.get(kind.GroupResource().String()+" "+namespace, func() ([]policy.Obstacle, error) {
+		found, _, err := w.paused(ctx, kind, policy.Source{Level: policy.LevelObject}, namespace)
+		return found, err
+	})
 }
 
 // paused reports whether the deletions of a source are paused, by the condition that the controller keeps on it (package

@@ -17,7 +17,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// readPlatform reads profiles and policies, and lays over them those that are to hold as if they were applied.
+// readPlatform reads profiles and policies, and adds those that are treated as if they were applied.
 func (w *World) readPlatform(ctx context.Context) error {
 	known, err := platform.New(w.options.Builtin)
 	if err != nil {
@@ -47,7 +47,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 		}
 	}
 	for _, object := range w.options.Policies {
-		// As the controller would stamp it: the defaults hold for what is created from now on.
+		// The controller would stamp it like this: the defaults apply to objects that are created from now on.
 		object = object.DeepCopy()
 		object.Status.DefaultSince = expression.StampPolicy(object, w.options.Now)
 		if errs := known.SetPolicy(object); len(errs) > 0 {
@@ -65,14 +65,14 @@ func (w *World) readPlatform(ctx context.Context) error {
 	return w.readDefinitions(ctx, known, taught)
 }
 
-// undefined notes a kind of which the controller does not look for what has finished, whatever a KindProfile says: of kinds without a
-// CustomResourceDefinition it does so for Jobs and Pods alone, in its own way.
+// undefined notes a kind of which the controller does not look for finished objects, whatever its KindProfile says. Without a
+// CustomResourceDefinition it does so for Jobs and Pods only.
 func (w *World) undefined(kind schema.GroupKind) {
 	w.unfed[kind] = true
 	w.note("what the KindProfile of %s says of when it has finished does not count: no CustomResourceDefinition defines it", kind)
 }
 
-// readAll reads all objects of a kind of Curfew's. Where Curfew is not installed there are none.
+// readAll reads all objects of one of Curfew's kinds. There are none where Curfew is not installed.
 func readAll[T any](ctx context.Context, w *World, resource, otherwise string) ([]*T, error) {
 	var out []*T
 	at := v1alpha1.GroupVersion.WithResource(resource)
@@ -103,8 +103,8 @@ func readAll[T any](ctx context.Context, w *World, resource, otherwise string) (
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// readDefinitions has the profiles hold as they do for the installed versions of their kinds. Where that may not be read they hold
-// as they are written, which differs for a few kinds of old versions alone.
+// readDefinitions adapts the profiles to the installed versions of their kinds. Without the permission they apply as written, which
+// differs for a few kinds in old versions only.
 func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taught map[schema.GroupKind]bool) error {
 	served, err := w.served()
 	if err != nil {
@@ -143,5 +143,5 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 	return nil
 }
 
-// custom tells a group of custom kinds from those of Kubernetes itself, which have no CustomResourceDefinitions.
+// custom reports whether the kinds of a group have CustomResourceDefinitions.
 func custom(group string) bool { return group != "" && group != "batch" && group != "apps" }

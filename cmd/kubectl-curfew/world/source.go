@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -82,35 +81,5 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 	})
 }
 
-// answers remembers what was read, and what is not known, by key. Any other error is not remembered.
-type answers[V any] struct {
-	mu    sync.Mutex
-	known map[string]answer[V]
-}
-
-type answer[V any] struct {
-	value V
-	err   error
-}
-
-func (a *answers[V]) get(key string, read func() (V, error)) (V, error) {
-	a.mu.Lock()
-	known, ok := a.known[key]
-	a.mu.Unlock()
-	if ok {
-		return known.value, known.err
-	}
-	value, err := read()
-	if err == nil || errors.Is(err, platform.ErrUnknown) {
-		a.mu.Lock()
-		defer a.mu.Unlock()
-		if a.known == nil {
-			a.known = map[string]answer[V]{}
-		}
-		a.known[key] = answer[V]{value, err}
-	}
-	return value, err
-}
-
-// ErrNotServed is what cannot go because its kind cannot: it is not served, or lacks list, watch or delete.
+// ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or delete.
 var ErrNotServed = errors.New("its kind can never go: the API server does not list, watch and delete it")

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -23,7 +24,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Clients talk to the API server as the user.
+// Clients connect to the API server as the user.
 type Clients struct {
 	Discovery     discovery.DiscoveryInterface
 	Objects       dynamic.Interface
@@ -31,7 +32,7 @@ type Clients struct {
 	Authorization authorizationclient.AuthorizationV1Interface
 }
 
-// NewClients makes them all of one configuration.
+// NewClients makes them all from one configuration.
 func NewClients(config *rest.Config) (Clients, error) {
 	var out Clients
 	var err error
@@ -52,20 +53,19 @@ func NewClients(config *rest.Config) (Clients, error) {
 
 // Options of a world.
 type Options struct {
-	// Builtin are the profiles that come with Curfew.
+	// Builtin are the built-in profiles.
 	Builtin []*v1alpha1.KindProfile
 	// Namespace that Curfew runs in.
 	Namespace string
-	// Now is when the question is asked.
-	Now time.Time
-	// Policies and Profiles hold as if they were applied now.
+	Now       time.Time
+	// Policies and Profiles are treated as if they were applied now.
 	Policies []*v1alpha1.LifecyclePolicy
 	Profiles []*v1alpha1.KindProfile
 }
 
-// World is what decides how long objects live, as far as the user may read it. It is safe for concurrent use.
+// World is everything that decides about expiry, as far as the user may read it. It is safe for concurrent use.
 type World struct {
-	// Controller is how Curfew's controller is set.
+	// Controller is how Curfew's controller runs.
 	Controller Controller
 
 	clients Clients
@@ -75,26 +75,23 @@ type World struct {
 	mapper    meta.RESTMapper
 	platform  *platform.Snapshot
 
-	mu         sync.Mutex
-	notes      []string
+	mu    sync.Mutex
+	notes []string
+
 	namespaces answers[*policy.NamespacePolicy]
 	runtimes   answers[map[string]any]
-	access     map[string]permission
-	pauses     map[string][]policy.Obstacle
-	blockedBy  map[string]map[types.UID]policy.Obstacle // by namespace: see blockedIn
-	// unfed are kinds whose profile does not have the controller look for what has finished.
+	access     answers[permission]
+	pauses     answers[[]policy.Obstacle]
+	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
+	// unfed are kinds of which the controller does not look for finished objects, despite their profile.
 	unfed map[schema.GroupKind]bool
 	// noReviews: the user may not ask what others may do.
-	noReviews bool
+	noReviews atomic.Bool
 }
 
-// Open reads what holds for all objects. What may not be read is noted, not an error.
+// Open reads what applies to all objects. A missing permission is a note, not an error.
 func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
-	w := &World{
-		clients: clients, options: options,
-		access: map[string]permission{},
-		pauses: map[string][]policy.Obstacle{}, blockedBy: map[string]map[types.UID]policy.Obstacle{}, unfed: map[schema.GroupKind]bool{},
-	}
+	w := &World{clients: clients, options: options, unfed: map[schema.GroupKind]bool{}}
 	w.discovery = memory.NewMemCacheClient(clients.Discovery)
 	w.mapper = restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(w.discovery), w.discovery, nil)
 	if err := w.readPlatform(ctx); err != nil {
@@ -106,10 +103,10 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 	return w, nil
 }
 
-// Platform is what profiles and policies say.
+// Platform has the profiles and policies.
 func (w *World) Platform() *platform.Snapshot { return w.platform }
 
-// Note keeps a sentence for the user, once.
+// Note keeps a note for the user, once.
 func (w *World) Note(text string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -120,7 +117,7 @@ func (w *World) Note(text string) {
 
 func (w *World) note(format string, values ...any) { w.Note(fmt.Sprintf(format, values...)) }
 
-// Notes say what could not be read, and what that means.
+// Notes say what could not be read, and what that means for the answer.
 func (w *World) Notes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
