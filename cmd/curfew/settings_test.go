@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/controller/settings"
 )
 
-// TestSettingsAreWhatFlagsSay: a value may be given behind its flag or as an argument of its own, and a flag more than once.
+// TestSettingsAreWhatFlagsSay: a value may be given behind its flag or as an argument of its own,
+// and a flag more than once.
 func TestSettingsAreWhatFlagsSay(t *testing.T) {
 	const usual = "kube-system,kube-public,kube-node-lease"
 	for args, want := range map[string]string{

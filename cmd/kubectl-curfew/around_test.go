@@ -15,7 +15,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// surrounding changes an object that others are judged by, as the API server would: with a new generation.
+// surrounding changes an object that others are judged by, as the API server would: with a new
+// generation.
 func (c *fakeCluster) surrounding(t *testing.T, at schema.GroupVersionResource, namespace, name string, change func(object *unstructured.Unstructured)) {
 	t.Helper()
 	for _, tracker := range []clienttesting.ObjectTracker{c.objects.Tracker(), c.metadata.Tracker()} {
@@ -58,7 +59,8 @@ func field(path string, value any) func(*unstructured.Unstructured) {
 	}
 }
 
-// TestWatchNoticesContext: a changed policy, policy status, runtime or controller setting changes the rows.
+// TestWatchNoticesContext: a changed policy, policy status, runtime or controller setting changes
+// the rows.
 func TestWatchNoticesContext(t *testing.T) {
 	const missed = "NEW job.batch/missed 2026-12-24 14:30:00 CET 1h30m ttl policy/research -"
 	for name, test := range map[string]struct {

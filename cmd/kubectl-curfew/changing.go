@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// changing has the flags and steps of extend, expire-now and cancel: plan each object, preview, confirm, and patch each in the state
-// that was planned for.
+// changing has the flags and steps of extend, expire-now and cancel: plan each object, preview,
+// confirm, and patch each in the state that was planned for.
 type changing struct {
 	*connection
 	selection world.Selection

@@ -14,7 +14,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 )
 
-// preview shows the plans for more than one object, with those that fail, and asks for confirmation.
+// preview shows the plans for more than one object, with those that fail, and asks for
+// confirmation.
 func (c *changing) preview(ctx context.Context, all []*planned, ready int, now time.Time, in io.Reader, diagnostics io.Writer) error {
 	if len(all) == 1 {
 		return nil

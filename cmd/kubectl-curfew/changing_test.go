@@ -23,8 +23,8 @@ func (t thoughtful) Read(into []byte) (int, error) {
 	return copy(into, "y\n"), nil
 }
 
-// TestExpiresWhenItIsSent: however long whoever is asked thinks about it, the label names a moment to come: admission warns of one that is
-// over, and refuses it with --strict-labels.
+// TestExpiresWhenItIsSent: however long whoever is asked thinks about it, the label names a moment
+// to come: admission warns of one that is over, and refuses it with --strict-labels.
 func TestExpiresWhenItIsSent(t *testing.T) {
 	t.Setenv("KUBECONFIG", os.DevNull)
 	cluster, at := newFakeCluster(t, objects(t)), noon
@@ -82,7 +82,8 @@ func TestInterrupted(t *testing.T) {
 	}
 }
 
-// TestExpireNowIsPaused: where the deletions of labelled objects of the kind are paused, and not those of others, nothing expires now.
+// TestExpireNowIsPaused: where the deletions of labelled objects of the kind are paused, and not
+// those of others, nothing expires now.
 func TestExpireNowIsPaused(t *testing.T) {
 	for message, refused := range map[string]bool{
 		`deletions are paused: ConfigMap of source "object" in namespace "default" (Refused)`:   true,

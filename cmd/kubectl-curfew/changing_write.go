@@ -50,7 +50,8 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 	}
 }
 
-// attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the user interrupted it.
+// attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the
+// user interrupted it.
 func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, i int, diagnostics io.Writer) error {
 	each := all[i]
 	if ctx.Err() != nil {
@@ -91,8 +92,8 @@ func (c *changing) mode() string {
 // attempts limits the retries for an object that somebody else keeps changing.
 const attempts = 5
 
-// write patches one object. It plans again at the present time, because the confirmation may have taken long. After a conflict it reads
-// the object and tries again.
+// write patches one object. It plans again at the present time, because the confirmation may have
+// taken long. After a conflict it reads the object and tries again.
 func (c *changing) write(ctx context.Context, w *world.World, each *planned) error {
 	if c.dryRun == "client" {
 		return nil

@@ -20,7 +20,8 @@ import (
 
 // environment is what commands take from the machine. Tests have their own.
 type environment struct {
-	// now is the time, in the user's time zone. Each command reads it once, and once more for each object right before it changes that.
+	// now is the time, in the user's time zone. Each command reads it once, and once more for each
+	// object right before it changes that.
 	now func() time.Time
 	// connect makes clients for the cluster that the flags name.
 	connect func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error)

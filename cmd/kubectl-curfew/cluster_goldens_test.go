@@ -43,7 +43,8 @@ var clusterGoldens = map[string]golden{
 	"expiring-phrase":             {args: []string{"expiring", "-A", "--between", "3h..tuesday 5pm"}},
 	"expiring-left-over":          {args: []string{"expiring", "-A", "--before", "friday 17:00 please"}, code: 2},
 
-	// The seed questions, each by the line of the help; those that name a time, at the time of the tests.
+	// The seed questions, each by the line of the help; those that name a time, at the time of the
+	// tests.
 	"question-1": {args: words("expiring -A --within 6h")},
 	"question-2": {args: words("expiring deployments -A --before 17:00")},
 	"question-3": {args: []string{"expiring", "-n", "foo", "--between", "now..friday 17:00"}},

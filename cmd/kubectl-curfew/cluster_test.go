@@ -95,8 +95,8 @@ type fakeCluster struct {
 	metadata  *metadatafake.FakeMetadataClient
 	discovery *discoveryfake.FakeDiscovery
 	reviews   *clienttesting.Fake
-	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller included; notMine those that the user
-	// may not.
+	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller
+	// included; notMine those that the user may not.
 	notAllowed, notMine map[string]bool
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH".
 	patched []string

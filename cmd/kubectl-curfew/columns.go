@@ -30,8 +30,8 @@ type columns struct {
 	paths   []*jsonpath.JSONPath
 }
 
-// customColumns reads -o custom-columns=HEADER:PATH,... or -o custom-columns-file=FILE; ok is false for another format. The argument
-// may also come from --template.
+// customColumns reads -o custom-columns=HEADER:PATH,... or -o custom-columns-file=FILE; ok is false
+// for another format. The argument may also come from --template.
 func customColumns(format, template string) (out columns, ok bool, err error) {
 	name, text, given := strings.Cut(format, "=")
 	if !given {

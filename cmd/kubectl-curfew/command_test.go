@@ -26,7 +26,8 @@ var noon = time.Date(2026, 12, 24, 13, 0, 0, 0, time.FixedZone("CET", 3600))
 // world of a command line: what it is run in.
 type scene struct {
 	stdin string
-	// notMine are verbs and resources that the user may not, such as "list secrets"; notAllowed those that the controller may not either.
+	// notMine are verbs and resources that the user may not, such as "list secrets"; notAllowed
+	// those that the controller may not either.
 	notMine, notAllowed []string
 	// terminal: a person looks on.
 	terminal bool
@@ -156,7 +157,8 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// TestNobodyAnswers: what is wrong is said as people can do something about it, and what can be said without a cluster is said first.
+// TestNobodyAnswers: what is wrong is said as people can do something about it, and what can be
+// said without a cluster is said first.
 func TestNobodyAnswers(t *testing.T) {
 	for name, test := range map[string]struct {
 		args []string

@@ -18,7 +18,8 @@ const completionTimeout = 3 * time.Second
 
 const noFiles = cobra.ShellCompDirectiveNoFileComp
 
-// suggest asks the cluster for suggestions; those that do not begin with what was typed are left out.
+// suggest asks the cluster for suggestions; those that do not begin with what was typed are left
+// out.
 type suggest func(ctx context.Context, w *world.World, args []string, typed string) ([]string, cobra.ShellCompDirective)
 
 // completeFrom suggests nothing where the cluster does not answer.
@@ -93,7 +94,8 @@ func (c *connection) completeNamespaces() cobra.CompletionFunc {
 	})
 }
 
-// completeFlags has flags suggest values: those of the connection what there is, the given ones what they allow.
+// completeFlags has flags suggest values: those of the connection what there is, the given ones
+// what they allow.
 func (c *connection) completeFlags(command *cobra.Command, allowed map[string][]string) {
 	of := map[string]cobra.CompletionFunc{
 		"namespace":        c.completeNamespaces(),
@@ -108,7 +110,8 @@ func (c *connection) completeFlags(command *cobra.Command, allowed map[string][]
 	completeFlags(command, of)
 }
 
-// completeFlags registers what flags suggest. Of a flag that the command does not have nothing is suggested: tests ask each.
+// completeFlags registers what flags suggest. Of a flag that the command does not have nothing is
+// suggested: tests ask each.
 func completeFlags(command *cobra.Command, of map[string]cobra.CompletionFunc) {
 	for name, complete := range of {
 		_ = command.RegisterFlagCompletionFunc(name, complete)

@@ -14,7 +14,8 @@ var (
 	lintRun = regexp.MustCompile(`(?m)^\$ kubectl curfew (lint .*)\n((?:[^$\n].*\n)*)`)
 )
 
-// TestPagesShowWhatLintPrints runs what the pages show, in testdata/docs, and compares output for output.
+// TestPagesShowWhatLintPrints runs what the pages show, in testdata/docs, and compares output for
+// output.
 func TestPagesShowWhatLintPrints(t *testing.T) {
 	pages, err := filepath.Glob("../../docs/*.md")
 	if err != nil {
@@ -47,7 +48,8 @@ func TestPagesShowWhatLintPrints(t *testing.T) {
 	}
 }
 
-// TestPagesShowWhatWasPrinted: what the pages show of commands that ask a cluster is what they printed in the end-to-end tests.
+// TestPagesShowWhatWasPrinted: what the pages show of commands that ask a cluster is what they
+// printed in the end-to-end tests.
 func TestPagesShowWhatWasPrinted(t *testing.T) {
 	files, err := filepath.Glob("../../test/e2e/cli/testdata/golden/*.txt")
 	if err != nil {

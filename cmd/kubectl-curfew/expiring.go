@@ -84,7 +84,8 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	o.completeFlags(command, map[string][]string{"output": o.output.formats(), "trigger": {"deadline", "label", "ttl"}})
 }
 
-// seedQuestions are what people ask, each with the command line that answers it. The help shows them, and tests run them.
+// seedQuestions are what people ask, each with the command line that answers it. The help shows
+// them, and tests run them.
 var seedQuestions = []struct{ question, line string }{
 	{"What goes in the next 6 hours?", "expiring -A --within 6h"},
 	{"Which Deployments go by 5pm today?", "expiring deployments -A --before 17:00"},
@@ -106,7 +107,8 @@ func examples(of []struct{ question, line string }) string {
 	return out.String()
 }
 
-// refuseEmpty rejects flags without a value, for example from an unset variable: they would select everything.
+// refuseEmpty rejects flags without a value, for example from an unset variable: they would select
+// everything.
 func refuseEmpty(flags *pflag.FlagSet, names ...string) error {
 	var errs []error
 	for _, name := range names {
@@ -199,7 +201,8 @@ func byTime(a, b *world.Entry) int {
 	}
 }
 
-// kinds are the named ones, else all whose objects can expire. Cluster-scoped kinds are left out where one namespace is asked about.
+// kinds are the named ones, else all whose objects can expire. Cluster-scoped kinds are left out
+// where one namespace is asked about.
 func (o *expiringOptions) kinds(w *world.World, query *expiringQuery) ([]world.Kind, error) {
 	if len(query.kinds) > 0 {
 		var out []world.Kind

@@ -135,7 +135,8 @@ type obstacleData struct {
 	Stops   bool   `json:"stops"`
 }
 
-// printed is the report in the forms that programs read. An object that has a deadline as well is named once.
+// printed is the report in the forms that programs read. An object that has a deadline as well is
+// named once.
 func (r *expiringReport) printed() printed {
 	out := printed{document: r.data(), list: "items"}
 	named := map[types.UID]bool{}

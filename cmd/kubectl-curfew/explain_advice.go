@@ -12,8 +12,8 @@ import (
 
 const day = 24 * time.Hour
 
-// advice are commands that would change the expiry or the deadline. None of them expires the object at once, and none is known to be
-// rejected.
+// advice are commands that would change the expiry or the deadline. None of them expires the object
+// at once, and none is known to be rejected.
 func (e *explained) advice() []string {
 	name := e.kind.Name(e.of.Facts.Name)
 	if e.of.Facts.Namespace != "" {
@@ -94,8 +94,8 @@ func (e *explained) given(name string) []string {
 	return []string{out}
 }
 
-// inADay is a number of whole days, counted from an instant, that ends about a day from now, moved into the bounds. ok is false where
-// the bounds allow no time in the future.
+// inADay is a number of whole days, counted from an instant, that ends about a day from now, moved
+// into the bounds. ok is false where the bounds allow no time in the future.
 func (e *explained) inADay(from time.Time) (length time.Duration, ok bool) {
 	length = (e.now.Sub(from)/day + 1) * day
 	if from.Add(length).Before(e.now.Add(time.Hour)) {

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// against are the commands that remove an obstacle, or show more of it. name is the object in the form that kubectl takes.
+// against are the commands that remove an obstacle, or show more of it. name is the object in the
+// form that kubectl takes.
 func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 	switch facts := e.of.Facts; kind {
 	case policy.ObstacleProtection:

@@ -56,7 +56,8 @@ func (e *explained) summary() string {
 	return "stays: " + e.whyNot()
 }
 
-// sooner adds, for an unfinished object with a label, that its TTL may expire first; "" where it cannot.
+// sooner adds, for an unfinished object with a label, that its TTL may expire first; "" where it
+// cannot.
 func (e *explained) sooner() string {
 	fate := change.FateOf(&policy.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
 	switch {
@@ -82,12 +83,14 @@ func (e *explained) whyNot() string {
 	return "no level gives it a TTL, and it has no TTL label"
 }
 
-// held reports whether something blocks the deletion that is due. An unusable value only blocks its own trigger.
+// held reports whether something blocks the deletion that is due. An unusable value only blocks its
+// own trigger.
 func (e *explained) held() bool {
 	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && o.Kind != policy.ObstacleValue })
 }
 
-// kept reports whether the object itself blocks its deletion, and not only what the controller may do.
+// kept reports whether the object itself blocks its deletion, and not only what the controller may
+// do.
 func (e *explained) kept() bool {
 	controllers := []policy.ObstacleKind{policy.ObstaclePermission, policy.ObstacleDryRun, policy.ObstacleBreaker, policy.ObstacleRefused, policy.ObstacleConflict}
 	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && !slices.Contains(controllers, o.Kind) })

@@ -34,7 +34,8 @@ func explainFor(t *testing.T, cluster *fakeCluster, args ...string) advised {
 	return out.Items[0]
 }
 
-// advice are objects, what is advised about each, and nothing that would have any of them go at once.
+// advice are objects, what is advised about each, and nothing that would have any of them go at
+// once.
 var advice = map[string]struct {
 	// args is KIND/NAME of the object, and of which namespace.
 	args, object string
@@ -115,8 +116,8 @@ func secret(metadata string) string {
 const trainJob = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: foo, uid: a, " +
 	"creationTimestamp: \"2026-12-24T11:00:00Z\"}, spec: {}}"
 
-// withObject is the cluster of testdata with one more object, and annotations on namespace foo. In namespaces dated and bounded there is a
-// policy with a bound.
+// withObject is the cluster of testdata with one more object, and annotations on namespace foo. In
+// namespaces dated and bounded there is a policy with a bound.
 func withObject(t *testing.T, text string, namespace map[string]string) *fakeCluster {
 	t.Helper()
 	all := objects(t)
@@ -161,7 +162,8 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestFate: what an object goes by is not stopped by another value of it that cannot be used; without one that stands in its way.
+// TestFate: what an object goes by is not stopped by another value of it that cannot be used;
+// without one that stands in its way.
 func TestFate(t *testing.T) {
 	for name, test := range map[string]struct{ args, object, want, row string }{
 		"a TTL that cannot be used, and a label": {"job/a -n foo",
@@ -198,7 +200,8 @@ func TestFate(t *testing.T) {
 	}
 }
 
-// TestCurfewsOwnStays: no flag protects what is part of Curfew, or in its namespace, so that taking one away is no advice.
+// TestCurfewsOwnStays: no flag protects what is part of Curfew, or in its namespace, so that taking
+// one away is no advice.
 func TestCurfewsOwnStays(t *testing.T) {
 	for args, object := range map[string]string{
 		"secret/a -n foo":           secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d, app.kubernetes.io/part-of: curfew}"),
@@ -267,7 +270,8 @@ func try(t *testing.T, cluster *fakeCluster, line, args string) {
 	}
 }
 
-// edit does what kubectl does with label and annotate, KIND/NAME or KIND NAME, -n, and one KEY=VALUE or KEY-.
+// edit does what kubectl does with label and annotate, KIND/NAME or KIND NAME, -n, and one
+// KEY=VALUE or KEY-.
 func (c *fakeCluster) edit(t *testing.T, args []string) {
 	t.Helper()
 	var namespace, changed string

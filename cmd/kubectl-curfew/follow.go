@@ -12,13 +12,15 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A watch lists every relistEvery, and spends at most a tenth of its time on that: it lists a large cluster less often.
+// A watch lists every relistEvery, and spends at most a tenth of its time on that: it lists a large
+// cluster less often.
 const (
 	relistEvery = 2 * time.Second
 	relistShare = 10
 )
 
-// follow shows the answer and its changes until ctx is done. While the API server does not answer, the last answer stays, with a note.
+// follow shows the answer and its changes until ctx is done. While the API server does not answer,
+// the last answer stays, with a note.
 func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
 	screen := o.newScreen(out, diagnostics)
 	var last *expiringReport
@@ -46,7 +48,8 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 	}
 }
 
-// redraw shows a report once a second, because the time that is left changes, until it is time to list again.
+// redraw shows a report once a second, because the time that is left changes, until it is time to
+// list again.
 func (o *expiringOptions) redraw(ctx context.Context, screen screen, report *expiringReport, away string, took time.Duration) error {
 	ticker, next := time.NewTicker(time.Second), time.NewTimer(max(relistEvery, relistShare*took))
 	defer ticker.Stop()

@@ -95,7 +95,8 @@ func TestWithinMovesOn(t *testing.T) {
 
 var jobsResource = schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}
 
-// TestWatchShowsChanges: a line for what is new, changed and gone. The passing of time is no change, the namespace's mode is.
+// TestWatchShowsChanges: a line for what is new, changed and gone. The passing of time is no
+// change, the namespace's mode is.
 func TestWatchShowsChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cluster := newFakeCluster(t, objects(t))
@@ -156,8 +157,8 @@ func TestWatchIsPolite(t *testing.T) {
 	})
 }
 
-// TestWatchSaysWhatMayNotBeListed: kinds that are left out are named before the first line. If that is every kind, or one that
-// the user named, there is no answer.
+// TestWatchSaysWhatMayNotBeListed: kinds that are left out are named before the first line. If that
+// is every kind, or one that the user named, there is no answer.
 func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	const secrets = "note: you may not list secrets: what goes of these is not known\n"
 	cluster := newFakeCluster(t, objects(t))
@@ -187,8 +188,8 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	}
 }
 
-// TestWatchKeepsWhatCannotBeListed: while a kind, or the API server, does not answer, no row is said to be gone. A kind that is
-// not served any more has taken its objects along.
+// TestWatchKeepsWhatCannotBeListed: while a kind, or the API server, does not answer, no row is
+// said to be gone. A kind that is not served any more has taken its objects along.
 func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 	const header, both = "EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", "job.batch/both 2026-12-24 17:00:00 CET 4h ttl object -"
 	unavailable := apierrors.NewServiceUnavailable("overloaded")

@@ -19,7 +19,8 @@ import (
 // listsAtOnce is how many kinds are listed at the same time.
 const listsAtOnce = 8
 
-// gather lists all kinds and keeps the entries that match the query. A kind that cannot be listed and was not named is left out.
+// gather lists all kinds and keeps the entries that match the query. A kind that cannot be listed
+// and was not named is left out.
 func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading world.Query, query *expiringQuery, progress *progress) ([]*world.Entry, []leftOut, error) {
 	var mu sync.Mutex
 	found := map[types.UID][]*world.Entry{}
@@ -73,15 +74,17 @@ type leftOut struct {
 	err  error
 }
 
-// answered reports whether an error is an answer of the API server, which concerns one kind, and not a failed connection.
+// answered reports whether an error is an answer of the API server, which concerns one kind, and
+// not a failed connection.
 func answered(err error) bool {
 	status := apierrors.APIStatus(nil)
 	return errors.As(err, &status)
 }
 
-// noteLeftOut notes which kinds cannot be listed, for lack of a permission or, for example, because a conversion webhook fails. It is an
-// error if the user may list no namespaced kind: since 1.37 everybody may list ClusterTrustBundles, which would be no answer. A kind that
-// is gone is not left out.
+// noteLeftOut notes which kinds cannot be listed, for lack of a permission or, for example, because
+// a conversion webhook fails. It is an error if the user may list no namespaced kind: since 1.37
+// everybody may list ClusterTrustBundles, which would be no answer. A kind that is gone is not left
+// out.
 func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading world.Query) error {
 	left = slices.DeleteFunc(slices.Clone(left), func(one leftOut) bool { return world.Gone(one.err) })
 	slices.SortFunc(left, func(a, b leftOut) int {

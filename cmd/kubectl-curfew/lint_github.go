@@ -10,7 +10,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// writeGitHub writes findings as workflow commands of GitHub Actions, which shows them as annotations.
+// writeGitHub writes findings as workflow commands of GitHub Actions, which shows them as
+// annotations.
 func writeGitHub(report *lint.Report, out io.Writer) error {
 	for i := range report.Findings {
 		finding := &report.Findings[i]

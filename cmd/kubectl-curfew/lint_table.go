@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// writeFindings writes a row for each finding, and with defaults one for each of those, and a summary to diagnostics.
+// writeFindings writes a row for each finding, and with defaults one for each of those, and a
+// summary to diagnostics.
 func writeFindings(report *lint.Report, defaults bool, options printers.PrintOptions, out, diagnostics io.Writer) error {
 	table := newTable("WHERE", "SEVERITY", "OBJECT", "RULE", "MESSAGE")
 	for i := range report.Findings {

@@ -16,8 +16,9 @@ import (
 	"curfew.dev/curfew/controller/settings"
 )
 
-// TestOneKindFails: where a kind cannot be listed, as with a conversion webhook that is broken, that is said and the others are told, if
-// nobody named it. Where no answer comes at all, there is none.
+// TestOneKindFails: where a kind cannot be listed, as with a conversion webhook that is broken,
+// that is said and the others are told, if nobody named it. Where no answer comes at all, there is
+// none.
 func TestOneKindFails(t *testing.T) {
 	const note = "note: listing secrets: Internal error occurred: no conversion: what goes of it is not known\n"
 	broken, unreachable := apierrors.NewInternalError(errors.New("no conversion")), errors.New("connection refused")
@@ -64,7 +65,8 @@ func TestOneKindFails(t *testing.T) {
 	watch.end()
 }
 
-// TestAliasIsAskedAbout: of Kyverno's label nobody asks where the controller does not understand it.
+// TestAliasIsAskedAbout: of Kyverno's label nobody asks where the controller does not understand
+// it.
 func TestAliasIsAskedAbout(t *testing.T) {
 	for alias, want := range map[string]string{"true": "configmap/alias\n", "false": ""} {
 		lists := 2 * len(strings.Fields(want)) // of both kinds
@@ -109,7 +111,8 @@ func TestEverywhere(t *testing.T) {
 	}
 }
 
-// TestNothingInNamespaces: who may list nothing but some kind without a namespace gets no answer, unless that is what was asked for.
+// TestNothingInNamespaces: who may list nothing but some kind without a namespace gets no answer,
+// unless that is what was asked for.
 func TestNothingInNamespaces(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	for _, resources := range served {
@@ -145,7 +148,8 @@ func TestRefusal(t *testing.T) {
 	}
 }
 
-// TestListGoesOnTooLong: where the API server has forgotten the list's beginning, all is listed again in one piece, and nothing told twice.
+// TestListGoesOnTooLong: where the API server has forgotten the list's beginning, all is listed
+// again in one piece, and nothing told twice.
 func TestListGoesOnTooLong(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	var continued []string
@@ -171,7 +175,8 @@ func TestListGoesOnTooLong(t *testing.T) {
 	}
 }
 
-// TestOneObjectOneRow: an OpenShift Project is a Namespace, which --protect and its own mode keep. A row of its own would say that it goes.
+// TestOneObjectOneRow: an OpenShift Project is a Namespace, which --protect and its own mode keep.
+// A row of its own would say that it goes.
 func TestOneObjectOneRow(t *testing.T) {
 	kept := func(version, kind string) runtime.Object {
 		return &unstructured.Unstructured{Object: map[string]any{"apiVersion": version, "kind": kind, "metadata": map[string]any{
@@ -192,7 +197,8 @@ func TestOneObjectOneRow(t *testing.T) {
 	}
 }
 
-// TestSelectionGoesOnTooLong: the same where a list is read to be changed, and nothing is changed twice for it.
+// TestSelectionGoesOnTooLong: the same where a list is read to be changed, and nothing is changed
+// twice for it.
 func TestSelectionGoesOnTooLong(t *testing.T) {
 	cluster := newFakeCluster(t, objects(t))
 	pages := 0
@@ -213,7 +219,8 @@ func TestSelectionGoesOnTooLong(t *testing.T) {
 	}
 }
 
-// TestMeantTwice: what is meant by two words is one object, which one more day makes a day later, and not two.
+// TestMeantTwice: what is meant by two words is one object, which one more day makes a day later,
+// and not two.
 func TestMeantTwice(t *testing.T) {
 	for _, args := range []string{"extend cm/demo configmap/demo --by 1d", "extend cm demo demo --by 1d", "extend cm,configmaps -l app=demo --by 1d --yes"} {
 		code, stdout, stderr, sent := executeIn(t, newFakeCluster(t, objects(t)), scene{}, words(args)...)
@@ -237,7 +244,8 @@ func TestDeadlinesOfPods(t *testing.T) {
 	}
 }
 
-// TestFinishesBetweenLists: a labelled Pod that finishes while Pods are listed is told once, as it was at last.
+// TestFinishesBetweenLists: a labelled Pod that finishes while Pods are listed is told once, as it
+// was at last.
 func TestFinishesBetweenLists(t *testing.T) {
 	pod := &unstructured.Unstructured{Object: map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "once", "namespace": "lab", "uid": "lab-once", "creationTimestamp": "2026-12-24T11:00:00Z",
@@ -261,7 +269,8 @@ func TestFinishesBetweenLists(t *testing.T) {
 	}
 }
 
-// TestNamesOnce: what goes by its label and is stopped at its deadline is one name, which kubectl delete would miss the second time.
+// TestNamesOnce: what goes by its label and is stopped at its deadline is one name, which kubectl
+// delete would miss the second time.
 func TestNamesOnce(t *testing.T) {
 	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)
 	if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n foo -l one=name -o name")...); code != exitOK || stdout != "job.batch/a\n" {
@@ -276,7 +285,8 @@ func TestOneLine(t *testing.T) {
 	}
 }
 
-// TestControllerHasToSee: what the controller may delete and not list or watch it skips, and so nothing of it goes.
+// TestControllerHasToSee: what the controller may delete and not list or watch it skips, and so
+// nothing of it goes.
 func TestControllerHasToSee(t *testing.T) {
 	for _, verb := range []string{"watch", "get"} { // without list nobody of the tests may list, either
 		cluster := newFakeCluster(t, objects(t))
@@ -299,8 +309,9 @@ func thingsOf(version string) *unstructured.Unstructured {
 	}}
 }
 
-// TestProfilesThatNobodyGoesBy: the controller judges Jobs and Pods in its own way, other kinds of Kubernetes by their label alone, and custom
-// ones in the version of their profile. What a KindProfile says of the rest has nothing deleted, and is not shown as if it had.
+// TestProfilesThatNobodyGoesBy: the controller judges Jobs and Pods in its own way, other kinds of
+// Kubernetes by their label alone, and custom ones in the version of their profile. What a
+// KindProfile says of the rest has nothing deleted, and is not shown as if it had.
 func TestProfilesThatNobodyGoesBy(t *testing.T) {
 	profile := func(group, kind, resource string) *unstructured.Unstructured {
 		return &unstructured.Unstructured{Object: map[string]any{

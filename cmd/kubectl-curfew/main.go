@@ -1,7 +1,8 @@
 // Command kubectl-curfew is Curfew's command line, a plugin of kubectl: kubectl curfew lint.
 //
-// Each subcommand has its own file, which turns flags into options, calls the packages that decide, and prints what they return. The
-// exit status is 0 for good news, 1 for bad news (lint found errors), and 2 for no answer, for example bad flags.
+// Each subcommand has its own file, which turns flags into options, calls the packages that decide,
+// and prints what they return. The exit status is 0 for good news, 1 for bad news (lint found
+// errors), and 2 for no answer, for example bad flags.
 package main
 
 import (

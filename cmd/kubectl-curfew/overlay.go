@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// readOverlay reads the policies and profiles of --with as the API server would store them, and rejects what it would reject. Other kinds
-// are an error, because they would have no effect.
+// readOverlay reads the policies and profiles of --with as the API server would store them, and
+// rejects what it would reject. Other kinds are an error, because they would have no effect.
 func readOverlay(ctx context.Context, files []string) (overlay, error) {
 	var out overlay
 	if len(files) == 0 {

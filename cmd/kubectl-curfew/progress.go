@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// progress shows on a terminal what a command does, after a second. Everything else for the same stream is written through it, so that
-// the two do not share a line.
+// progress shows on a terminal what a command does, after a second. Everything else for the same
+// stream is written through it, so that the two do not share a line.
 type progress struct {
 	out io.Writer
 

@@ -30,7 +30,8 @@ func TestReferencePage(t *testing.T) {
 	}
 }
 
-// TestSeedQuestionsAreAnswered: each has a line in the help, a test that runs it (question-*), and one against a real cluster.
+// TestSeedQuestionsAreAnswered: each has a line in the help, a test that runs it (question-*), and
+// one against a real cluster.
 func TestSeedQuestionsAreAnswered(t *testing.T) {
 	if len(seedQuestions) != 7 {
 		t.Fatalf("%d questions", len(seedQuestions))

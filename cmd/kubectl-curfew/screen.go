@@ -87,7 +87,8 @@ func cut(line string, width int) string {
 type asLines struct {
 	out, diagnostics io.Writer
 	view             view
-	// print appends a table to text. It writes the header once, and remembers how wide the columns were.
+	// print appends a table to text. It writes the header once, and remembers how wide the columns
+	// were.
 	print func(table *metav1.Table) error
 	text  bytes.Buffer
 	// shown are the current rows by object and trigger, without the time that is left.

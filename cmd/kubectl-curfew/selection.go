@@ -18,7 +18,8 @@ func addSelection(flags *pflag.FlagSet, selection *world.Selection) {
 	flags.BoolVar(&selection.All, "all", false, "all objects of the kind")
 }
 
-// selected connects and reads the selected objects, at least one. Warnings of the API server go to warnings.
+// selected connects and reads the selected objects, at least one. Warnings of the API server go to
+// warnings.
 func (c *connection) selected(ctx context.Context, now time.Time, with overlay, selection world.Selection, progress *progress,
 	warnings io.Writer) (*world.World, []world.Selected, error) {
 	if err := selection.Validate(); err != nil {

@@ -47,7 +47,8 @@ func printAligned(out io.Writer, rows [][]string) error {
 	return writer.Flush()
 }
 
-// oneLine keeps a text within its row, and free of control characters: some terminals treat U+009B as an escape.
+// oneLine keeps a text within its row, and free of control characters: some terminals treat U+009B
+// as an escape.
 func oneLine(text string) string {
 	return strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == '\u2028' || r == '\u2029' {

@@ -1,5 +1,7 @@
-// Package settings publishes how the controller runs: a ConfigMap in its own namespace with one key for each flag.
+// Package settings publishes how the controller runs: a ConfigMap in its own namespace with one key
+// for each flag.
 //
-// [Of] reads the effective values of the flags, and a [Publisher] applies them, on the leader only. `kubectl curfew` reads the
-// ConfigMap, because nothing else in the cluster shows the flags of a process. No decision of the controller depends on it.
+// [Of] reads the effective values of the flags, and a [Publisher] applies them, on the leader only.
+// `kubectl curfew` reads the ConfigMap, because nothing else in the cluster shows the flags of a
+// process. No decision of the controller depends on it.
 package settings

@@ -37,7 +37,8 @@ const (
 	applyEvery = 10 * time.Minute
 )
 
-// Of returns the effective values of flags, in a form that their flags accept. Lists are joined by commas.
+// Of returns the effective values of flags, in a form that their flags accept. Lists are joined by
+// commas.
 func Of(flags *pflag.FlagSet) map[string]string {
 	out := map[string]string{}
 	flags.VisitAll(func(flag *pflag.Flag) {

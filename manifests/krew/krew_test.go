@@ -58,8 +58,9 @@ func unpack(t *testing.T, archive []byte) (content map[string][]byte, programs [
 	}
 }
 
-// TestManifest: what the manifest says of each platform is true of the archive that lies beside it, by the rules of krew: a
-// name, a version, one archive for a platform, its checksum, and a program in it, with the licence.
+// TestManifest: what the manifest says of each platform is true of the archive that lies beside it,
+// by the rules of krew: a name, a version, one archive for a platform, its checksum, and a program
+// in it, with the licence.
 func TestManifest(t *testing.T) {
 	dir := t.TempDir()
 	all := strings.Split(platforms, ",")
@@ -158,8 +159,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// TestArchiveRuns: the archive of this machine's platform, built by go, holds a plugin that runs and knows its version. It is built as
-// by make build, whose packages are compiled already.
+// TestArchiveRuns: the archive of this machine's platform, built by go, holds a plugin that runs
+// and knows its version. It is built as by make build, whose packages are compiled already.
 func TestArchiveRuns(t *testing.T) {
 	dir := t.TempDir()
 	asMake := func(_, _, version, file string) error { return compile(version, file, nil) }

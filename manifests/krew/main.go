@@ -1,9 +1,10 @@
-// Command krew packs kubectl-curfew for krew, the plugin manager of kubectl: an archive for each platform, and the plugin's manifest
-// with their checksums. `make krew VERSION=v0.1.0` runs it.
+// Command krew packs kubectl-curfew for krew, the plugin manager of kubectl: an archive for each
+// platform, and the plugin's manifest with their checksums. `make krew VERSION=v0.1.0` runs it.
 //
-// Nothing is taken from elsewhere: what the manifest says of an archive is read off the archive that was just written. Where the
-// archives will lie is for whoever publishes them to say, by -url; without it the manifest names them alone, which is enough for
-// `kubectl krew install --manifest --archive`.
+// Nothing is taken from elsewhere: what the manifest says of an archive is read off the archive
+// that was just written. Where the archives will lie is for whoever publishes them to say, by -url;
+// without it the manifest names them alone, which is enough for `kubectl krew install --manifest
+// --archive`.
 package main
 
 import (

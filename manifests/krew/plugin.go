@@ -1,6 +1,7 @@
 package main
 
-// plugin is krew's manifest of a plugin, as far as this one needs it. Source: krew's developer guide, "Writing a plugin manifest".
+// plugin is krew's manifest of a plugin, as far as this one needs it. Source: krew's developer
+// guide, "Writing a plugin manifest".
 type plugin struct {
 	APIVersion string     `json:"apiVersion"`
 	Kind       string     `json:"kind"`

@@ -133,7 +133,8 @@ func (r *release) archive(root, goos, goarch string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// add puts a file into an archive, without owner or time, so that the same source makes the same archive.
+// add puts a file into an archive, without owner or time, so that the same source makes the same
+// archive.
 func add(to *tar.Writer, path string, mode int64) error {
 	file, err := os.Open(path)
 	if err != nil {

@@ -20,7 +20,8 @@ func subject(object map[string]any, scope *policy.Scope) *Subject {
 	return &Subject{Object: object, Now: noon, Explained: policy.Explain(facts, scope, policy.Question{Now: noon})}
 }
 
-// drawn is a finished Job that goes by some of: its native field, annotations, a label, its namespace's default.
+// drawn is a finished Job that goes by some of: its native field, annotations, a label, its
+// namespace's default.
 func drawn(t *rapid.T) *Subject {
 	job := builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-time.Hour))
 	text := func(name string) string { return rapid.SampledFrom([]string{"30m", "2h", "1d", "90s"}).Draw(t, name) }
@@ -49,8 +50,9 @@ func explainedAfter(s *Subject, plan *Plan) *policy.Explanation {
 	return policy.Explain(policy.FactsOfObject(policy.JobProfile, changed), s.Explained.Scope, policy.Question{Now: noon})
 }
 
-// TestExtendNeverShortens: by whatever it goes, it goes at the time that was asked for, or a little later, and never before; nor would
-// the kind's own controller, which reads the native field alone, delete it before.
+// TestExtendNeverShortens: by whatever it goes, it goes at the time that was asked for, or a little
+// later, and never before; nor would the kind's own controller, which reads the native field alone,
+// delete it before.
 func TestExtendNeverShortens(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -100,7 +102,8 @@ func TestCancelLetsStay(t *testing.T) {
 	})
 }
 
-// TestExpireNowGoesNow: in the seconds to come, whatever it would have gone by, and never where something stops it.
+// TestExpireNowGoesNow: in the seconds to come, whatever it would have gone by, and never where
+// something stops it.
 func TestExpireNowGoesNow(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		s := drawn(t)
@@ -121,7 +124,8 @@ func TestExpireNowGoesNow(t *testing.T) {
 	})
 }
 
-// TestCancelTakesLabels: both labels where both are understood; Kyverno's is left to whoever else reads it where Curfew does not.
+// TestCancelTakesLabels: both labels where both are understood; Kyverno's is left to whoever else
+// reads it where Curfew does not.
 func TestCancelTakesLabels(t *testing.T) {
 	for alias, want := range map[bool]string{
 		true:  "map[cleanup.kyverno.io/ttl:<nil> curfew.dev/ttl:<nil>]",

@@ -12,7 +12,8 @@ import (
 // soon leaves time for the request: admission warns about a label in the past, or rejects it.
 const soon = 2 * time.Second
 
-// ExpireNow has Curfew delete an object at once, by a TTL label: with preconditions, and only if no obstacle stops it.
+// ExpireNow has Curfew delete an object at once, by a TTL label: with preconditions, and only if no
+// obstacle stops it.
 func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
@@ -78,7 +79,8 @@ func (s *Subject) hasTTL() bool {
 	})
 }
 
-// never sets the annotation to never, and removes the fields and annotations that would override it.
+// never sets the annotation to never, and removes the fields and annotations that would override
+// it.
 func (s *Subject) never(patch map[string]any) error {
 	e := s.Explained
 	if err := e.Scope.BoundsFor(e.Facts, policy.EnforcedBounds).CheckTTL(policy.TTL{Never: true}); err != nil {

@@ -20,8 +20,8 @@ type Target struct {
 	To time.Duration
 }
 
-// Extend lets an object live longer: it changes the label, the TTL after finished, or both, if both would delete it earlier. It never
-// shortens a life.
+// Extend lets an object live longer: it changes the label, the TTL after finished, or both, if both
+// would delete it earlier. It never shortens a life.
 func Extend(s *Subject, target Target) (*Plan, error) {
 	if err := s.untouchable(); err != nil {
 		return nil, err
@@ -68,8 +68,8 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	return s.try(patch, warnings...)
 }
 
-// extendBeside extends the TTL of an object that expires by label, or warns about it, while the start of the TTL is not known: the TTL
-// may expire first.
+// extendBeside extends the TTL of an object that expires by label, or warns about it, while the
+// start of the TTL is not known: the TTL may expire first.
 func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []string, err error) {
 	e := s.Explained
 	why := "has not finished"

@@ -44,7 +44,8 @@ func annotation(key string) policy.FieldPath { return policy.FieldPath{"metadata
 
 func label(key string) policy.FieldPath { return policy.FieldPath{"metadata", "labels", key} }
 
-// setLabel sets the expiry by label. A label that is a duration stays one, where whole minutes are exact.
+// setLabel sets the expiry by label. A label that is a duration stays one, where whole minutes are
+// exact.
 func (s *Subject) setLabel(patch map[string]any, until time.Time) {
 	key := s.Explained.LabelKey
 	old, err := policy.ParseLabel(key, s.facts().Labels[key])
@@ -63,8 +64,8 @@ func roundUp(at time.Time) time.Time {
 	return whole
 }
 
-// setTTL writes a TTL after finished for an outcome, in place of the value that decides. It also raises the native field beside that: the
-// kind's own controller would act on it first.
+// setTTL writes a TTL after finished for an outcome, in place of the value that decides. It also
+// raises the native field beside that: the kind's own controller would act on it first.
 func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after time.Duration) error {
 	e := s.Explained
 	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {

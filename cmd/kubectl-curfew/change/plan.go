@@ -34,7 +34,8 @@ type Plan struct {
 type Fate struct {
 	// Expiry is zero where the object stays, or has not finished, or does not say when.
 	Expiry time.Time
-	// After is how long after it finishes, AfterFailure where that differs for a failure; nil where no TTL decides.
+	// After is how long after it finishes, AfterFailure where that differs for a failure; nil where
+	// no TTL decides.
 	After, AfterFailure *policy.TTL
 }
 

@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// TestExtendShortensNoLife: not by a TTL beside a label that is later, and not for the outcome that nobody spoke of.
+// TestExtendShortensNoLife: not by a TTL beside a label that is later, and not for the outcome that
+// nobody spoke of.
 func TestExtendShortensNoLife(t *testing.T) {
 	const by, to, until = "by", "to", "until"
 	targets := map[string]Target{by: {By: 24 * time.Hour}, to: {To: 24 * time.Hour}, until: {Until: noon.Add(20 * time.Hour)}}
@@ -82,7 +83,8 @@ func TestExtendShortensNoLife(t *testing.T) {
 	}
 }
 
-// TestFateOfWhatStays: what is protected stays when it finishes, too, and is not said to go; above all not by the cancel that protects it.
+// TestFateOfWhatStays: what is protected stays when it finishes, too, and is not said to go; above
+// all not by the cancel that protects it.
 func TestFateOfWhatStays(t *testing.T) {
 	job := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "1h")

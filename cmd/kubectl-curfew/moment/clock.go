@@ -12,8 +12,8 @@ type clock struct {
 	hour, minute, second int
 }
 
-// readClock reads a time of day: 17:00, 17:00:30, 5pm or 5:30pm. ok is false for a word of another form; err says what is
-// wrong with a time of day that does not exist.
+// readClock reads a time of day: 17:00, 17:00:30, 5pm or 5:30pm. ok is false for a word of another
+// form; err says what is wrong with a time of day that does not exist.
 func readClock(word string) (out clock, ok bool, err error) {
 	layouts, fix := []string{"15:04", "15:04:05"}, "use 00:00 to 23:59"
 	switch half := strings.TrimLeft(word, "0123456789:"); {
@@ -35,8 +35,8 @@ func readClock(word string) (out clock, ok bool, err error) {
 	return clock{}, false, nil
 }
 
-// on is the instant at which the clocks show the time on a day. Where they are put forward or back there may be none or two,
-// which is an error.
+// on is the instant at which the clocks show the time on a day. Where they are put forward or back
+// there may be none or two, which is an error.
 func (c clock) on(day time.Time) (time.Time, error) {
 	year, month, date := day.Date()
 	at := time.Date(year, month, date, c.hour, c.minute, c.second, 0, day.Location())
@@ -103,8 +103,8 @@ func dayOf(at time.Time, later int) time.Time {
 	return begin(year, month, date+later, at.Location())
 }
 
-// begin is the first instant of a day. That is not midnight where the clocks are put forward just then, and [time.Date] may
-// answer with the evening before.
+// begin is the first instant of a day. That is not midnight where the clocks are put forward just
+// then, and [time.Date] may answer with the evening before.
 func begin(year int, month time.Month, date int, zone *time.Location) time.Time {
 	at := time.Date(year, month, date, 0, 0, 0, 0, zone)
 	if at.Hour() == 0 && at.Minute() == 0 {

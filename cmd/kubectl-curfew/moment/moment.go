@@ -1,8 +1,9 @@
 // Package moment reads the times that people type on a command line.
 //
-// [Parse] reads an instant, [ParseSpan] a span (FROM..TO) and [ParsePeriod] a calendar period. All read against now, whose
-// time zone is the user's. The grammar is small on purpose, because a deletion may follow: text that does not match it
-// whole is an error, and so is a time of day that the clocks skip or show twice.
+// [Parse] reads an instant, [ParseSpan] a span (FROM..TO) and [ParsePeriod] a calendar period. All
+// read against now, whose time zone is the user's. The grammar is small on purpose, because a
+// deletion may follow: text that does not match it whole is an error, and so is a time of day that
+// the clocks skip or show twice.
 package moment
 
 import (
@@ -17,9 +18,9 @@ import (
 const forms = `use a time of day (17:00, 5pm), a day (today, tomorrow, friday, 2026-12-24), both (friday 17:00), ` +
 	`a duration from now (6h, 1d12h), now, or RFC 3339 (2026-12-24T17:00:00Z)`
 
-// Parse reads an instant: RFC 3339, now, a duration from now, a day, a time of day, or a day and a time of day. A time of
-// day without a day is today's, even if it has passed. A weekday is the first to come; it is today only with a time of day
-// that has not passed.
+// Parse reads an instant: RFC 3339, now, a duration from now, a day, a time of day, or a day and a
+// time of day. A time of day without a day is today's, even if it has passed. A weekday is the
+// first to come; it is today only with a time of day that has not passed.
 func Parse(text string, now time.Time) (time.Time, error) { return parse(text, now, now) }
 
 // parse reads weekdays and times of day as the first after an instant, everything else against now.
@@ -80,8 +81,8 @@ func notATime(text string) error { return fmt.Errorf("%q is not a time: %s", tex
 
 var errNoDay = errors.New("not a day")
 
-// readDay returns the first instant of a day, and whether it was written as a weekday, which is the first from an instant
-// on, that instant's day included.
+// readDay returns the first instant of a day, and whether it was written as a weekday, which is the
+// first from an instant on, that instant's day included.
 func readDay(word string, now, after time.Time) (day time.Time, weekday bool, err error) {
 	switch word {
 	case "yesterday":
@@ -115,7 +116,8 @@ type Span struct {
 // Contains reports whether an instant lies in the span.
 func (s Span) Contains(at time.Time) bool { return !at.Before(s.From) && at.Before(s.To) }
 
-// ParseSpan reads FROM..TO, two instants as [Parse] reads them. A weekday or a time of day as TO is the first after FROM.
+// ParseSpan reads FROM..TO, two instants as [Parse] reads them. A weekday or a time of day as TO is
+// the first after FROM.
 func ParseSpan(text string, now time.Time) (Span, error) {
 	from, to, ok := strings.Cut(text, "..")
 	if !ok {
@@ -136,8 +138,8 @@ func ParseSpan(text string, now time.Time) (Span, error) {
 	return out, nil
 }
 
-// ParsePeriod reads a whole day (today, friday, 2026-12-24), month (2026-05, may) or year (2026). A weekday or a month
-// without a year is the current one or the first to come.
+// ParsePeriod reads a whole day (today, friday, 2026-12-24), month (2026-05, may) or year (2026). A
+// weekday or a month without a year is the current one or the first to come.
 func ParsePeriod(text string, now time.Time) (Span, error) {
 	word := strings.ToLower(strings.TrimSpace(text))
 	if at, err := time.Parse("2006-01", word); err == nil {

@@ -62,7 +62,8 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// TestParseRefuses: text that means nothing, or two things, is an error that says what to write instead.
+// TestParseRefuses: text that means nothing, or two things, is an error that says what to write
+// instead.
 func TestParseRefuses(t *testing.T) {
 	for text, want := range map[string]string{
 		"":                    "is empty: use a time of day (17:00",
@@ -101,7 +102,8 @@ func TestParseRefuses(t *testing.T) {
 	}
 }
 
-// TestClocksThatAreChanged: on 2027-03-28 02:30 is left out in Berlin, on 2026-10-25 it is there twice.
+// TestClocksThatAreChanged: on 2027-03-28 02:30 is left out in Berlin, on 2026-10-25 it is there
+// twice.
 func TestClocksThatAreChanged(t *testing.T) {
 	now := time.Date(2026, 10, 1, 0, 0, 0, 0, berlin(t))
 	for text, want := range map[string]string{
@@ -191,8 +193,8 @@ func TestParsePeriod(t *testing.T) {
 	}
 }
 
-// TestAllYear: whenever it is asked, days are those of the calendar and times those that the clocks show, though not every
-// day has 24 hours, and what is to come is the first to come.
+// TestAllYear: whenever it is asked, days are those of the calendar and times those that the clocks
+// show, though not every day has 24 hours, and what is to come is the first to come.
 func TestAllYear(t *testing.T) {
 	zone := berlin(t)
 	for at := time.Date(2026, 11, 18, 0, 30, 0, 0, zone); at.Before(time.Date(2027, 11, 18, 0, 30, 0, 0, zone)); at = at.Add(7 * time.Hour) {
@@ -213,7 +215,8 @@ func TestAllYear(t *testing.T) {
 	}
 }
 
-// TestDaysThatBeginLate: where clocks are put forward at midnight, a day begins at one. Elsewhere they are changed by other than an hour.
+// TestDaysThatBeginLate: where clocks are put forward at midnight, a day begins at one. Elsewhere
+// they are changed by other than an hour.
 func TestDaysThatBeginLate(t *testing.T) {
 	for at, want := range map[string]string{
 		"America/Santiago: 2027-09-05":         "Sun 2027-09-05 01:00:00 -03",

@@ -31,7 +31,8 @@ func attributes(kind Kind, namespace, name, verb string) *authorizationv1.Resour
 	}
 }
 
-// needed are the verbs that the controller needs to delete objects of a kind: it has to find them first.
+// needed are the verbs that the controller needs to delete objects of a kind: it has to find them
+// first.
 var needed = []string{"delete", "list", "watch", "get"}
 
 // permission says whether Curfew's controller has all needed verbs, and which one it lacks.
@@ -40,8 +41,8 @@ type permission struct {
 	lacks  string
 }
 
-// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. The answer is unknown for most users, who
-// may not ask what others may do.
+// controllerMay asks whether Curfew's controller may delete objects of a kind in a namespace. The
+// answer is unknown for most users, who may not ask what others may do.
 func (w *World) controllerMay(ctx context.Context, kind Kind, namespace string) (permission, error) {
 	if kind.ClusterScoped {
 		namespace = ""

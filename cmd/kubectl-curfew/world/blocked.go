@@ -17,14 +17,15 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// blockedReasons are the reasons of the Events that the controller writes on a due object that it cannot delete (package
-// controller/engine), or keeps because of something that only it has read, such as the template of the owner. It repeats them before
-// the API server drops them.
+// blockedReasons are the reasons of the Events that the controller writes on a due object that it
+// cannot delete (package controller/engine), or keeps because of something that only it has read,
+// such as the template of the owner. It repeats them before the API server drops them.
 var blockedReasons = map[string]policy.ObstacleKind{
 	"DeleteRefused": policy.ObstacleRefused, "DeleteConflict": policy.ObstacleConflict, "Kept": policy.ObstacleValue,
 }
 
-// blocked says why the controller could not delete a due object, by the Event on it. It is silent where the user may not list Events.
+// blocked says why the controller could not delete a due object, by the Event on it. It is silent
+// where the user may not list Events.
 func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obstacle, error) {
 	known, err := w.blockedIn(ctx, metav1.NamespaceAll)
 	if known == nil && err == nil {
@@ -37,8 +38,8 @@ func (w *World) blocked(ctx context.Context, facts *policy.Facts) ([]policy.Obst
 	return []policy.Obstacle{obstacle}, nil
 }
 
-// blockedIn are the latest such Events of a namespace by the UID of their object, or nil where the user may not list them. They are
-// read once.
+// blockedIn are the latest such Events of a namespace by the UID of their object, or nil where the
+// user may not list them. They are read once.
 func (w *World) blockedIn(ctx context.Context, namespace string) (map[types.UID]policy.Obstacle, error) {
 	return w.blockedBy.get(namespace, func() (map[types.UID]policy.Obstacle, error) {
 		found, latest := map[types.UID]policy.Obstacle{}, map[types.UID]string{}

@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Controller is how Curfew's controller runs, by the ConfigMap that it publishes. Without it the defaults apply.
+// Controller is how Curfew's controller runs, by the ConfigMap that it publishes. Without it the
+// defaults apply.
 type Controller struct {
 	// Unknown says why the settings cannot be read; "" where they are known.
 	Unknown string

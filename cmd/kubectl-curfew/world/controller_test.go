@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestSettingsAreRead: what is protected and shown as due, or the other way round, is a wrong answer, and so is a setting that is guessed.
+// TestSettingsAreRead: what is protected and shown as due, or the other way round, is a wrong
+// answer, and so is a setting that is guessed.
 func TestSettingsAreRead(t *testing.T) {
 	before := Controller{Namespace: "here", User: "someone", Protect: []string{"kube-system", "here"}}
 	published := map[string]string{"dry-run": "false", "kyverno-label": "false", "namespace": "here", "protect": "prod,infra", "user": "me"}

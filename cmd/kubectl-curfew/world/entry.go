@@ -16,22 +16,26 @@ type Entry struct {
 	Namespace, Name string
 	UID             types.UID
 	Labels          map[string]string
-	// Created and Finished are times of the object. Finished is zero where it has not finished, or does not say when.
+	// Created and Finished are times of the object. Finished is zero where it has not finished, or
+	// does not say when.
 	Created, Finished time.Time
 
 	Trigger policy.Trigger
 	Source  policy.Source
-	// Value is its TTL or deadline. ByOutcome: it depends on the outcome, and Value is the longer one.
+	// Value is its TTL or deadline. ByOutcome: it depends on the outcome, and Value is the longer
+	// one.
 	Value     policy.TTL
 	ByOutcome bool
 	// Expiry is zero while the object has not finished.
 	Expiry time.Time
-	// Estimated: the object does not say when it finished, so that the TTL starts when the controller sees it.
+	// Estimated: the object does not say when it finished, so that the TTL starts when the
+	// controller sees it.
 	Estimated bool
 	Obstacles []policy.Obstacle
 }
 
-// Blocker is the first obstacle, nil for none. Those that stop the deletion come before those that may only delay it.
+// Blocker is the first obstacle, nil for none. Those that stop the deletion come before those that
+// may only delay it.
 func (e *Entry) Blocker() *policy.Obstacle {
 	var first *policy.Obstacle
 	for i := range e.Obstacles {
@@ -45,8 +49,8 @@ func (e *Entry) Blocker() *policy.Obstacle {
 	return first
 }
 
-// Entries are the expiry and the deadline of an object; none where it stays. They do not regard obstacles, which are reported beside
-// them.
+// Entries are the expiry and the deadline of an object; none where it stays. They do not regard
+// obstacles, which are reported beside them.
 func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, now time.Time) ([]Entry, error) {
 	explained, err := w.Explain(ctx, kind, object, now)
 	if err != nil {

@@ -69,7 +69,8 @@ func (w *World) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
 	return kind, ok, err
 }
 
-// served are the kinds whose objects can expire, in the version of their profile where that is served, else in the preferred one.
+// served are the kinds whose objects can expire, in the version of their profile where that is
+// served, else in the preferred one.
 func (w *World) served() (map[schema.GroupResource]Kind, error) {
 	groups, lists, err := w.discover()
 	if err != nil {
@@ -106,8 +107,8 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 	return out, nil
 }
 
-// profileOf is the profile that the controller uses: always its own for Jobs and Pods, and one without a finish where it does not look
-// for finished objects of the kind.
+// profileOf is the profile that the controller uses: always its own for Jobs and Pods, and one
+// without a finish where it does not look for finished objects of the kind.
 func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 	for _, own := range []*policy.Profile{policy.JobProfile, policy.PodProfile} {
 		if kind.GroupKind() == own.Kind.GroupKind() {
@@ -123,7 +124,8 @@ func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 	return &labelled
 }
 
-// discover asks the API server once which kinds it serves. A group that does not answer is left out, and noted.
+// discover asks the API server once which kinds it serves. A group that does not answer is left
+// out, and noted.
 func (w *World) discover() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 	groups, lists, err := w.discovery.ServerGroupsAndResources()
 	if failed := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &failed) {

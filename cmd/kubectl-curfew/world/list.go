@@ -35,7 +35,8 @@ type pass struct {
 	namespace string
 }
 
-// passes read as little as the API allows: all objects of kinds that finish, and of others the metadata of those with the label.
+// passes read as little as the API allows: all objects of kinds that finish, and of others the
+// metadata of those with the label.
 func (w *World) passes(kind Kind, query Query) []pass {
 	if kind.ClusterScoped {
 		query.Namespace = ""
@@ -78,7 +79,8 @@ func (w *World) needsObjects(kind Kind) bool {
 	return false
 }
 
-// List passes the objects of a kind that may expire to take, page by page. An object can come twice; its last state applies.
+// List passes the objects of a kind that may expire to take, page by page. An object can come
+// twice; its last state applies.
 func (w *World) List(ctx context.Context, kind Kind, query Query, take func(object map[string]any) error) error {
 	for _, pass := range w.passes(kind, query) {
 		list := w.lister(kind.At(), pass.namespace)
@@ -113,8 +115,8 @@ func (w *World) lister(at schema.GroupVersionResource, namespace string) lister 
 	}
 }
 
-// pages passes the items of a list to take, page by page. A list that expires on the API server is read again in one piece, so that an
-// item can come twice.
+// pages passes the items of a list to take, page by page. A list that expires on the API server is
+// read again in one piece, so that an item can come twice.
 func pages(ctx context.Context, list lister, options metav1.ListOptions, take func(item runtime.Object) error) error {
 	options.Limit = pageSize
 	for {

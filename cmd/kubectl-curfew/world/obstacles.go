@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Obstacles are what blocks the deletion of an object: what policy finds, and permissions that the controller lacks.
+// Obstacles are what blocks the deletion of an object: what policy finds, and permissions that the
+// controller lacks.
 func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Explanation) ([]policy.Obstacle, error) {
 	out := explained.Obstacles(w.Controller.Surroundings())
 	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
@@ -30,8 +31,8 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Expl
 	return out, nil
 }
 
-// WithState adds the obstacles that the controller's state shows in the API: pauses and refused deletions. unknown says which of them
-// this user cannot check.
+// WithState adds the obstacles that the controller's state shows in the API: pauses and refused
+// deletions. unknown says which of them this user cannot check.
 func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
 	all []policy.Obstacle, unknown []string, err error) {
 	if why := w.Controller.Unknown; why != "" {
@@ -61,8 +62,9 @@ func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Expl
 	return append(obstacles, blocked...), unknown, err
 }
 
-// PausedLabels reports whether deletions by TTL label are paused, for objects of a kind in a namespace. Each namespace is read once. It
-// is silent where the user may not know: a pause ends by itself.
+// PausedLabels reports whether deletions by TTL label are paused, for objects of a kind in a
+// namespace. Each namespace is read once. It is silent where the user may not know: a pause ends by
+// itself.
 func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) ([]policy.Obstacle, error) {
 	return w.pauses.get(kind.GroupResource().String()+" "+namespace, func() ([]policy.Obstacle, error) {
 		found, _, err := w.paused(ctx, kind, policy.Source{Level: policy.LevelObject}, namespace)
@@ -70,8 +72,8 @@ func (w *World) PausedLabels(ctx context.Context, kind Kind, namespace string) (
 	})
 }
 
-// paused reports whether the deletions of a source are paused, by the condition that the controller keeps on it (package
-// controller/notice), or why this user cannot know.
+// paused reports whether the deletions of a source are paused, by the condition that the controller
+// keeps on it (package controller/notice), or why this user cannot know.
 func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, namespace string) (obstacles []policy.Obstacle, unknown string, err error) {
 	// The condition for the levels object and runtime is on the namespace of the object.
 	at, name, condition := namespaceResource, namespace, policy.Prefix+v1alpha1.ConditionPaused
@@ -109,8 +111,9 @@ func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, nam
 	return obstacles, "", nil
 }
 
-// concerns reports whether the message of one or more pauses applies to objects of a kind whose expiry a source decided. A message names
-// its scope: deletions are paused: Job of source "object" in namespace "ci" (Refused), all of kind Job, or everything.
+// concerns reports whether the message of one or more pauses applies to objects of a kind whose
+// expiry a source decided. A message names its scope: deletions are paused: Job of source "object"
+// in namespace "ci" (Refused), all of kind Job, or everything.
 func concerns(message, kind string, source policy.Source) bool {
 	for scope := range strings.SplitSeq(message, "; ") {
 		switch {

@@ -13,7 +13,8 @@ import (
 
 const fieldManager = "kubectl-curfew"
 
-// Patch sends a JSON merge patch for an object in exactly the state that was read. A conflict means that somebody else changed it.
+// Patch sends a JSON merge patch for an object in exactly the state that was read. A conflict means
+// that somebody else changed it.
 func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]any, dryRun bool) error {
 	u := unstructured.Unstructured{Object: object}
 	metadata, _ := patch["metadata"].(map[string]any)

@@ -17,7 +17,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// readPlatform reads profiles and policies, and adds those that are treated as if they were applied.
+// readPlatform reads profiles and policies, and adds those that are treated as if they were
+// applied.
 func (w *World) readPlatform(ctx context.Context) error {
 	known, err := platform.New(w.options.Builtin)
 	if err != nil {
@@ -47,7 +48,8 @@ func (w *World) readPlatform(ctx context.Context) error {
 		}
 	}
 	for _, object := range w.options.Policies {
-		// The controller would stamp it like this: the defaults apply to objects that are created from now on.
+		// The controller would stamp it like this: the defaults apply to objects that are created
+		// from now on.
 		object = object.DeepCopy()
 		object.Status.DefaultSince = expression.StampPolicy(object, w.options.Now)
 		if errs := known.SetPolicy(object); len(errs) > 0 {
@@ -65,8 +67,8 @@ func (w *World) readPlatform(ctx context.Context) error {
 	return w.readDefinitions(ctx, known, taught)
 }
 
-// undefined notes a kind of which the controller does not look for finished objects, whatever its KindProfile says. Without a
-// CustomResourceDefinition it does so for Jobs and Pods only.
+// undefined notes a kind of which the controller does not look for finished objects, whatever its
+// KindProfile says. Without a CustomResourceDefinition it does so for Jobs and Pods only.
 func (w *World) undefined(kind schema.GroupKind) {
 	w.unfed[kind] = true
 	w.note("what the KindProfile of %s says of when it has finished does not count: no CustomResourceDefinition defines it", kind)
@@ -103,8 +105,8 @@ func readAll[T any](ctx context.Context, w *World, resource, otherwise string) (
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// readDefinitions adapts the profiles to the installed versions of their kinds. Without the permission they apply as written, which
-// differs for a few kinds in old versions only.
+// readDefinitions adapts the profiles to the installed versions of their kinds. Without the
+// permission they apply as written, which differs for a few kinds in old versions only.
 func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taught map[schema.GroupKind]bool) error {
 	served, err := w.served()
 	if err != nil {

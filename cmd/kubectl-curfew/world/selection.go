@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Selection selects objects as kubectl does: KIND/NAME…, KIND NAME…, or KIND with a selector or All.
+// Selection selects objects as kubectl does: KIND/NAME…, KIND NAME…, or KIND with a selector or
+// All.
 type Selection struct {
 	Args      []string
 	Namespace string
@@ -117,7 +118,8 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	return each(out), nil
 }
 
-// each drops objects that were selected twice, for example by two names of the kind: extending one twice would be wrong.
+// each drops objects that were selected twice, for example by two names of the kind: extending one
+// twice would be wrong.
 func each(all []Selected) []Selected {
 	seen := map[types.UID]bool{}
 	return slices.DeleteFunc(all, func(one Selected) bool {

@@ -18,8 +18,8 @@ import (
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
 
-// Explain gathers the context of an object and explains it at the instant now. The object may be metadata alone where its kind has no
-// profile.
+// Explain gathers the context of an object and explains it at the instant now. The object may be
+// metadata alone where its kind has no profile.
 func (w *World) Explain(ctx context.Context, kind Kind, object map[string]any, now time.Time) (*policy.Explanation, error) {
 	facts := policy.FactsOfObject(kind.Profile, object)
 	scope, err := w.scopeOf(ctx, facts, object)
@@ -81,5 +81,6 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 	})
 }
 
-// ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or delete.
+// ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or
+// delete.
 var ErrNotServed = errors.New("its kind can never go: the API server does not list, watch and delete it")

@@ -63,7 +63,8 @@ type Options struct {
 	Profiles []*v1alpha1.KindProfile
 }
 
-// World is everything that decides about expiry, as far as the user may read it. It is safe for concurrent use.
+// World is everything that decides about expiry, as far as the user may read it. It is safe for
+// concurrent use.
 type World struct {
 	// Controller is how Curfew's controller runs.
 	Controller Controller
@@ -83,7 +84,8 @@ type World struct {
 	access     answers[permission]
 	pauses     answers[[]policy.Obstacle]
 	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
-	// unfed are kinds of which the controller does not look for finished objects, despite their profile.
+	// unfed are kinds of which the controller does not look for finished objects, despite their
+	// profile.
 	unfed map[schema.GroupKind]bool
 	// noReviews: the user may not ask what others may do.
 	noReviews atomic.Bool
