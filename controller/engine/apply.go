@@ -81,9 +81,10 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		}
 	default:
 		if cmp == older {
-			// Old news. If a whole list says so and the object would be due sooner, then perhaps resourceVersions
-			// went backwards: look at it afresh at that time rather than trust either (S3).
-			if at := nanos(o.Expiry); from == fromRelist && at < en.wake && en.state == stateArmed {
+			// Old news. If a whole list says so and the object would be due sooner, or is no longer done with,
+			// then perhaps resourceVersions went backwards: judge it live rather than trust either (S3).
+			at, dry := nanos(o.Expiry), en.flags&flagDryRun != 0
+			if from == fromRelist && (en.state == stateArmed && at < en.wake || en.state == stateReported && (at != en.expiry || o.DryRun != dry)) {
 				en.flags |= flagLive
 				e.arm(slot, at)
 			}

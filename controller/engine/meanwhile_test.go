@@ -190,3 +190,34 @@ func TestRevivedUnderAWrongClock(t *testing.T) {
 		t.Errorf("looked at next at %s, %s from now", next, next.Sub(w.server))
 	}
 }
+
+// After etcd was restored, resourceVersions are lower than those that were seen. What was only
+// reported is judged live once a list no longer asks for a dry run (S3).
+func TestReportedBeforeARestore(t *testing.T) {
+	w, outcomes, _ := ready(t, nil)
+	w.dueSoon(1, "j", func(o *Object) { o.DryRun, o.ResourceVersion = true, "900" })
+	x := w.things["j0"]
+	x.rv, w.rv = 900, 900
+	w.advance(time.Second)
+	w.pump()
+	x.rv = 100
+	list := func(dry bool) {
+		relist := w.engine.BeginRelist(w.kind)
+		o := w.object(x)
+		o.DryRun = dry
+		relist.Upsert(o)
+		relist.End("1000")
+		for range 3 {
+			w.advance(time.Second)
+			w.pump()
+		}
+	}
+	list(true) // the same verdict: nothing new
+	if n := count(*outcomes); n[DryRun] != 1 || len(*outcomes) != 1 {
+		t.Fatalf("%v, want one report", n)
+	}
+	list(false)
+	if n := count(*outcomes); n[Deleted] != 1 || len(w.things) != 0 {
+		t.Errorf("%v, want it deleted", n)
+	}
+}

@@ -197,7 +197,11 @@ func TestSafety(t *testing.T) {
 			"the default races": func(t *rapid.T) {
 				ttl := rapid.SampledFrom([]time.Duration{5 * time.Second, time.Minute, time.Hour}).Draw(t, "default")
 				w.racingJudge = func(x *thing) {
-					if w.defaultTTL = ttl; x == nil {
+					w.defaultTTL = ttl
+					if w.told {
+						w.engine.RecheckNamespace("ns")
+					}
+					if x == nil {
 						return
 					}
 					if _, due := w.expiry(x); due && x.deleting.IsZero() {
