@@ -20,7 +20,8 @@ type injector struct {
 	names  []string
 }
 
-// read fetches the configurations that exist. The others are not an error: they may be created later, and are watched.
+// read fetches the configurations that exist. The others are not an error: they may be created
+// later, and are watched.
 func (i injector) read(ctx context.Context) ([]client.Object, error) {
 	var found []client.Object
 	var errs []error
@@ -37,8 +38,8 @@ func (i injector) read(ctx context.Context) ([]client.Object, error) {
 	return found, errors.Join(errs...)
 }
 
-// inject patches the configurations whose bundle differs. The resourceVersion in the patch makes sure that nobody,
-// another replica with a newer bundle above all, has written since read.
+// inject patches the configurations whose bundle differs. The resourceVersion in the patch makes
+// sure that nobody, another replica with a newer bundle above all, has written since read.
 func (i injector) inject(ctx context.Context, configurations []client.Object, bundle []byte) error {
 	var errs []error
 	for _, obj := range configurations {
@@ -84,8 +85,9 @@ func staleWebhooks(obj client.Object, bundle []byte) []string {
 	return names
 }
 
-// bundlePatch is a strategic merge patch. The list of webhooks is merged by name, so the patch says nothing about entries
-// and fields that it does not mean, whatever their order; a JSON Patch would have to address them by index.
+// bundlePatch is a strategic merge patch. The list of webhooks is merged by name, so the patch says
+// nothing about entries and fields that it does not mean, whatever their order; a JSON Patch would
+// have to address them by index.
 func bundlePatch(resourceVersion string, webhooks []string, bundle []byte) (client.Patch, error) {
 	type clientConfig struct {
 		CABundle []byte `json:"caBundle"`

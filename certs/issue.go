@@ -14,8 +14,8 @@ import (
 // backdate is taken off a certificate's start, for API servers whose clock is a little behind ours.
 const backdate = 5 * time.Minute
 
-// The wanted certificates are spelled as cert-manager's CertificateSpec, the same words in which one would ask
-// cert-manager for them, and made by its code.
+// The wanted certificates are spelled as cert-manager's CertificateSpec, the same words in which
+// one would ask cert-manager for them, and made by its code.
 
 func caSpec() cmapi.CertificateSpec {
 	return cmapi.CertificateSpec{
@@ -82,7 +82,8 @@ func template(spec cmapi.CertificateSpec, now, end time.Time) (*x509.Certificate
 	return template, key, nil
 }
 
-// renewal is the instant from which a certificate is to be replaced: after two thirds of its life, to the second.
+// renewal is the instant from which a certificate is to be replaced: after two thirds of its life,
+// to the second.
 func renewal(cert *x509.Certificate) (time.Time, error) {
 	at, err := pki.RenewalTime(cert.NotBefore, cert.NotAfter, nil, nil, nil)
 	if err != nil {

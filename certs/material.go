@@ -21,7 +21,8 @@ const (
 	keyCAKey      = "ca.key"
 )
 
-// material is the content of the Secret. Every part may be missing: what cannot be used is not kept.
+// material is the content of the Secret. Every part may be missing: what cannot be used is not
+// kept.
 type material struct {
 	cas        []*x509.Certificate // the bundle; the first one signs, if caKey is there
 	caKey      crypto.Signer
@@ -29,8 +30,8 @@ type material struct {
 	servingKey crypto.Signer
 }
 
-// parse reads what is usable at now and says what is not, and why. Each part stands alone: an unreadable CA key must not
-// cost the serving certificate, which works without it.
+// parse reads what is usable at now and says what is not, and why. Each part stands alone: an
+// unreadable CA key must not cost the serving certificate, which works without it.
 func parse(data map[string][]byte, now time.Time) (material, []string) {
 	var m material
 	var problems []string

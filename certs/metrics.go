@@ -12,8 +12,8 @@ type expiry struct {
 	desc     *prometheus.Desc
 }
 
-// NewExpiryMetric is a collector of curfew_certificate_expiry_timestamp_seconds: the end of the serving certificate that the next
-// handshake gets. While there is none the metric is absent.
+// NewExpiryMetric is a collector of curfew_certificate_expiry_timestamp_seconds: the end of the
+// serving certificate that the next handshake gets. While there is none the metric is absent.
 func NewExpiryMetric(provider Provider) prometheus.Collector {
 	return &expiry{provider: provider, desc: prometheus.NewDesc("curfew_certificate_expiry_timestamp_seconds",
 		"When the certificate that the webhooks are served with ends, in seconds since 1970.", nil, nil)}

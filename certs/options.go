@@ -12,21 +12,26 @@ import (
 )
 
 const (
-	// DefaultSecretName is the Secret, in Curfew's own namespace, that holds the CA and the serving certificate.
+	// DefaultSecretName is the Secret, in Curfew's own namespace, that holds the CA and the serving
+	// certificate.
 	DefaultSecretName = "curfew-webhook-tls"
-	// DefaultConfiguration is the name of the static webhook configurations in manifests/webhook, of both kinds.
+	// DefaultConfiguration is the name of the static webhook configurations in manifests/webhook, of
+	// both kinds.
 	DefaultConfiguration = "curfew"
 
 	// DefaultCALifetime is how long a self-made CA is valid. It is replaced after two thirds of it.
 	DefaultCALifetime = 2 * 365 * 24 * time.Hour
-	// DefaultServingLifetime is how long a serving certificate is valid. It is replaced after two thirds of it.
+	// DefaultServingLifetime is how long a serving certificate is valid. It is replaced after two
+	// thirds of it.
 	DefaultServingLifetime = 90 * 24 * time.Hour
 )
 
-// Options say what NewSelfSigned needs to know. Client, Namespace and at least one of DNSNames and IPs are required.
+// Options say what NewSelfSigned needs to know. Client, Namespace and at least one of DNSNames and
+// IPs are required.
 type Options struct {
-	// Client must read live, not from a cache: a cached client would need to list the Secrets of the whole cluster.
-	// (A manager's own client does not implement WithWatch; client.NewWithWatch makes one that does.)
+	// Client must read live, not from a cache: a cached client would need to list the Secrets of the
+	// whole cluster. (A manager's own client does not implement WithWatch; client.NewWithWatch makes
+	// one that does.)
 	Client client.WithWatch
 
 	Namespace  string
@@ -36,10 +41,10 @@ type Options struct {
 	DNSNames []string
 	IPs      []net.IP
 
-	// Configurations names the MutatingWebhookConfigurations and ValidatingWebhookConfigurations that get the CA bundle;
-	// default DefaultConfiguration. Those that do not exist are waited for, so that a configuration which is created
-	// at run time can be named from the start. They are named and not selected by label, because permission to patch
-	// can be limited to names only.
+	// Configurations names the MutatingWebhookConfigurations and ValidatingWebhookConfigurations that
+	// get the CA bundle; default DefaultConfiguration. Those that do not exist are waited for, so that
+	// a configuration which is created at run time can be named from the start. They are named and not
+	// selected by label, because permission to patch can be limited to names only.
 	Configurations []string
 
 	CALifetime      time.Duration // default DefaultCALifetime
@@ -47,12 +52,14 @@ type Options struct {
 
 	Clock clock.Clock // default the real one
 
-	// ServerTime is the API server's time, which decides what is valid: it verifies the certificate, and replicas whose clocks differ
-	// would replace each other's without end. Where it is nil, or fails before it ever answered, the clock decides.
+	// ServerTime is the API server's time, which decides what is valid: it verifies the certificate,
+	// and replicas whose clocks differ would replace each other's without end. Where it is nil, or
+	// fails before it ever answered, the clock decides.
 	ServerTime func(context.Context) (time.Time, error)
 }
 
-// ServiceDNSNames returns the names under which a Service is reached inside the cluster. The API server uses the last.
+// ServiceDNSNames returns the names under which a Service is reached inside the cluster. The API
+// server uses the last.
 func ServiceDNSNames(service, namespace string) []string {
 	return []string{service, service + "." + namespace, service + "." + namespace + ".svc"}
 }

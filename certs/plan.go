@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// settle is how long a new CA stands in the bundle before it signs: time for every replica to inject it and for every API
-// server's informer to see it.
+// settle is how long a new CA stands in the bundle before it signs: time for every replica to
+// inject it and for every API server's informer to see it.
 const settle = 10 * time.Minute
 
 var errMissing = errors.New("missing")
@@ -31,8 +31,8 @@ type outcome struct {
 	due      time.Time         // when to plan again
 }
 
-// plan decides what the Secret's data has to be at now. It reads no clock and writes nothing. Planning again on its own
-// outcome changes nothing until due.
+// plan decides what the Secret's data has to be at now. It reads no clock and writes nothing.
+// Planning again on its own outcome changes nothing until due.
 func (w wanted) plan(data map[string][]byte, now time.Time) (outcome, error) {
 	m, reasons := parse(data, now)
 
@@ -60,7 +60,8 @@ func (w wanted) plan(data map[string][]byte, now time.Time) (outcome, error) {
 	return out, err
 }
 
-// renewCA puts a new CA before the others where the present one cannot sign or is due. The old ones stay trusted.
+// renewCA puts a new CA before the others where the present one cannot sign or is due. The old ones
+// stay trusted.
 func (w wanted) renewCA(m *material, now time.Time) (string, error) {
 	reason := "made a new CA"
 	if m.caKey != nil {
@@ -78,7 +79,8 @@ func (w wanted) renewCA(m *material, now time.Time) (string, error) {
 	return reason, nil
 }
 
-// renewServing issues a serving certificate where there is none that works, where it lacks a name, or where it is due.
+// renewServing issues a serving certificate where there is none that works, where it lacks a name,
+// or where it is due.
 func (w wanted) renewServing(m *material, now time.Time) (string, error) {
 	dnsNames, ips := w.dnsNames, w.ips
 	var reason string
@@ -87,8 +89,8 @@ func (w wanted) renewServing(m *material, now time.Time) (string, error) {
 		reason = "issued a serving certificate"
 	case w.missing(m.serving[0]) != "":
 		reason = fmt.Sprintf("issued a serving certificate, the last one lacked %s", w.missing(m.serving[0]))
-		// Keep the names of the last one: during a rollout that changes the names, replicas that each insisted on
-		// their own would replace each other's certificate without end.
+		// Keep the names of the last one: during a rollout that changes the names, replicas that each
+		// insisted on their own would replace each other's certificate without end.
 		dnsNames, ips = union(m.serving[0], dnsNames, ips)
 	default:
 		at, err := m.servingDue()
@@ -132,8 +134,8 @@ func union(cert *x509.Certificate, dnsNames []string, ips []net.IP) ([]string, [
 	return dnsNames, ips
 }
 
-// servingDue is when the serving certificate is to be replaced: at its renewal time, but not before the CA that would
-// sign the next one is known everywhere.
+// servingDue is when the serving certificate is to be replaced: at its renewal time, but not before
+// the CA that would sign the next one is known everywhere.
 func (m material) servingDue() (time.Time, error) {
 	at, err := renewal(m.serving[0])
 	if err != nil {

@@ -18,7 +18,8 @@ const (
 	fieldOwner = "curfew-certs"
 	// resync bounds how long a change goes unnoticed where a watch is refused or lost it.
 	resync = time.Minute
-	// calm is the least time between two passes, so that a fight over a field with someone else stays cheap.
+	// calm is the least time between two passes, so that a fight over a field with someone else stays
+	// cheap.
 	calm = time.Second
 	// firstRetry and lastRetry bound the wait after a pass that failed.
 	firstRetry = 250 * time.Millisecond
@@ -60,8 +61,8 @@ func NewSelfSigned(options Options) (*SelfSigned, error) {
 	}, nil
 }
 
-// Start runs passes until ctx ends. Errors are logged and retried without end: a certificate that cannot be renewed now
-// is still the one that works.
+// Start runs passes until ctx ends. Errors are logged and retried without end: a certificate that
+// cannot be renewed now is still the one that works.
 func (s *SelfSigned) Start(ctx context.Context) error {
 	changes := make(chan struct{}, 1)
 	watches := s.watchAll(ctx, func() {
@@ -105,8 +106,8 @@ func (s *SelfSigned) Start(ctx context.Context) error {
 	return nil
 }
 
-// pass brings everything in step once and returns how long that should hold. Configurations are read first: see the
-// package documentation for why the order matters.
+// pass brings everything in step once and returns how long that should hold. Configurations are
+// read first: see the package documentation for why the order matters.
 func (s *SelfSigned) pass(ctx context.Context) (time.Duration, error) {
 	s.learnTime(ctx)
 	configurations, readErr := s.injector.read(ctx)
@@ -168,7 +169,8 @@ func (s *SelfSigned) pause(ctx context.Context, d time.Duration) {
 // NeedLeaderElection is false: every replica serves.
 func (s *SelfSigned) NeedLeaderElection() bool { return false }
 
-// Ready reports whether the serving certificate is valid now and the CA bundle has been injected where configurations exist.
+// Ready reports whether the serving certificate is valid now and the CA bundle has been injected
+// where configurations exist.
 func (s *SelfSigned) Ready() bool {
 	l := s.loaded.Load()
 	return l != nil && s.injected.Load() && s.now().Before(l.certificate.Leaf.NotAfter)
@@ -183,7 +185,8 @@ func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, err
 	return l.certificate, nil
 }
 
-// CABundle returns a copy of the PEM certificates to trust: the CA that signs and its predecessors until they expire.
+// CABundle returns a copy of the PEM certificates to trust: the CA that signs and its predecessors
+// until they expire.
 func (s *SelfSigned) CABundle() []byte {
 	l := s.loaded.Load()
 	if l == nil {

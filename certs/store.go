@@ -14,8 +14,9 @@ import (
 // maxAttempts bounds the races one pass fights; the next pass goes on where this one stopped.
 const maxAttempts = 5
 
-// ensure returns what the Secret holds after it has been made right. Replicas that run it at the same time end with the
-// same material: a write goes through only on the state that was judged, and who loses judges the winner's.
+// ensure returns what the Secret holds after it has been made right. Replicas that run it at the
+// same time end with the same material: a write goes through only on the state that was judged, and
+// who loses judges the winner's.
 func (s *SelfSigned) ensure(ctx context.Context) (outcome, error) {
 	var lost error
 	for range maxAttempts {

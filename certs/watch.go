@@ -16,9 +16,10 @@ import (
 // rewatch is the pause before a watch that ended or was refused is opened again.
 const rewatch = 2 * time.Second
 
-// watchAll calls changed whenever the Secret or one of the configurations may have changed, until ctx ends. Each watch is
-// narrowed to one name, which is what lets RBAC limit it to that name. It only wakes the loop up, the loop reads live; so
-// no state is kept here, and a watch that does not work costs time, not correctness.
+// watchAll calls changed whenever the Secret or one of the configurations may have changed, until
+// ctx ends. Each watch is narrowed to one name, which is what lets RBAC limit it to that name. It
+// only wakes the loop up, the loop reads live; so no state is kept here, and a watch that does not
+// work costs time, not correctness.
 func (s *SelfSigned) watchAll(ctx context.Context, changed func()) (stopped *sync.WaitGroup) {
 	stopped = &sync.WaitGroup{}
 	one := func(list client.ObjectList, name string, opts ...client.ListOption) {
@@ -35,7 +36,8 @@ func (s *SelfSigned) watchAll(ctx context.Context, changed func()) (stopped *syn
 
 func (s *SelfSigned) watchOne(ctx context.Context, list client.ObjectList, opts []client.ListOption, changed func()) {
 	for ctx.Err() == nil {
-		// Without a resourceVersion the watch begins with the present state as events, so nothing falls between two.
+		// Without a resourceVersion the watch begins with the present state as events, so nothing falls
+		// between two.
 		w, err := s.options.Client.Watch(ctx, list, opts...)
 		if err != nil {
 			log.FromContext(ctx).V(1).Info("Watch refused, will try again", "of", fmt.Sprintf("%T", list), "error", err.Error())

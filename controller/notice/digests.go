@@ -98,8 +98,8 @@ func NewDigests(options DigestOptions) *Digests {
 	return &Digests{options: options, changed: loop.NewSignal(), fresh: map[digestKey]*deletions{}, events: map[digestKey]*digest{}}
 }
 
-// Add takes what was deleted since the last call. It does not block. Deletions by an object's own or its
-// runtime's TTL have no source to notify; they are in the log.
+// Add takes what was deleted since the last call. It does not block. Deletions by an object's own
+// or its runtime's TTL have no source to notify; they are in the log.
 func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -134,8 +134,8 @@ func (d *Digests) Run(ctx context.Context) error {
 	return nil
 }
 
-// Flush writes what has not been written. A failed write is not repeated, since the log and the metrics
-// have everything.
+// Flush writes what has not been written. A failed write is not repeated, since the log and the
+// metrics have everything.
 func (d *Digests) Flush(ctx context.Context) {
 	d.mu.Lock()
 	fresh := d.fresh

@@ -1,10 +1,11 @@
-// Package notice reports to the sources of deletions, which are Namespaces and LifecyclePolicies, and
-// on objects that were failed.
+// Package notice reports to the sources of deletions, which are Namespaces and LifecyclePolicies,
+// and on objects that were failed.
 //
-// [Digests] writes what was deleted because of a source: one Event for each source, patched with each
-// summary of the engine, never one for each deletion. [Pauses] writes that deletions of a source are
-// paused or go on: a condition (Paused on a LifecyclePolicy, curfew.dev/Paused on a Namespace) and an
-// Event. [Failures] writes an Event on each object that was failed for its deadline.
+// [Digests] writes what was deleted because of a source: one Event for each source, patched with
+// each summary of the engine, never one for each deletion. [Pauses] writes that deletions of a
+// source are paused or go on: a condition (Paused on a LifecyclePolicy, curfew.dev/Paused on a
+// Namespace) and an Event. [Failures] writes an Event on each object that was failed for its
+// deadline.
 //
 // No caller waits for a write. No decision of Curfew depends on one.
 package notice

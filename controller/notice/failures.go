@@ -14,9 +14,9 @@ import (
 // component is the source of Events.
 const component = "curfew-controller"
 
-// Failures returns a function that writes an Event on an object that was failed for its deadline, until
-// ctx is done. client-go's recorder writes one at a time, so that stopping objects comes first; it drops
-// Events when thousands wait, which leaves them in the log alone.
+// Failures returns a function that writes an Event on an object that was failed for its deadline,
+// until ctx is done. client-go's recorder writes one at a time, so that stopping objects comes
+// first; it drops Events when thousands wait, which leaves them in the log alone.
 func Failures(ctx context.Context, sink record.EventSink) func(stop.Mark) {
 	broadcaster := record.NewBroadcaster(record.WithContext(ctx))
 	broadcaster.StartRecordingToSink(sink)

@@ -21,8 +21,8 @@ type NamespaceClient interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*corev1.Namespace, error)
 }
 
-// Namespaces writes conditions in the status of Namespaces. Only the namespace controller writes there,
-// too, while a namespace terminates, and it keeps conditions that it does not know.
+// Namespaces writes conditions in the status of Namespaces. Only the namespace controller writes
+// there, too, while a namespace terminates, and it keeps conditions that it does not know.
 type Namespaces struct {
 	Client NamespaceClient
 	// InUse returns the namespaces that use Curfew.

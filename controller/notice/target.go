@@ -8,14 +8,15 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Target is the object that a notice is about: a Namespace, or a LifecyclePolicy. The zero value is none.
+// Target is the object that a notice is about: a Namespace, or a LifecyclePolicy. The zero value is
+// none.
 type Target struct {
 	Policy bool
 	Name   string
 }
 
-// targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the object's
-// namespace, which is "" for cluster-scoped objects.
+// targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the
+// object's namespace, which is "" for cluster-scoped objects.
 func targetOf(source, namespace string) Target {
 	switch s := policy.ParseSource(source); s.Level {
 	case policy.LevelPolicy:

@@ -1,10 +1,12 @@
-// Package monitoring is where alerts, scrape settings and the dashboard for Curfew lie. They need the Prometheus Operator's
-// CRDs, so base does not include them: kubectl apply -k manifests/monitoring adds them to a cluster that has those.
+// Package monitoring is where alerts, scrape settings and the dashboard for Curfew lie. They need
+// the Prometheus Operator's CRDs, so base does not include them: kubectl apply -k
+// manifests/monitoring adds them to a cluster that has those.
 //
 //	rules.yml       PrometheusRule: what somebody should be told, and what to do then
 //	podmonitors.yml PodMonitor: the port "metrics" of both Deployments
 //	dashboard.json  Grafana; as a ConfigMap with the label that Grafana's sidecar looks for
 //
-// There is no code in it, only the tests: each query is read and held against what the real collectors expose once they have
-// been used. A metric, a label or a label's value that does not exist fails, and so does a metric of Curfew that nothing shows.
+// There is no code in it, only the tests: each query is read and held against what the real
+// collectors expose once they have been used. A metric, a label or a label's value that does not
+// exist fails, and so does a metric of Curfew that nothing shows.
 package monitoring

@@ -15,8 +15,8 @@ import (
 // maxErrors is how many documents' errors one answer lists.
 const maxErrors = 100
 
-// writeUnreadable says which documents cannot be read. None is judged then: without one of them, the others might be judged
-// wrongly.
+// writeUnreadable says which documents cannot be read. None is judged then: without one of them,
+// the others might be judged wrongly.
 func writeUnreadable(w http.ResponseWriter, r *http.Request, errs []error) {
 	if limit := (*lint.LimitError)(nil); errors.As(errs[0], &limit) {
 		WriteProblem(w, r, http.StatusRequestEntityTooLarge, limit.Error())

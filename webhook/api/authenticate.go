@@ -28,8 +28,8 @@ func NewTokenReviews(client authenticationclient.TokenReviewInterface) *TokenRev
 	return &TokenReviews{client: client}
 }
 
-// Authenticate implements [Authenticator]. The token has to be meant for the API server, as kubectl's and those of service
-// accounts are by default.
+// Authenticate implements [Authenticator]. The token has to be meant for the API server, as
+// kubectl's and those of service accounts are by default.
 func (t *TokenReviews) Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error) {
 	ctx, cancel := context.WithTimeout(ctx, reviewTimeout)
 	defer cancel()
@@ -47,7 +47,8 @@ func userOf(r *http.Request) authenticationv1.UserInfo {
 	return user
 }
 
-// authenticated lets a request pass that asks about the cluster only with a token of one of its users.
+// authenticated lets a request pass that asks about the cluster only with a token of one of its
+// users.
 func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
 	asking := make(workshop, maxAuthenticating)
 	return func(next http.Handler) http.Handler {

@@ -66,7 +66,8 @@ func (a *AccessReviews) review(ctx context.Context, user authenticationv1.UserIn
 	return review.Status.Allowed && !review.Status.Denied, nil
 }
 
-// authorized lets a request pass that asks about the cluster only where its user may: the answer tells what namespaces say.
+// authorized lets a request pass that asks about the cluster only where its user may: the answer
+// tells what namespaces say.
 func authorized(authorizer Authorizer, log logr.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

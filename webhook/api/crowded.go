@@ -5,7 +5,8 @@ import (
 	"net/http"
 )
 
-// crowded lets only so many requests be under way at once. Offline ones, which need no token, are counted apart.
+// crowded lets only so many requests be under way at once. Offline ones, which need no token, are
+// counted apart.
 func crowded(limit int) func(http.Handler) http.Handler {
 	pools := map[bool]chan struct{}{false: make(chan struct{}, limit), true: make(chan struct{}, limit)}
 	return func(next http.Handler) http.Handler {
@@ -22,7 +23,8 @@ func crowded(limit int) func(http.Handler) http.Handler {
 	}
 }
 
-// shed refuses requests while admission has large objects to review: they can wait, and admission cannot.
+// shed refuses requests while admission has large objects to review: they can wait, and admission
+// cannot.
 func shed(busy func() bool) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

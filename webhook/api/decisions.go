@@ -24,21 +24,24 @@ const (
 
 // Decisions answers for manifests what admission would say of them.
 type Decisions struct {
-	// Builtin is what comes with Curfew: profiles and no policies. It is what requests with ?offline=true are judged by.
+	// Builtin is what comes with Curfew: profiles and no policies. It is what requests with
+	// ?offline=true are judged by.
 	Builtin *platform.Snapshot
 	// Source is what admission judges by. It is not asked for requests with ?offline=true.
 	Source platform.Source
-	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil means never.
+	// Busy reports whether admission needs the memory of the process: requests are then refused. Nil
+	// means never.
 	Busy func() bool
 	// Schemas of Curfew's own kinds.
 	Schemas *lint.Schemas
 	// Clock tells the time; each request reads it once.
 	Clock Clock
-	// Authenticator and Authorizer say who may ask about the cluster. They are not asked for requests with ?offline=true.
+	// Authenticator and Authorizer say who may ask about the cluster. They are not asked for requests
+	// with ?offline=true.
 	Authenticator Authenticator
 	Authorizer    Authorizer
-	// Access asks whether the user of a request, and the controller, may delete what is under review; nil means that nobody is
-	// asked, as with ?offline=true.
+	// Access asks whether the user of a request, and the controller, may delete what is under review;
+	// nil means that nobody is asked, as with ?offline=true.
 	Access func(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error)
 	// Rules are the settings of the rules.
 	Rules rules.Options
@@ -53,16 +56,16 @@ type Clock interface {
 	Now() time.Time
 }
 
-// The limits of one request, and of all at once. They hold the memory down, since admission answers from the same process: a
-// parser makes a few hundred bytes of each node.
+// The limits of one request, and of all at once. They hold the memory down, since admission answers
+// from the same process: a parser makes a few hundred bytes of each node.
 const (
 	maxManifestBytes = 3 << 20
 	maxManifests     = 2000
 	maxNodes         = 150000
 	// maxPlatform policies and profiles, whose expressions are compiled for the one request.
 	maxPlatform = 100
-	// maxInFlight requests are read at once and maxAtWork of them judged, offline ones counted apart, so that nobody without a token
-	// can keep out those who have one.
+	// maxInFlight requests are read at once and maxAtWork of them judged, offline ones counted apart,
+	// so that nobody without a token can keep out those who have one.
 	maxInFlight = 8
 	maxAtWork   = 2
 	// maxAuthenticating tokens are asked about at once; the others wait.

@@ -15,8 +15,9 @@ type defaulted struct {
 	Manifests []map[string]any `json:"manifests"`
 }
 
-// writeDefaulted answers with the manifests as admission would store them. In YAML they are a stream that kubectl apply takes,
-// with the author's order and comments; what is to be said about each stands in comments before it.
+// writeDefaulted answers with the manifests as admission would store them. In YAML they are a
+// stream that kubectl apply takes, with the author's order and comments; what is to be said about
+// each stands in comments before it.
 func writeDefaulted(w http.ResponseWriter, r *http.Request, results []*lint.Result) error {
 	report := lint.NewReport(results)
 	if formatsOf(r).out == formatYAML {

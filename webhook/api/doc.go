@@ -1,13 +1,17 @@
-// Package api serves what is asked of Curfew over plain HTTP: whether it is alive and ready, and, where [Decisions] are
-// mounted on the router that [New] returns, what admission would say of manifests, for CI and editors.
+// Package api serves what is asked of Curfew over plain HTTP: whether it is alive and ready, and,
+// where [Decisions] are mounted on the router that [New] returns, what admission would say of
+// manifests, for CI and editors.
 //
-// Every request passes the same few layers (router.go): a panic becomes a problem document, the body is bounded, and the
-// handler's context ends in time. Errors are problem documents (problem.go, RFC 9457). [Server] runs the router until its
-// context ends and then lets requests under way finish.
+// Every request passes the same few layers (router.go): a panic becomes a problem document, the
+// body is bounded, and the handler's context ends in time. Errors are problem documents
+// (problem.go, RFC 9457). [Server] runs the router until its context ends and then lets requests
+// under way finish.
 //
-// A request for a decision passes five more, one a file: its parameters are read (query.go), it finds room among the others
-// (crowded.go), the API server says whose token it carries (authenticate.go) and what that user may do (authorize.go), and the
-// formats of body and answer are agreed on (negotiate.go). Then package lint reads and judges the manifests, by the scopes and
-// settings of the webhooks (decisions.go), and validate.go or default.go writes the answer. With ?offline=true nobody is asked and
-// no token is needed. openapi.json describes all of it; tests hold routes and answers to it.
+// A request for a decision passes five more, one a file: its parameters are read (query.go), it
+// finds room among the others (crowded.go), the API server says whose token it carries
+// (authenticate.go) and what that user may do (authorize.go), and the formats of body and answer
+// are agreed on (negotiate.go). Then package lint reads and judges the manifests, by the scopes and
+// settings of the webhooks (decisions.go), and validate.go or default.go writes the answer. With
+// ?offline=true nobody is asked and no token is needed. openapi.json describes all of it; tests
+// hold routes and answers to it.
 package api

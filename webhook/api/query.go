@@ -26,8 +26,8 @@ func queryOf(r *http.Request) query {
 	return query
 }
 
-// queried refuses parameters that cannot be used. Unknown ones are refused as well: a misspelt one would change the answer
-// unseen.
+// queried refuses parameters that cannot be used. Unknown ones are refused as well: a misspelt one
+// would change the answer unseen.
 func queried(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		query, problems := parseQuery(r.URL.RawQuery)

@@ -12,8 +12,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// readable is the part of the cluster that a user may read: a manifest names its namespace and its runtime, and the findings
-// show what these say.
+// readable is the part of the cluster that a user may read: a manifest names its namespace and its
+// runtime, and the findings show what these say.
 type readable struct {
 	platform.Source
 	authorizer Authorizer

@@ -12,7 +12,8 @@ import (
 	"github.com/go-logr/logr"
 )
 
-// Check is one thing that has to hold for the process to be alive or ready. It must not block for longer than its context.
+// Check is one thing that has to hold for the process to be alive or ready. It must not block for
+// longer than its context.
 type Check struct {
 	// Name as answers have it, such as "certificate".
 	Name string
@@ -24,7 +25,8 @@ type Check struct {
 type Options struct {
 	// Live checks fail where only a restart helps; usually there are none.
 	Live []Check
-	// Ready checks fail where requests should go elsewhere for now: no serving certificate yet, caches not in step.
+	// Ready checks fail where requests should go elsewhere for now: no serving certificate yet, caches
+	// not in step.
 	Ready []Check
 	// MaxBody bounds request bodies, in bytes; zero means [DefaultMaxBody].
 	MaxBody int64

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// Server runs a handler on a listener until its context ends. It is a Runnable of controller-runtime that needs no leader.
+// Server runs a handler on a listener until its context ends. It is a Runnable of
+// controller-runtime that needs no leader.
 type Server struct {
 	listener net.Listener
 	server   *http.Server
@@ -26,7 +27,8 @@ const (
 	drainTimeout = 10 * time.Second
 )
 
-// Listen binds address, such as 127.0.0.1:8081, so that a port which is taken is known before anything runs.
+// Listen binds address, such as 127.0.0.1:8081, so that a port which is taken is known before
+// anything runs.
 func Listen(ctx context.Context, address string, handler http.Handler) (*Server, error) {
 	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", address)
 	if err != nil {

@@ -6,7 +6,8 @@ import (
 	"net/http"
 )
 
-// ListenTLS is [Listen] with TLS. The configuration is not changed, and has to have a certificate or a way to one.
+// ListenTLS is [Listen] with TLS. The configuration is not changed, and has to have a certificate
+// or a way to one.
 func ListenTLS(ctx context.Context, address string, handler http.Handler, config *tls.Config) (*Server, error) {
 	server, err := Listen(ctx, address, handler)
 	if err != nil {

@@ -1,5 +1,6 @@
-// Command generate writes what follows from the built-in profiles: their kustomization, and the ClusterRole by which the controller
-// reads, deletes and stops objects of their kinds. go generate runs it in manifests/profiles.
+// Command generate writes what follows from the built-in profiles: their kustomization, and the
+// ClusterRole by which the controller reads, deletes and stops objects of their kinds. go generate
+// runs it in manifests/profiles.
 package main
 
 import (

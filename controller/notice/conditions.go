@@ -1,0 +1,96 @@
+package notice
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/loop"
+)
+
+// scopesMost is how many scopes a message names.
+const scopesMost = 3
+
+// Conditions writes the condition on one kind of source.
+type Conditions interface {
+	// Write writes the condition Paused of one source, under the name that it has there. A missing
+	// object is not an error.
+	Write(ctx context.Context, name string, condition metav1.Condition) error
+	// Left returns the sources whose condition is True, whoever wrote it.
+	Left(ctx context.Context) ([]string, error)
+	// All returns the sources that a pause of everything concerns.
+	All() []string
+}
+
+// wanted returns the condition of each paused source, and when a pause of everything starts to
+// show.
+func (p *Pauses) wanted(now time.Time) (want map[Target]metav1.Condition, wait time.Duration) {
+	of := map[Target][]pause{}
+	var all []pause
+	p.mu.Lock()
+	for _, one := range p.open {
+		if one.everything() {
+			all = append(all, one)
+		} else if target := targetOf(one.Source, one.Namespace); target.Name != "" {
+			of[target] = append(of[target], one)
+		}
+	}
+	p.mu.Unlock()
+	if len(all) > 0 {
+		first := slices.MinFunc(all, func(a, b pause) int { return a.began.Compare(b.began) })
+		wait = max(0, lasting-now.Sub(first.began))
+	}
+	if len(all) > 0 && wait == 0 {
+		for _, policies := range []bool{false, true} {
+			for _, name := range p.of(policies).All() {
+				target := Target{Policy: policies, Name: name}
+				of[target] = append(of[target], all...)
+			}
+		}
+	}
+	want = make(map[Target]metav1.Condition, len(of))
+	for target, pauses := range of {
+		want[target] = conditionOf(pauses)
+	}
+	return want, wait
+}
+
+func conditionOf(pauses []pause) metav1.Condition {
+	slices.SortFunc(pauses, func(a, b pause) int { return strings.Compare(a.Message, b.Message) })
+	var messages []string
+	for i, one := range pauses {
+		if i == scopesMost {
+			messages = append(messages, fmt.Sprintf("and %d more", len(pauses)-i))
+			break
+		}
+		messages = append(messages, one.Message)
+	}
+	return metav1.Condition{Status: metav1.ConditionTrue, Reason: pauses[0].Reason, Message: strings.Join(messages, "; ")}
+}
+
+// write brings the condition of one source in step.
+func (p *Pauses) write(ctx context.Context, target Target, want metav1.Condition) error {
+	was, ever := p.written[target]
+	if ever && was.Status == want.Status && was.Reason == want.Reason && was.Message == want.Message {
+		return nil
+	}
+	want.LastTransitionTime = metav1.NewTime(p.options.Clock.Now())
+	if ever && was.Status == want.Status && !was.LastTransitionTime.IsZero() {
+		want.LastTransitionTime = was.LastTransitionTime
+	}
+	if err := p.of(target.Policy).Write(ctx, target.Name, want); err != nil {
+		return fmt.Errorf("writing the condition Paused: %w", err)
+	}
+	delete(p.left, target)
+	if want.Status == metav1.ConditionFalse {
+		delete(p.written, target)
+	} else {
+		p.written[target] = want
+	}
+	loop.Pause(ctx, p.options.Clock, pace)
+	return nil
+}
