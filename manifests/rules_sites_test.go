@@ -32,7 +32,8 @@ type sweptKind struct {
 	*policy.Profile
 	// runtime is where an object names its runtime; nil where it has none.
 	runtime policy.FieldPath
-	// typed kinds are those of Kubernetes itself: the API server drops unknown fields before admission.
+	// typed kinds are those of Kubernetes itself: the API server drops unknown fields before
+	// admission.
 	typed bool
 }
 

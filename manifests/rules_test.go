@@ -22,9 +22,10 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// TestFieldsOfRulesAreSent violates every rule in every field that it declares, on every built-in kind that has the field, in the
-// smallest object that does. Wherever the rule fires, the match conditions and selectors have to send the object to the webhook:
-// else the rule never fires in a cluster. The other way around, a rule fires only on fields that it declares.
+// TestFieldsOfRulesAreSent violates every rule in every field that it declares, on every built-in
+// kind that has the field, in the smallest object that does. Wherever the rule fires, the match
+// conditions and selectors have to send the object to the webhook: else the rule never fires in a
+// cluster. The other way around, a rule fires only on fields that it declares.
 func TestFieldsOfRulesAreSent(t *testing.T) {
 	s := sweep{T: t, rules: map[string]rules.Rule{}, fired: map[string]bool{}, sent: map[string]bool{}, complaints: map[string]bool{}, compiled: map[string]celplugin.ConditionEvaluator{}}
 	kinds := sweptKinds(t)
@@ -85,7 +86,8 @@ type sweep struct {
 	compiled                map[string]celplugin.ConditionEvaluator
 }
 
-// kind violates the rules with objects of one kind: new ones, and ones to which the field is added or from which it is removed.
+// kind violates the rules with objects of one kind: new ones, and ones to which the field is added
+// or from which it is removed.
 func (s *sweep) kind(stage stage, kind sweptKind) {
 	besides := kind.besides()
 	if stage.name == "policy" {

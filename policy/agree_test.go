@@ -14,7 +14,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// The typed readers of the feeds and the generic reader of admission answer alike, for any Job and Pod.
+// The typed readers of the feeds and the generic reader of admission answer alike, for any Job and
+// Pod.
 func TestReadersAgree(t *testing.T) {
 	t.Run("Job", rapid.MakeCheck(func(t *rapid.T) {
 		job := drawJob(t)

@@ -10,7 +10,8 @@ import (
 // Bounds limit what may be set.
 type Bounds struct{ TTL, Deadline Range }
 
-// Range is a minimum and a maximum; nil means no bound. A bound that cannot be read keeps every object that it might have bound (S6).
+// Range is a minimum and a maximum; nil means no bound. A bound that cannot be read keeps every
+// object that it might have bound (S6).
 type Range struct {
 	Min, Max *Setting
 	// Bounds that cannot be read beside those above that can. Neither lifts the other.
@@ -32,7 +33,8 @@ func (r Range) narrow(inner Range) Range {
 func longer(a, b *Setting) bool  { return a.TTL.After > b.TTL.After }
 func shorter(a, b *Setting) bool { return a.TTL.After < b.TTL.After }
 
-// tighter is the bound that applies of two, a readable one before an unreadable one, and the unreadable bound beside it.
+// tighter is the bound that applies of two, a readable one before an unreadable one, and the
+// unreadable bound beside it.
 func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Setting) (bound, unreadable *Setting) {
 	switch {
 	case outer == nil:
@@ -85,8 +87,8 @@ func (b Bounds) Contradictions() []*Contradiction {
 	return out
 }
 
-// CheckTTL says how a TTL lies outside the bounds, or returns nil. An unreadable bound is an error only where the readable ones are
-// kept, so that it never hides that they are not.
+// CheckTTL says how a TTL lies outside the bounds, or returns nil. An unreadable bound is an error
+// only where the readable ones are kept, so that it never hides that they are not.
 func (b Bounds) CheckTTL(ttl TTL) error { return b.TTL.check(ttl) }
 
 // CheckDeadline is the same for a deadline. Never means that there is to be none.
@@ -116,7 +118,8 @@ func (r Range) check(value TTL) error {
 	return nil
 }
 
-// Clamp moves a default into the range. The minimum has the last word: where the two contradict each other, longer is safer.
+// Clamp moves a default into the range. The minimum has the last word: where the two contradict
+// each other, longer is safer.
 func (r Range) Clamp(value TTL) TTL {
 	if r.Max.readable() && (value.Never || value.After > r.Max.TTL.After) {
 		value = TTL{After: r.Max.TTL.After}
@@ -127,14 +130,15 @@ func (r Range) Clamp(value TTL) TTL {
 	return value
 }
 
-// Violated reports whether an error of a check says that a value lies outside a bound, and not that the bound cannot be read.
+// Violated reports whether an error of a check says that a value lies outside a bound, and not that
+// the bound cannot be read.
 func Violated(err error) bool {
 	unreadable := (*UnreadableBoundError)(nil)
 	return err != nil && !errors.As(err, &unreadable)
 }
 
-// UnreadableBoundError says that a value cannot be compared with a bound. The object is kept (S6), but not rejected: the fault is
-// not in its value.
+// UnreadableBoundError says that a value cannot be compared with a bound. The object is kept (S6),
+// but not rejected: the fault is not in its value.
 type UnreadableBoundError struct {
 	Bound *Setting
 }
@@ -171,7 +175,8 @@ type BoundSet uint8
 const (
 	// AllBounds clamp defaults. Outside of them there is at least a warning.
 	AllBounds BoundSet = iota
-	// EnforcedBounds leave out the policies that only warn. A value outside of them is rejected, and keeps an object that has it.
+	// EnforcedBounds leave out the policies that only warn. A value outside of them is rejected,
+	// and keeps an object that has it.
 	EnforcedBounds
 	// OuterBounds leave out the namespace as well: its mode does not soften them.
 	OuterBounds
@@ -195,8 +200,8 @@ func (s *Scope) Bounds(set BoundSet) Bounds {
 	return bounds
 }
 
-// BoundsFor are the bounds of a set for one object. A max-ttl under a minute does not bind a CronJob's Job, which has to stay that
-// long.
+// BoundsFor are the bounds of a set for one object. A max-ttl under a minute does not bind a
+// CronJob's Job, which has to stay that long.
 func (s *Scope) BoundsFor(facts *Facts, set BoundSet) Bounds {
 	bounds := s.Bounds(set)
 	if high := bounds.TTL.Max; high.readable() && high.TTL.After < minCronJobTTL && facts.isCronJobsJob() {

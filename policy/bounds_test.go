@@ -96,7 +96,8 @@ func TestClampTTL(t *testing.T) {
 	}
 }
 
-// The inner bounds may narrow the outer ones and never widen them; an unreadable one of either keeps.
+// The inner bounds may narrow the outer ones and never widen them; an unreadable one of either
+// keeps.
 func TestNarrow(t *testing.T) {
 	for name, test := range map[string]struct {
 		outer, inner []string

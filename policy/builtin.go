@@ -63,7 +63,7 @@ func BuiltinProfiles() []*Profile {
 // Profiles finds the profile of a kind.
 type Profiles map[schema.GroupKind]*Profile
 
-// NewProfiles indexes profiles by kind; where two speak of one kind, the later one holds.
+// NewProfiles indexes profiles by kind. Of two for the same kind, the later wins.
 func NewProfiles(profiles ...*Profile) Profiles {
 	index := make(Profiles, len(profiles))
 	for _, profile := range profiles {
@@ -72,7 +72,8 @@ func NewProfiles(profiles ...*Profile) Profiles {
 	return index
 }
 
-// For returns the profile of a kind. Kinds without one get a bare profile, on which only labels and protection speak.
+// For returns the profile of a kind. Kinds without one get a bare profile, to which only labels and
+// protection apply.
 func (p Profiles) For(kind schema.GroupVersionKind) *Profile {
 	if profile, ok := p[kind.GroupKind()]; ok {
 		return profile

@@ -11,8 +11,9 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// What MultiKueue copied to this cluster took TTL, label and stamps of the manager's object along. No trigger applies to it, since the manager
-// would dispatch it again (S5). What another controller manages keeps its explicit TTL, as it does in-tree.
+// What MultiKueue copied to this cluster took TTL, label and stamps of the manager's object along.
+// No trigger applies to it, since the manager would dispatch it again (S5). What another controller
+// manages keeps its explicit TTL, as it does in-tree.
 func TestMultiKueueCopiesAreKept(t *testing.T) {
 	hourAgo := noon.Add(-time.Hour)
 	job := func() *builders.JobWrapper {
@@ -61,7 +62,8 @@ func TestMultiKueueCopiesAreKept(t *testing.T) {
 	if got := policy.Judge(managed, &effective, noon); got.Action != policy.Delete {
 		t.Errorf("an explicit TTL on what another controller manages: %s %q", got.Action, got.Reason)
 	}
-	// The mark of a deadline is not looked after either: what runs below a copy is the business of its own cluster's controllers.
+	// The mark of a deadline is not looked after either: what runs below a copy is the business of
+	// its own cluster's controllers.
 	failed := &policy.Facts{
 		Profile: &policy.Profile{Kind: schema.GroupVersionKind{Kind: "Run"}}, Labels: map[string]string{policy.LabelMultiKueueOrigin: ""},
 		Exceeded: hourAgo, State: policy.State{Finished: true, Outcome: policy.Failed},

@@ -2,15 +2,18 @@ package policy
 
 import "time"
 
-// ReasonDeadlineExceeded is the reason of the condition with which Jobs, TrainJobs, Pods and Curfew fail an object for its deadline.
+// ReasonDeadlineExceeded is the reason of the condition with which Jobs, TrainJobs, Pods and Curfew
+// fail an object for its deadline.
 const ReasonDeadlineExceeded = "DeadlineExceeded"
 
-// JudgeDeadline decides by the deadline what happens to an object at the instant now. The clock starts when the object was last
-// resumed, else where its kind says, else at its creation; suspension stops and resets it. grace is how long Curfew waits for the
-// kind's own controller. That controller only knows the native field, so there is no grace for a deadline that is not in it.
+// JudgeDeadline decides by the deadline what happens to an object at the instant now. The clock
+// starts when the object was last resumed, else where its kind says, else at its creation;
+// suspension stops and resets it. grace is how long Curfew waits for the kind's own controller.
+// That controller only knows the native field, so there is no grace for a deadline that is not in
+// it.
 //
-// An object that was failed for its deadline may have left something running. Its verdict is Stop as well, with
-// TriggerDeadlineCheck, from the instant at which it was failed.
+// An object that was failed for its deadline may have left something running. Its verdict is Stop
+// as well, with TriggerDeadlineCheck, from the instant at which it was failed.
 func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now time.Time) Verdict {
 	if verdict, ok := facts.untouchable(); ok {
 		return verdict
@@ -56,7 +59,8 @@ func deadlineVerdict(at time.Time, trigger Trigger, effective *Effective, now ti
 	return Verdict{Trigger: trigger, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun}.due(at, now, Stop)
 }
 
-// exceededAt is when an object was failed for its deadline, by the condition that says so; zero where none does.
+// exceededAt is when an object was failed for its deadline, by the condition that says so; zero
+// where none does.
 func exceededAt(object map[string]any) time.Time {
 	status, _ := object["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)

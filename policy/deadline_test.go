@@ -78,7 +78,8 @@ func TestJudgeDeadline(t *testing.T) {
 	}
 }
 
-// Who failed an object, and when, is read from any list of conditions; what does not say so plainly is nobody's mark (S6).
+// Who failed an object, and when, is read from any list of conditions; what does not say so plainly
+// is nobody's mark (S6).
 func TestExceededAt(t *testing.T) {
 	condition := func(reason, status, at string) map[string]any {
 		return map[string]any{"type": "Failed", "reason": reason, "status": status, "lastTransitionTime": at}

@@ -14,18 +14,18 @@ const (
 	Warn Severity = "warning"
 )
 
-// Finding is what one rule has to say about one field.
+// Finding is what one rule finds about one field.
 type Finding struct {
 	// Rule is the name of the rule, as files and documentation name it.
 	Rule string `json:"rule"`
 	// Field is the path of the field, from the root of the object.
 	Field string `json:"field"`
-	// Value is what stands there, as text; two findings about the same value are the same finding.
+	// Value is the text at the field. Two findings about the same value are the same finding.
 	Value string `json:"-"`
 	// Severity is what the finding does.
 	Severity Severity `json:"severity"`
-	// Level is where the limit that the finding is about was written, where that is known: what a namespace sets itself, its mode
-	// softens.
+	// Level is where the violated limit is set, if known. A namespace's mode softens only limits of
+	// its own.
 	Level Level `json:"-"`
 	// Message says what is wrong and what to do; it does not repeat the field.
 	Message string `json:"message"`
@@ -39,8 +39,8 @@ func (f Finding) String() string {
 	return f.Field + ": " + f.Message
 }
 
-// Decision is the outcome of a review: a plain value, which only the edge turns into an AdmissionResponse, a JSON body or
-// a row of a table.
+// Decision is the outcome of a review: a plain value. Only the edge turns it into an
+// AdmissionResponse, JSON or a table row.
 type Decision struct {
 	Findings []Finding
 	// Defaults that the object was given, or in dry-run would be given.
@@ -79,7 +79,8 @@ func (d *Decision) Reason() string {
 	return strings.Join(lines, "; ")
 }
 
-// Warnings are the lines that kubectl prints. Defaults are announced to people alone, and not where the object is refused.
+// Warnings are the lines that kubectl prints. Defaults are announced to people only, and not if the
+// request is denied.
 func (d *Decision) Warnings(toPerson bool) []string {
 	var out []string
 	if toPerson && d.Allowed() {
@@ -95,8 +96,9 @@ func (d *Decision) Warnings(toPerson bool) []string {
 	return out
 }
 
-// Soften turns denials by the namespace's own settings into warnings where its mode does not enforce. What a policy or Curfew itself
-// denies stays denied: anyone who can update a Namespace could otherwise lift the platform's rules.
+// Soften turns denials by the namespace's own settings into warnings unless its mode is enforce.
+// Denials by a policy or by Curfew stay: otherwise anyone who can update a Namespace could lift the
+// platform's rules.
 func (d *Decision) Soften(mode Mode) {
 	if mode == ModeEnforce {
 		return

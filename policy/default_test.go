@@ -93,8 +93,8 @@ func TestPodsOfJobs(t *testing.T) {
 	}
 }
 
-// A CronJob's Job stays a minute, so that its controller has seen it finish; neither a short default nor a short max-ttl
-// changes that, and what is unreadable keeps.
+// A CronJob's Job stays a minute, so that its controller has seen it finish; neither a short
+// default nor a short max-ttl changes that, and what is unreadable keeps.
 func TestCronJobsJobStaysAMinute(t *testing.T) {
 	for name, test := range map[string]struct {
 		namespace []string
@@ -124,7 +124,8 @@ func TestCronJobsJobStaysAMinute(t *testing.T) {
 	}
 }
 
-// What admission missed gets a default only if it is younger than that; equal whole seconds count as older.
+// What admission missed gets a default only if it is younger than that; equal whole seconds count
+// as older.
 func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 	for name, test := range map[string]struct {
 		created  time.Duration
@@ -173,8 +174,8 @@ func TestYoungerAndOlderThanTheDefault(t *testing.T) {
 	}
 }
 
-// On a stamped object, taking the value away means that it has none; where max-ttl holds, that is reported. What a runtime said is
-// only noted for people.
+// On a stamped object, taking the value away means that it has none; where max-ttl holds, that is
+// reported. What a runtime said is only noted for people.
 func TestStampedObject(t *testing.T) {
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	for name, test := range map[string]struct {
@@ -205,8 +206,9 @@ func TestStampedObject(t *testing.T) {
 	}
 }
 
-// A later bound neither keeps nor shortens a default that was filled in. One below a min-ttl waits for that, because whoever got
-// past admission may have forged the stamp; where that cannot be read, it is kept (S6).
+// A later bound neither keeps nor shortens a default that was filled in. One below a min-ttl waits
+// for that, because whoever got past admission may have forged the stamp; where that cannot be
+// read, it is kept (S6).
 func TestStampedObjectAndBounds(t *testing.T) {
 	for name, test := range map[string]struct {
 		stamp, bound, text, want string

@@ -7,15 +7,16 @@ import (
 	"time"
 )
 
-// Assignment is one field that admission sets, or removes where Value is nil.
+// Assignment is one field that admission sets, or removes if Value is nil.
 type Assignment struct {
 	Path FieldPath
 	// Value is an int64, a string, or nil to remove the field.
 	Value any
 }
 
-// Defaults says what admission fills in on CREATE: the TTL (native field where the profile has one and one constant says
-// it all, else annotations), the deadline, and where they came from. It is idempotent, and empty in dry-run.
+// Defaults is what admission fills in on CREATE: the TTL (the native field if the profile has one
+// and the TTL is one constant, else annotations), the deadline, and their sources. It is
+// idempotent, and empty in dry-run.
 func Defaults(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 	if scope.Mode() == ModeDryRun {
 		return nil
@@ -74,7 +75,8 @@ func deadlineAssignments(facts *Facts, effective *Effective) []Assignment {
 	return append([]Assignment{deadlineAssignment(facts, value)}, stamp(facts, AnnotationDeadlineSource, value.Source.String())...)
 }
 
-// copiedDeadline writes the author's annotation into the kind's own field, where that is empty: then the kind's own controller enforces it too.
+// copiedDeadline copies the author's annotation into the empty native field, so that the kind's own
+// controller enforces it too.
 func copiedDeadline(facts *Facts, value Value) []Assignment {
 	_, annotated := facts.Annotations[AnnotationActiveDeadline]
 	if !annotated || !value.Set || value.Err != nil || facts.Profile.Deadline == nil || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
@@ -94,7 +96,7 @@ func deadlineAssignment(facts *Facts, value Value) Assignment {
 	}
 }
 
-// stamp keeps one of Curfew's own annotations at a value, whatever the author put there.
+// stamp sets one of Curfew's own annotations, whatever the author put there.
 func stamp(facts *Facts, key, want string) []Assignment {
 	have, ok := facts.Annotations[key]
 	switch {
@@ -117,7 +119,7 @@ type Default struct {
 	// Value as people read it: "86400 (1d)" for native fields, "1d" for annotations.
 	Value  string
 	Source Source
-	// DryRun means that it would be given, and was not.
+	// DryRun means that the value would have been given.
 	DryRun bool
 }
 
@@ -130,7 +132,8 @@ func (d Default) String() string {
 	return fmt.Sprintf("%s %s to %s from %s%s", d.Field, verb, d.Value, d.Source.Phrase(), mode)
 }
 
-// Defaulted reads off an object which defaults admission gave it; in dry-run, which it would have given.
+// Defaulted reads off an object which defaults admission gave it, or in dry-run would have given
+// it.
 func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 	if scope.Mode() == ModeDryRun {
 		return wouldDefault(facts, effective, scope)
@@ -156,8 +159,8 @@ func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
 	return out
 }
 
-// defaultSource is the source that a stamp names, and whether that gave a default. A runtime gives default deadlines; its TTL is never written
-// into the object, and the stamp only says where it comes from.
+// defaultSource is the source that a stamp names, and whether it is a default. A runtime gives
+// default deadlines; its TTL is never written into the object, so the stamp is only informational.
 func defaultSource(annotations map[string]string, stamp string) (Source, bool) {
 	source := ParseSource(annotations[stamp])
 	given := source.Level == LevelNamespace || source.Level == LevelPolicy || source.Level == LevelRuntime && stamp == AnnotationDeadlineSource
@@ -172,7 +175,8 @@ func defaultIn(setting *Setting, native bool, source Source) Default {
 	return Default{Field: shownName(setting.Path), Value: value, Source: source}
 }
 
-// shownName is what people call a field that they may not have heard of: the annotation's key, or the path below spec.
+// shownName is a field as messages for people name it: the annotation's key, or the path below
+// spec.
 func shownName(path string) string {
 	if strings.HasSuffix(path, "]") {
 		return fieldName(path)
@@ -180,7 +184,7 @@ func shownName(path string) string {
 	return strings.TrimPrefix(path, "spec.")
 }
 
-// fieldName is what people call a field: the annotation's key, or the last name of the path.
+// fieldName is the annotation's key, or the last name of the path.
 func fieldName(path string) string {
 	if open := strings.IndexByte(path, '['); open >= 0 && strings.HasSuffix(path, "]") {
 		return path[open+1 : len(path)-1]

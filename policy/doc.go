@@ -1,10 +1,14 @@
-// Package policy decides, and does nothing else: it knows no client, no clock and no logger.
+// Package policy makes Curfew's decisions and does nothing else: it knows no client, no clock and
+// no logger.
 //
-// A request or a watched object becomes [Facts] (facts.go and its neighbours, one file a kind). What surrounds it, the
-// namespace's annotations, platform policies and the training runtime, becomes a [Scope]. [Resolve] walks the levels of
-// precedence and answers with the [Effective] values and where each came from. From there two roads lead on: admission
-// asks [Defaults] what to fill in and policy/rules what to refuse, and hands on a [Decision]; the controller asks [Judge]
-// whether the object goes, when, and why not.
+// A request or a watched object becomes [Facts] (facts.go and its neighbours, one file a kind). Its
+// context becomes a [Scope]: the namespace's annotations, the platform policies and the training
+// runtime. [Resolve] walks the levels of precedence, once, and returns the [Effective] values with
+// their sources; [ResolveTraced] also returns the levels it considered. Two paths lead on from
+// there. Admission asks [Defaults] what to fill in and policy/rules what to deny, and passes on a
+// [Decision]. The controller asks [Judge] and its neighbours whether and when to act. [Explain]
+// collects all of it for people.
 //
-// Every function takes the instant it judges by as an argument, so that one decision reads the clock once (invariant S1).
+// Every function takes the instant as an argument, so that one decision reads the clock once
+// (invariant S1).
 package policy

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// MaxDuration is the longest duration that fits the native integer fields of Kubernetes (int32 seconds, 68 years).
+// MaxDuration is the longest duration that fits the native integer fields of Kubernetes (int32
+// seconds, 68 years).
 const MaxDuration = math.MaxInt32 * time.Second
 
 const (
@@ -17,25 +18,28 @@ const (
 	week = 7 * day
 )
 
-// maxDurationText is the longest text that is read at all. Every duration that fits MaxDuration is far shorter, and a label cannot
-// be longer. The check comes before any work on the text (S9).
+// maxDurationText is the longest text that is read. Every duration within MaxDuration is far
+// shorter, and a label cannot be longer. The length is checked before any work on the text (S9).
 const maxDurationText = 63
 
 const durationFix = `use seconds (90) or units s, m, h, d, w (1h30m, 7d)`
 
-// units of Curfew's own grammar: Go's, with d and w. Both signs for micro, as Go reads them.
+// units of Curfew's grammar: Go's, and d and w. Go reads both signs for micro.
 var units = map[string]time.Duration{
 	"ns": time.Nanosecond, "us": time.Microsecond, "µs": time.Microsecond, "μs": time.Microsecond, "ms": time.Millisecond,
 	"s": time.Second, "m": time.Minute, "h": time.Hour, "d": day, "w": week,
 }
 
-// errSyntax marks the errors about a text that is no duration in any way, as opposed to one out of range.
+// errSyntax marks errors about a text that is not a duration at all, as opposed to one out of
+// range.
 var errSyntax = errors.New("is not a duration")
 
-// ParseDuration reads a duration as annotations, labels, flags and Curfew's kinds write it: a bare integer is seconds, anything else
-// is a Go duration ([time.ParseDuration]) that knows the units d and w as well, such as 90s, 1h30m, 1.5h, 7d or 2w.
+// ParseDuration reads a duration as annotations, labels, flags and Curfew's kinds write it. A bare
+// integer is seconds. Anything else is a Go duration ([time.ParseDuration]) that also knows the
+// units d and w: 90s, 1h30m, 1.5h, 7d, 2w.
 //
-// Only whole seconds between 0 and [MaxDuration] are durations, and nothing is rounded; the error names the text and the fix.
+// Only whole seconds between 0 and [MaxDuration] are accepted, and nothing is rounded. The error
+// names the text and the fix.
 func ParseDuration(text string) (time.Duration, error) {
 	if text == "" {
 		return 0, errors.New("is empty: " + durationFix)
@@ -138,8 +142,9 @@ func unitLength(text string) int {
 	return n
 }
 
-// timesUnit multiplies a decimal number with a unit, in integers: rounding would shorten or lengthen a life without a word. What is
-// too long is MaxDuration and a second. A part that is no whole number of nanoseconds is not exact.
+// timesUnit multiplies a decimal number with a unit, in integers: rounding would change a lifetime
+// silently. A product that is too long is MaxDuration and a second. One that is not a whole number
+// of nanoseconds is not exact.
 func timesUnit(whole, fraction string, unit time.Duration) (part time.Duration, exact bool) {
 	const tooLong = MaxDuration + time.Second
 	most := uint64(tooLong / unit)
@@ -152,7 +157,8 @@ func timesUnit(whole, fraction string, unit time.Duration) (part time.Duration, 
 		number = number*10 + value
 	}
 	fraction = strings.TrimRight(fraction, "0")
-	// A week has 2^16 and 5^11 as factors in nanoseconds: after more decimals than that, nothing comes out even.
+	// A week has 2^16 and 5^11 as factors in nanoseconds: after more decimals than that, nothing
+	// comes out even.
 	if len(fraction) > 16 {
 		return 0, false
 	}
@@ -166,9 +172,9 @@ func timesUnit(whole, fraction string, unit time.Duration) (part time.Duration, 
 	return min(tooLong, time.Duration(number)*unit+time.Duration(quotient)), remainder == 0
 }
 
-// TTL says how long something may stay once it has finished: for a duration, or for good.
+// TTL says how long an object may stay once it has finished: for a duration, or forever.
 type TTL struct {
-	// Never means that it stays until somebody else deletes it; After is then zero.
+	// Never means that Curfew never deletes it; After is then zero.
 	Never bool
 	// After is counted from the finish time, in whole seconds.
 	After time.Duration
@@ -204,8 +210,8 @@ func (t TTL) String() string {
 	return FormatDuration(t.After)
 }
 
-// FormatDuration is the shortest text that [ParseDuration] reads back to the same duration: 1d, 1h30m, 90s as 1m30s.
-// Weeks are written in days, because "14d" is read without counting.
+// FormatDuration is the shortest text that [ParseDuration] reads back to the same duration: 1d,
+// 1h30m, 90s as 1m30s. Weeks are written in days, because "14d" is read without counting.
 func FormatDuration(d time.Duration) string {
 	if d < time.Second {
 		return "0s"

@@ -58,7 +58,8 @@ func TestDurationDeadline(t *testing.T) {
 	}
 }
 
-// A default is written in the field's own form, announced as it stands there, and taken for one when admission is asked again.
+// A default is written in the field's own form, announced as it stands there, and taken for one
+// when admission is asked again.
 func TestDurationDeadlineIsFilledIn(t *testing.T) {
 	scope := &policy.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1d12h")}
 	assignments, effective := policy.FillIn(policy.FactsOfObject(pipelineRun, pipelineRunWith(nil)), scope, noon)
@@ -88,8 +89,9 @@ func TestDurationDeadlineIsFilledIn(t *testing.T) {
 	}
 }
 
-// A deadline that was filled in is not judged again by later bounds, as a TTL is not: it is neither lost for them nor shortened. One below a
-// minimum waits for that, because whoever got past admission may have forged the stamp; where that cannot be read, there is none (S6).
+// A deadline that was filled in is not judged again by later bounds, as a TTL is not: it is neither
+// lost for them nor shortened. One below a minimum waits for that, because whoever got past
+// admission may have forged the stamp; where that cannot be read, there is none (S6).
 func TestStampedDeadlineAndBounds(t *testing.T) {
 	for name, test := range map[string]struct {
 		stamp, bound, text, want string
@@ -123,8 +125,8 @@ func TestStampedDeadlineAndBounds(t *testing.T) {
 	}
 }
 
-// No default deadline for a Pod, though a KindProfile of somebody's should allow it; the Pods of a Job, which NoDefault lets through for
-// default-pod-ttl, least of all (S5).
+// No default deadline for a Pod, though a KindProfile of somebody's should allow it; the Pods of a
+// Job, which NoDefault lets through for default-pod-ttl, least of all (S5).
 func TestNoDefaultDeadlineForPods(t *testing.T) {
 	profile := *policy.PodProfile
 	profile.DefaultDeadline = true
@@ -145,8 +147,9 @@ func saidDeadline(text string) *policy.RuntimePolicy {
 	return &policy.RuntimePolicy{Name: "torch", Deadline: facts.Deadline()}
 }
 
-// A runtime's deadline is a default: after the object's own, which a runtime that is gone or bad does not disable, and before those of the
-// namespace. It is moved into the bounds, and written into the object with its source.
+// A runtime's deadline is a default: after the object's own, which a runtime that is gone or bad
+// does not disable, and before those of the namespace. It is moved into the bounds, and written
+// into the object with its source.
 func TestRuntimeDeadline(t *testing.T) {
 	gone := &policy.RuntimePolicy{Name: "torch", Missing: true}
 	for name, test := range map[string]struct {
@@ -205,8 +208,9 @@ func TestRuntimeDeadline(t *testing.T) {
 	}
 }
 
-// Once an object is there, its runtime's deadline is what was stamped: the runtime may change, go, or become unreadable. What was created past
-// admission gets none from a runtime, of which it is not known since when it has its deadline, and none from the levels below.
+// Once an object is there, its runtime's deadline is what was stamped: the runtime may change, go,
+// or become unreadable. What was created past admission gets none from a runtime, of which it is
+// not known since when it has its deadline, and none from the levels below.
 func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 	namespace := namespaceOf("default-deadline", "9h", "backfill", "true")
 	for name, runtime := range map[string]*policy.RuntimePolicy{
@@ -237,7 +241,8 @@ func TestRuntimeDeadlineDoesNotReachWhatRuns(t *testing.T) {
 	}
 }
 
-// Asked again for the same CREATE, admission fills in the same; a stamp beside another value is its author's, and is taken off.
+// Asked again for the same CREATE, admission fills in the same; a stamp beside another value is its
+// author's, and is taken off.
 func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
 	scope := &policy.Scope{Creating: true, Runtime: saidDeadline("1h"), Namespace: namespaceOf()}
 	stamped := func(timeout string) *policy.Facts {
@@ -258,7 +263,8 @@ func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
 	}
 }
 
-// The author's annotation is copied into the kind's own field, where that is empty: else the kind's own controller knows nothing of it.
+// The author's annotation is copied into the kind's own field, where that is empty: else the kind's
+// own controller knows nothing of it.
 func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 	both := *pipelineRun
 	both.AnnotatedDeadline = true
@@ -306,8 +312,9 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 	}
 }
 
-// A kind's own field for what failed does not speak of what ended in an error, where its controller tells the two apart: the
-// object is then kept for as long as the plain field says, or for good (S6).
+// A kind's own field for what failed does not speak of what ended in an error, where its controller
+// tells the two apart: the object is then kept for as long as the plain field says, or for good
+// (S6).
 func TestNativeFieldByOutcomeOfAnError(t *testing.T) {
 	workflow := &policy.Profile{
 		Name: "workflow", TTL: policy.MustFieldPath("spec.ttl"), TTLFailed: policy.MustFieldPath("spec.ttlFailed"),

@@ -200,7 +200,8 @@ func exactly(text string) *big.Rat {
 	return sum
 }
 
-// S9: a text of any length costs nothing. The old parser copied the rest for each part: this took a minute.
+// S9: a text of any length costs nothing. The old parser copied the rest for each part: this took a
+// minute.
 func TestLongDurationsCostNothing(t *testing.T) {
 	text := strings.Repeat("1s", 1<<20)
 	for name, parse := range map[string]func(string) error{

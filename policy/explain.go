@@ -2,8 +2,9 @@ package policy
 
 import "time"
 
-// Explanation shows for one object which level of precedence decides each of its values, and what Curfew will do with it. It decides
-// nothing itself: it holds the answers of [ResolveTraced], [Judge], [JudgeLabel] and [JudgeDeadline].
+// Explanation shows for one object which level of precedence decides each of its values, and what
+// Curfew will do with it. It decides nothing itself: it holds the answers of [ResolveTraced],
+// [Judge], [JudgeLabel] and [JudgeDeadline].
 type Explanation struct {
 	Facts     *Facts
 	Scope     *Scope

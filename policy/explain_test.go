@@ -86,7 +86,8 @@ func TestExplainLevels(t *testing.T) {
 	}
 }
 
-// TestExplainPodOfAJob: a policy with a TTL and with bounds, which hold for it, does not decide about a Pod that its TTL is not for.
+// TestExplainPodOfAJob: a policy with a TTL and with bounds, which hold for it, does not decide
+// about a Pod that its TTL is not for.
 func TestExplainPodOfAJob(t *testing.T) {
 	pod := builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).RestartPolicy("Never").ControlledBy("batch/v1", "Job", "b").Phase("Succeeded").Terminated(noon).Map()
 	const not = "  policy/a: 2h (not asked: Pods of a Job have default-pod-ttl of their namespace alone)"
@@ -121,8 +122,8 @@ func TestExplainDeadlineAndBounds(t *testing.T) {
 	}
 }
 
-// TestExplainRuntimeDeadline: a runtime's deadline comes after the object's own and before other defaults; of one that is gone nobody knows what
-// it says.
+// TestExplainRuntimeDeadline: a runtime's deadline comes after the object's own and before other
+// defaults; of one that is gone nobody knows what it says.
 func TestExplainRuntimeDeadline(t *testing.T) {
 	said := &policy.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: policy.TTL{After: time.Hour}}
 	namespace := namespaceOf("default-deadline", "2h")
@@ -168,7 +169,8 @@ func bounds(e *policy.Explanation) []string {
 	return out
 }
 
-// TestGoesByTheEarlier: with a TTL and a label, whichever is earlier; the alias only where it is understood.
+// TestGoesByTheEarlier: with a TTL and a label, whichever is earlier; the alias only where it is
+// understood.
 func TestGoesByTheEarlier(t *testing.T) {
 	scope := &policy.Scope{Namespace: namespaceOf()}
 	for name, test := range map[string]struct {
@@ -199,7 +201,8 @@ func TestGoesByTheEarlier(t *testing.T) {
 	}
 }
 
-// TestExplanationAgrees: a trace changes nothing, and the level that it says decides is the one that the value comes from.
+// TestExplanationAgrees: a trace changes nothing, and the level that it says decides is the one
+// that the value comes from.
 func TestExplanationAgrees(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object, profile := drawFinished(t)

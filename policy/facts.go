@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Facts is what Curfew knows of one object, whatever its kind. It is read once and shared; nothing in it is changed.
+// Facts is what Curfew knows about one object, of any kind. It is read once, shared, and never
+// changed.
 type Facts struct {
 	Profile *Profile
 
@@ -37,10 +38,10 @@ type Facts struct {
 	NativeSucceeded, NativeFailed NativeField
 
 	State
-	// Exceeded is when a finished object was failed for its deadline, by whoever did it. Only set for kinds whose profile knows a
-	// deadline.
+	// Exceeded is when a finished object was failed for its deadline. It is only set for kinds
+	// whose profile has a deadline.
 	Exceeded time.Time
-	// StateError says why the state cannot be told; such an object is kept.
+	// StateError says why the state cannot be read. The object is then kept.
 	StateError error
 }
 
@@ -48,15 +49,15 @@ type Facts struct {
 type NativeField struct {
 	Set     bool
 	Seconds int64
-	// None means that the author wrote that there is no limit: a duration of 0.
+	// None means that the author wrote a duration of 0: no limit.
 	None bool
 	// Err says why the field cannot be read; Set is then true.
 	Err error
-	// Text is what stands there, where Err is set or the field is no number.
+	// Text is the value as written, where Err is set or the field is not a number.
 	Text string
 }
 
-// Same reports whether two fields that can be read come to the same.
+// Same reports whether two readable fields have the same value.
 func (n NativeField) Same(other NativeField) bool {
 	n.Text, other.Text = "", ""
 	return n.Err == nil && other.Err == nil && n == other
@@ -70,14 +71,15 @@ func Native[T int32 | int64](value *T) NativeField {
 	return NativeField{Set: true, Seconds: int64(*value)}
 }
 
-// Protected reports whether the object's author put it out of Curfew's reach. A value other than "true" and "false"
-// protects too: an unreadable value means keep (S6).
+// Protected reports whether the annotation protects the object from Curfew. A value other than
+// "true" and "false" protects too: an unreadable value means keep (S6).
 func (f *Facts) Protected() bool {
 	value, ok := f.Annotations[AnnotationProtect]
 	return ok && value != "false"
 }
 
-// ForeignManager names the controller outside this cluster or kind that answers for the object, or is empty.
+// ForeignManager names a controller other than the kind's own, or in another cluster, that manages
+// the object; "" where there is none.
 func (f *Facts) ForeignManager() string {
 	if f.ManagedBy != "" && f.ManagedBy != f.Profile.DefaultManager {
 		return f.ManagedBy
@@ -88,8 +90,9 @@ func (f *Facts) ForeignManager() string {
 	return ""
 }
 
-// MultiKueueCopy reports whether MultiKueue copied the object to this cluster. The copy takes TTL, label and stamps of the manager's object
-// along. Without the copy the manager would dispatch the object again, so that no trigger applies to it (S5).
+// MultiKueueCopy reports whether MultiKueue copied the object, with its TTL, label and stamps, to
+// this cluster. If the copy were deleted, the manager would dispatch the object again. So no
+// trigger applies to it (S5).
 func (f *Facts) MultiKueueCopy() bool {
 	_, ok := f.Labels[LabelMultiKueueOrigin]
 	return ok
@@ -119,7 +122,7 @@ func (f *Facts) IsNamespace() bool {
 	return f.Profile.Kind.Group == "" && f.Profile.Kind.Kind == "Namespace"
 }
 
-// TTLs are the TTLs that the object itself states, the native fields and the annotations.
+// TTLs are the TTLs in the object itself: the native fields and the annotations.
 func (f *Facts) TTLs() TTLSet {
 	set := ttlSet("metadata.annotations", f.Annotations, AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed)
 	set.Native = f.NativeTTL.setting(f.Profile.TTL)
@@ -139,8 +142,8 @@ func (n NativeField) setting(path FieldPath) *Setting {
 	}
 }
 
-// Deadline is the active deadline that the object itself states: the native field, else the annotation where the profile
-// lets Curfew enforce one. Nil means that it states none; a value of never, that it states that there is none.
+// Deadline is the deadline in the object itself: the native field, else the annotation if the
+// profile lets Curfew enforce one. Nil means none is set; never means that the author wants none.
 func (f *Facts) Deadline() *Setting {
 	if f.NativeDeadline.Set {
 		path, text := f.Profile.Deadline.String(), f.NativeDeadline.Text
@@ -186,7 +189,7 @@ func groupOf(apiVersion string) string {
 	return ""
 }
 
-// FactsOfMeta reads what every object says of itself.
+// FactsOfMeta reads the metadata, which every object has.
 func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 	facts := Facts{
 		Profile:         profile,
@@ -207,10 +210,10 @@ func FactsOfMeta(profile *Profile, meta *metav1.ObjectMeta) Facts {
 	return facts
 }
 
-// correctTimes makes the times of a status safe to count from (S6). The epoch, or anything before it, stands where nobody set a
-// time. A time before the object's creation counts as the creation: the status was copied from another object, such as one in a
-// backup, or was written by a clock that is wrong. A finished Pod without a finish time has the one that Curfew wrote down, unless
-// that is older than the Pod.
+// correctTimes makes the times of a status safe to count from (S6). The epoch or anything before it
+// means that no time was set. A time before the object's creation counts as the creation: the
+// status was copied, perhaps from a backup, or a clock was wrong. For a finished Pod without a
+// finish time, the one that Curfew recorded counts.
 func (f *Facts) correctTimes() {
 	for _, at := range []*time.Time{&f.Started, &f.FinishTime, &f.Exceeded} {
 		switch {

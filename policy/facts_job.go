@@ -20,9 +20,9 @@ func FactsOfJob(job *batchv1.Job) *Facts {
 	return &facts
 }
 
-// stateOfJob follows jobutil.FinishedCondition of kubernetes: Complete or Failed is True. SuccessCriteriaMet and
-// FailureTarget announce an end that has not come yet, so they do not count (S4). completionTime is no finish time: a
-// failed Job has none.
+// stateOfJob follows jobutil.FinishedCondition of Kubernetes: Complete or Failed is True.
+// SuccessCriteriaMet and FailureTarget only announce the end (S4). completionTime is not the finish
+// time: a failed Job has none.
 func stateOfJob(job *batchv1.Job) State {
 	var state State
 	if job.Spec.Suspend != nil && *job.Spec.Suspend {

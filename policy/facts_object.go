@@ -11,11 +11,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// FactsOfObject reads an object of any kind from its JSON form, along the paths of its profile. It is what admission, the
-// command line and the feeds of custom kinds use; the feeds of Jobs and Pods have typed readers that answer the same.
+// FactsOfObject reads an object of any kind from its JSON form, by the paths of its profile.
+// Admission, the command line and the feeds of custom kinds use it. The feeds of Jobs and Pods have
+// typed readers with the same results.
 //
-// Numbers may be int64, float64 or json.Number. A field of a wrong shape is kept as an error in the field, so that the
-// object is kept and the error can be reported.
+// Numbers may be int64, float64 or json.Number. A field of the wrong shape is recorded as an error
+// in the field, so that the object is kept and the error reported.
 func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	u := unstructured.Unstructured{Object: object}
 	facts := Facts{
@@ -43,7 +44,8 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 		facts.NativeDeadline = nativeField(object, profile.Deadline)
 	}
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
-		// A value of a wrong shape is somebody else's too: it must not open the door to a default (S6).
+		// A value of a wrong shape is somebody else's too: it must not open the door to a default
+		// (S6).
 		facts.ManagedBy = fmt.Sprint(value)
 	}
 	if facts.IsPod() {
@@ -62,8 +64,8 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 
 var restartPolicyPath = FieldPath{"spec", "restartPolicy"}
 
-// stringMap reads metadata.labels or metadata.annotations and passes over values that are no strings: the API server
-// refuses those, and one bad neighbour must not hide the rest.
+// stringMap reads metadata.labels or metadata.annotations and skips values that are not strings.
+// The API server rejects those, and one bad entry must not hide the others.
 func stringMap(object map[string]any, name string) map[string]string {
 	metadata, _ := object["metadata"].(map[string]any)
 	fields, _ := metadata[name].(map[string]any)
@@ -105,8 +107,8 @@ func nativeField(object map[string]any, path FieldPath) NativeField {
 	return NativeField{Set: true, Text: said, Err: fmt.Errorf("%s is not a whole number of seconds: use one, such as 3600", said)}
 }
 
-// durationField reads what Kubernetes' metav1.Duration writes, such as 1h0m0s. Parts of a second count as a whole one, and what is
-// longer than Curfew reckons as the longest: neither fails an object sooner than its author said.
+// durationField reads a metav1.Duration such as 1h0m0s. A fraction of a second counts as a whole
+// one, and a duration above the maximum as the maximum: neither fails an object too soon.
 func durationField(object map[string]any, path FieldPath) NativeField {
 	if path == nil {
 		return NativeField{}
@@ -135,8 +137,8 @@ func durationField(object map[string]any, path FieldPath) NativeField {
 	return out
 }
 
-// jobStateOfObject and podStateOfObject read the few fields they need and leave the rest of the object alone, so that
-// admission does not pay for pod templates.
+// jobStateOfObject and podStateOfObject decode only the fields they need, so that admission does
+// not pay for pod templates.
 func jobStateOfObject(object map[string]any) (State, error) {
 	var job batchv1.Job
 	if err := decodeField(object, "status", &job.Status); err != nil {

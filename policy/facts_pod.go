@@ -31,14 +31,13 @@ func stateOfPod(pod *corev1.Pod) State {
 	return state
 }
 
-// isTime passes over the epoch, which runtimes report for a container that they know nothing of: taken at its word, it would
-// make the Pod due at once (S6).
+// isTime is false for the epoch, which runtimes report for a container they know nothing about.
+// Taken as a time, it would make the Pod due at once (S6).
 func isTime(at metav1.Time) bool { return at.Unix() > 0 }
 
-// podFinishTime is the latest end of any container, init and ephemeral ones included; never of lastState, which is the
-// end of an earlier attempt. Of a Pod that lost its node some containers, or all, are never told the end: that its init containers
-// ended days ago says nothing of when it did (S6), so that the latest transition of its conditions counts where that is later. A Pod
-// that ran no container (evicted) finished at that transition as well; one that has none of those does not say when.
+// podFinishTime is the latest end of any container, including init and ephemeral ones, never of
+// lastState, which is an earlier attempt. If some container has no end, because the Pod was evicted
+// or lost its node, the latest transition of a condition counts where that is later (S6).
 func podFinishTime(pod *corev1.Pod) time.Time {
 	latest, complete := containersEnd(pod)
 	if complete {
@@ -52,7 +51,8 @@ func podFinishTime(pod *corev1.Pod) time.Time {
 	return latest
 }
 
-// containersEnd is the latest end of a container. It is complete where there is one of every container that has a status.
+// containersEnd is the latest end of a container. It is complete if every container that has a
+// status has ended.
 func containersEnd(pod *corev1.Pod) (latest time.Time, complete bool) {
 	complete = len(pod.Status.ContainerStatuses) > 0
 	for _, statuses := range [][]corev1.ContainerStatus{

@@ -7,13 +7,15 @@ import (
 	"strings"
 )
 
-// FieldPath is the way to a field of an object, from its root: names of map keys, and "*" for every item of a list.
+// FieldPath leads from the root of an object to a field: names of map keys, and "*" for every item
+// of a list.
 type FieldPath []string
 
 // maxFieldPath is the longest path, as in the CRDs.
 const maxFieldPath = 512
 
-// ParseFieldPath reads a path as users write it: spec.template, spec.replicatedJobs[*].template. A leading dot is allowed.
+// ParseFieldPath reads a path as users write it: spec.template, spec.replicatedJobs[*].template. A
+// leading dot is allowed.
 func ParseFieldPath(text string) (FieldPath, error) {
 	if len(text) > maxFieldPath {
 		return nil, fmt.Errorf("%q is no field path: it has more than %d characters", Shorten(text), maxFieldPath)
@@ -36,8 +38,8 @@ func ParseFieldPath(text string) (FieldPath, error) {
 	return path, nil
 }
 
-// MustFieldPath is [ParseFieldPath] for the constants of built-in profiles; a path that cannot be read yields nil, which
-// a test of the built-in profiles refuses.
+// MustFieldPath is [ParseFieldPath] for the constants of built-in profiles. An unreadable path is
+// nil, which a test of those profiles catches.
 func MustFieldPath(text string) FieldPath {
 	path, err := ParseFieldPath(text)
 	if err != nil {
@@ -62,7 +64,7 @@ func (p FieldPath) String() string {
 	return out.String()
 }
 
-// Pointer is the path as a JSON Pointer (RFC 6901). A path with a list in it has none and yields "".
+// Pointer is the path as a JSON Pointer (RFC 6901); "" for a path through a list, which has none.
 func (p FieldPath) Pointer() string {
 	if slices.Contains(p, "*") {
 		return ""
@@ -79,13 +81,13 @@ func EscapePointer(key string) string {
 	return strings.ReplaceAll(strings.ReplaceAll(key, "~", "~0"), "/", "~1")
 }
 
-// Child is the path of a field below this one; the receiver is not changed.
+// Child is the path of a field below this one. The receiver is not changed.
 func (p FieldPath) Child(names ...string) FieldPath {
 	return append(slices.Clone(p), names...)
 }
 
-// Get follows the path to one value. It reports false where a part is absent or of another shape, or where the path goes
-// through a list.
+// Get returns the value at the path; false if a part is absent or has another shape, or if the path
+// leads through a list.
 func (p FieldPath) Get(object map[string]any) (any, bool) {
 	var at any = object
 	for _, part := range p {
@@ -100,7 +102,8 @@ func (p FieldPath) Get(object map[string]any) (any, bool) {
 	return at, at != nil
 }
 
-// Walk calls visit for every value that the path leads to, with the concrete path (spec.replicatedJobs[0].template).
+// Walk calls visit for every value at the path, with its concrete path
+// (spec.replicatedJobs[0].template).
 func (p FieldPath) Walk(object map[string]any, visit func(path string, value any)) {
 	walkPath(object, p, "", visit)
 }

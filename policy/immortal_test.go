@@ -8,7 +8,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// A label on a Namespace that the API server never deletes keeps it, and is reported; nothing tries for ever.
+// A label on a Namespace that the API server never deletes keeps it, and is reported; nothing tries
+// for ever.
 func TestNamespacesThatAreNeverDeleted(t *testing.T) {
 	namespaces := &Profile{Name: "Namespace", Kind: corev1.SchemeGroupVersion.WithKind("Namespace"), ClusterScoped: true}
 	now := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)

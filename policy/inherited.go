@@ -2,7 +2,8 @@ package policy
 
 import "fmt"
 
-// LimitKeys are the annotations that limit an object's life, for a trigger; labels have a key of their own.
+// LimitKeys are the annotations of a trigger that limit an object's lifetime. The label has a key
+// of its own.
 func LimitKeys(trigger Trigger) []string {
 	switch trigger {
 	case TriggerTTL:
@@ -14,9 +15,9 @@ func LimitKeys(trigger Trigger) []string {
 	}
 }
 
-// MayInherit reports whether a value that the object carries under one of the keys, annotations or
-// labels, may come from the template of its controller owner. Only then must the owner be read.
-// A CronJob's jobTemplate is no pod template: what its metadata says of the Job is explicit.
+// MayInherit reports whether a value under one of the keys may come from the template of the
+// object's controller owner. Only then must the owner be read. A CronJob's jobTemplate is not a pod
+// template: what its metadata says about the Job is explicit.
 func (f *Facts) MayInherit(keys ...string) bool {
 	if f.Owner == nil || f.isCronJobsJob() {
 		return false
@@ -29,7 +30,7 @@ func (f *Facts) MayInherit(keys ...string) bool {
 	return false
 }
 
-// carried is a value that the object carries under a key, with its field path.
+// carried is the value of the object under a key, with its field path.
 func (f *Facts) carried(key string) (value, path string, ok bool) {
 	if value, ok = f.Labels[key]; ok && (key == LabelTTL || key == LabelKyvernoTTL) {
 		return value, LabelPath(key), true
@@ -38,10 +39,10 @@ func (f *Facts) carried(key string) (value, path string, ok bool) {
 	return value, AnnotationPath(key), ok
 }
 
-// Inherited is the verdict on an object whose value under one of the keys comes from its owner's template:
-// keep, and report. The template gives every child the value, so that the owner's controller would create
-// each deleted child again. ok is false where the value is the child's own, which counts (KEP-592), and
-// where owner is nil: the object is an orphan.
+// Inherited is the verdict on an object whose value under one of the keys comes from its owner's
+// template: keep, and report. The owner's controller would create each deleted child again. ok is
+// false where the value is the child's own, which counts (KEP-592), and for an orphan, whose owner
+// is nil.
 func (f *Facts) Inherited(owner map[string]any, keys ...string) (verdict Verdict, ok bool) {
 	if owner == nil {
 		return Verdict{}, false
@@ -55,7 +56,8 @@ func (f *Facts) Inherited(owner map[string]any, keys ...string) (verdict Verdict
 	return Verdict{}, false
 }
 
-// OwnerUnreadable is the verdict on an object that may inherit from an owner that Curfew cannot read.
+// OwnerUnreadable is the verdict on an object that may inherit from an owner that Curfew cannot
+// read.
 func (f *Facts) OwnerUnreadable(err error) Verdict {
 	return f.keepInherited(fmt.Errorf("%s %s cannot be read, and its template may contain the value: %w", f.Owner.Kind, f.Owner.Name, err))
 }
@@ -64,8 +66,9 @@ func (f *Facts) keepInherited(err error) Verdict {
 	return Verdict{Action: Keep, Reason: "it may belong to a template", Source: Source{Level: LevelObject}, Err: err}
 }
 
-// templateHas reports whether an owner contains a key with a value anywhere but in its own metadata. Where
-// templates are differs by kind (spec.template.metadata, spec.driver.labels, status.storedTemplates, …).
+// templateHas reports whether an owner has a key with a value anywhere but in its own metadata.
+// Templates are in different places by kind (spec.template.metadata, spec.driver.labels,
+// status.storedTemplates, …).
 func templateHas(owner map[string]any, key, value string) bool {
 	for name, field := range owner {
 		if name != "metadata" && contains(field, key, value) {

@@ -20,9 +20,11 @@ const (
 	Wait
 	// Delete: the object is due.
 	Delete
-	// RecordFinish: the Pod is finished and does not say since when. Record now as its finish time, at which its TTL begins.
+	// RecordFinish: the Pod is finished and does not say since when. Record now as its finish time,
+	// at which its TTL begins.
 	RecordFinish
-	// Stop: the object exceeded its deadline. It must be failed and stopped or, if it was failed already, must be seen to have stopped.
+	// Stop: the object exceeded its deadline. It must be failed and stopped or, if it was failed
+	// already, must be seen to have stopped.
 	Stop
 )
 
@@ -53,7 +55,8 @@ const (
 	TriggerLabel    Trigger = "label"
 	TriggerCleanup  Trigger = "cleanup"
 	TriggerDeadline Trigger = "deadline"
-	// TriggerDeadlineCheck: the object was failed for its deadline, and everything it ran must be gone.
+	// TriggerDeadlineCheck: the object was failed for its deadline, and everything it ran must be
+	// gone.
 	TriggerDeadlineCheck Trigger = "deadline-check"
 )
 
@@ -67,7 +70,8 @@ type Verdict struct {
 	Reason string
 	// Err must be reported: an unreadable or rejected value that keeps the object (S6).
 	Err error
-	// Live asks for a live read before the deletion, Backfill for the capped rate, DryRun for a report instead.
+	// Live asks for a live read before the deletion, Backfill for the capped rate, DryRun for a
+	// report instead.
 	Live, Backfill, DryRun bool
 }
 
@@ -97,8 +101,8 @@ func (v Verdict) due(expiry, now time.Time, act Action) Verdict {
 	return v
 }
 
-// Judge decides by the TTL after finished what happens to an object at the instant now. The verdict is valid for exactly the
-// resourceVersion in the facts (S1).
+// Judge decides by the TTL after finished what happens to an object at the instant now. The verdict
+// is valid for exactly the resourceVersion in the facts (S1).
 func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	if verdict, ok := facts.untouchable(); ok {
 		return verdict
@@ -135,8 +139,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		due(facts.FinishTime.Add(value.TTL.After), now, Delete)
 }
 
-// errNoFinishTime keeps a finished object whose status lacks the finish time. For a Pod, which can lose its node and with it that
-// time, Curfew records when it saw the Pod finished.
+// errNoFinishTime keeps a finished object whose status lacks the finish time. For a Pod, which can
+// lose its node and with it that time, Curfew records when it saw the Pod finished.
 var errNoFinishTime = errors.New("its status has no usable finish time (missing, zero or the epoch): set it there, or delete the object")
 
 // problem is the value's error with its field, where there is one.
@@ -152,7 +156,8 @@ func (f *Facts) Uncounted() bool {
 	return slices.Contains(f.Finalizers, FinalizerJobTracking)
 }
 
-// AlwaysRestarts reports whether a Pod has restartPolicy Always. Absent and unknown values mean the same (S6).
+// AlwaysRestarts reports whether a Pod has restartPolicy Always. Absent and unknown values mean the
+// same (S6).
 func (f *Facts) AlwaysRestarts() bool {
 	return f.RestartPolicy != string(corev1.RestartPolicyOnFailure) && f.RestartPolicy != string(corev1.RestartPolicyNever)
 }

@@ -6,9 +6,10 @@ import (
 	"time"
 )
 
-// JudgeLabel decides by the TTL label under key what happens to an object at the instant now: [LabelTTL], or its alias
-// [LabelKyvernoTTL], which applies only where the first is absent. Unlike a TTL after finished, a label applies to unfinished and
-// owned objects too. The verdict is valid for exactly the resourceVersion in the facts (S1).
+// JudgeLabel decides by the TTL label under key what happens to an object at the instant now:
+// [LabelTTL], or its alias [LabelKyvernoTTL], which applies only where the first is absent. Unlike
+// a TTL after finished, a label applies to unfinished and owned objects too. The verdict is valid
+// for exactly the resourceVersion in the facts (S1).
 func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	text, ok := facts.Labels[key]
 	_, outranked := facts.Labels[LabelTTL]
@@ -45,8 +46,9 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	return Verdict{Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun}.due(label.Expiry(facts.Created), now, Delete)
 }
 
-// CurfewsOwn reports whether the object is a part of Curfew: its CustomResourceDefinitions and, by their label, the other objects of
-// its manifests. Objects of its kinds, such as a LifecyclePolicy, are not.
+// CurfewsOwn reports whether the object is a part of Curfew: its CustomResourceDefinitions and, by
+// their label, the other objects of its manifests. Objects of its kinds, such as a LifecyclePolicy,
+// are not.
 func (f *Facts) CurfewsOwn() bool {
 	kind := f.Profile.Kind.GroupKind()
 	return f.Labels[LabelPartOf] == PartOfCurfew ||

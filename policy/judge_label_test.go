@@ -124,7 +124,8 @@ func TestJudgeLabel(t *testing.T) {
 	}
 }
 
-// S6: whatever stands in the label, an object is deleted no sooner than its value says, exactly; what cannot be read keeps it.
+// S6: whatever stands in the label, an object is deleted no sooner than its value says, exactly;
+// what cannot be read keeps it.
 func TestAnyLabelKeepsAsLongAsItSays(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		text := rapid.OneOf(

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// The time arithmetic that the in-tree TTL controller's and JobSet's own tests expect, and what the contract adds.
+// The time arithmetic that the in-tree TTL controller's and JobSet's own tests expect, and what the
+// contract adds.
 func TestJudge(t *testing.T) {
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)) }
 	ago := func(seconds int) time.Time { return noon.Add(-time.Duration(seconds) * time.Second) }

@@ -17,11 +17,12 @@ const (
 
 // Annotations that Curfew itself writes on objects.
 const (
-	// AnnotationTTLSource names the level an effective TTL came from ("namespace/ci"). A user's own value is overwritten.
+	// AnnotationTTLSource names the level an effective TTL came from ("namespace/ci"). A user's own
+	// value is overwritten.
 	AnnotationTTLSource = Prefix + "ttl-source"
 	// AnnotationDeadlineSource does the same for an active deadline.
 	AnnotationDeadlineSource = Prefix + "deadline-source"
-	// AnnotationFinishedAt keeps a finish time (RFC 3339) that only Curfew saw.
+	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"
 )
 
@@ -38,25 +39,28 @@ const (
 	AnnotationMaxDeadline         = Prefix + "max-deadline"
 	AnnotationMode                = Prefix + "mode"
 	AnnotationBackfill            = Prefix + "backfill"
-	// AnnotationDefaultSince is "<RFC 3339 time>/<hash of the defaults>": since when the defaults beside it hold.
+	// AnnotationDefaultSince is "<RFC 3339 time>/<hash of the defaults>": the time since which
+	// these defaults apply.
 	AnnotationDefaultSince = Prefix + "default-since"
 )
 
 // Labels.
 const (
-	// LabelTTL limits the life of any object, counted from its creation, or names the date it goes.
+	// LabelTTL limits the lifetime of any object: a duration from its creation, or a date.
 	LabelTTL = Prefix + "ttl"
 	// LabelKyvernoTTL is Kyverno's label of the same grammar.
 	LabelKyvernoTTL = "cleanup.kyverno.io/ttl"
-	// LabelInUse is kept on namespaces whose objects admission must see: namespaceSelector can select no annotations.
+	// LabelInUse marks namespaces whose objects admission must see. A namespaceSelector cannot
+	// select by annotation.
 	LabelInUse = Prefix + "in-use"
-	// LabelPodsInUse is the same for Pods, of which there are many more.
+	// LabelPodsInUse is the same for Pods, which are far more numerous.
 	LabelPodsInUse = Prefix + "pods-in-use"
 )
 
 // Names that belong to others.
 const (
-	// FinalizerJobTracking is on every Pod that the Job controller has not accounted for yet (KEP-2307).
+	// FinalizerJobTracking is on every Pod that the Job controller has yet to account for
+	// (KEP-2307).
 	FinalizerJobTracking = "batch.kubernetes.io/job-tracking"
 	// JobController is the value of spec.managedBy that means Kubernetes' own Job controller.
 	JobController = "kubernetes.io/job-controller"
@@ -65,15 +69,15 @@ const (
 	// LabelPartOf says which application an object belongs to; PartOfCurfew is Curfew's own.
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	PartOfCurfew = "curfew"
-	// LabelMultiKueueOrigin marks what MultiKueue copied to a worker cluster. A TTL there would make the manager
-	// dispatch it again.
+	// LabelMultiKueueOrigin marks copies made by MultiKueue. If Curfew deleted one, the manager
+	// would dispatch the object again.
 	LabelMultiKueueOrigin = "kueue.x-k8s.io/multikueue-origin"
 )
 
 // TTLAnnotations are the annotations that give an object a TTL after finished, the plain one first.
 var TTLAnnotations = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed}
 
-// LifetimeAnnotations are the annotations by which Curfew deletes or stops the object that carries them.
+// LifetimeAnnotations make Curfew delete or stop the object that carries them.
 var LifetimeAnnotations = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline}
 
 // NamespaceAnnotations are the annotations that people write on a Namespace.
@@ -82,15 +86,16 @@ var NamespaceAnnotations = []string{
 	AnnotationMinTTL, AnnotationMaxTTL, AnnotationMinDeadline, AnnotationMaxDeadline, AnnotationMode, AnnotationBackfill,
 }
 
-// ObjectKeys are the keys by which an object concerns Curfew, as annotations or as labels: one in the wrong map gets a warning.
-// Match conditions look each of them up. Scanning a map would cost the API server more with every key that others put there (S9).
+// ObjectKeys are the keys that make an object concern Curfew, as annotations or as labels: one in
+// the wrong map gets a warning. Match conditions look up each of them. Scanning a map would cost
+// the API server more with every key (S9).
 var ObjectKeys = []string{
 	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
 	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
 }
 
-// TemplateKeys are the keys that must not be in a Pod template, as annotations or as labels.
+// TemplateKeys must not be in a Pod template, neither as annotations nor as labels.
 var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, LabelTTL, LabelKyvernoTTL}
 
-// NamespaceKeys are the keys by which a Namespace concerns Curfew, beside those that it has as an object.
+// NamespaceKeys make a Namespace concern Curfew, in addition to ObjectKeys.
 var NamespaceKeys = append([]string{AnnotationDefaultSince, LabelInUse, LabelPodsInUse}, NamespaceAnnotations...)

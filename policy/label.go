@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// TTLLabel is what label curfew.dev/ttl says: a time from creation, or an instant.
+// TTLLabel is the value of label curfew.dev/ttl: a duration from creation, or an instant.
 type TTLLabel struct {
 	// After creation; zero where the label names an instant.
 	After time.Duration
@@ -21,16 +21,19 @@ const (
 	labelTime = "2006-01-02T150405Z"
 )
 
-// epoch: no object is older, so that an earlier date can only be a slip, which shortens no life (S6). So is the epoch itself, which is what stands
-// where nobody has set a date. It also keeps a date apart from the zero time.
+// epoch: a date up to then is a slip, which must not shorten a lifetime (S6). No object is that
+// old, and the epoch itself means that no date was set. It also keeps a date distinct from the zero
+// time.
 var epoch = time.Unix(0, 0)
 
-// labelMargin is how long a default date has to lie ahead: nobody may be refused for a default that was given a moment ago.
+// labelMargin is how far ahead a default date must lie: admission must not reject a default that it
+// gave a moment ago.
 const labelMargin = time.Minute
 
 const labelFix = "use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)"
 
-// ParseLabel reads the value of a TTL label, in the grammar of its key: [LabelTTL] or [LabelKyvernoTTL].
+// ParseLabel reads the value of a TTL label, in the grammar of its key: [LabelTTL] or
+// [LabelKyvernoTTL].
 func ParseLabel(key, text string) (TTLLabel, error) {
 	if key == LabelKyvernoTTL {
 		return parseKyvernoLabel(text)
@@ -38,8 +41,9 @@ func ParseLabel(key, text string) (TTLLabel, error) {
 	return ParseTTLLabel(text)
 }
 
-// ParseTTLLabel reads the value of label curfew.dev/ttl: a duration from creation as [ParseDuration] reads it; or a date (2026-12-24,
-// from midnight on), or an instant (2026-12-24T003000Z), both in UTC.
+// ParseTTLLabel reads the value of label curfew.dev/ttl: a duration from creation as
+// [ParseDuration] reads it, a date (2026-12-24, from midnight on) or an instant
+// (2026-12-24T003000Z), both in UTC.
 func ParseTTLLabel(text string) (TTLLabel, error) {
 	if label, ok, err := parseDate(text); ok || err != nil {
 		return label, err
@@ -71,7 +75,7 @@ func parseDate(text string) (label TTLLabel, ok bool, err error) {
 	return TTLLabel{}, false, nil
 }
 
-// isDate reports whether a text is a date as a label or RFC 3339 has it.
+// isDate reports whether a text is a date, as a label or in RFC 3339.
 func isDate(text string) bool {
 	if len(text) > maxDurationText {
 		return false
@@ -84,7 +88,7 @@ func isDate(text string) bool {
 	return false
 }
 
-// Expiry is the instant at which an object goes that was created then.
+// Expiry is the instant at which an object that was created then expires.
 func (l TTLLabel) Expiry(created time.Time) time.Time {
 	if !l.At.IsZero() {
 		return l.At
@@ -103,8 +107,9 @@ func (l TTLLabel) String() string {
 	return FormatDuration(l.After)
 }
 
-// CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil. TTL bounds apply to the lifetime that it
-// grants, a policy's latest date to the instant at which it expires.
+// CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil. TTL
+// bounds apply to the lifetime that it grants, a policy's latest date to the instant at which it
+// expires.
 func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) error {
 	life := label.After
 	if !label.At.IsZero() {
@@ -126,9 +131,10 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) erro
 	return unreadable
 }
 
-// DefaultLabel is the TTL label that admission gives to an object that has none, nor its alias, and what says so: the first policy with one
-// decides. It is "" where none is given; the setting then has an error where one was meant. A default is moved inside the
-// bounds. One that would be over at once is stale and not given (S6).
+// DefaultLabel is the TTL label that admission gives to an object without one, and the setting of
+// the policy that decided: the first that has one. The label is "" where none is given; the setting
+// then has an error if one was intended. A default is clamped. One that would be expired at once is
+// stale and not given (S6).
 func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
 	if _, ok := facts.Labels[LabelTTL]; ok || NoDefault(facts) != "" || scope.Mode() == ModeDryRun {
 		return "", nil
@@ -137,7 +143,8 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 	if _, ok := facts.Labels[LabelKyvernoTTL]; ok {
 		return "", nil
 	}
-	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label is written, so not there (S5).
+	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
+	// is written, so not there (S5).
 	if facts.IsPod() && facts.Owner != nil {
 		return "", nil
 	}
@@ -161,8 +168,8 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 	return "", nil
 }
 
-// DefaultedLabel reads off an object which TTL label admission gave it, nil where none; in dry-run, which it would have given.
-// A label leaves no stamp: one that says what the default says is taken for it.
+// DefaultedLabel is the TTL label that admission gave an object, or in dry-run would have given it;
+// nil where none. A label leaves no stamp, so one that equals the default counts as the default.
 func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 	have, labelled := facts.Labels[LabelTTL]
 	dryRun := scope.Mode() == ModeDryRun
@@ -179,9 +186,9 @@ func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: dryRun}
 }
 
-// fitLabel moves a default into the bounds. What then lies outside of them, or is over before anyone sees the object, cannot be
-// given: a date in a policy goes stale by itself. It has to hold for another minute, so that nobody is refused for a default that
-// was given a moment ago.
+// fitLabel clamps a default. One that still lies outside the bounds, or expires within a minute,
+// cannot be given: a date in a policy becomes stale by itself, and admission must not reject a
+// default that it gave a moment ago.
 func (s *Scope) fitLabel(label TTLLabel, now time.Time) (TTLLabel, error) {
 	given, soon := label, now.Add(labelMargin)
 	for _, policy := range s.Policies {

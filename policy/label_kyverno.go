@@ -8,7 +8,8 @@ import (
 	"time"
 )
 
-// kyvernoUnits are the units that Kyverno reads in its label (package strfmt of go-openapi). It reads no bare number, other than 0.
+// kyvernoUnits are the units that Kyverno reads in its label (package strfmt of go-openapi). It
+// reads no bare number except 0.
 var kyvernoUnits = withNames(map[time.Duration][]string{
 	time.Nanosecond:  {"ns", "nano", "nanos", "nanosecond", "nanoseconds"},
 	time.Microsecond: {"us", "µs", "μs", "micro", "micros", "microsecond", "microseconds"},
@@ -38,8 +39,9 @@ func withNames(names map[time.Duration][]string) map[string]time.Duration {
 	return out
 }
 
-// parseKyvernoLabel reads label cleanup.kyverno.io/ttl in Kyverno's own grammar, so that what carries it lives as long as before. What
-// Kyverno reads beyond whole seconds and 68 years is kept and reported.
+// parseKyvernoLabel reads label cleanup.kyverno.io/ttl in Kyverno's own grammar, so that objects
+// live as long as before. A value beyond whole seconds and 68 years keeps the object, and is
+// reported.
 func parseKyvernoLabel(text string) (TTLLabel, error) {
 	if err := checkLength(text); err != nil {
 		return TTLLabel{}, err

@@ -30,7 +30,8 @@ func TestParseKyvernoLabel(t *testing.T) {
 	}
 }
 
-// FuzzParseKyvernoLabel shows that Curfew never reads another duration in Kyverno's label than Kyverno does.
+// FuzzParseKyvernoLabel shows that Curfew never reads another duration in Kyverno's label than
+// Kyverno does.
 func FuzzParseKyvernoLabel(f *testing.F) {
 	for _, seed := range []string{"", "0", "1m", "1.5h", "1.5d", "1d12h", "2days", "1D", "2weeks3d", "-1h", "+1h", ".5h", "1h.5d", "2026-12-24", "1500ms"} {
 		f.Add(seed)

@@ -91,7 +91,8 @@ func errorText(setting *policy.Setting) string {
 	return setting.Err.Error()
 }
 
-// What a policy gives at one moment is refused at none of those that follow: the webhooks read the clock one after the other.
+// What a policy gives at one moment is refused at none of those that follow: the webhooks read the
+// clock one after the other.
 func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 	now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
 	minute := &policy.Setting{Path: "spec.bounds.minTTL", Text: "1h", TTL: policy.TTL{After: time.Hour}}
@@ -137,8 +138,8 @@ func TestCheckLabel(t *testing.T) {
 	}
 }
 
-// FuzzParseTTLLabel shows that what can be read is a date or a duration as anywhere else, and is written as something that reads the
-// same.
+// FuzzParseTTLLabel shows that what can be read is a date or a duration as anywhere else, and is
+// written as something that reads the same.
 func FuzzParseTTLLabel(f *testing.F) {
 	for _, seed := range []string{"", "1m", "90m", "1d12h", "59s", "0m", "2026-12-24", "2026-12-24T003000Z", "2026-12-24T00:30:00Z", "2026-02-30",
 		"2026-12-24T003000.5Z", "0001-01-01", "9999-12-31", "24855d", "24856d", "99999999999d", "1w", "-1m", "1.5d", "٣m", "never"} {

@@ -12,24 +12,25 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Mode says how far Curfew goes in a namespace.
+// Mode says what Curfew does in a namespace.
 type Mode string
 
 // The modes. Enforce is what an absent annotation means.
 const (
-	// ModeEnforce fills in, refuses, warns and deletes.
+	// ModeEnforce fills in, rejects, warns and deletes.
 	ModeEnforce Mode = "enforce"
-	// ModeWarn fills in and deletes, and warns of what it would refuse.
+	// ModeWarn fills in and deletes, and warns instead of rejecting.
 	ModeWarn Mode = "warn"
-	// ModeDryRun changes, refuses and deletes nothing, and says what it would.
+	// ModeDryRun changes, rejects and deletes nothing, and reports what it would do.
 	ModeDryRun Mode = "dry-run"
 )
 
-// NamespacePolicy is what the annotations of a namespace say.
+// NamespacePolicy holds the settings in the annotations of a namespace.
 type NamespacePolicy struct {
 	Name                string
 	Labels, Annotations map[string]string
-	// UID, ResourceVersion and Created are there for the expressions of policies; zero where they are not known.
+	// UID, ResourceVersion and Created are there for the expressions of policies; zero where they
+	// are not known.
 	UID             types.UID
 	ResourceVersion string
 	Created         time.Time
@@ -40,16 +41,16 @@ type NamespacePolicy struct {
 	Mode             Mode
 	Backfill         bool
 
-	// Since is the instant from which the defaults hold for what admission missed; zero where it is not known, or where
-	// it was noted for other defaults than these.
+	// Since is the instant from which the defaults apply to objects that bypassed admission; zero
+	// if it is not known or was recorded for other defaults.
 	Since time.Time
 	// Hash of the defaults, as default-since holds it.
 	Hash string
-	// Errors are what cannot be read, each with its field.
+	// Errors are the values that cannot be read, each with its field.
 	Errors field.ErrorList
 }
 
-// hashed are the annotations that decide what a default comes to, bounds included because they clamp it.
+// hashed are the annotations that a default depends on, including the bounds that clamp it.
 var hashed = []string{
 	AnnotationDefaultTTL, AnnotationDefaultTTLSucceeded, AnnotationDefaultTTLFailed, AnnotationDefaultPodTTL,
 	AnnotationDefaultDeadline, AnnotationMinTTL, AnnotationMaxTTL, AnnotationMinDeadline, AnnotationMaxDeadline,
@@ -62,8 +63,8 @@ func NamespaceOf(meta *metav1.ObjectMeta) *NamespacePolicy {
 	return policy
 }
 
-// ParseNamespace reads the annotations of a namespace. The policy is usable whatever is wrong with it: what cannot be
-// read means keep (S6), and is listed in Errors.
+// ParseNamespace reads the annotations of a namespace. The policy is usable whatever is wrong with
+// it: an unreadable value means keep (S6) and is listed in Errors.
 func ParseNamespace(name string, annotations, labels map[string]string) *NamespacePolicy {
 	policy := &NamespacePolicy{Name: name, Labels: labels, Annotations: annotations, Mode: ModeEnforce, Hash: DefaultsHash(annotations)}
 	policy.TTL = ttlSet("metadata.annotations", annotations,
@@ -138,23 +139,25 @@ func fieldError(path, text string, err error) *field.Error {
 	return field.Invalid(field.NewPath(path), text, err.Error())
 }
 
-// HasDefaults reports whether anything created in the namespace may be given a default.
+// HasDefaults reports whether an object that is created in the namespace may get a default.
 func (n *NamespacePolicy) HasDefaults() bool {
 	return !n.TTL.Empty() || n.PodTTL != nil || n.Deadline != nil
 }
 
-// InUse reports whether admission must see what is created in the namespace. In dry-run it says what Curfew would do.
+// InUse reports whether admission must see the objects that are created in the namespace. In
+// dry-run it reports what Curfew would do.
 func (n *NamespacePolicy) InUse() bool {
 	return n.HasDefaults() || n.Bounds != (Bounds{}) || n.Mode == ModeDryRun
 }
 
-// PodsInUse reports whether admission must see the Pods that are created in the namespace.
-// Their own deadline has bounds; a TTL of theirs is an annotation, which admission sees in any namespace.
+// PodsInUse reports whether admission must see the Pods that are created in the namespace. Bounds
+// apply to their own deadline; their TTL is an annotation, which admission sees in any namespace.
 func (n *NamespacePolicy) PodsInUse() bool {
 	return !n.TTL.Empty() || n.PodTTL != nil || n.Bounds.Deadline != (Range{})
 }
 
-// DefaultsHash is a short hash of all annotations that decide what the namespace's defaults come to; "" without any.
+// DefaultsHash is a short hash of the annotations that the namespace's defaults depend on; ""
+// without any.
 func DefaultsHash(annotations map[string]string) string {
 	var text strings.Builder
 	for _, key := range hashed {
@@ -174,7 +177,8 @@ func FormatSince(at time.Time, hash string) string {
 	return at.UTC().Format(time.RFC3339) + "/" + hash
 }
 
-// ParseSince reads the value of curfew.dev/default-since; ok is false where it is absent or not of that form.
+// ParseSince reads the value of curfew.dev/default-since; ok is false where it is absent or not of
+// that form.
 func ParseSince(text string) (at time.Time, hash string, ok bool) {
 	stamp, hash, found := strings.Cut(text, "/")
 	at, err := ParseTime(stamp)
@@ -184,15 +188,15 @@ func ParseSince(text string) (at time.Time, hash string, ok bool) {
 	return at, hash, true
 }
 
-// NamespaceStamp is what Curfew keeps on a namespace beside what its author wrote: the in-use labels and default-since.
-// An empty value means that the key must not be there.
+// NamespaceStamp has the keys that Curfew itself keeps on a namespace: the in-use labels and
+// default-since. An empty value means that the key must not be there.
 type NamespaceStamp struct {
 	InUse, PodsInUse, Since string
 }
 
-// StampNamespace says what Curfew's own keys on a namespace have to be now. A default-since whose hash fits is left as
-// it is; one that does not is set to now, so that a new default never reaches what is older (S6). A now of zero is not known:
-// nothing is set to it, and a default-since that does not fit is removed until it is.
+// StampNamespace says what Curfew's own keys on a namespace must be now. A default-since whose hash
+// fits is kept. One that does not fit is set to now, so that a new default never reaches older
+// objects (S6). If now is zero, because the time is not known, it is removed instead.
 func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp {
 	policy := ParseNamespace("", annotations, nil)
 	var stamp NamespaceStamp

@@ -60,7 +60,8 @@ func TestParseNamespaceErrors(t *testing.T) {
 	}
 }
 
-// Whatever is wrong with a namespace, its policy can be asked, and what cannot be read means keep (S6).
+// Whatever is wrong with a namespace, its policy can be asked, and what cannot be read means keep
+// (S6).
 func TestParseNamespaceIsUsable(t *testing.T) {
 	namespace := policy.ParseNamespace("ci", annotated(
 		"default-ttl", "soon", "default-ttl-failed", "7d", "max-ttl", "?", "mode", "??", "backfill", "???"), nil)

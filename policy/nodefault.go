@@ -2,8 +2,8 @@ package policy
 
 import "fmt"
 
-// NoDefault says why the object may not be given a default ("is owned by JobSet a"), or returns "" (S5). A child that is
-// deleted alone breaks its JobSet, TrainJob or Workflow.
+// NoDefault says why the object may not be given a default ("is owned by JobSet a"), or returns ""
+// (S5). A child that is deleted alone breaks its JobSet, TrainJob or Workflow.
 func NoDefault(facts *Facts) string {
 	if facts.Protected() {
 		// The kind's own controller would act on a native field, whatever the annotation says.
@@ -33,11 +33,13 @@ func (f *Facts) isCronJobsJob() bool {
 	return f.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() && f.OwnedByCronJob()
 }
 
-// isJobsPod reports whether the object is a Pod of a Job. Only default-pod-ttl of its namespace gives it a TTL.
+// isJobsPod reports whether the object is a Pod of a Job. Only default-pod-ttl of its namespace
+// gives it a TTL.
 func (f *Facts) isJobsPod() bool { return f.IsPod() && f.OwnedByJob() }
 
-// LeftToPolicies reports which defaults of an object depend on the policies: those that its namespace does not set. Its own
-// values make no difference, since a default that was filled in has to be recognised.
+// LeftToPolicies reports which defaults of an object depend on the policies: those that its
+// namespace does not set. Its own values make no difference, since a default that was filled in has
+// to be recognised.
 func LeftToPolicies(facts *Facts, namespace *NamespacePolicy) (ttl, deadline bool) {
 	if namespace == nil {
 		return !facts.isJobsPod(), true
@@ -45,7 +47,8 @@ func LeftToPolicies(facts *Facts, namespace *NamespacePolicy) (ttl, deadline boo
 	return !facts.isJobsPod() && namespace.ttlFor(facts).Empty(), namespace.Deadline == nil
 }
 
-// ttlFor is what the namespace sets for one object. default-pod-ttl wins for Pods, and is all that applies to Pods of a Job.
+// ttlFor is what the namespace sets for one object. default-pod-ttl wins for Pods, and is all that
+// applies to Pods of a Job.
 func (n *NamespacePolicy) ttlFor(facts *Facts) TTLSet {
 	if facts.IsPod() && (n.PodTTL != nil || facts.OwnedByJob()) {
 		return TTLSet{All: n.PodTTL}

@@ -7,18 +7,18 @@ import (
 	"time"
 )
 
-// Obstacle is something that stands between an object and its end.
+// Obstacle is something that keeps an object from being deleted or stopped.
 type Obstacle struct {
 	// Kind is a word for machines, such as protection or finalizer.
 	Kind ObstacleKind
-	// Message says what stands in the way, about the object: "is protected by annotation curfew.dev/protect".
+	// Message says what blocks the object, as in "is protected by annotation curfew.dev/protect".
 	Message string
-	// Stops means that the object is not deleted while it stands. What does not stop Curfew may still keep the object for a while, or
-	// bring it back.
+	// Stops means that Curfew does not delete the object. Other obstacles may keep it for a while,
+	// or have it created again.
 	Stops bool
 }
 
-// ObstacleKind says what kind of thing stands in the way.
+// ObstacleKind says what kind of thing blocks an object.
 type ObstacleKind string
 
 // The kinds of obstacles.
@@ -36,10 +36,11 @@ const (
 	ObstacleConflict    ObstacleKind = "conflict"
 )
 
-// DefaultProtect are the namespaces that the controller protects beside its own, if its flag --protect says nothing else.
+// DefaultProtect are the namespaces that the controller protects beside its own if flag --protect
+// is not set.
 func DefaultProtect() []string { return []string{"kube-system", "kube-public", "kube-node-lease"} }
 
-// Surroundings are what is known of the controller, beside the object.
+// Surroundings are the settings of the controller that protect objects.
 type Surroundings struct {
 	// Protect are the namespaces in which the controller deletes nothing, its own included.
 	Protect []string
@@ -47,7 +48,8 @@ type Surroundings struct {
 	DryRun bool
 }
 
-// Obstacles are what stands in the way of an object, as far as the object, what surrounds it and the controller's settings tell.
+// Obstacles are what blocks an object, according to the object, its scope and the controller's
+// settings.
 func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	var out []Obstacle
 	add := func(kind ObstacleKind, stops bool, message string, values ...any) {
@@ -79,7 +81,8 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	return out
 }
 
-// Brakes are the obstacles that keep an object whatever it says itself: protection, the API server's own rules, and dry-run.
+// Brakes are the obstacles that keep an object whatever its own values are: protection, the API
+// server's rules, and dry-run.
 func Brakes(facts *Facts, scope *Scope, around Surroundings) []Obstacle {
 	out := protections(facts, around)
 	if facts.neverDeleted() {
@@ -122,7 +125,7 @@ func dryRuns(scope *Scope, around Surroundings) []Obstacle {
 	}
 }
 
-// unusableOnceFinished is what will keep an object that is at work yet.
+// unusableOnceFinished is what will keep an unfinished object once it has finished.
 func (e *Explanation) unusableOnceFinished() []string {
 	if e.Facts.Finished || e.ByTTL.Err != nil || !e.Facts.Profile.Finishable() {
 		return nil
@@ -144,7 +147,7 @@ func (e *Explanation) unusableOnceFinished() []string {
 
 const timeFormat = "2006-01-02T15:04:05Z"
 
-// foreignFinalizers are those that the garbage collector and the Job controller do not remove by themselves.
+// foreignFinalizers are those that neither the garbage collector nor the Job controller removes.
 func foreignFinalizers(facts *Facts) []string {
 	return slices.DeleteFunc(slices.Clone(facts.Finalizers), func(name string) bool {
 		return name == "foregroundDeletion" || name == "orphan" || name == FinalizerJobTracking
@@ -158,12 +161,14 @@ func listed(noun string, names []string) string {
 	return noun + " " + strings.Join(names, ", ")
 }
 
-// remakers are kinds whose controllers keep a number of what they own. Other owners, a Job for instance, let finished children go.
+// remakers are kinds whose controllers keep up a number of children. Other owners, such as a Job,
+// do not replace finished ones.
 var remakers = map[string]bool{
 	"ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true, "Deployment": true,
 }
 
-// Unobstructed are the facts without what only holds an object back, so that it can be told when it would go.
+// Unobstructed are the facts without what merely blocks an object, to find out when it would be
+// due.
 func Unobstructed(facts *Facts) *Facts {
 	out := facts.without(AnnotationProtect)
 	out.Deleting = false

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// Each pair of neighbouring levels, both ways round: the longer and the shorter value in the upper one. The upper decides,
-// whatever it says; the outcome counts within the level only.
+// Each pair of neighbouring levels, both ways round: the longer and the shorter value in the upper
+// one. The upper decides, whatever it says; the outcome counts within the level only.
 func TestPrecedence(t *testing.T) {
 	const none = ""
 	for name, test := range map[string]struct {

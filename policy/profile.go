@@ -6,50 +6,55 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Profile is how one kind expresses what Curfew wants to know: when it is finished, where its native fields are, which
-// pod templates it holds. Built-in profiles are in builtin.go; KindProfile objects add to them.
+// Profile tells how one kind expresses what Curfew needs to know: when an object is finished, where
+// its native fields are, which pod templates it holds. Built-in profiles are in builtin.go;
+// KindProfile objects add to them.
 type Profile struct {
 	// Name of the profile, for people.
 	Name string
-	// Unknown means that nobody wrote a profile of the kind, so that nothing is known of it.
+	// Unknown means that the kind has no profile.
 	Unknown bool
-	// Kind and Resource it speaks of; Resource is the plural in URLs.
+	// Kind and Resource are those that the profile describes; Resource is the plural in URLs.
 	Kind     schema.GroupVersionKind
 	Resource string
-	// ClusterScoped kinds have no namespace, so no namespace's annotations reach them.
+	// ClusterScoped kinds have no namespace, so no namespace's annotations apply to them.
 	ClusterScoped bool
 
-	// TTL is the native field that holds a TTL after finished in seconds; nil where the annotation has to do.
+	// TTL is the native field that holds a TTL after finished, in seconds; nil if the kind only has
+	// the annotation.
 	TTL FieldPath
-	// TTLSucceeded and TTLFailed are native fields that say the same by outcome, in seconds, and win over TTL; nil where the kind
-	// has none. TTLFailed does not speak of what is Errored.
+	// TTLSucceeded and TTLFailed are native fields by outcome, in seconds, and win over TTL; nil
+	// where the kind has none. TTLFailed does not apply to an object that Errored.
 	TTLSucceeded, TTLFailed FieldPath
-	// Deadline is the native field that holds an active deadline: whole seconds or, with DurationDeadline, a Go duration such as
-	// "1h0m0s", of which 0 means none.
+	// Deadline is the native field that holds an active deadline: whole seconds or, with
+	// DurationDeadline, a Go duration such as "1h0m0s", of which 0 means none.
 	Deadline         FieldPath
 	DurationDeadline bool
-	// AnnotatedDeadline says that Curfew enforces the annotation curfew.dev/active-deadline on this kind. Where Deadline is set too, admission
-	// copies the annotation there.
+	// AnnotatedDeadline means that Curfew enforces annotation curfew.dev/active-deadline on this
+	// kind. If Deadline is set too, admission copies the annotation into that field.
 	AnnotatedDeadline bool
-	// DefaultDeadline says that namespaces and policies may give this kind a default deadline; never for Pods.
+	// DefaultDeadline means that namespaces and policies may give this kind a default deadline;
+	// never for Pods.
 	DefaultDeadline bool
-	// ManagedBy is the field that hands an object to another controller; DefaultManager its value for the kind's own.
+	// ManagedBy is the field that hands an object to another controller; DefaultManager is its
+	// value for the kind's own.
 	ManagedBy      FieldPath
 	DefaultManager string
 
-	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL or deadline in there is denied.
+	// PodTemplates lead to pod templates (an object with metadata and spec). A TTL or deadline in
+	// there is denied.
 	PodTemplates []FieldPath
-	// InheritedMetadata leads to objects with labels and annotations that the kind's controller copies onto the objects it creates.
-	// A TTL or deadline in there is denied.
+	// InheritedMetadata leads to labels and annotations that the kind's controller copies onto the
+	// objects it creates. A TTL or deadline there is denied.
 	InheritedMetadata []FieldPath
 	// Forbidden fields must not be set.
 	Forbidden []Forbidden
 	// ImmutableDeadline refuses any change of a deadline after creation.
 	ImmutableDeadline bool
-	// RuntimeOf names the kind that refers to objects of this one as its runtime; empty for all others. TTL annotations on a
-	// runtime speak for the objects that use it.
+	// RuntimeOf names the kind whose objects refer to this one as their runtime; "" for all others.
+	// TTL annotations on a runtime apply to the objects that use it.
 	RuntimeOf string
-	// UsedBy is the profile of that kind; nil where it is not known.
+	// UsedBy is the profile of that kind; nil if it is not known.
 	UsedBy *Profile
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
@@ -76,8 +81,8 @@ func (p *Profile) Finishable() bool { return p.State != nil }
 // HasDeadline reports whether objects of this kind can have a deadline, native or as an annotation.
 func (p *Profile) HasDeadline() bool { return p.Deadline != nil || p.AnnotatedDeadline }
 
-// Unchanging reports whether nothing is ever written into objects of this kind: what a CronJob makes is seen when that is made, and a
-// ReplicaSet is mostly its Deployment's.
+// Unchanging reports whether Curfew never writes into objects of this kind. The Jobs of a CronJob
+// are seen when they are created, and a ReplicaSet mostly belongs to its Deployment.
 func (p *Profile) Unchanging() bool {
 	kind := p.Kind.GroupKind()
 	return kind == CronJobProfile.Kind.GroupKind() || kind == ReplicaSetProfile.Kind.GroupKind()
@@ -105,7 +110,7 @@ func (o Outcome) String() string {
 	}
 }
 
-// State is where an object stands in its life.
+// State says where an object is in its life.
 type State struct {
 	// Started is when it became active; zero before that and while it is suspended.
 	Started time.Time
@@ -115,12 +120,13 @@ type State struct {
 	Finished bool
 	// Outcome is set where Finished is.
 	Outcome Outcome
-	// Errored means that it did not finish as the kind's own word for failed says, so that TTLFailed does not speak of it.
+	// Errored means that the object ended otherwise than with the kind's own failure, so that
+	// TTLFailed does not apply.
 	Errored bool
-	// FinishTime is when it finished. It is zero where the object is finished and does not say since when.
+	// FinishTime is when it finished; zero if the object is finished and does not say when.
 	FinishTime time.Time
 }
 
-// StateFunc reads the state of an object in its JSON form. An error means that the state cannot be told; the object is
-// then kept (S6).
+// StateFunc reads the state of an object in its JSON form. If it returns an error, the object is
+// kept (S6).
 type StateFunc func(object map[string]any) (State, error)

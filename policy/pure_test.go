@@ -10,7 +10,8 @@ import (
 	"testing"
 )
 
-// Policy decides and does nothing else: no client, no clock, no logger, neither here nor in the rules.
+// Policy decides and does nothing else: no client, no clock, no logger, neither here nor in the
+// rules.
 func TestPolicyIsPure(t *testing.T) {
 	forbidden := []string{
 		"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/klog", "k8s.io/utils/clock", "github.com/go-logr",

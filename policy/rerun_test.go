@@ -10,8 +10,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// The JobSet of a TrainJob is deleted by no TTL and no label, since Trainer would run it again; it is kept, and that is reported. The JobSets of
-// others, and what else a TrainJob owns, are deleted.
+// The JobSet of a TrainJob is deleted by no TTL and no label, since Trainer would run it again; it
+// is kept, and that is reported. The JobSets of others, and what else a TrainJob owns, are deleted.
 func TestJobSetOfATrainJobIsKept(t *testing.T) {
 	jobSet := &policy.Profile{
 		Name: "jobsets", Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},

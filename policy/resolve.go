@@ -46,7 +46,8 @@ type walk struct {
 	winner level
 	// closed says why no further level is asked.
 	closed string
-	// trace is nil where nobody asks for one. Otherwise steps record the levels after the winner as well.
+	// trace is nil where nobody asks for one. Otherwise steps record the levels after the winner as
+	// well.
 	trace *Trace
 	steps []Step
 }
@@ -131,8 +132,8 @@ func (w *walk) defaultTTL() {
 	}
 }
 
-// activeDeadline asks the object first. A runtime's deadline is a default, which is stamped at creation: a later change of the
-// runtime does not reach what runs.
+// activeDeadline asks the object first. A runtime's deadline is a default, which is stamped at
+// creation: a later change of the runtime does not reach what runs.
 func (w *walk) activeDeadline() {
 	facts := w.facts
 	if w.ask(level{source: Source{Level: LevelObject}, set: TTLSet{All: facts.Deadline()}}) {

@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// BenchmarkResolve is the cost of one judgement of a finished Job, which the controller pays for each change of each object.
+// BenchmarkResolve is the cost of one judgement of a finished Job, which the controller pays for
+// each change of each object.
 func BenchmarkResolve(b *testing.B) {
 	since := noon.Add(-24 * time.Hour)
 	own := builders.MakeJob("ci", "a").Created(noon.Add(-time.Hour)).TTL(600).Deadline(60).Complete(noon).Obj()

@@ -13,8 +13,9 @@ import (
 
 var garbage = []string{"", "?", "soon", "-1", "1h30", "5 minutes", "99999999999999999999", "1.5s", "Never", "yes", "null", "{}"}
 
-// S6: whatever stands in an object or in its namespace, replacing a value that can be read by one that cannot never makes
-// the object go sooner, and never makes what happens to it more destructive.
+// S6: whatever stands in an object or in its namespace, replacing a value that can be read by one
+// that cannot never makes the object go sooner, and never makes what happens to it more
+// destructive.
 func TestGarbageNeverShortensALife(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		object, profile := drawFinished(t)
@@ -53,7 +54,8 @@ func TestGarbageNeverShortensALife(t *testing.T) {
 	})
 }
 
-// drawFinished is a Job or Pod that is finished and to which most defaults apply, so that there is a life to shorten.
+// drawFinished is a Job or Pod that is finished and to which most defaults apply, so that there is
+// a life to shorten.
 func drawFinished(t *rapid.T) (map[string]any, *policy.Profile) {
 	finished := noon.Add(-time.Duration(rapid.SampledFrom([]int{0, 10, 4000, 100000}).Draw(t, "finished ago")) * time.Second)
 	readable := map[string]string{}
@@ -128,7 +130,8 @@ func drawReadable(t *rapid.T, key string) string {
 	return rapid.SampledFrom(values).Draw(t, key)
 }
 
-// verdictOf judges with a default-since that fits, as the namespace webhook would have restamped it: the hardest case.
+// verdictOf judges with a default-since that fits, as the namespace webhook would have restamped
+// it: the hardest case.
 func verdictOf(profile *policy.Profile, object map[string]any, annotations map[string]string, since time.Time) policy.Verdict {
 	annotations = maps.Clone(annotations)
 	annotations[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(annotations))
@@ -152,7 +155,8 @@ func keysOf[V any](fields map[string]V) []string {
 	return out
 }
 
-// A default-since that cannot be read, or was noted for other defaults, reaches nothing that exists.
+// A default-since that cannot be read, or was noted for other defaults, reaches nothing that
+// exists.
 func TestUnreadableSinceKeeps(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Created(noon).Complete(noon).Obj()
 	for _, since := range []string{"", "?", "2020-01-01T00:00:00Z", "2020-01-01T00:00:00Z/abc", "/" + policy.DefaultsHash(annotated("default-ttl", "0"))} {

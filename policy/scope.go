@@ -23,7 +23,8 @@ type Source struct {
 	Name  string
 }
 
-// String is the source as annotations, logs and metrics write it: "object", "namespace/ci", "policy/platform".
+// String is the source as annotations, logs and metrics write it: "object", "namespace/ci",
+// "policy/platform".
 func (s Source) String() string {
 	if s.Name == "" {
 		return string(s.Level)
@@ -42,7 +43,8 @@ func (s Source) Phrase() string {
 // maxSourceText: the longest level, a slash and a name of at most 253 characters.
 const maxSourceText = 253 + len("namespace/")
 
-// ParseSource reads what [Source.String] wrote. Any other text is the level object, which gives no rights.
+// ParseSource reads what [Source.String] wrote. Any other text is the level object, which gives no
+// rights.
 func ParseSource(text string) Source {
 	level, name, found := strings.Cut(text, "/")
 	if found && len(text) <= maxSourceText {
@@ -62,9 +64,11 @@ type Scope struct {
 	Runtime *RuntimePolicy
 	// Policies are the platform policies that match the object, in order of precedence.
 	Policies []*PlatformPolicy
-	// Creating is true while admission judges a CREATE. Every default then reaches the object, and its stamps are not trusted.
+	// Creating is true while admission judges a CREATE. Every default then reaches the object, and
+	// its stamps are not trusted.
 	Creating bool
-	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by them.
+	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by
+	// them.
 	AnnotationsOnly bool
 }
 
@@ -103,13 +107,15 @@ func (r *RuntimePolicy) Unusable() error {
 	}
 }
 
-// PlatformPolicy is what a LifecyclePolicy sets for one object that it matches. Its expressions are evaluated already.
+// PlatformPolicy is what a LifecyclePolicy sets for one object that it matches. Its expressions are
+// evaluated already.
 type PlatformPolicy struct {
 	Name     string
 	TTL      TTLSet
 	Deadline *Setting
 	Bounds   Bounds
-	// Since is the instant from which the defaults apply to objects that bypassed admission; zero means never.
+	// Since is the instant from which the defaults apply to objects that bypassed admission; zero
+	// means never.
 	Since    time.Time
 	Backfill bool
 	// WarnOnly is action Warn: a value outside the bounds gets a warning.
@@ -120,6 +126,7 @@ type PlatformPolicy struct {
 	Label *Setting
 	// LatestDate is the last instant at which a TTL label may expire; zero means no bound.
 	LatestDate time.Time
-	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether it applies; else nil.
+	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether
+	// it applies; else nil.
 	LatestUnreadable *Setting
 }

@@ -5,13 +5,14 @@ import (
 	"time"
 )
 
-// Setting is one value as its author wrote it, with the place where it stands and what is wrong with it, if anything.
+// Setting is one value as its author wrote it, with its place and what is wrong with it.
 type Setting struct {
 	// Path of the field, such as metadata.annotations[curfew.dev/default-ttl].
 	Path string
-	// Source is the level and the name of what the setting stands in, where that is not the object itself.
+	// Source is the level and name of the object that the setting is in, unless that is the judged
+	// object itself.
 	Source Source
-	// Text is what stands there.
+	// Text is the value as written.
 	Text string
 	// TTL is the value. Deadlines and bounds use After alone.
 	TTL TTL
@@ -19,20 +20,20 @@ type Setting struct {
 	Err error
 }
 
-// Field is what people call the place where the setting stands: the annotation's key, or the last name of the path.
+// Field is what people call the field: the annotation's key, or the last name of the path.
 func (s *Setting) Field() string { return fieldName(s.Path) }
 
-// TTLSet is what one level of precedence says about the TTL. Outcome-specific settings win over the plain one, and an
-// annotation over the native field beside it.
+// TTLSet holds the TTLs of one level of precedence. Settings by outcome win over the plain one, and
+// an annotation over the native field.
 type TTLSet struct {
 	All, Succeeded, Failed *Setting
-	// Native is the kind's own field, which has a second reader: the kind's own controller.
+	// Native is the kind's own field, which the kind's own controller reads too.
 	Native *Setting
 	// NativeSucceeded and NativeFailed are such fields by outcome, which win over Native.
 	NativeSucceeded, NativeFailed *Setting
 }
 
-// For is what the level says for an outcome, or nil where it says nothing.
+// For is the setting for an outcome, or nil.
 func (s TTLSet) For(outcome Outcome) *Setting {
 	switch {
 	case outcome == Succeeded && s.Succeeded != nil:
@@ -46,7 +47,7 @@ func (s TTLSet) For(outcome Outcome) *Setting {
 	}
 }
 
-// NativeFor is what the native fields alone say for an outcome, or nil.
+// NativeFor is the setting of the native fields alone for an outcome, or nil.
 func (s TTLSet) NativeFor(outcome Outcome) *Setting {
 	switch {
 	case outcome == Succeeded && s.NativeSucceeded != nil:
@@ -58,17 +59,17 @@ func (s TTLSet) NativeFor(outcome Outcome) *Setting {
 	}
 }
 
-// Natives are the native fields that the level has.
+// Natives are the native fields that are set.
 func (s TTLSet) Natives() []*Setting {
 	return TTLSet{Native: s.Native, NativeSucceeded: s.NativeSucceeded, NativeFailed: s.NativeFailed}.Settings()
 }
 
-// Settings are those that the level has, in a fixed order.
+// Settings are those that are set, in a fixed order.
 func (s TTLSet) Settings() []*Setting {
 	return present(s.Native, s.NativeSucceeded, s.NativeFailed, s.All, s.Succeeded, s.Failed)
 }
 
-// Empty reports whether the level says nothing at all.
+// Empty reports whether nothing is set.
 func (s TTLSet) Empty() bool { return s == TTLSet{} }
 
 func ttlSet(where string, fields map[string]string, all, succeeded, failed string) TTLSet {
@@ -89,7 +90,8 @@ func ttlSetting(where string, fields map[string]string, key string) *Setting {
 	return setting
 }
 
-// minDeadline: a deadline of zero would fail an object before it began, and the native fields refuse it as well.
+// minDeadline: a deadline of zero would fail an object before it began. Native fields do not allow
+// it either.
 const minDeadline = time.Second
 
 func deadlineSetting(path, text string) *Setting {

@@ -10,8 +10,8 @@ import (
 // MaxValueText is how much of a value a message, an Event or a log line shows, in characters.
 const MaxValueText = 64
 
-// Shorten cuts a value for a message, an Event or a log line: anyone can write a megabyte into an annotation, and messages are
-// copied into responses, Events, status conditions and logs (S9).
+// Shorten cuts a value for a message. An annotation can be a megabyte, and messages are copied into
+// responses, Events, status conditions and logs (S9).
 func Shorten(text string) string {
 	if len(text) <= MaxValueText {
 		return text
@@ -29,8 +29,8 @@ func Shorten(text string) string {
 	return text[:end] + "…"
 }
 
-// Describe names a field's value in a message: a scalar as it stands, and no more of anything else than what it is. A message must not
-// repeat what lies below a field (S9).
+// Describe names a field's value in a message: a scalar as it is, anything else only by its type,
+// so that a message never repeats what lies below a field (S9).
 func Describe(value any) string {
 	switch v := value.(type) {
 	case nil:
@@ -48,7 +48,7 @@ func Describe(value any) string {
 	}
 }
 
-// ParseTime reads an RFC 3339 time. No longer text is one, and none is looked at or repeated.
+// ParseTime reads an RFC 3339 time. A longer text is never one, and is not repeated.
 func ParseTime(text string) (time.Time, error) {
 	if len(text) > MaxValueText {
 		return time.Time{}, fmt.Errorf("%q is not an RFC 3339 time", Shorten(text))

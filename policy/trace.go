@@ -22,7 +22,8 @@ type Step struct {
 	Settings []*Setting
 	// Decides is set on the level that wins, even if it decides that there is no value.
 	Decides bool
-	// Why says why the level decides, is not asked or does not reach the object, where the settings do not show it.
+	// Why says why the level decides, is not asked or does not reach the object, where the settings
+	// do not show it.
 	Why string
 }
 
@@ -76,8 +77,8 @@ func (w *walk) whyOwn(from *level) string {
 	}
 }
 
-// givesAgain reports whether a source would give the object now the TTL that it carries. If not, one of the two was changed since
-// the creation. A source that gives nothing now proves nothing.
+// givesAgain reports whether a source would give the object now the TTL that it carries. If not,
+// one of the two was changed since the creation. A source that gives nothing now proves nothing.
 func (w *walk) givesAgain(source Source) bool {
 	creating := *w.scope
 	creating.Creating = true

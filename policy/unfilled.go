@@ -5,9 +5,10 @@ import (
 	"slices"
 )
 
-// Unfilled undoes, in the facts alone, what an earlier call of admission for the same CREATE filled in: the API server
-// calls again where another webhook changed the object in between, and the same answer has to come of it. Only what the
-// scope would fill in again exactly is taken for Curfew's own. Whatever else a stamp claims is its author's.
+// Unfilled undoes, in the facts alone, what an earlier call of admission for the same CREATE filled
+// in. The API server calls again if another webhook changed the object in between, and the answer
+// must be the same. Only a value that the scope would fill in again exactly counts as Curfew's; any
+// other stamp is the author's.
 func Unfilled(facts *Facts, scope *Scope) *Facts {
 	out := facts
 	if _, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
@@ -23,8 +24,8 @@ func Unfilled(facts *Facts, scope *Scope) *Facts {
 	return out
 }
 
-// withoutFilledTTL are the facts without the TTL that their stamp says admission filled in; false where admission would not fill
-// in exactly that.
+// withoutFilledTTL are the facts without the TTL that their stamp claims was filled in; false if
+// admission would not fill in exactly that.
 func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
 	without, count := f.without(AnnotationTTLSource), 1
 	if _, ok := defaultSource(f.Annotations, AnnotationTTLSource); ok {
@@ -35,7 +36,8 @@ func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
 	return without, f.holds(ttlAssignments(without, &effective, scope), count)
 }
 
-// filledDeadline reports whether admission would fill in exactly the deadline that the facts have, with its stamp.
+// filledDeadline reports whether admission would fill in exactly the deadline that the facts have,
+// with its stamp.
 func (f *Facts) filledDeadline(scope *Scope) bool {
 	without := f.withoutDeadline()
 	effective := Resolve(without, scope)
@@ -48,9 +50,10 @@ func (f *Facts) withoutDeadline() *Facts {
 	return without
 }
 
-// Attested are the facts of a new object without the stamps that admission does not write into such an object in any of the scopes, and
-// the keys of these. The stamp of a default is a claim that somebody else set the value: where nobody did, it is its author's.
-// Only a CREATE can tell: later the defaults, and what they were computed from, may be others.
+// Attested are the facts of a new object without the stamps that admission would not write in any
+// of the scopes, and the keys of those. A stamp claims that the value is a default; if it is not,
+// the value is the author's. Only a CREATE can be checked like this: later the defaults, and their
+// inputs, may differ.
 func Attested(facts *Facts, scopes ...*Scope) (attested *Facts, forged []string) {
 	attested = facts
 	for _, stamp := range []struct {
@@ -78,8 +81,8 @@ func Attested(facts *Facts, scopes ...*Scope) (attested *Facts, forged []string)
 	return attested, forged
 }
 
-// Outdated are the stamps of an object whose value an update changes to another one: that value is no longer the default which
-// the stamp names. A value that is removed keeps its stamp, which then says that the object is to have none.
+// Outdated are the stamps whose value an update changes: it is no longer the default that the stamp
+// names. A value that is removed keeps its stamp, which then means that the object has none.
 func Outdated(old, updated *Facts) []string {
 	var out []string
 	before, after := old.TTLs(), updated.TTLs()
@@ -105,7 +108,7 @@ func sameTTL(a, b *Setting) bool {
 	return a.Err == nil && b.Err == nil && a.TTL == b.TTL || a.Path == b.Path && a.Text == b.Text
 }
 
-// Restamp says what becomes of these stamps: they name the object itself.
+// Restamp changes these stamps to name the object itself.
 func Restamp(old, updated *Facts) []Assignment {
 	var out []Assignment
 	for _, key := range Outdated(old, updated) {
@@ -114,7 +117,7 @@ func Restamp(old, updated *Facts) []Assignment {
 	return out
 }
 
-// Stamped are the fields of an object that its stamps say admission filled in, the stamps included.
+// Stamped are the fields of an object that its stamps claim were filled in, including the stamps.
 func Stamped(facts *Facts) []FieldPath {
 	var out []FieldPath
 	add := func(native FieldPath, keys ...string) {
@@ -143,7 +146,7 @@ func (f *Facts) without(annotations ...string) *Facts {
 	return &out
 }
 
-// holds reports whether there are so many assignments and the facts have all of them.
+// holds reports whether there are exactly count assignments and the facts have all of them.
 func (f *Facts) holds(assignments []Assignment, count int) bool {
 	if len(assignments) != count {
 		return false

@@ -7,7 +7,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// A default that is changed is the author's; one that is removed leaves its stamp, which says that the object is to have none.
+// A default that is changed is the author's; one that is removed leaves its stamp, which says that
+// the object is to have none.
 func TestRestamp(t *testing.T) {
 	stamped := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci")

@@ -14,9 +14,11 @@ type Value struct {
 	Source Source
 	// Path and Text are the field and its text.
 	Path, Text string
-	// Default means that the value comes from a level other than the object and is not in the object yet.
+	// Default means that the value comes from a level other than the object and is not in the
+	// object yet.
 	Default bool
-	// Live means that the value can change without the object changing, so that it is read again before a deletion.
+	// Live means that the value can change without the object changing, so that it is read again
+	// before a deletion.
 	Live bool
 	// Backfill means that the default reaches an object older than itself, at a capped rate.
 	Backfill bool
@@ -113,15 +115,16 @@ func (w *walk) own(setting *Setting) Value {
 	return value
 }
 
-// stamped reports whether the object had a TTL of its own or was given a default. The stamp of a runtime is only
-// informational: its TTL is never written into the object.
+// stamped reports whether the object had a TTL of its own or was given a default. The stamp of a
+// runtime is only informational: its TTL is never written into the object.
 func stamped(facts *Facts, scope *Scope) bool {
 	text, ok := facts.Annotations[AnnotationTTLSource]
 	return ok && !scope.Creating && ParseSource(text).Level != LevelRuntime
 }
 
-// takenAway is the value of an object whose TTL was removed: none. Where a max-ttl applies, admission rejects the removal, and
-// the controller keeps and reports an object that bypassed admission.
+// takenAway is the value of an object whose TTL was removed: none. Where a max-ttl applies,
+// admission rejects the removal, and the controller keeps and reports an object that bypassed
+// admission.
 func takenAway(facts *Facts, scope *Scope) Value {
 	limit := scope.BoundsFor(facts, EnforcedBounds).TTL.Max
 	if !limit.readable() {
@@ -130,8 +133,8 @@ func takenAway(facts *Facts, scope *Scope) Value {
 	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s holds: set %s or less", limit.Bound(), limit.TTL)}
 }
 
-// atLeast raises a stamped default to the minimum. Later bounds never shorten it (S6), but the stamp beside a value that is
-// too short may be forged by someone who bypassed admission.
+// atLeast raises a stamped default to the minimum. Later bounds never shorten it (S6), but the
+// stamp beside a value that is too short may be forged by someone who bypassed admission.
 func (v *Value) atLeast(within Range) {
 	if v.Err != nil || v.TTL.Never {
 		return
@@ -147,7 +150,8 @@ func (v *Value) atLeast(within Range) {
 	}
 }
 
-// defaultOf is the source of the default that the object carries, by its stamp. The stamp of another namespace means nothing.
+// defaultOf is the source of the default that the object carries, by its stamp. The stamp of
+// another namespace means nothing.
 func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
 	if scope.Creating {
 		return Source{}, false // Its author wrote the stamp.
@@ -156,7 +160,8 @@ func defaultOf(facts *Facts, scope *Scope, stamp string) (Source, bool) {
 	return source, ok && (source.Level != LevelNamespace || source.Name == facts.Namespace)
 }
 
-// minCronJobTTL lets the CronJob controller see its Job finished. Else it reports MissingJob and loses status.lastSuccessfulTime.
+// minCronJobTTL lets the CronJob controller see its Job finished. Else it reports MissingJob and
+// loses status.lastSuccessfulTime.
 const minCronJobTTL = time.Minute
 
 // defaulted is a default that the winner gives the object, moved into the bounds.
@@ -184,8 +189,9 @@ func (w *walk) defaulted(setting *Setting) Value {
 	return value
 }
 
-// reach reports whether a default reaches the object. It is young while it is being created, or younger than the default; an older
-// object needs backfill. Equal times count as older, since they are whole seconds (S6).
+// reach reports whether a default reaches the object. It is young while it is being created, or
+// younger than the default; an older object needs backfill. Equal times count as older, since they
+// are whole seconds (S6).
 func (w *walk) reach(from *level) (young, reaches bool) {
 	young = w.scope.Creating || (!from.since.IsZero() && w.facts.Created.After(from.since))
 	return young, young || from.backfill

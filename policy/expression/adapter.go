@@ -7,8 +7,9 @@ import (
 	"github.com/google/cel-go/common/types/ref"
 )
 
-// adapter makes CEL values of decoded JSON. It differs from CEL's own in one point: a json.Number is a number and not, as its
-// Go type suggests, a string, so that an expression means the same however its object was decoded.
+// adapter converts decoded JSON to CEL values. Unlike CEL's own adapter it treats a json.Number as
+// a number, and not as a string, so that an expression means the same however its object was
+// decoded.
 type adapter struct{}
 
 // NativeToValue implements types.Adapter.

@@ -7,16 +7,16 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// AsksNamespace reports whether what the policy says depends on the namespace of an object, beyond its name being known.
+// AsksNamespace reports whether the policy depends on more of an object's namespace than its name.
 func (p *Policy) AsksNamespace() bool { return p.asksNamespace }
 
-// ReadsNamespace reports whether an expression of the policy looks at the namespace of an object, of which that may be any part.
+// ReadsNamespace reports whether an expression of the policy reads the namespace of an object.
 func (p *Policy) ReadsNamespace() bool { return p.readsNamespace }
 
-// ReadsRuntime reports whether an expression of the policy looks at the runtime of an object, of which that may be any part.
+// ReadsRuntime reports whether an expression of the policy reads the runtime of an object.
 func (p *Policy) ReadsRuntime() bool { return p.readsRuntime }
 
-// MatchAsksRuntime reports whether it depends on the runtime of an object whether the policy speaks of it.
+// MatchAsksRuntime reports whether the policy's match depends on the runtime of an object.
 func (p *Policy) MatchAsksRuntime() bool { return p.matchAsksRuntime }
 
 func matchAsksRuntime(spec *v1alpha1.LifecyclePolicySpec) bool {

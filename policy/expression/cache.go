@@ -7,27 +7,28 @@ import (
 	"k8s.io/utils/lru"
 )
 
-// DefaultCacheSize is how many expressions a [Compiler] remembers: some hundred policies and profiles of a few expressions
-// each.
+// DefaultCacheSize is how many expressions a [Compiler] keeps: those of some hundred policies and
+// profiles.
 const DefaultCacheSize = 1024
 
-// Compiler compiles expressions and remembers what came of it, failures included: a policy that cannot be compiled would
-// otherwise be compiled again by every request. Expressions are found by their text, so that a new generation of an object
-// compiles only what changed. It is safe for concurrent use; two callers may compile the same expression at once.
+// Compiler compiles expressions and caches the results, including errors: otherwise every request
+// would compile a bad policy again. Expressions are looked up by their text, so that a new
+// generation of an object compiles only what changed. It is safe for concurrent use; two callers
+// may compile the same expression at once.
 type Compiler struct {
 	cache     *lru.Cache
 	costLimit uint64
-	// left is how many characters the expressions of one object may still have; nil outside of objects.
+	// left is how many characters the expressions of one object may still have; nil outside of
+	// objects.
 	left *int
 }
 
-// NewCompiler returns a compiler that remembers so many expressions, and forgets the one that was not asked for the longest
-// first.
+// NewCompiler returns a compiler that keeps the size expressions that were used last.
 func NewCompiler(size int) *Compiler {
 	return &Compiler{cache: lru.New(max(size, 1)), costLimit: CostLimit}
 }
 
-// forObject returns a compiler of one object's expressions, which together have a limit as well.
+// forObject returns a compiler for one object, whose expressions also share a limit.
 func (c *Compiler) forObject() *Compiler {
 	out, left := *c, maxObjectSource
 	out.left = &left
@@ -45,7 +46,8 @@ type cached struct {
 	err     error
 }
 
-// Compile compiles an expression, or remembers that it did. An error of the expression is a [*CompileError].
+// Compile compiles an expression, or returns the cached result. An error in the expression is a
+// [*CompileError].
 func (c *Compiler) Compile(source string, scope Scope, result Result) (*Program, error) {
 	// Before anything is looked up, or kept: the cache counts expressions and not their length.
 	if err := c.admit(source); err != nil {
@@ -76,5 +78,5 @@ func (c *Compiler) admit(source string) error {
 	return nil
 }
 
-// Len is how many expressions are remembered.
+// Len is the number of cached expressions.
 func (c *Compiler) Len() int { return c.cache.Len() }

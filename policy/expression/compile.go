@@ -18,13 +18,15 @@ type Program struct {
 	source  string
 	result  Result
 	program cel.Program
-	// loops means that it goes over lists or maps, and takes the longer the larger these are. Only then is there anything to interrupt.
+	// loops means that the program iterates over lists or maps and so may take long. Only then can
+	// it be interrupted.
 	loops bool
-	// constant means that it asks for no variable, so that it comes to the same for every object.
+	// constant means that the program uses no variable, so that the result is the same for every
+	// object.
 	constant bool
 }
 
-// CompileError says where in an expression what is wrong.
+// CompileError is an error with its place in the expression.
 type CompileError struct {
 	// Line and Column begin at 1.
 	Line, Column int
@@ -36,10 +38,11 @@ func (e *CompileError) Error() string {
 	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
 }
 
-// compiling has room for as many compilations as may run at once: those that others make slow leave processors to reviews.
+// compiling limits how many compilations run at once, so that slow ones leave processors to
+// reviews.
 var compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 
-// maxErrorMessage is how long the message of an error may be, in bytes: the checker writes out types of any size.
+// maxErrorMessage is the longest error message in bytes. The checker writes out types of any size.
 const maxErrorMessage = 512
 
 // compile parses, checks and plans an expression. costLimit is the limit of one evaluation.
@@ -50,7 +53,8 @@ func compile(source string, scope Scope, result Result, costLimit uint64) (*Prog
 	}
 	compiling <- struct{}{}
 	defer func() { <-compiling }()
-	// Issues.Err writes out all errors, each with its source line: a hundred megabytes of text for a hostile expression.
+	// Issues.Err writes out all errors, each with its source line: a hundred megabytes of text for
+	// a hostile expression.
 	ast, issues := env.Parse(source)
 	if len(issues.Errors()) > 0 {
 		return nil, compileError(issues)
@@ -75,7 +79,8 @@ func compile(source string, scope Scope, result Result, costLimit uint64) (*Prog
 	return &Program{source: source, result: result, program: program, loops: loops(ast), constant: !loops(ast) && !asksAnything(ast)}, nil
 }
 
-// compileError keeps the first issue: what follows it is mostly a consequence. CEL counts columns from 0.
+// compileError keeps the first issue, since the others are mostly consequences. CEL counts columns
+// from 0.
 func compileError(issues *cel.Issues) *CompileError {
 	first := issues.Errors()[0]
 	message, _, _ := strings.Cut(first.Message, "\n")
@@ -107,7 +112,7 @@ func asksAnything(compiled *cel.Ast) bool {
 	return found
 }
 
-// evaluate runs the program. The context interrupts it; one that can never be done costs nothing.
+// evaluate runs the program. The context interrupts it; one that can never end costs nothing.
 func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, error) {
 	var value ref.Val
 	var err error

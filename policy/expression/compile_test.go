@@ -194,15 +194,16 @@ func TestCostLimit(t *testing.T) {
 	if ok, err := program.Bool(context.Background(), &Variables{Object: numbers(5)}); err != nil || !ok {
 		t.Errorf("a small object: %v, %v", ok, err)
 	}
-	// Some millions of steps: over the limit, and soon over without one, so that the test fails and does not hang.
+	// Some millions of steps: over the limit, and soon over without one, so that the test fails and
+	// does not hang.
 	_, err := program.Bool(context.Background(), &Variables{Object: numbers(120)})
 	if err == nil || !strings.Contains(err.Error(), "cost limit exceeded") {
 		t.Errorf("got %v, want the cost limit", err)
 	}
 }
 
-// done is a context that is done, and says so only from the second time on that it is asked: the point just after an evaluation
-// has begun.
+// done is a context that is done, and says so only from the second time on that it is asked: the
+// point just after an evaluation has begun.
 type done struct {
 	context.Context
 	asked atomic.Int32

@@ -7,8 +7,9 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// An expression that asks for no variable and comes to what cannot be used is as wrong for every object, and rejected with the policy.
-// One that may come to something else for another object is not.
+// An expression that asks for no variable and comes to what cannot be used is as wrong for every
+// object, and rejected with the policy. One that may come to something else for another object is
+// not.
 func TestConstantExpressionsAreTried(t *testing.T) {
 	for source, want := range map[string]string{
 		`ttl: {expression: '"1x"'}`:                                      "spec.defaults.ttl.expression",

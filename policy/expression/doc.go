@@ -1,14 +1,18 @@
-// Package expression turns what LifecyclePolicies and KindProfiles say into what package policy understands. The language is
-// CEL in the environment of the API server's own ValidatingAdmissionPolicies: the same libraries, the same cost model.
+// Package expression compiles LifecyclePolicies and KindProfiles into what package policy
+// understands. The language is CEL in the environment of the API server's own
+// ValidatingAdmissionPolicies: the same libraries, the same cost model.
 //
-// A [Compiler] compiles each expression once (environment.go, compile.go) and remembers the program, or why there is none, in a
-// bounded cache (cache.go). [Compiler.Profile] makes a [Profile] of a KindProfile: field paths, and a state function that
-// evaluates its expressions. [Compiler.Policy] makes a [Policy] of a LifecyclePolicy, which [Policy.For] asks what it says about
-// one object. Both return what can be used together with a list of what cannot, field by field, with line and column.
+// A [Compiler] compiles each expression once (environment.go, compile.go) and keeps the program, or
+// the error, in a bounded cache (cache.go). [Compiler.Profile] compiles a KindProfile into a
+// [Profile]: field paths, and a state function that evaluates its expressions. [Compiler.Policy]
+// compiles a LifecyclePolicy into a [Policy], and [Policy.For] evaluates it for one object. Both
+// return a usable result together with a list of errors, field by field, with line and column.
 //
-// An expression that fails while it runs (no such key, cost limit, interrupted, wrong type of result) yields an error and never
-// a value: a state that cannot be told keeps its object, a default that cannot be computed is a [policy.Setting] with Err, a
-// policy whose conditions cannot be told keeps what it might have spoken of (S6), and nobody is refused for any of it.
+// An expression that fails at run time (missing key, cost limit, interrupt, wrong type of result)
+// yields an error and never a value. An object whose state cannot be read is kept, a default that
+// cannot be computed is a [policy.Setting] with Err, and a policy whose conditions fail keeps every
+// object that it might have matched (S6). No request is denied for any of it.
 //
-// Nothing here reads a clock, a client or a log. Time limits come in as the context of a call, the present as variable now.
+// Nothing here reads a clock, a client or a log. Time limits come in as the context of a call, the
+// present as variable now.
 package expression

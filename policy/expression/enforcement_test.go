@@ -10,15 +10,16 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// A stored profile can be older than the rule of the schema that the first step fails or suspends the object: it is reported, and Curfew
-// does not enforce the deadline by it.
+// A stored profile can be older than the rule of the schema that the first step fails or suspends
+// the object: it is reported, and Curfew does not enforce the deadline by it.
 func TestFirstStepOfAStoredProfile(t *testing.T) {
 	step := func(action v1alpha1.StopAction) v1alpha1.StopStep { return v1alpha1.StopStep{Action: action} }
 	const reported = "spec.deadline.enforcement[0].stop[0].action: Invalid value: \"DeletePods\": must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended"
 	for name, c := range map[string]struct {
 		by    v1alpha1.Enforcer
 		steps []v1alpha1.StopStep
-		// enforced is whether the profile says who enforces at all, stops how many steps Curfew takes, and err what is reported.
+		// enforced is whether the profile says who enforces at all, stops how many steps Curfew
+		// takes, and err what is reported.
 		enforced bool
 		stops    int
 		err      string
@@ -49,7 +50,8 @@ func TestFirstStepOfAStoredProfile(t *testing.T) {
 	}
 }
 
-// A condition cannot be written where a CustomResourceDefinition has no status subresource: Curfew then enforces no deadline, and says why.
+// A condition cannot be written where a CustomResourceDefinition has no status subresource: Curfew
+// then enforces no deadline, and says why.
 func TestMarkFailedNeedsAStatusSubresource(t *testing.T) {
 	definition := func(kind, resource string, status bool) *expression.Definition {
 		version := map[string]any{"name": "v1", "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}

@@ -10,7 +10,7 @@ import (
 	"k8s.io/apiserver/pkg/cel/environment"
 )
 
-// Scope is the set of variables that an expression knows.
+// Scope is the set of variables of an expression.
 type Scope uint8
 
 // The scopes.
@@ -44,19 +44,20 @@ func (s Scope) variables() []cel.EnvOption {
 	}
 }
 
-// CostLimit is what one evaluation of one expression may cost at most, in CEL's units: the API server's limit for an admission
-// expression, roughly a tenth of a second.
+// CostLimit is the cost limit of one evaluation in CEL's units: the API server's limit for an
+// admission expression, roughly a tenth of a second.
 const CostLimit = celconfig.PerCallLimit
 
-// environments are built once a scope, because declaring the libraries takes milliseconds.
+// environments are built once for each scope, because declaring the libraries takes milliseconds.
 var environments = [...]func() (*cel.Env, error){
 	ScopeProfile: sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(ScopeProfile) }),
 	ScopePolicy:  sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(ScopePolicy) }),
 	ScopeCleanup: sync.OnceValues(func() (*cel.Env, error) { return newEnvironment(ScopeCleanup) }),
 }
 
-// newEnvironment extends the API server's environment by the variables of a scope. It is the environment for stored
-// expressions, the most permissive one: what one version of Curfew accepted has to go on meaning the same in the next.
+// newEnvironment extends the API server's environment by the variables of a scope. It is the
+// environment for stored expressions, the most permissive one: an expression that one version of
+// Curfew accepted must mean the same in the next.
 func newEnvironment(scope Scope) (*cel.Env, error) {
 	set, err := environment.MustBaseEnvSet(environment.DefaultCompatibilityVersion()).Extend(environment.VersionedOptions{
 		IntroducedVersion: version.MajorMinor(1, 0),

@@ -83,8 +83,9 @@ func withTimes(value, replacement any) any {
 	return value
 }
 
-// S6: whatever the kind, no object is due by a finish time that is missing, zero or the epoch. It is kept and reported, and a note of
-// Curfew's does not count. A Pod waits until Curfew has written down when it saw the Pod finished.
+// S6: whatever the kind, no object is due by a finish time that is missing, zero or the epoch. It
+// is kept and reported, and a note of Curfew's does not count. A Pod waits until Curfew has written
+// down when it saw the Pod finished.
 func TestFinishTimeIsMissing(t *testing.T) {
 	for name, replacement := range map[string]any{"null": nil, "zero": "0001-01-01T00:00:00Z", "epoch": "1970-01-01T00:00:00Z"} {
 		t.Run(name, func(t *testing.T) {
@@ -109,8 +110,8 @@ func TestFinishTimeIsMissing(t *testing.T) {
 	}
 }
 
-// S6: whatever the kind, a finish time from before the creation counts as the creation, and so does a start. The status of an object
-// that comes from a backup was copied.
+// S6: whatever the kind, a finish time from before the creation counts as the creation, and so does
+// a start. The status of an object that comes from a backup was copied.
 func TestFinishedBeforeItWasCreated(t *testing.T) {
 	eachFinished(t, func(t *testing.T, profile *expression.Profile, object map[string]any) {
 		created := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)

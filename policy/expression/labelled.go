@@ -6,17 +6,17 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// BoundsLabels reports whether the policy can keep an object whose TTL label lies outside of its bounds.
+// BoundsLabels reports whether the policy bounds TTL labels.
 func (p *Policy) BoundsLabels() bool {
 	return p.Bounds.TTL != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
 }
 
-// NeedsObject reports whether more than an object's metadata is needed to tell whether the policy speaks of it.
+// NeedsObject reports whether the policy's match needs more of an object than its metadata.
 func (p *Policy) NeedsObject() bool { return len(p.match.conditions) > 0 }
 
-// LabelBounds is what sorted policies bound the TTL label of one object by; of what else they say there is nothing in it. Where
-// variables hold only the metadata (whole is false), policies that have to see more are left out, and undecided tells so: the
-// object is then to be looked at whole before it is deleted.
+// LabelBounds are the bounds that sorted policies set for the TTL label of one object, and nothing
+// else of them. If variables hold only the metadata (whole is false), policies that need more are
+// left out and undecided is true: the whole object must then be read before it is deleted.
 func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables, whole bool) (
 	out []*policy.PlatformPolicy, undecided bool, errs []error,
 ) {

@@ -10,7 +10,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// What bounds a label is told from metadata alone where that is enough; where it is not, that is said and nothing guessed.
+// What bounds a label is told from metadata alone where that is enough; where it is not, that is
+// said and nothing guessed.
 func TestLabelBounds(t *testing.T) {
 	for name, row := range map[string]struct {
 		spec      string

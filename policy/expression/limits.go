@@ -9,21 +9,25 @@ import (
 	"github.com/google/cel-go/common/types"
 )
 
-// Limits of an expression, before it is type-checked (S9). The checker cannot be interrupted, and a text of 166 characters can keep it
-// busy for minutes: a macro such as optMap repeats what it is called on, and {x: x} in a chain of maps doubles the type each time.
-// What people write stays far below: the largest expression of the built-in profiles has a fifth of these.
+// Limits of an expression before it is type-checked (S9). The checker cannot be interrupted, and a
+// text of 166 characters can keep it busy for minutes: a macro such as optMap repeats its target,
+// and {x: x} in a chain of maps doubles the type each time. Real expressions stay far below: the
+// largest of the built-in profiles has a fifth of these.
 const (
 	// MaxSource is the longest expression, in characters, as in the CRDs.
 	MaxSource = 4096
-	// maxObjectSource is how many characters all expressions of one object may have. Each takes up to a fifth of a second to compile.
+	// maxObjectSource is how many characters all expressions of one object may have. Each takes up
+	// to a fifth of a second to compile.
 	maxObjectSource = 4 * MaxSource
 	// maxNodes counts what macros expand to as well.
 	maxNodes = 1500
 	// maxDepth is how deep an expression may nest.
 	maxDepth = 40
-	// maxTypeSize is how many types the type of one part may be made of: list(map(string, int)) has 4.
+	// maxTypeSize is how many types the type of one part may be made of: list(map(string, int)) has
+	// 4.
 	maxTypeSize = 48
-	// maxRegexp is how many instructions a regular expression may compile to, about: .{1000} has 1000.
+	// maxRegexp is how many instructions a regular expression may compile to, about: .{1000} has
+	// 1000.
 	maxRegexp = 2048
 )
 
@@ -99,7 +103,8 @@ func (s *sizes) sizeOf(expr ast.Expr) int {
 	}
 }
 
-// comprehension is what a macro such as map makes: variables for one element and for what is collected.
+// comprehension is the expansion of a macro such as map. It binds variables for the element and the
+// accumulator.
 func (s *sizes) comprehension(loop ast.ComprehensionExpr) int {
 	element := s.of(loop.IterRange())
 	collected := s.of(loop.AccuInit())
@@ -144,7 +149,7 @@ func (s *sizes) regexp(function string, argument ast.Expr) {
 	}
 }
 
-// instructions is about how many a regular expression compiles to: a repetition is written out.
+// instructions is about the size of a compiled regular expression. A repetition is expanded.
 func instructions(re *syntax.Regexp) int {
 	size := 1 + len(re.Rune)
 	for _, sub := range re.Sub {

@@ -38,7 +38,8 @@ var hostile = map[string]struct{ source, err string }{
 	"too long":                   {strings.Repeat("true||", 1<<20) + "true", "the expression has 6291460 characters, and may have 4096"},
 }
 
-// S9: every expression is compiled or refused in a moment and in little memory, by whatever path it came.
+// S9: every expression is compiled or refused in a moment and in little memory, by whatever path it
+// came.
 func TestHostileExpressions(t *testing.T) {
 	for name, test := range hostile {
 		t.Run(name, func(t *testing.T) {
@@ -52,7 +53,8 @@ func TestHostileExpressions(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), test.err) || len(err.Error()) > maxErrorMessage+50 {
 				t.Errorf("got %.300v, want %q", err, test.err)
 			}
-			// A second is far from what any takes (tens of milliseconds), and far from what they took.
+			// A second is far from what any takes (tens of milliseconds), and far from what they
+			// took.
 			if allocated := (after.TotalAlloc - before.TotalAlloc) >> 20; took > time.Second || allocated > 100 {
 				t.Errorf("took %v and %d MB", took, allocated)
 			}
@@ -85,7 +87,8 @@ func TestLimitsLeaveRoom(t *testing.T) {
 	}
 }
 
-// The expressions of one object have a limit together, so that a review of it takes no longer than one of a few expressions.
+// The expressions of one object have a limit together, so that a review of it takes no longer than
+// one of a few expressions.
 func TestExpressionsOfOneObject(t *testing.T) {
 	object := &v1alpha1.LifecyclePolicy{}
 	for i := range 64 {
@@ -107,7 +110,8 @@ func TestExpressionsOfOneObject(t *testing.T) {
 	}
 }
 
-// A failure is remembered, unless it is one of length: that costs nothing, and a long text would stay in memory.
+// A failure is remembered, unless it is one of length: that costs nothing, and a long text would
+// stay in memory.
 func TestFailuresAreRemembered(t *testing.T) {
 	compiler := NewCompiler(16)
 	for range 3 {

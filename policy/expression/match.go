@@ -15,13 +15,14 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// match says whether a policy speaks of an object. The cheap parts come first, so that an object that a policy does not concern
-// costs it no evaluation.
+// match decides whether a policy matches an object. The cheap parts come first, so that a policy
+// that does not concern an object evaluates no expression for it.
 type match struct {
 	kinds              []v1alpha1.GroupKind
 	namespaces, labels labels.Selector
 	conditions         []condition
-	// err is why a part of the match cannot be used; it is then not known which objects the policy speaks of.
+	// err says why a part of the match cannot be used; it is then unknown which objects the policy
+	// matches.
 	err error
 }
 
@@ -60,7 +61,7 @@ func selector(path *field.Path, spec *metav1.LabelSelector, into *match, errs *f
 	return out
 }
 
-// concerns reports whether the policy can speak of a kind at all.
+// concerns reports whether the policy can match objects of a kind.
 func (m *match) concerns(kind schema.GroupKind) bool {
 	if len(m.kinds) == 0 {
 		return true
@@ -73,15 +74,15 @@ func (m *match) concerns(kind schema.GroupKind) bool {
 	return false
 }
 
-// names reports whether the policy names a kind itself, and not by an asterisk.
+// names reports whether the policy names a kind explicitly, not by a wildcard.
 func (m *match) names(kind schema.GroupKind) bool {
 	return slices.Contains(m.kinds, v1alpha1.GroupKind{Group: kind.Group, Kind: kind.Kind})
 }
 
 func is(pattern, name string) bool { return pattern == "*" || pattern == name }
 
-// holds reports whether the policy speaks of an object. As in the API server, one condition that is false decides, whatever
-// the others came to; an error is one only where nothing is false.
+// holds reports whether the policy matches an object. As in the API server, one condition that is
+// false decides, whatever the others return; an error counts only if no condition is false.
 func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Variables) (bool, error) {
 	if !m.concerns(facts.Profile.Kind.GroupKind()) || !m.labels.Matches(labels.Set(facts.Labels)) {
 		return false, nil
@@ -120,18 +121,18 @@ func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Varia
 	return true, nil
 }
 
-// labelsOf are the labels of an object as decoded JSON, looked at where they are: a hundred policies with selectors would
-// otherwise copy them a hundred times.
+// labelsOf reads the labels in place: a hundred policies with selectors would otherwise copy them a
+// hundred times.
 func labelsOf(object map[string]any) jsonLabels {
 	metadata, _ := object["metadata"].(map[string]any)
 	fields, _ := metadata["labels"].(map[string]any)
 	return fields
 }
 
-// jsonLabels implements labels.Labels. What is no string is no label.
+// jsonLabels implements labels.Labels. It ignores values that are not strings.
 type jsonLabels map[string]any
 
-// Lookup returns the value of a label and whether it is there.
+// Lookup returns the value of a label and whether it is set.
 func (l jsonLabels) Lookup(name string) (string, bool) {
 	value, ok := l[name].(string)
 	return value, ok
@@ -143,7 +144,7 @@ func (l jsonLabels) Get(name string) string {
 	return value
 }
 
-// Has reports whether a label is there.
+// Has reports whether a label is set.
 func (l jsonLabels) Has(name string) bool {
 	_, ok := l.Lookup(name)
 	return ok

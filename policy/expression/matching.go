@@ -6,8 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Matching is what sorted policies say for one object, as [policy.Scope] takes it. A policy is not evaluated where nothing that it
-// could say counts any more, because the namespace or a policy before it has said it.
+// Matching evaluates sorted policies for one object, for [policy.Scope]. It skips a policy that can
+// no longer make a difference, because the namespace or an earlier policy already decides.
 func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) ([]*policy.PlatformPolicy, []error) {
 	var out []*policy.PlatformPolicy
 	var errs []error
@@ -29,10 +29,10 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 	return out, errs
 }
 
-// questions are what only the first policy that says something is asked for.
+// questions are the defaults that only the first policy that sets one decides.
 type questions struct{ ttl, deadline, label bool }
 
-// answers reports whether the policy can say something that counts. Bounds of all policies count.
+// answers reports whether the policy can make a difference. The bounds of all policies count.
 func (p *Policy) answers(open questions) bool {
 	return p.Bounds != (policy.Bounds{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil || p.WarnBelow > 0 ||
 		open.ttl && (p.ttl != nil || p.succeeded != nil || p.failed != nil) ||

@@ -14,7 +14,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// specs are parts of policies; each says something else, cannot be used in some way, or says nothing in the end.
+// specs are parts of policies; each says something else, cannot be used in some way, or says
+// nothing in the end.
 var specParts = map[string][]string{
 	"match": {
 		"", "", `matchConditions: [{name: a, expression: "object.spec.parallelism == 4"}]`, `matchConditions: [{name: a, expression: "object.spec.parallelism > 4"}]`,
@@ -27,7 +28,8 @@ var specParts = map[string][]string{
 	"bounds": {"", "", "", "", "", "", "", "maxTTL: 12h", "minTTL: 2h", "maxDeadline: 1h", "latestDate: '2026-03-02'", "latestDate: tomorrow"},
 }
 
-// TestWhatIsNotAskedDoesNotCount: leaving policies out that could only say what has been said changes nothing that follows.
+// TestWhatIsNotAskedDoesNotCount: leaving policies out that could only say what has been said
+// changes nothing that follows.
 func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
 	compiler := expression.NewCompiler(256)
 	asked, all := 0, 0
@@ -138,7 +140,8 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 	}
 }
 
-// TestEveryPartOfAPolicyIsAnAnswer: whoever adds a part to PlatformPolicy has to say when it counts (Policy.answers).
+// TestEveryPartOfAPolicyIsAnAnswer: whoever adds a part to PlatformPolicy has to say when it counts
+// (Policy.answers).
 func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
 	known := map[string]string{
 		"Name": "no answer", "Since": "of a default", "Backfill": "of a default", "WarnOnly": "of bounds",

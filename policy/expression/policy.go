@@ -21,21 +21,22 @@ type Policy struct {
 	// Generation of the object that was compiled.
 	Generation int64
 	Priority   int32
-	// Action is what becomes of an object that breaks the bounds.
+	// Action is what happens to an object outside the bounds.
 	Action v1alpha1.Action
-	// WarnBelow is the TTL under which authors are warned; zero where the policy does not say.
+	// WarnBelow is the TTL under which authors are warned; zero where the policy sets none.
 	WarnBelow time.Duration
-	// LatestDate is the last instant that a TTL label may name; zero means no bound. It is the end of the day, in UTC.
+	// LatestDate is the last instant that a TTL label may name, the end of the day in UTC; zero
+	// means no bound.
 	LatestDate time.Time
-	// Hash of what decides the defaults, and the instant Since when they hold for what admission missed; zero where the
-	// status does not say, or says it of other defaults.
+	// Hash of the inputs of the defaults, and Since when they apply to objects that bypassed
+	// admission; zero if the status does not have it, or has it for other defaults.
 	Hash  string
 	Since time.Time
-	// Backfill lets the defaults reach what is older.
+	// Backfill lets the defaults reach older objects.
 	Backfill bool
 	// Bounds, each with its source. One that cannot be read has an error.
 	Bounds policy.Bounds
-	// latestUnreadable is the latest date where it is no date; else nil.
+	// latestUnreadable is the latest date if it is not a date; else nil.
 	latestUnreadable *policy.Setting
 
 	match                  match
@@ -48,7 +49,8 @@ type Policy struct {
 	matchAsksRuntime       bool
 }
 
-// Policy compiles a LifecyclePolicy. The policy is usable whatever the errors say: what cannot be used means keep (S6).
+// Policy compiles a LifecyclePolicy. The result is usable in spite of errors: a part that cannot be
+// used means keep (S6).
 func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.ErrorList) {
 	c = c.forObject()
 	var errs field.ErrorList
@@ -132,10 +134,10 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 	}
 }
 
-// Concerns reports whether the policy can speak of a kind, whatever the object.
+// Concerns reports whether the policy can match objects of a kind.
 func (p *Policy) Concerns(kind schema.GroupKind) bool { return p.match.concerns(kind) }
 
-// ConstantTTLs are the default TTLs that are no expressions.
+// ConstantTTLs are the default TTLs that are not expressions.
 func (p *Policy) ConstantTTLs() []*policy.Setting {
 	var out []*policy.Setting
 	for _, v := range []*value{p.ttl, p.succeeded, p.failed} {
@@ -146,7 +148,7 @@ func (p *Policy) ConstantTTLs() []*policy.Setting {
 	return out
 }
 
-// ConstantLabel is the default TTL label where that is no expression; else nil.
+// ConstantLabel is the default TTL label, unless it is an expression; else nil.
 func (p *Policy) ConstantLabel() *policy.Setting {
 	if p.label == nil {
 		return nil
@@ -154,8 +156,8 @@ func (p *Policy) ConstantLabel() *policy.Setting {
 	return p.label.constant
 }
 
-// Bounding is what the policy says in a namespace whatever the object, its bounds alone; nil where it says nothing there. Where it
-// may not speak of all objects of its kinds, it is said to only warn.
+// Bounding has the bounds of the policy in a namespace, whatever the object; nil where it has none
+// there. A policy that may not match all objects of its kinds only warns.
 func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPolicy {
 	if p.Bounds == (policy.Bounds{}) || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
 		return nil
@@ -164,15 +166,16 @@ func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPol
 	return &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, WarnOnly: some || p.Action == v1alpha1.ActionWarn}
 }
 
-// For is what the policy says for one object, and whether it speaks of it at all. Variables hold the object, its namespace
-// (only its metadata is looked at) and its runtime.
+// For evaluates the policy for one object and reports whether it matches. Variables hold the
+// object, its namespace (only its metadata is used) and its runtime.
 //
-// The errors are those of evaluating, for the condition Ready and for metrics; each stands in the answer as well. Where it
-// cannot be told whether the policy matches, the answer has an error in place of everything that the policy might have said:
-// the object keeps (S6), and nothing refuses it.
+// The errors are those of evaluating, for the condition Ready and for metrics; each is also in the
+// result. If the match cannot be evaluated, every setting of the policy becomes an error in the
+// result: the object is kept (S6), and no request is denied.
 func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
 	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
-		// Every kind with a profile, and this has none: it is given nothing. The bounds hold for the labels of all kinds.
+		// Every kind with a profile, and this has none: it is given nothing. The bounds hold for
+		// the labels of all kinds.
 		bounds, _, errs := LabelBounds(ctx, []*Policy{p}, facts, variables, true)
 		if len(bounds) == 0 {
 			return nil, false, nil
@@ -214,15 +217,15 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	return out, true, errs
 }
 
-// givesLabel reports whether the policy may give objects of a kind its TTL label. What never finishes has to be named: a label for all kinds is
-// not meant for the Deployments of the cluster, though another policy, or a key of their own, has them sent to admission. Of kinds without a
-// profile none is ever sent to be given something.
+// givesLabel reports whether the policy may give objects of a kind its TTL label. Kinds that never
+// finish must be named: a label for all kinds is not meant for the Deployments of the cluster.
+// Kinds without a profile are never sent to admission for a default.
 func (p *Policy) givesLabel(profile *policy.Profile) bool {
 	return profile.Finishable() || !profile.Unknown && !profile.Unchanging() && p.match.names(profile.Kind.GroupKind())
 }
 
-// Label is the TTL label that the policy gives to an object that it matches; nil where it gives none. The setting has Text and,
-// where the label cannot be told, Err.
+// Label is the TTL label that the policy gives to an object that it matches; nil where it gives
+// none. The setting has Text and, if the label cannot be computed, Err.
 func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Setting {
 	if p.label == nil || p.label.constant != nil {
 		if p.label == nil {
@@ -237,26 +240,27 @@ func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Settin
 	return &policy.Setting{Path: p.label.path, Source: p.source, Text: text, Err: err}
 }
 
-// PolicyError is what failed of a policy on one object, which is kept for that.
+// PolicyError is an evaluation of a policy that failed for one object, which is kept for that
+// reason.
 type PolicyError struct {
-	// Policy and Generation say which state of which policy failed.
+	// Policy and Generation identify the policy.
 	Policy     string
 	Generation int64
-	// Err names the field, and says why.
+	// Err names the field and the reason.
 	Err error
 }
 
 // Error names the policy, the field and why.
 func (e *PolicyError) Error() string { return fmt.Sprintf("policy %q: %v", e.Policy, e.Err) }
 
-// Unwrap is what failed.
+// Unwrap returns the reason.
 func (e *PolicyError) Unwrap() error { return e.Err }
 
 func (p *Policy) failure(err error) error {
 	return &PolicyError{Policy: p.Name, Generation: p.Generation, Err: err}
 }
 
-// unusable has err in the place of all that the policy says.
+// unusable has err in the place of everything that the policy sets.
 func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	in := func(path string) *policy.Setting { return &policy.Setting{Path: path, Source: p.source, Err: err} }
 	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, WarnOnly: p.Action == v1alpha1.ActionWarn}
@@ -281,7 +285,7 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	return out
 }
 
-// Sort puts policies in the order in which they are asked: the highest priority first, equals by name.
+// Sort puts policies in the order of precedence: the highest priority first, equals by name.
 func Sort(policies []*Policy) {
 	slices.SortFunc(policies, func(a, b *Policy) int {
 		return cmp.Or(cmp.Compare(b.Priority, a.Priority), cmp.Compare(a.Name, b.Name))

@@ -151,7 +151,8 @@ backfill: true`)
 	}
 }
 
-// A default that cannot be computed keeps the object: judged by the whole of policy, not by this package alone.
+// A default that cannot be computed keeps the object: judged by the whole of policy, not by this
+// package alone.
 func TestFailedDefaultKeepsTheObject(t *testing.T) {
 	compiled := compilePolicy(t, `{defaults: {ttl: {expression: "object.spec.nope"}}, backfill: true}`)
 	low := compilePolicy(t, `{defaults: {ttl: {value: 0s}}, backfill: true, priority: -1}`)
@@ -174,7 +175,8 @@ func TestFailedDefaultKeepsTheObject(t *testing.T) {
 	}
 }
 
-// A policy whose match cannot be told keeps what its bounds would have bound, and nobody is refused for it.
+// A policy whose match cannot be told keeps what its bounds would have bound, and nobody is refused
+// for it.
 func TestFailedMatchNeitherShortensNorRefuses(t *testing.T) {
 	compiled := compilePolicy(t, `
 match: {matchConditions: [{name: bad, expression: "object.spec.nope"}]}
@@ -318,8 +320,9 @@ type fataler interface {
 	Fatal(args ...any)
 }
 
-// A TTL label for all kinds is for those that finish; of the others it is given to those that a policy names, and to none that is never written
-// into. Which other policies there are does not matter: they may have the object sent to admission.
+// A TTL label for all kinds is for those that finish; of the others it is given to those that a
+// policy names, and to none that is never written into. Which other policies there are does not
+// matter: they may have the object sent to admission.
 func TestWhoIsGivenATTLLabel(t *testing.T) {
 	for name, c := range map[string]struct {
 		profile *policy.Profile

@@ -12,21 +12,21 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Profile is a compiled KindProfile: the [policy.Profile] that admission and the controller judge by, and beside it what the
-// webhook, the feeds and the deadlines need to know of the kind.
+// Profile is a compiled KindProfile: the [policy.Profile] for admission and judges, and what the
+// webhook, the feeds and the deadlines need to know about the kind.
 type Profile struct {
 	*policy.Profile
-	// Generation of the object that was compiled; zero for those that come with Curfew.
+	// Generation of the object that was compiled; zero for built-in profiles.
 	Generation int64
 	// Suspend is the field that suspends an object; nil where the kind has none.
 	Suspend *Suspend
-	// Runtime is what objects refer to; nil where the kind knows none.
+	// Runtime is what objects refer to; nil if the kind has no runtimes.
 	Runtime *Runtime
-	// Enforcement says who enforces a deadline and how; nil where the kind has none.
+	// Enforcement is how a deadline is enforced; nil if the kind has none.
 	Enforcement *Enforcement
-	// Unenforced says why Curfew enforces no deadline although the profile says how; "" where it does, or the profile does not.
+	// Unenforced says why Curfew enforces no deadline although the profile has steps; else "".
 	Unenforced string
-	// Propagation of deletions; "" where the profile does not say.
+	// Propagation of deletions; "" where the profile sets none.
 	Propagation metav1.DeletionPropagation
 
 	spec *v1alpha1.KindProfileSpec
@@ -40,11 +40,12 @@ type Suspend struct {
 	Value any
 }
 
-// Enforcement is how a deadline is enforced: the first way of the profile that the installed version of the kind allows.
+// Enforcement is the first way of enforcing a deadline that the installed version of the kind
+// allows.
 type Enforcement struct {
-	// By is who enforces. Curfew is the backstop of a controller only where Stop is not empty.
+	// By is who enforces. Curfew is the backstop of a controller only if Stop is not empty.
 	By v1alpha1.Enforcer
-	// Grace is how long after the deadline Curfew leaves the kind's own controller to itself.
+	// Grace is how long Curfew waits for the kind's own controller after the deadline.
 	Grace time.Duration
 	// Stop are the steps, in their order.
 	Stop []v1alpha1.StopStep
@@ -55,9 +56,9 @@ type template struct {
 	kind schema.GroupKind
 }
 
-// Profile compiles a KindProfile. The profile is usable whatever the errors say: an object whose state cannot be told is kept,
-// a path that cannot be read is a field that the kind does not have (S6). It assumes that the installed version of the kind
-// has all fields; see [Profile.Served].
+// Profile compiles a KindProfile. The result is usable in spite of errors: an object whose state
+// cannot be read is kept, and an unreadable path is a field that the kind does not have (S6). It
+// assumes that the installed version of the kind has all fields; see [Profile.Served].
 func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorList) {
 	c = c.forObject()
 	var errs field.ErrorList
@@ -156,7 +157,7 @@ func parsePath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) p
 	return parsed
 }
 
-// parseScalarPath is for paths that lead to one field, and not to those of every item of a list.
+// parseScalarPath is for paths that lead to one field, and not through a list.
 func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorList) policy.FieldPath {
 	parsed := parsePath(at, text, errs)
 	for _, part := range parsed {
@@ -172,9 +173,9 @@ func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
 }
 
-// Served is the profile as it holds for the installed version of the kind: native fields that its schema does not have are
-// left out, since a value in them would be dropped, and the deadline is enforced in the first way that fits. The argument
-// reports whether the schema has a field.
+// Served is the profile for the installed version of the kind. It leaves out native fields that the
+// schema does not have, since the API server would drop a value in them, and picks the first way of
+// enforcing the deadline that fits. has reports whether the schema has a field.
 func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 	out, inner := *p, *p.Profile
 	out.Profile = &inner
@@ -191,9 +192,9 @@ func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 	return &out
 }
 
-// Installed is the profile as it holds for the installed version of the kind, whose schema is given, and for the kinds of the children that its
-// steps mark, which are looked up. A condition cannot be written where there is no status subresource. Then Curfew stops nothing: it would
-// act without having failed the object.
+// Installed is the profile for the installed version of the kind and of the children that its steps
+// mark. A condition needs a status subresource. Without one Curfew stops nothing: it would act
+// without having failed the object.
 func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definition) *Profile {
 	out := p.Served(fields.Has)
 	if out.Enforcement == nil {
@@ -238,13 +239,14 @@ func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool
 	return nil
 }
 
-// stoppable reports whether the steps begin with one that fails or suspends the object itself. The schema says the same; a stored
-// profile may be older than that rule.
+// stoppable reports whether the steps begin with one that fails or suspends the object itself. The
+// schema demands the same, but a stored profile may be older.
 func stoppable(steps []v1alpha1.StopStep) bool {
 	return len(steps) == 0 || steps[0].Action == v1alpha1.StopMarkFailed || steps[0].Action == v1alpha1.StopSuspend
 }
 
-// withoutStop is what remains where Curfew cannot stop an object: the kind's own controller, or nobody.
+// withoutStop is what remains if Curfew cannot stop an object: the kind's own controller, or
+// nothing.
 func (e *Enforcement) withoutStop() *Enforcement {
 	if e.By == v1alpha1.EnforcedByCurfew {
 		return nil
@@ -252,8 +254,8 @@ func (e *Enforcement) withoutStop() *Enforcement {
 	return &Enforcement{By: e.By, Grace: e.Grace}
 }
 
-// Link connects the templates inside profiles with the profiles of what is made from them, and returns all by kind. Of two that
-// speak of one kind the later holds.
+// Link connects the templates inside profiles with the profiles of their kinds, and returns all by
+// kind. Of two for the same kind, the later wins.
 func Link(profiles ...*Profile) map[schema.GroupKind]*Profile {
 	index := make(map[schema.GroupKind]*Profile, len(profiles))
 	for _, p := range profiles {

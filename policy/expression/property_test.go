@@ -11,7 +11,8 @@ import (
 
 var epoch = time.Date(2026, 3, 1, 8, 0, 0, 0, time.UTC)
 
-// times are what a status can hold in the place of an instant: one, none, null, and the epoch that some runtimes report.
+// times are what a status can hold in the place of an instant: one, none, null, and the epoch that
+// some runtimes report.
 func times(t *rapid.T, name string) (any, bool) {
 	switch rapid.IntRange(0, 5).Draw(t, name) {
 	case 0:
@@ -103,7 +104,8 @@ func pod(t *rapid.T) map[string]any {
 	return map[string]any{"metadata": metadata(t), "spec": map[string]any{"restartPolicy": "Never"}, "status": status}
 }
 
-// The manifests and the Go readers are two ways to say the same, so that nothing changes for whoever copies a manifest.
+// The manifests and the Go readers are two ways to say the same, so that nothing changes for
+// whoever copies a manifest.
 func TestJobAndPodExpressionsAgreeWithTheGoReaders(t *testing.T) {
 	all := builtin(t)
 	for name, c := range map[string]struct {

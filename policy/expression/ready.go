@@ -9,12 +9,12 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// maxMessage is what the API server takes in a condition's message.
+// maxMessage is the longest message of a condition that the API server accepts.
 const maxMessage = 32768
 
-// Ready is the condition that says whether a policy or profile of a generation can be used: the errors of compiling it and,
-// where there are none, those of evaluating it since. The caller sets lastTransitionTime, for instance by
-// meta.SetStatusCondition.
+// Ready is the condition that shows whether a generation of a policy or profile can be used: the
+// errors of compiling it, or else those of evaluating it. The caller sets lastTransitionTime, for
+// instance by meta.SetStatusCondition.
 func Ready(generation int64, compiling field.ErrorList, evaluating []error) metav1.Condition {
 	condition := metav1.Condition{
 		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, ObservedGeneration: generation,

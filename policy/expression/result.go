@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Result is what an expression has to come to. It is checked when the expression is compiled as far as types are known, and
-// again when it is evaluated.
+// Result is the type that an expression must return. It is checked at compile time as far as types
+// are known, and again for each value.
 type Result uint8
 
 // The results.
@@ -25,11 +25,13 @@ const (
 	ResultTime
 	// ResultOutcome is "Succeeded", "Failed" or "Error".
 	ResultOutcome
-	// ResultTTL is a duration, a string as in annotations ("1d", "never"), whole seconds, or nothing.
+	// ResultTTL is a duration, a string as in annotations ("1d", "never"), whole seconds, or
+	// nothing.
 	ResultTTL
 	// ResultDuration is the same without "never".
 	ResultDuration
-	// ResultLabel is a value of the label curfew.dev/ttl, a duration of whole seconds, a timestamp, or nothing.
+	// ResultLabel is a value of the label curfew.dev/ttl, a duration of whole seconds, a timestamp,
+	// or nothing.
 	ResultLabel
 )
 
@@ -51,7 +53,8 @@ func (r Result) String() string {
 	}
 }
 
-// accepts reports whether an expression of a type can come to the result. What is only known when it runs is accepted.
+// accepts reports whether an expression of a type can return the result. Types that are only known
+// at run time are accepted.
 func (r Result) accepts(t *cel.Type) bool {
 	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
 		t = t.Parameters()[0]
@@ -74,7 +77,7 @@ func (r Result) accepts(t *cel.Type) bool {
 	}
 }
 
-// unwrap takes a value out of an optional; an empty optional is null.
+// unwrap returns the value inside an optional; an empty optional is null.
 func unwrap(value ref.Val) ref.Val {
 	if optional, ok := value.(*types.Optional); ok {
 		if !optional.HasValue() {
@@ -128,7 +131,7 @@ func (p *Program) Time(ctx context.Context, variables *Variables) (time.Time, er
 	}
 }
 
-// Outcome evaluates an expression of [ResultOutcome]. What ended in an error failed, and errored is true.
+// Outcome evaluates an expression of [ResultOutcome]. An error is a failure with errored set.
 func (p *Program) Outcome(ctx context.Context, variables *Variables) (outcome policy.Outcome, errored bool, err error) {
 	value, err := p.evaluate(ctx, variables)
 	if err != nil {
@@ -146,8 +149,8 @@ func (p *Program) Outcome(ctx context.Context, variables *Variables) (outcome po
 	}
 }
 
-// TTL evaluates an expression of [ResultTTL] or [ResultDuration]; nil means nothing. It also returns the result as the author
-// of a constant would have written it.
+// TTL evaluates an expression of [ResultTTL] or [ResultDuration]; nil means null. It also returns
+// the result as the author of a constant would have written it.
 func (p *Program) TTL(ctx context.Context, variables *Variables) (*policy.TTL, string, error) {
 	value, err := p.evaluate(ctx, variables)
 	if err != nil {

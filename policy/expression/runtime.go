@@ -11,7 +11,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Runtime says which runtime an object uses and what that says.
+// Runtime finds the runtime of an object, and its settings.
 type Runtime struct {
 	name, apiGroup, kind, clusterScope policy.FieldPath
 	defaultAPIGroup, defaultKind       string
@@ -25,7 +25,7 @@ type runtimeKind struct {
 	ttl, deadline []policy.FieldPath
 }
 
-// Reference names the runtime of one object, as the API server finds it.
+// Reference names the runtime of one object, as the API server looks it up.
 type Reference struct {
 	Kind     schema.GroupVersionKind
 	Resource string
@@ -33,7 +33,7 @@ type Reference struct {
 	Namespace, Name string
 
 	from *runtimeKind
-	// path is where the object names it.
+	// path is the field of the object that names it.
 	path string
 }
 
@@ -86,7 +86,7 @@ func compileRuntime(path *field.Path, spec *v1alpha1.Runtime, errs *field.ErrorL
 	return out
 }
 
-// Kinds are the kinds that may be referred to, for whoever watches them.
+// Kinds are the kinds that objects may refer to.
 func (r *Runtime) Kinds() []schema.GroupVersionKind {
 	var out []schema.GroupVersionKind
 	for i := range r.kinds {
@@ -95,11 +95,11 @@ func (r *Runtime) Kinds() []schema.GroupVersionKind {
 	return out
 }
 
-// maxName is the longest name that an object can have.
+// maxName is the longest name of an object.
 const maxName = 253
 
-// Reference says which runtime an object of a namespace uses; nil where it uses none. An error means that it uses one and it
-// cannot be told which: such an object is kept, as if its runtime were gone (S6).
+// Reference is the runtime that an object in a namespace uses; nil if it uses none. If the
+// reference cannot be read, the object is kept as if the runtime were missing (S6).
 func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference, error) {
 	value, ok := r.name.Get(object)
 	if !ok || len(r.name) == 0 {
@@ -146,13 +146,13 @@ func textAt(path policy.FieldPath, object map[string]any, otherwise string) stri
 	return otherwise
 }
 
-// Unreadable is what stands for a runtime of which it cannot be told which it is, for the error of [Runtime.Reference]: what uses
-// it is kept, as if it were gone (S6).
+// Unreadable stands for a runtime whose reference cannot be read. The objects that use it are kept,
+// as if it were missing (S6).
 func (r *Runtime) Unreadable(err error) *policy.RuntimePolicy {
 	return &policy.RuntimePolicy{Path: r.name.String(), Missing: true, Err: err}
 }
 
-// Policy is what the runtime says for the objects that use it. A nil runtime is one that does not exist.
+// Policy has the settings of the runtime for the objects that use it. A nil runtime is missing.
 func (r *Reference) Policy(runtime map[string]any) *policy.RuntimePolicy {
 	source := policy.Source{Level: policy.LevelRuntime, Name: r.Name}
 	said := &policy.RuntimePolicy{Name: r.Name, Path: r.path}
@@ -174,7 +174,7 @@ func (r *Reference) Policy(runtime map[string]any) *policy.RuntimePolicy {
 	return said
 }
 
-// first is the first path that leads to something.
+// first is the first path that leads to a value.
 func first(paths []policy.FieldPath, object map[string]any) policy.FieldPath {
 	for _, path := range paths {
 		if _, ok := path.Get(object); ok {
@@ -184,7 +184,7 @@ func first(paths []policy.FieldPath, object map[string]any) policy.FieldPath {
 	return nil
 }
 
-// Resources are what the kinds that may be referred to are in URLs.
+// Resources are the resources of the kinds that objects may refer to.
 func (r *Runtime) Resources() []schema.GroupVersionResource {
 	var out []schema.GroupVersionResource
 	for i := range r.kinds {

@@ -7,10 +7,10 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// NamePath is where an object names the runtime that it uses; nil where that cannot be read.
+// NamePath is the field of an object that names its runtime; nil if the path cannot be read.
 func (r *Runtime) NamePath() policy.FieldPath { return r.name }
 
-// HasDeadline reports whether a runtime, which is an object of one of the kinds, says anything of a deadline.
+// HasDeadline reports whether an object of one of the kinds sets a deadline.
 func (r *Runtime) HasDeadline(runtime map[string]any) bool {
 	for i := range r.kinds {
 		group, kind := r.kinds[i].kind.ToAPIVersionAndKind()
@@ -21,7 +21,7 @@ func (r *Runtime) HasDeadline(runtime map[string]any) bool {
 	return false
 }
 
-// Fields are the native fields in which a runtime of some kind may say a TTL and a deadline, the one that wins first.
+// Fields are the native fields of a runtime kind for a TTL and a deadline, in order of precedence.
 func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []policy.FieldPath) {
 	for i := range r.kinds {
 		if r.kinds[i].kind.GroupKind() == kind {
@@ -31,7 +31,7 @@ func (r *Runtime) Fields(kind schema.GroupKind) (ttl, deadline []policy.FieldPat
 	return nil, nil
 }
 
-// ClusterScoped reports whether runtimes of a kind live outside of namespaces.
+// ClusterScoped reports whether runtimes of a kind are cluster-scoped.
 func (r *Runtime) ClusterScoped(kind schema.GroupKind) bool {
 	for i := range r.kinds {
 		if r.kinds[i].kind.GroupKind() == kind {
@@ -41,7 +41,8 @@ func (r *Runtime) ClusterScoped(kind schema.GroupKind) bool {
 	return false
 }
 
-// Profiles are bare profiles of the kinds that may be referred to, for those that have none of their own.
+// Profiles are bare profiles of the kinds that objects may refer to, for kinds without a
+// KindProfile.
 func (r *Runtime) Profiles() []*Profile {
 	var out []*Profile
 	for i := range r.kinds {

@@ -7,7 +7,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Definition is what is read off one CustomResourceDefinition: which kind it serves, and which fields each version has.
+// Definition is what Curfew keeps of a CustomResourceDefinition: the kind it serves, and the fields
+// of each version.
 type Definition struct {
 	Kind          schema.GroupKind
 	Resource      string
@@ -21,8 +22,8 @@ type Definition struct {
 	Generation int64
 }
 
-// DefinitionOf reads a CustomResourceDefinition in its JSON form. One that is not established, or being deleted, serves no
-// version.
+// DefinitionOf reads a CustomResourceDefinition in its JSON form. One that is not established, or
+// is being deleted, serves no version.
 func DefinitionOf(object map[string]any) Definition {
 	metadata, spec := mapAt(object, "metadata"), mapAt(object, "spec")
 	names := mapAt(spec, "names")
@@ -60,8 +61,9 @@ func established(object map[string]any) bool {
 	return false
 }
 
-// Preferred is the version to read objects in where any will do, such as for their metadata: the one in which they are stored, which
-// asks no conversion webhook, else the newest that is served. It is "" where none is.
+// Preferred is the version to read objects in if any will do, such as for their metadata: the
+// storage version, which needs no conversion webhook, else the newest served one; "" if there is
+// none.
 func (d *Definition) Preferred() string {
 	if _, ok := d.Schemas[d.Storage]; ok {
 		return d.Storage
@@ -75,8 +77,8 @@ func (d *Definition) Preferred() string {
 	return best
 }
 
-// Serves returns the schema of the version that a profile is written for; ok is false where the kind is not served in that
-// version, or not as the profile says.
+// Serves returns the schema of the version that a profile is written for; ok is false if the kind
+// is not served in that version, or not as the profile describes it.
 func (d *Definition) Serves(profile *Profile) (of *Schema, ok bool) {
 	if d.Kind != profile.Kind.GroupKind() || d.Resource != profile.Resource || d.ClusterScoped != profile.ClusterScoped {
 		return nil, false
@@ -85,7 +87,7 @@ func (d *Definition) Serves(profile *Profile) (of *Schema, ok bool) {
 	return of, ok
 }
 
-// Shape is what kind of value a field holds, as far as the schema says.
+// Shape is the kind of value that a field holds, as far as the schema tells.
 type Shape uint8
 
 // The shapes. ShapeAny is the zero value: the schema does not say.
@@ -96,22 +98,25 @@ const (
 	ShapeScalar
 )
 
-// Schema is what is kept of the schema of one version: the names of fields and the shapes of their values. A nil schema says
-// nothing, and may have any field.
+// Schema is what is kept of the schema of one version: the names of fields and the shapes of their
+// values. A nil schema is unknown and may have any field.
 type Schema struct {
 	shape Shape
 	// open parts may have any field.
 	open   bool
 	fields map[string]*Schema
 	items  *Schema
-	// noStatus means that the version has no status subresource. It is set on the schema of a whole object alone.
+	// noStatus means that the version has no status subresource. It is set on the schema of a whole
+	// object alone.
 	noStatus bool
 }
 
-// depth is how deep a schema is kept. Native fields lie at the top of a spec; pod templates, which make schemas large, deep.
+// depth is how deep a schema is kept. Native fields are at the top of a spec; pod templates, which
+// make schemas large, are deep.
 const depth = 6
 
-// slim keeps the names of fields. A part that lies too deep counts as one that has any field: that keeps what is there.
+// slim keeps the names of fields. A part that is too deep counts as open, so that no field is taken
+// for missing.
 func slim(from map[string]any, left int) *Schema {
 	out := &Schema{shape: shapeOf(from)}
 	if preserve, _ := from["x-kubernetes-preserve-unknown-fields"].(bool); preserve || from["additionalProperties"] != nil || left == 0 || from == nil {
@@ -131,7 +136,7 @@ func slim(from map[string]any, left int) *Schema {
 	return out
 }
 
-// shapeOf leaves the shape of what may be null open.
+// shapeOf is ShapeAny for a field that may be null.
 func shapeOf(from map[string]any) Shape {
 	if null, _ := from["nullable"].(bool); null {
 		return ShapeAny
@@ -164,7 +169,8 @@ func (s *Schema) Has(path policy.FieldPath) bool {
 	return true
 }
 
-// At is the part of the schema below a name, or below the items of a list with "*"; nil where the schema does not say.
+// At is the part of the schema below a name, or below the items of a list with "*"; nil where it is
+// unknown.
 func (s *Schema) At(part string) *Schema {
 	if s == nil {
 		return nil

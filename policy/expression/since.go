@@ -10,8 +10,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// DefaultsHash is a short hash of all that decides which object gets which default: the defaults, the bounds that clamp them,
-// the match that could widen and the priority that could let them speak first. "" where the policy has no defaults.
+// DefaultsHash is a short hash of everything that decides which object gets which default: the
+// defaults, the bounds that clamp them, the match and the priority. It is "" for a policy without
+// defaults.
 func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
 	if object.Spec.Defaults == nil {
 		return ""
@@ -21,15 +22,17 @@ func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
 	}
 	text, err := json.Marshal(&decides)
 	if err != nil {
-		// Plain data always marshals. If it ever did not, no hash fits, and the defaults reach nothing older (S6).
+		// Plain data always marshals. If it ever did not, no hash fits, and the defaults reach
+		// nothing older (S6).
 		return ""
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:6])
 }
 
-// StampPolicy says what status.defaultSince of a policy has to be now. One whose hash fits is left as it is; one that does not,
-// or lies in the future, is set to now, so that a new default never reaches what is older (S6).
+// StampPolicy says what status.defaultSince of a policy must be now. One whose hash fits is kept.
+// One that does not, or is in the future, becomes now, so that a new default never reaches older
+// objects (S6).
 func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) string {
 	hash := DefaultsHash(object)
 	if hash == "" {

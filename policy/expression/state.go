@@ -12,8 +12,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// states reads the state of an object by the expressions of its profile. A program that is nil is one that the profile does not
-// have; one that did not compile makes the whole unreadable, by err.
+// states reads the state of an object by the expressions of its profile. Expressions that the
+// profile does not have are nil; one that did not compile makes the whole state unreadable, with
+// err.
 type states struct {
 	finished, finishTime, outcome, started, suspended *Program
 	err                                               error
@@ -52,8 +53,8 @@ func (c *Compiler) state(path *field.Path, spec *v1alpha1.StateExpressions, errs
 	return out.read
 }
 
-// read evaluates the expressions on one object. It is a [policy.StateFunc], which takes no context: the cost limit alone bounds
-// it, to roughly half a second in the worst of cases.
+// read evaluates the expressions on one object. It is a [policy.StateFunc], which takes no context:
+// the cost limit alone bounds it, to roughly half a second in the worst case.
 func (s *states) read(object map[string]any) (policy.State, error) {
 	if s.err != nil {
 		return policy.State{}, s.err
@@ -90,7 +91,8 @@ func (s *states) read(object map[string]any) (policy.State, error) {
 	return state, nil
 }
 
-// startTime is what the profile says, or the creation where it says nothing of it.
+// startTime is the start time by the profile, or the creation if the profile has no such
+// expression.
 func (s *states) startTime(ctx context.Context, variables *Variables) (time.Time, error) {
 	if s.started != nil {
 		return s.started.Time(ctx, variables)

@@ -12,17 +12,18 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// originExpression marks the field errors that come from an expression, so that the reason of the condition Ready can tell.
+// originExpression marks field errors that come from an expression, for the reason of condition
+// Ready.
 const originExpression = "expression"
 
-// value is one default of a policy: a constant, an expression, or the reason why it is neither.
+// value is one default of a policy: a constant, an expression, or an error in place of a constant.
 type value struct {
 	path     string
 	constant *policy.Setting
 	program  *Program
 }
 
-// setting is what the value comes to for one object; nil where it says nothing.
+// setting is the value for one object; nil where there is none.
 func (v *value) setting(ctx context.Context, source policy.Source, variables *Variables) *policy.Setting {
 	if v == nil {
 		return nil
@@ -58,7 +59,8 @@ func checkDeadline(after time.Duration) error {
 
 var errOneOf = errors.New("set exactly one of value and expression")
 
-// value compiles one default. What cannot be used becomes a constant with an error: it means keep (S6).
+// value compiles one default. One that cannot be used becomes a constant with an error: it means
+// keep (S6).
 func (c *Compiler) value(path *field.Path, constant, expression *string, result Result, errs *field.ErrorList) *value {
 	out := &value{path: path.String()}
 	if (constant == nil) == (expression == nil) {
@@ -90,8 +92,8 @@ func (c *Compiler) value(path *field.Path, constant, expression *string, result 
 	return out
 }
 
-// constantError is what is wrong with the result of an expression that asks for no variable, such as duration("1x"): it is as wrong
-// for every object, and can be told before there is one.
+// constantError is the error of an expression without variables, such as duration("1x"). It is the
+// same for every object, so that it can be reported before there is one.
 func (v *value) constantError() error {
 	if !v.program.constant {
 		return nil

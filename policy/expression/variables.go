@@ -10,18 +10,19 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Variables are what an expression is evaluated over: objects as decoded JSON. A nil object is null. No expression sees
-// metadata.managedFields: some of those who evaluate it do not have them, and it has to mean the same to all.
+// Variables are the inputs of an expression: objects as decoded JSON. A nil object is null. No
+// expression sees metadata.managedFields: some evaluators do not have them, and the result must be
+// the same everywhere.
 type Variables struct {
 	Object, Namespace, Runtime map[string]any
-	// NamespacePolicy is what the namespace says. Where Namespace is nil, expressions see the metadata of it, which is put together
-	// when one asks.
+	// NamespacePolicy is the parsed namespace. If Namespace is nil, expressions see its metadata,
+	// which is assembled when one reads it.
 	NamespacePolicy *policy.NamespacePolicy
 	// Now is the instant of the decision, for expressions of [ScopeCleanup].
 	Now time.Time
 }
 
-// activation hands CEL the variables by name, without a map to build for each evaluation.
+// activation passes the variables to CEL without building a map for each evaluation.
 type activation struct{ *Variables }
 
 // ResolveName implements cel.Activation.
@@ -43,7 +44,8 @@ func (a activation) ResolveName(name string) (any, bool) {
 // Parent implements cel.Activation.
 func (a activation) Parent() cel.Activation { return nil }
 
-// withoutManagedFields puts another map in the place of one that has them; that itself, which may be somebody's cache, is left alone.
+// withoutManagedFields replaces a map that has them by a copy. The original, which may be in a
+// cache, is not changed.
 func withoutManagedFields(object *map[string]any) map[string]any {
 	metadata, _ := (*object)["metadata"].(map[string]any)
 	if _, ok := metadata["managedFields"]; !ok {
@@ -88,7 +90,8 @@ func anyMap(pairs map[string]string) map[string]any {
 	return out
 }
 
-// namespaceLabels are those that policies select by; known is false where nothing is known of the namespace.
+// namespaceLabels are the labels that policies select by; known is false if the namespace is not
+// known.
 func (v *Variables) namespaceLabels() (of labels.Labels, known bool) {
 	switch {
 	case v.Namespace != nil:

@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// An expression means the same at admission, which does not decode managedFields, and in the controller, which may have them.
+// An expression means the same at admission, which does not decode managedFields, and in the
+// controller, which may have them.
 func TestExpressionsDoNotSeeManagedFields(t *testing.T) {
 	object := func() map[string]any {
 		return map[string]any{"metadata": map[string]any{"name": "x", "managedFields": []any{map[string]any{"manager": "kubectl"}}}}

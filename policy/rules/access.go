@@ -7,36 +7,38 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Answer is what an access review came to.
+// Answer is the result of an access review.
 type Answer uint8
 
-// The answers. Unknown is the zero value: nobody asked, or there was no answer.
+// The answers. Unknown is the zero value: there was no review.
 const (
 	Unknown Answer = iota
 	Yes
 	No
 )
 
-// Access is what access reviews said about deleting the object. Rules know no client: the edge asks, where [SetsLifetime]
-// says that it matters.
+// Access has the results of access reviews about deleting the object. Rules have no client: the
+// edge asks if [SetsLifetime] returns something.
 type Access struct {
-	// User is whether the one who makes the request may delete the object.
+	// User is whether the user who makes the request may delete the object.
 	User Answer
-	// Controller is whether Curfew's controller may.
+	// Controller is whether Curfew's controller may delete it.
 	Controller Answer
 }
 
-// Lifetime is a setting by which a request has objects deleted.
+// Lifetime is a setting by which a request makes Curfew delete objects.
 type Lifetime struct {
 	*policy.Setting
-	// Of is the profile of the objects that are deleted where that is not the object of the request: what uses a runtime.
+	// Of is the profile of the objects that are deleted, if they are others than that of the
+	// request: those that use a runtime.
 	Of *policy.Profile
-	// does is what the setting does, as messages write it.
+	// does is the effect of the setting, as messages write it.
 	does string
 }
 
-// SetsLifetime is the first setting by which the request itself gives objects a TTL, new or changed, or makes Curfew delete one
-// that is due; nil where there is none. What a default filled in was set by whoever wrote the default.
+// SetsLifetime is the first setting by which the request itself gives objects a TTL, new or
+// changed, or makes Curfew delete one that is due; nil where there is none. Defaults count as set
+// by their author.
 func SetsLifetime(request *Request) *Lifetime {
 	request.attest()
 	facts := request.Facts
@@ -73,8 +75,8 @@ func SetsLifetime(request *Request) *Lifetime {
 	return nil
 }
 
-// uncovered is a setting that stood there and begins to decide for an outcome, because the request takes away what came before it: a TTL is
-// set by that, too. Nil where there is none.
+// uncovered is a setting that was there before and now decides for an outcome, because the request
+// removes another one; nil where there is none.
 func uncovered(request *Request) *policy.Setting {
 	if request.Operation != Update || request.OldFacts == nil || !request.Facts.Profile.Finishable() {
 		return nil
@@ -89,8 +91,8 @@ func uncovered(request *Request) *policy.Setting {
 	return nil
 }
 
-// finishedAt is the finish time that the request writes in the place of Curfew: a TTL counts from it. Removing it is allowed, since
-// Curfew then writes a later one.
+// finishedAt is the finish time that the request writes instead of Curfew: a TTL counts from it.
+// Removing it is allowed, since Curfew then writes a later one.
 func finishedAt(request *Request) *policy.Setting {
 	text, ok := request.Facts.Annotations[policy.AnnotationFinishedAt]
 	if !ok || !request.Facts.Profile.Finishable() || request.Options.ControllerUser != "" && request.User.Name == request.Options.ControllerUser {
@@ -102,8 +104,8 @@ func finishedAt(request *Request) *policy.Setting {
 	return &policy.Setting{Path: policy.AnnotationPath(policy.AnnotationFinishedAt), Text: text}
 }
 
-// unprotected is the protection that the request takes from an object that is due, or will be on a date that is known: whoever may
-// not delete it could otherwise choose the time.
+// unprotected is the protection that the request removes from an object that is due, or will be on
+// a known date. Otherwise a user without permission to delete the object could choose the time.
 func unprotected(request *Request) *policy.Setting {
 	if request.OldFacts == nil || !request.OldFacts.Protected() || request.Facts.Protected() {
 		return nil
@@ -122,8 +124,8 @@ func unprotected(request *Request) *policy.Setting {
 	return nil
 }
 
-// runtimeChanged is a TTL of a runtime that the request sets, changes or removes for some outcome, so that what uses it is deleted at another
-// time. One that only lengthens it to never is no matter.
+// runtimeChanged is a TTL of a runtime that the request sets, changes or removes for some outcome,
+// so that the objects that use it expire at another time. A change to never is allowed.
 func runtimeChanged(request *Request) *policy.Setting {
 	if request.Facts.Profile.RuntimeOf == "" {
 		return nil
@@ -145,7 +147,7 @@ func runtimeChanged(request *Request) *policy.Setting {
 	return nil
 }
 
-// filledIn is what defaults wrote: TTL and label each have an author of their own.
+// filledIn are the settings that defaults wrote. TTL and label can have different authors.
 func filledIn(request *Request) []*policy.Setting {
 	var out []*policy.Setting
 	if filledInBy(request.Facts).Level != policy.LevelObject {
@@ -159,8 +161,8 @@ func filledIn(request *Request) []*policy.Setting {
 	return out
 }
 
-// lifetimes are the settings by which the object goes. A TTL after finished is none on a kind that never finishes, a runtime
-// included, nor is a label that cannot be read.
+// lifetimes are the settings by which the object expires. A TTL after finished has no effect on a
+// kind that never finishes, nor has an unreadable label.
 func lifetimes(facts *policy.Facts, options Options) []*policy.Setting {
 	var out []*policy.Setting
 	if facts.Profile.Finishable() {

@@ -68,7 +68,8 @@ func TestAccessRules(t *testing.T) {
 
 func plainly() *builders.JobWrapper { return builders.MakeJob("ci", "a") }
 
-// A TTL after finished on what never finishes has no effect, so that it matters to nobody who may delete the object.
+// A TTL after finished on what never finishes has no effect, so that it matters to nobody who may
+// delete the object.
 func TestNobodyIsAskedAboutATTLWithoutEffect(t *testing.T) {
 	annotated := builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationTTL, "1h").Map()
 	labelled := builders.MakeCronJob("ci", "a").Label(policy.LabelTTL, "1h").Map()

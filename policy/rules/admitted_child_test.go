@@ -7,8 +7,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// What a service account or the system creates for a controller passes every deny rule, with a warning: the controller carries out
-// what was written before the rule was there.
+// What a service account or the system creates for a controller passes every deny rule, with a
+// warning: the controller carries out what was written before the rule was there.
 func TestChildrenOfControllersAreAdmitted(t *testing.T) {
 	annotated := map[string]any{policy.AnnotationTTL: "1h"}
 	replicaSet := func() map[string]any {

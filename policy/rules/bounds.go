@@ -6,8 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// bounds denies values outside the bounds of the namespace and the policies. Where only the bounds of policies with action Warn are
-// broken, it warns.
+// bounds denies values outside the bounds of the namespace and the policies. Where only the bounds
+// of policies with action Warn are broken, it warns.
 var bounds = Rule{
 	Name:   "bounds",
 	Fields: slices.Concat(ttlFields, deadlineField),
@@ -30,8 +30,9 @@ var bounds = Rule{
 	},
 }
 
-// outside is the finding about a value outside of some bounds. Those of policies come first, since a namespace's mode softens only
-// its own. An unreadable bound is a warning, because the author of the value cannot fix it.
+// outside is the finding about a value outside of some bounds. Those of policies come first, since
+// a namespace's mode softens only its own. An unreadable bound is a warning, because the author of
+// the value cannot fix it.
 func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
 	outer, enforced := check(policy.OuterBounds), check(policy.EnforcedBounds)
 	var out policy.Finding

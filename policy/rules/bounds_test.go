@@ -44,7 +44,8 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// What breaks only the bounds of a policy with action Warn passes, and is not kept by the controller either.
+// What breaks only the bounds of a policy with action Warn passes, and is not kept by the
+// controller either.
 func TestPolicyThatOnlyWarns(t *testing.T) {
 	outer := &policy.PlatformPolicy{Name: "platform", WarnOnly: true, Bounds: policy.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}
 	scope := func() *policy.Scope { return &policy.Scope{Policies: []*policy.PlatformPolicy{outer}} }
@@ -128,7 +129,8 @@ func TestUnreadableLatestDateLiftsNoOther(t *testing.T) {
 		[]string{"warning metadata.labels[curfew.dev/ttl]: cannot be checked, so the object will be kept: latestDate cannot be read: no such key: team"})
 }
 
-// A namespace's mode softens its own bounds and nothing else: neither what Curfew itself denies, nor what a flag has it deny.
+// A namespace's mode softens its own bounds and nothing else: neither what Curfew itself denies,
+// nor what a flag has it deny.
 func TestModesSoftenTheNamespacesOwnBounds(t *testing.T) {
 	for _, mode := range []string{"warn", "dry-run"} {
 		own := annotated("mode", mode, "max-ttl", "1h", "max-deadline", "1h")

@@ -6,8 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// deadlineTwice denies a deadline annotation that differs from the native deadline beside it: Curfew and the kind's own controller
-// would each enforce another one.
+// deadlineTwice denies a deadline annotation that differs from the native deadline beside it:
+// Curfew and the kind's own controller would each enforce another one.
 var deadlineTwice = Rule{
 	Name:   "deadline-twice",
 	Fields: deadlineField,

@@ -13,13 +13,14 @@ const (
 	RuntimeReference = "runtime reference"
 	ForbiddenField   = "forbidden field"
 	RawTTL           = "pod template spec.ttlSecondsAfterFinished"
-	// InPodTemplate and InInherited begin the names of keys in the metadata of pod templates, and in metadata that the kind's
-	// controller copies onto the objects it creates.
+	// InPodTemplate and InInherited begin the names of keys in the metadata of pod templates, and
+	// in metadata that the kind's controller copies onto the objects it creates.
 	InPodTemplate = "pod template "
 	InInherited   = "inherited "
 )
 
-// AnnotationField and LabelField name a key of the object, or of a template of another object inside it.
+// AnnotationField and LabelField name a key of the object, or of a template of another object
+// inside it.
 func AnnotationField(key string) string { return "annotations[" + key + "]" }
 
 // LabelField is the same for a label.

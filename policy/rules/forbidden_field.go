@@ -6,9 +6,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// forbiddenField denies what a profile forbids: in a training runtime a TTL or deadline that would delete the JobSet or single Jobs
-// under the TrainJob, and a TTL or deadline in metadata that the kind's controller copies onto the objects it creates. Trainer creates a
-// deleted JobSet again, and so repeats the training.
+// forbiddenField denies what a profile forbids: in a training runtime a TTL or deadline that would
+// delete the JobSet or single Jobs under the TrainJob, and a TTL or deadline in metadata that the
+// kind's controller copies onto the objects it creates. Trainer creates a deleted JobSet again, and
+// so repeats the training.
 var forbiddenField = Rule{
 	Name:   "forbidden-field",
 	Fields: append(below(InInherited), ForbiddenField),

@@ -6,7 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// gitOps warns of a TTL under an hour on an object that a GitOps tool tracks: the tool would create and run the object again.
+// gitOps warns of a TTL under an hour on an object that a GitOps tool tracks: the tool would create
+// and run the object again.
 var gitOps = Rule{
 	Name:   "gitops-loop",
 	Fields: ttlFields,

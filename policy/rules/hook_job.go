@@ -4,7 +4,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// hookJob warns of a TTL on a hook of Argo CD or Helm: both wait for the object, and fail when it is deleted.
+// hookJob warns of a TTL on a hook of Argo CD or Helm: both wait for the object, and fail when it
+// is deleted.
 var hookJob = Rule{
 	Name:   "hook-job",
 	Fields: ttlFields,

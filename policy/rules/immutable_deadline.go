@@ -6,8 +6,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// immutableDeadline denies any change of a deadline after creation where the profile says so. Trainer's own rule (self == oldSelf)
-// does not cover a deadline that is added later, which would stop a running TrainJob.
+// immutableDeadline denies any change of a deadline after creation where the profile says so.
+// Trainer's own rule (self == oldSelf) does not cover a deadline that is added later, which would
+// stop a running TrainJob.
 var immutableDeadline = Rule{
 	Name:   "immutable-deadline",
 	Fields: append(deadlineField, NativeDeadline),

@@ -6,8 +6,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// namespaceValues denies annotations of a Namespace that cannot be read, or that contradict each other or the bounds of a policy, and
-// warns of short default TTLs. A contradiction with a policy that only warns, or may not match all objects, is a warning.
+// namespaceValues denies annotations of a Namespace that cannot be read, or that contradict each
+// other or the bounds of a policy, and warns of short default TTLs. A contradiction with a policy
+// that only warns, or may not match all objects, is a warning.
 var namespaceValues = Rule{
 	Name:   "namespace-values",
 	Fields: annotations(policy.NamespaceAnnotations...),
@@ -25,7 +26,7 @@ var namespaceValues = Rule{
 		}
 		if s.Outer != nil {
 			for _, outer := range s.Outer(namespace) {
-				out = append(out, emptied(s, namespace, outer)...)
+				out = append(out, contradictions(s, namespace, outer)...)
 			}
 		}
 		for _, setting := range append(namespace.TTL.Settings(), namespace.PodTTL) {
@@ -37,8 +38,9 @@ var namespaceValues = Rule{
 	},
 }
 
-// emptied are the bounds of a namespace that contradict those of a policy, so that no value is left.
-func emptied(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
+// contradictions are the bounds of a namespace that contradict those of a policy, so that no value
+// is left.
+func contradictions(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
 	var out []policy.Finding
 	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {
 		complain := s.deny

@@ -6,8 +6,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// nativeActsFirst denies an annotation with a longer TTL than the native field, by which the kind's own controller deletes first. It
-// warns of protection beside a native field, since only Curfew honours that.
+// nativeActsFirst denies an annotation with a longer TTL than the native field, by which the kind's
+// own controller deletes first. It warns of protection beside a native field, since only Curfew
+// honours that.
 var nativeActsFirst = Rule{
 	Name:   "native-acts-first",
 	Fields: ttlFields,

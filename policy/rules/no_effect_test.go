@@ -25,7 +25,8 @@ func TestNoEffect(t *testing.T) {
 	})
 }
 
-// A runtime's TTL is for those that use it; of a kind without a profile nobody knows when it finishes.
+// A runtime's TTL is for those that use it; of a kind without a profile nobody knows when it
+// finishes.
 func TestNoEffectByProfile(t *testing.T) {
 	equal(t, judge(noEffect, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s")), nil)
 	unknown := policy.Profiles{}.For(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"})
@@ -33,7 +34,8 @@ func TestNoEffectByProfile(t *testing.T) {
 		[]string{"warning " + at("ttl-after-failed") + ": has no effect on a Thing: no KindProfile says when it finishes; use label curfew.dev/ttl"})
 }
 
-// What a TTL that has no effect, or that a runtime overrules, might do to the object is not warned about: it does nothing.
+// What a TTL that has no effect, or that a runtime overrules, might do to the object is not warned
+// about: it does nothing.
 func TestNoWarningsOfWhatHasNoEffect(t *testing.T) {
 	const short, argo, helm = "5s", "argocd.argoproj.io/tracking-id", "helm.sh/hook"
 	for name, test := range map[string]struct {

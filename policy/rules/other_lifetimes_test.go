@@ -12,8 +12,8 @@ import (
 
 const curfewItself = "system:serviceaccount:curfew-system:curfew-controller"
 
-// Who may not delete an object has it deleted neither by taking its protection away, nor by a finish time of their own, nor by the
-// TTL of the runtime that it uses.
+// Who may not delete an object has it deleted neither by taking its protection away, nor by a
+// finish time of their own, nor by the TTL of the runtime that it uses.
 func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 	finished := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Complete(noon.Add(-2 * time.Hour)) }
 	protected := func(w *builders.JobWrapper) map[string]any {

@@ -10,7 +10,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Names of the rules about Curfew's own objects; those about TTLs and labels have the names that they have on other objects.
+// Names of the rules about Curfew's own objects. Those about TTLs and labels have the same names as
+// on other objects.
 const (
 	PolicyCompiles = "policy-compiles"
 	PolicyBounds   = "policy-bounds"
@@ -21,9 +22,9 @@ func PlatformRules() []string { return []string{PolicyCompiles, PolicyBounds} }
 
 // PlatformRequest is one change to a LifecyclePolicy or KindProfile.
 type PlatformRequest struct {
-	// Errors are what cannot be used of the object, and OldErrors what could not be used of what stood there before.
+	// Errors are the errors of compiling the object, and OldErrors those of compiling the old one.
 	Errors, OldErrors field.ErrorList
-	// Policy is the LifecyclePolicy, and OldPolicy what stood there before; nil for KindProfiles and on CREATE.
+	// Policy is the LifecyclePolicy, and OldPolicy the old one; nil for KindProfiles and on CREATE.
 	Policy, OldPolicy *expression.Policy
 	// Namespaces are those with bounds.
 	Namespaces []*policy.NamespacePolicy
@@ -31,8 +32,8 @@ type PlatformRequest struct {
 	Now        time.Time
 }
 
-// ReviewPlatform refuses a LifecyclePolicy or KindProfile of which something cannot be used, by field and, within an expression, by
-// line and column. What could not be used before the request and is left as it was passes.
+// ReviewPlatform denies a LifecyclePolicy or KindProfile with a part that cannot be used, by field
+// and, within an expression, by line and column. A fault that the request does not change passes.
 func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 	out := &policy.Decision{}
 	out.Findings = append(added(compiling(request.Errors), compiling(request.OldErrors)),
@@ -40,7 +41,7 @@ func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 	return out
 }
 
-// compiling takes the message for part of the value, since one field may be wrong in several ways.
+// compiling treats the message as part of the value, since one field may be wrong in several ways.
 func compiling(errs field.ErrorList) []policy.Finding {
 	out := make([]policy.Finding, 0, len(errs))
 	for _, err := range errs {
@@ -51,14 +52,14 @@ func compiling(errs field.ErrorList) []policy.Finding {
 	return out
 }
 
-// about is what there is to say about a policy that can be used.
+// about are the findings about a policy that compiles.
 func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 	if one == nil {
 		return nil
 	}
 	var out []policy.Finding
 	for _, bound := range one.Bounds.Settings() {
-		out = append(out, emptying(one, bound, r.Namespaces)...)
+		out = append(out, contradictoryBounds(one, bound, r.Namespaces)...)
 	}
 	limit := one.WarnBelow
 	if limit == 0 {
@@ -78,8 +79,9 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 	return append(out, stale(one, r.Now)...)
 }
 
-// emptying says in which namespaces a bound of a policy leaves nothing of theirs. The first is named, the others are counted.
-func emptying(one *expression.Policy, bound *policy.Setting, namespaces []*policy.NamespacePolicy) []policy.Finding {
+// contradictoryBounds is the finding about a bound of a policy that contradicts the bounds of
+// namespaces. It names the first and counts the others.
+func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespaces []*policy.NamespacePolicy) []policy.Finding {
 	var first *policy.Contradiction
 	finding := policy.Finding{Rule: PolicyBounds, Field: bound.Path, Value: bound.Text, Severity: policy.Deny}
 	count := 0
@@ -110,7 +112,7 @@ func emptying(one *expression.Policy, bound *policy.Setting, namespaces []*polic
 	return []policy.Finding{finding}
 }
 
-// stale warns of dates that are over: no label is given by them, and none is within them (S6).
+// stale warns of dates that are over: no label is given with them, and none lies within them (S6).
 func stale(one *expression.Policy, now time.Time) []policy.Finding {
 	if now.IsZero() {
 		return nil

@@ -7,8 +7,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// podTemplateTTL denies a TTL or deadline inside a pod template: Curfew would delete or stop the Pods one by one, and their
-// controller would create them again. Only the offline endpoint sees the raw field, which the API server drops.
+// podTemplateTTL denies a TTL or deadline inside a pod template: Curfew would delete or stop the
+// Pods one by one, and their controller would create them again. Only the offline endpoint sees the
+// raw field, which the API server drops.
 var podTemplateTTL = Rule{
 	Name:   "pod-template-ttl",
 	Fields: append(below(InPodTemplate), RawTTL),
@@ -46,7 +47,8 @@ type lifetimeKey struct {
 	fix string
 }
 
-// lifetimeKeys are the keys in the metadata of a template that would delete or stop the objects made from it.
+// lifetimeKeys are the keys in the metadata of a template that would delete or stop the objects
+// made from it.
 func (s *Subject) lifetimeKeys(metadata map[string]any) []lifetimeKey {
 	var out []lifetimeKey
 	look := func(where, key string) {
@@ -101,7 +103,8 @@ func (s *Subject) instead(key string) string {
 	}
 }
 
-// labelInstead is where a TTL label belongs: on the object itself, or on the Jobs that a CronJob creates.
+// labelInstead is where a TTL label belongs: on the object itself, or on the Jobs that a CronJob
+// creates.
 func (s *Subject) labelInstead(key string) string {
 	switch {
 	case s.Profile.RuntimeOf != "":

@@ -7,7 +7,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// readableValue denies values that cannot be read: the controller would keep the object forever (S6).
+// readableValue denies values that cannot be read: the controller would keep the object forever
+// (S6).
 var readableValue = Rule{
 	Name:   "readable-value",
 	Fields: slices.Concat(ttlFields, deadlineField, annotations(policy.AnnotationProtect)),

@@ -8,22 +8,23 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Rule is one thing that admission looks at. Check says what is wrong with a subject as it stands; Transition, for the
-// few rules that are about a change, what is wrong with an UPDATE; Review, for those that are about who asks, what is wrong
-// with the request. Those that a rule does not need are nil.
+// Rule is one check of admission. Check finds what is wrong with a subject as it stands;
+// Transition, for the few rules about a change, what is wrong with an UPDATE; Review, for those
+// about the user, what is wrong with the request. Those that a rule does not need are nil.
 type Rule struct {
 	Name string
-	// Fields are the fields that the rule finds fault with. A test in package manifests checks that the match conditions send
-	// every object that has them to the webhook.
+	// Fields are those that the rule finds fault with. A test in package manifests checks that the
+	// match conditions send every object with such a fault to the webhook.
 	Fields []string
-	// InUse are fields that alone have nothing sent: the rule finds fault with them where the namespace or a policy uses Curfew.
+	// InUse are fields for which alone nothing is sent. The rule finds fault with them where the
+	// namespace or a policy uses Curfew.
 	InUse      []string
 	Check      func(*Subject) []policy.Finding
 	Transition func(*Request) []policy.Finding
 	Review     func(*Request) []policy.Finding
 }
 
-// All lists the rules in the order in which their findings are told.
+// All lists the rules in the order of their findings.
 func All() []Rule {
 	return []Rule{
 		namespaceValues,
@@ -53,7 +54,8 @@ func All() []Rule {
 	}
 }
 
-// Review runs all rules on a request and returns the decision, softened where the namespace does not enforce.
+// Review runs all rules on a request and returns the decision, softened where the namespace does
+// not enforce.
 func Review(request *Request) *policy.Decision {
 	decision := &policy.Decision{}
 	request.attest()
@@ -91,9 +93,10 @@ func Review(request *Request) *policy.Decision {
 	return decision
 }
 
-// admitChild turns denials into warnings where a service account or the system creates an object that has a controller owner: its
-// controller is carrying out what somebody else wrote, perhaps before the rule was there. Denied, a Deployment could not roll out
-// and a CronJob not run. The controller keeps such an object and reports it (S6).
+// admitChild turns denials into warnings if a service account or the system creates an object that
+// has a controller owner. The controller carries out what someone else wrote, perhaps before the
+// rule existed: with a denial a Deployment could not roll out, nor a CronJob run. Curfew keeps such
+// an object and reports it (S6).
 func (r *Request) admitChild(decision *policy.Decision) {
 	owner := r.Facts.Owner
 	if r.Operation != Create || owner == nil || !r.User.isSystem() {
@@ -107,8 +110,8 @@ func (r *Request) admitChild(decision *policy.Decision) {
 	}
 }
 
-// source is where the effective TTL came from. On CREATE the validator sees what the mutating webhook filled in, and the
-// stamp beside it tells.
+// source is the source of the effective TTL. On CREATE the validator sees what the mutating webhook
+// filled in, with its stamp.
 func source(request *Request) string {
 	for _, value := range []policy.Value{request.Effective.Succeeded, request.Effective.Failed} {
 		switch {
@@ -122,7 +125,8 @@ func source(request *Request) string {
 	return ""
 }
 
-// filledInBy is who set the TTL that a new object carries: its author, unless a stamp that Curfew wrote names a default or a runtime.
+// filledInBy is the source of the TTL of a new object: its author, unless a stamp that Curfew wrote
+// names a default or a runtime.
 func filledInBy(facts *policy.Facts) policy.Source {
 	return policy.ParseSource(facts.Annotations[policy.AnnotationTTLSource])
 }
@@ -136,7 +140,8 @@ func checkAll(rules []Rule, subjects []*Subject) []policy.Finding {
 		}
 		for _, subject := range subjects {
 			for _, finding := range named(rule, rule.Check(subject)) {
-				// A field can be reached from the object and from a template inside it; it is told once.
+				// A field can be reached from the object and from a template inside it; it is told
+				// once.
 				if id := identityOf(&finding); !reported[id] {
 					reported[id] = true
 					out = append(out, finding)
@@ -154,8 +159,8 @@ func named(rule Rule, findings []policy.Finding) []policy.Finding {
 	return findings
 }
 
-// identity is what makes two findings the same. It leaves the message out: that may quote what surrounds the object, which the request
-// does not change.
+// identity decides whether two findings are the same. It leaves out the message, which may quote
+// the object's context, and the request does not change that.
 type identity struct {
 	rule, field, value string
 	severity           policy.Severity
@@ -167,15 +172,16 @@ func identityOf(finding *policy.Finding) identity {
 
 var index = regexp.MustCompile(`\[[0-9]+\]`)
 
-// anywhere is the identity of a finding wherever in a list it stands.
+// anywhere is the identity of a finding regardless of its place in a list.
 func anywhere(finding *policy.Finding) identity {
 	out := identityOf(finding)
 	out.field = index.ReplaceAllString(out.field, "[]")
 	return out
 }
 
-// added are the findings that a request brings in. Each one that stood there before accounts for one: first for that of the same
-// field, then for the same at another place of a list, since items move when one before them is removed.
+// added are the findings that a request adds. Each finding on the old object cancels one: first one
+// of the same field, then one at another place of a list, since items move when an earlier one is
+// removed.
 func added(findings, stood []policy.Finding) []policy.Finding {
 	for _, identify := range []func(*policy.Finding) identity{identityOf, anywhere} {
 		left := map[identity]int{}

@@ -6,8 +6,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// removedDefault denies the removal of a TTL where a max-ttl applies: a stamped object without a value has no TTL. A TTL that has no
-// effect, because the kind never finishes or a runtime decides, may be removed.
+// removedDefault denies the removal of a TTL where a max-ttl applies: a stamped object without a
+// value has no TTL. A TTL that has no effect, because the kind never finishes or a runtime decides,
+// may be removed.
 var removedDefault = Rule{
 	Name:   "removed-default",
 	Fields: ttlFields,

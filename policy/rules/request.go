@@ -22,33 +22,36 @@ type User struct {
 	Name string
 }
 
-// IsPerson reports whether the user is a person as far as names tell: neither a service account nor a node or other part
-// of the system.
+// IsPerson reports whether the user is a person, judging by the name: not a service account, a node
+// or another part of the system.
 func (u User) IsPerson() bool {
 	return !strings.HasPrefix(u.Name, "system:") || u.Name == "system:admin"
 }
 
-// isSystem reports whether the user is a service account or a part of the system, such as the controller manager or a node. Groups
-// tell nothing more: every user is in system:authenticated, and administrators are in system:masters.
+// isSystem reports whether the user is a service account or a part of the system. Groups do not
+// help: every user is in system:authenticated, and administrators are in system:masters.
 func (u User) isSystem() bool { return !u.IsPerson() && u.Name != "system:anonymous" }
 
 // Options are the settings of the rules.
 type Options struct {
 	// WarnBelow is the TTL under which authors are warned; zero means DefaultWarnBelow.
 	WarnBelow time.Duration
-	// RequireDelete is --require-delete: a TTL may only be set by those who may delete the object themselves.
+	// RequireDelete is --require-delete: only users who may delete an object may set a TTL on it.
 	RequireDelete bool
-	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused instead of warned about.
+	// StrictLabels is --strict-labels: a TTL label that is unreadable or expired is denied instead
+	// of warned about.
 	StrictLabels bool
-	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is, on objects without that.
+	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged like curfew.dev/ttl,
+	// on objects without the latter.
 	KyvernoLabel bool
-	// ControllerUser is the user name of Curfew's controller, which alone writes curfew.dev/finished-at.
+	// ControllerUser is the user name of Curfew's controller, the only one who may write
+	// curfew.dev/finished-at.
 	ControllerUser string
-	// Controller is what keeps the controller from deleting what is due.
+	// Controller are the settings that keep the controller from deleting objects.
 	Controller policy.Surroundings
 }
 
-// ttlLabel is the label by which an object goes, and its value.
+// ttlLabel is the label by which an object expires, and its value.
 func (o Options) ttlLabel(facts *policy.Facts) (key, text string, ok bool) {
 	if text, ok = facts.Labels[policy.LabelTTL]; ok || !o.KyvernoLabel {
 		return policy.LabelTTL, text, ok
@@ -57,7 +60,8 @@ func (o Options) ttlLabel(facts *policy.Facts) (key, text string, ok bool) {
 	return policy.LabelKyvernoTTL, text, ok
 }
 
-// DefaultWarnBelow is the TTL under which authors are warned that logs and status will be gone before they look.
+// DefaultWarnBelow is the TTL under which authors are warned that logs and status will be deleted
+// before they look.
 const DefaultWarnBelow = time.Minute
 
 func (o Options) warnBelow() time.Duration {
@@ -67,7 +71,7 @@ func (o Options) warnBelow() time.Duration {
 	return o.WarnBelow
 }
 
-// Request is one change to one object, with what surrounds it. Old is nil on CREATE.
+// Request is one change to one object, with the object's context. Old is nil on CREATE.
 type Request struct {
 	Operation   Operation
 	User        User
@@ -75,14 +79,16 @@ type Request struct {
 	Facts       *policy.Facts
 	OldFacts    *policy.Facts
 	Scope       *policy.Scope
-	// Filled is what surrounded a new object before admission filled in its defaults, where policies see another object by now.
+	// Filled is the scope of a new object before admission filled in its defaults, where other
+	// policies match it now.
 	Filled *policy.Scope
-	// Outer are the policies whose bounds hold in a namespace, for the review of one; nil means none.
+	// Outer returns the policies whose bounds apply in a namespace, for the review of a Namespace;
+	// nil means none.
 	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Effective *policy.Effective
 	Access    Access
 	Options   Options
-	// Now is the instant of the request; zero where there is none, so that nothing is in the past.
+	// Now is the instant of the request; zero if there is none, so that nothing is expired.
 	Now time.Time
 
 	attested bool
@@ -90,8 +96,8 @@ type Request struct {
 	forged []string
 }
 
-// attest reads a new object as admission has to: a deletionTimestamp means nothing, as the API server drops it, and a stamp that
-// Curfew did not write is not believed.
+// attest reads a new object as admission must: a deletionTimestamp means nothing, since the API
+// server drops it, and a stamp that Curfew did not write is ignored.
 func (r *Request) attest() {
 	if r.Operation != Create || r.attested {
 		return
@@ -102,13 +108,14 @@ func (r *Request) attest() {
 	r.Facts, r.forged, r.attested = &created, forged, true
 }
 
-// Subject is what a rule looks at: an object, or a template of one inside another object.
+// Subject is what a rule checks: an object, or a template of one inside another object.
 type Subject struct {
 	*policy.Facts
 	Object map[string]any
 	// Prefix leads from the root of the object to the template; empty for the object itself.
 	Prefix string
-	// Inherited means that the metadata of the template is denied what Curfew acts by, so that nothing else is said of it.
+	// Inherited means that TTL keys in the metadata of the template are denied, so that other rules
+	// skip them.
 	Inherited bool
 	// Operation of the request that the subject is part of, and who makes it.
 	Operation Operation

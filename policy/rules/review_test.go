@@ -63,7 +63,8 @@ func TestAnnouncements(t *testing.T) {
 	}
 }
 
-// Modes that do not enforce turn denials into warnings that say so; a Namespace's own mode does not protect it.
+// Modes that do not enforce turn denials into warnings that say so; a Namespace's own mode does not
+// protect it.
 func TestSoften(t *testing.T) {
 	tooLong := job().TTL(7200).Map()
 	const field = "spec.ttlSecondsAfterFinished: "
@@ -99,7 +100,8 @@ func TestReason(t *testing.T) {
 	}
 }
 
-// An object that is being deleted passes whatever is wrong with it, or its finalizers could never be taken away.
+// An object that is being deleted passes whatever is wrong with it, or its finalizers could never
+// be taken away.
 func TestDeletingPasses(t *testing.T) {
 	bad := job().TTL(-1).Deadline(0).TemplateAnnotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationProtect, "?").Deleting(noon).Map()
 	if decision := review(row{old: job().Map(), object: bad}); len(decision.Findings) != 0 {
@@ -110,7 +112,8 @@ func TestDeletingPasses(t *testing.T) {
 	}
 }
 
-// An UPDATE is refused for what it brings, not for what stood there: wrong in four ways, and a label passes.
+// An UPDATE is refused for what it brings, not for what stood there: wrong in four ways, and a
+// label passes.
 func TestUpdateIsRefusedForWhatItChanges(t *testing.T) {
 	bad := func() *builders.JobWrapper {
 		return job().TTL(7200).Deadline(0).TemplateAnnotation(policy.AnnotationTTL, "?").Annotation(policy.AnnotationProtect, "?")
@@ -213,8 +216,9 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// S9: an object with tens of thousands of templates is judged in time that grows with their number, and no faster. The old code compared each
-// finding with all others: minutes, in which the API server gave up and let the object pass.
+// S9: an object with tens of thousands of templates is judged in time that grows with their number,
+// and no faster. The old code compared each finding with all others: minutes, in which the API
+// server gave up and let the object pass.
 func TestManyTemplates(t *testing.T) {
 	var templates []any
 	for range 30_000 {

@@ -6,7 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// runtimeTTL warns that a TTL is ignored, because the runtime that the object uses decides and sets another one.
+// runtimeTTL warns that a TTL is ignored, because the runtime that the object uses decides and sets
+// another one.
 var runtimeTTL = Rule{
 	Name:   "runtime-ttl",
 	Fields: ttlFields,
@@ -38,8 +39,9 @@ var runtimeTTL = Rule{
 // overruled reports whether the object's own TTL is ignored, because its runtime decides.
 func overruled(s *Subject) bool { return !s.IsTemplate() && runtimeDecides(s.Facts, s.Scope) }
 
-// actsOnItself reports whether a TTL that the subject states can delete it. A kind that never finishes has none, and where a
-// runtime decides, only the kind's own controller acts on a native field.
+// actsOnItself reports whether a TTL that the subject states can delete it. A kind that never
+// finishes has none, and where a runtime decides, only the kind's own controller acts on a native
+// field.
 func actsOnItself(s *Subject) bool {
 	return s.Profile.Finishable() && (!overruled(s) || len(s.TTLs().Natives()) > 0)
 }
@@ -62,7 +64,8 @@ func runtimeStep(facts *policy.Facts, scope *policy.Scope) *policy.Step {
 	return nil
 }
 
-// runtimeSays is what a runtime sets, as messages write it, and whether that differs from what the object sets.
+// runtimeSays is what a runtime sets, as messages write it, and whether that differs from what the
+// object sets.
 func runtimeSays(runtime, own *policy.Setting) (text string, differs bool) {
 	switch {
 	case runtime == nil:

@@ -7,7 +7,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// shortTTL warns of a TTL under warnBelow (60s): nobody can read the logs or the status before the object is deleted.
+// shortTTL warns of a TTL under warnBelow (60s): nobody can read the logs or the status before the
+// object is deleted.
 var shortTTL = Rule{
 	Name:   "short-ttl",
 	Fields: lifetimeFields,

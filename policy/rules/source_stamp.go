@@ -6,9 +6,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// sourceStamp denies changes of the stamps that only Curfew writes: a value marked as a default escapes the bounds when the
-// controller judges it. Removing a stamp, or changing it to "object", gives no rights and is allowed; kubectl replace does the first,
-// Curfew the second. On CREATE a forged stamp is a warning: the value counts as its author's.
+// sourceStamp denies changes of the stamps that only Curfew writes: a value marked as a default
+// escapes the bounds when the controller judges it. Removing a stamp, or changing it to "object",
+// gives no rights and is allowed; kubectl replace does the first, Curfew the second. On CREATE a
+// forged stamp is a warning: the value counts as its author's.
 var sourceStamp = Rule{
 	Name:   "source-stamp",
 	Fields: annotations(policy.AnnotationTTLSource, policy.AnnotationDeadlineSource),

@@ -25,7 +25,8 @@ func shipped(t *testing.T) policy.Profiles {
 	return known.Snapshot().Profiles
 }
 
-// put sets a value below an object, creating what leads there; a name that ends in [] is a list of one.
+// put sets a value below an object, creating what leads there; a name that ends in [] is a list of
+// one.
 func put(object map[string]any, path string, value any) map[string]any {
 	names := strings.Split(path, ".")
 	at := object
@@ -46,8 +47,8 @@ func put(object map[string]any, path string, value any) map[string]any {
 	return object
 }
 
-// Every kind with pod templates, and what hands metadata on to the objects that it creates, denies every key by which Curfew would
-// delete or stop these.
+// Every kind with pod templates, and what hands metadata on to the objects that it creates, denies
+// every key by which Curfew would delete or stop these.
 func TestKeysInTemplates(t *testing.T) {
 	kinds := shipped(t)
 	keys := []struct{ where, key, text string }{
@@ -136,7 +137,8 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 	}
 }
 
-// Labels in a CronJob's Job template are the label of each Job; what is wrong with them is said where they are written.
+// Labels in a CronJob's Job template are the label of each Job; what is wrong with them is said
+// where they are written.
 func TestTTLLabelInAJobTemplate(t *testing.T) {
 	const field = "spec.jobTemplate.metadata.labels[curfew.dev/ttl]: "
 	cronJob := func(label string) map[string]any {

@@ -8,8 +8,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// trainJobsJobSet denies a TTL on a JobSet that a TrainJob controls: Trainer creates a deleted JobSet again, and so repeats the
-// training. Only people are denied. What Trainer writes comes from the TrainJob or its runtime, and gets a warning.
+// trainJobsJobSet denies a TTL on a JobSet that a TrainJob controls: Trainer creates a deleted
+// JobSet again, and so repeats the training. Only people are denied. What Trainer writes comes from
+// the TrainJob or its runtime, and gets a warning.
 var trainJobsJobSet = Rule{
 	Name:   "trainjob-jobset",
 	Fields: lifetimeFields,

@@ -8,9 +8,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// ttlLabel warns of a TTL label that cannot be read, is expired or has no effect, and denies one outside the bounds. With
-// --strict-labels it denies the first two as well, except in a template. Where only the bounds of policies with action Warn are
-// broken, it warns.
+// ttlLabel warns of a TTL label that cannot be read, is expired or has no effect, and denies one
+// outside the bounds. With --strict-labels it denies the first two as well, except in a template.
+// Where only the bounds of policies with action Warn are broken, it warns.
 var ttlLabel = Rule{
 	Name:   "ttl-label",
 	Fields: labelFields,
@@ -53,8 +53,8 @@ var ttlLabel = Rule{
 	},
 }
 
-// brake is the reason why the object is kept despite its label, as a sentence; "" where it is not. Another rule warns that the
-// controller may not delete the object.
+// brake is the reason why the object is kept despite its label, as a sentence; "" where it is not.
+// Another rule warns that the controller may not delete the object.
 func (s *Subject) brake() string {
 	if s.IsTemplate() {
 		return ""
@@ -70,7 +70,8 @@ func (s *Subject) brake() string {
 	}
 }
 
-// whenOver says what happens to an object whose label is expired. The controller asks the same judge.
+// whenOver says what happens to an object whose label is expired. The controller asks the same
+// judge.
 func (s *Subject) whenOver(facts *policy.Facts, key, brake string) string {
 	kind := s.Profile.Kind.Kind
 	if s.IsTemplate() {

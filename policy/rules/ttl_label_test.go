@@ -43,8 +43,8 @@ func TestTTLLabel(t *testing.T) {
 	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d", policy.LabelTTL, "1d"), nil)
 }
 
-// What is over and outside of the bounds is refused for the latter: the controller keeps it, so that it does not go at once, and a date of the
-// past is no way around min-ttl.
+// What is over and outside of the bounds is refused for the latter: the controller keeps it, so
+// that it does not go at once, and a date of the past is no way around min-ttl.
 func TestTTLLabelThatIsOverAndOutsideOfTheBounds(t *testing.T) {
 	path := "metadata.labels[curfew.dev/ttl]"
 	old := job().Created(noon.Add(-2 * time.Hour))

@@ -4,7 +4,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// unusableDefault warns that the default for a new object cannot be used, so that the object has none.
+// unusableDefault warns that the default for a new object cannot be used, so that the object has
+// none.
 var unusableDefault = Rule{
 	Name:  "unusable-default",
 	InUse: []string{""},

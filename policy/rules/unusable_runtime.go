@@ -7,8 +7,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// unusableRuntime warns that the runtime that decides the TTL does not exist or has a TTL that cannot be read, so that the object is
-// kept. For an unreadable deadline of the runtime see unusableDefault.
+// unusableRuntime warns that the runtime that decides the TTL does not exist or has a TTL that
+// cannot be read, so that the object is kept. For an unreadable deadline of the runtime see
+// unusableDefault.
 var unusableRuntime = Rule{
 	Name:  "unusable-runtime",
 	InUse: []string{RuntimeReference},

@@ -29,7 +29,8 @@ func TestUnusableRuntime(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := Request{Scope: &policy.Scope{Runtime: test.runtime}}
 			equal(t, judge(unusableRuntime, trainJob, request, nil, object("TrainJob", nil)), test.want)
-			// An unrelated update is not bothered, and what another cluster's manager answers for has no runtime here.
+			// An unrelated update is not bothered, and what another cluster's manager answers for
+			// has no runtime here.
 			request.Scope = &policy.Scope{Runtime: test.runtime}
 			equal(t, judge(unusableRuntime, trainJob, request, object("TrainJob", nil), object("TrainJob", nil, "x", "y")), nil)
 			copied := object("TrainJob", nil)

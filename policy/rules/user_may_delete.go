@@ -6,8 +6,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// userMayDelete warns a user who sets a TTL on an object that they may not delete; with --require-delete it denies. Any other way to
-// have Curfew delete an object counts too: removing the protection of one that is due, writing its finish time, and a runtime's TTL.
+// userMayDelete warns a user who sets a TTL on an object that they may not delete; with
+// --require-delete it denies. Any other way to have Curfew delete an object counts too: removing
+// the protection of one that is due, writing its finish time, and a runtime's TTL.
 var userMayDelete = Rule{
 	Name:   "user-may-delete",
 	Fields: permissionFields,

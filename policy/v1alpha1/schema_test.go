@@ -126,8 +126,8 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	}
 }
 
-// One grammar: what the schema accepts is a duration, unless it is too long or no whole number of seconds, and the schema accepts what
-// Curfew reads.
+// One grammar: what the schema accepts is a duration, unless it is too long or no whole number of
+// seconds, and the schema accepts what Curfew reads.
 func TestDurationsAgreeWithTheSchema(t *testing.T) {
 	crd := load(t, "curfew.dev_lifecyclepolicies.yaml")
 	fits := func(spec map[string]any) bool {

@@ -6,7 +6,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// assign sets or removes one field of an object; parents are made.
+// assign sets or removes one field of an object and creates missing parents.
 func assign(object map[string]any, assignment policy.Assignment) error {
 	parent := object
 	path := assignment.Path

@@ -17,7 +17,8 @@ type Source struct {
 	JSON bool
 }
 
-// Document is one object of a source. Lists are taken apart: each item is a document of its own, with the index of the list.
+// Document is one object of a source. Lists are taken apart: each item is a document of its own,
+// with the index of the list.
 type Document struct {
 	// File is the name of the source.
 	File string
@@ -28,13 +29,13 @@ type Document struct {
 	// Object is the manifest in its JSON form, with int64 and float64 for numbers.
 	Object map[string]any
 
-	// text is the document as written; empty for items of a list and for JSON.
+	// text is the document as written; nil for items of a list and for JSON.
 	text []byte
-	// node is the same object as YAML nodes, with comments and lines; nil where there is none.
+	// node is the same object as YAML nodes, with comments and lines; nil if there is none.
 	node *yaml.Node
-	// root holds the comments around node, where the object is the whole document.
+	// root has the comments around node, if the object is the whole document.
 	root *yaml.Node
-	// offset is what has to be added to the lines of nodes.
+	// offset is added to the lines of nodes.
 	offset int
 }
 
@@ -43,7 +44,7 @@ func (d *Document) Kind() schema.GroupVersionKind {
 	return (&unstructured.Unstructured{Object: d.Object}).GroupVersionKind()
 }
 
-// DocumentError says why a document could not be read.
+// DocumentError is a document that cannot be read.
 type DocumentError struct {
 	File        string
 	Index, Line int

@@ -9,7 +9,7 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// MarshalYAML writes a value as YAML, by its JSON form.
+// MarshalYAML writes a value as YAML, with the field names of its JSON form.
 func MarshalYAML(value any) ([]byte, error) {
 	text, err := MarshalJSON(value)
 	if err != nil {
@@ -18,7 +18,8 @@ func MarshalYAML(value any) ([]byte, error) {
 	return sigsyaml.JSONToYAML(text)
 }
 
-// MarshalJSON writes a value as JSON that is YAML, too: it escapes the characters that YAML allows in no text.
+// MarshalJSON writes a value as JSON that is also YAML: it escapes the characters that YAML does
+// not allow.
 func MarshalJSON(value any) ([]byte, error) {
 	var text, out bytes.Buffer
 	encoder := json.NewEncoder(&text)

@@ -16,8 +16,8 @@ func mustJSON(t *testing.T, value any) []byte {
 	return out
 }
 
-// FuzzLint holds that whatever is read can be judged and written, that what is written reads as the manifest, and that a
-// manifest with its defaults takes no further ones.
+// FuzzLint holds that whatever is read can be judged and written, that what is written reads as the
+// manifest, and that a manifest with its defaults takes no further ones.
 func FuzzLint(f *testing.F) {
 	files, err := filepath.Glob("../../manifests/samples/*.yaml")
 	if err != nil {

@@ -8,8 +8,8 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-// lineOf is the line of a field, given by the path that findings have: spec.replicatedJobs[0].template,
-// metadata.annotations[curfew.dev/ttl]. Of a field that is not there it is the line of the nearest parent that is.
+// lineOf is the line of a field, given by the path in findings: spec.replicatedJobs[0].template,
+// metadata.annotations[curfew.dev/ttl]. For an absent field it is the line of its nearest parent.
 func (d *Document) lineOf(field string) int {
 	line, at := d.Line, d.node
 	for _, name := range pathNames(field) {
@@ -28,8 +28,8 @@ func (d *Document) lineOf(field string) int {
 
 var expressionLine = regexp.MustCompile(`^line ([0-9]+), column `)
 
-// lineOfFinding is the line of a field or, where the message names a line of an expression that is written as a block (|), the line
-// of the file that it stands on.
+// lineOfFinding is the line of a field or, if the message names a line of an expression that is
+// written as a block (|), that line of the file.
 func (d *Document) lineOfFinding(field, message string) int {
 	line := d.lineOf(field)
 	at := d.node
@@ -50,7 +50,7 @@ func (d *Document) lineOfFinding(field, message string) int {
 	return at.Line + d.offset + within
 }
 
-// pathNames takes a field path apart. What stands in brackets is one name, dots and all.
+// pathNames splits a field path. Text in brackets is one name, including dots.
 func pathNames(field string) []string {
 	var out []string
 	for field != "" {
@@ -77,7 +77,8 @@ func pathNames(field string) []string {
 	return out
 }
 
-// entry is a child of a node with the node that begins it: the key of a mapping, or the item of a sequence itself.
+// entry is a child of a node and the node at which it begins: the key of a mapping, or the item of
+// a sequence itself.
 func entry(node *yaml.Node, name string) (key, value *yaml.Node) {
 	switch node.Kind {
 	case yaml.MappingNode:

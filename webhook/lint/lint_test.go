@@ -279,7 +279,8 @@ func TestAccess(t *testing.T) {
 	}
 }
 
-// S9: what somebody posts never directs a read of the cluster, where the caller may not be allowed to look.
+// S9: what somebody posts never directs a read of the cluster, where the caller may not be allowed
+// to look.
 func TestPostedContentReadsNothing(t *testing.T) {
 	profile := func(group, version, kind, resource, path string) string {
 		return "apiVersion: curfew.dev/v1alpha1\nkind: KindProfile\nmetadata: {name: runs.x.dev}\nspec:\n" +

@@ -10,9 +10,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// YAML writes the manifest. Where the source was YAML, the author's order and comments stay; where nothing was filled in, every
-// byte does. What cannot be edited that way (a default that would land behind an alias) is written anew with sorted keys. Results
-// of one source share nodes: they are not to be written by several goroutines at once.
+// YAML writes the manifest. If the source was YAML, the author's order and comments are kept; if
+// nothing was filled in, every byte is. A manifest that cannot be edited (a default would land
+// behind an alias) is written with sorted keys. Results of one source share nodes: do not write
+// them concurrently.
 func (r *Result) YAML() ([]byte, error) {
 	document := r.Document
 	if len(r.assigned) == 0 && len(document.text) > 0 {
@@ -53,7 +54,7 @@ func (d *Document) edited(assignments []policy.Assignment) ([]byte, bool) {
 	return out.Bytes(), true
 }
 
-// assignNode reports false where the way leads over an alias, whose other users must not change.
+// assignNode reports false if the path leads through an alias, whose other users must not change.
 func assignNode(node *yaml.Node, assignment policy.Assignment) bool {
 	last := len(assignment.Path) - 1
 	for _, name := range assignment.Path[:last] {
@@ -102,7 +103,7 @@ func setNode(mapping *yaml.Node, name string, value any) bool {
 	return true
 }
 
-// scalar is a value as a node; the library chooses the quotes that keep a string a string.
+// scalar is a value as a node. The library quotes strings that would be read as something else.
 func scalar(value any) *yaml.Node {
 	var node yaml.Node
 	if err := node.Encode(value); err != nil {
@@ -112,7 +113,7 @@ func scalar(value any) *yaml.Node {
 	return &node
 }
 
-// compactSequences tells whether the author writes the items of a list at the column of their key.
+// compactSequences reports whether the author writes list items at the column of their key.
 func compactSequences(node *yaml.Node) bool {
 	for i, inner := range node.Content {
 		if node.Kind == yaml.MappingNode && i%2 == 1 && inner.Kind == yaml.SequenceNode && inner.Style&yaml.FlowStyle == 0 && inner.Column > 0 {
@@ -125,7 +126,7 @@ func compactSequences(node *yaml.Node) bool {
 	return false
 }
 
-// reads reports whether a text is read as exactly this object.
+// reads reports whether a text parses to exactly this object.
 func reads(text []byte, want map[string]any) bool {
 	asJSON, err := sigsyaml.YAMLToJSONStrict(text)
 	if err != nil {

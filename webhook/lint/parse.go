@@ -15,8 +15,8 @@ import (
 	sigsyaml "sigs.k8s.io/yaml"
 )
 
-// readYAML parses each document twice: by the library that kubectl uses, whose idea of a value holds, and into nodes, which
-// know lines and comments.
+// readYAML parses each document twice: with the library that kubectl uses, which decides the
+// values, and into nodes, which have lines and comments.
 func (r *reader) readYAML(data []byte) {
 	for _, chunk := range split(data) {
 		if !r.begin() {
@@ -52,7 +52,7 @@ func (r *reader) readYAML(data []byte) {
 
 var yamlLine = regexp.MustCompile(`line (\d+): `)
 
-// failYAML puts the line of the file in place of the one that the parser counted from the document's beginning.
+// failYAML replaces the line within the document by the line of the file.
 func (r *reader) failYAML(document Document, err error) {
 	text := strings.TrimPrefix(err.Error(), "error converting YAML to JSON: ")
 	text = strings.TrimPrefix(strings.TrimPrefix(text, "yaml: "), "unmarshal errors:\n")
@@ -67,7 +67,8 @@ func (r *reader) failYAML(document Document, err error) {
 	r.fail(line, fmt.Errorf("not readable as YAML: %s", first))
 }
 
-// boundAliases refuses a document whose aliases, written out, would come to far more than the document itself.
+// boundAliases rejects a document whose aliases, written out, would be far larger than the document
+// itself.
 func boundAliases(root *yaml.Node, length int) error {
 	limit := 2*length + 1<<20
 	sizes := map[*yaml.Node]int{}
@@ -81,8 +82,8 @@ func boundAliases(root *yaml.Node, length int) error {
 	return nil
 }
 
-// written is about the size of a node with its aliases written out, once above the limit no longer exact; ok is false for one
-// that contains itself.
+// written is about the size of a node with its aliases written out; above the limit it is not
+// exact. ok is false for a node that contains itself.
 func written(node *yaml.Node, sizes map[*yaml.Node]int, limit int) (size int, ok bool) {
 	if node.Kind == yaml.AliasNode {
 		if node.Alias == nil {
@@ -107,12 +108,12 @@ func written(node *yaml.Node, sizes map[*yaml.Node]int, limit int) (size int, ok
 	return size, true
 }
 
-// jsonSyntaxError tells a text that is no JSON from JSON that is refused.
+// jsonSyntaxError distinguishes text that is not JSON from JSON that is rejected.
 type jsonSyntaxError struct{ err error }
 
 func (e *jsonSyntaxError) Error() string { return "not readable as JSON: " + e.err.Error() }
 
-// readJSON reads JSON texts one after the other, as kubectl allows. After a syntax error nothing more can be told apart.
+// readJSON reads consecutive JSON texts, as kubectl allows. It stops at a syntax error.
 func (r *reader) readJSON(data []byte) {
 	data = bytes.TrimPrefix(data, []byte("\ufeff"))
 	decoder := json.NewDecoder(bytes.NewReader(data))
@@ -156,7 +157,7 @@ func (r *reader) readJSON(data []byte) {
 	}
 }
 
-// parse reads one JSON text and refuses what kubectl would pass on ambiguous: a key that is there twice.
+// parse reads one JSON text and rejects duplicate keys, which kubectl would pass on ambiguously.
 func parse(text []byte) (any, error) {
 	var value any
 	strict, err := kjson.UnmarshalStrict(text, &value)

@@ -22,7 +22,7 @@ var (
 	profileKind = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
 )
 
-// learnPolicy checks a LifecyclePolicy and lets what can be used of it speak for the objects of the other documents.
+// learnPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
 func learnPolicy(ctx context.Context, w *world, document *Document) {
 	object := &v1alpha1.LifecyclePolicy{}
 	if !w.read(ctx, document, object) {
@@ -34,7 +34,7 @@ func learnPolicy(ctx context.Context, w *world, document *Document) {
 	w.reviews = append(w.reviews, func() { w.review(document, compiled) })
 }
 
-// review asks the rules about a policy, once all namespaces among the documents are known.
+// review runs the rules on a policy, once all namespaces among the documents are known.
 func (w *world) review(document *Document, compiled *expression.Policy) {
 	request := &rules.PlatformRequest{Policy: compiled, Options: w.options.Rules, Now: w.options.Now}
 	for _, name := range slices.Sorted(maps.Keys(w.namespaces)) {
@@ -58,7 +58,8 @@ func learnProfile(ctx context.Context, w *world, document *Document) {
 	w.compiled(document, errs)
 }
 
-// read checks a document by the schema of its kind and reads it into its type. It reports false where it is not of its shape.
+// read validates a document by the schema of its kind and decodes it. It reports false if that
+// fails.
 func (w *world) read(ctx context.Context, document *Document, into any) bool {
 	stored, unknown, refused := w.options.Schemas.check(ctx, document.Object)
 	for _, path := range unknown {
@@ -77,8 +78,8 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 	return true
 }
 
-// compiled notes what cannot be used of an object. Where its schema refuses the same field, that is one finding: the API server
-// would say no more than what the schema does, and the fix stands behind it.
+// compiled records the errors of compiling an object. An error on a field that the schema rejects
+// too is one finding with it.
 func (w *world) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
 		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}

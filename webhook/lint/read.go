@@ -15,11 +15,12 @@ type Limits struct {
 	Bytes int
 	// Documents of one source, items of lists included.
 	Documents int
-	// Nodes of one source, by the punctuation that makes them: a parser takes a few hundred bytes for each.
+	// Nodes of one source, counted by punctuation: a parser needs a few hundred bytes for each.
 	Nodes int
 }
 
-// The defaults, generous enough for the files of a repository. An object in a cluster has 1.5 MB at most.
+// The defaults, generous enough for the files of a repository. An object in a cluster has 1.5 MB at
+// most.
 const (
 	DefaultMaxBytes     = 16 << 20
 	DefaultMaxDocuments = 10000
@@ -39,7 +40,7 @@ func (l Limits) withDefaults() Limits {
 	return l
 }
 
-// LimitError says which limit a source exceeds. Nothing of such a source is read.
+// LimitError is a limit that a source exceeds. Nothing of such a source is read.
 type LimitError struct {
 	File string
 	// What is counted, how much of it there is, and how much is allowed.
@@ -56,8 +57,8 @@ func (e *LimitError) Error() string {
 	return fmt.Sprintf("%s%d %s are too many: split it, %d is the most", where, e.Have, e.What, e.Max)
 }
 
-// Read returns the objects of a source in their order, and an error for each document that cannot be read. A single
-// [*LimitError] takes the place of everything else.
+// Read returns the objects of a source in their order, and an error for each document that cannot
+// be read. A single [*LimitError] replaces everything else.
 func Read(source Source, limits Limits) ([]*Document, []error) {
 	limits = limits.withDefaults()
 	if err := limits.check(source); err != nil {
@@ -93,7 +94,7 @@ func (l Limits) check(source Source) error {
 	return nil
 }
 
-// reader gathers the documents of one source.
+// reader collects the documents of one source.
 type reader struct {
 	file      string
 	limits    Limits
@@ -103,7 +104,7 @@ type reader struct {
 	full      bool
 }
 
-// begin counts one more document, and reports false where that is one too many. Those that cannot be read count as well.
+// begin counts one more document, readable or not, and reports false if that is one too many.
 func (r *reader) begin() bool {
 	r.index++
 	r.full = r.full || r.index > r.limits.Documents
@@ -114,7 +115,7 @@ func (r *reader) fail(line int, err error) {
 	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err})
 }
 
-// add takes a parsed value for what it is: an object, a list of objects, or an error.
+// add takes a parsed value: an object, a list of objects, or an error.
 func (r *reader) add(value any, document Document) {
 	if r.full {
 		return
@@ -152,7 +153,7 @@ func (r *reader) addItem(item any, list Document, nodes []*yaml.Node, i int) {
 	r.add(item, list)
 }
 
-// typed gives an item of a typed list, such as a JobList, the kind that the list says for all of them.
+// typed gives an item of a typed list, such as a JobList, the kind of the list's items.
 func typed(item, apiVersion any, kind string) any {
 	object, ok := item.(map[string]any)
 	if !ok || kind == "" {
@@ -212,7 +213,8 @@ func looksLikeJSON(data []byte) bool {
 	return len(trimmed) > 0 && (trimmed[0] == '{' || trimmed[0] == '[')
 }
 
-// tryJSON reads a text that may as well be YAML in flow style, and reports false where that is the better guess.
+// tryJSON reads a text that may also be YAML in flow style, and reports false if that is more
+// likely.
 func (r *reader) tryJSON(data []byte) bool {
 	attempt := reader{file: r.file, limits: r.limits}
 	attempt.readJSON(data)

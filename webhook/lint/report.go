@@ -6,7 +6,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Finding is a finding about one object, with the place where it was written.
+// Finding is a finding about one object, with its place in the source.
 type Finding struct {
 	Object Ref `json:"object"`
 	policy.Finding
@@ -38,17 +38,17 @@ func (d Default) String() string {
 	return policy.Default{Field: d.Field, Value: d.Value, Source: policy.ParseSource(d.Source), DryRun: d.DryRun}.String()
 }
 
-// Report is all that is to be said about some documents, as the command line and the HTTP endpoints show it.
+// Report has the results for all documents, as the command line and the HTTP endpoints show them.
 type Report struct {
-	// Allowed means that nothing would be refused.
+	// Allowed means that nothing would be denied.
 	Allowed bool `json:"allowed"`
-	// Objects is how many were judged.
+	// Objects is the number of objects that were judged.
 	Objects  int       `json:"objects"`
 	Defaults []Default `json:"defaults"`
 	Findings []Finding `json:"findings"`
 }
 
-// NewReport gathers results, and the errors of documents that could not be read, as findings. The latter come first.
+// NewReport collects results, and the errors of unreadable documents as findings, which come first.
 func NewReport(results []*Result, unreadable ...error) *Report {
 	report := &Report{Objects: len(results), Defaults: []Default{}, Findings: []Finding{}}
 	for _, err := range unreadable {
@@ -67,7 +67,7 @@ func NewReport(results []*Result, unreadable ...error) *Report {
 	return report
 }
 
-// Count is how many findings have a severity.
+// Count is the number of findings of a severity.
 func (r *Report) Count(severity policy.Severity) int {
 	count := 0
 	for i := range r.Findings {

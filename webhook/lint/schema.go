@@ -24,8 +24,8 @@ import (
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
-// Schemas check objects of Curfew's own kinds as the API server does by their CustomResourceDefinitions. They are safe for
-// concurrent use.
+// Schemas validate objects of Curfew's own kinds by their CustomResourceDefinitions, as the API
+// server does. They are safe for concurrent use.
 type Schemas struct {
 	kinds map[kschema.GroupKind]definedKind
 }
@@ -43,7 +43,7 @@ type definition struct {
 	rules      *cel.Validator
 }
 
-// NewSchemas reads the schemas of all versions that are served.
+// NewSchemas reads the schemas of all served versions.
 func NewSchemas(definitions []*apiextensionsv1.CustomResourceDefinition) (*Schemas, error) {
 	out := &Schemas{kinds: map[kschema.GroupKind]definedKind{}}
 	for _, crd := range definitions {
@@ -80,8 +80,9 @@ func readDefinition(external *apiextensionsv1.JSONSchemaProps) (*definition, err
 	return &definition{structural, validator, cel.NewValidator(structural, true, celconfig.PerCallLimit)}, nil
 }
 
-// check returns the object as the API server would store it, and what it would refuse it for: fields that the schema does not
-// know, and errors. Without a schema for the kind it is the object itself.
+// check returns the object as the API server would store it, and why it would reject it: fields
+// that the schema does not have, and errors. Without a schema for the kind it returns the object
+// itself.
 func (s *Schemas) check(ctx context.Context, object map[string]any) (stored map[string]any, unknown []string, errs field.ErrorList) {
 	u := unstructured.Unstructured{Object: object}
 	kind := u.GroupVersionKind()
@@ -115,8 +116,8 @@ func (s *Schemas) check(ctx context.Context, object map[string]any) (stored map[
 	return object, unknown, errs
 }
 
-// Stored is an object as the API server would store it, with the defaults of its schema; the error is what that would refuse it for, a
-// field that the schema does not know included.
+// Stored is an object as the API server would store it, with the defaults of its schema. The error
+// is why the API server would reject it, including unknown fields.
 func (s *Schemas) Stored(ctx context.Context, object map[string]any) (map[string]any, error) {
 	stored, unknown, errs := s.check(ctx, object)
 	var all []error
@@ -129,7 +130,7 @@ func (s *Schemas) Stored(ctx context.Context, object map[string]any) (map[string
 	return stored, errors.Join(all...)
 }
 
-// blocking errors leave the API server without what the rules of a schema would look at.
+// blocking errors keep the API server from evaluating the rules of a schema.
 func blocking(err *field.Error) bool {
 	switch err.Type {
 	case field.ErrorTypeRequired, field.ErrorTypeTooLong, field.ErrorTypeTooMany, field.ErrorTypeTypeInvalid, field.ErrorTypeNotSupported:

@@ -9,8 +9,9 @@ type chunk struct {
 	line int
 }
 
-// split cuts YAML at the lines that begin with "---", as kubectl does, or "...", so that an error in one document leaves the
-// others readable. What follows the marker on its line belongs to the document. Chunks without content are left out.
+// split cuts YAML at the lines that begin with "---", as kubectl does, or "...", so that an error
+// in one document does not affect the others. Text after the marker on its line belongs to the
+// document. Chunks without content are left out.
 func split(data []byte) []chunk {
 	var out []chunk
 	current := chunk{line: 1}
