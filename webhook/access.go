@@ -15,7 +15,7 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// AccessReviewer says whether somebody may delete something.
+// AccessReviewer reports whether a user may delete an object.
 type AccessReviewer interface {
 	MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
 }
@@ -49,8 +49,9 @@ func extra(in map[string]authenticationv1.ExtraValue) map[string]authorizationv1
 	return out
 }
 
-// CachedReviews remembers answers for a while. Users are asked about without the object's name, so that a loop that creates a
-// thousand Jobs asks once; a permission for single names is therefore not seen, and the rule only warns by default.
+// CachedReviews caches answers. It leaves out the object's name, so that a loop that creates a
+// thousand Jobs asks once. Permissions for single names are therefore not seen, and the rule only
+// warns by default.
 type CachedReviews struct {
 	reviewer AccessReviewer
 	clock    Clock
@@ -66,18 +67,19 @@ type cachedAnswer struct {
 }
 
 const (
-	// keepAnswers is how long an answer holds: a role that was just granted should be noticed by the next try.
+	// keepAnswers is how long an answer is cached: the next attempt should notice a role that was just
+	// granted.
 	keepAnswers = 10 * time.Second
-	// maxAnswers bounds the memory; beyond it everything is forgotten at once, which costs a few questions.
+	// maxAnswers bounds the memory; beyond it the cache is cleared, which costs a few requests.
 	maxAnswers = 4096
 )
 
-// NewCachedReviews remembers what reviewer answers for ten seconds.
+// NewCachedReviews caches a reviewer's answers for ten seconds.
 func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
 	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[string]cachedAnswer{}}
 }
 
-// MayDelete implements [AccessReviewer]. Errors are not remembered.
+// MayDelete implements [AccessReviewer]. Errors are not cached.
 func (c *CachedReviews) MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 	what.Name = ""
 	key := strings.Join([]string{
@@ -107,8 +109,9 @@ func (c *CachedReviews) MayDelete(ctx context.Context, user authenticationv1.Use
 // accessTimeout leaves time for an answer within the five seconds that the API server waits.
 const accessTimeout = 2 * time.Second
 
-// access asks about the user and the controller where the request sets a TTL. An answer that does not come is no answer: the
-// rules that need one then say nothing, except with --require-delete, where it is an error and the failure policy decides.
+// access asks about the user and the controller if the request sets a TTL. Without an answer the
+// rules that need one do not apply, except with --require-delete, where it is an error and the
+// failure policy decides.
 func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource metav1.GroupVersionResource, who func() (authenticationv1.UserInfo, error)) (rules.Access, error) {
 	if w.reviews == nil {
 		return rules.Access{}, nil
@@ -122,11 +125,11 @@ func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource m
 	what := authorizationv1.ResourceAttributes{
 		Namespace: review.Facts.Namespace, Group: resource.Group, Version: resource.Version, Resource: resource.Resource, Name: review.Facts.Name,
 	}
-	if sets.Of != nil { // Whatever uses the runtime: of a ClusterTrainingRuntime that is in all namespaces.
+	if sets.Of != nil { // Objects that use the runtime: of a ClusterTrainingRuntime, in all namespaces.
 		what.Group, what.Version, what.Resource, what.Name = sets.Of.Kind.Group, sets.Of.Kind.Version, sets.Of.Resource, ""
 	}
 	if review.Facts.IsNamespace() {
-		what.Namespace = review.Facts.Name // As requests for a Namespace are authorized: roles in it count.
+		what.Namespace = review.Facts.Name // Roles in a Namespace apply to requests for it.
 	}
 	var access rules.Access
 	user, err := who()
@@ -156,7 +159,7 @@ func (w *Webhooks) ask(ctx context.Context, user authenticationv1.UserInfo, what
 	}
 }
 
-// serviceAccountGroups are the groups that a token of a ServiceAccount gives its bearer.
+// serviceAccountGroups are the groups of a ServiceAccount.
 func serviceAccountGroups(username string) []string {
 	parts := strings.Split(username, ":")
 	if len(parts) != 4 {

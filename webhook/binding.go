@@ -24,7 +24,7 @@ var (
 
 // PodGetter reads Pods.
 type PodGetter interface {
-	// Pod is the JSON form of a Pod, which the caller may change; nil where there is none.
+	// Pod returns the JSON form of a Pod, which the caller may change; nil if there is none.
 	Pod(ctx context.Context, namespace, name string) (map[string]any, error)
 }
 
@@ -45,8 +45,8 @@ func (p LivePods) Pod(ctx context.Context, namespace, name string) (map[string]a
 	return runtime.DefaultUnstructuredConverter.ToUnstructured(pod)
 }
 
-// validateBinding judges the change that a Binding makes to its Pod: the API server copies the annotations and labels. Schedulers send
-// what the Pod has already, so that the Pod has to be known.
+// validateBinding judges the change of a Binding to its Pod: the API server copies annotations and
+// labels. Schedulers send what the Pod already has, so the Pod has to be read.
 func (w *Webhooks) validateBinding(ctx context.Context, request *request, now time.Time) answer {
 	if w.pods == nil {
 		return untouched()
@@ -68,7 +68,7 @@ func (w *Webhooks) validateBinding(ctx context.Context, request *request, now ti
 	return w.validate(ctx, &bound, now)
 }
 
-// merged is an object with more annotations or labels. The object itself is not changed.
+// merged returns a copy of an object with more annotations or labels.
 func merged(object map[string]any, where string, more map[string]string) map[string]any {
 	if len(more) == 0 {
 		return object

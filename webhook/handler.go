@@ -16,10 +16,11 @@ import (
 // reviewFunc answers one decoded request at the instant now.
 type reviewFunc func(ctx context.Context, request *request, now time.Time) answer
 
-// handler is the frame around a review: it reads the clock, decodes, recovers, counts, and logs what went wrong.
+// handler does what all endpoints share: it reads the clock, decodes, recovers, counts and logs
+// errors.
 type handler struct {
 	webhooks *Webhooks
-	// name of the endpoint, as metrics have it.
+	// name of the endpoint in metrics.
 	name   string
 	review reviewFunc
 }
@@ -37,7 +38,7 @@ func (h *handler) handle(ctx context.Context, review *wire.Review) answer {
 	return out
 }
 
-// answer turns a panic into an error of Curfew's own: it must neither deny nor take the server down (S8).
+// answer turns a panic into an error, which neither denies the request nor ends the process (S8).
 func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time) (out answer) {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -54,7 +55,7 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 	return h.review(ctx, request, now)
 }
 
-// kindLabel bounds the metric: whoever reaches the port can make up kinds.
+// kindLabel bounds the metric: anyone who reaches the port can make up kinds.
 func (h *handler) kindLabel(review *wire.Review) string {
 	kind := kindOf(review)
 	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() || kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {

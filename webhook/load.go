@@ -18,27 +18,28 @@ import (
 )
 
 const (
-	// DefaultMaxReview is how large a review may be: two objects of 3 MiB, the API server's own limit, whose <, > and & the API server
-	// writes in six characters each, and what is around them.
+	// DefaultMaxReview bounds the size of a review: two objects of 3 MiB, the API server's own limit,
+	// whose <, > and & the API server escapes sixfold, and the request around them.
 	DefaultMaxReview = 40 << 20
-	// DefaultMemory is what reviews share where nobody says how much memory there is.
+	// DefaultMemory is shared by reviews if there is no memory limit.
 	DefaultMemory = 512 << 20
-	// smallReview is the size up to which a review has its place in a pool that larger ones cannot take.
+	// smallReview is the size up to which reviews have a pool of their own.
 	smallReview = 128 << 10
 	// defaultPatience is how long a review waits for memory. The API server gives it 5 seconds in all.
 	defaultPatience = 2 * time.Second
-	// retryAfter is what a review is told that waited in vain, in seconds.
+	// retryAfter is sent to a review that waited too long, in seconds.
 	retryAfter = 1
 )
 
-// load shares out memory among reviews, so that no number and no kind of them takes the process down (S9). Whoever finds none is denied:
-// an error would let the object pass unreviewed.
+// load distributes memory among reviews, so that no number or kind of them exhausts the process
+// (S9). A review that gets none is denied: an error would let the object pass unreviewed.
 type load struct {
 	maxReview int64
 	patience  time.Duration
-	// bodies is for the texts of large reviews, and decoded for the objects in them. What holds some of decoded waits for nothing more.
+	// bodies is for the texts of large reviews, decoded for the objects in them. A review that has its
+	// share of decoded waits for nothing else.
 	bodies, decoded, small *semaphore.Weighted
-	// room is how much decoded has, and spare that of small.
+	// room is the size of decoded, spare that of small.
 	room, spare int64
 	// large counts the large reviews under way, waiting ones included.
 	large atomic.Int32
@@ -56,10 +57,10 @@ func newLoad(maxReview, memory int64) *load {
 	return l
 }
 
-// Busy reports whether a large review is under way. Whatever can wait, such as the HTTP API, then stands back.
+// Busy reports whether a large review is under way. The HTTP API then refuses requests.
 func (w *Webhooks) Busy() bool { return w.load.large.Load() > 0 }
 
-// take waits for a share of a pool. The function gives it back.
+// take waits for a share of a pool, which release returns.
 func (l *load) take(ctx context.Context, pool *semaphore.Weighted, share int64) (release func(), ok bool) {
 	if !pool.TryAcquire(share) {
 		ctx, cancel := context.WithTimeout(ctx, l.patience)
@@ -71,7 +72,7 @@ func (l *load) take(ctx context.Context, pool *semaphore.Weighted, share int64) 
 	return func() { pool.Release(share) }, true
 }
 
-// review reads, decodes and answers a request of whose body the beginning has been read.
+// review reads, decodes and answers a request, the beginning of whose body was read before.
 func (l *load) review(r *http.Request, begun []byte, handle func(*wire.Review) answer) answer {
 	if len(begun) <= smallReview {
 		return l.decode(r.Context(), string(begun), l.small, l.spare, handle)
@@ -84,7 +85,7 @@ func (l *load) review(r *http.Request, begun []byte, handle func(*wire.Review) a
 	}
 	deny := func(out answer) answer {
 		out.response.UID = wire.UID(string(begun))
-		// The API server would take a connection that is closed while it writes for an error.
+		// To the API server a connection that is closed while it writes is an error.
 		_, _ = io.Copy(io.Discard, io.LimitReader(r.Body, 2*l.maxReview))
 		return out
 	}
@@ -99,7 +100,7 @@ func (l *load) review(r *http.Request, begun []byte, handle func(*wire.Review) a
 	var text strings.Builder
 	text.Grow(int(size))
 	text.Write(begun)
-	// One byte more than there may be tells that there is more.
+	// One byte more than allowed shows that the body is too long.
 	_, err := io.Copy(&text, io.LimitReader(r.Body, size+1-int64(len(begun))))
 	switch {
 	case err != nil:
@@ -148,7 +149,8 @@ func tooDense() answer {
 		"this object has more parts than curfew has memory to review: use a smaller one, or give curfew's webhook more memory")
 }
 
-// shed denies what was not reviewed. It is a decision, as an error would be left to the failure policy.
+// shed denies a request without a review. It is a decision, because the failure policy would decide
+// about an error.
 func shed(code int32, reason metav1.StatusReason, message string) answer {
 	response := admissionv1.AdmissionResponse{Result: failure(code, reason, message)}
 	response.AuditAnnotations = audit(outcomeThrottled, nil, "")

@@ -8,7 +8,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// mutate fills in what the author of a new object left out. On UPDATE it corrects the stamp of a default that is changed.
+// mutate fills in defaults of a new object. On UPDATE it corrects the stamp of a changed default.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if !request.creating() {
 		return w.restamp(request)
@@ -34,7 +34,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	return w.assigned(request, assignments, source)
 }
 
-// restamp has a value that was a default, and is changed, name the object as its source.
+// restamp makes the object the source of a default that is changed.
 func (w *Webhooks) restamp(request *request) answer {
 	assignments := policy.Restamp(request.oldFacts, request.facts)
 	if request.facts.Deleting || len(assignments) == 0 {
@@ -48,8 +48,8 @@ func (w *Webhooks) restamp(request *request) answer {
 	return out
 }
 
-// assigned answers with the patch for some assignments. One that cannot be made, or does not apply, is not sent: the API
-// server would turn it into a 500 whatever the failure policy says.
+// assigned answers with the patch for some assignments. A patch that does not apply is not sent:
+// the API server would turn it into a 500 whatever the failure policy.
 func (w *Webhooks) assigned(request *request, assignments []policy.Assignment, source string) answer {
 	patch, err := patchFor(&request.review.Object, assignments)
 	if err != nil {

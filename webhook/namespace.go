@@ -8,11 +8,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// mutateNamespace keeps Curfew's own keys on a namespace in step with what its author wrote: the labels by which the API
-// server selects, and since when the defaults hold.
+// mutateNamespace keeps Curfew's own keys on a namespace in step with its annotations: the labels
+// by which the API server selects, and since when the defaults apply.
 //
-// It stamps by the API server's time. Where that is not known it does not guess: a stamp by a clock that is behind would have defaults
-// reach objects that are older than they are (S6). The controller stamps what has no stamp.
+// It stamps by the API server's time. If that is unknown it does not guess: with a clock that is
+// behind, defaults would apply to objects that are older than they are (S6). The controller adds
+// missing stamps.
 func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
@@ -32,8 +33,8 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 	}, "")
 }
 
-// stampedBefore is the new annotations with the default-since that the namespace had before: the author has no say in it,
-// since an earlier one would make defaults reach objects that are older than they are (S6).
+// stampedBefore returns the new annotations with the old default-since. The author cannot change
+// it, because an earlier time would apply defaults to objects that are older than they are (S6).
 func stampedBefore(request *request) map[string]string {
 	if request.creating() {
 		return request.facts.Annotations
@@ -49,7 +50,7 @@ func stampedBefore(request *request) map[string]string {
 	return out
 }
 
-// keep assigns a value, or removes the key where it is empty.
+// keep assigns a value, or removes the key if the value is empty.
 func keep(where, key, value string) policy.Assignment {
 	assignment := policy.Assignment{Path: policy.FieldPath{"metadata", where, key}}
 	if value != "" {

@@ -8,8 +8,9 @@ import (
 	"curfew.dev/curfew/webhook/wire"
 )
 
-// patchFor is the smallest JSON Patch that makes the assignments hold, or nil where they hold already. It is held against
-// the raw object, so that what is returned is known to apply. The object's fields are changed in passing.
+// patchFor returns the smallest JSON Patch that makes the assignments, or nil if there is nothing
+// to change. It is checked against the raw object, so that it is known to apply. It changes the
+// object's fields.
 func patchFor(object *wire.Object, assignments []policy.Assignment) ([]byte, error) {
 	var draft draft
 	for _, assignment := range assignments {
@@ -26,11 +27,11 @@ func patchFor(object *wire.Object, assignments []policy.Assignment) ([]byte, err
 	return wire.AppendPatch(nil, draft.operations)
 }
 
-// draft gathers operations.
+// draft collects operations.
 type draft struct {
 	operations []wire.Operation
-	// created are the parents that the draft itself adds, by their path. What is put into them is part of that one operation,
-	// which holds the same map.
+	// created are the paths of parents that the draft adds. Their members are part of the same
+	// operation, which has the same map.
 	created [][]string
 }
 

@@ -26,15 +26,16 @@ const (
 	outcomeError   outcome = "error"
 )
 
-// Keys of audit annotations. The API server puts the webhook's name and a slash before them and drops those that have a
-// slash of their own.
+// Keys of audit annotations. The API server puts the webhook's name and a slash before them and
+// drops those that have a slash of their own.
 const (
 	auditDecision = "decision"
 	auditRules    = "rules"
 	auditSource   = "source"
 )
 
-// answer is a response with what the frame around the review has to know of it. Only the constructors below make one.
+// answer is a response with what the frame around the review has to know of it. Only the
+// constructors below make one.
 type answer struct {
 	response admissionv1.AdmissionResponse
 	outcome  outcome
@@ -44,13 +45,13 @@ type answer struct {
 	err error
 }
 
-// untouched lets a request pass that is none of Curfew's business.
+// untouched allows a request that does not concern Curfew.
 func untouched() answer {
 	return answer{response: admissionv1.AdmissionResponse{Allowed: true}, outcome: outcomeAllowed, status: http.StatusOK}
 }
 
-// patched lets a request pass, with a change where there is one. The mutating side sends no warnings: the API server would
-// pass them on even where validation then denies.
+// patched allows a request, with a change if there is one. The mutating webhook sends no warnings:
+// the API server would pass them on even if validation denies.
 func patched(patch []byte, source string) answer {
 	out := untouched()
 	if len(patch) > 0 {
@@ -81,20 +82,21 @@ func decided(decision *policy.Decision, toPerson bool) answer {
 	return out
 }
 
-// failed is an error inside Curfew: the failure policy decides. The message is for users, the error for the log.
+// failed is an error inside Curfew, about which the failure policy decides. The message is for
+// users, the error for the log.
 func failed(message string, err error) answer {
 	response := admissionv1.AdmissionResponse{Result: failure(http.StatusInternalServerError, metav1.StatusReasonInternalError, message)}
 	return answer{response: response, outcome: outcomeError, status: http.StatusInternalServerError, err: err}
 }
 
-// invalid is a request that is no proper AdmissionReview; the API server sends none such.
+// invalid is a request that is not a valid AdmissionReview. No API server sends one.
 func invalid(err error) answer {
 	out := refused(http.StatusBadRequest, err)
 	out.err = err
 	return out
 }
 
-// refused is what cannot be read as an AdmissionReview at all.
+// refused is a request that cannot be read as an AdmissionReview.
 func refused(status int, err error) answer {
 	reason := metav1.StatusReasonBadRequest
 	switch status {
@@ -142,16 +144,18 @@ func audit(outcome outcome, findings []policy.Finding, source string) map[string
 	return out
 }
 
-// maxWarning is what the API server leaves of a warning once all of them together are long; maxReason keeps an
-// annotation's 256 kB out of an error message.
+// maxWarning is where the API server cuts a warning once all of them are long; maxReason keeps an
+// annotation of 256 kB out of an error message.
 const (
 	maxWarning = 256
 	maxReason  = 2048
-	// maxFindings is how many warnings or causes one answer has: an object can break a rule in tens of thousands of places.
+	// maxFindings bounds the warnings or causes of an answer: an object can break a rule in thousands
+	// of fields.
 	maxFindings = 100
 )
 
-// oneLine makes a text fit for a Warning header: the API server drops one that has control characters, silently.
+// oneLine makes a text valid in a Warning header: the API server silently drops one with control
+// characters.
 func oneLine(text string, limit int) string {
 	text = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) || r == unicode.ReplacementChar || r == '\u2028' || r == '\u2029' {

@@ -14,9 +14,10 @@ import (
 	"curfew.dev/curfew/webhook/wire"
 )
 
-// ServeHTTP implements [http.Handler]. To the API server an AdmissionReview with allowed=false under a 200 is a rejection,
-// whatever its code says (apiserver, webhook/{mutating,validating}/dispatcher.go); the failure policy is asked only where the call
-// fails. So an error has the HTTP status of one.
+// ServeHTTP implements [http.Handler]. The API server treats an AdmissionReview with allowed=false
+// under a 200 as a rejection, whatever its code (apiserver,
+// webhook/{mutating,validating}/dispatcher.go). The failure policy only decides if the call fails,
+// so an error has the HTTP status of one.
 func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if status, err := acceptable(r); err != nil {
 		if status == http.StatusMethodNotAllowed {
@@ -25,12 +26,12 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		h.unreviewed(w, refused(status, err))
 		return
 	}
-	// A body that trickles in would hold memory that others wait for.
+	// A slow body would keep memory that others wait for.
 	connection := http.NewResponseController(w)
 	_ = connection.SetReadDeadline(time.Now().Add(bodyTimeout))
 	buffer := buffers.Get().(*[]byte)
 	defer buffers.Put(buffer)
-	// One byte more than a small review has tells a large one.
+	// One byte more than a small review may have shows a large one.
 	begun, err := readAll((*buffer)[:0], io.LimitReader(r.Body, smallReview+1))
 	*buffer = begun[:0]
 	switch {
@@ -54,13 +55,14 @@ func (h *handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	h.unreviewed(w, out)
 }
 
-// bodyTimeout is how long a body may take to arrive. The API server gives the whole review 5 seconds.
+// bodyTimeout is how long a body may take to arrive. The API server gives the whole review 5
+// seconds.
 const bodyTimeout = 5 * time.Second
 
-// unreviewed answers whoever sent what is no review, or one too large. No API server does the former; so this is no error of the log, where
-// anybody could fill it.
+// unreviewed answers a request that is not a review, or is too large. No API server sends the
+// former, so it is not logged as an error: anyone could fill the log.
 func (h *handler) unreviewed(w http.ResponseWriter, out answer) {
-	// A denial without the UID of its review is none to the API server.
+	// The API server ignores a denial without the UID of its review.
 	if out.outcome == outcomeThrottled && out.response.UID == "" {
 		out.outcome, out.status = outcomeInvalid, int(out.response.Result.Code)
 	}
@@ -69,7 +71,7 @@ func (h *handler) unreviewed(w http.ResponseWriter, out answer) {
 	h.write(w, out)
 }
 
-// acceptable says why a request is no review, whatever its body is.
+// acceptable returns why a request cannot be a review, regardless of its body.
 func acceptable(r *http.Request) (int, error) {
 	if r.Method != http.MethodPost {
 		return http.StatusMethodNotAllowed, fmt.Errorf("the method is %s: POST an AdmissionReview", r.Method)
@@ -82,10 +84,10 @@ func acceptable(r *http.Request) (int, error) {
 	return http.StatusOK, nil
 }
 
-// buffers are what bodies are read into and answers written to.
+// buffers are for small bodies and for answers.
 var buffers = sync.Pool{New: func() any { return new(make([]byte, 0, 16<<10)) }}
 
-// readAll appends what a reader has to give.
+// readAll appends everything from a reader.
 func readAll(to []byte, from io.Reader) ([]byte, error) {
 	for {
 		if len(to) == cap(to) {
@@ -102,7 +104,7 @@ func readAll(to []byte, from io.Reader) ([]byte, error) {
 	}
 }
 
-// jsonType is shared by all answers: nobody changes it.
+// jsonType is shared by all answers and never changed.
 var jsonType = []string{"application/json"}
 
 // write sends an answer.
@@ -120,6 +122,6 @@ func (h *handler) write(w http.ResponseWriter, answer answer) {
 	header["Content-Type"] = jsonType
 	header["Content-Length"] = []string{strconv.Itoa(len(body))}
 	w.WriteHeader(answer.status)
-	// An error is the caller's, who has gone.
+	// The caller may have disconnected.
 	_, _ = w.Write(body)
 }

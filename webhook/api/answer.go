@@ -56,7 +56,7 @@ func send(w http.ResponseWriter, r *http.Request, body []byte) {
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Add("Vary", "Accept")
-	// A client that has gone cannot be told so.
+	// The client may have disconnected.
 	_, _ = w.Write(append(bytes.TrimRight(body, "\n"), '\n'))
 }
 

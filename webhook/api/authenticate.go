@@ -7,14 +7,15 @@ import (
 	"strings"
 
 	"github.com/go-logr/logr"
+	"golang.org/x/sync/semaphore"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
 )
 
-// Authenticator says whose token it is.
+// Authenticator finds the user of a token.
 type Authenticator interface {
-	// Authenticate returns false where the token is nobody's, and an error where that cannot be told.
+	// Authenticate returns false for an invalid token, and an error if the cluster cannot be asked.
 	Authenticate(ctx context.Context, token string) (authenticationv1.UserInfo, bool, error)
 }
 
@@ -50,7 +51,7 @@ func userOf(r *http.Request) authenticationv1.UserInfo {
 // authenticated lets a request pass that asks about the cluster only with a token of one of its
 // users.
 func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handler) http.Handler {
-	asking := make(workshop, maxAuthenticating)
+	asking := semaphore.NewWeighted(maxAuthenticating)
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			if queryOf(r).offline {
@@ -62,12 +63,12 @@ func authenticated(authenticator Authenticator, log logr.Logger) func(http.Handl
 				unauthenticated(w, r, "no token: send the header Authorization: Bearer TOKEN, or ask with ?offline=true")
 				return
 			}
-			if !asking.enter(r.Context()) {
+			if asking.Acquire(r.Context(), 1) != nil {
 				tooBusy(w, r)
 				return
 			}
 			user, ok, err := authenticator.Authenticate(r.Context(), token)
-			asking.leave()
+			asking.Release(1)
 			if err != nil {
 				log.Error(err, "user could not be told", "path", r.URL.Path)
 				WriteProblem(w, r, http.StatusServiceUnavailable, "the cluster could not be asked who you are: try again later")

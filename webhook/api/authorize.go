@@ -14,9 +14,9 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// Authorizer says what a user may do.
+// Authorizer reports what a user may do.
 type Authorizer interface {
-	// Authorize tells whether a user may use a verb, such as post, on a path that is no resource.
+	// Authorize reports whether a user may use a verb, such as post, on a non-resource path.
 	Authorize(ctx context.Context, user authenticationv1.UserInfo, path, verb string) (bool, error)
 	// MayGet reports whether a user may get one object.
 	MayGet(ctx context.Context, user authenticationv1.UserInfo, resource schema.GroupVersionResource, namespace, name string) (bool, error)

@@ -103,29 +103,28 @@ func (d Decisions) Mount(router chi.Router) error {
 		return err
 	}
 	router.Get(PathOpenAPI, serveOpenAPI)
-	work := newWorkshops()
+	judging := newSlots(maxAtWork)
 	router.Group(func(router chi.Router) {
-		// Whoever has no token takes no slot from those who have one.
-		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger), crowded(maxInFlight), negotiated)
-		router.Post(PathDefault, d.judged(work, writeDefaulted))
-		router.Post(PathValidate, d.judged(work, writeValidated))
+		// A request without a valid token takes no slot.
+		router.Use(queried, shed(d.Busy), authenticated(d.Authenticator, d.Logger), authorized(d.Authorizer, d.Logger), limitedInFlight(maxInFlight), negotiated)
+		router.Post(PathDefault, d.judged(judging, writeDefaulted))
+		router.Post(PathValidate, d.judged(judging, writeValidated))
 	})
 	return nil
 }
 
 // judged reads the documents of a request, judges them and leaves the answer to write.
-func (d Decisions) judged(work workshops, write func(http.ResponseWriter, *http.Request, []*lint.Result) error) http.HandlerFunc {
+func (d Decisions) judged(judging slots, write func(http.ResponseWriter, *http.Request, []*lint.Result) error) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		body, ok := readBody(w, r)
 		if !ok {
 			return
 		}
-		bench := work[queryOf(r).offline]
-		if !bench.enter(r.Context()) {
+		if judging.of(r).Acquire(r.Context(), 1) != nil {
 			tooBusy(w, r)
 			return
 		}
-		defer bench.leave()
+		defer judging.of(r).Release(1)
 		documents, errs := lint.Read(lint.Source{Data: body, JSON: formatsOf(r).in == formatJSON}, readLimits)
 		if len(errs) > 0 {
 			writeUnreadable(w, r, errs)

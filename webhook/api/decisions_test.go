@@ -356,7 +356,7 @@ func TestMountNeedsAll(t *testing.T) {
 
 func TestCrowded(t *testing.T) {
 	entered, release := make(chan struct{}), make(chan struct{})
-	handler := queried(crowded(1)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+	handler := queried(limitedInFlight(1)(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		entered <- struct{}{}
 		<-release
 	})))
@@ -384,23 +384,23 @@ func TestCrowded(t *testing.T) {
 }
 
 func TestNoPlaceToWork(t *testing.T) {
-	all := newWorkshops()
-	work := all[true]
+	all := newSlots(maxAtWork)
+	offline := all[true]
 	for range maxAtWork {
-		if !work.enter(t.Context()) {
+		if offline.Acquire(t.Context(), 1) != nil {
 			t.Fatal("no place although there are some")
 		}
 	}
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	if work.enter(ended) {
+	if offline.Acquire(ended, 1) == nil {
 		t.Error("one place too many")
 	}
-	if !all[false].enter(t.Context()) {
+	if all[false].Acquire(t.Context(), 1) != nil {
 		t.Error("offline requests keep out those with a token")
 	}
-	work.leave()
-	if !work.enter(t.Context()) {
+	offline.Release(1)
+	if offline.Acquire(t.Context(), 1) != nil {
 		t.Error("a place that was left is not free")
 	}
 }

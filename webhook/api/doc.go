@@ -8,10 +8,10 @@
 // under way finish.
 //
 // A request for a decision passes five more, one a file: its parameters are read (query.go), it
-// finds room among the others (crowded.go), the API server says whose token it carries
+// takes one of a few slots (limits.go), the API server finds the user of its token
 // (authenticate.go) and what that user may do (authorize.go), and the formats of body and answer
 // are agreed on (negotiate.go). Then package lint reads and judges the manifests, by the scopes and
 // settings of the webhooks (decisions.go), and validate.go or default.go writes the answer. With
-// ?offline=true nobody is asked and no token is needed. openapi.json describes all of it; tests
-// hold routes and answers to it.
+// ?offline=true the cluster is not asked and no token is needed. openapi.json describes all of it;
+// tests hold routes and answers to it.
 package api

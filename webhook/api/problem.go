@@ -32,6 +32,6 @@ func WriteProblem(w http.ResponseWriter, r *http.Request, status int, detail str
 	w.Header().Set("Content-Type", ProblemContentType)
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	w.WriteHeader(status)
-	// A client that has gone cannot be told so.
+	// The client may have disconnected.
 	_, _ = w.Write(append(body, '\n'))
 }

@@ -91,7 +91,7 @@ func probe(checks []Check) http.HandlerFunc {
 	}
 }
 
-// recovered turns a panic into a problem that tells nothing of the inside.
+// recovered turns a panic into a problem without internal details.
 func recovered(log logr.Logger) func(http.Handler) http.Handler {
 	return func(next http.Handler) http.Handler {
 		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
