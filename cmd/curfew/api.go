@@ -30,7 +30,8 @@ func (o *apiOptions) validateAPI() error {
 	return nil
 }
 
-// addAPI serves over HTTP what the webhooks would answer, with the same profiles, context, settings and certificate.
+// addAPI serves over HTTP what the webhooks would answer, with the same profiles, context, settings
+// and certificate.
 func (a *admission) addAPI(ctx context.Context) error {
 	if a.options.apiAddr == "" {
 		return nil

@@ -52,7 +52,8 @@ func addController(ctx context.Context, process *process) error {
 	return errors.Join(c.mgr.Add(leaderRunnable(c.runOnce)), c.mgr.Add(leaderRunnable(c.runObjects)))
 }
 
-// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations and the published flags.
+// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations and the
+// published flags.
 func (c *controller) runOnce(ctx context.Context) error {
 	return together(ctx, c.settings.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
@@ -62,7 +63,8 @@ func (c *controller) runOnce(ctx context.Context) error {
 	})
 }
 
-// runObjects runs what finds, deletes and reports objects. Several processes could, for disjoint namespaces.
+// runObjects runs what finds, deletes and reports objects. Several processes could, for disjoint
+// namespaces.
 func (c *controller) runObjects(ctx context.Context) error {
 	defer c.notices.last(ctx)
 	return together(ctx, c.engine.Run, c.policies.Run, func(ctx context.Context) error {

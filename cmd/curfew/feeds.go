@@ -83,7 +83,8 @@ func (m *feedMaker) labelled(spec *feedset.Spec) (*feed.Feed, error) {
 	}), options)
 }
 
-// staggered lengthens an interval by up to a fifth, by the kind's name: a hundred kinds are not listed again in the same second.
+// staggered lengthens an interval by up to a fifth, by the kind's name: a hundred kinds are not
+// listed again in the same second.
 func staggered(every time.Duration, name string) time.Duration {
 	hash := fnv.New32a()
 	_, _ = hash.Write([]byte(name)) // It never fails.

@@ -20,7 +20,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// definitions and apiServices say which kinds and groups the API server serves; rbac is the version of roles and their bindings.
+// definitions and apiServices say which kinds and groups the API server serves; rbac is the version
+// of roles and their bindings.
 var (
 	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}

@@ -1,4 +1,5 @@
-// Command curfew is Curfew's server: the admission webhooks, the controller, or both in one process.
+// Command curfew is Curfew's server: the admission webhooks, the controller, or both in one
+// process.
 package main
 
 import (

@@ -12,21 +12,23 @@ import (
 )
 
 const (
-	// gcPercent is how much the heap may grow between two collections once a long list has come. What Curfew keeps holds few pointers
-	// and is quickly gone through, so that collecting twice as often as Go does by itself costs little and keeps little garbage in
-	// memory. gcAtFirst is Go's own.
+	// gcPercent is how much the heap may grow between two collections once a long list has come. What
+	// Curfew keeps holds few pointers and is quickly gone through, so that collecting twice as often
+	// as Go does by itself costs little and keeps little garbage in memory. gcAtFirst is Go's own.
 	gcPercent = 50
 	gcAtFirst = 100
-	// gcLeast is how many bytes it may grow at least. Half of a small heap is full several times a second while much is deleted, and
-	// each collection takes the processors from the API server beside it.
+	// gcLeast is how many bytes it may grow at least. Half of a small heap is full several times a
+	// second while much is deleted, and each collection takes the processors from the API server
+	// beside it.
 	gcLeast = 16 << 20
 )
 
 // worthwhile is how many objects a list has that is worth a collection. Most kinds have few.
 const worthwhile = 1000
 
-// giveBack returns a function that is told of lists and gives memory back to the system after long ones, beside its caller, and
-// once for calls that come together. Until ctx is done it also sees to how often is collected, unless GOGC says so.
+// giveBack returns a function that is told of lists and gives memory back to the system after long
+// ones, beside its caller, and once for calls that come together. Until ctx is done it also sees to
+// how often is collected, unless GOGC says so.
 func giveBack(ctx context.Context) func(objects int) {
 	pace := &pacer{percent: gcAtFirst}
 	if os.Getenv("GOGC") == "" {
@@ -86,8 +88,8 @@ func (p *pacer) afterNext(ctx context.Context) {
 	})
 }
 
-// trim gives the system back what reading a whole kind took: what is kept of an object is a small part of what came over the
-// wire, and Go would hold on to the room for the rest for minutes.
+// trim gives the system back what reading a whole kind took: what is kept of an object is a small
+// part of what came over the wire, and Go would hold on to the room for the rest for minutes.
 func (p *pacer) trim() {
 	debug.FreeOSMemory()
 	p.mu.Lock()
@@ -116,8 +118,8 @@ func growth(live uint64, percent int) int {
 // cgroupLimits are the files that hold the memory limit of the container, of cgroup v2 and v1.
 var cgroupLimits = []string{"/sys/fs/cgroup/memory.max", "/sys/fs/cgroup/memory/memory.limit_in_bytes"}
 
-// limitMemory has Go collect garbage before the container's memory limit is reached, unless GOMEMLIMIT says when. The rest is for what Go does
-// not count.
+// limitMemory has Go collect garbage before the container's memory limit is reached, unless
+// GOMEMLIMIT says when. The rest is for what Go does not count.
 func limitMemory(files []string) {
 	if os.Getenv("GOMEMLIMIT") != "" {
 		return

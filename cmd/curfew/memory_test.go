@@ -44,7 +44,8 @@ func TestTrim(t *testing.T) {
 	}
 }
 
-// The more is in use, the less garbage there may be beside it, and after a long list less than before.
+// The more is in use, the less garbage there may be beside it, and after a long list less than
+// before.
 func TestPace(t *testing.T) {
 	restoreGOGC(t)
 	ctx, cancel := context.WithCancel(t.Context())

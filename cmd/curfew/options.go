@@ -45,7 +45,8 @@ type options struct {
 	published map[string]string
 }
 
-// verbosityMost is that of the libraries that log by the same way. Below 0 the logger would drop what tells of deletions.
+// verbosityMost is that of the libraries that log by the same way. Below 0 the logger would drop
+// what tells of deletions.
 const verbosityMost = 10
 
 func defaultOptions() *options {

@@ -5,8 +5,9 @@ import (
 	"time"
 )
 
-// A flag that cannot be used is named with its value and the fix before anything starts. By a verbosity below 0 the logger would drop
-// the lines that tell of deletions; by one that a logger's level cannot hold, too.
+// A flag that cannot be used is named with its value and the fix before anything starts. By a
+// verbosity below 0 the logger would drop the lines that tell of deletions; by one that a logger's
+// level cannot hold, too.
 func TestFlagsThatCannotBeUsed(t *testing.T) {
 	for name, c := range map[string]struct {
 		set  func(*options)

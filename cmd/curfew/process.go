@@ -34,7 +34,8 @@ func steps(ctx context.Context, all ...func(context.Context) error) error {
 	return nil
 }
 
-// together runs parts beside each other until ctx is done and all have ended. The first error ends the others.
+// together runs parts beside each other until ctx is done and all have ended. The first error ends
+// the others.
 func together(ctx context.Context, parts ...func(context.Context) error) error {
 	group, ctx := errgroup.WithContext(ctx)
 	for _, part := range parts {

@@ -71,8 +71,8 @@ func newProcess(options *options, parts parts) (*process, error) {
 	return p, err
 }
 
-// newLogger writes JSON lines to standard error. controller-runtime's own logger drops lines that repeat within a second,
-// and no deletion may go unlogged.
+// newLogger writes JSON lines to standard error. controller-runtime's own logger drops lines that
+// repeat within a second, and no deletion may go unlogged.
 func newLogger(verbosity int) logr.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
@@ -88,10 +88,12 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 		return nil, fmt.Errorf("--kubeconfig=%s: %w", kubeconfig, err)
 	}
 	config.UserAgent = "curfew/" + version
-	// No client-side throttle: the API server's priority and fairness, and the engine's own concurrency, set the pace.
+	// No client-side throttle: the API server's priority and fairness, and the engine's own
+	// concurrency, set the pace.
 	config.QPS = -1
-	// As kube-controller-manager has it. From 1.37 on the API server would pack each event of a watch that began with a list by itself
-	// (WatchListCompression), which costs both sides more than the event does.
+	// As kube-controller-manager has it. From 1.37 on the API server would pack each event of a watch
+	// that began with a list by itself (WatchListCompression), which costs both sides more than the
+	// event does.
 	config.DisableCompression = true
 	return config, nil
 }
@@ -127,7 +129,8 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 	return mgr, nil
 }
 
-// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready: it does what it should.
+// addHealth serves /healthz and /readyz. A controller that waits for the lease is ready: it does
+// what it should.
 func addHealth(ctx context.Context, p *process, ready []api.Check) error {
 	router, err := api.New(api.Options{Ready: ready, Logger: p.log.WithName("http")})
 	if err != nil {

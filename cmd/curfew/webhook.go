@@ -42,7 +42,8 @@ type admission struct {
 	handlers     *webhook.Webhooks
 }
 
-// addWebhook wires certificate → TLS server → handlers, and returns what has to be ready before requests may come.
+// addWebhook wires certificate → TLS server → handlers, and returns what has to be ready before
+// requests may come.
 func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
 	a := &admission{process: process}
 	err := steps(ctx, a.addCertificates, a.addPlatform, a.addHandlers, a.addServer, a.addAPI)
@@ -133,7 +134,8 @@ func (a *admission) addServer(context.Context) error {
 		Host: a.options.host, Port: a.options.port, WebhookMux: mux,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.MinVersion, c.GetCertificate = a.certificate.MinVersion, a.certificate.GetCertificate
-			// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes issue 75791).
+			// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes
+			// issue 75791).
 			c.NextProtos = []string{"http/1.1"}
 		}},
 	}))

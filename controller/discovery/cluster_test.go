@@ -47,7 +47,8 @@ type cluster struct {
 	judged     []string
 	refuse     map[string]func() // of feeds that run: calls forbidden
 	lines      []string
-	// propagation is what profiles say, and unprofiled that they are not known; asks is what the feeds were made with.
+	// propagation is what profiles say, and unprofiled that they are not known; asks is what the feeds
+	// were made with.
 	propagation map[schema.GroupKind]metav1.DeletionPropagation
 	unprofiled  error
 	asks        map[string]metav1.DeletionPropagation
@@ -129,7 +130,8 @@ func (p *planted) Run(ctx context.Context) error {
 	e.mu.Lock()
 	e.running[p.name]++
 	for other, count := range e.running {
-		// In two namespaces at once is how it should be; everywhere and in one, or in two versions, is not.
+		// In two namespaces at once is how it should be; everywhere and in one, or in two versions, is
+		// not.
 		e.doubled = e.doubled || other == p.name && count > 1 || other != p.name && sameObjects(other, p.name)
 	}
 	e.mu.Unlock()

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Kind is a kind that can be listed, watched and deleted, so that a TTL label on its objects can take effect.
+// Kind is a kind that can be listed, watched and deleted, so that a TTL label on its objects can
+// take effect.
 type Kind struct {
 	schema.GroupVersionKind
 	Resource      string
@@ -37,8 +38,9 @@ var duplicates = map[schema.GroupResource]bool{
 // requiredVerbs are what a kind has to support.
 var requiredVerbs = []string{"list", "watch", "delete"}
 
-// kindsOf returns the kinds that discovery shows, each in the version that its group prefers among those with the required verbs,
-// and the kinds that have no such version. Groups and versions for which skip is true are left out.
+// kindsOf returns the kinds that discovery shows, each in the version that its group prefers among
+// those with the required verbs, and the kinds that have no such version. Groups and versions for
+// which skip is true are left out.
 func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip func(schema.GroupVersion) bool) (kinds map[schema.GroupResource]Kind, lacking []string) {
 	byVersion := map[string]*metav1.APIResourceList{}
 	for _, list := range lists {
@@ -92,7 +94,8 @@ func versionsOf(group *metav1.APIGroup) []string {
 // service is what is read of an APIService: a version of a group that is served.
 type service struct {
 	schema.GroupVersion
-	// custom means that CustomResourceDefinitions are behind it: the API server keeps the APIService in step with them.
+	// custom means that CustomResourceDefinitions are behind it: the API server keeps the APIService
+	// in step with them.
 	custom bool
 	// aggregated means that another API server answers.
 	aggregated bool

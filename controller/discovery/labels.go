@@ -30,15 +30,18 @@ type Options struct {
 	Discover func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
 	// Definitions are the kinds of CustomResourceDefinitions, which are known without discovery.
 	Definitions func() (map[schema.GroupResource]Kind, error)
-	// Propagation is what a kind's profile says of dependents, or "". A kind for which it changes gets a new feed.
+	// Propagation is what a kind's profile says of dependents, or "". A kind for which it changes gets
+	// a new feed.
 	Propagation func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
 	// APIServices report when groups come and go.
 	APIServices follow.Source
-	// Identify asks who Curfew is to the API server, and Granter what it may do. RBAC is the source of roles or bindings.
+	// Identify asks who Curfew is to the API server, and Granter what it may do. RBAC is the source of
+	// roles or bindings.
 	Identify func(ctx context.Context) (permission.Identity, error)
 	Granter  permission.Granter
 	RBAC     func(resource string) follow.Source
-	// Namespaces are asked about for kinds that may not be deleted everywhere, beside those in which a role is bound to Curfew.
+	// Namespaces are asked about for kinds that may not be deleted everywhere, beside those in which a
+	// role is bound to Curfew.
 	Namespaces []string
 	// Alias has the label's alias watched as well.
 	Alias bool
@@ -51,10 +54,12 @@ type Options struct {
 }
 
 const (
-	// askAgain is how often everything is asked for again, for changes that no event reports: an aggregated API with new kinds, an
-	// authorizer other than RBAC. It takes a few requests, whatever the number of kinds.
+	// askAgain is how often everything is asked for again, for changes that no event reports: an
+	// aggregated API with new kinds, an authorizer other than RBAC. It takes a few requests, whatever
+	// the number of kinds.
 	askAgain = 10 * time.Minute
-	// askSoon is how long after an event everything is asked for once more: another API server may have answered.
+	// askSoon is how long after an event everything is asked for once more: another API server may
+	// have answered.
 	askSoon = 10 * time.Second
 	// gatherFor is how long events are gathered: installing an operator brings many at once.
 	gatherFor = 500 * time.Millisecond
@@ -79,7 +84,8 @@ type Labels struct {
 	reported   map[string]string // by kind
 
 	mu sync.Mutex
-	// everywhere are the resources of which objects may be deleted in all namespaces, in order; nil until that is known.
+	// everywhere are the resources of which objects may be deleted in all namespaces, in order; nil
+	// until that is known.
 	everywhere []schema.GroupResource
 }
 
@@ -115,7 +121,8 @@ func New(options Options) (*Labels, error) {
 	return l, nil
 }
 
-// Again asks again what is served and permitted, for example because a CustomResourceDefinition has come or gone.
+// Again asks again what is served and permitted, for example because a CustomResourceDefinition has
+// come or gone.
 func (l *Labels) Again() {
 	l.fresh.Store(true)
 	l.wake.Set()
@@ -139,7 +146,8 @@ func (l *Labels) Run(ctx context.Context) error {
 	return nil
 }
 
-// refresh asks what is served and permitted, and starts and stops feeds. What could not be asked stays as it was.
+// refresh asks what is served and permitted, and starts and stops feeds. What could not be asked
+// stays as it was.
 func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	next := time.Duration(askAgain)
 	if l.fresh.Swap(false) {
@@ -204,8 +212,8 @@ func (l *Labels) specs(kind Kind, namespace string, propagation metav1.DeletionP
 	return []*feedset.Spec{label, &alias}
 }
 
-// discover finds out what is served beside custom kinds. Where a group does not answer, what was known of it stays: an aggregated
-// API that is down for a moment has not lost its kinds.
+// discover finds out what is served beside custom kinds. Where a group does not answer, what was
+// known of it stays: an aggregated API that is down for a moment has not lost its kinds.
 func (l *Labels) discover(ctx context.Context) error {
 	groups, lists, err := l.options.Discover(ctx)
 	failed, partly := discovery.GroupDiscoveryFailedErrorGroups(err)

@@ -17,7 +17,8 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
-// Every kind that can be listed, watched and deleted is watched, once, in the version that its group prefers.
+// Every kind that can be listed, watched and deleted is watched, once, in the version that its
+// group prefers.
 func TestEveryKindIsWatchedOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := keep(t, func(e *cluster) {
@@ -87,8 +88,9 @@ func TestCustomKindsComeAndGo(t *testing.T) {
 	})
 }
 
-// What becomes of dependents is the profile's word, whenever that comes: a feed that was made before goes by it too. Until the profiles are
-// known nothing is watched, since what they orphan would be collected.
+// What becomes of dependents is the profile's word, whenever that comes: a feed that was made
+// before goes by it too. Until the profiles are known nothing is watched, since what they orphan
+// would be collected.
 func TestPropagationOfLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		at, widget := widgets()
@@ -172,7 +174,8 @@ func binding(namespace, name, role, account string) *unstructured.Unstructured {
 	return object
 }
 
-// Permissions that come and go are noticed by their roles, and nothing is asked for a role of somebody else.
+// Permissions that come and go are noticed by their roles, and nothing is asked for a role of
+// somebody else.
 func TestPermissionsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, l := keep(t, func(e *cluster) {
@@ -216,7 +219,8 @@ func TestPermissionsComeAndGo(t *testing.T) {
 	})
 }
 
-// Who relies on what may be deleted everywhere is told when it changes, and not when something else does.
+// Who relies on what may be deleted everywhere is told when it changes, and not when something else
+// does.
 func TestEverywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
@@ -249,7 +253,8 @@ func TestEverywhere(t *testing.T) {
 	})
 }
 
-// Where a kind may be deleted in some namespaces only, it is watched there, and everywhere once that is granted.
+// Where a kind may be deleted in some namespaces only, it is watched there, and everywhere once
+// that is granted.
 func TestPermissionsInNamespaces(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := keep(t, func(e *cluster) {
@@ -278,7 +283,8 @@ func TestPermissionsInNamespaces(t *testing.T) {
 	})
 }
 
-// An authorizer that cannot list its rules is asked kind by kind, when something has changed and not before.
+// An authorizer that cannot list its rules is asked kind by kind, when something has changed and
+// not before.
 func TestAuthorizerThatCannotList(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		e, _ := keep(t, func(e *cluster) {

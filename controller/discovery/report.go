@@ -52,11 +52,12 @@ func (l *Labels) report(states map[string]string) {
 	}
 }
 
-// OnChange registers a function that is called when [Labels.Everywhere] has changed. Call it before Run.
+// OnChange registers a function that is called when [Labels.Everywhere] has changed. Call it before
+// Run.
 func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
 
-// Everywhere are the resources of which Curfew may delete objects in all namespaces, in a stable order. It returns false until that
-// is known.
+// Everywhere are the resources of which Curfew may delete objects in all namespaces, in a stable
+// order. It returns false until that is known.
 func (l *Labels) Everywhere() ([]schema.GroupResource, bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

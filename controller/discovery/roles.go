@@ -13,7 +13,8 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
-// followRoles follows the roles that are bound to Curfew, once it is known who it is. It returns false once ctx is done.
+// followRoles follows the roles that are bound to Curfew, once it is known who it is. It returns
+// false once ctx is done.
 func (l *Labels) followRoles(ctx context.Context, group *sync.WaitGroup) bool {
 	identity, ok := l.identity(ctx)
 	if !ok {
@@ -38,8 +39,8 @@ func (l *Labels) followRoles(ctx context.Context, group *sync.WaitGroup) bool {
 	return true
 }
 
-// identity asks until there is an answer. An API server before Kubernetes 1.28 has none; then only the timer notices changed
-// permissions.
+// identity asks until there is an answer. An API server before Kubernetes 1.28 has none; then only
+// the timer notices changed permissions.
 func (l *Labels) identity(ctx context.Context) (permission.Identity, bool) {
 	for backoff := loop.NewBackoff(); ; {
 		identity, err := l.options.Identify(ctx)

@@ -15,9 +15,10 @@ const (
 	purposeDeadline = "deadline"
 )
 
-// Census tells, as metric curfew_feed_synced, of which kinds all objects are known. Feeds enter it when they begin to run and leave
-// it when they end, so that neither a standby nor a kind that is gone counts. A kind that is watched namespace by namespace is known
-// once each of its feeds is: no label is a namespace.
+// Census tells, as metric curfew_feed_synced, of which kinds all objects are known. Feeds enter it
+// when they begin to run and leave it when they end, so that neither a standby nor a kind that is
+// gone counts. A kind that is watched namespace by namespace is known once each of its feeds is: no
+// label is a namespace.
 type Census struct {
 	mu    sync.Mutex
 	feeds map[*Feed]struct{}

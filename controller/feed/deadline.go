@@ -38,7 +38,8 @@ func deadlinesOf(profile *expression.Profile) *deadlines {
 	return out
 }
 
-// idle tells of an object, without a look at anything else, that nothing can be due: the common case costs no look at the namespace.
+// idle tells of an object, without a look at anything else, that nothing can be due: the common
+// case costs no look at the namespace.
 func (f *lane) idle(facts *policy.Facts) bool {
 	if f.deadlines != nil {
 		return facts.Finished && facts.Exceeded.IsZero()
@@ -46,7 +47,8 @@ func (f *lane) idle(facts *policy.Facts) bool {
 	return f.kind.Label == "" && !facts.Finished && facts.StateError == nil
 }
 
-// deadlineVerdict judges one state of an object, and returns what it takes to act on just that state.
+// deadlineVerdict judges one state of an object, and returns what it takes to act on just that
+// state.
 func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, any, error) {
 	effective := policy.Resolve(facts, scope)
 	verdict := policy.JudgeDeadline(facts, &effective, f.deadlines.grace, f.options.Clock.Now())

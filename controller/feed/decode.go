@@ -16,9 +16,10 @@ import (
 	"sigs.k8s.io/json"
 )
 
-// NewObjects is a dynamic client whose watches cost little. The dynamic client's own goes over each event a dozen times, to find its end, its
-// kind and what is in it; here each is a line, of which the object alone is decoded. metadata.managedFields, half of a small object, are taken
-// away: no judge looks at them (package expression).
+// NewObjects is a dynamic client whose watches cost little. The dynamic client's own goes over each
+// event a dozen times, to find its end, its kind and what is in it; here each is a line, of which
+// the object alone is decoded. metadata.managedFields, half of a small object, are taken away: no
+// judge looks at them (package expression).
 func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
 	config.NegotiatedSerializer = lineSerializer{config.NegotiatedSerializer}
@@ -95,8 +96,8 @@ func (l *lineReader) Read(data []byte) (int, error) {
 // lineEvents takes the envelope off an event.
 type lineEvents struct{ runtime.Serializer }
 
-// Decode implements runtime.Decoder. What it finds points into data, which holds until the next event is read: until then the object in it has
-// been decoded (k8s.io/client-go/rest/watch).
+// Decode implements runtime.Decoder. What it finds points into data, which holds until the next
+// event is read: until then the object in it has been decoded (k8s.io/client-go/rest/watch).
 func (s lineEvents) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if event, ok := into.(*metav1.WatchEvent); ok {
 		if kind, object, ok := envelope(data); ok {
@@ -107,7 +108,8 @@ func (s lineEvents) Decode(data []byte, defaults *schema.GroupVersionKind, into 
 	return s.Serializer.Decode(data, defaults, into)
 }
 
-// envelope reads {"type":"MODIFIED","object":{…}} as the API server writes it; not ok where it is written otherwise.
+// envelope reads {"type":"MODIFIED","object":{…}} as the API server writes it; not ok where it is
+// written otherwise.
 func envelope(data []byte) (kind string, object []byte, ok bool) {
 	rest, ok := bytes.CutPrefix(data, []byte(`{"type":"`))
 	if !ok {
@@ -124,7 +126,8 @@ func envelope(data []byte) (kind string, object []byte, ok bool) {
 // plainObjects decodes objects of which nothing is known beforehand, as those of a watch.
 type plainObjects struct{ runtime.Serializer }
 
-// Decode implements runtime.Decoder. Errors of the API server, lists, and what is no JSON are not its business.
+// Decode implements runtime.Decoder. Errors of the API server, lists, and what is no JSON are not
+// its business.
 func (s plainObjects) Decode(data []byte, defaults *schema.GroupVersionKind, into runtime.Object) (runtime.Object, *schema.GroupVersionKind, error) {
 	if into == nil {
 		if object, err := decodeObject(data); err == nil {
@@ -138,7 +141,8 @@ func (s plainObjects) Decode(data []byte, defaults *schema.GroupVersionKind, int
 	return s.Serializer.Decode(data, defaults, into)
 }
 
-// decodeObject reads one object as the dynamic client does, whole numbers as int64, without its metadata.managedFields.
+// decodeObject reads one object as the dynamic client does, whole numbers as int64, without its
+// metadata.managedFields.
 func decodeObject(data []byte) (map[string]any, error) {
 	var object map[string]any
 	if err := json.UnmarshalCaseSensitivePreserveInts(data, &object); err != nil {

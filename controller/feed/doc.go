@@ -1,10 +1,12 @@
-// Package feed fills the expiry engine: it watches what can finish, judges every state it sees and tells the engine when
-// the object is due.
+// Package feed fills the expiry engine: it watches what can finish, judges every state it sees and
+// tells the engine when the object is due.
 //
-// A [Kind] (jobs.go, pods.go) says how one kind is listed, watched, read and turned into facts. A [Feed] (feed.go) streams
-// it, page by page or event by event, and keeps no object: each becomes facts, the facts a verdict (judge.go), and the
-// verdict one call of the engine. [Namespaces] (namespaces.go) is the small cache of what namespaces say; when a
-// namespace changes its mind, its objects are judged again. A kind whose objects go by label (labels.go) is read by metadata alone
-// and tracked in a lane of its own; a kind with deadlines has another lane for those (deadline.go), fed by the same watch, whose events are
-// read by lines (decode.go), off a buffered response (buffer.go). What has to be told to people goes through [Reports] (report.go).
+// A [Kind] (jobs.go, pods.go) says how one kind is listed, watched, read and turned into facts. A
+// [Feed] (feed.go) streams it, page by page or event by event, and keeps no object: each becomes
+// facts, the facts a verdict (judge.go), and the verdict one call of the engine. [Namespaces]
+// (namespaces.go) is the small cache of what namespaces say; when a namespace changes its mind, its
+// objects are judged again. A kind whose objects go by label (labels.go) is read by metadata alone
+// and tracked in a lane of its own; a kind with deadlines has another lane for those (deadline.go),
+// fed by the same watch, whose events are read by lines (decode.go), off a buffered response
+// (buffer.go). What has to be told to people goes through [Reports] (report.go).
 package feed

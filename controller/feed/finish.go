@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"sync"
 	"time"
 
@@ -17,18 +16,14 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// recorder writes curfew.dev/finished-at on Pods that are finished and do not say since when, so that a restart does not begin
-// their TTL again (contract, section 4).
+// recorder writes curfew.dev/finished-at on Pods that are finished and do not say since when, so
+// that a restart does not begin their TTL again (contract, section 4).
 type recorder struct {
 	feed    *Feed
-	pending *loop.Queue
+	pending *loop.RetryQueue // UIDs
 	mu      sync.Mutex
-	of      map[string]finish
-	// retries says when what could not be written is tried again; the first of these is at retryAt, if there are any.
-	retries map[string]time.Time
-	retryAt time.Time
-	// list counts the lists of the kind.
-	list int
+	of      map[string]finish // by UID
+	list    int               // counts the lists of the kind
 }
 
 type finish struct {
@@ -43,11 +38,11 @@ type finish struct {
 }
 
 func newRecorder(feed *Feed) *recorder {
-	return &recorder{feed: feed, pending: loop.NewQueue(), of: map[string]finish{}, retries: map[string]time.Time{}}
+	return &recorder{feed: feed, pending: loop.NewRetryQueue(feed.options.Clock, retryMost), of: map[string]finish{}}
 }
 
-// recordFinish answers what a finish time that is not known means for an object. In dry-run nothing is written: the object is due as
-// if it had been, counted from when it was first seen finished.
+// recordFinish has an unknown finish time written down. In dry-run nothing is written: the object is
+// due as if it had been, counted from when it was first seen finished.
 func (f *lane) recordFinish(facts *policy.Facts, effective *policy.Effective, verdict policy.Verdict, now time.Time) policy.Verdict {
 	verdict.DryRun = verdict.DryRun || f.options.Engine.DryRun()
 	first := f.finishes.add(finish{
@@ -64,8 +59,9 @@ func (f *lane) recordFinish(facts *policy.Facts, effective *policy.Effective, ve
 	return verdict
 }
 
-// add keeps the first instant at which an object was seen finished, and answers with it. Of its states it keeps the newest, which can be
-// patched: what is judged again because its context has changed may have been listed before the watch told of a newer one.
+// add keeps and returns the first instant at which an object was seen finished. It keeps the newest
+// state, which can be patched: an object that is judged again because its context has changed may have
+// been listed before the watch reported a newer state.
 func (r *recorder) add(new finish) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -79,14 +75,14 @@ func (r *recorder) add(new finish) time.Time {
 	}
 	new.list = r.list
 	r.of[key] = new
-	_, waits := r.retries[key]
-	if !new.dry && !(waits && new.resourceVersion == old.resourceVersion) {
+	if !new.dry && !(new.resourceVersion == old.resourceVersion && r.pending.Delayed(key)) {
 		r.pending.Add(key)
 	}
 	return new.seen
 }
 
-// begin and end enclose a list of the whole kind. What it does not show is gone, though no watch has told.
+// begin and end enclose a list of the whole kind. Objects that it does not show are gone, although no
+// watch reported it.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -96,11 +92,15 @@ func (r *recorder) begin() {
 func (r *recorder) end() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	maps.DeleteFunc(r.of, func(_ string, one finish) bool { return one.list < r.list })
-	maps.DeleteFunc(r.retries, func(key string, _ time.Time) bool { _, ok := r.of[key]; return !ok })
+	for key, one := range r.of {
+		if one.list < r.list {
+			delete(r.of, key)
+			r.pending.Forget(key)
+		}
+	}
 }
 
-// after tells whether the state that is to be patched is newer than another.
+// after reports whether the state that is to be patched is newer than another.
 func (one *finish) after(resourceVersion string) bool {
 	order, err := resourceversion.CompareResourceVersion(one.resourceVersion, resourceVersion)
 	return err == nil && order > 0
@@ -109,18 +109,19 @@ func (one *finish) after(resourceVersion string) bool {
 // forget drops what is to be written on an object that is gone.
 func (r *recorder) forget(uid types.UID) { r.forgetBy(uid, "") }
 
-// forgetBy drops it because of a state in which there is nothing to be written, unless that is an older one.
+// forgetBy drops it because of a state in which nothing has to be written, unless that is an older
+// state.
 func (r *recorder) forgetBy(uid types.UID, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if one, ok := r.of[string(uid)]; ok && !one.after(resourceVersion) {
 		delete(r.of, string(uid))
-		delete(r.retries, string(uid))
+		r.pending.Forget(string(uid))
 	}
 }
 
-// moved notes that the state that was to be patched is not that of the object. Nothing is written until the next comes, which is believed even
-// if it is from before that one (etcd restored).
+// moved notes that the object is no longer in the state that was to be patched. Nothing is written
+// until the next state comes, which counts even if it is older (etcd restored).
 func (r *recorder) moved(key, resourceVersion string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -132,7 +133,7 @@ func (r *recorder) moved(key, resourceVersion string) {
 
 func (r *recorder) run(ctx context.Context) {
 	for {
-		key, ok := r.next(ctx)
+		key, ok := r.pending.Next(ctx)
 		if !ok {
 			return
 		}
@@ -161,19 +162,6 @@ func (r *recorder) run(ctx context.Context) {
 	}
 }
 
-// next waits for an object whose finish time is to be written. One that could not be written waits by itself and delays no other.
-func (r *recorder) next(ctx context.Context) (string, bool) {
-	for {
-		wait := r.requeue()
-		if key, ok := r.pending.Pop(); ok {
-			return key, true
-		}
-		if !r.pending.Wait(ctx, r.feed.options.Clock, wait) {
-			return "", false
-		}
-	}
-}
-
 const (
 	// retryFirst and retryMost bound the wait after a failure, which doubles with each.
 	retryFirst = time.Second
@@ -182,49 +170,17 @@ const (
 
 // retry has one written again after a while.
 func (r *recorder) retry(key string) {
-	now := r.feed.options.Clock.Now()
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	one, ok := r.of[key]
-	if !ok {
-		return
-	}
-	at := now.Add(min(retryFirst<<min(one.failures, 16), retryMost))
-	one.failures++
-	r.of[key], r.retries[key] = one, at
-	if r.retryAt.IsZero() || at.Before(r.retryAt) {
-		r.retryAt = at
+	if one, ok := r.of[key]; ok {
+		r.pending.AddAfter(key, min(retryFirst<<min(one.failures, 16), retryMost))
+		one.failures++
+		r.of[key] = one
 	}
 }
 
-// requeue takes up what has waited long enough, and answers how long to wait for more; 0 means that nothing waits.
-func (r *recorder) requeue() time.Duration {
-	now := r.feed.options.Clock.Now()
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.retryAt.IsZero() {
-		return 0
-	}
-	if wait := r.retryAt.Sub(now); wait > 0 && wait <= retryMost {
-		return wait
-	}
-	r.retryAt = time.Time{}
-	for key, at := range r.retries {
-		switch wait := at.Sub(now); {
-		case wait <= 0 || wait > retryMost: // The clock was set.
-			delete(r.retries, key)
-			r.pending.Add(key)
-		case r.retryAt.IsZero() || at.Before(r.retryAt):
-			r.retryAt = at
-		}
-	}
-	if r.retryAt.IsZero() {
-		return 0
-	}
-	return r.retryAt.Sub(now)
-}
-
-// write stamps by the API server's time: a stamp by a clock that is behind would shorten the life of the object for good (S6).
+// write stamps by the API server's time: a stamp by a clock that is behind would shorten the life
+// of the object for good (S6).
 func (r *recorder) write(ctx context.Context, job finish) error {
 	if r.feed.kind.Patch == nil {
 		return nil
@@ -259,7 +215,8 @@ func later(a, b time.Time) time.Time {
 	return a
 }
 
-// roundUp goes to the next whole second, which is all that the annotation holds: rounding down would shorten a life (S6).
+// roundUp goes to the next whole second, which is all that the annotation holds: rounding down
+// would shorten a life (S6).
 func roundUp(at time.Time) time.Time {
 	return at.UTC().Add(time.Second - time.Nanosecond).Truncate(time.Second)
 }

@@ -13,7 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Jobs is the kind batch/v1 Job. The API offers no selector for finished Jobs, so that all are watched.
+// Jobs is the kind batch/v1 Job. The API offers no selector for finished Jobs, so that all are
+// watched.
 func Jobs(client kubernetes.Interface) Kind {
 	return Kind{
 		Profile:  policy.JobProfile,

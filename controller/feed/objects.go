@@ -14,8 +14,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew. Where
-// Curfew enforces its deadlines, the same feed judges those as well.
+// Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew.
+// Where Curfew enforces its deadlines, the same feed judges those as well.
 func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{

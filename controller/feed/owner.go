@@ -36,8 +36,8 @@ func (f *lane) asksOwner(facts *policy.Facts) bool {
 	return f.options.Owners != nil && facts.MayInherit(f.limitKeys()...)
 }
 
-// inherited replaces the verdict on an object that is due by a value from its owner's template, or whose
-// owner cannot be read. It reads the owner live, and only where something is due.
+// inherited replaces the verdict on an object that is due by a value from its owner's template, or
+// whose owner cannot be read. It reads the owner live, and only where something is due.
 func (f *lane) inherited(ctx context.Context, facts *policy.Facts, verdict policy.Verdict) (policy.Verdict, error) {
 	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
 		return verdict, nil
@@ -55,7 +55,8 @@ func (f *lane) inherited(ctx context.Context, facts *policy.Facts, verdict polic
 	return verdict, nil
 }
 
-// unreadable reports whether an error will not pass by itself: a missing permission, an unknown kind.
+// unreadable reports whether an error will not pass by itself: a missing permission, an unknown
+// kind.
 func unreadable(err error) bool {
 	var status apierrors.APIStatus
 	if errors.As(err, &status) {

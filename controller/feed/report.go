@@ -17,20 +17,22 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Reports tells people what they should know of single objects: values that keep one because they cannot be used, and objects that do
-// not go. What sources are told is package notice's.
+// Reports reports on single objects: those kept because a value cannot be used, and those that are not
+// deleted in time. Package notice reports to Namespaces and policies.
 //
-// An object is judged again with each change and each list, and gets an Event for the same reason only now and then. Beyond a rate,
-// objects share one Event on their Namespace (crowd.go): a bound that thousands of objects break costs no request and no memory for each.
+// An object is judged again with each change and each list, but gets an Event for the same reason only
+// now and then. Beyond a rate, objects share one Event on their Namespace (event_budget.go), so that a
+// bound that thousands of objects break costs no request and no memory for each.
 type Reports struct {
-	// UID is that of a Namespace, for the Event that objects share; nil leaves it out. Set it before Run.
+	// UID is that of a Namespace, for the Event that objects share; nil leaves it out. Set it before
+	// Run.
 	UID func(namespace string) types.UID
 
 	events   events.EventRecorder
 	log      logr.Logger
 	clock    clock.Clock
 	unusable *prometheus.CounterVec
-	crowd    *crowd
+	budget   *eventBudget
 }
 
 // NewReports registers its metrics.
@@ -43,7 +45,7 @@ func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prome
 			Name: "curfew_unusable_values_total",
 			Help: "Judgements that kept an object because a value that decides cannot be read or is not allowed.",
 		}, []string{"kind", "level"}),
-		crowd: newCrowd(),
+		budget: newEventBudget(),
 	}
 	if err := registerer.Register(reports.unusable); err != nil {
 		return nil, fmt.Errorf("registering metrics of the reports: %w", err)
@@ -73,9 +75,9 @@ func (f *Feed) reference(namespace, name string, uid types.UID) *corev1.ObjectRe
 func (r *Reports) kept(on *corev1.ObjectReference, because string, err error, source string) {
 	log := r.log
 	switch r.say(report{on: on, reason: "Kept", action: "Judge", what: because, text: because + ": " + err.Error()}) {
-	case saidBefore:
+	case reportedBefore:
 		return
-	case saidTogether:
+	case reportedTogether:
 		log = log.V(1)
 	}
 	log.Info("kept", "kind", on.Kind, "object", name(on.Namespace, on.Name), "uid", on.UID,
@@ -104,10 +106,10 @@ func referenceOf(object *engine.Object, kind *engine.KindOptions) *corev1.Object
 	}
 }
 
-// say writes an Event on the object, unless that was said of it lately or too much is said now.
-func (r *Reports) say(of report) said {
-	how := r.crowd.admit(&of, r.clock.Now())
-	if how == saidAlone {
+// say writes an Event on the object, unless the same was reported lately or too much is reported now.
+func (r *Reports) say(of report) outcome {
+	how := r.budget.admit(&of, r.clock.Now())
+	if how == reportedAlone {
 		r.write(&of)
 	}
 	return how
@@ -133,7 +135,7 @@ func (r *Reports) Run(ctx context.Context) error {
 
 // flush writes what objects share.
 func (r *Reports) flush() {
-	shared, unnamed := r.crowd.take()
+	shared, unnamed := r.budget.take()
 	for i := range shared {
 		of := &shared[i]
 		on := &of.example // a cluster-scoped object has no Namespace

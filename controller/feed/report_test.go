@@ -105,8 +105,8 @@ func TestManyKeptObjectsShareEvents(t *testing.T) {
 			}
 		}
 		f.keeps("other", "mine", "7d is above max-ttl 1d")
-		if len(out.events) != aloneMost+1 || out.lines != aloneMost+1 {
-			t.Errorf("%d Events and %d lines, want %d", len(out.events), out.lines, aloneMost+1)
+		if len(out.events) != maxAlone+1 || out.lines != maxAlone+1 {
+			t.Errorf("%d Events and %d lines, want %d", len(out.events), out.lines, maxAlone+1)
 		}
 		if want := "Kept Job/mine: its TTL cannot be used: 7d is above max-ttl 1d"; out.events[len(out.events)-1] != want {
 			t.Errorf("%q, want %q", out.events[len(out.events)-1], want)
@@ -114,7 +114,7 @@ func TestManyKeptObjectsShareEvents(t *testing.T) {
 		out.events, out.on = nil, nil
 		f.options.Reports.flush()
 		want := []string{fmt.Sprintf("Kept Namespace/ci: %d x Job without an Event of their own: its TTL cannot be used: "+
-			"job-00020, job-00021, job-00022: its TTL cannot be used: 7d is above max-ttl 1d", objects-aloneMost)}
+			"job-00020, job-00021, job-00022: its TTL cannot be used: 7d is above max-ttl 1d", objects-maxAlone)}
 		if !slices.Equal(out.events, want) || out.on[0].UID != "uid-of-ci" {
 			t.Errorf("%q on %v, want %q", out.events, out.on, want)
 		}
@@ -139,7 +139,7 @@ func TestKeptObjectIsReportedNowAndThen(t *testing.T) {
 			time.Sleep(time.Minute)
 		}
 		if len(out.events) != 6 || out.lines != 6 {
-			t.Errorf("%d Events and %d lines in an hour, want one for each reason every %s: %q", len(out.events), out.lines, sayAgain, out.events)
+			t.Errorf("%d Events and %d lines in an hour, want one for each reason every %s: %q", len(out.events), out.lines, repeatAfter, out.events)
 		}
 	})
 }
@@ -149,20 +149,20 @@ func TestReportsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, out, _ := keptFeed(t)
 		long := strings.Repeat("ä", 1000)
-		for i := range 3 * rememberMost {
+		for i := range 3 * maxRemembered {
 			f.keeps(fmt.Sprint("ns", i), "a", fmt.Sprint(i, long))
 		}
-		crowd := f.options.Reports.crowd
-		if n := len(crowd.recent) + len(crowd.earlier); n > 2*rememberMost || len(crowd.groups) > groupsMost || len(out.events) > burst {
-			t.Errorf("%d remembered, %d groups, %d Events", n, len(crowd.groups), len(out.events))
+		budget := f.options.Reports.budget
+		if n := len(budget.recent) + len(budget.earlier); n > 2*maxRemembered || len(budget.groups) > maxGroups || len(out.events) > burst {
+			t.Errorf("%d remembered, %d groups, %d Events", n, len(budget.groups), len(out.events))
 		}
-		for minute := 1; len(crowd.groups) > 0; minute++ {
-			if minute > groupsMost/shareMost+1 {
-				t.Fatalf("%d groups are left after %d minutes", len(crowd.groups), minute)
+		for minute := 1; len(budget.groups) > 0; minute++ {
+			if minute > maxGroups/maxShared+1 {
+				t.Fatalf("%d groups are left after %d minutes", len(budget.groups), minute)
 			}
 			before := len(out.events)
 			f.options.Reports.flush()
-			if n := len(out.events) - before; n > shareMost {
+			if n := len(out.events) - before; n > maxShared {
 				t.Errorf("%d Events at a time", n)
 			}
 		}
@@ -181,12 +181,12 @@ func TestReportsRun(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- f.options.Reports.Run(ctx) }()
-		for i := range aloneMost + 5 {
+		for i := range maxAlone + 5 {
 			f.keeps("ci", fmt.Sprint(i), "x")
 		}
 		at(shareEvery)
 		cancel()
-		if err := <-done; err != nil || len(out.events) != aloneMost+1 || !strings.Contains(out.events[aloneMost], "5 x Job") {
+		if err := <-done; err != nil || len(out.events) != maxAlone+1 || !strings.Contains(out.events[maxAlone], "5 x Job") {
 			t.Errorf("%v, %q", err, out.events)
 		}
 	})

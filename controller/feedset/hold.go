@@ -9,9 +9,10 @@ import (
 // Changes counts changes of rules, by kind.
 type Changes map[schema.GroupKind]int
 
-// Outdated holds the deletions of a kind whose rules have changed: what its feed judges by is wrong from now on, and a feed with the
-// new rules needs a moment to start. Labels have the same rules as before, apart from what the profile says of dependents, which is
-// read when an object is judged again.
+// Outdated holds the deletions of a kind whose rules have changed: what its feed judges by is wrong
+// from now on, and a feed with the new rules needs a moment to start. Labels have the same rules as
+// before, apart from what the profile says of dependents, which is read when an object is judged
+// again.
 func (s *Set) Outdated(kind schema.GroupKind) {
 	s.mu.Lock()
 	s.changes[kind]++
@@ -31,7 +32,8 @@ func (s *Set) Changes() Changes {
 	return maps.Clone(s.changes)
 }
 
-// caughtUp notes that the feeds that are wanted now take those changes into account. The mutex is held.
+// caughtUp notes that the feeds that are wanted now take those changes into account. The mutex is
+// held.
 func (s *Set) caughtUp(seen Changes) {
 	for kind, count := range seen {
 		if s.changes[kind] == count {
@@ -40,8 +42,8 @@ func (s *Set) caughtUp(seen Changes) {
 	}
 }
 
-// release lets the deletions of a kind go on once it has a feed. Where its rules changed again meanwhile, that feed judges by the
-// wrong ones as well, and they stay on hold. The mutex is held.
+// release lets the deletions of a kind go on once it has a feed. Where its rules changed again
+// meanwhile, that feed judges by the wrong ones as well, and they stay on hold. The mutex is held.
 func (s *Set) release(r *running) {
 	if r.feed != nil && s.running[r.spec.Key] == r {
 		s.hold(r.spec.Key, r.spec.Purpose == Finish && s.changes[r.spec.Kind.GroupKind()] > 0)

@@ -18,11 +18,13 @@ type Needs struct {
 	All    []permission.Need
 }
 
-// recheck is how often missing permissions are asked for again, which no event reports, once they have been missing for a while. At
-// first it is sooner: an API server that has just started refuses what it has not read the permission for yet.
+// recheck is how often missing permissions are asked for again, which no event reports, once they
+// have been missing for a while. At first it is sooner: an API server that has just started refuses
+// what it has not read the permission for yet.
 const recheck = time.Minute
 
-// ask asks until all permissions are granted, and reports those that are not, once. It returns false once ctx is done.
+// ask asks until all permissions are granted, and reports those that are not, once. It returns
+// false once ctx is done.
 func (s *Set) ask(ctx context.Context, source *Source, spec *Spec, needs *Needs) bool {
 	if s.options.Lacks == nil || len(needs.All) == 0 {
 		return ctx.Err() == nil
@@ -50,7 +52,8 @@ func (s *Set) ask(ctx context.Context, source *Source, spec *Spec, needs *Needs)
 	}
 }
 
-// text is what is missing, as log lines show it: verbs alone where all needs are of the kind itself.
+// text is what is missing, as log lines show it: verbs alone where all needs are of the kind
+// itself.
 func (n *Needs) text(missing []permission.Need) string {
 	var out []string
 	for _, need := range missing {

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/controller/loop"
 )
 
-// running is one feed that runs, or waits for a predecessor or a permission. It has a goroutine of its own, so that no kind delays
-// another.
+// running is one feed that runs, or waits for a predecessor or a permission. It has a goroutine of
+// its own, so that no kind delays another.
 type running struct {
 	set    *Set
 	source *Source
@@ -68,8 +68,8 @@ func (r *running) make(ctx context.Context) Feed {
 	return nil
 }
 
-// began lets the feed take over what its predecessor tracked. What it does not track itself, nobody judges any more: for example
-// deadlines, after the kind's own controller has come to enforce them.
+// began lets the feed take over what its predecessor tracked. What it does not track itself, nobody
+// judges any more: for example deadlines, after the kind's own controller has come to enforce them.
 func (r *running) began(feed Feed) {
 	s := r.set
 	s.mu.Lock()

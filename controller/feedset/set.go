@@ -45,8 +45,9 @@ func New(options Options) *Set {
 	}
 }
 
-// Apply makes these the feeds of a source: it stops those that are no longer wanted or wanted in another version, and starts those
-// that do not run yet. seen are the changes of rules that the specs take into account, see [Set.Changes].
+// Apply makes these the feeds of a source: it stops those that are no longer wanted or wanted in
+// another version, and starts those that do not run yet. seen are the changes of rules that the
+// specs take into account, see [Set.Changes].
 func (s *Set) Apply(ctx context.Context, source *Source, specs []*Spec, seen Changes) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -80,8 +81,8 @@ func (s *Set) Apply(ctx context.Context, source *Source, specs []*Spec, seen Cha
 	}
 }
 
-// start runs a feed as soon as all that it replaces have ended: one in another version, one of all namespaces instead of one.
-// The mutex is held.
+// start runs a feed as soon as all that it replaces have ended: one in another version, one of all
+// namespaces instead of one. The mutex is held.
 func (s *Set) start(ctx context.Context, source *Source, spec *Spec) {
 	ctx, cancel := context.WithCancel(ctx)
 	one := &running{set: s, source: source, spec: spec, cancel: cancel, done: make(chan struct{})}
@@ -111,8 +112,9 @@ func (s *Set) Run(ctx context.Context) error {
 	return nil
 }
 
-// Rejudge has objects judged again because their context changed: those in a namespace, or with "" all, of the feeds that the
-// change concerns. A feed that has not started yet judges everything when it does.
+// Rejudge has objects judged again because their context changed: those in a namespace, or with ""
+// all, of the feeds that the change concerns. A feed that has not started yet judges everything
+// when it does.
 func (s *Set) Rejudge(namespace string, concerns func(*Spec) bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

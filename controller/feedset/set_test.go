@@ -95,8 +95,9 @@ func spec(purpose feedset.Purpose, namespace, version string) *feedset.Spec {
 	}
 }
 
-// A feed that judges all objects of its predecessor again takes over what that tracked, apart from what it does not track itself.
-// Deletions wait from the moment at which the predecessor is stopped.
+// A feed that judges all objects of its predecessor again takes over what that tracked, apart from
+// what it does not track itself. Deletions wait from the moment at which the predecessor is
+// stopped.
 func TestSuccessorTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, set, apply := begin(t, map[string][]engine.Kind{"both": {1, 2}, "ttl": {1}})
@@ -113,7 +114,8 @@ func TestSuccessorTakesOver(t *testing.T) {
 	})
 }
 
-// A successor that is replaced before it began leaves what was tracked to the next, or has it forgotten.
+// A successor that is replaced before it began leaves what was tracked to the next, or has it
+// forgotten.
 func TestSuccessorThatNeverBegan(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, apply := begin(t, map[string][]engine.Kind{"a": {1}, "b": {1}, "c": {1}})
@@ -134,7 +136,8 @@ func TestSuccessorThatNeverBegan(t *testing.T) {
 	})
 }
 
-// What a feed of labels tracked is forgotten before another one begins that may see the same objects.
+// What a feed of labels tracked is forgotten before another one begins that may see the same
+// objects.
 func TestLabelsAreForgottenFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, _, apply := begin(t, map[string][]engine.Kind{"1": {1}, "2": {2}, "3": {3}})

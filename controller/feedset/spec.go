@@ -32,7 +32,8 @@ type Key struct {
 	Namespace string
 }
 
-// sameObjects reports whether feeds of both keys could see the same objects, now or in the version of another feed.
+// sameObjects reports whether feeds of both keys could see the same objects, now or in the version
+// of another feed.
 func (k Key) sameObjects(other Key) bool {
 	return k.Resource == other.Resource && k.Purpose == other.Purpose
 }
@@ -46,9 +47,11 @@ type Spec struct {
 	Profile *expression.Profile
 	// Propagation of deletions; "" where the kind's profile says nothing.
 	Propagation metav1.DeletionPropagation
-	// Version differs from that of another spec with the same key when a new feed has to replace the running one.
+	// Version differs from that of another spec with the same key when a new feed has to replace the
+	// running one.
 	Version string
-	// Required permissions are waited for. While one of Optional is missing, the kind is watched nonetheless.
+	// Required permissions are waited for. While one of Optional is missing, the kind is watched
+	// nonetheless.
 	Required, Optional Needs
 	// Forbidden is called when the API server refuses to list or watch. It may be nil.
 	Forbidden func()
@@ -59,7 +62,8 @@ func (s *Spec) VersionResource() schema.GroupVersionResource {
 	return s.Kind.GroupVersion().WithResource(s.Resource.Resource)
 }
 
-// inherits reports whether the feed may keep what its predecessor tracked: it lists the same resource and judges all of it again.
+// inherits reports whether the feed may keep what its predecessor tracked: it lists the same
+// resource and judges all of it again.
 func (s *Spec) inherits(from *Spec) bool {
 	return s.Purpose == Finish && s.VersionResource() == from.VersionResource()
 }

@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Typed are the feeds of the kinds that Curfew knows without a KindProfile. Without the permission to patch Pods, those that do not
-// say when they finished are kept.
+// Typed are the feeds of the kinds that Curfew knows without a KindProfile. Without the permission
+// to patch Pods, those that do not say when they finished are kept.
 func Typed() []*Spec {
 	jobs, pods := finish(policy.JobProfile), finish(policy.PodProfile)
 	pods.Optional = Needs{
@@ -22,7 +22,8 @@ func Typed() []*Spec {
 	return []*Spec{jobs, pods}
 }
 
-// OfProfile is the feed of a kind with a profile. The version tells one profile, as it holds for one schema, from another.
+// OfProfile is the feed of a kind with a profile. The version tells one profile, as it holds for
+// one schema, from another.
 func OfProfile(profile *expression.Profile, version string) *Spec {
 	spec := finish(profile.Profile)
 	spec.Profile, spec.Version, spec.Propagation = profile, version, profile.Propagation

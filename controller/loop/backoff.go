@@ -6,7 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Backoff doubles from a first wait to a longest one and stays there: nothing is ever given up (S3).
+// Backoff doubles from a first wait to a longest one and stays there: nothing is ever given up
+// (S3).
 type Backoff struct {
 	first, most time.Duration
 	next        *wait.Backoff // nil before the first failure
@@ -15,7 +16,8 @@ type Backoff struct {
 // jitter spreads what failed at the same moment, for example when the API server restarts.
 const jitter = 0.5
 
-// NewBackoff makes a backoff with the usual bounds: an outage of the API server ends at most ten seconds before it is noticed.
+// NewBackoff makes a backoff with the usual bounds: an outage of the API server ends at most ten
+// seconds before it is noticed.
 func NewBackoff() *Backoff { return NewBackoffOf(200*time.Millisecond, 10*time.Second) }
 
 // NewBackoffOf makes a backoff with bounds of its own.

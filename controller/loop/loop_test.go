@@ -10,11 +10,13 @@ import (
 	"time"
 
 	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/loop"
 )
 
-// Signals that come together are one attempt; a failure is tried again, and what Do asks for happens without a signal.
+// Signals that come together are one attempt; a failure is tried again, and what Do asks for
+// happens without a signal.
 func TestWorker(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
@@ -101,5 +103,34 @@ func TestQueue(t *testing.T) {
 	cancel()
 	if name, ok := queue.Next(ctx); ok {
 		t.Errorf("got %q of an empty queue", name)
+	}
+}
+
+// A name that waits delays no other, and a clock that is set back makes it wait no longer than the maximum.
+func TestRetryQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)
+		began := time.Now()
+		queue.AddAfter("late", time.Hour)
+		queue.AddAfter("gone", time.Second)
+		queue.AddAfter("soon", time.Second)
+		queue.Add("now")
+		queue.Forget("gone")
+		if !queue.Delayed("late") || queue.Delayed("now") {
+			t.Error("want late to wait, and now not to")
+		}
+		for _, want := range []string{"now 0s", "soon 1s", "late 1m0s"} {
+			name, _ := queue.Next(t.Context())
+			if got := fmt.Sprint(name, " ", time.Since(began)); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+	})
+	past := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
+	queue := loop.NewRetryQueue(past, time.Minute)
+	queue.AddAfter("a", time.Minute)
+	past.SetTime(time.Unix(0, 0))
+	if name, ok := queue.Next(t.Context()); name != "a" || !ok {
+		t.Errorf("got %q, %v after the clock was set back", name, ok)
 	}
 }

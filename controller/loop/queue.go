@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Queue holds names that wait for work, each at most once, in the order in which they were added. Unlike client-go's workqueue it
-// needs no goroutine of its own and lets go of names again.
+// Queue holds names that wait for work, each at most once, in the order in which they were added.
+// Unlike client-go's workqueue it needs no goroutine of its own and lets go of names again.
 type Queue struct {
 	mu    sync.Mutex
 	names []string
@@ -25,6 +25,10 @@ func NewQueue() *Queue { return &Queue{has: map[string]bool{}, wake: NewSignal()
 func (q *Queue) Add(name string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.add(name)
+}
+
+func (q *Queue) add(name string) {
 	if q.has[name] {
 		return
 	}
@@ -55,7 +59,8 @@ func (q *Queue) Next(ctx context.Context) (string, bool) {
 	}
 }
 
-// Wait returns once there may be a name, and after atMost unless that is 0. It returns false once ctx is done.
+// Wait returns once there may be a name, and after atMost unless that is 0. It returns false once
+// ctx is done.
 func (q *Queue) Wait(ctx context.Context, clock clock.Clock, atMost time.Duration) bool {
 	return q.wake.Wait(ctx, clock, atMost)
 }

@@ -29,7 +29,8 @@ func (s Signal) Clear() {
 	}
 }
 
-// Wait returns at the next signal, and after atMost unless that is 0. It returns false once ctx is done.
+// Wait returns at the next signal, and after atMost unless that is 0. It returns false once ctx is
+// done.
 func (s Signal) Wait(ctx context.Context, clock clock.Clock, atMost time.Duration) bool {
 	var over <-chan time.Time
 	if atMost > 0 {

@@ -7,7 +7,8 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Worker brings something in step with what it depends on: at each signal, again while that fails, and when Do asks for it.
+// Worker brings something in step with what it depends on: at each signal, again while that fails,
+// and when Do asks for it.
 type Worker struct {
 	Clock  clock.Clock
 	Signal Signal
@@ -15,7 +16,8 @@ type Worker struct {
 	Gather time.Duration
 	// Backoff after failures; nil means the usual one.
 	Backoff *Backoff
-	// Do makes one attempt. It returns after how long it should run again without a signal; 0 means that it need not.
+	// Do makes one attempt. It returns after how long it should run again without a signal; 0 means
+	// that it need not.
 	Do func(ctx context.Context) (again time.Duration, err error)
 	// Failed reports an error, and after how long Do runs again. It may be nil.
 	Failed func(err error, again time.Duration)

@@ -14,14 +14,15 @@ type Identity struct {
 	Groups []string
 }
 
-// Bindings follows the roles that are bound to Curfew, so that changed permissions are noticed at once. It knows when to ask and in
-// which namespaces; what is granted, only the API server knows.
+// Bindings follows the roles that are bound to Curfew, so that changed permissions are noticed at
+// once. It knows when to ask and in which namespaces; what is granted, only the API server knows.
 type Bindings struct {
 	identity Identity
 	changed  func()
 
 	mu sync.Mutex
-	// roles are those bound to Curfew, by binding: "name" of a ClusterRole, "namespace/name" of a Role.
+	// roles are those bound to Curfew, by binding: "name" of a ClusterRole, "namespace/name" of a
+	// Role.
 	roles map[string]string
 }
 

@@ -9,7 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Nowhere is a namespace that cannot exist, because of its dot: what is granted there is granted everywhere.
+// Nowhere is a namespace that cannot exist, because of its dot: what is granted there is granted
+// everywhere.
 const Nowhere = "curfew.nowhere"
 
 // Grants are what Curfew may do in one namespace, as far as the authorizer can list it.
@@ -23,7 +24,8 @@ type Grants struct {
 type Granter interface {
 	// Rules lists it for one namespace.
 	Rules(ctx context.Context, namespace string) (Grants, error)
-	// MayDelete reports whether all of [Verbs] are granted on a resource in a namespace, or with "" in all.
+	// MayDelete reports whether all of [Verbs] are granted on a resource in a namespace, or with "" in
+	// all.
 	MayDelete(ctx context.Context, resource schema.GroupVersionResource, namespace string) (bool, error)
 }
 
@@ -62,8 +64,8 @@ func Ask(ctx context.Context, granter Granter, namespaces []string) (*Answers, e
 	return out, nil
 }
 
-// Namespaces returns where objects of a resource may be deleted: [metav1.NamespaceAll] alone where that is everywhere, else single
-// namespaces in order.
+// Namespaces returns where objects of a resource may be deleted: [metav1.NamespaceAll] alone where
+// that is everywhere, else single namespaces in order.
 func (a *Answers) Namespaces(ctx context.Context, resource schema.GroupVersionResource, clusterScoped bool) ([]string, error) {
 	all, err := a.granted(ctx, a.everywhere, resource, metav1.NamespaceAll)
 	switch {

@@ -10,7 +10,8 @@ import (
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 )
 
-// Verbs are what deleting on time takes: list and watch find objects, get reads them again before they are deleted.
+// Verbs are what deleting on time takes: list and watch find objects, get reads them again before
+// they are deleted.
 var Verbs = []string{"get", "list", "watch", "delete"}
 
 // Need is one permission that a part of Curfew's work takes.

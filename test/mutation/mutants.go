@@ -131,13 +131,13 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "nothing is listed anew for what a watch lost",
-		File: "controller/feed/stream.go",
+		File: "controller/feed/watch.go",
 		Old:  "case <-relist:\n\t\t\treturn at, errListAgain", New: "case <-relist:\n\t\t\tcontinue",
 		Package: feeds, Tests: []string{"TestPeriodicRelist"},
 	},
 	{
 		Invariant: "S3", Name: "a watch that is too old is given up instead of listing anew",
-		File: "controller/feed/stream.go",
+		File: "controller/feed/watch.go",
 		Old:  "if refused(err) {", New: "if false && refused(err) {",
 		Package: feeds, Tests: []string{"TestWatchTooOldListsAgain"},
 	},

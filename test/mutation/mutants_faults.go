@@ -221,7 +221,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a watch that never sends its bookmark never ends",
-		File: "controller/feed/stream.go",
+		File: "controller/feed/list.go",
 		Old:  "case now := <-over.C():\n", New: "case now := <-(<-chan time.Time)(nil):\n",
 		Package: feeds, Tests: []string{"TestStreamThatNeverEnds"},
 	},

@@ -15,35 +15,31 @@ import (
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
 // pageSize bounds what one answer of a paged list costs in memory, here and in the API server.
 const pageSize = 500
 
-// errListAgain ends a watch whose time has come.
-var errListAgain = errors.New("time to list again")
-
 // errStalled ends a stream that does not come to the end of its list.
 var errStalled = errors.New("no bookmark came that ends the list")
 
 const (
-	// stallAfter is how long a stream may bring nothing before its list is given up, at the next look or the one after it. streamMost is
-	// how long it may last.
+	// stallAfter is how long a stream may bring nothing before its list is given up, at the next look
+	// or the one after it. streamMost is how long it may last.
 	stallAfter = time.Minute
 	streamMost = 10 * time.Minute
 	// pagedFor is how long pages are read after that, before a stream is tried again.
 	pagedFor = time.Hour
 )
 
-// listed is the sink of one lane's relist. It counts what it was told and how much of that has an expiry.
+// listed is the sink of a relist for one trigger. It counts the objects, and those with an expiry.
 type listed struct {
 	*engine.Relist
 	seen, waiting int
 }
 
-// listing is one list of a feed: a relist in each lane.
+// listing is one list of a feed: a relist for each trigger.
 type listing []*listed
 
 func (l listing) sinks() sinks {
@@ -54,7 +50,7 @@ func (l listing) sinks() sinks {
 	return to
 }
 
-// end drops in each lane what the list has not shown.
+// end drops what the list has not shown.
 func (l listing) end(at string) {
 	for _, one := range l {
 		one.End(at)
@@ -77,9 +73,9 @@ func (l *listed) Cancel(uid types.UID, resourceVersion string) {
 	l.Relist.Cancel(uid, resourceVersion)
 }
 
-// listAll brings every object into the engine and drops what is gone. It streams where the API server can (KEP-3157), so
-// that neither side holds the list, and reads pages where not. It answers with the resourceVersion to watch from, and with
-// the watch itself where there is one already.
+// listAll brings every object into the engine and drops what is gone. It streams where the API
+// server can (KEP-3157), so that neither side holds the list, and reads pages elsewhere. It returns
+// the resourceVersion to watch from, and the watch itself where there is one already.
 func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	if f.options.Clock.Now().Before(f.pagedUntil) {
 		at, err := f.listPages(ctx)
@@ -143,26 +139,27 @@ func (f *Feed) listPages(ctx context.Context) (string, error) {
 	return at, nil
 }
 
-// known notes that the kind has been listed whole.
+// known notes that all objects of the kind have been listed.
 func (f *Feed) known(relist listing, began time.Time) {
 	f.finishes.end()
 	log := f.log
 	if f.synced.Swap(true) {
-		log = log.V(1) // news at the start alone
+		log = log.V(1) // It is news only at the start.
 	}
 	waiting := 0
 	for _, one := range relist {
 		waiting += one.waiting
 	}
-	seen := relist[0].seen // Each lane is told of every object.
+	seen := relist[0].seen // Each trigger gets every object.
 	log.Info("all objects are known", "objects", seen, "waiting", waiting, "took", f.options.Clock.Since(began))
 	if f.options.Listed != nil {
 		f.options.Listed(seen)
 	}
 }
 
-// initialEvents handles the events of a stream that begins with the list, up to the bookmark that ends the list. Until that comes
-// nothing is known whole: a stream without it must not be waited for for ever (S3).
+// initialEvents handles the events of a stream that begins with the list, up to the bookmark that
+// ends the list. Until that comes the list is incomplete, so a stream without it must not last for
+// ever (S3).
 func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist listing, began time.Time) (string, error) {
 	to := relist.sinks()
 	over := f.options.Clock.NewTimer(stallAfter)
@@ -204,15 +201,7 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 	}
 }
 
-func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err error) {
-	accessor, err := meta.Accessor(object)
-	if err != nil {
-		return "", false, fmt.Errorf("reading a bookmark: %w", err)
-	}
-	return accessor.GetResourceVersion(), accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true", nil
-}
-
-// pages lists in pages and visits each object. It answers with the list's resourceVersion.
+// pages lists in pages and visits each object. It returns the resourceVersion of the list.
 func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.Facts, runtime.Object) error) (string, error) {
 	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, Limit: pageSize}
 	first := ""
@@ -241,124 +230,5 @@ func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.F
 		if options.Continue = accessor.GetContinue(); options.Continue == "" {
 			return first, nil
 		}
-	}
-}
-
-// follow handles events from a resourceVersion on. A watch that ends is taken up where it ended. Where the API server says that this is not
-// possible, it answers with what was said, and where the relist is due, watch or no watch, with errListAgain.
-func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
-	delay := loop.NewBackoff()
-	for {
-		if events == nil {
-			select {
-			case <-relist:
-				return errListAgain
-			default:
-			}
-			var err error
-			events, err = f.kind.Watch(ctx, metav1.ListOptions{
-				FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, ResourceVersion: at, AllowWatchBookmarks: true,
-			})
-			if err != nil {
-				events = nil
-				if ctx.Err() != nil {
-					return ctx.Err()
-				}
-				if refused(err) {
-					return fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
-				}
-				log := f.log
-				if !f.following.Swap(false) {
-					log = log.V(1) // said already
-				}
-				log.Info("watch failed, trying again", "reason", err.Error())
-				f.tellForbidden(err)
-				loop.Pause(ctx, f.options.Clock, delay.Next())
-				continue
-			}
-		}
-		f.following.Store(true)
-		next, err := f.drain(ctx, at, events, relist)
-		events.Stop()
-		events = nil
-		if err != nil {
-			return err
-		}
-		if next == at {
-			// A watch that ends without a word would otherwise be opened again in a tight loop.
-			loop.Pause(ctx, f.options.Clock, delay.Next())
-		} else {
-			delay.Reset()
-		}
-		at = next
-	}
-}
-
-// refused tells of an answer that asking for the same place once more does not change: it is too old, or unknown where the kind has come back.
-// That there was no answer, that it is too much, or that the API server has trouble, is over at some time; so is the want of a permission, which
-// an API server that has just started may not have read yet. The place is good until then.
-func refused(err error) bool {
-	var status apierrors.APIStatus
-	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
-		return false
-	}
-	code := status.Status().Code
-	return code >= 400 && code < 500
-}
-
-// drain handles the events of one watch until it ends, and answers with the last resourceVersion that it saw.
-func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) (string, error) {
-	to := f.watched()
-	for {
-		select {
-		case <-ctx.Done():
-			return at, ctx.Err()
-		case <-relist:
-			return at, errListAgain
-		case event, ok := <-events.ResultChan():
-			if !ok {
-				return at, nil
-			}
-			if event.Type == watch.Bookmark {
-				seen, _, err := bookmark(event.Object)
-				if err != nil {
-					return at, err
-				}
-				at = seen
-				continue
-			}
-			if err := f.event(ctx, event, to); err != nil {
-				return at, err
-			}
-			if accessor, err := meta.Accessor(event.Object); err == nil {
-				at = accessor.GetResourceVersion()
-			}
-		}
-	}
-}
-
-// event hands one event on.
-func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
-	switch event.Type {
-	case watch.Added, watch.Modified:
-		facts, err := f.kind.Facts(event.Object)
-		if err != nil {
-			return err
-		}
-		return f.tell(ctx, facts, event.Object, to)
-	case watch.Deleted:
-		accessor, err := meta.Accessor(event.Object)
-		if err != nil {
-			return fmt.Errorf("reading a deleted object: %w", err)
-		}
-		for _, lane := range f.lanes {
-			f.options.Engine.Remove(lane.handle, accessor.GetUID())
-		}
-		f.finishes.forget(accessor.GetUID())
-		return nil
-	case watch.Error:
-		return apierrors.FromObject(event.Object)
-	default:
-		return fmt.Errorf("watch event %q is not known", event.Type)
 	}
 }

@@ -1,0 +1,146 @@
+package feed
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/controller/loop"
+)
+
+// errListAgain ends a watch whose time has come.
+var errListAgain = errors.New("time to list again")
+
+// follow handles events from a resourceVersion on, and resumes a watch where it ended. It returns
+// errListAgain when the relist is due, and the error when the API server cannot resume.
+func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) error {
+	delay := loop.NewBackoff()
+	for {
+		if events == nil {
+			select {
+			case <-relist:
+				return errListAgain
+			default:
+			}
+			var err error
+			events, err = f.kind.Watch(ctx, metav1.ListOptions{
+				FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, ResourceVersion: at, AllowWatchBookmarks: true,
+			})
+			if err != nil {
+				events = nil
+				if ctx.Err() != nil {
+					return ctx.Err()
+				}
+				if refused(err) {
+					return fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
+				}
+				log := f.log
+				if !f.following.Swap(false) {
+					log = log.V(1) // It was logged already.
+				}
+				log.Info("watch failed, trying again", "reason", err.Error())
+				f.tellForbidden(err)
+				loop.Pause(ctx, f.options.Clock, delay.Next())
+				continue
+			}
+		}
+		f.following.Store(true)
+		next, err := f.drain(ctx, at, events, relist)
+		events.Stop()
+		events = nil
+		if err != nil {
+			return err
+		}
+		if next == at {
+			// A watch that ends without an event must not be opened again in a tight loop.
+			loop.Pause(ctx, f.options.Clock, delay.Next())
+		} else {
+			delay.Reset()
+		}
+		at = next
+	}
+}
+
+// refused reports whether a watch cannot be resumed from its resourceVersion: that is too old, or
+// unknown because the kind was removed and is back. All other errors pass, also a missing permission,
+// which an API server that has just started may not have read yet.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500
+}
+
+// drain handles the events of one watch until it ends. It returns the last resourceVersion it saw.
+func (f *Feed) drain(ctx context.Context, at string, events watch.Interface, relist <-chan time.Time) (string, error) {
+	to := f.watched()
+	for {
+		select {
+		case <-ctx.Done():
+			return at, ctx.Err()
+		case <-relist:
+			return at, errListAgain
+		case event, ok := <-events.ResultChan():
+			if !ok {
+				return at, nil
+			}
+			if event.Type == watch.Bookmark {
+				seen, _, err := bookmark(event.Object)
+				if err != nil {
+					return at, err
+				}
+				at = seen
+				continue
+			}
+			if err := f.event(ctx, event, to); err != nil {
+				return at, err
+			}
+			if accessor, err := meta.Accessor(event.Object); err == nil {
+				at = accessor.GetResourceVersion()
+			}
+		}
+	}
+}
+
+// event handles one event.
+func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
+	switch event.Type {
+	case watch.Added, watch.Modified:
+		facts, err := f.kind.Facts(event.Object)
+		if err != nil {
+			return err
+		}
+		return f.tell(ctx, facts, event.Object, to)
+	case watch.Deleted:
+		accessor, err := meta.Accessor(event.Object)
+		if err != nil {
+			return fmt.Errorf("reading a deleted object: %w", err)
+		}
+		for _, lane := range f.lanes {
+			f.options.Engine.Remove(lane.handle, accessor.GetUID())
+		}
+		f.finishes.forget(accessor.GetUID())
+		return nil
+	case watch.Error:
+		return apierrors.FromObject(event.Object)
+	default:
+		return fmt.Errorf("watch event %q is not known", event.Type)
+	}
+}
+
+func bookmark(object runtime.Object) (at string, initialEventsEnd bool, err error) {
+	accessor, err := meta.Accessor(object)
+	if err != nil {
+		return "", false, fmt.Errorf("reading a bookmark: %w", err)
+	}
+	return accessor.GetResourceVersion(), accessor.GetAnnotations()[metav1.InitialEventsAnnotationKey] == "true", nil
+}

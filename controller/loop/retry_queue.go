@@ -1,0 +1,92 @@
+package loop
+
+import (
+	"context"
+	"time"
+
+	"k8s.io/utils/clock"
+)
+
+// RetryQueue is a [Queue] in which a name can wait by itself for a while and delays no other.
+type RetryQueue struct {
+	*Queue
+	clock clock.Clock
+	most  time.Duration
+	// later are the names that wait, and next is the earliest of their times; zero if none waits.
+	// Both are guarded by the mutex of the queue.
+	later map[string]time.Time
+	next  time.Time
+}
+
+// NewRetryQueue makes an empty queue in which no name waits for longer than most.
+func NewRetryQueue(clock clock.Clock, most time.Duration) *RetryQueue {
+	return &RetryQueue{Queue: NewQueue(), clock: clock, most: most, later: map[string]time.Time{}}
+}
+
+// AddAfter appends a name after a while.
+func (q *RetryQueue) AddAfter(name string, d time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	at := q.clock.Now().Add(min(d, q.most))
+	q.later[name] = at
+	if q.next.IsZero() || at.Before(q.next) {
+		q.next = at
+	}
+	q.wake.Set()
+}
+
+// Delayed reports whether a name waits for its time.
+func (q *RetryQueue) Delayed(name string) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	_, ok := q.later[name]
+	return ok
+}
+
+// Forget drops a name that waits for its time.
+func (q *RetryQueue) Forget(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.later, name)
+}
+
+// Next waits for a name and removes it. It returns false once ctx is done.
+func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
+	for {
+		wait := q.due()
+		if name, ok := q.Pop(); ok {
+			return name, true
+		}
+		if !q.wake.Wait(ctx, q.clock, wait) {
+			return "", false
+		}
+	}
+}
+
+// due appends the names whose time has come, and returns how long the next one waits; 0 if none does.
+// A name that seems to wait for longer than the maximum is due: the clock was set back.
+func (q *RetryQueue) due() time.Duration {
+	now := q.clock.Now()
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.next.IsZero() {
+		return 0
+	}
+	if wait := q.next.Sub(now); wait > 0 && wait <= q.most {
+		return wait
+	}
+	q.next = time.Time{}
+	for name, at := range q.later {
+		switch wait := at.Sub(now); {
+		case wait <= 0 || wait > q.most:
+			delete(q.later, name)
+			q.add(name)
+		case q.next.IsZero() || at.Before(q.next):
+			q.next = at
+		}
+	}
+	if q.next.IsZero() {
+		return 0
+	}
+	return q.next.Sub(now)
+}
