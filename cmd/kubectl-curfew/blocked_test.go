@@ -27,7 +27,7 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 		events  []runtime.Object
 		notMine []string
 		blocker string
-		fate    string
+		summary string
 	}{
 		"refused": {
 			events: []runtime.Object{
@@ -35,13 +35,13 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 				event("a.2", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal),
 				event("a.3", "a", "Stuck", "2026-12-24T11:30:00Z", "another reason"), event("b.1", "b", "DeleteRefused", "2026-12-24T11:30:00Z", refusal),
 			},
-			blocker: "refused", fate: "stays, although it was due",
+			blocker: "refused", summary: "stays, although it was due",
 		},
-		"changes all the time":    {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", fate: "stays, although it was due"},
-		"kept by its owner":       {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", fate: "was due"},
-		"no Event":                {blocker: "-", fate: "was due"},
-		"the user may see none":   {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", fate: "was due"},
-		"an Event on another one": {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", fate: "was due"},
+		"changes all the time":    {events: []runtime.Object{event("a.1", "a", "DeleteConflict", "2026-12-24T11:00:00Z", refusal)}, blocker: "conflict", summary: "stays, although it was due"},
+		"kept by its owner":       {events: []runtime.Object{event("a.1", "a", "Kept", "2026-12-24T11:00:00Z", refusal)}, blocker: "value", summary: "was due"},
+		"no Event":                {blocker: "-", summary: "was due"},
+		"the user may see none":   {events: []runtime.Object{event("a.1", "a", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, notMine: []string{"list events"}, blocker: "-", summary: "was due"},
+		"an Event on another one": {events: []runtime.Object{event("b.1", "b", "DeleteRefused", "2026-12-24T11:00:00Z", refusal)}, blocker: "-", summary: "was due"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			all := objects(t)
@@ -65,7 +65,7 @@ func TestWhatTheControllerReportsBlocksAnObject(t *testing.T) {
 				t.Errorf("exit status %d, blockers %v; want %q on a alone\n%s%s", code, blockers, test.blocker, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, cluster, scene{notMine: test.notMine}, words("explain job/a -n foo")...)
-			if code != exitOK || !strings.Contains(stdout, test.fate) || strings.Contains(stdout, refusal) != (test.blocker != "-") || strings.Contains(stdout, "an older one") {
+			if code != exitOK || !strings.Contains(stdout, test.summary) || strings.Contains(stdout, refusal) != (test.blocker != "-") || strings.Contains(stdout, "an older one") {
 				t.Errorf("exit status %d:\n%s%s", code, stdout, stderr)
 			}
 		})

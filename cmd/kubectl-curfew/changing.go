@@ -63,8 +63,8 @@ func (c *changing) validate() (printFunc, error) {
 type planned struct {
 	world.Selected
 	namespace, name string
-	// before is the fate without the change.
-	before change.Fate
+	// before is the deletion without the change.
+	before change.Deletion
 	plan   *change.Plan
 	err    error
 }
@@ -131,7 +131,7 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 		}
 		obstacles = append(obstacles, paused...)
 	}
-	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name, before: change.FateOf(explained)}
+	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name, before: change.DeletionOf(explained)}
 	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)
 	return out, nil
 }

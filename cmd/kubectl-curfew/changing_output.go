@@ -14,13 +14,13 @@ type changedData struct {
 
 type changedItem struct {
 	Object   objectData      `json:"object"`
-	Before   fateData        `json:"before"`
-	After    fateData        `json:"after"`
+	Before   deletionData    `json:"before"`
+	After    deletionData    `json:"after"`
 	Patch    json.RawMessage `json:"patch"`
 	Warnings []string        `json:"warnings,omitempty"`
 }
 
-type fateData struct {
+type deletionData struct {
 	Expiry *time.Time `json:"expiry"`
 	// TTL of an unfinished object, and TTLFailed after a failure where that differs.
 	TTL       string `json:"ttlAfterFinished,omitempty"`
@@ -44,8 +44,8 @@ func changedOf(each *planned, now time.Time) changedItem {
 	if err != nil {
 		patch = []byte("null") // Plain data always marshals.
 	}
-	fate := func(of change.Fate) fateData {
-		out := fateData{Expiry: timeData(of.Expiry, now)}
+	deletion := func(of change.Deletion) deletionData {
+		out := deletionData{Expiry: timeData(of.Expiry, now)}
 		if of.After != nil {
 			out.TTL = of.After.String()
 		}
@@ -56,6 +56,6 @@ func changedOf(each *planned, now time.Time) changedItem {
 	}
 	return changedItem{
 		Object: objectOf(each.Kind, each.namespace, each.name, ""),
-		Before: fate(each.plan.Before), After: fate(each.plan.After), Patch: patch, Warnings: each.plan.Warnings,
+		Before: deletion(each.plan.Before), After: deletion(each.plan.After), Patch: patch, Warnings: each.plan.Warnings,
 	}
 }

@@ -26,9 +26,9 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 		if each.err != nil {
 			then = "not changed: " + each.err.Error()
 		} else {
-			then = fateText(each.plan.After, now)
+			then = deletionText(each.plan.After, now)
 		}
-		addRow(table, nil, orDash(each.namespace), each.Kind.Name(each.name), fateText(each.before, now), then)
+		addRow(table, nil, orDash(each.namespace), each.Kind.Name(each.name), deletionText(each.before, now), then)
 	}
 	if err := printTable(table, printers.PrintOptions{}, diagnostics); err != nil {
 		return err
@@ -56,15 +56,15 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 	return errors.New("nothing was changed")
 }
 
-// fateText is a fate such as 2026-11-20 17:00:00 CET, 2d after it finishes, or stays.
-func fateText(fate change.Fate, now time.Time) string {
+// deletionText is a deletion such as 2026-11-20 17:00:00 CET, 2d after it finishes, or stays.
+func deletionText(deletion change.Deletion, now time.Time) string {
 	switch {
-	case !fate.Expiry.IsZero():
-		return instant(fate.Expiry, now.Location())
-	case fate.AfterFailure != nil:
-		return fate.After.String() + " after it succeeds, " + fate.AfterFailure.String() + " after it fails"
-	case fate.After != nil:
-		return fate.After.String() + " after it finishes"
+	case !deletion.Expiry.IsZero():
+		return instant(deletion.Expiry, now.Location())
+	case deletion.AfterFailure != nil:
+		return deletion.After.String() + " after it succeeds, " + deletion.AfterFailure.String() + " after it fails"
+	case deletion.After != nil:
+		return deletion.After.String() + " after it finishes"
 	default:
 		return "stays"
 	}

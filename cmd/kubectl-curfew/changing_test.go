@@ -92,7 +92,7 @@ func TestExpireNowIsPaused(t *testing.T) {
 		`deletions are paused: ConfigMap of source "policy/x" in namespace "default" (Refused)`: false,
 	} {
 		cluster := newFakeCluster(t, objects(t))
-		cluster.surrounding(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "default", field("status", map[string]any{
+		cluster.changeContext(t, schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}, "", "default", field("status", map[string]any{
 			"conditions": []any{map[string]any{"type": "curfew.dev/Paused", "status": "True", "lastTransitionTime": "2026-12-24T11:59:00Z", "message": message}},
 		}))
 		code, stdout, stderr, sent := executeIn(t, cluster, scene{}, words("expire-now cm/demo")...)

@@ -31,7 +31,7 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 		if print == nil {
 			progress.done() // The line itself shows the progress.
 			fmt.Fprintf(out, "%s %s: %s (was: %s)%s\n", each.Kind.Name(each.name), c.done,
-				fateText(each.plan.After, now), fateText(each.plan.Before, now), c.mode())
+				deletionText(each.plan.After, now), deletionText(each.plan.Before, now), c.mode())
 		}
 	}
 	progress.done()

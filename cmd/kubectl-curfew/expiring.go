@@ -173,17 +173,13 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err := noteLeftOut(w, left, kinds, reading); err != nil {
 		return nil, err
 	}
-	slices.SortStableFunc(entries, byTime)
-	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, entries: entries, notes: w.Notes()}
+	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes()}
 	for _, one := range left {
 		if !world.Gone(one.err) {
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())
 		}
 	}
-	if o.sortBy != "" {
-		return out, out.sortBy(o.sortBy)
-	}
-	return out, nil
+	return out, out.sort()
 }
 
 // byTime sorts entries by expiry, those without one last.

@@ -20,8 +20,10 @@ type expiringReport struct {
 	everywhere bool
 	// namespace that was asked about; empty for all.
 	namespace string
-	entries   []*world.Entry
-	notes     []string
+	// sortBy is a field of the items in the document; empty for time.
+	sortBy  string
+	entries []*world.Entry
+	notes   []string
 	// unlisted are the kinds that could not be listed, whose objects are not known.
 	unlisted []schema.GroupResource
 }
@@ -149,11 +151,15 @@ func (r *expiringReport) printed() printed {
 	return out
 }
 
-// sortBy sorts the entries by a field of their items in the document.
-func (r *expiringReport) sortBy(path string) error {
-	keys, err := sortKeys(r.printed(), path)
+// sort sorts the entries by --sort-by, or by time.
+func (r *expiringReport) sort() error {
+	slices.SortStableFunc(r.entries, byTime)
+	if r.sortBy == "" {
+		return nil
+	}
+	keys, err := sortKeys(r.printed(), r.sortBy)
 	if err != nil {
-		return fmt.Errorf("--sort-by=%s: %w", path, err)
+		return fmt.Errorf("--sort-by=%s: %w", r.sortBy, err)
 	}
 	byEntry := map[*world.Entry]any{}
 	for i, entry := range r.entries {

@@ -59,14 +59,14 @@ func (e *explained) summary() string {
 // sooner adds, for an unfinished object with a label, that its TTL may expire first; "" where it
 // cannot.
 func (e *explained) sooner() string {
-	fate := change.FateOf(&policy.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
+	deletion := change.DeletionOf(&policy.Explanation{Facts: e.of.Facts, Effective: e.of.Effective, ByTTL: e.of.ByTTL})
 	switch {
-	case e.of.Facts.Finished || fate.After == nil || fate.After.Never && fate.AfterFailure == nil:
+	case e.of.Facts.Finished || deletion.After == nil || deletion.After.Never && deletion.AfterFailure == nil:
 		return ""
-	case fate.AfterFailure != nil:
+	case deletion.AfterFailure != nil:
 		return ", or sooner where it finishes: how long after depends on how it ends, see below"
 	default:
-		return ", or " + fate.After.String() + " after it has finished, whichever is sooner"
+		return ", or " + deletion.After.String() + " after it has finished, whichever is sooner"
 	}
 }
 

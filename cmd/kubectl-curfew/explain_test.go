@@ -297,7 +297,7 @@ func (c *fakeCluster) edit(t *testing.T, args []string) {
 			if of.Group != group || strings.ToLower(one.Kind) != kind {
 				continue
 			}
-			c.surrounding(t, of.WithResource(one.Name), namespace, object[1], func(u *unstructured.Unstructured) {
+			c.changeContext(t, of.WithResource(one.Name), namespace, object[1], func(u *unstructured.Unstructured) {
 				values, set := u.GetAnnotations(), u.SetAnnotations
 				if args[0] == "label" {
 					values, set = u.GetLabels(), u.SetLabels

@@ -35,7 +35,9 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 			if last == nil {
 				printNotes(report.notes, diagnostics)
 			}
-			report.keep(last)
+			if err := report.keep(last); err != nil {
+				return err
+			}
 			last, away = report, ""
 		case last == nil || world.Refused(err) || world.Gone(err):
 			return err
@@ -84,14 +86,14 @@ func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQue
 }
 
 // keep keeps the rows of kinds that cannot be listed any more: their objects may still exist.
-func (r *expiringReport) keep(last *expiringReport) {
+func (r *expiringReport) keep(last *expiringReport) error {
 	if last == nil || len(r.unlisted) == 0 {
-		return
+		return nil
 	}
 	for _, entry := range last.entries {
 		if slices.Contains(r.unlisted, entry.Kind.GroupResource()) {
 			r.entries = append(r.entries, entry)
 		}
 	}
-	slices.SortStableFunc(r.entries, byTime)
+	return r.sort()
 }

@@ -74,7 +74,7 @@ func TestAliasIsAskedAbout(t *testing.T) {
 			"apiVersion": "v1", "kind": "ConfigMap", "metadata": map[string]any{"name": "alias", "namespace": "lab", "uid": "alias",
 				"creationTimestamp": "2026-12-24T09:00:00Z", "labels": map[string]any{"cleanup.kyverno.io/ttl": "5h"}},
 		}}))
-		cluster.surrounding(t, settings.Resource, "curfew-system", settings.Name, field("data/kyverno-label", alias))
+		cluster.changeContext(t, settings.Resource, "curfew-system", settings.Name, field("data/kyverno-label", alias))
 		code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring configmaps,pods -n lab -o name")...)
 		if code != exitOK || stdout != want {
 			t.Errorf("%s: exit status %d: %s%s", alias, code, stdout, stderr)
@@ -256,7 +256,7 @@ func TestFinishesBetweenLists(t *testing.T) {
 	pods, lists := schema.GroupVersionResource{Version: "v1", Resource: "pods"}, 0
 	cluster.objects.PrependReactor("list", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 		if lists++; lists == 2 {
-			cluster.surrounding(t, pods, "lab", "once", field("status", map[string]any{"phase": "Succeeded", "containerStatuses": []any{
+			cluster.changeContext(t, pods, "lab", "once", field("status", map[string]any{"phase": "Succeeded", "containerStatuses": []any{
 				map[string]any{"name": "a", "state": map[string]any{"terminated": map[string]any{"finishedAt": "2026-12-24T11:59:00Z"}}},
 			}}))
 		}

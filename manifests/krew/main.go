@@ -1,10 +1,9 @@
 // Command krew packs kubectl-curfew for krew, the plugin manager of kubectl: an archive for each
-// platform, and the plugin's manifest with their checksums. `make krew VERSION=v0.1.0` runs it.
+// platform, and the plugin manifest with their checksums. `make krew VERSION=v0.1.0` runs it.
 //
-// Nothing is taken from elsewhere: what the manifest says of an archive is read off the archive
-// that was just written. Where the archives will lie is for whoever publishes them to say, by -url;
-// without it the manifest names them alone, which is enough for `kubectl krew install --manifest
-// --archive`.
+// The manifest describes the archives that were just written. -url says where they will be
+// published; without it the manifest has only their names, which is enough for
+// `kubectl krew install --manifest --archive`.
 package main
 
 import (
@@ -14,7 +13,7 @@ import (
 	"strings"
 )
 
-// platforms are those that are packed unless others are asked for.
+// platforms is the default of -platforms.
 const platforms = "darwin/amd64,darwin/arm64,linux/amd64,linux/arm64,windows/amd64"
 
 func main() {

@@ -20,7 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// release is what is to be packed.
+// release is what to pack.
 type release struct {
 	version, out, url, homepage string
 	platforms                   []string
@@ -28,7 +28,7 @@ type release struct {
 	build func(goos, goarch, version, file string) error
 }
 
-// semantic is how krew wants versions: v0.1.0, v0.1.0-rc.1.
+// semantic is the form of versions that krew requires: v0.1.0, v0.1.0-rc.1.
 var semantic = regexp.MustCompile(`^v(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)\.(0|[1-9][0-9]*)(-[0-9A-Za-z.-]+)?$`)
 
 func (r *release) validate() error {
@@ -98,7 +98,8 @@ func program(goos string) string {
 	return "kubectl-curfew"
 }
 
-// archive holds the plugin, what kubectl's completion runs, and the licence, which krew asks for.
+// archive contains the plugin, the script for kubectl's completion, and the licence, which krew
+// requires.
 func (r *release) archive(root, goos, goarch string) ([]byte, error) {
 	dir, err := os.MkdirTemp("", "krew")
 	if err != nil {
@@ -133,8 +134,7 @@ func (r *release) archive(root, goos, goarch string) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-// add puts a file into an archive, without owner or time, so that the same source makes the same
-// archive.
+// add adds a file without owner or time: the same source makes the same archive.
 func add(to *tar.Writer, path string, mode int64) error {
 	file, err := os.Open(path)
 	if err != nil {
@@ -152,7 +152,7 @@ func add(to *tar.Writer, path string, mode int64) error {
 	return err
 }
 
-// build is go build, without anything of the machine that builds.
+// build runs go build, independent of the machine.
 func build(goos, goarch, version, file string) error {
 	return compile(version, file, []string{"-trimpath"}, "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 }

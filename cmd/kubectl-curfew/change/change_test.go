@@ -96,7 +96,7 @@ func TestCancelLetsStay(t *testing.T) {
 			return
 		}
 		after := explainedAfter(s, plan)
-		if verdict, ok := after.Goes(); ok || len(after.Facts.TTLs().Natives()) > 0 || plan.After != (Fate{}) {
+		if verdict, ok := after.Goes(); ok || len(after.Facts.TTLs().Natives()) > 0 || plan.After != (Deletion{}) {
 			t.Fatalf("goes at %v by %s, told %+v; patch %v", verdict.Expiry, verdict.Trigger, plan.After, plan.Patch)
 		}
 	})

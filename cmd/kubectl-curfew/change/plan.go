@@ -25,13 +25,13 @@ type Subject struct {
 type Plan struct {
 	// Patch is a JSON merge patch, without preconditions.
 	Patch         map[string]any
-	Before, After Fate
+	Before, After Deletion
 	// Warnings include those of admission.
 	Warnings []string
 }
 
-// Fate is when an object is deleted.
-type Fate struct {
+// Deletion is when an object is deleted.
+type Deletion struct {
 	// Expiry is zero where the object stays, or has not finished, or does not say when.
 	Expiry time.Time
 	// After is how long after it finishes, AfterFailure where that differs for a failure; nil where
@@ -51,19 +51,19 @@ func nothing(format string, values ...any) error {
 
 func (s *Subject) facts() *policy.Facts { return s.Explained.Facts }
 
-// FateOf is when the explained object is deleted.
-func FateOf(e *policy.Explanation) Fate {
+// DeletionOf is when the explained object is deleted.
+func DeletionOf(e *policy.Explanation) Deletion {
 	if verdict, ok := e.Goes(); ok {
-		return Fate{Expiry: verdict.Expiry}
+		return Deletion{Expiry: verdict.Expiry}
 	}
 	if e.ByTTL.Err != nil || !e.Facts.Profile.Finishable() {
-		return Fate{}
+		return Deletion{}
 	}
 	if e.Facts.Finished && e.ByTTL.Action != policy.RecordFinish {
-		return Fate{}
+		return Deletion{}
 	}
 	if e.Facts.Protected() || e.Facts.CurfewsOwn() || e.Facts.IsPod() && e.Facts.AlwaysRestarts() {
-		return Fate{}
+		return Deletion{}
 	}
 	after := func(value policy.Value) *policy.TTL {
 		if !value.Set || value.Err != nil {
@@ -72,13 +72,13 @@ func FateOf(e *policy.Explanation) Fate {
 		return &value.TTL
 	}
 	if e.Facts.Finished {
-		return Fate{After: after(e.Effective.TTL(e.Facts.Outcome))}
+		return Deletion{After: after(e.Effective.TTL(e.Facts.Outcome))}
 	}
-	out := Fate{After: after(e.Effective.Succeeded)}
+	out := Deletion{After: after(e.Effective.Succeeded)}
 	failed := after(e.Effective.Failed)
 	switch {
 	case out.After == nil && failed == nil, out.After != nil && out.After.Never && failed != nil && failed.Never:
-		return Fate{}
+		return Deletion{}
 	case out.After == nil:
 		out.After = &policy.TTL{Never: true}
 	}
@@ -114,7 +114,7 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 		changed, facts = s.patched(patch)
 	}
 	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
-	plan := &Plan{Patch: patch, Before: FateOf(s.Explained), After: FateOf(after), Warnings: warnings}
+	plan := &Plan{Patch: patch, Before: DeletionOf(s.Explained), After: DeletionOf(after), Warnings: warnings}
 	decision := rules.Review(&rules.Request{
 		Operation: rules.Update, Object: changed, Old: s.Object, Facts: facts, OldFacts: s.facts(),
 		Scope: s.Explained.Scope, Effective: &after.Effective, Now: s.Now,

@@ -89,28 +89,28 @@ func TestFateOfWhatStays(t *testing.T) {
 	job := func() *builders.JobWrapper {
 		return builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "1h")
 	}
-	if fate := FateOf(subject(job().Map(), &policy.Scope{}).Explained); fate.After == nil {
+	if deletion := DeletionOf(subject(job().Map(), &policy.Scope{}).Explained); deletion.After == nil {
 		t.Error("what goes is said to stay")
 	}
 	for name, s := range map[string]*Subject{
 		"protected":      subject(job().Annotation(policy.AnnotationProtect, "true").Map(), &policy.Scope{}),
 		"part of Curfew": subject(job().Label(policy.LabelPartOf, policy.PartOfCurfew).Map(), &policy.Scope{}),
 	} {
-		if fate := FateOf(s.Explained); fate != (Fate{}) {
-			t.Errorf("%s: %+v", name, fate)
+		if deletion := DeletionOf(s.Explained); deletion != (Deletion{}) {
+			t.Errorf("%s: %+v", name, deletion)
 		}
 	}
 	pod := map[string]any{
 		"apiVersion": "v1", "kind": "Pod", "metadata": map[string]any{"name": "a", "namespace": "ci", "annotations": map[string]any{policy.AnnotationTTL: "1h"}},
 		"spec": map[string]any{"restartPolicy": "Always"}, "status": map[string]any{"phase": "Running"},
 	}
-	if fate := FateOf(policy.Explain(policy.FactsOfObject(policy.PodProfile, pod), &policy.Scope{}, policy.Question{Now: noon})); fate != (Fate{}) {
-		t.Errorf("a Pod that is restarted for ever: %+v", fate)
+	if deletion := DeletionOf(policy.Explain(policy.FactsOfObject(policy.PodProfile, pod), &policy.Scope{}, policy.Question{Now: noon})); deletion != (Deletion{}) {
+		t.Errorf("a Pod that is restarted for ever: %+v", deletion)
 	}
 	runtime := &policy.RuntimePolicy{Name: "torch"}
 	runtime.TTL.All = &policy.Setting{Path: "metadata.annotations[curfew.dev/ttl-after-finished]", Text: "10d", TTL: policy.TTL{After: 240 * time.Hour}}
 	plan, err := Cancel(subject(job().Map(), &policy.Scope{Runtime: runtime}))
-	if err != nil || plan.After != (Fate{}) {
+	if err != nil || plan.After != (Deletion{}) {
 		t.Errorf("cancelled where a runtime decides: %+v, %v", plan, err)
 	}
 }

@@ -15,9 +15,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// surrounding changes an object that others are judged by, as the API server would: with a new
+// changeContext changes an object that others are judged by, as the API server would: with a new
 // generation.
-func (c *fakeCluster) surrounding(t *testing.T, at schema.GroupVersionResource, namespace, name string, change func(object *unstructured.Unstructured)) {
+func (c *fakeCluster) changeContext(t *testing.T, at schema.GroupVersionResource, namespace, name string, change func(object *unstructured.Unstructured)) {
 	t.Helper()
 	for _, tracker := range []clienttesting.ObjectTracker{c.objects.Tracker(), c.metadata.Tracker()} {
 		have, err := tracker.Get(at, namespace, name)
@@ -97,7 +97,7 @@ func TestWatchNoticesContext(t *testing.T) {
 				cluster := newFakeCluster(t, objects(t))
 				watch := startWatch(t, cluster, "expiring", test.kind, "-n", "lab", "--watch")
 				watch.expect("EVENT NAME EXPIRES LEFT TRIGGER SOURCE BLOCKER", test.first)
-				cluster.surrounding(t, test.at, test.namespace, test.name, test.change)
+				cluster.changeContext(t, test.at, test.namespace, test.name, test.change)
 				watch.expect(test.then)
 				watch.end()
 			})
