@@ -119,7 +119,8 @@ type Result struct {
 	Origin Origin
 	// Err describes a failure. It names neither the action nor the object.
 	Err error
-	// VersionConflict reports that a Conflict is about the resourceVersion that the request carried.
+	// VersionConflict reports that a Conflict is about the resourceVersion that the request
+	// carried.
 	VersionConflict bool
 	// Latency is how long one request took. The engine's concurrency follows from it. 0 if the
 	// attempt shows nothing of what the API server can take.

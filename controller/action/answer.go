@@ -52,7 +52,7 @@ func OriginOf(s *metav1.Status) Origin {
 }
 
 // Failure is the Result of an answer that is an error, or of none (code 0). A 404 is Refused: only
-// the action can tell whether it is about the object.
+// the action can report whether it is about the object.
 func Failure(code int, origin Origin, err error) Result {
 	out := Result{Outcome: Failed, Code: code, Origin: origin, Err: err}
 	switch {
@@ -100,7 +100,8 @@ func Describe(code int, reason metav1.StatusReason, message string) error {
 }
 
 // Denied reports whether the API server refuses to act on just this object: admission does, or a
-// rule of the API server. A missing permission or a webhook that cannot be called is no such refusal.
+// rule of the API server. A missing permission or a webhook that cannot be called is no such
+// refusal.
 func (r *Result) Denied() bool {
 	switch {
 	case r.Err == nil || r.Code <= 0 || strings.Contains(r.Err.Error(), prefixFailing):

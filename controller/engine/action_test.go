@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/pace"
 )
 
 // scripted is an action that returns one result after another, and Done after the last.
@@ -181,12 +182,12 @@ func TestActionSetsThePace(t *testing.T) {
 		samples int
 		sum     time.Duration
 		limit   int
-	}{{1, 20 * time.Millisecond, concurrencyStart}, {1, 20 * time.Millisecond, concurrencyStart}, {0, 0, concurrencyStart / 2}} {
+	}{{1, 20 * time.Millisecond, pace.Start}, {1, 20 * time.Millisecond, pace.Start}, {0, 0, pace.Start / 2}} {
 		w.advance(time.Second)
 		w.pump()
-		c := w.engine.conc
-		if len(a.calls) != i+1 || c.count != want.samples || c.sum != want.sum || c.Limit() != want.limit {
-			t.Errorf("after %d calls: %d samples of %s, and %d may be under way; want %+v", len(a.calls), c.count, c.sum, c.Limit(), want)
+		samples, latency := w.engine.conc.Window()
+		if len(a.calls) != i+1 || samples != want.samples || latency != want.sum || w.engine.conc.Limit() != want.limit {
+			t.Errorf("after %d calls: %d samples of %s, and %d may be under way; want %+v", len(a.calls), samples, latency, w.engine.conc.Limit(), want)
 		}
 	}
 }

@@ -57,15 +57,16 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 	cmp := compareVersion(en, o.ResourceVersion)
 	switch en.state {
 	case stateTombstone:
-		// Events that were sent before the DELETE still come in. After a while, or with a newer state, the object is
-		// believed to exist after all: a DELETE that got lost must not make it immortal (S3).
+		// Events that were sent before the DELETE still come in. After a while, or with a newer
+		// state, the object is believed to exist after all: a DELETE that got lost must not make it
+		// immortal (S3).
 		if now < en.wake && cmp != newer {
 			return
 		}
 		e.revive(slot, o)
 	case stateTerminating:
-		// A deletionTimestamp never goes away, so this is old news, unless etcd was restored. A whole list is reason
-		// enough to look at it afresh.
+		// A deletionTimestamp never goes away, so this is old news, unless etcd was restored. A
+		// whole list is reason enough to judge it live.
 		if from == fromWatch && cmp != newer {
 			return
 		}
@@ -81,8 +82,9 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		}
 	default:
 		if cmp == older {
-			// Old news. If a whole list says so and the object would be due sooner, or is no longer done with,
-			// then perhaps resourceVersions went backwards: judge it live rather than trust either (S3).
+			// Old news. If a whole list says so and the object would be due sooner, or is no longer
+			// done with, then perhaps resourceVersions went backwards: judge it live rather than
+			// trust either (S3).
 			at, dry := nanos(o.Expiry), en.flags&flagDryRun != 0
 			if from == fromRelist && (en.state == stateArmed && at < en.wake || en.state == stateReported && (at != en.expiry || o.DryRun != dry)) {
 				en.flags |= flagLive
@@ -180,7 +182,8 @@ func (e *Engine) reportedElsewhere(o *Object) bool {
 	})
 }
 
-// trackedElsewhere reports whether there is an entry of the object of a job other than the job's own.
+// trackedElsewhere reports whether there is an entry of the object of a job other than the job's
+// own.
 func (e *Engine) trackedElsewhere(j *job) bool {
 	e.mu.Lock()
 	defer e.unlock()
@@ -188,113 +191,4 @@ func (e *Engine) trackedElsewhere(j *job) bool {
 		en := e.index.at(slot)
 		return (j.run != nil || en.trigger != j.trigger.id) && en.state != stateTombstone
 	})
-}
-
-// arm makes an entry wait until an instant.
-func (e *Engine) arm(slot uint32, wake int64) { e.enter(slot, stateArmed, wake) }
-
-// enter puts an entry into a state in which it waits in a heap.
-func (e *Engine) enter(slot uint32, s state, wake int64) {
-	e.to(slot, s)
-	en := e.index.at(slot)
-	en.wake = wake
-	e.index.move(slot)
-	if wake < e.sleeping {
-		e.sleeping = wake
-		e.wakeUp()
-	}
-}
-
-// rest puts an entry into a state in which it waits in no heap.
-func (e *Engine) rest(slot uint32, s state) {
-	e.index.pull(slot)
-	e.to(slot, s)
-}
-
-func tracked(s state) bool { return s == stateArmed || s == stateInFlight || s == stateReported }
-
-// to changes the state and keeps the books.
-func (e *Engine) to(slot uint32, s state) {
-	en := e.index.at(slot)
-	if was, is := tracked(en.state), tracked(s); was != is {
-		if is {
-			e.kinds[en.kind].tracked++
-		} else {
-			e.kinds[en.kind].tracked--
-		}
-	}
-	en.state = s
-	if s != stateArmed && s != stateInFlight {
-		e.punctual(slot)
-	}
-}
-
-// overdue marks an entry whose time has come.
-func (e *Engine) overdue(slot uint32) {
-	if en := e.index.at(slot); en.flags&flagLate == 0 {
-		en.flags |= flagLate
-		e.late++
-	}
-}
-
-// punctual is the reverse.
-func (e *Engine) punctual(slot uint32) {
-	delete(e.blocked, slot)
-	if en := e.index.at(slot); en.flags&flagLate != 0 {
-		en.flags &^= flagLate
-		e.late--
-	}
-}
-
-// bury keeps an entry as a tombstone: the object is gone, and its name need not be held any more.
-func (e *Engine) bury(slot uint32, now int64) {
-	en := e.index.at(slot)
-	if en.flags&flagStuck != 0 {
-		e.stuck--
-		en.flags &^= flagStuck
-	}
-	en.name = ""
-	e.dropPayload(slot)
-	e.enter(slot, stateTombstone, now+int64(e.opts.KeepOut))
-}
-
-// release takes an entry out and keeps the books.
-func (e *Engine) release(slot uint32) {
-	en := e.index.at(slot)
-	e.punctual(slot)
-	if tracked(en.state) {
-		e.kinds[en.kind].tracked--
-	}
-	if en.flags&flagStuck != 0 {
-		e.stuck--
-	}
-	e.dropPayload(slot)
-	e.index.release(slot)
-}
-
-func (e *Engine) dropPayload(slot uint32) {
-	if t := e.triggers[e.index.at(slot).trigger]; t.Payload {
-		e.payloads.drop(t, e.index.uid(slot))
-	}
-}
-
-// rewake lets entries be looked at again at an instant, wherever they wait. It walks the whole index: for rare events.
-func (e *Engine) rewake(at int64, which func(en *entry) bool) {
-	for c := 0; e.index.each(c, func(slot uint32, en *entry) {
-		if en.pos >= 0 && en.wake > at && which(en) {
-			en.flags &^= flagParked
-			en.wake = at
-			e.index.move(slot)
-		}
-	}); c++ {
-	}
-	e.wakeUp()
-}
-
-// wakeUp lets the dispatcher look again.
-func (e *Engine) wakeUp() {
-	select {
-	case e.kick <- struct{}{}:
-	default:
-	}
 }

@@ -14,7 +14,8 @@ const maxRounds = 5
 
 // attemptResult is what came of a job.
 type attemptResult struct {
-	// Result is the action's last. A live judgement that failed fills in Code, Origin, After and Err.
+	// Result is the action's last. A live judgement that failed fills in Code, Origin, After and
+	// Err.
 	action.Result
 	// result is what to report; empty while there is nothing to report yet.
 	result Result

@@ -23,7 +23,8 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 )
 
-// drainServer answers DELETEs over TLS and HTTP/2 on loopback, after spinning for about as long as an API server works on one.
+// drainServer answers DELETEs over TLS and HTTP/2 on loopback, after spinning for about as long as
+// an API server works on one.
 func drainServer(b *testing.B, work time.Duration) (*rest.Config, *atomic.Int64) {
 	var n atomic.Int64
 	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
@@ -48,7 +49,8 @@ func cpu() time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkDrain against a bare loop of parallel DELETEs by client-go. CURFEW_BENCH_WORK sets what the server burns.
+// BenchmarkDrain against a bare loop of parallel DELETEs by client-go. CURFEW_BENCH_WORK sets what
+// the server burns.
 func BenchmarkDrain(b *testing.B) {
 	work := 300 * time.Microsecond
 	if s := os.Getenv("CURFEW_BENCH_WORK"); s != "" {

@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// BlockedObject is an object that is due and that several attempts in a row could not delete, for a reason of its own that no
-// breaker reports.
+// BlockedObject is an object that is due and that several attempts in a row could not delete, for a
+// reason of its own that no breaker reports.
 type BlockedObject struct {
 	Object Object
 	// Kind is what was registered for Object.Kind.
@@ -17,15 +17,16 @@ type BlockedObject struct {
 	Message string
 }
 
-// ReasonConflict: the object changes faster than the API server answers the requests for it, so that each is a conflict.
+// ReasonConflict: the object changes faster than the API server answers the requests for it, so
+// that each is a conflict.
 const ReasonConflict = "DeleteConflict"
 
 const messageConflict = "it changes before the API server answers a request for it: " +
 	"look for a slow admission webhook, and for what keeps writing the object"
 
-// ReasonDeleteRefused: the API server refuses the DELETE of this object whatever Curfew's permissions are, as an admission
-// policy, an admission webhook or the API server's own rules do. A missing permission concerns more than one object, and is
-// what breakers report.
+// ReasonDeleteRefused: the API server refuses the DELETE of this object whatever Curfew's
+// permissions are, as an admission policy, an admission webhook or the API server's own rules do. A
+// missing permission concerns more than one object, and is what breakers report.
 const ReasonDeleteRefused = "DeleteRefused"
 
 // refusalMost bounds what is quoted of a refusal.
@@ -44,13 +45,16 @@ type blockage struct {
 	reported time.Duration
 }
 
-// reportEvery is how long until a blockage that lasts is reported again. The API server keeps an Event for an hour.
+// reportEvery is how long until a blockage that lasts is reported again. The API server keeps an
+// Event for an hour.
 const reportEvery = 30 * time.Minute
 
-// blockedAfter is how many attempts in a row fail before an object counts as blocked. Each follows it through maxRounds changes.
+// blockedAfter is how many attempts in a row fail before an object counts as blocked. Each follows
+// it through maxRounds changes.
 const blockedAfter = 3
 
-// reportBlocked reports what blocks the deletion of an object that is due, once and every half hour. The lock is held.
+// reportBlocked reports what blocks the deletion of an object that is due, once and every half
+// hour. The lock is held.
 func (e *Engine) reportBlocked(slot uint32, res *attemptResult, reason, message string, r reading) {
 	was, known := e.blocked[slot]
 	if known && was.reason == reason && r.mono-was.reported < reportEvery {

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// An object changes before each DELETE is answered, as behind a slow DELETE webhook. It is reported once, counted while that
-// lasts, tried for ever, and deleted when the changes end.
+// An object changes before each DELETE is answered, as behind a slow DELETE webhook. It is reported
+// once, counted while that lasts, tried for ever, and deleted when the changes end.
 func TestObjectThatNeverRests(t *testing.T) {
 	var blocked []BlockedObject
 	w, outcomes, _ := ready(t, func(o *Options) { o.OnBlocked = func(b BlockedObject) { blocked = append(blocked, b) } })

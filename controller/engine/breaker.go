@@ -6,16 +6,19 @@ import (
 	"time"
 )
 
-// breakers pause scopes whose deletions the API server does not take, so that a hundred thousand objects that cannot be deleted
-// cost a few probes and not a hundred thousand refusals a round. Three widths of scope:
+// breakers pause scopes whose deletions the API server does not take, so that a hundred thousand
+// objects that cannot be deleted cost a few probes and not a hundred thousand refusals a round.
+// Three widths of scope:
 //
 //   - everything, when no answer comes or the token is refused
 //   - one kind, when its DELETEs are answered with errors of the 500s, or not at all while others are
-//   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...): that is how RBAC cuts
+//   - one source in one namespace for one kind, when its DELETEs are refused (403, 422 ...), as RBAC
+//     would
 //
-// A scope opens after several different objects failed in a row. From then on a few objects are let through at
-// growing intervals; the first success closes it, and what waited goes at once. An object that was let through in vain steps
-// behind the others, so that one that can never be deleted does not stand in the way of one that can (S3).
+// A scope opens after several different objects failed in a row. From then on a few objects are let
+// through at growing intervals; the first success closes it, and what waited is served at once. An
+// object that was let through in vain steps behind the others, so that one that can never be
+// deleted does not block one that can (S3).
 type breakers struct {
 	scopes map[scopeKey]*scope
 	open   int
@@ -42,8 +45,8 @@ type scope struct {
 const (
 	breakerThreshold = 5
 	breakerMaxProbes = 50
-	// breakerIdle is how long a scope concerns no object until it is looked whether any is left: what waits for it, or for another
-	// attempt, comes back sooner, unless a rate holds it back.
+	// breakerIdle is how long a scope concerns no object until it is looked whether any is left:
+	// what waits for it, or for another attempt, comes back sooner, unless a rate holds it back.
 	breakerIdle = 2 * backoffMost
 )
 
@@ -77,8 +80,8 @@ func (k scopeKey) String() string {
 
 func newBreakers() *breakers { return &breakers{scopes: map[scopeKey]*scope{}} }
 
-// limits of the interval between rounds of probes: an API server that is away is looked for often, a missing permission
-// seldom.
+// limits of the interval between rounds of probes: an API server that is away is looked for often,
+// a missing permission seldom.
 func (k scopeKey) intervals() (first, most time.Duration) {
 	if k.class == classAPIServer {
 		return time.Second, 10 * time.Second
@@ -86,7 +89,7 @@ func (k scopeKey) intervals() (first, most time.Duration) {
 	return 5 * time.Second, time.Minute
 }
 
-// admit tells whether a DELETE of o may be sent, and if not, how long until it may be tried.
+// admit reports whether a DELETE of o may be sent, and if not, how long until it may be tried.
 func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Duration) {
 	if b.open == 0 {
 		return true, 0
@@ -120,7 +123,8 @@ func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Dura
 	return true, 0
 }
 
-// blocked tells until when everything is paused, 0 if it is not: so that the engine need not touch every entry.
+// blocked tells until when everything is paused, 0 if it is not: so that the engine need not touch
+// every entry.
 func (b *breakers) blocked(mono time.Duration) time.Duration {
 	if s := b.scopes[scopeAll()]; b.open > 0 && s != nil && s.open && s.probes == 0 && mono < s.next {
 		return s.next - mono
@@ -128,7 +132,8 @@ func (b *breakers) blocked(mono time.Duration) time.Duration {
 	return 0
 }
 
-// fail counts a failure. fresh says that it is this object's first in a row: one object that fails for ever opens nothing.
+// fail counts a failure. fresh says that it is this object's first in a row: one object that fails
+// for ever opens nothing.
 func (b *breakers) fail(k scopeKey, reason string, fresh bool, mono time.Duration) (opened bool) {
 	s := b.scopes[k]
 	if s == nil {
@@ -149,7 +154,7 @@ func (b *breakers) fail(k scopeKey, reason string, fresh bool, mono time.Duratio
 	return true
 }
 
-// succeed closes the scope, and tells whether it was open.
+// succeed closes the scope, and reports whether it was open.
 func (b *breakers) succeed(k scopeKey) (closed bool) {
 	if len(b.scopes) == 0 {
 		return false
@@ -165,10 +170,11 @@ func (b *breakers) succeed(k scopeKey) (closed bool) {
 	return s.open
 }
 
-// shut tells whether a scope is open, in the sense in which a breaker is.
+// shut reports whether a scope is open, in the sense in which a breaker is.
 func (b *breakers) shut(k scopeKey) bool { s := b.scopes[k]; return s != nil && s.open }
 
-// idle are the scopes that have not concerned an object for long. Those that are not open are dropped at once.
+// idle are the scopes that have not concerned an object for long. Those that are not open are
+// dropped at once.
 func (b *breakers) idle(mono time.Duration) (open []scopeKey) {
 	for k, s := range b.scopes {
 		switch {

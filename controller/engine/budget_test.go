@@ -86,7 +86,8 @@ func TestReserve(t *testing.T) {
 	}
 }
 
-// A backlog that takes up the budget for hours leaves room for deadlines, and they leave room for the backlog.
+// A backlog that takes up the budget for hours leaves room for deadlines, and they leave room for
+// the backlog.
 func TestBacklogAndReserveShareTheBudget(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxDeletionsPerMinute = 20 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		for i := range 1000 {

@@ -1,6 +1,8 @@
 package engine
 
-import "time"
+import (
+	"time"
+)
 
 // doChores lets go of old tombstones and reports what is stuck.
 func (e *Engine) doChores(now int64) {

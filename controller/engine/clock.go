@@ -5,8 +5,8 @@ import (
 	"time"
 )
 
-// reading is one reading of the clock. A decision takes one and passes it on; two readings in one decision are how waits
-// become negative.
+// reading is one reading of the clock. A decision takes one and passes it on; two readings in one
+// decision are how waits become negative.
 type reading struct {
 	at   time.Time     // as the clock gave it
 	wall int64         // unix nanoseconds
@@ -19,8 +19,8 @@ func (e *Engine) read() reading {
 }
 
 const (
-	// jumpBound is how far wall and monotonic time may drift apart between two readings. Slewing moves a clock by at most
-	// half a millisecond a second, and time daemons step from 128 ms on.
+	// jumpBound is how far wall and monotonic time may drift apart between two readings. Slewing
+	// moves a clock by at most half a millisecond a second, and time daemons step from 128 ms on.
 	jumpBound = 100 * time.Millisecond
 	// pingEvery is how old the last Date header may be before the engine asks for a new one.
 	pingEvery = 10 * time.Second
@@ -28,8 +28,9 @@ const (
 	pingHeld = time.Second
 )
 
-// guard decides what time it is for deletions, and whether it is known well enough. It never answers with an instant
-// that is later than the API server's own time as far as Date headers prove it (S1).
+// guard decides what time it is for deletions, and whether it is known well enough. It never
+// answers with an instant that is later than the API server's own time as far as Date headers prove
+// it (S1).
 type guard struct {
 	skew    *Skew // nil: not checked
 	maxSkew time.Duration
@@ -56,8 +57,9 @@ const (
 	ReasonUnjudged     = "Unjudged"
 )
 
-// now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The instant is the wall
-// clock, set back by what the wall clock is proven to be ahead of the API server.
+// now returns the instant to decide by in unix nanoseconds, and whether deletions may go on. The
+// instant is the wall clock, set back by what the wall clock is proven to be ahead of the API
+// server.
 func (g *guard) now(r reading) (int64, bool) {
 	now, ok := g.decide(r)
 	if ok {
@@ -66,8 +68,9 @@ func (g *guard) now(r reading) (int64, bool) {
 	return now, ok
 }
 
-// best is what time it probably is, to tell what is overdue while deletions are held: by the API server's clock, or, while
-// that is not known, by how much time has gone by since deletions last went on.
+// best is what time it probably is, to show what is overdue while deletions are held: by the API
+// server's clock, or, while that is not known, by how much time has gone by since deletions last
+// went on.
 func (g *guard) best(r reading) int64 {
 	if g.skew != nil {
 		if est := g.skew.estimate(r.wall); est.known {
@@ -94,7 +97,8 @@ func (g *guard) decide(r reading) (int64, bool) {
 	g.started, g.offset = true, offset
 
 	if g.skew == nil {
-		// Nothing to check against: wait for one more reading, a second later, that agrees with this one.
+		// Nothing to check against: wait for one more reading, a second later, that agrees with
+		// this one.
 		if g.jumped != 0 && r.mono-g.since >= time.Second {
 			g.jumped = 0
 		}

@@ -19,7 +19,8 @@ const (
 	dryRunBrake
 )
 
-// surroundings are what the objects of a world are judged in. Live reads see brake, and feeds see seen, what their cache shows.
+// surroundings are what the objects of a world are judged in. Live reads see brake, and feeds see
+// seen, what their cache shows.
 type surroundings struct {
 	brake, seen brake
 	unnoticed   bool // changed since, perhaps there and back

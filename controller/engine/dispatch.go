@@ -8,10 +8,11 @@ import (
 )
 
 const (
-	// lookAgain is how long the dispatcher sleeps at most: a timer runs on monotonic time, and a clock that is set
-	// forward must not make an hour's wait of it.
+	// lookAgain is how long the dispatcher sleeps at most: a timer runs on monotonic time, and a
+	// clock that is set forward must not make an hour's wait of it.
 	lookAgain = time.Second
-	// retryLeast is how soon something that is past due may be tried again: never 0, never negative.
+	// retryLeast is how soon something that is past due may be tried again: never 0, never
+	// negative.
 	retryLeast = time.Second
 )
 
@@ -39,9 +40,9 @@ func (e *Engine) Run(ctx context.Context) error {
 		return errors.New("engine: Run was called twice: make a new Engine")
 	}
 	e.running = true
-	// The process before this one may have used up the budget, and a crash loop would delete without
-	// bound.
-	e.all.exhaust(e.read().mono)
+	// The process before this one may have used up the budget, and a crash loop would delete
+	// without bound.
+	e.all.Exhaust(e.read().mono)
 	e.guard.held = "" // What holds deletions now is published now.
 	e.unlock()
 	timer := e.opts.Clock.NewTimer(lookAgain)
@@ -115,8 +116,8 @@ func (e *Engine) work(ctx context.Context, j *job) {
 				case j != nil && e.inFlight < e.conc.Limit():
 					e.wakeUp() // the limit grew: there is room for one more worker
 				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
-					// The dispatcher went to sleep while more was due than might be under way, so that it did not see what comes
-					// after that.
+					// The dispatcher went to sleep while more was due than might be under way, so
+					// that it did not see what comes after that.
 					e.wakeUp()
 				}
 			}

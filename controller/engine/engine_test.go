@@ -26,7 +26,7 @@ func ready(t *testing.T, change func(*Options)) (*world, *[]Outcome, *[]BreakerE
 	if change != nil {
 		change(&w.engine.opts)
 	}
-	w.engine.all.limit, w.engine.backfill.limit = w.engine.opts.MaxDeletionsPerMinute, w.engine.opts.BackfillPerMinute
+	w.engine.all.Limit, w.engine.backfill.Limit = w.engine.opts.MaxDeletionsPerMinute, w.engine.opts.BackfillPerMinute
 	w.date()
 	return w, outcomes, events
 }
@@ -78,7 +78,8 @@ func TestOneDeleteAtExpiry(t *testing.T) {
 	}
 }
 
-// A default that was resolved live may have been raised since, without a word about the object: it is read right before the deletion.
+// A default that was resolved live may have been raised since, without a word about the object: it
+// is read right before the deletion.
 func TestLiveDefaultIsReadAgain(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.defaultTTL = time.Second
@@ -97,7 +98,8 @@ func TestLiveDefaultIsReadAgain(t *testing.T) {
 	}
 }
 
-// After an accepted DELETE stale events keep out for a while; if the object is there all the same, a list brings it back.
+// After an accepted DELETE stale events keep out for a while; if the object is there all the same,
+// a list brings it back.
 func TestTombstone(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	w.dueSoon(1, "j", nil)
@@ -363,8 +365,8 @@ func TestRegistering(t *testing.T) {
 	}
 }
 
-// Kinds that come and go, as those of single namespaces do, leave nothing behind: neither handles nor the feeds that had them. A deletion that is
-// under way meanwhile ends, and is nobody else's.
+// Kinds that come and go, as those of single namespaces do, leave nothing behind: neither handles
+// nor the feeds that had them. A deletion that is under way meanwhile ends, and is nobody else's.
 func TestForgottenKindsLeaveNothing(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	scoped := func(i int) Kind {

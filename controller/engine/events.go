@@ -1,6 +1,8 @@
 package engine
 
-import "time"
+import (
+	"time"
+)
 
 // StuckObject is an object that has been terminating for longer than Options.StuckAfter.
 type StuckObject struct {
@@ -40,8 +42,8 @@ type BreakerEvent struct {
 	Source    string
 	// Open is true when the pause begins, false when it ends.
 	Open bool
-	// Reason is one CamelCase word for a condition: ClockJump, ClockSkew, NoServerTime, Unreachable,
-	// ServerErrors, Refused, Unjudged.
+	// Reason is one CamelCase word for a condition: ClockJump, ClockSkew, NoServerTime,
+	// Unreachable, ServerErrors, Refused, Unjudged.
 	Reason  string
 	Message string
 	At      time.Time

@@ -4,6 +4,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/pace"
 )
 
 const (
@@ -11,7 +13,8 @@ const (
 	// last attempt.
 	backoffFirst = retryLeast
 	backoffMost  = 5 * time.Minute
-	// backoffTrouble bounds it where the fault is not the object's: no answer, or an error of the 500s.
+	// backoffTrouble bounds it where the fault is not the object's: no answer, or an error of the
+	// 500s.
 	backoffTrouble = 30 * time.Second
 	// pauseMost bounds for how long one Retry-After pauses everything.
 	pauseMost = 30 * time.Second
@@ -61,7 +64,7 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	own := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
 		res.result == Throttled && (!troubled || e.singled(j.queue))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
-		e.conc.observe(sample{at: r.mono, latency: res.Latency, inFlight: e.inFlight + 1, refused: troubled})
+		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.inFlight + 1, Refused: troubled})
 	}
 	if j.dry {
 		return
@@ -69,10 +72,10 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// What got no answer may have been carried out.
 	happened := res.result == Deleted || res.lost
 	if j.trigger.Deletes {
-		e.all.settle(r.mono, happened)
+		e.all.Done(r.mono, happened)
 	}
 	if j.object.Backfill {
-		e.backfill.settle(r.mono, happened)
+		e.backfill.Done(r.mono, happened)
 	}
 }
 
@@ -104,7 +107,8 @@ func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
 	}
 	en := e.index.at(slot)
 	if en.state != stateInFlight {
-		// Removed and tracked again meanwhile, or terminating. That the object is gone applies all the same.
+		// Removed and tracked again meanwhile, or terminating. That the object is gone applies all
+		// the same.
 		if gone && en.state == stateArmed {
 			e.bury(slot, now)
 		}
@@ -191,8 +195,8 @@ func (e *Engine) retryAt(slot uint32, now, retry int64) {
 	e.arm(slot, retry)
 }
 
-// goneForOthers buries what other triggers wait to do with an object that is gone: the first that is
-// due deletes it, and nobody sends a second DELETE. One that is under way finishes by itself.
+// goneForOthers buries what other triggers wait to do with an object that is gone: the first that
+// is due deletes it, and nobody sends a second DELETE. One that is under way finishes by itself.
 func (e *Engine) goneForOthers(uid types.UID, own *trigger, now int64) {
 	for _, slot := range e.index.entriesOf(uid) {
 		if en := e.index.at(slot); en.trigger != own.id && (en.state == stateArmed || en.state == stateReported) {

@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// While a fresh look is on its way back the object changes, and the watch is quicker: what it told is not lost to the older state.
+// While a fresh look is on its way back the object changes, and the watch is quicker: what it told
+// is not lost to the older state.
 func TestWatchOvertakesTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.defaultTTL = 5 * time.Second

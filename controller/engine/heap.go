@@ -1,8 +1,8 @@
 package engine
 
-// heap is a 4-ary heap of slots, ordered by the instant their entry wants to be looked at, then by expiry. Each entry knows its place,
-// so that it can be postponed, advanced or taken out where it is: that is what client-go's delaying queue and
-// controller-runtime's priority queue cannot do.
+// heap is a 4-ary heap of slots, ordered by the instant their entry wants to be looked at, then by
+// expiry. Each entry knows its place, so that it can be postponed, advanced or taken out where it
+// is: that is what client-go's delaying queue and controller-runtime's priority queue cannot do.
 type heap struct {
 	slots []uint32
 }
@@ -156,7 +156,8 @@ func (h *heap) top() (uint32, bool) {
 	return h.slots[0], true
 }
 
-// eachBefore calls f for the slots of h whose wake is not after now, in no order, and touches nothing else.
+// eachBefore calls f for the slots of h whose wake is not after now, in no order, and touches
+// nothing else.
 func (x *index) eachBefore(h *heap, now int64, f func(e *entry)) {
 	var walk func(i int)
 	walk = func(i int) {

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"fmt"
+	"math"
 	"testing"
 	"time"
 
@@ -101,3 +102,41 @@ func sum(t *testing.T, registry *prometheus.Registry, name string) (sum float64)
 }
 
 func uidOf(name string, i int) types.UID { return types.UID(fmt.Sprint(name, "-", i)) }
+
+// Next is the instant at which the engine will next look at an entry; false if it tracks none.
+func (e *Engine) Next() (time.Time, bool) {
+	e.mu.Lock()
+	defer e.unlock()
+	at := int64(math.MaxInt64)
+	found := false
+	e.index.eachHeap(func(h *heap) {
+		if slot, ok := h.top(); ok {
+			at, found = min(at, e.index.at(slot).wake), true
+		}
+	})
+	if !found {
+		return time.Time{}, false
+	}
+	return time.Unix(0, at).UTC(), true
+}
+
+// Each calls f for every object that is tracked or terminating, in no order, until it answers
+// false. The engine works on meanwhile: what comes or goes during the walk may be missed.
+func (e *Engine) Each(f func(Status) bool) {
+	var batch []Status
+	for c, more := 0, true; more; c++ {
+		batch = batch[:0]
+		e.mu.Lock()
+		more = e.index.each(c, func(slot uint32, en *entry) {
+			if en.state != stateTombstone {
+				batch = append(batch, e.status(slot))
+			}
+		})
+		e.unlock()
+		for _, s := range batch {
+			if !f(s) {
+				return
+			}
+		}
+	}
+}

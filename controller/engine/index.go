@@ -1,20 +1,15 @@
 package engine
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"math"
-	"math/bits"
 	"math/rand/v2"
 	"strconv"
-	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// What one object costs, in bytes: the entry 88, its name (30 letters) 32, its place in the heap 4 to 5, its cell in
-// the table 5 to 11. Namespaces, sources and triggers are numbers.
+// What one object costs, in bytes: the entry 88, its name (30 letters) 32, its place in the heap 4
+// to 5, its cell in the table 5 to 11. Namespaces, sources and triggers are numbers.
 
 // entry is one object. The only pointer in it is the name's.
 type entry struct {
@@ -138,103 +133,8 @@ func (x *index) entriesOf(uid types.UID) (slots []uint32) {
 	return slots
 }
 
-// alloc makes an entry for a UID that has none for a trigger. It is in no heap.
-func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
-	c := x.chunkWithRoom()
-	ch := x.chunks[c]
-	i := ch.free
-	e := &ch.entries[i]
-	ch.free = e.pos
-	ch.used++
-	if ch.free < 0 {
-		x.roomy[c/64] &^= 1 << (c % 64)
-	}
-	slot := uint32(c*chunkSize) + uint32(i)
-	bin, odd := packUID(uid)
-	*e = entry{uid: bin, pos: -1, state: stateArmed, trigger: trigger}
-	if odd {
-		e.flags |= flagOddUID
-		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))
-	}
-	x.table.insert(x.table.hash(&bin), slot, x.hashOf)
-	x.size++
-	return slot
-}
-
-func (x *index) chunkWithRoom() int {
-	for w, word := range x.roomy {
-		if word != 0 {
-			c := w*64 + bits.TrailingZeros64(word)
-			if x.chunks[c] == nil {
-				x.chunks[c] = x.newChunk()
-			}
-			return c
-		}
-	}
-	c := len(x.chunks)
-	x.chunks = append(x.chunks, x.newChunk())
-	if c/64 == len(x.roomy) {
-		x.roomy = append(x.roomy, 0)
-	}
-	x.roomy[c/64] |= 1 << (c % 64)
-	return c
-}
-
-func (x *index) newChunk() *chunk {
-	if ch := x.spare; ch != nil {
-		x.spare = nil
-		return ch
-	}
-	ch := &chunk{}
-	for i := range ch.entries {
-		ch.entries[i].pos = int32(i) + 1
-	}
-	ch.entries[chunkSize-1].pos = -1
-	return ch
-}
-
-// release takes an entry out altogether and lets go of its memory.
-func (x *index) release(slot uint32) {
-	x.pull(slot)
-	e := x.at(slot)
-	x.table.remove(x.table.hash(&e.uid), slot, x.hashOf)
-	x.namespaces.drop(e.ns)
-	x.sources.drop(e.source)
-	if e.flags&flagOddUID != 0 {
-		delete(x.oddUIDs, slot)
-	}
-	if e.flags&flagOddRV != 0 {
-		delete(x.oddRVs, slot)
-	}
-	c := int(slot / chunkSize)
-	ch := x.chunks[c]
-	*e = entry{pos: ch.free}
-	ch.free = int32(slot % chunkSize)
-	ch.used--
-	if ch.used == 0 {
-		x.chunks[c] = nil
-		x.spare = ch
-	}
-	x.roomy[c/64] |= 1 << (c % 64)
-	x.size--
-}
-
-// each calls f for the entries of one chunk and tells whether there are more chunks. f may release the entry.
-func (x *index) each(c int, f func(slot uint32, e *entry)) bool {
-	if c >= len(x.chunks) {
-		return false
-	}
-	if ch := x.chunks[c]; ch != nil {
-		for i := range ch.entries {
-			if ch.entries[i].state != stateFree {
-				f(uint32(c*chunkSize+i), &ch.entries[i])
-			}
-		}
-	}
-	return true
-}
-
-// set writes what callers say of an object into its entry; state, wake and attempts are not touched.
+// set writes what callers say of an object into its entry; state, wake and attempts are not
+// touched.
 func (x *index) set(slot uint32, o *Object) {
 	e := x.at(slot)
 	if waits := e.pos >= 0 && x.queueOf(e.kind) != x.queueOf(o.Kind); waits {
@@ -335,75 +235,3 @@ func (x *index) phaseID(s string) uint8 {
 	}
 	return 255
 }
-
-// packUID gives the 16 bytes of a UUID in canonical form; anything else is digested, and said to be odd.
-func packUID(uid types.UID) (bin [16]byte, odd bool) {
-	if len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-' {
-		ok := true
-		at := 0
-		for i := 0; i < 36 && ok; i += 2 {
-			if i == 8 || i == 13 || i == 18 || i == 23 {
-				i++
-			}
-			hi, lo := unhex(uid[i]), unhex(uid[i+1])
-			ok = hi < 16 && lo < 16
-			bin[at] = hi<<4 | lo
-			at++
-		}
-		if ok {
-			return bin, false
-		}
-	}
-	sum := sha256.Sum256([]byte(uid))
-	copy(bin[:], sum[:])
-	return bin, true
-}
-
-func unhex(c byte) byte {
-	switch {
-	case c >= '0' && c <= '9':
-		return c - '0'
-	case c >= 'a' && c <= 'f':
-		return c - 'a' + 10
-	default:
-		return 255
-	}
-}
-
-func unpackUID(bin *[16]byte) types.UID {
-	var b [36]byte
-	hex.Encode(b[0:8], bin[0:4])
-	b[8] = '-'
-	hex.Encode(b[9:13], bin[4:6])
-	b[13] = '-'
-	hex.Encode(b[14:18], bin[6:8])
-	b[18] = '-'
-	hex.Encode(b[19:23], bin[8:10])
-	b[23] = '-'
-	hex.Encode(b[24:36], bin[10:16])
-	return types.UID(b[:])
-}
-
-// packVersion reads a resourceVersion that survives being a number: decimal, no leading zero.
-func packVersion(version string) (uint64, bool) {
-	if version == "" || version[0] == '0' || version[0] == '+' {
-		return 0, false
-	}
-	rv, err := strconv.ParseUint(version, 10, 64)
-	return rv, err == nil
-}
-
-// nanos bounds an instant to what int64 nanoseconds can say, towards later: an absurdly early expiry becomes 1970, which is
-// just as due, and an absurdly late one never comes.
-func nanos(t time.Time) int64 {
-	switch s := t.Unix(); {
-	case s >= math.MaxInt64/int64(time.Second):
-		return math.MaxInt64
-	case s < 0:
-		return 0
-	default:
-		return t.UnixNano()
-	}
-}
-
-func cloneString(s string) string { return strings.Clone(s) }

@@ -189,7 +189,8 @@ func heapInUse() uint64 {
 	return m.HeapAlloc
 }
 
-// fill tracks n objects whose names are 30 letters and whose strings are parts of something bigger, as decoded ones are.
+// fill tracks n objects whose names are 30 letters and whose strings are parts of something bigger,
+// as decoded ones are.
 func fill(e *Engine, kind Kind, n int) {
 	rng := rand.New(rand.NewPCG(1, 2))
 	for i := range n {

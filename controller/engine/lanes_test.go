@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// labelFeed is a feed of the same objects by label: its watch shows what has one, lags by itself, and calls it deleted when
-// the label goes.
+// labelFeed is a feed of the same objects by label: its watch shows what has one, lags by itself,
+// and calls it deleted when the label goes.
 type labelFeed struct {
 	kind    Kind
 	events  []thing

@@ -51,7 +51,8 @@ func TestMaxDeletionsPerMinuteWithoutAnswers(t *testing.T) {
 	}
 }
 
-// Who is stuck is reported, and what is gone is let go of, however much is due before: they need no request.
+// Who is stuck is reported, and what is gone is let go of, however much is due before: they need no
+// request.
 func TestChoresDoNotWait(t *testing.T) {
 	w, _, _ := ready(t, func(o *Options) { o.MaxDeletionsPerMinute = 1 })
 	stuck := 0

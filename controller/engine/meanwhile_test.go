@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// A namespace stops being in dry-run while the DELETE that only reports is under way: the object goes.
+// A namespace stops being in dry-run while the DELETE that only reports is under way: the object
+// goes.
 func TestDryRunEndsMeanwhile(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", func(o *Object) { o.DryRun = true })
@@ -30,7 +31,8 @@ func TestDryRunEndsMeanwhile(t *testing.T) {
 	}
 }
 
-// A feed says that an object is due later, because of something else than the object, while a fresh look that knows nothing of that is under way.
+// A feed says that an object is due later, because of something else than the object, while a fresh
+// look that knows nothing of that is under way.
 func TestPostponedDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.defaultTTL = time.Second
@@ -55,7 +57,8 @@ func TestPostponedDuringTheFreshLook(t *testing.T) {
 	}
 }
 
-// A fresh look finds that an object has no expiry. Before that is written down a feed says that it has one again, the same as before.
+// A fresh look finds that an object has no expiry. Before that is written down a feed says that it
+// has one again, the same as before.
 func TestDueAgainDuringTheFreshLook(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(1, "j", func(o *Object) { o.Live = true })
@@ -76,7 +79,8 @@ func TestDueAgainDuringTheFreshLook(t *testing.T) {
 	}
 }
 
-// A fresh look finds another object under the name, and before that is written down the watch says that this one has changed.
+// A fresh look finds another object under the name, and before that is written down the watch says
+// that this one has changed.
 func TestWatchOvertakesTheFreshLookAtASuccessor(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	x := w.create("j", time.Second, false)
@@ -148,7 +152,8 @@ func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 	}
 }
 
-// Both feeds hear that an object is terminating before the answer to its DELETE is there, that of the other lane first: it is stuck once.
+// Both feeds hear that an object is terminating before the answer to its DELETE is there, that of
+// the other lane first: it is stuck once.
 func TestStuckInTwoLanesMeanwhile(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	stuck := 0
@@ -171,7 +176,8 @@ func TestStuckInTwoLanesMeanwhile(t *testing.T) {
 	}
 }
 
-// A list says of an object that was thought to be terminating that it is not, while the clock is wrong by hours: it is looked at soon all the same.
+// A list says of an object that was thought to be terminating that it is not, while the clock is
+// wrong by hours: it is looked at soon all the same.
 func TestRevivedUnderAWrongClock(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	x := w.create("j", time.Second, true)

@@ -1,9 +1,11 @@
 package engine
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+)
 
-// metrics are the engine's. Counters and the histogram are written to as things happen, gauges are read off the engine
-// when they are scraped. No label is a namespace, a name or a source.
+// metrics are the engine's. Counters and the histogram are written to as things happen, gauges are
+// read off the engine when they are scraped. No label is a namespace, a name or a source.
 type metrics struct {
 	engine *Engine
 
@@ -13,7 +15,8 @@ type metrics struct {
 	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, breaker, concurrency, inFlight *prometheus.Desc
 }
 
-// latenessBuckets are fine below a second, where the engine should be, and reach to what an outage makes of it.
+// latenessBuckets are fine below a second, where the engine should be, and reach to what an outage
+// makes of it.
 var latenessBuckets = []float64{
 	.001, .0025, .005, .01, .02, .03, .05, .075, .1, .15, .2, .3, .5, .75, 1,
 	1.5, 2, 3, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400,

@@ -9,6 +9,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	dto "github.com/prometheus/client_model/go"
+
+	"curfew.dev/curfew/controller/pace"
 )
 
 // metricValue sums what a scrape shows of one metric; labels may follow in braces, one pair.
@@ -72,7 +74,7 @@ func TestMetrics(t *testing.T) {
 		"curfew_oldest_overdue_seconds":             0,
 		"curfew_stuck_objects":                      0,
 		`curfew_breaker_open{class="clock"}`:        0,
-		"curfew_delete_concurrency":                 concurrencyStart,
+		"curfew_delete_concurrency":                 pace.Start,
 		"curfew_deletes_in_flight":                  0,
 		"curfew_clock_skew_seconds":                 0,
 		`curfew_deletions_total{trigger="ttl"}`:     5,

@@ -1,6 +1,8 @@
 package engine
 
-import "time"
+import (
+	"time"
+)
 
 // next returns the next thing to do, if something is due and may be done now. What was submitted
 // yields to what is tracked. The lock is held and the clock was checked.
@@ -62,7 +64,7 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 	j.dry = j.object.DryRun || e.opts.DryRun
 	j.started = r.mono
 	if !j.dry {
-		if j.trigger.Deletes && e.all.wait(r.mono) > 0 || j.object.Backfill && e.backfill.wait(r.mono) > 0 {
+		if j.trigger.Deletes && e.all.Wait(r.mono) > 0 || j.object.Backfill && e.backfill.Wait(r.mono) > 0 {
 			return false, 0, false
 		}
 	}
@@ -71,25 +73,25 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 	}
 	if !j.dry {
 		if j.trigger.Deletes { // Other actions reserve for each DELETE: see action.Due.Reserve.
-			e.all.take(r.mono)
+			e.all.Take(r.mono)
 		}
 		if j.object.Backfill {
-			e.backfill.take(r.mono)
+			e.backfill.Take(r.mono)
 		}
 	}
 	return true, 0, true
 }
 
-// earliest is the slot that should be looked at first, if its time has come: that of the queue of the
-// best priority with the fewest requests under way, and among several of these of the one whose last
-// turn was longest ago.
+// earliest is the slot that should be looked at first, if its time has come: that of the queue of
+// the best priority with the fewest requests under way, and among several of these of the one whose
+// last turn was longest ago.
 func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 	x := e.index
 	var of *queue
-	full := e.all.wait(r.mono) > 0 && !e.opts.DryRun
+	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
 	for _, q := range x.queues {
 		slot, ok := q.due.top()
-		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
+		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.Wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
 			slot, ok = b, true
 		}
 		if !ok || x.at(slot).wake > now || !e.room(q, r) || full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0 {
@@ -102,7 +104,7 @@ func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
 	return first, found
 }
 
-// sleepFor tells how long nothing can be done, at least a millisecond and at most lookAgain.
+// sleepFor returns how long nothing can be done, at least a millisecond and at most lookAgain.
 func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	wait := lookAgain
 	sooner := func(d time.Duration) {
@@ -125,7 +127,7 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	sooner(e.untilApart(r))
 	sooner(e.pausedTo - r.mono)
 	sooner(e.breakers.blocked(r.mono))
-	sooner(e.all.wait(r.mono))
-	sooner(e.backfill.wait(r.mono))
+	sooner(e.all.Wait(r.mono))
+	sooner(e.backfill.Wait(r.mono))
 	return max(wait, time.Millisecond)
 }

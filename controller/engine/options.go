@@ -13,15 +13,17 @@ import (
 
 // Defaults of Options.
 const (
-	// DefaultMaxSkew is the skew against the API server beyond which deletions wait. Hosts that keep time are within
-	// a tenth of a second of each other, and the Date header alone is a second coarse; more than five seconds is a clock
-	// that nobody keeps. Below the bound the engine waits for the later of the two clocks, so no object goes early.
+	// DefaultMaxSkew is the skew against the API server beyond which deletions wait. Hosts that
+	// keep time are within a tenth of a second of each other, and the Date header alone is a second
+	// coarse; more than five seconds is a clock that nobody keeps. Below the bound the engine waits
+	// for the later of the two clocks, so no object goes early.
 	DefaultMaxSkew = 5 * time.Second
 	// DefaultStuckAfter is how long an object may be terminating before it is reported.
 	DefaultStuckAfter = 15 * time.Minute
 	// DefaultBackfillPerMinute is the cap of the contract, section 4.
 	DefaultBackfillPerMinute = 1000
-	// DefaultKeepOut is how long an accepted DELETE keeps stale events of the same UID out. Watch caches lag by less.
+	// DefaultKeepOut is how long an accepted DELETE keeps stale events of the same UID out. Watch
+	// caches lag by less.
 	DefaultKeepOut = time.Minute
 	// DefaultRequestTimeout bounds one DELETE and one fresh look.
 	DefaultRequestTimeout = 30 * time.Second
@@ -35,11 +37,12 @@ const (
 type Options struct {
 	// Triggers are why objects become due, and what is done then. Required.
 	Triggers []Trigger
-	// Skew is the estimate of the API server's time; wrap every transport with Skew.Wrap. While it is nil no skew is
-	// checked, and a jump of the clock is only waited out for as long as wall and monotonic time disagree anew.
+	// Skew is the estimate of the API server's time; wrap every transport with Skew.Wrap. While it
+	// is nil no skew is checked, and a jump of the clock is only waited out for as long as wall and
+	// monotonic time disagree again.
 	Skew *Skew
-	// Ping makes the API server send a Date header, for instance Client.Ping. Called at most once a second, and only when
-	// no other answer came lately. Needed with Skew.
+	// Ping makes the API server send a Date header, for instance Client.Ping. Called at most once a
+	// second, and only when no other answer came lately. Needed with Skew.
 	Ping Ping
 	// Clock is the only clock; nil means the real one.
 	Clock clock.WithTicker
@@ -48,40 +51,50 @@ type Options struct {
 	// Registerer gets the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
 
-	// MaxDeletionsPerMinute bounds deletions in any 60 seconds, including those without an answer and those
-	// taken with Reserve; 0 is no bound. Run starts without budget, so that restarts add none.
+	// MaxDeletionsPerMinute bounds deletions in any 60 seconds, including those without an answer
+	// and those taken with Reserve; 0 is no bound. Run starts without budget, so that restarts add
+	// none.
 	MaxDeletionsPerMinute int
-	// BackfillPerMinute bounds deletions of Backfill objects likewise; 0 means DefaultBackfillPerMinute.
+	// BackfillPerMinute bounds deletions of Backfill objects likewise; 0 means
+	// DefaultBackfillPerMinute.
 	BackfillPerMinute int
-	// MaxConcurrency caps DELETEs in flight; 0 means DefaultMaxConcurrency. The engine finds its own number below that.
+	// MaxConcurrency caps DELETEs in flight; 0 means DefaultMaxConcurrency. The engine finds its
+	// own number below that.
 	MaxConcurrency int
-	// FavourDrain lets the engine take all that the API server gives, until it refuses (429) or becomes several times
-	// slower. The default keeps a short queue, so that other clients notice little.
+	// FavourDrain lets the engine take all that the API server gives, until it refuses (429) or
+	// becomes several times slower. The default keeps a short queue, so that other clients notice
+	// little.
 	FavourDrain bool
 	// DryRun makes every deletion a dry run, whatever the object says.
 	DryRun bool
 
 	// MaxSkew is the proven skew beyond which deletions wait; 0 means DefaultMaxSkew.
 	MaxSkew time.Duration
-	// StuckAfter is how long an object may be terminating before it is reported; 0 means DefaultStuckAfter.
+	// StuckAfter is how long an object may be terminating before it is reported; 0 means
+	// DefaultStuckAfter.
 	StuckAfter time.Duration
 	// KeepOut: see DefaultKeepOut; 0 means that.
 	KeepOut time.Duration
 	// RequestTimeout bounds one DELETE and one Judge call; 0 means DefaultRequestTimeout.
 	RequestTimeout time.Duration
-	// SummaryEvery is the interval of OnSummary and of the summary line; 0 means DefaultSummaryEvery.
+	// SummaryEvery is the interval of OnSummary and of the summary line; 0 means
+	// DefaultSummaryEvery.
 	SummaryEvery time.Duration
 
-	// OnSummary is called once an interval with what was deleted, a Summary per source, trigger and kind, if anything was.
+	// OnSummary is called once an interval with what was deleted, a Summary per source, trigger and
+	// kind, if anything was.
 	OnSummary func([]Summary)
-	// OnBreaker is called when deletions of a scope are paused and when they go on, one call at a time and in that order.
+	// OnBreaker is called when deletions of a scope are paused and when they go on, one call at a
+	// time and in that order.
 	OnBreaker func(BreakerEvent)
 	// OnStuck is called once for each object that has been terminating for too long.
 	OnStuck func(StuckObject)
-	// OnBlocked is called once for each object that cannot be deleted for a reason of its own. It is tried again all the same.
+	// OnBlocked is called once for each object that cannot be deleted for a reason of its own. It
+	// is tried again all the same.
 	OnBlocked func(BlockedObject)
 
-	// monotonic gives the monotonic time of a clock reading. Tests replace it to let wall and monotonic time disagree.
+	// monotonic gives the monotonic time of a clock reading. Tests replace it to let wall and
+	// monotonic time disagree.
 	monotonic func(now time.Time) time.Duration
 	// jitter gives a number in [0,1).
 	jitter func() float64

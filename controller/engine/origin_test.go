@@ -19,8 +19,9 @@ func denial(code int) Response {
 	return Response{Code: code, Message: `admission webhook "deny.example.com" denied the request: busy`, Origin: action.FromAdmission}
 }
 
-// A DELETE webhook denies, with a code of its own choice or without one (400), and the author raises the TTL while the next
-// DELETE is in the webhook. Every DELETE carries the resourceVersion, so the author wins (S1).
+// A DELETE webhook denies, with a code of its own choice or without one (400), and the author
+// raises the TTL while the next DELETE is in the webhook. Every DELETE carries the resourceVersion,
+// so the author wins (S1).
 func TestDenialKeepsThePrecondition(t *testing.T) {
 	for _, code := range []int{http.StatusBadRequest, http.StatusConflict, http.StatusNotFound, http.StatusPreconditionFailed} {
 		for _, denials := range []int{1, 2, 4} {
@@ -77,7 +78,8 @@ func TestLongDenialIsCut(t *testing.T) {
 	}
 }
 
-// Which conflicts prove that the resourceVersion cannot be honoured, so that the UID has to do after a live read.
+// Which conflicts prove that the resourceVersion cannot be honoured, so that the UID has to do
+// after a live read.
 func TestFallsBackToUID(t *testing.T) {
 	orphan, foreground := metav1.FinalizerOrphanDependents, metav1.FinalizerDeleteDependents
 	for name, c := range map[string]struct {
@@ -141,8 +143,9 @@ func TestFallsBackToUID(t *testing.T) {
 	}
 }
 
-// Conflicts at a resourceVersion that keeps changing prove nothing, however many there are, and a finalizer that was there in an
-// earlier state proves nothing about a later one. Nor do conflicts of an aggregated API, if the object changed in between.
+// Conflicts at a resourceVersion that keeps changing prove nothing, however many there are, and a
+// finalizer that was there in an earlier state proves nothing about a later one. Nor do conflicts
+// of an aggregated API, if the object changed in between.
 func TestNoFallbackWhileItChanges(t *testing.T) {
 	for name, c := range map[string]struct {
 		finalizers []string
@@ -183,7 +186,8 @@ func TestNoFallbackWhileItChanges(t *testing.T) {
 	}
 }
 
-// One namespace's webhook answers 429, 401 or 500 to its own objects and asks for 30 seconds: nobody else is late.
+// One namespace's webhook answers 429, 401 or 500 to its own objects and asks for 30 seconds:
+// nobody else is late.
 func TestOneTenantsWebhook(t *testing.T) {
 	for _, code := range []int{http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusUnauthorized} {
 		for _, bad := range []int{1, 10, 300} {
@@ -196,8 +200,9 @@ func TestOneTenantsWebhook(t *testing.T) {
 	}
 }
 
-// The API behind a kind answers 429 for a few of its objects: those wait, and the others of the kind only until enough of them were tried to
-// tell the kind from the objects. Other kinds never wait.
+// The API behind a kind answers 429 for a few of its objects: those wait, and the others of the
+// kind only until enough of them were tried to tell the kind from the objects. Other kinds never
+// wait.
 func TestThrottledObjects(t *testing.T) {
 	answer := Response{Code: http.StatusTooManyRequests, Reason: metav1.StatusReasonTooManyRequests, Message: "too many"}
 	for bad, want := range map[int]time.Duration{1: 0, 2: 0, 5: 7 * time.Second, 10: 95 * time.Second} {
@@ -207,8 +212,9 @@ func TestThrottledObjects(t *testing.T) {
 	}
 }
 
-// besidesBad has as many Jobs in a namespace answered so for ever, asking for 30 seconds, beside 600 good Jobs and 1200 Pods that fall due
-// within ten minutes. It answers how many of these were deleted, and how late.
+// besidesBad has as many Jobs in a namespace answered so for ever, asking for 30 seconds, beside
+// 600 good Jobs and 1200 Pods that fall due within ten minutes. It answers how many of these were
+// deleted, and how late.
 func besidesBad(t *testing.T, bad int, namespace string, answer Response) (deleted int, most time.Duration) {
 	t.Helper()
 	w, outcomes, _ := ready(t, nil)
@@ -269,7 +275,8 @@ func besidesBad(t *testing.T, bad int, namespace string, answer Response) (delet
 	return deleted, most
 }
 
-// A 404 that is not about the object, such as that of a status subresource that the kind does not have, drops nothing (S3).
+// A 404 that is not about the object, such as that of a status subresource that the kind does not
+// have, drops nothing (S3).
 func TestMissingSubresourceDropsNothing(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	options := *w.engine.kinds[w.kind].opts

@@ -78,7 +78,8 @@ func TestPayloadThatIsMissing(t *testing.T) {
 	}
 }
 
-// A judge that gives no payload where one is needed is a bug: nothing is done, and it is tried again.
+// A judge that gives no payload where one is needed is a bug: nothing is done, and it is tried
+// again.
 func TestPayloadThatTheJudgeForgets(t *testing.T) {
 	a := &scripted{}
 	w, object, _ := withPayload(t, a)
@@ -95,8 +96,8 @@ func TestPayloadThatTheJudgeForgets(t *testing.T) {
 	}
 }
 
-// archive stores the bytes of exactly the resourceVersion that it deletes, before it does. Without a
-// copy nothing is deleted.
+// archive stores the bytes of exactly the resourceVersion that it deletes, before it does. Without
+// a copy nothing is deleted.
 type archive struct {
 	t      *testing.T
 	delete action.Action

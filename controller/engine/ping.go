@@ -9,7 +9,7 @@ import (
 type pinger struct {
 	next    time.Duration // monotonic: not before
 	busy    bool
-	narrows int // pings spent on narrowing the estimate since it was last started anew
+	narrows int // pings spent on narrowing the estimate since it last started again
 	jumps   int
 }
 
@@ -19,8 +19,8 @@ const (
 	narrowMost = 10
 )
 
-// pingIfNeeded asks for the API server's time if deletions wait for it, if it was last heard of a while ago, or if it is
-// known only coarsely. The lock is held.
+// pingIfNeeded asks for the API server's time if deletions wait for it, if it was last heard of a
+// while ago, or if it is known only coarsely. The lock is held.
 func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 	p := &e.ping
 	if e.opts.Skew == nil || p.busy || r.mono < p.next {

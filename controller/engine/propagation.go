@@ -2,8 +2,8 @@ package engine
 
 import metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-// packPropagation keeps a propagation policy in two bits. What is not one of the three is Background: it cascades, and
-// it honours finalizers.
+// packPropagation keeps a propagation policy in two bits. What is not one of the three is
+// Background: it cascades, and it honours finalizers.
 func packPropagation(p metav1.DeletionPropagation) flags {
 	switch p {
 	case "":

@@ -25,15 +25,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// Whatever happens to objects, watch, API server, clock and process: nothing goes before its expiry as judged on the
-// resourceVersion that is deleted (S1), nothing that was re-created under the same name goes with its predecessor (S2), and
-// once the trouble is over everything that is due goes (S3). S1 and S2 are held in world.Delete.
+// Whatever happens to objects, watch, API server, clock and process: nothing goes before its expiry
+// as judged on the resourceVersion that is deleted (S1), nothing that was re-created under the same
+// name goes with its predecessor (S2), and once the trouble is over everything that is due goes
+// (S3). S1 and S2 are held in world.Delete.
 func TestSafety(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		w := newWorld(t.Fatalf)
 		lost := false
 		w.told = rapid.Bool().Draw(t, "told of changed defaults")
-		// In calm runs the watch never breaks and nothing is lost, so that no list helps the engine out.
+		// In calm runs the watch never breaks and nothing is lost, so that no list helps the engine
+		// out.
 		calm := rapid.Bool().Draw(t, "calm")
 		names := rapid.SampledFrom([]string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"})
 		all := []string{"a", "b", "c", "d", "e", "f", "g", "h", "i", "j", "k", "l"}
@@ -156,7 +158,8 @@ func TestSafety(t *testing.T) {
 					}
 				}
 			},
-			// The same, of an object whose DELETE comes next: actions drawn at random seldom arrange that.
+			// The same, of an object whose DELETE comes next: actions drawn at random seldom
+			// arrange that.
 			"race at the expiry": func(t *rapid.T) {
 				name, ttl, again := names.Draw(t, "name"), ttls.Draw(t, "ttl"), rapid.Bool().Draw(t, "recreate")
 				x := w.things[name]
@@ -179,7 +182,8 @@ func TestSafety(t *testing.T) {
 				w.advance(2 * time.Second)
 				w.pump()
 			},
-			// It changes once more after the fresh look that follows, and the watch is quick to say so.
+			// It changes once more after the fresh look that follows, and the watch is quick to say
+			// so.
 			"race after the fresh look": func(t *rapid.T) {
 				ttl, list := ttls.Draw(t, "ttl"), rapid.Bool().Draw(t, "list")
 				w.racingJudge = func(x *thing) {
@@ -193,7 +197,8 @@ func TestSafety(t *testing.T) {
 					}
 				}
 			},
-			// What its expiry hangs on changes after the fresh look, and the feed is quick to judge again.
+			// What its expiry hangs on changes after the fresh look, and the feed is quick to judge
+			// again.
 			"the default races": func(t *rapid.T) {
 				ttl := rapid.SampledFrom([]time.Duration{5 * time.Second, time.Minute, time.Hour}).Draw(t, "default")
 				w.racingJudge = func(x *thing) {
@@ -264,7 +269,8 @@ func TestSafety(t *testing.T) {
 		}
 		for i := range 400 {
 			if i == 10 && lost {
-				// What the API server accepted and lost is brought back by a later list, and by nothing else.
+				// What the API server accepted and lost is brought back by a later list, and by
+				// nothing else.
 				w.answerList()
 				w.handOverList()
 				w.answerLabelList()

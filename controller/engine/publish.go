@@ -1,7 +1,8 @@
 package engine
 
 // checkClock returns the instant to decide by, and whether deletions may go on. An engine that does
-// not run, such as that of a standby whose metrics are scraped, publishes nothing. The lock is held.
+// not run, such as that of a standby whose metrics are scraped, publishes nothing. The lock is
+// held.
 func (e *Engine) checkClock(r reading) (now int64, ok bool) {
 	held, jumps := e.guard.held, e.guard.jumps
 	now, ok = e.guard.now(r)
@@ -38,8 +39,8 @@ func (e *Engine) publish(ev BreakerEvent) {
 }
 
 // publishAll publishes pauses one by one, in the order in which they began and ended: a pause whose
-// end overtakes its beginning would last for ever for a listener. What comes up meanwhile is left to
-// whoever publishes already.
+// end overtakes its beginning would last for ever for a listener. What comes up meanwhile is left
+// to whoever publishes already.
 func (e *Engine) publishAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

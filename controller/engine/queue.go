@@ -9,16 +9,19 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// A queue is what waits of one resource for one trigger. A DELETE may take its time for reasons that concern its kind alone: a conversion or
-// admission webhook that hangs, an aggregated API that is away. Whoever shares its turn with such a kind would wait with it. Therefore
+// A queue is what waits of one resource for one trigger. A request may take long for reasons that
+// concern its kind alone: a conversion or admission webhook that hangs, an aggregated API that is
+// away. Other kinds must not wait for it. Therefore
 //
-//   - of the queues in which something is due, the one with the fewest requests under way is served first, and among several of these the
-//     one whose last turn was longest ago,
-//   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow from then on: its requests
-//     take up none from their start, and only a few of them are sent at a time, until they are answered quickly again,
-//   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while others do not, waits alone, and one request
-//     at a time shows whether it is over,
-//   - any other 429 delays its own object. Where several objects of a queue get one in a row, the queue waits alone.
+//   - of the queues in which something is due, the one with the fewest requests under way is served
+//     first, and among several of these the one whose last turn was longest ago,
+//   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow
+//     from then on: its requests never take up room, and only a few of them are sent at a time, until
+//     they are answered quickly again,
+//   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while
+//     others do not, waits alone, and one request at a time shows whether it is over,
+//   - any other 429 delays its own object. Where several objects of a queue get one in a row, the
+//     queue waits alone.
 type queue struct {
 	due, backfill heap
 	of            schema.GroupVersionResource
@@ -38,12 +41,15 @@ type queue struct {
 }
 
 const (
-	// slowAfter is far more than an API server takes that is merely busy, and no more than the second that everybody may be late.
+	// slowAfter is far more than an API server takes that is merely busy, and no more than the
+	// second that everybody may be late.
 	slowAfter = time.Second
-	// slowMost is how many requests of a slow queue are under way, slowMostAll of all of them. There may be more from before it was known.
+	// slowMost is how many requests of a slow queue are under way, slowMostAll of all of them.
+	// There may be more from before it was known.
 	slowMost    = 16
 	slowMostAll = 64
-	// refusedMost is how often everything is paused because of a queue that is answered 429, while others are not.
+	// refusedMost is how often everything is paused because of a queue that is answered 429, while
+	// others are not.
 	refusedMost = 3
 )
 
@@ -72,7 +78,7 @@ func (q *queue) before(other *queue, earlier func() bool) bool {
 	}
 }
 
-// room tells whether another request of a queue may be sent.
+// room reports whether another request of a queue may be sent.
 func (e *Engine) room(q *queue, r reading) bool {
 	if len(q.held) > 0 || r.mono < q.pausedTo || q.inFlight > 0 && e.singled(q) {
 		return false
@@ -130,8 +136,9 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// throttle obeys a 429. If the API server itself has too much to do, it pauses everything. Else the object waits (see
-// finishEntry), and its queue as well once several objects got one: an object that is tried again is no news. The lock is held.
+// throttle obeys a 429. If the API server itself has too much to do, it pauses everything. Else the
+// object waits (see finishEntry), and its queue as well once several objects got one: an object
+// that is tried again is no news. The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	q, general := j.queue, res.overloaded(j.kind)
 	q.own = q.own || !general
@@ -156,19 +163,20 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// overloaded reports whether a 429 says that the API server itself has too much to do. An aggregated API server has filters of
-// its own.
+// overloaded reports whether a 429 says that the API server itself has too much to do. An
+// aggregated API server has filters of its own.
 func (res *attemptResult) overloaded(k *KindOptions) bool {
 	return res.result == Throttled && res.Origin == action.FromServer && !k.Aggregated
 }
 
-// singled tells whether it is a queue alone that is answered 429. The lock is held.
+// singled reports whether it is a queue alone that is answered 429. The lock is held.
 func (e *Engine) singled(q *queue) bool {
 	return q.refusals >= refusedMost &&
 		(q.own || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
 }
 
-// setApart has those that were sent longest ago take up no room any more, if that is too long ago. The lock is held.
+// setApart has those that were sent longest ago take up no room any more, if that is too long ago.
+// The lock is held.
 func (e *Engine) setApart(r reading) {
 	for len(e.underway) > 0 {
 		j := e.underway[0]
@@ -193,7 +201,7 @@ func (e *Engine) setApart(r reading) {
 	}
 }
 
-// untilApart tells how long until setApart is to be called, 0: nothing is under way.
+// untilApart returns how long until setApart is to be called, 0: nothing is under way.
 func (e *Engine) untilApart(r reading) time.Duration {
 	for _, j := range e.underway {
 		if !j.arrived {
@@ -203,14 +211,16 @@ func (e *Engine) untilApart(r reading) time.Duration {
 	return 0
 }
 
-// alone tells whether it was the kind of a job that took long: others were answered quickly meanwhile. The lock is held.
+// alone reports whether it was the kind of a job that took long: others were answered quickly
+// meanwhile. The lock is held.
 func (e *Engine) alone(j *job, r reading) bool {
 	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.index.queues, func(q *queue) bool {
 		return q != j.queue && q.quick > j.started
 	})
 }
 
-// unheard tells whether a job waited in vain for an answer of its own, while the API server answered others. The lock is held.
+// unheard reports whether a job waited in vain for an answer of its own, while the API server
+// answered others. The lock is held.
 func (e *Engine) unheard(j *job, r reading) bool {
 	if e.alone(j, r) {
 		return true

@@ -86,13 +86,11 @@ func slowly(took time.Duration, code int) func(context.Context, Request) Respons
 func (e *Engine) pace() int {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.conc.probing {
-		return int(e.conc.resume)
-	}
-	return e.conc.Limit()
+	return e.conc.Steady()
 }
 
-// besides runs an engine with Jobs, and with Widgets and other kinds that are answered so, in synthetic time.
+// besides runs an engine with Jobs, and with Widgets and other kinds that are answered so, in
+// synthetic time.
 func besides(t *testing.T, answers func(context.Context, Request) Response, f func(t *testing.T, e *Engine, u *uneven, track func(kind string, n int, at time.Time), breakers func() []string)) {
 	t.Helper()
 	beside(t, Options{}, answers, f)
@@ -146,8 +144,9 @@ func beside(t *testing.T, o Options, answers func(context.Context, Request) Resp
 	})
 }
 
-// The DELETEs of one kind hang until they time out, or until the API server gives up, as behind a webhook that does not answer. Whatever is due of
-// it, other kinds wait for it once, a second, and from then on not at all; nothing else is paused, and it is tried again without end.
+// The DELETEs of one kind hang until they time out, or until the API server gives up, as behind a
+// webhook that does not answer. Whatever is due of it, other kinds wait for it once, a second, and
+// from then on not at all; nothing else is paused, and it is tried again without end.
 func TestHangingKind(t *testing.T) {
 	for name, c := range map[string]struct {
 		answers func(context.Context, Request) Response
@@ -203,7 +202,8 @@ func TestHangingKind(t *testing.T) {
 	}
 }
 
-// Every third DELETE of a kind hangs for a while: the answers to the others do not make it quick again too soon.
+// Every third DELETE of a kind hangs for a while: the answers to the others do not make it quick
+// again too soon.
 func TestKindThatHangsNowAndThen(t *testing.T) {
 	var n atomic.Int64
 	often := func(ctx context.Context, r Request) Response {
@@ -225,7 +225,8 @@ func TestKindThatHangsNowAndThen(t *testing.T) {
 	})
 }
 
-// A kind whose DELETEs fail at once is paused. What is let through as a probe fails as well, and slows nobody down.
+// A kind whose DELETEs fail at once is paused. What is let through as a probe fails as well, and
+// slows nobody down.
 func TestFailingKindSlowsNobody(t *testing.T) {
 	besides(t, slowly(5*time.Millisecond, http.StatusInternalServerError), func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
 		start := time.Now().Truncate(time.Second).Add(time.Minute)
@@ -243,8 +244,9 @@ func TestFailingKindSlowsNobody(t *testing.T) {
 	})
 }
 
-// One kind is always answered 429. Where the API server itself says so, everything is paused a few times, since it may have too much to do. That
-// others are answered shows that it has not: from then on that kind waits alone, and is tried again without end. Where whoever serves the kind says
+// One kind is always answered 429. Where the API server itself says so, everything is paused a few
+// times, since it may have too much to do. That others are answered shows that it has not: from
+// then on that kind waits alone, and is tried again without end. Where whoever serves the kind says
 // so, others never wait.
 func TestThrottledKind(t *testing.T) {
 	for name, origin := range map[string]action.Origin{"by the API server": action.FromServer, "by an aggregated API": action.FromResource} {
@@ -320,7 +322,8 @@ func TestManyHangingKinds(t *testing.T) {
 	})
 }
 
-// Nothing else is due, but the API server answers when it is asked for its time: it is the kind that is paused.
+// Nothing else is due, but the API server answers when it is asked for its time: it is the kind
+// that is paused.
 func TestHangingKindAlone(t *testing.T) {
 	skew := NewSkew(clock.RealClock{})
 	o := Options{Skew: skew, Ping: func(context.Context) error {
@@ -337,7 +340,8 @@ func TestHangingKindAlone(t *testing.T) {
 	})
 }
 
-// A kind that is slow but goes: no more than slowMost of it are under way once that is known, and it does not become worse for that.
+// A kind that is slow but goes: no more than slowMost of it are under way once that is known, and
+// it does not become worse for that.
 func TestSlowKind(t *testing.T) {
 	besides(t, slowly(3*time.Second, http.StatusOK), func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), breakers func() []string) {
 		start := time.Now().Truncate(time.Second).Add(time.Minute)
@@ -364,7 +368,8 @@ func TestSlowKind(t *testing.T) {
 	})
 }
 
-// Many of one kind have been due for long, each taking a tenth of a second: others need not wait until they are gone.
+// Many of one kind have been due for long, each taking a tenth of a second: others need not wait
+// until they are gone.
 func TestKindsTakeTurns(t *testing.T) {
 	besides(t, slowly(100*time.Millisecond, http.StatusOK), func(t *testing.T, e *Engine, u *uneven, track func(string, int, time.Time), _ func() []string) {
 		start := time.Now().Truncate(time.Second).Add(time.Minute)
@@ -380,8 +385,9 @@ func TestKindsTakeTurns(t *testing.T) {
 	})
 }
 
-// The same where no more than one may be under way at a time, or fewer than there are kinds of which much is due: who has just come need not
-// wait until all that has been due for longer is gone.
+// The same where no more than one may be under way at a time, or fewer than there are kinds of
+// which much is due: who has just come need not wait until all that has been due for longer is
+// gone.
 func TestKindsTakeTurnsOneAtATime(t *testing.T) {
 	for most, kinds := range map[int]int{1: 1, 3: 5} {
 		t.Run(fmt.Sprintf("%d at a time", most), func(t *testing.T) {

@@ -5,28 +5,29 @@ import (
 	"sync/atomic"
 )
 
-// changes counts what changed around the objects: namespaces, policies, profiles, runtimes. An entry
-// carries the count from before it was judged, so that one comparison shows whether its judgement is
-// older than the last change that concerns it. A change costs the same however many objects it concerns.
+// changes counts what changed around the objects: namespaces, policies, profiles, runtimes. An
+// entry carries the count from before it was judged, so that one comparison shows whether its
+// judgement is older than the last change that concerns it. A change costs the same however many
+// objects it concerns.
 type changes struct {
 	count atomic.Uint64
-	// all and namespaces are the last change that concerns everything, or one namespace. The engine's
-	// lock guards them. kindState.changed is the same for a kind.
+	// all and namespaces are the last change that concerns everything, or one namespace. The
+	// engine's lock guards them. kindState.changed is the same for a kind.
 	all        uint64
 	namespaces map[string]uint64
 }
 
-// changesMost bounds how many namespaces are remembered. Beyond that everything counts as changed, which
-// costs one live read before each deletion until the object is judged again.
+// changesMost bounds how many namespaces are remembered. Beyond that everything counts as changed,
+// which costs one live read before each deletion until the object is judged again.
 const changesMost = 10000
 
-// Epoch is the number of changes so far. Take it before you read what an object's judgement depends on,
-// and pass it as Object.Epoch.
+// Epoch is the number of changes so far. Take it before you read what an object's judgement depends
+// on, and pass it as Object.Epoch.
 func (e *Engine) Epoch() uint64 { return e.changes.count.Load() }
 
-// RecheckNamespace says that the settings of a namespace changed. Before the next DELETE of each object
-// in it the kind's Judge reads and judges the object again, also where a worker has judged it already
-// but has not sent its DELETE yet. Call it after caches show the change.
+// RecheckNamespace says that the settings of a namespace changed. Before the next DELETE of each
+// object in it the kind's Judge reads and judges the object again, also where a worker has judged
+// it already but has not sent its DELETE yet. Call it after caches show the change.
 func (e *Engine) RecheckNamespace(name string) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -43,7 +44,8 @@ func (e *Engine) RecheckNamespace(name string) {
 	c.namespaces[name] = now
 }
 
-// RecheckKinds does the same for all objects of kinds that a policy, a profile or a runtime concerns.
+// RecheckKinds does the same for all objects of kinds that a policy, a profile or a runtime
+// concerns.
 func (e *Engine) RecheckKinds(kinds ...Kind) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -53,9 +55,9 @@ func (e *Engine) RecheckKinds(kinds ...Kind) {
 	}
 }
 
-// Hold stops the deletions of a kind in its lane until Hold is called again with false: its rules changed,
-// and a Judge that knows the new ones is not registered yet. Nothing is forgotten meanwhile. Afterwards
-// everything is judged again before it is deleted.
+// Hold stops the deletions of a kind for its trigger until Hold is called again with false: its rules
+// changed, and a Judge that knows the new ones is not registered yet. Nothing is forgotten
+// meanwhile. Afterwards everything is judged again before it is deleted.
 func (e *Engine) Hold(k Kind, on bool) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -69,8 +71,8 @@ func (e *Engine) Hold(k Kind, on bool) {
 	e.wakeUp()
 }
 
-// outdated reports whether something changed after an object was judged, so that its judgement does not
-// permit a DELETE any more.
+// outdated reports whether something changed after an object was judged, so that its judgement does
+// not permit a DELETE any more.
 func (e *Engine) outdated(o *Object) bool {
 	if o.Epoch == e.changes.count.Load() {
 		return false // The common case takes no lock.

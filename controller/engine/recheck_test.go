@@ -17,7 +17,8 @@ func (w *world) keeps() *int {
 	return &asked
 }
 
-// What was judged before a change is judged again before its DELETE, whatever its source; nothing else is.
+// What was judged before a change is judged again before its DELETE, whatever its source; nothing
+// else is.
 func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 	for name, test := range map[string]struct {
 		change func(w *world)
@@ -168,7 +169,8 @@ func TestNewRulesAreAskedBeforeAnythingIsListed(t *testing.T) {
 	}
 }
 
-// Between a change of its profile and the new feed nothing of a kind is deleted, and nothing is forgotten.
+// Between a change of its profile and the new feed nothing of a kind is deleted, and nothing is
+// forgotten.
 func TestHold(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.dueSoon(3, "j", nil)

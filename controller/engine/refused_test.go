@@ -16,8 +16,8 @@ const (
 	gaugeOldest  = "curfew_oldest_overdue_seconds"
 )
 
-// A DELETE that the API server will never allow is reported, again while Events would be forgotten, tried for
-// ever, and not counted as overdue for ever.
+// A DELETE that the API server will never allow is reported, again while Events would be forgotten,
+// tried for ever, and not counted as overdue for ever.
 func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 	for name, test := range map[string]struct {
 		answer  Response
@@ -76,8 +76,8 @@ func TestObjectThatMayNeverBeDeleted(t *testing.T) {
 	}
 }
 
-// While the clock is wrong nothing is deleted. What is due is overdue all the same, by the API server's time or
-// by how much time has gone by.
+// While the clock is wrong nothing is deleted. What is due is overdue all the same, by the API
+// server's time or by how much time has gone by.
 func TestOverdueWhileTheClockIsWrong(t *testing.T) {
 	for name, test := range map[string]struct {
 		off     time.Duration

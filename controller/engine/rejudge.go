@@ -14,8 +14,8 @@ import (
 // the API server's.
 const codeUnjudged = -1
 
-// judgeAgain reads and judges the object of a job live and reports whether to go on with the action.
-// If not, res says why.
+// judgeAgain reads and judges the object of a job live and reports whether to go on with the
+// action. If not, res says why.
 func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due *due) (proceed bool) {
 	jd, err := e.judge(ctx, j, res.sent)
 	if err != nil {
@@ -66,7 +66,8 @@ func (e *Engine) judge(ctx context.Context, j *job, o Object) (Judgement, error)
 	return jd, err
 }
 
-// accept writes down a live judgement that says when the object is due, and reports whether to go on.
+// accept writes down a live judgement that says when the object is due, and reports whether to go
+// on.
 func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed bool) {
 	r := e.read()
 	e.mu.Lock()
@@ -77,7 +78,8 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 		return false
 	}
 	if judged.UID != j.object.UID {
-		// Re-created under the same name (S2): the old one is gone, the new one has a life of its own.
+		// Re-created under the same name (S2): the old one is gone, the new one has a life of its
+		// own.
 		res.result = Other
 		if j.run == nil {
 			// A watch may know more of it by now: it counts as a list does.
@@ -92,7 +94,8 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 	res.sent = *judged
 	switch {
 	case e.outdatedLocked(judged) || len(j.queue.held) > 0 || j.trigger.Off:
-		// Something that concerns it changed during the live read: judge again before anything is sent.
+		// Something that concerns it changed during the live read: judge again before anything is
+		// sent.
 	case !ok || nanos(judged.Expiry) > now:
 	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill:
 		// It was taken up under other rules (rates) than those that apply now: start over.
@@ -103,8 +106,8 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 	return false
 }
 
-// writeJudgement writes a live judgement into the entry of a job, and reports whether nothing newer is known.
-// The lock is held.
+// writeJudgement writes a live judgement into the entry of a job, and reports whether nothing newer
+// is known. The lock is held.
 func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now int64) bool {
 	slot, still := e.lookup(j.object.Kind, j.object.UID)
 	if !still || e.index.at(slot).state != stateInFlight {
@@ -112,8 +115,9 @@ func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now 
 	}
 	en := e.index.at(slot)
 	if compareVersion(en, res.sent.ResourceVersion) != same && compareVersion(en, judged.ResourceVersion) == older {
-		// While the answer was on its way, the watch showed a state that is newer than it: look again.
-		// (A number that is greater but was there before proves nothing: etcd may have been restored.)
+		// While the answer was on its way, the watch showed a state that is newer than it: look
+		// again. (A number that is greater but was there before proves nothing: etcd may have been
+		// restored.)
 		return false
 	}
 	if e.contradicted(slot, j, &res.sent, judged, now) {
@@ -123,9 +127,9 @@ func (e *Engine) writeJudgement(j *job, res *attemptResult, judged *Object, now 
 	return true
 }
 
-// contradicted reports whether a live judgement conflicts with another one of the same state: a feed
-// judged it meanwhile, after something else than the object had changed, or the kind has other rules
-// now. Neither is known to be the newer, so the object stays for now (S6). The lock is held.
+// contradicted reports whether a live judgement conflicts with another one of the same state: a
+// feed judged it meanwhile, after something else than the object had changed, or the kind has other
+// rules now. Neither is known to be the newer, so the object stays for now (S6). The lock is held.
 func (e *Engine) contradicted(slot uint32, j *job, sent, seen *Object, now int64) bool {
 	if e.kinds[j.object.Kind].opts != j.kind {
 		return true

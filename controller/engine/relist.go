@@ -6,11 +6,12 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Relist is one full list of a kind, as it comes in page by page. What it does not show is gone. It needs no memory:
-// entries carry the generation in which they were last seen.
+// Relist is one full list of a kind, as it comes in page by page. What it does not show is gone. It
+// needs no memory: entries carry the generation in which they were last seen.
 //
-// A kind that takes several lists (by phase, by label) runs them all into one Relist. A Relist that is not ended changes
-// nothing more than its calls did: the next one stands for itself. One at a time for a kind.
+// A kind that takes several lists (by phase, by label) runs them all into one Relist. A Relist that
+// is not ended changes nothing more than its calls did: the next one stands for itself. One at a
+// time for a kind.
 type Relist struct {
 	engine *Engine
 	kind   Kind
@@ -36,10 +37,10 @@ func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
 	r.engine.Cancel(r.kind, uid, resourceVersion)
 }
 
-// End drops what was not seen since BeginRelist and returns how many that were. resourceVersion is the list's own, of its
-// first page, and of several lists the lowest: entries that are newer are not judged by it, since a list may come
-// from a cache that lags behind the watch (S3). Where it is not a number, all that was not seen goes.
-// Call it only when every page has come in.
+// End drops what was not seen since BeginRelist and returns how many that were. resourceVersion is
+// the list's own, of its first page, and of several lists the lowest: entries that are newer are
+// not judged by it, since a list may come from a cache that lags behind the watch (S3). Where it is
+// not a number, all that was not seen goes. Call it only when every page has come in.
 func (r *Relist) End(resourceVersion string) (dropped int) {
 	limit, numeric := packVersion(resourceVersion)
 	return r.engine.sweep(r.kind, func(en *entry) bool {

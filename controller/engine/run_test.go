@@ -105,7 +105,8 @@ func pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// More falls due at once than may be under way, and something else soon after: the dispatcher must not sleep through it.
+// More falls due at once than may be under way, and something else soon after: the dispatcher must
+// not sleep through it.
 func TestRunIsPunctualAfterABurst(t *testing.T) {
 	bubble(t, func(o *Options) { o.MaxConcurrency = 3 }, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		due := time.Now().Add(time.Minute)

@@ -6,7 +6,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// troubled tells whether an answer is a reason to ask for less at a time.
+// troubled reports whether an answer is a reason to ask for less at a time.
 func (res *attemptResult) troubled(k *KindOptions) bool {
 	return res.overloaded(k) || res.result == Failed && res.Code != codeUnjudged && res.Origin != action.FromAdmission
 }
@@ -31,7 +31,8 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	case res.postponed && res.result == "":
 		return
 	case res.Err != nil && res.Origin == action.FromAdmission:
-		// Whatever code it has, it is one webhook's or policy's, which may concern a single namespace.
+		// Whatever code it has, it is one webhook's or policy's, which may concern a single
+		// namespace.
 		success(scopeAll())
 		success(scopeKind(o.Kind))
 		fail(scopeSource(o), ReasonRefused)
@@ -60,6 +61,11 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 		success(scopeKind(o.Kind))
 		success(scopeSource(o))
 	}
+	e.publishScopes(j, opened, reason, closed, r)
+}
+
+// publishScopes publishes which scopes are paused from now on, and which no longer.
+func (e *Engine) publishScopes(j *job, opened scopeKey, reason string, closed []scopeKey, r reading) {
 	kind := j.kind.Kind
 	if opened.class != "" {
 		e.publish(opened.event(true, reason, kind, r.at))
@@ -74,8 +80,8 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 	}
 }
 
-// closeIdle closes scopes for which nothing waits any more, as when all objects of a namespace went with it: nobody would ever prove that
-// they can be closed. The lock is held.
+// closeIdle closes scopes for which nothing waits any more, as when all objects of a namespace went
+// with it: nobody would ever prove that they can be closed. The lock is held.
 func (e *Engine) closeIdle(r reading) {
 	for _, k := range e.breakers.idle(r.mono) {
 		if e.waitsFor(k) {
@@ -91,7 +97,8 @@ func (e *Engine) closeIdle(r reading) {
 	}
 }
 
-// waitsFor tells whether an object is tracked whose deletion a scope holds back, or will. It walks the whole index: for rare events.
+// waitsFor reports whether an object is tracked whose deletion a scope holds back, or will. It walks
+// the whole index: for rare events.
 func (e *Engine) waitsFor(k scopeKey) (found bool) {
 	for c, more := 0, true; more && !found; c++ {
 		more = e.index.each(c, func(slot uint32, en *entry) {

@@ -6,21 +6,22 @@ import (
 	"time"
 )
 
-// ServerTime is the API server's time. What Curfew stamps on objects is stamped by it: a stamp by a clock that is behind would
-// shorten lives long after that clock was set (S6).
+// ServerTime is the API server's time. What Curfew stamps on objects is stamped by it: a stamp by a
+// clock that is behind would shorten lives long after that clock was set (S6).
 type ServerTime struct {
 	skew *Skew
 	ping Ping
 }
 
-// NewServerTime reads the time off the estimate of the skew. Ping makes the API server answer where its last answer is old.
+// NewServerTime reads the time off the estimate of the skew. Ping makes the API server answer where
+// its last answer is old.
 func NewServerTime(skew *Skew, ping Ping) *ServerTime { return &ServerTime{skew: skew, ping: ping} }
 
 // errNoServerTime means that nothing may be stamped now.
 var errNoServerTime = errors.New("the API server's time is not known")
 
-// Now is the latest that the API server's clock may show, so that a stamp is never older than it should be. An error means that the
-// time is not known: do not stamp.
+// Now is the latest that the API server's clock may show, so that a stamp is never older than it
+// should be. An error means that the time is not known: do not stamp.
 func (s *ServerTime) Now(ctx context.Context) (time.Time, error) {
 	if at, ok := s.skew.serverTime(); ok {
 		return at, nil
@@ -37,15 +38,16 @@ func (s *ServerTime) Now(ctx context.Context) (time.Time, error) {
 }
 
 const (
-	// freshFor is how old an answer may be to tell the time by. The engine asks for one more often than that.
+	// freshFor is how old an answer may be to tell the time by. The engine asks for one more often
+	// than that.
 	freshFor = 3 * pingEvery
 	// pingFor bounds how long a stamp waits for an answer. A review waits for it.
 	pingFor = 2 * time.Second
 )
 
-// serverTime is the latest that the API server's clock may show. It counts from the last answer by monotonic time, so that a clock
-// that is set in between changes nothing. It is not known where wall and monotonic time disagree about the time since, as after
-// the host slept.
+// serverTime is the latest that the API server's clock may show. It counts from the last answer by
+// monotonic time, so that a clock that is set in between changes nothing. It is not known where
+// wall and monotonic time disagree about the time since, as after the host slept.
 func (s *Skew) serverTime() (time.Time, bool) {
 	now := s.clock.Now()
 	s.mu.Lock()

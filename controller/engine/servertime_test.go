@@ -10,7 +10,8 @@ import (
 	"pgregory.net/rapid"
 )
 
-// S6: a stamp is never older than the API server's clock, and not much younger, however far the local clock is off.
+// S6: a stamp is never older than the API server's clock, and not much younger, however far the
+// local clock is off.
 func TestServerTimeIsNeverTooEarly(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		off := time.Duration(rapid.IntRange(-7_200_000, 7_200_000).Draw(t, "skew ms")) * time.Millisecond
@@ -38,12 +39,13 @@ func TestServerTimeIsNeverTooEarly(t *testing.T) {
 	})
 }
 
-// The time is held to be unknown, and not guessed, before the first answer, without an answer, after the clock was set and after the
-// host slept.
+// The time is held to be unknown, and not guessed, before the first answer, without an answer,
+// after the clock was set and after the host slept.
 func TestServerTimeIsUnknown(t *testing.T) {
 	silent := errors.New("no answer")
 	for name, test := range map[string]struct {
-		// wall and mono is what passes since the last answer; zero for both means that there was none.
+		// wall and mono is what passes since the last answer; zero for both means that there was
+		// none.
 		wall, mono time.Duration
 		known      bool
 	}{

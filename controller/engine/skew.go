@@ -11,15 +11,18 @@ import (
 	"k8s.io/utils/clock"
 )
 
-// Ping makes the API server answer, so that its Date header is seen. The answer itself does not matter.
+// Ping makes the API server answer, so that its Date header is seen. The answer itself does not
+// matter.
 type Ping func(ctx context.Context) error
 
-// Skew estimates how far this host's clock is off the API server's from the Date header that each HTTP answer carries.
+// Skew estimates how far this host's clock is off the API server's from the Date header that each
+// HTTP answer carries.
 //
-// The header is a whole second, cut off. An answer with Date D that was sent for at t0 and came in at t1 proves that the
-// skew (this clock minus the server's) lies in (t0-D-1s, t1-D]. Each answer gives such an interval, and their intersection
-// soon is milliseconds wide. An answer that contradicts it (another API server behind the same address, a clock that was
-// set) starts it anew. Wrap every transport to the API server with it; it learns from the answers that the API server
+// The header is a whole second, cut off. An answer with Date D that was sent for at t0 and came in
+// at t1 proves that the skew (this clock minus the server's) lies in (t0-D-1s, t1-D]. Each answer
+// gives such an interval, and their intersection soon is milliseconds wide. An answer that
+// contradicts it (another API server behind the same address, a clock that was set) starts it again.
+// Wrap every transport to the API server with it; it learns from the answers that the API server
 // writes itself, see dates.
 type Skew struct {
 	clock clock.PassiveClock
@@ -62,10 +65,11 @@ func (t *skewTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// dates reports whether the API server itself dates the answer to a request for a path. Requests for an aggregated API it
-// passes on, and the answer has the Date of whoever serves that API, as an error of the 500s may have that of a proxy. So
-// this names paths that are never passed on and that Curfew asks for all the time. What comes before the API's own part
-// belongs to the server's address.
+// dates reports whether the API server itself dates the answer to a request for a path. Requests
+// for an aggregated API it passes on, and the answer has the Date of whoever serves that API, as an
+// error of the 500s may have that of a proxy. So this names paths that are never passed on and that
+// Curfew asks for all the time. What comes before the API's own part belongs to the server's
+// address.
 func dates(path string) bool {
 	segments := strings.Split(strings.Trim(path, "/"), "/")
 	for i, segment := range segments {
@@ -85,7 +89,8 @@ func dates(path string) bool {
 // WrappedRoundTripper lets client-go see what is wrapped.
 func (t *skewTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
-// drift is how fast two clocks may part, in parts per million: the limit of what time daemons slew by.
+// drift is how fast two clocks may part, in parts per million: the limit of what time daemons slew
+// by.
 const drift = 500
 
 func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
@@ -114,7 +119,8 @@ func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
 	s.known, s.lo, s.hi, s.at, s.received = true, lo, hi, t1, received
 }
 
-// Invalidate forgets what is known, as after a jump of the clock; answers under way do not count either.
+// Invalidate forgets what is known, as after a jump of the clock; answers under way do not count
+// either.
 func (s *Skew) Invalidate() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +143,8 @@ func (s *Skew) estimate(wall int64) skewEstimate {
 	return skewEstimate{known: s.known, lo: time.Duration(s.lo - wider), hi: time.Duration(s.hi + wider), age: time.Duration(age)}
 }
 
-// proven is the skew nearest to none that the answers allow: positive, this clock is ahead by at least that much.
+// proven is the skew nearest to none that the answers allow: positive, this clock is ahead by at
+// least that much.
 func (e skewEstimate) proven() time.Duration {
 	switch {
 	case !e.known:
@@ -151,8 +158,9 @@ func (e skewEstimate) proven() time.Duration {
 	}
 }
 
-// pingIn says how long to wait, at least wait, until an answer would tell most: when the server's second turns over if the
-// skew lies in the middle of what is possible. So each ping halves the interval, instead of repeating the last one.
+// pingIn says how long to wait, at least wait, until an answer would tell most: when the server's
+// second turns over if the skew lies in the middle of what is possible. So each ping halves the
+// interval, instead of repeating the last one.
 func (e skewEstimate) pingIn(wall int64, wait time.Duration) time.Duration {
 	if !e.known {
 		return wait

@@ -16,7 +16,8 @@ import (
 
 func header(t time.Time) string { return t.UTC().Format(http.TimeFormat) }
 
-// The estimate always holds the truth, and answers at different phases of the second make it narrow.
+// The estimate always holds the truth, and answers at different phases of the second make it
+// narrow.
 func TestSkewHoldsTheTruth(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		true_ := time.Duration(rapid.IntRange(-20_000_000, 20_000_000).Draw(t, "skew µs")) * time.Microsecond
@@ -89,7 +90,8 @@ func TestSkewStartsAnew(t *testing.T) {
 	}
 }
 
-// A clock that jumps holds deletions until the API server's time was seen again; a skew beyond the bound holds them.
+// A clock that jumps holds deletions until the API server's time was seen again; a skew beyond the
+// bound holds them.
 func TestGuard(t *testing.T) {
 	w := newWorld(t.Fatalf)
 	var events []BreakerEvent
@@ -143,7 +145,8 @@ func TestGuard(t *testing.T) {
 	check("an hour passes", true, 0)
 }
 
-// A scrape of the metrics may be what notices first that the clock jumped, or that the pause is over: both are told all the same.
+// A scrape of the metrics may be what notices first that the clock jumped, or that the pause is
+// over: both are told all the same.
 func TestScrapeNoticesAJump(t *testing.T) {
 	w, _, events := ready(t, nil)
 	w.pump()
@@ -162,7 +165,8 @@ func TestScrapeNoticesAJump(t *testing.T) {
 	}
 }
 
-// S3: what waits for another attempt by a clock that was a day ahead does not wait for a day, whoever notices first that it was set right.
+// S3: what waits for another attempt by a clock that was a day ahead does not wait for a day,
+// whoever notices first that it was set right.
 func TestRetryOutlivesAWrongClock(t *testing.T) {
 	for name, scraped := range map[string]bool{"noticed by the engine": false, "noticed by a scrape": true} {
 		t.Run(name, func(t *testing.T) {
@@ -214,7 +218,8 @@ func TestGuardAlone(t *testing.T) {
 	}
 }
 
-// An aggregated API whose clock is off neither pauses deletions nor hides that this host's clock is off.
+// An aggregated API whose clock is off neither pauses deletions nor hides that this host's clock is
+// off.
 func TestSkewLearnsFromTheAPIServerAlone(t *testing.T) {
 	for url, learns := range map[string]bool{
 		"https://host/version":                                              true,

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"math"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -20,24 +19,8 @@ func (e *Engine) Tracked() int {
 	return n
 }
 
-// Next is the instant at which the engine will next look at an entry; false if it tracks none.
-func (e *Engine) Next() (time.Time, bool) {
-	e.mu.Lock()
-	defer e.unlock()
-	at := int64(math.MaxInt64)
-	found := false
-	e.index.eachHeap(func(h *heap) {
-		if slot, ok := h.top(); ok {
-			at, found = min(at, e.index.at(slot).wake), true
-		}
-	})
-	if !found {
-		return time.Time{}, false
-	}
-	return time.Unix(0, at).UTC(), true
-}
-
-// Lookup tells what is known of one object: where it is tracked for several reasons, the one that comes first.
+// Lookup tells what is known of one object: where it is tracked for several reasons, the one that
+// comes first.
 func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 	e.mu.Lock()
 	defer e.unlock()
@@ -52,27 +35,6 @@ func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 		}
 	}
 	return first, found
-}
-
-// Each calls f for every object that is tracked or terminating, in no order, until it answers false. The engine works on
-// meanwhile: what comes or goes during the walk may be missed.
-func (e *Engine) Each(f func(Status) bool) {
-	var batch []Status
-	for c, more := 0, true; more; c++ {
-		batch = batch[:0]
-		e.mu.Lock()
-		more = e.index.each(c, func(slot uint32, en *entry) {
-			if en.state != stateTombstone {
-				batch = append(batch, e.status(slot))
-			}
-		})
-		e.unlock()
-		for _, s := range batch {
-			if !f(s) {
-				return
-			}
-		}
-	}
 }
 
 func (e *Engine) status(slot uint32) Status {
@@ -105,7 +67,8 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 		now = e.guard.best(r) // By a clock that is wrong nothing might be overdue.
 	}
 	first := now
-	// What is blocked for a reason of its own may never go. It is counted elsewhere, and must not hide or feign a backlog.
+	// What is blocked for a reason of its own may never go. It is counted elsewhere, and must not
+	// hide or feign a backlog.
 	count = e.late - len(e.blocked)
 	late := count > 0
 	for _, q := range e.index.queues {

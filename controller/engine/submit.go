@@ -29,8 +29,8 @@ type batch struct {
 }
 
 // Submit has the action of their trigger carried out on objects that need not be tracked, under the
-// same preconditions, limits, rates and breakers, but after everything that is tracked and due. Each
-// gets one attempt. Conflicts within it are judged by the run and tried again at once. What
+// same preconditions, limits, rates and breakers, but after everything that is tracked and due.
+// Each gets one attempt. Conflicts within it are judged by the run and tried again at once. What
 // Object.Expiry says is not due is Kept. What still waits when ctx ends is Held.
 func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 	b := &batch{run: run}

@@ -47,8 +47,8 @@ func cleanups(t *testing.T, e *Engine, action action.Action) Kind {
 	return kind
 }
 
-// A cleanup run submits batches and gets one outcome of each object: exact counts for its ledger. It
-// is judged by the run, its action gets the run, and what it deletes is not tracked any more.
+// A cleanup run submits batches and gets one outcome of each object: exact counts for its ledger.
+// It is judged by the run, its action gets the run, and what it deletes is not tracked any more.
 func TestRunOfSubmissions(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	run := newLedger()

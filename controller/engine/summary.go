@@ -6,7 +6,8 @@ import (
 	"time"
 )
 
-// summaries collects what was deleted, by source, until it is told: one Event on a source, never one a deletion.
+// summaries collects what was deleted, by source, until it is reported: one Event on a source, never
+// one a deletion.
 type summaries struct {
 	of       map[summaryKey]*Summary
 	last     time.Duration
@@ -20,7 +21,8 @@ type summaryKey struct {
 
 const (
 	summaryExamples = 3
-	// summaryMost bounds how many sources are told apart within one interval; the rest share an entry without a source.
+	// summaryMost bounds how many sources are told apart within one interval; the rest share an
+	// entry without a source.
 	summaryMost = 10000
 )
 

@@ -1,8 +1,8 @@
 package engine
 
-// table finds the slot of a UID. It holds nothing but slot numbers (the UIDs stand in the slab), so it costs 5 to 11 bytes
-// an object where a Go map costs 24 to 48 and never shrinks. It is split in shards, so that growing never stalls a deletion
-// for longer than it takes to move one shard.
+// table finds the slot of a UID. It holds nothing but slot numbers (the UIDs stand in the slab), so
+// it costs 5 to 11 bytes an object where a Go map costs 24 to 48 and never shrinks. It is split in
+// shards, so that growing never stalls a deletion for longer than it takes to move one shard.
 type table struct {
 	seed   uint64
 	shards [tableShards]shard
@@ -10,13 +10,15 @@ type table struct {
 
 const tableShards = 256
 
-// shard is open addressing with linear probing; 0 is empty, else slot+1. Deletion shifts back, so there are no tombstones.
+// shard is open addressing with linear probing; 0 is empty, else slot+1. Deletion shifts back, so
+// there are no tombstones.
 type shard struct {
 	cells []uint32
 	used  int
 }
 
-// hash mixes 16 bytes of UID. UIDs come from the API server; the seed keeps a chosen series of them from colliding.
+// hash mixes 16 bytes of UID. UIDs come from the API server; the seed keeps a chosen series of them
+// from colliding.
 func (t *table) hash(uid *[16]byte) uint64 {
 	h := t.seed
 	for i := 0; i < 16; i += 8 {

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// Trigger is one reason for which objects become due. An object has at most one entry for each: what
-// is known of it for one trigger changes nothing for another, and the first that is due acts.
+// Trigger is one reason for which objects become due. An object has at most one entry for each:
+// what is known of it for one trigger changes nothing for another, and the first that is due acts.
 type Trigger struct {
 	// Name is the trigger's name in KindOptions, metrics and logs. Required.
 	Name string

@@ -20,8 +20,8 @@ type KindOptions struct {
 	action.Type
 	// Trigger is the name of the trigger that objects are tracked for. Required.
 	Trigger string
-	// Scope tells apart feeds of a resource that see different objects, by namespace or by label. They
-	// have handles, relists and breakers of their own. An object may move from one to another.
+	// Scope tells apart feeds of a resource that see different objects, by namespace or by label.
+	// They have handles, relists and breakers of their own. An object may move from one to another.
 	Scope string
 	// Judge reads one object live. Required.
 	Judge Judge
@@ -55,8 +55,9 @@ type Object struct {
 	// DryRun says that the action is only to be reported. The engine asks for a dry run, reports it
 	// once and keeps the entry idle until it changes.
 	DryRun bool
-	// Epoch is what [Engine.Epoch] returned before the object was judged. If something changed since
-	// that concerns the object, the engine asks Judge right before it acts, as if Live were set.
+	// Epoch is what [Engine.Epoch] returned before the object was judged. If something changed
+	// since that concerns the object, the engine asks Judge right before it acts, as if Live were
+	// set.
 	Epoch uint64
 	// Payload is what the action needs of this state, for triggers with payloads. The engine keeps
 	// a bounded number of them; where it has none, it asks Judge right before it acts.
@@ -81,8 +82,8 @@ const (
 type Judgement struct {
 	Verdict Verdict
 	// Object is what is to be tracked from now on, with the resourceVersion of the live read; for
-	// Track only. If its UID is not the one that was asked about, the old one counts as gone and this
-	// one is tracked beside it.
+	// Track only. If its UID is not the one that was asked about, the old one counts as gone and
+	// this one is tracked beside it.
 	Object Object
 	// Since is the deletionTimestamp; for BeingDeleted only.
 	Since time.Time
@@ -104,8 +105,8 @@ const (
 	Deleted Result = "deleted"
 	// Other: the object was gone already; somebody else deleted it.
 	Other Result = "other"
-	// Unconfirmed: the object is gone, and an earlier request of ours got no answer: it was probably
-	// that one.
+	// Unconfirmed: the object is gone, and an earlier request of ours got no answer: it was
+	// probably that one.
 	Unconfirmed Result = "unconfirmed"
 	// DryRun: the API server would have accepted the request.
 	DryRun Result = "dry_run"
@@ -119,12 +120,13 @@ const (
 	Refused Result = "refused"
 	// Failed: no answer, an answer of the 500s, or the live read failed. Tried again, without end.
 	Failed Result = "error"
-	// Held, for submitted objects only: nothing was sent. A breaker is open, the trigger is switched
-	// off, or the engine stopped.
+	// Held, for submitted objects only: nothing was sent. A breaker is open, the trigger is
+	// switched off, or the engine stopped.
 	Held Result = "held"
 )
 
-// Final reports whether the object is done with: deleted, gone, only reported, or not to be deleted.
+// Final reports whether the object is done with: deleted, gone, only reported, or not to be
+// deleted.
 func (r Result) Final() bool {
 	switch r {
 	case Deleted, Other, Unconfirmed, DryRun, Kept:

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// Delete is the API server's. It enforces the preconditions it is given, and holds whatever it accepts to S1 and S2.
+// Delete is the API server's. It enforces the preconditions it is given, and holds whatever it
+// accepts to S1 and S2.
 func (w *world) Delete(_ context.Context, r Request) Response {
 	w.deletes++
 	if f, t := w.racing, w.things[r.Name]; f != nil && t != nil {

@@ -21,8 +21,9 @@ import (
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
 
-// thing is an object of the model: it is due at finish + ttl, if it has both. Without a ttl of its own it takes the
-// world's default, which can change at any time without the object changing (Live).
+// thing is an object of the model: it is due at finish + ttl, if it has both. Without a ttl of its
+// own it takes the world's default, which can change at any time without the object changing
+// (Live).
 type thing struct {
 	name      string
 	uid       types.UID
@@ -282,8 +283,9 @@ func (w *world) backUp() {
 	}
 }
 
-// restore brings the objects of the backup back, with the resourceVersions they had then (and with etcd's revision bumped, as its
-// documentation asks for, so that no resourceVersion ever means two states). The watch breaks.
+// restore brings the objects of the backup back, with the resourceVersions they had then (and with
+// etcd's revision bumped, as its documentation asks for, so that no resourceVersion ever means two
+// states). The watch breaks.
 func (w *world) restore() {
 	if w.backup == nil {
 		return

@@ -125,7 +125,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "what the API server accepted and lost is never believed to exist again",
-		File: "controller/engine/apply.go",
+		File: "controller/engine/state.go",
 		Old:  "stateTombstone, now+int64(e.opts.KeepOut))", New: "stateTombstone, now+100_000*int64(e.opts.KeepOut))",
 		Package: engine, Tests: []string{"TestTombstone"},
 	},
@@ -143,7 +143,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "one lane's word cancels what another tracks",
-		File: "controller/engine/engine.go",
+		File: "controller/engine/kinds.go",
 		Old:  "return e.index.lookup(uid, e.kinds[k].trigger.id)", New: "return e.index.lookup(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
 	},

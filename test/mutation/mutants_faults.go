@@ -57,7 +57,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "a corrected KindProfile does not apply to what is tracked",
-		File: "controller/engine/engine.go",
+		File: "controller/engine/kinds.go",
 		Old:  "e.kinds[i].changed = e.changes.count.Add(1)", New: "_ = e.changes.count.Add(1)",
 		Package: engine, Tests: []string{"TestNewRulesAreAskedBeforeAnythingIsListed"},
 	},

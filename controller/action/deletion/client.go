@@ -26,8 +26,8 @@ type Client struct {
 	agent string
 }
 
-// NewClient makes a client from a REST config. Credentials, TLS, proxies and wrappers (Skew.Wrap) are those of the config; its
-// QPS and burst do not apply, since the engine finds its own pace.
+// NewClient makes a client from a REST config. Credentials, TLS, proxies and wrappers (Skew.Wrap)
+// are those of the config; its QPS and burst do not apply, since the engine finds its own pace.
 func NewClient(config *rest.Config) (*Client, error) {
 	config = rest.CopyConfig(config)
 	config.Timeout = 0 // the engine bounds each request
@@ -49,7 +49,8 @@ func NewClient(config *rest.Config) (*Client, error) {
 const (
 	typeJSON     = "application/json"
 	typeProtobuf = "application/vnd.kubernetes.protobuf"
-	// Where the object is still there (finalizers), only its metadata comes back. Errors come as Status whatever is asked for.
+	// Where the object is still there (finalizers), only its metadata comes back. Errors come as
+	// Status whatever is asked for.
 	acceptJSON     = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 	acceptProtobuf = "application/vnd.kubernetes.protobuf;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/vnd.kubernetes.protobuf,application/json"
 	// bodyMost bounds what is read of an answer.
@@ -101,7 +102,8 @@ func (c *Client) Delete(ctx context.Context, r Request) Response {
 	return out
 }
 
-// Ping asks for the version, which every authenticated user may read, so that a Date header comes back.
+// Ping asks for the version, which every authenticated user may read, so that a Date header comes
+// back.
 func (c *Client) Ping(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/version", nil)
 	if err != nil {

@@ -112,8 +112,8 @@ func (a *Action) Do(ctx context.Context, due action.Due) action.Result {
 //
 // An API server that honours the precondition never does that, with one exception: Background
 // removes the finalizers of the garbage collector, and where no other is left the API server
-// compares the precondition with an empty resourceVersion (k8s.io/apiserver, registry.Store.Delete).
-// Behind an aggregated API may be anything, so there it takes two.
+// compares the precondition with an empty resourceVersion (k8s.io/apiserver,
+// registry.Store.Delete). Behind an aggregated API may be anything, so there it takes two.
 func refusesVersion(due *action.Due) bool {
 	switch {
 	case due.Disproved == 0:
@@ -149,7 +149,8 @@ func (r *Response) result() action.Result {
 	return out
 }
 
-// gone reports whether an answer says that the object does not exist. A webhook may answer 404, too.
+// gone reports whether an answer says that the object does not exist. A webhook may answer 404,
+// too.
 func (r *Response) gone() bool {
 	return r.Code == http.StatusNotFound && r.ObjectMissing && r.Origin != action.FromAdmission
 }

@@ -5,6 +5,6 @@
 // resourceVersion are deleted by UID alone, right after a live read (DESIGN, section 4.2).
 //
 // [Client] sends the requests. It writes them by hand and reads only the bodies of errors: at the
-// rates at which Curfew drains, what a client spends on encoding is taken from the API server on the
-// same machine.
+// rates at which Curfew drains, what a client spends on encoding is taken from the API server on
+// the same machine.
 package deletion

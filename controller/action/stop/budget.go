@@ -6,8 +6,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
-// withinBudget sends a DELETE if --max-deletions-per-minute has room for it. If not, nothing is sent, the
-// step does not hold yet, and the next look tries again.
+// withinBudget sends a DELETE if --max-deletions-per-minute has room for it. If not, nothing is
+// sent, the step does not hold yet, and the next look tries again.
 func (s *stopping) withinBudget(send func() error) (sent bool, err error) {
 	settle, ok := func(bool) {}, true
 	if s.due.Reserve != nil {

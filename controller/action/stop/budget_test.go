@@ -11,8 +11,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// What deadlines delete counts into --max-deletions-per-minute; without room the object is failed, and what
-// it runs is stopped as soon as there is room again.
+// What deadlines delete counts into --max-deletions-per-minute; without room the object is failed,
+// and what it runs is stopped as soon as there is room again.
 func TestStepsKeepToTheBudget(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(nil), deleteSet, deletePods)
 	room := 0

@@ -20,7 +20,8 @@ func resourceOf(child *v1alpha1.Child) schema.GroupVersionResource {
 	return schema.GroupVersionResource{Group: child.Group, Version: child.Version, Resource: child.Resource}
 }
 
-// children reads the children that the object controls, afresh. Others of the same name are not its own (S2, S5).
+// children reads the children that the object controls, live. Others of the same name are not its
+// own (S2, S5).
 func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic.ResourceInterface, []unstructured.Unstructured, error) {
 	var client dynamic.ResourceInterface = s.options.Objects.Resource(resourceOf(child)).Namespace(s.due.Namespace)
 	if child.Scope == v1alpha1.ScopeCluster {
@@ -56,9 +57,10 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 	return client, own, nil
 }
 
-// ranToItsEnd reports whether everything that the object runs has finished by itself. Then the object has its outcome, which its own
-// controller has yet to write: what completed has succeeded, and what failed has a reason of its own. Neither is overwritten. The children
-// are read live. One whose state cannot be told is an error: nothing is stopped then.
+// ranToItsEnd reports whether everything that the object runs has finished by itself. Then the
+// object has its outcome, which its own controller has yet to write: what completed has succeeded,
+// and what failed has a reason of its own. Neither is overwritten. The children are read live. One
+// whose state cannot be told is an error: nothing is stopped then.
 func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 	var looked []v1alpha1.Child
 	found := false
@@ -85,7 +87,8 @@ func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 	return found, nil
 }
 
-// outcome is how a child has ended for good, as the profile of its kind says; [policy.NoOutcome] where it has not.
+// outcome is how a child has ended for good, as the profile of its kind says; [policy.NoOutcome]
+// where it has not.
 func (s *stopping) outcome(kind *v1alpha1.Child, child *unstructured.Unstructured) (policy.Outcome, error) {
 	var profile *policy.Profile
 	if s.options.Profile != nil {
@@ -138,9 +141,10 @@ func hasTrue(object *unstructured.Unstructured, fits func(condition, reason stri
 	return false
 }
 
-// markChild fails the object through its child, whose controller stops what it runs and whose own controller copies the mark. It
-// holds once the object itself says so; while there is no child there is nothing to mark, and it is looked for again. A child that is
-// not as it was read a moment ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
+// markChild fails the object through its child, whose controller stops what it runs and whose own
+// controller copies the mark. It holds once the object itself says so; while there is no child
+// there is nothing to mark, and it is looked for again. A child that is not as it was read a moment
+// ago, which may have completed, is a conflict: nothing else is stopped before it was judged again.
 func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
 	if !s.seen.exceeded.IsZero() {
 		s.begun = true
@@ -197,19 +201,15 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 	return !s.seen.exceeded.IsZero(), nil
 }
 
-// isThere reads a child again.
-func (s *stopping) isThere(ctx context.Context, client dynamic.ResourceInterface, child *unstructured.Unstructured) bool {
-	now, err := client.Get(ctx, child.GetName(), metav1.GetOptions{})
-	return err == nil && now.GetUID() == child.GetUID()
-}
-
-// protected reports whether an object is out of Curfew's reach. What runs on below it is its author's will.
+// protected reports whether an object is out of Curfew's reach. What runs on below it is its
+// author's will.
 func protected(annotations map[string]string) bool {
 	return (&policy.Facts{Annotations: annotations}).Protected()
 }
 
-// deleteChild deletes what the object runs, each child by UID and resourceVersion of the state that was just read. It holds once none
-// is left: one that is being deleted is waited for, one that came back is deleted again.
+// deleteChild deletes what the object runs, each child by UID and resourceVersion of the state that
+// was just read. It holds once none is left: one that is being deleted is waited for, one that came
+// back is deleted again.
 func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool, error) {
 	client, own, err := s.children(ctx, kind)
 	if err != nil {

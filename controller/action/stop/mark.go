@@ -23,7 +23,7 @@ const defaultCondition = "Failed"
 
 // conditions is where the mark goes in one state of an object.
 type conditions struct {
-	// status and list tell whether status, and the list of conditions in it, are there.
+	// status and list report whether status, and the list of conditions in it, are there.
 	status, list bool
 	// at are the places of the conditions by type.
 	at map[string]int
@@ -53,8 +53,9 @@ type operation struct {
 	Value any    `json:"value"`
 }
 
-// patch is a JSON Patch (RFC 6902) that writes a condition into just the state that was seen: it replaces the one of the type that
-// is there and never adds a second (a CRD need not say that conditions are keyed by type). Other fields of the status go with it.
+// patch is a JSON Patch (RFC 6902) that writes a condition into just the state that was seen: it
+// replaces the one of the type that is there and never adds a second (a CRD need not say that
+// conditions are keyed by type). Other fields of the status go with it.
 func (c conditions) patch(uid types.UID, resourceVersion string, condition metav1.Condition, fields map[string]string) ([]byte, error) {
 	write := operation{Op: "add", Path: "/status/conditions/-", Value: condition}
 	at, there := c.at[condition.Type]
@@ -80,7 +81,8 @@ func (c conditions) patch(uid types.UID, resourceVersion string, condition metav
 // escaped is a name in a JSON Pointer (RFC 6901).
 var escaped = strings.NewReplacer("~", "~0", "/", "~1")
 
-// mark fails the object itself, in the state that was judged. It holds where the object is marked already, by whomever.
+// mark fails the object itself, in the state that was judged. It holds where the object is marked
+// already, by whomever.
 func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, error) {
 	if !s.seen.exceeded.IsZero() {
 		s.begun = true
@@ -100,7 +102,8 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 	if s.due.DryRun {
 		options.DryRun = []string{metav1.DryRunAll}
 	}
-	// The answer is of no interest: of all that there is to ask for, its metadata costs both sides least.
+	// The answer is of no interest: of all that there is to ask for, its metadata costs both sides
+	// least.
 	_, err = s.options.Metadata.Resource(s.plan.Resource).Namespace(s.due.Namespace).
 		Patch(ctx, s.due.Name, types.JSONPatchType, patch, options, "status")
 	s.took = s.options.Clock.Now().Sub(now)
@@ -170,8 +173,9 @@ func statusCode(err error) int {
 	return 0
 }
 
-// suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under the name (S2), and the resourceVersion off what
-// has completed, or was given more time, since it was judged (S1). Where this attempt has written the mark, that went by the state already.
+// suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under
+// the name (S2), and the resourceVersion off what has completed, or was given more time, since it
+// was judged (S1). Where this attempt has written the mark, that went by the state already.
 func (s *stopping) suspend(ctx context.Context) (bool, error) {
 	if len(s.plan.Suspend) == 0 {
 		return false, faultf("%s has no field that suspends it: name one in fields.suspend of its KindProfile", s.plan.Kind.Kind)

@@ -22,7 +22,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// The mark is written into just the state that was seen: in the place of the condition that is there, never beside it.
+// The mark is written into just the state that was seen: in the place of the condition that is
+// there, never beside it.
 func TestPatch(t *testing.T) {
 	mark := metav1.Condition{Type: "Failed", Status: "True", Reason: "DeadlineExceeded", Message: "m", LastTransitionTime: metav1.Unix(0, 0)}
 	for name, c := range map[string]struct {
@@ -102,8 +103,8 @@ func replace(text, mark string) string {
 	return text
 }
 
-// A marked object is looked at soon, then ever more rarely, and rests once the mark has settled and nothing runs on. While something
-// does, it never rests.
+// A marked object is looked at soon, then ever more rarely, and rests once the mark has settled and
+// nothing runs on. While something does, it never rests.
 func TestNext(t *testing.T) {
 	start := time.Unix(1000, 0)
 	clock := clocktesting.NewFakePassiveClock(start)
@@ -155,7 +156,8 @@ func TestResultOf(t *testing.T) {
 	}
 }
 
-// What is suspended without having been marked a moment ago is suspended in the state that was judged (S1), or judged again.
+// What is suspended without having been marked a moment ago is suspended in the state that was
+// judged (S1), or judged again.
 func TestSuspendGoesByTheJudgedState(t *testing.T) {
 	mark, suspend := v1alpha1.StopStep{Action: v1alpha1.StopMarkFailed}, v1alpha1.StopStep{Action: v1alpha1.StopSuspend}
 	for name, test := range map[string]struct {

@@ -22,8 +22,8 @@ var (
 	due = time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 )
 
-// A plan that does not begin with MarkFailed or Suspend deletes nothing, be it a dry run or not: a stored profile can be older than the
-// rule of the schema.
+// A plan that does not begin with MarkFailed or Suspend deletes nothing, be it a dry run or not: a
+// stored profile can be older than the rule of the schema.
 func TestFirstStepFailsOrSuspends(t *testing.T) {
 	for name, steps := range map[string][]v1alpha1.StopStep{
 		"DeletePods first":     {deletePods, mark(nil)},
@@ -41,7 +41,8 @@ func TestFirstStepFailsOrSuspends(t *testing.T) {
 	}
 }
 
-// In a dry run the API server is asked whether it would accept the first step, and nothing else is sent.
+// In a dry run the API server is asked whether it would accept the first step, and nothing else is
+// sent.
 func TestDryRunDeletesNothing(t *testing.T) {
 	for name, c := range map[string]struct {
 		exceeded time.Time
@@ -64,7 +65,8 @@ func TestDryRunDeletesNothing(t *testing.T) {
 	}
 }
 
-// While the first step has not succeeded, no later one is taken: here there is no child yet through which the object could be failed.
+// While the first step has not succeeded, no later one is taken: here there is no child yet through
+// which the object could be failed.
 func TestNothingIsStoppedBeforeTheFirstStep(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(child), deletePods)
 	if err := s.objects.Tracker().Delete(sets, "ns", "a"); err != nil {
@@ -78,7 +80,8 @@ func TestNothingIsStoppedBeforeTheFirstStep(t *testing.T) {
 	}
 }
 
-// What an object runs is written to or deleted only while the object is just as it was judged (S1, S2).
+// What an object runs is written to or deleted only while the object is just as it was judged (S1,
+// S2).
 func TestOnlyTheJudgedStateIsStopped(t *testing.T) {
 	for name, c := range map[string]struct {
 		exceeded time.Time
@@ -108,8 +111,8 @@ func TestOnlyTheJudgedStateIsStopped(t *testing.T) {
 	}
 }
 
-// An object whose child has finished by itself has its outcome, which its own controller has yet to write: a success is not turned into a
-// failure, and the reason of a failure is not overwritten.
+// An object whose child has finished by itself has its outcome, which its own controller has yet to
+// write: a success is not turned into a failure, and the reason of a failure is not overwritten.
 func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 	condition := func(kind, reason string) map[string]any {
 		return map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": kind, "status": "True", "reason": reason}}}}
@@ -167,7 +170,8 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 	}
 }
 
-// Where the profiles are not known yet, it cannot be told whether a child has finished: nothing is stopped.
+// Where the profiles are not known yet, it cannot be told whether a child has finished: nothing is
+// stopped.
 func TestProfilesNotKnownYet(t *testing.T) {
 	s := newScene(t, nil, time.Time{}, mark(nil), deleteSet, deletePods)
 	s.options.Profile = func(schema.GroupKind) (*policy.Profile, error) { return nil, errors.New("not listed yet") }
@@ -176,7 +180,8 @@ func TestProfilesNotKnownYet(t *testing.T) {
 	}
 }
 
-// A 404 of the status subresource is the object's own only where a read says so, too: a CustomResourceDefinition may have none.
+// A 404 of the status subresource is the object's own only where a read says so, too: a
+// CustomResourceDefinition may have none.
 func TestNoStatusSubresource(t *testing.T) {
 	missing := apierrors.NewNotFound(runs.GroupResource(), "a")
 	for name, c := range map[string]struct {

@@ -15,8 +15,6 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/utils/clock"
 	"k8s.io/utils/lru"
-
-	"curfew.dev/curfew/policy"
 )
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
@@ -24,12 +22,14 @@ var podResource = corev1.SchemeGroupVersion.WithResource("pods")
 const (
 	// runningPods are those that are not finished; what is being deleted is among them.
 	runningPods = "status.phase!=Succeeded,status.phase!=Failed"
-	// ownersMost is how many owners lie between a Pod and what runs it: Pod, Job, JobSet, TrainJob are three.
+	// ownersMost is how many owners lie between a Pod and what runs it: Pod, Job, JobSet, TrainJob
+	// are three.
 	ownersMost = 5
-	// podsFresh is how long one list of a namespace's Pods serves all objects in it. A look that is that much too old is made up for
-	// by the next one.
+	// podsFresh is how long one list of a namespace's Pods serves all objects in it. A look that is
+	// that much too old is made up for by the next one.
 	podsFresh = time.Second
-	// walkMost is how long a list that was broken off may be resumed: the API server forgets where it was after five minutes.
+	// walkMost is how long a list that was broken off may be resumed: the API server forgets where
+	// it was after five minutes.
 	walkMost = 4 * time.Minute
 	// ownersFresh is how long the owners of an object are remembered, and ownersKept of how many.
 	ownersFresh = time.Minute
@@ -62,7 +62,8 @@ type ownedBy struct {
 type namespacePods struct {
 	mu sync.Mutex
 	at time.Time
-	// found is a whole list; nil where there is none. walk is one that is under way: it is resumed where it was broken off.
+	// found is a whole list; nil where there is none. walk is one that is under way: it is resumed
+	// where it was broken off.
 	found, walk *podList
 }
 
@@ -85,7 +86,8 @@ func newPodIndex(client metadata.Interface, clock clock.PassiveClock) *podIndex 
 	return &podIndex{client: client, clock: clock, owners: lru.New(ownersKept), byName: map[string]*namespacePods{}}
 }
 
-// below are the Pods that run below an object, and why there may be more. With an error come those that were found before it.
+// below are the Pods that run below an object, and why there may be more. With an error come those
+// that were found before it.
 func (x *podIndex) below(ctx context.Context, namespace string, uid types.UID, created time.Time) (running []pod, unknown string, err error) {
 	x.mu.Lock()
 	of := x.byName[namespace]
@@ -111,17 +113,18 @@ func (x *podIndex) below(ctx context.Context, namespace string, uid types.UID, c
 	return of.found.below[uid], unknown, nil
 }
 
-// fresh tells whether a list may still be used. The mutex is held.
+// fresh reports whether a list may still be used. The mutex is held.
 func (n *namespacePods) fresh(now time.Time) bool {
 	return n.found != nil && now.Sub(n.at) < podsFresh && !now.Before(n.at)
 }
 
-// resumable tells whether a list that was broken off may go on. The mutex is held.
+// resumable reports whether a list that was broken off may go on. The mutex is held.
 func (n *namespacePods) resumable(now time.Time) bool {
 	return n.walk != nil && now.Sub(n.walk.began) < walkMost && !now.Before(n.walk.began)
 }
 
-// dropStale lets go of the lists of other namespaces that nobody will use any more: namespaces come and go.
+// dropStale lets go of the lists of other namespaces that nobody will use any more: namespaces come
+// and go.
 func (x *podIndex) dropStale(now time.Time) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -143,8 +146,9 @@ func (x *podIndex) forget(namespace string) {
 	delete(x.byName, namespace)
 }
 
-// list goes through the Pods of a namespace page by page, and on from where an earlier call was broken off: a namespace may hold more than one
-// attempt has time for. The namespace's mutex is held.
+// list goes through the Pods of a namespace page by page, and on from where an earlier call was
+// broken off: a namespace may hold more than one attempt has time for. The namespace's mutex is
+// held.
 func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods, now time.Time) error {
 	if !of.resumable(now) {
 		of.walk = &podList{below: map[types.UID][]pod{}, began: now}
@@ -183,8 +187,9 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 	return nil
 }
 
-// above follows the controllers upwards. An owner that is gone, or was re-created, ends the way: what stands above it is then not known to be this
-// object's, and is left to the garbage collector (S5). One that may not be read ends it too, with the reason why it is not known what is above.
+// above follows the controllers upwards. An owner that is gone, or was re-created, ends the way:
+// what stands above it is then not known to be this object's, and is left to the garbage collector
+// (S5). One that may not be read ends it too, with the reason why it is not known what is above.
 func (x *podIndex) above(ctx context.Context, namespace string, references []metav1.OwnerReference) (uids []types.UID, unknown string, err error) {
 	for range ownersMost {
 		owner := metav1.GetControllerOfNoCopy(&metav1.ObjectMeta{OwnerReferences: references})
@@ -215,7 +220,8 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	if err != nil {
 		return nil, nil // Nobody's.
 	}
-	// The plural is guessed as the API conventions and every kind that runs Pods have it. A wrong guess is not found.
+	// The plural is guessed as the API conventions and every kind that runs Pods have it. A wrong
+	// guess is not found.
 	resource, _ := meta.UnsafeGuessKindToResource(group.WithKind(owner.Kind))
 	object, err := x.client.Resource(resource).Namespace(namespace).Get(ctx, owner.Name, metav1.GetOptions{})
 	var references []metav1.OwnerReference
@@ -228,51 +234,4 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	}
 	x.owners.Add(owner.UID, ownedBy{references, now})
 	return references, nil
-}
-
-// deletePods deletes the Pods that still run below the object. It holds once none does. The Job controller's finalizer and everybody
-// else's stay: a Pod that has to be accounted for is, and goes then. Where it is not known whether others run below it, it does not hold, and they
-// are looked for again.
-func (s *stopping) deletePods(ctx context.Context) (bool, error) {
-	running, unknown, err := s.pods.below(ctx, s.due.Namespace, s.due.UID, s.seen.created)
-	if unknown != "" {
-		s.doubt(unknown)
-	}
-	if len(running) == 0 {
-		return err == nil && unknown == "", err
-	}
-	if err := s.confirm(ctx); err != nil {
-		return false, err
-	}
-	if err == nil {
-		defer s.pods.forget(s.due.Namespace)
-	}
-	for _, one := range running {
-		if one.deleting {
-			continue
-		}
-		sent, err := s.withinBudget(func() error {
-			return s.options.Metadata.Resource(podResource).Namespace(s.due.Namespace).
-				Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid}})
-		})
-		switch {
-		case !sent:
-			return false, nil
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		case err != nil:
-			return false, fmt.Errorf("deleting Pod %s/%s: %w", s.due.Namespace, one.name, err)
-		default:
-			s.log.Info("deleted", "kind", "Pod", "object", s.due.Namespace+"/"+one.name, "uid", one.uid,
-				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.due.ObjectName())
-		}
-	}
-	return false, err
-}
-
-// doubt logs, once for each state, that Pods of the object may run on unnoticed.
-func (s *stopping) doubt(reason string) {
-	if s.firstTime("unknown") {
-		s.log.Info("Pods may run on: an owner of theirs may not be read, so that it is not known whose they are", "kind", s.plan.Kind.Kind,
-			"object", s.due.ObjectName(), "uid", s.due.UID, "reason", reason)
-	}
 }

@@ -22,7 +22,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// One list serves all who ask within a second, and lists of namespaces that nobody asks about any more are let go.
+// One list serves all who ask within a second, and lists of namespaces that nobody asks about any
+// more are let go.
 func TestListsOfPodsAreShortLived(t *testing.T) {
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -47,8 +48,9 @@ func TestListsOfPodsAreShortLived(t *testing.T) {
 	}
 }
 
-// An owner that may not be read is no proof that a Pod is somebody else's: what is known to run below the object is deleted, and the object is
-// looked at again until all is known. Pods that are older than the object are none of its own.
+// An owner that may not be read is no proof that a Pod is somebody else's: what is known to run
+// below the object is deleted, and the object is looked at again until all is known. Pods that are
+// older than the object are none of its own.
 func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 	for name, c := range map[string]struct {
 		readable bool
@@ -85,8 +87,8 @@ func TestOwnerOfPodsMayNotBeRead(t *testing.T) {
 	}
 }
 
-// A list of Pods that an attempt has no time for goes on where it was broken off, and so does the reading of owners: an attempt that always
-// starts again would never end.
+// A list of Pods that an attempt has no time for goes on where it was broken off, and so does the
+// reading of owners: an attempt that always starts again would never end.
 func TestListOfPodsGoesOn(t *testing.T) {
 	const pages, perPage, most = 4, 5, 7 // most is how many requests an attempt has time for
 	scheme := metadatafake.NewTestScheme()

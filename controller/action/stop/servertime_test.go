@@ -13,8 +13,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// S6: a mark is the finish time of what it fails, and of what copies it. It carries the API server's time, and waits while that is not
-// known: by a clock that is behind, the object would be deleted too soon.
+// S6: a mark is the finish time of what it fails, and of what copies it. It carries the API
+// server's time, and waits while that is not known: by a clock that is behind, the object would be
+// deleted too soon.
 func TestMarksCarryTheServersTime(t *testing.T) {
 	for name, step := range map[string]v1alpha1.StopStep{"the object": mark(nil), "its child": mark(child)} {
 		s := newScene(t, map[string]any{}, time.Time{}, step)

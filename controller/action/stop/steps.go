@@ -8,6 +8,8 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -26,14 +28,16 @@ type stopping struct {
 	deleted int
 	// begun means that the first step has succeeded: the object has failed, or is suspended.
 	begun bool
-	// confirmed means that the object was just as it was judged when this attempt wrote to it, or read it live.
+	// confirmed means that the object was just as it was judged when this attempt wrote to it, or
+	// read it live.
 	confirmed bool
 	// left means that what the object ran has finished by itself, so that nothing was done.
 	left bool
 }
 
-// steps carries out what does not hold yet. An error in the first step ends the attempt: an object is never stopped without having been
-// failed in the state that was judged, or a completion that came first would be undone.
+// steps carries out what does not hold yet. An error in the first step ends the attempt: an object
+// is never stopped without having been failed in the state that was judged, or a completion that
+// came first would be undone.
 func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
 	if first := s.plan.Steps; len(first) == 0 || first[0].Action != v1alpha1.StopMarkFailed && first[0].Action != v1alpha1.StopSuspend {
 		return true, faultf("the first step that stops a %s is neither MarkFailed nor Suspend: correct spec.deadline.enforcement of its KindProfile", s.plan.Kind.Kind)
@@ -63,8 +67,9 @@ func (s *stopping) steps(ctx context.Context) (pending bool, err error) {
 	return pending, errors.Join(errs...)
 }
 
-// confirm reads the object live, unless this attempt has written to it already, and answers with a conflict where it is not as it was
-// judged. It comes before whatever is written to or deleted below the object (S1, S2).
+// confirm reads the object live, unless this attempt has written to it already, and answers with a
+// conflict where it is not as it was judged. It comes before whatever is written to or deleted
+// below the object (S1, S2).
 func (s *stopping) confirm(ctx context.Context) error {
 	if s.confirmed {
 		return nil
@@ -95,4 +100,10 @@ func (s *stopping) step(ctx context.Context, step v1alpha1.StopStep) (holds bool
 	default:
 		return false, faultf("step %q of %s is not known: this is a bug", step.Action, s.plan.Kind.Kind)
 	}
+}
+
+// isThere reads a child again.
+func (s *stopping) isThere(ctx context.Context, client dynamic.ResourceInterface, child *unstructured.Unstructured) bool {
+	now, err := client.Get(ctx, child.GetName(), metav1.GetOptions{})
+	return err == nil && now.GetUID() == child.GetUID()
 }

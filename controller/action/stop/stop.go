@@ -29,27 +29,28 @@ type Options struct {
 	Objects  dynamic.Interface
 	Metadata metadata.Interface
 	Clock    clock.PassiveClock
-	// ServerTime is the API server's time, by which an object is marked: its TTL counts from there. An
-	// error means that it is not known. Nil means Clock.
+	// ServerTime is the API server's time, by which an object is marked: its TTL counts from there.
+	// An error means that it is not known. Nil means Clock.
 	ServerTime func(context.Context) (time.Time, error)
 	Log        logr.Logger
 	// Registerer gets the metrics; nil means none.
 	Registerer prometheus.Registerer
 	// Marked is called for each object that Curfew failed, for an Event on it. It must not block.
 	Marked func(Mark)
-	// Profile is the profile of the kind of a child, nil where it has none; it shows whether a child
-	// has finished. Without the function, conditions do.
+	// Profile is the profile of the kind of a child, nil where it has none; it shows whether a
+	// child has finished. Without the function, conditions do.
 	Profile func(kind schema.GroupKind) (*policy.Profile, error)
 	// Settle is how long after the mark an object is looked at again; 0 means [DefaultSettle].
 	Settle time.Duration
 }
 
-// DefaultSettle is how long after the mark an object is looked at again: by then a reconcile that had
-// begun before the mark has ended, and whatever it re-created or overwrote was seen.
+// DefaultSettle is how long after the mark an object is looked at again: by then a reconcile that
+// had begun before the mark has ended, and whatever it re-created or overwrote was seen.
 const DefaultSettle = time.Minute
 
 const (
-	// lookLeast and lookMost bound how long it is until an object that was failed is looked at again.
+	// lookLeast and lookMost bound how long it is until an object that was failed is looked at
+	// again.
 	lookLeast = time.Second
 	lookMost  = 20 * time.Second
 	// leftMost bounds it for an object that is left alone: its own controller may be away for long.
@@ -180,7 +181,8 @@ type logKey struct {
 	what            string
 }
 
-// firstTime reports whether something is to be logged of this state of the object for the first time.
+// firstTime reports whether something is to be logged of this state of the object for the first
+// time.
 func (s *stopping) firstTime(what string) bool {
 	key := logKey{s.due.UID, s.due.ResourceVersion, what}
 	_, before := s.logged.Get(key)
@@ -207,7 +209,8 @@ func (s *Action) next(seen *State, justMarked, pending bool) action.Result {
 	}
 }
 
-// fault is an error that no answer of the API server is behind, and that a retry alone does not cure.
+// fault is an error that no answer of the API server is behind, and that a retry alone does not
+// cure.
 type fault struct{ error }
 
 func (f fault) Unwrap() error { return f.error }

@@ -31,7 +31,8 @@ var (
 // child is the set that a run controls, by its name.
 var child = &v1alpha1.Child{ProfiledKind: v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "Set", Resource: "sets"}, Named: v1alpha1.ChildNamedSame}
 
-// scene is a run "a" that is past its deadline, the set that it controls, and a Pod of that which runs.
+// scene is a run "a" that is past its deadline, the set that it controls, and a Pod of that which
+// runs.
 type scene struct {
 	*Action
 	plan     *Plan
@@ -146,7 +147,8 @@ var (
 	deletePods = v1alpha1.StopStep{Action: v1alpha1.StopDeletePods}
 )
 
-// A deletion that fails once keeps nothing else from being stopped, and is sent again: nothing leaks.
+// A deletion that fails once keeps nothing else from being stopped, and is sent again: nothing
+// leaks.
 func TestFirstDeletionOfAChildFails(t *testing.T) {
 	s := newScene(t, nil, time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC), mark(nil), deleteSet, deletePods)
 	s.refuse("delete", apierrors.NewInternalError(http.ErrHandlerTimeout))
@@ -167,8 +169,8 @@ func TestFirstDeletionOfAChildFails(t *testing.T) {
 	}
 }
 
-// A child through which an object is failed, and that is not as it was read a moment ago, may have completed: nothing is stopped before all
-// was judged again.
+// A child through which an object is failed, and that is not as it was read a moment ago, may have
+// completed: nothing is stopped before all was judged again.
 func TestChildChangesUnderTheMark(t *testing.T) {
 	for name, err := range map[string]error{
 		"it has changed": apierrors.NewInvalid(schema.GroupKind{Kind: "Set"}, "a", nil),
@@ -185,7 +187,8 @@ func TestChildChangesUnderTheMark(t *testing.T) {
 	}
 }
 
-// A child is marked once, and not where it has ended: its verdict stands. Of what is protected, nothing is deleted.
+// A child is marked once, and not where it has ended: its verdict stands. Of what is protected,
+// nothing is deleted.
 func TestWhatIsLeftAlone(t *testing.T) {
 	condition := func(kind, reason string) map[string]any {
 		return map[string]any{"status": map[string]any{"conditions": []any{map[string]any{"type": kind, "status": "True", "reason": reason}}}}
@@ -227,7 +230,8 @@ func TestStateThatWasNotSeen(t *testing.T) {
 	}
 }
 
-// The mark of the object itself is one request, and comes before all else: where it is not accepted, nothing is stopped.
+// The mark of the object itself is one request, and comes before all else: where it is not
+// accepted, nothing is stopped.
 func TestMarkComesFirst(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -1,4 +1,4 @@
-package engine
+package pace
 
 import (
 	"testing"
@@ -7,12 +7,12 @@ import (
 	"pgregory.net/rapid"
 )
 
-// No window of a minute ever holds more than the limit, whenever between request and answer a deletion happens, and what did not happen
-// makes room for another.
+// No window of a minute ever holds more than the limit, whenever between request and answer a
+// deletion happens, and what did not happen makes room for another.
 func TestRate(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		limit := rapid.IntRange(1, 20).Draw(t, "limit")
-		r := rate{limit: limit}
+		r := Rate{Limit: limit}
 		var sent, happened []time.Duration
 		now := time.Duration(0)
 		for range rapid.IntRange(1, 200).Draw(t, "steps") {
@@ -28,10 +28,10 @@ func TestRate(t *testing.T) {
 					happened = append(happened, sent[0]+time.Duration(rapid.Int64Range(0, int64(now-sent[0])).Draw(t, "after")))
 				}
 				sent = sent[1:]
-				r.settle(now, did)
+				r.Done(now, did)
 			default:
-				wait := r.wait(now)
-				ok := r.take(now)
+				wait := r.Wait(now)
+				ok := r.Take(now)
 				if ok != (wait == 0) {
 					t.Fatalf("take %v, and the wait was %s", ok, wait)
 				}
@@ -43,7 +43,7 @@ func TestRate(t *testing.T) {
 				}
 				if wait > 0 {
 					now += wait
-					if w := r.wait(now); w != 0 && len(sent) < limit {
+					if w := r.Wait(now); w != 0 && len(sent) < limit {
 						t.Fatalf("after waiting %s there is another wait of %s", wait, w)
 					}
 				}
@@ -64,9 +64,9 @@ func TestRate(t *testing.T) {
 }
 
 func TestRateOff(t *testing.T) {
-	var r rate
+	var r Rate
 	for range 100_000 {
-		if !r.take(0) || r.wait(0) != 0 {
+		if !r.Take(0) || r.Wait(0) != 0 {
 			t.Fatal("no limit, and yet refused")
 		}
 	}

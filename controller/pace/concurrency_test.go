@@ -1,4 +1,4 @@
-package engine
+package pace
 
 import (
 	stdheap "container/heap"
@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// station is a queue before a few servers: what an API server on a few cores looks like from outside. It runs the
-// closed loop of a drain, deterministically.
+// station is a queue before a few servers: what an API server on a few cores looks like from
+// outside. It runs the closed loop of a drain, deterministically.
 type station struct {
 	servers int
 	service time.Duration
@@ -37,7 +37,7 @@ func (e events) Swap(i, j int)      { e[i], e[j] = e[j], e[i] }
 func (e *events) Push(x any)        { *e = append(*e, x.(event)) }
 func (e *events) Pop() any          { x := (*e)[len(*e)-1]; *e = (*e)[:len(*e)-1]; return x }
 
-func (s *station) run(c *concurrency, until time.Duration) {
+func (s *station) run(c *Concurrency, until time.Duration) {
 	if len(s.free) != s.servers {
 		s.free = make([]time.Duration, s.servers)
 	}
@@ -48,7 +48,7 @@ func (s *station) run(c *concurrency, until time.Duration) {
 }
 
 // burst runs n requests, and tells how long they took.
-func (s *station) burst(c *concurrency, n int) time.Duration {
+func (s *station) burst(c *Concurrency, n int) time.Duration {
 	from := s.now
 	for s.left = n; s.left > 0 || len(s.pending) > 0; {
 		s.step(c)
@@ -57,7 +57,7 @@ func (s *station) burst(c *concurrency, n int) time.Duration {
 }
 
 // step sends what may be sent, and waits for one answer.
-func (s *station) step(c *concurrency) {
+func (s *station) step(c *Concurrency) {
 	for ; s.left > 0 && len(s.pending) < c.Limit(); s.left-- {
 		if s.refuseAbove > 0 && len(s.pending) >= s.refuseAbove {
 			stdheap.Push(&s.pending, event{s.now + s.service, s.now, true})
@@ -74,7 +74,7 @@ func (s *station) step(c *concurrency) {
 	}
 	ev := stdheap.Pop(&s.pending).(event)
 	s.now = ev.at
-	c.observe(sample{at: ev.at, latency: ev.at - ev.sent, inFlight: len(s.pending) + 1, refused: ev.refused})
+	c.Observe(Sample{At: ev.at, Latency: ev.at - ev.sent, InFlight: len(s.pending) + 1, Refused: ev.refused})
 	if ev.refused {
 		s.refused++
 		return
@@ -98,7 +98,7 @@ func TestConcurrency(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := c.station
-			lim := newConcurrency(DefaultMaxConcurrency, c.drain)
+			lim := NewConcurrency(256, c.drain)
 			s.run(lim, 5*time.Second) // finds its way
 			s.run(lim, 65*time.Second)
 			best := 60 / s.service.Seconds() * float64(s.servers)
@@ -115,11 +115,12 @@ func TestConcurrency(t *testing.T) {
 	}
 }
 
-// Where a hundred fall due each second, none of these hundreds is slowed down for long by the search for the base.
+// Where a hundred fall due each second, none of these hundreds is slowed down for long by the
+// search for the base.
 func TestConcurrencyInBursts(t *testing.T) {
 	s := station{servers: 16, service: 12 * time.Millisecond}
 	s.free = make([]time.Duration, s.servers)
-	c := newConcurrency(DefaultMaxConcurrency, false)
+	c := NewConcurrency(256, false)
 	var usual, longest time.Duration
 	for second := range 60 {
 		s.now = time.Duration(second) * time.Second
@@ -139,7 +140,7 @@ func TestConcurrencyInBursts(t *testing.T) {
 // Somebody else needs the API server: the engine makes room, and takes it back later.
 func TestConcurrencyYields(t *testing.T) {
 	s := station{servers: 16, service: 5 * time.Millisecond}
-	c := newConcurrency(256, false)
+	c := NewConcurrency(256, false)
 	s.run(c, 5*time.Second)
 	alone := c.Limit()
 	s.servers, s.service = 4, 10*time.Millisecond
@@ -159,18 +160,18 @@ func TestConcurrencyYields(t *testing.T) {
 
 // 429 halves, and does not do so again for the same crowd.
 func TestConcurrencyRefused(t *testing.T) {
-	c := newConcurrency(256, true)
+	c := NewConcurrency(256, true)
 	c.limit, c.starting = 64, false
 	at := time.Second
 	for range 30 {
-		c.observe(sample{at: at, latency: 50 * time.Millisecond, inFlight: 60, refused: true})
+		c.Observe(Sample{At: at, Latency: 50 * time.Millisecond, InFlight: 60, Refused: true})
 	}
 	if got := c.Limit(); got != 32 {
 		t.Errorf("after a burst of refusals the limit is %d, want 32", got)
 	}
 	for range 20 {
 		at += time.Second
-		c.observe(sample{at: at, latency: 50 * time.Millisecond, inFlight: 10, refused: true})
+		c.Observe(Sample{At: at, Latency: 50 * time.Millisecond, InFlight: 10, Refused: true})
 	}
 	if got := c.Limit(); got != 1 {
 		t.Errorf("after refusals without end the limit is %d, want 1", got)
@@ -188,17 +189,17 @@ func TestConcurrencyRefused(t *testing.T) {
 
 // What is not used says nothing about what could be: no growth.
 func TestConcurrencyIdle(t *testing.T) {
-	c := newConcurrency(256, false)
+	c := NewConcurrency(256, false)
 	for i := range 10_000 {
-		c.observe(sample{at: time.Duration(i) * 10 * time.Millisecond, latency: 3 * time.Millisecond, inFlight: 1})
+		c.Observe(Sample{At: time.Duration(i) * 10 * time.Millisecond, Latency: 3 * time.Millisecond, InFlight: 1})
 	}
-	if got := c.Limit(); got > concurrencyStart {
+	if got := c.Limit(); got > Start {
 		t.Errorf("one at a time for a while, and the limit is %d", got)
 	}
 }
 
 func TestConcurrencyCap(t *testing.T) {
-	c := newConcurrency(3, true)
+	c := NewConcurrency(3, true)
 	s := station{servers: 100, service: time.Millisecond}
 	s.run(c, 10*time.Second)
 	if got := c.Limit(); got > 3 {

@@ -1,0 +1,85 @@
+package engine
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"math"
+	"strconv"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// packUID gives the 16 bytes of a UUID in canonical form; anything else is digested, and said to be
+// odd.
+func packUID(uid types.UID) (bin [16]byte, odd bool) {
+	if len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-' {
+		ok := true
+		at := 0
+		for i := 0; i < 36 && ok; i += 2 {
+			if i == 8 || i == 13 || i == 18 || i == 23 {
+				i++
+			}
+			hi, lo := unhex(uid[i]), unhex(uid[i+1])
+			ok = hi < 16 && lo < 16
+			bin[at] = hi<<4 | lo
+			at++
+		}
+		if ok {
+			return bin, false
+		}
+	}
+	sum := sha256.Sum256([]byte(uid))
+	copy(bin[:], sum[:])
+	return bin, true
+}
+
+func unhex(c byte) byte {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0'
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10
+	default:
+		return 255
+	}
+}
+
+func unpackUID(bin *[16]byte) types.UID {
+	var b [36]byte
+	hex.Encode(b[0:8], bin[0:4])
+	b[8] = '-'
+	hex.Encode(b[9:13], bin[4:6])
+	b[13] = '-'
+	hex.Encode(b[14:18], bin[6:8])
+	b[18] = '-'
+	hex.Encode(b[19:23], bin[8:10])
+	b[23] = '-'
+	hex.Encode(b[24:36], bin[10:16])
+	return types.UID(b[:])
+}
+
+// packVersion reads a resourceVersion that survives being a number: decimal, no leading zero.
+func packVersion(version string) (uint64, bool) {
+	if version == "" || version[0] == '0' || version[0] == '+' {
+		return 0, false
+	}
+	rv, err := strconv.ParseUint(version, 10, 64)
+	return rv, err == nil
+}
+
+// nanos bounds an instant to what int64 nanoseconds can say, towards later: an absurdly early
+// expiry becomes 1970, which is just as due, and an absurdly late one never comes.
+func nanos(t time.Time) int64 {
+	switch s := t.Unix(); {
+	case s >= math.MaxInt64/int64(time.Second):
+		return math.MaxInt64
+	case s < 0:
+		return 0
+	default:
+		return t.UnixNano()
+	}
+}
+
+func cloneString(s string) string { return strings.Clone(s) }

@@ -1,0 +1,104 @@
+package engine
+
+import (
+	"math/bits"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// alloc makes an entry for a UID that has none for a trigger. It is in no heap.
+func (x *index) alloc(uid types.UID, trigger uint8) uint32 {
+	c := x.chunkWithRoom()
+	ch := x.chunks[c]
+	i := ch.free
+	e := &ch.entries[i]
+	ch.free = e.pos
+	ch.used++
+	if ch.free < 0 {
+		x.roomy[c/64] &^= 1 << (c % 64)
+	}
+	slot := uint32(c*chunkSize) + uint32(i)
+	bin, odd := packUID(uid)
+	*e = entry{uid: bin, pos: -1, state: stateArmed, trigger: trigger}
+	if odd {
+		e.flags |= flagOddUID
+		x.oddUIDs[slot] = types.UID(cloneString(string(uid)))
+	}
+	x.table.insert(x.table.hash(&bin), slot, x.hashOf)
+	x.size++
+	return slot
+}
+
+func (x *index) chunkWithRoom() int {
+	for w, word := range x.roomy {
+		if word != 0 {
+			c := w*64 + bits.TrailingZeros64(word)
+			if x.chunks[c] == nil {
+				x.chunks[c] = x.newChunk()
+			}
+			return c
+		}
+	}
+	c := len(x.chunks)
+	x.chunks = append(x.chunks, x.newChunk())
+	if c/64 == len(x.roomy) {
+		x.roomy = append(x.roomy, 0)
+	}
+	x.roomy[c/64] |= 1 << (c % 64)
+	return c
+}
+
+func (x *index) newChunk() *chunk {
+	if ch := x.spare; ch != nil {
+		x.spare = nil
+		return ch
+	}
+	ch := &chunk{}
+	for i := range ch.entries {
+		ch.entries[i].pos = int32(i) + 1
+	}
+	ch.entries[chunkSize-1].pos = -1
+	return ch
+}
+
+// release takes an entry out altogether and lets go of its memory.
+func (x *index) release(slot uint32) {
+	x.pull(slot)
+	e := x.at(slot)
+	x.table.remove(x.table.hash(&e.uid), slot, x.hashOf)
+	x.namespaces.drop(e.ns)
+	x.sources.drop(e.source)
+	if e.flags&flagOddUID != 0 {
+		delete(x.oddUIDs, slot)
+	}
+	if e.flags&flagOddRV != 0 {
+		delete(x.oddRVs, slot)
+	}
+	c := int(slot / chunkSize)
+	ch := x.chunks[c]
+	*e = entry{pos: ch.free}
+	ch.free = int32(slot % chunkSize)
+	ch.used--
+	if ch.used == 0 {
+		x.chunks[c] = nil
+		x.spare = ch
+	}
+	x.roomy[c/64] |= 1 << (c % 64)
+	x.size--
+}
+
+// each calls f for the entries of one chunk and reports whether there are more chunks. f may release
+// the entry.
+func (x *index) each(c int, f func(slot uint32, e *entry)) bool {
+	if c >= len(x.chunks) {
+		return false
+	}
+	if ch := x.chunks[c]; ch != nil {
+		for i := range ch.entries {
+			if ch.entries[i].state != stateFree {
+				f(uint32(c*chunkSize+i), &ch.entries[i])
+			}
+		}
+	}
+	return true
+}
