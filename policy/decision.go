@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -51,12 +52,7 @@ type Decision struct {
 
 // Allowed reports whether nothing denies the request.
 func (d *Decision) Allowed() bool {
-	for i := range d.Findings {
-		if d.Findings[i].Severity == Deny {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(d.Findings, func(finding Finding) bool { return finding.Severity == Deny })
 }
 
 // Denials are the findings that deny the request.

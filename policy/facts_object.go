@@ -7,6 +7,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 )
@@ -19,22 +20,12 @@ import (
 // in the field, so that the object is kept and the error reported.
 func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	u := unstructured.Unstructured{Object: object}
-	facts := Facts{
-		Profile:         profile,
-		Namespace:       u.GetNamespace(),
-		Name:            u.GetName(),
-		UID:             u.GetUID(),
-		ResourceVersion: u.GetResourceVersion(),
-		Labels:          stringMap(object, "labels"),
-		Annotations:     stringMap(object, "annotations"),
-		Finalizers:      u.GetFinalizers(),
-		Created:         u.GetCreationTimestamp().Time,
-		Deleting:        u.GetDeletionTimestamp() != nil,
-		Owner:           controllerOf(u.GetOwnerReferences()),
-	}
-	if since := u.GetDeletionTimestamp(); since != nil {
-		facts.DeletingSince = since.Time
-	}
+	facts := FactsOfMeta(profile, &metav1.ObjectMeta{
+		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
+		Labels: stringMap(object, "labels"), Annotations: stringMap(object, "annotations"),
+		Finalizers: u.GetFinalizers(), OwnerReferences: u.GetOwnerReferences(),
+		CreationTimestamp: u.GetCreationTimestamp(), DeletionTimestamp: u.GetDeletionTimestamp(),
+	})
 	facts.NativeTTL = nativeField(object, profile.TTL)
 	facts.NativeSucceeded = nativeField(object, profile.TTLSucceeded)
 	facts.NativeFailed = nativeField(object, profile.TTLFailed)

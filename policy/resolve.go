@@ -116,17 +116,22 @@ func (w *walk) ttl() {
 }
 
 func (w *walk) defaultTTL() {
-	if of := w.scope.Namespace; of != nil {
-		if w.ask(level{source: Source{LevelNamespace, of.Name}, set: of.ttlFor(w.facts), since: of.Since, backfill: of.Backfill}) {
-			return
-		}
-	}
 	skipped := ""
 	if w.facts.isJobsPod() {
 		skipped = "Pods of a Job have default-pod-ttl of their namespace alone"
 	}
+	w.defaults(skipped, func(of *NamespacePolicy) TTLSet { return of.ttlFor(w.facts) }, func(of *PlatformPolicy) TTLSet { return of.TTL })
+}
+
+// defaults asks the namespace, then the policies unless they are skipped.
+func (w *walk) defaults(skipped string, ofNamespace func(*NamespacePolicy) TTLSet, ofPolicy func(*PlatformPolicy) TTLSet) {
+	if of := w.scope.Namespace; of != nil {
+		if w.ask(level{source: Source{LevelNamespace, of.Name}, set: ofNamespace(of), since: of.Since, backfill: of.Backfill}) {
+			return
+		}
+	}
 	for _, of := range w.scope.Policies {
-		if w.ask(level{source: Source{LevelPolicy, of.Name}, set: of.TTL, skipped: skipped, since: of.Since, backfill: of.Backfill}) {
+		if w.ask(level{source: Source{LevelPolicy, of.Name}, set: ofPolicy(of), skipped: skipped, since: of.Since, backfill: of.Backfill}) {
 			return
 		}
 	}
@@ -164,14 +169,5 @@ func (w *walk) activeDeadline() {
 	if !facts.Profile.DefaultDeadline && w.close("no default deadline for a "+facts.Profile.Kind.Kind) {
 		return
 	}
-	if of := w.scope.Namespace; of != nil {
-		if w.ask(level{source: Source{LevelNamespace, of.Name}, set: TTLSet{All: of.Deadline}, since: of.Since, backfill: of.Backfill}) {
-			return
-		}
-	}
-	for _, of := range w.scope.Policies {
-		if w.ask(level{source: Source{LevelPolicy, of.Name}, set: TTLSet{All: of.Deadline}, since: of.Since, backfill: of.Backfill}) {
-			return
-		}
-	}
+	w.defaults("", func(of *NamespacePolicy) TTLSet { return TTLSet{All: of.Deadline} }, func(of *PlatformPolicy) TTLSet { return TTLSet{All: of.Deadline} })
 }

@@ -2,6 +2,8 @@ package expression
 
 import (
 	"fmt"
+	"slices"
+	"strings"
 	"unicode/utf8"
 
 	"k8s.io/utils/lru"
@@ -18,9 +20,8 @@ const DefaultCacheSize = 1024
 type Compiler struct {
 	cache     *lru.Cache
 	costLimit uint64
-	// left is how many characters the expressions of one object may still have; nil outside of
-	// objects.
-	left *int
+	// object has the expressions of one object so far; nil outside of objects.
+	object *objectSources
 }
 
 // NewCompiler returns a compiler that keeps the size expressions that were used last.
@@ -30,9 +31,19 @@ func NewCompiler(size int) *Compiler {
 
 // forObject returns a compiler for one object, whose expressions also share a limit.
 func (c *Compiler) forObject() *Compiler {
-	out, left := *c, maxObjectSource
-	out.left = &left
+	out := *c
+	out.object = &objectSources{}
 	return &out
+}
+
+type objectSources struct {
+	characters int
+	all        []string
+}
+
+// reads reports whether an expression of the object uses a variable, judging by its text.
+func (c *Compiler) reads(variable string) bool {
+	return slices.ContainsFunc(c.object.all, func(source string) bool { return strings.Contains(source, variable) })
 }
 
 type cacheKey struct {
@@ -69,10 +80,11 @@ func (c *Compiler) admit(source string) error {
 	if characters > MaxSource {
 		return &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf("the expression has %d characters, and may have %d", characters, MaxSource)}
 	}
-	if c.left == nil {
+	if c.object == nil {
 		return nil
 	}
-	if *c.left -= characters; *c.left < 0 {
+	c.object.all = append(c.object.all, source)
+	if c.object.characters += characters; c.object.characters > maxObjectSource {
 		return &CompileError{Line: 1, Column: 1, Message: fmt.Sprintf("the expressions of one object may have %d characters together: use fewer, or several objects", maxObjectSource)}
 	}
 	return nil

@@ -65,6 +65,7 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		source:     policy.Source{Level: policy.LevelPolicy, Name: object.Name},
 		match:      c.match(path.Child("match"), &spec.Match, &errs),
 	}
+	out.matchAsksRuntime = c.reads(varRuntime)
 	if at, hash, ok := policy.ParseSince(object.Status.DefaultSince); ok && hash == out.Hash {
 		out.Since = at
 	}
@@ -81,10 +82,8 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 			}
 		}
 	}
-	out.readsNamespace = asks(spec, varNamespaceObject)
-	out.readsRuntime = asks(spec, varRuntime)
-	out.matchAsksRuntime = matchAsksRuntime(spec)
-	out.asksNamespace = out.match.asksNamespace() || out.readsNamespace
+	out.readsNamespace, out.readsRuntime = c.reads(varNamespaceObject), c.reads(varRuntime)
+	out.asksNamespace = !out.match.namespaces.Empty() || out.readsNamespace
 	out.bounds(path.Child("bounds"), spec.Bounds, &errs)
 	if spec.WarnBelow != nil {
 		var err error

@@ -17,7 +17,6 @@ var controllerMayDelete = Rule{
 		if sets.Of != nil {
 			kind = sets.Of.Kind.Kind
 		}
-		return []policy.Finding{{Field: sets.Path, Value: sets.Text, Severity: policy.Warn,
-			Message: "Curfew's controller may not delete a " + kind + " here: it will stay until an admin grants that"}}
+		return []policy.Finding{warning(sets.Path, sets.Text, "Curfew's controller may not delete a "+kind+" here: it will stay until an admin grants that")}
 	},
 }

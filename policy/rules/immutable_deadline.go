@@ -44,5 +44,5 @@ func deadlineChange(kind, field, before string, had bool, after string, has bool
 	default:
 		return nil
 	}
-	return []policy.Finding{{Field: field, Value: after, Severity: policy.Deny, Message: "cannot be " + what}}
+	return []policy.Finding{denial(field, after, "cannot be "+what)}
 }

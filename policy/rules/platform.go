@@ -45,11 +45,9 @@ func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 func compiling(errs field.ErrorList) []policy.Finding {
 	out := make([]policy.Finding, 0, len(errs))
 	for _, err := range errs {
-		out = append(out, policy.Finding{
-			Rule: PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue) + " " + err.Detail, Severity: policy.Deny, Message: err.Detail,
-		})
+		out = append(out, denial(err.Field, fmt.Sprint(err.BadValue)+" "+err.Detail, err.Detail))
 	}
-	return out
+	return named(Rule{Name: PolicyCompiles}, out)
 }
 
 // about are the findings about a policy that compiles.

@@ -139,11 +139,19 @@ func (s *Subject) path(field string) string {
 
 // deny and warn make findings about a field of the subject.
 func (s *Subject) deny(field, value, message string) policy.Finding {
-	return policy.Finding{Field: s.path(field), Value: value, Severity: policy.Deny, Message: message}
+	return denial(s.path(field), value, message)
 }
 
 func (s *Subject) warn(field, value, message string) policy.Finding {
-	return policy.Finding{Field: s.path(field), Value: value, Severity: policy.Warn, Message: message}
+	return warning(s.path(field), value, message)
+}
+
+func denial(field, value, message string) policy.Finding {
+	return policy.Finding{Field: field, Value: value, Severity: policy.Deny, Message: message}
+}
+
+func warning(field, value, message string) policy.Finding {
+	return policy.Finding{Field: field, Value: value, Severity: policy.Warn, Message: message}
 }
 
 // subjects are the object of a request, old or new, and the templates inside it.

@@ -18,8 +18,7 @@ var sourceStamp = Rule{
 		if r.Operation == Create {
 			for _, key := range r.forged {
 				text, _ := annotationsPath.Child(key).Get(r.Object)
-				out = append(out, policy.Finding{Field: policy.AnnotationPath(key), Value: fmt.Sprint(text), Severity: policy.Warn,
-					Message: "was not written by Curfew, so that the value counts as yours: remove it"})
+				out = append(out, warning(policy.AnnotationPath(key), fmt.Sprint(text), "was not written by Curfew, so that the value counts as yours: remove it"))
 			}
 			return out
 		}
@@ -30,8 +29,7 @@ var sourceStamp = Rule{
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
 			if ok && (!had || now != before) && !(had && now == string(policy.LevelObject)) {
-				out = append(out, policy.Finding{Field: policy.AnnotationPath(key), Value: now, Severity: policy.Deny,
-					Message: "is written by Curfew alone: leave it as it is, or remove it"})
+				out = append(out, denial(policy.AnnotationPath(key), now, "is written by Curfew alone: leave it as it is, or remove it"))
 			}
 		}
 		return out

@@ -19,15 +19,13 @@ var unusableDefault = Rule{
 		var out []policy.Finding
 		for _, value := range []policy.Value{effective.Succeeded, effective.Failed, effective.Deadline} {
 			if value.Default && value.Err != nil {
-				out = append(out, policy.Finding{Severity: policy.Warn, Value: value.Path + value.Text,
-					Message: "no default from " + value.Path + " of " + value.Source.Phrase() + ": " + value.Err.Error()})
+				out = append(out, warning("", value.Path+value.Text, "no default from "+value.Path+" of "+value.Source.Phrase()+": "+value.Err.Error()))
 				break
 			}
 		}
 		if s.Operation == Create {
 			if text, said := policy.DefaultLabel(s.Facts, s.Scope, s.Now); text == "" && said != nil {
-				out = append(out, policy.Finding{Severity: policy.Warn, Value: said.Path + said.Text,
-					Message: "no TTL label from " + said.Path + " of " + said.Source.Phrase() + ": " + said.Err.Error()})
+				out = append(out, warning("", said.Path+said.Text, "no TTL label from "+said.Path+" of "+said.Source.Phrase()+": "+said.Err.Error()))
 			}
 		}
 		return out

@@ -21,20 +21,19 @@ var unusableRuntime = Rule{
 		if step == nil {
 			return nil
 		}
-		runtime := s.Scope.Runtime
+		runtime, kind := s.Scope.Runtime, s.Profile.Kind.Kind
 		switch {
 		case runtime.Err != nil:
-			return []policy.Finding{{Field: runtime.Path, Severity: policy.Warn, Value: runtime.Err.Error(),
-				Message: fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(runtime.Err.Error(), runtime.Path+": "), s.Profile.Kind.Kind)}}
+			why := runtime.Err.Error()
+			return []policy.Finding{warning(runtime.Path, why, fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(why, runtime.Path+": "), kind))}
 		case runtime.Missing:
-			return []policy.Finding{{Field: runtime.Path, Severity: policy.Warn, Value: runtime.Name,
-				Message: fmt.Sprintf("runtime %q does not exist: this %s stays until it does and says a TTL", runtime.Name, s.Profile.Kind.Kind)}}
+			return []policy.Finding{warning(runtime.Path, runtime.Name, fmt.Sprintf("runtime %q does not exist: this %s stays until it does and says a TTL", runtime.Name, kind))}
 		}
 		var out []policy.Finding
 		for _, setting := range step.Settings {
 			if setting.Err != nil {
-				out = append(out, policy.Finding{Field: runtime.Path, Severity: policy.Warn, Value: setting.Path + setting.Text,
-					Message: fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then this %s stays", runtime.Name, policy.Shorten(setting.Text), setting.Path, s.Profile.Kind.Kind)})
+				out = append(out, warning(runtime.Path, setting.Path+setting.Text, fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then this %s stays",
+					runtime.Name, policy.Shorten(setting.Text), setting.Path, kind)))
 			}
 		}
 		return out

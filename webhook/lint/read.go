@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"curfew.dev/curfew/policy"
 )
 
 // Limits bound what is read. Zero means the default.
@@ -191,21 +193,10 @@ func (r *reader) addObject(document Document) {
 var examples = map[string]string{"apiVersion": "batch/v1", "kind": "Job"}
 
 func describe(value any) string {
-	switch value := value.(type) {
-	case nil:
+	if value == nil {
 		return "absent"
-	case []any:
-		return "a list"
-	case map[string]any:
-		return "an object"
-	case string:
-		if len(value) > 40 {
-			return "a text"
-		}
-		return fmt.Sprintf("%q", value)
-	default:
-		return fmt.Sprint(value)
 	}
+	return policy.Describe(value)
 }
 
 func looksLikeJSON(data []byte) bool {
