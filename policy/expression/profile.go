@@ -2,7 +2,6 @@ package expression
 
 import (
 	"fmt"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -38,17 +37,6 @@ type Profile struct {
 type Suspend struct {
 	Path  policy.FieldPath
 	Value any
-}
-
-// Enforcement is the first way of enforcing a deadline that the installed version of the kind
-// allows.
-type Enforcement struct {
-	// By is who enforces. Curfew is the backstop of a controller only if Stop is not empty.
-	By v1alpha1.Enforcer
-	// Grace is how long Curfew waits for the kind's own controller after the deadline.
-	Grace time.Duration
-	// Stop are the steps, in their order.
-	Stop []v1alpha1.StopStep
 }
 
 type template struct {
@@ -171,87 +159,6 @@ func parseScalarPath(at *field.Path, text v1alpha1.FieldPath, errs *field.ErrorL
 
 func gvk(kind *v1alpha1.ProfiledKind) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: kind.Group, Version: kind.Version, Kind: kind.Kind}
-}
-
-// Served is the profile for the installed version of the kind. It leaves out native fields that the
-// schema does not have, since the API server would drop a value in them, and picks the first way of
-// enforcing the deadline that fits. has reports whether the schema has a field.
-func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
-	out, inner := *p, *p.Profile
-	out.Profile = &inner
-	for _, path := range []*policy.FieldPath{&inner.TTL, &inner.Deadline, &inner.ManagedBy, &inner.TTLSucceeded, &inner.TTLFailed} {
-		if *path != nil && !has(*path) {
-			*path = nil
-		}
-	}
-	if out.Suspend != nil && !has(out.Suspend.Path) {
-		out.Suspend = nil
-	}
-	out.Enforcement = enforcement(p.spec, has)
-	inner.AnnotatedDeadline = out.Enforcement != nil && len(out.Enforcement.Stop) > 0
-	return &out
-}
-
-// Installed is the profile for the installed version of the kind and of the children that its steps
-// mark. A condition needs a status subresource. Without one Curfew stops nothing: it would act
-// without having failed the object.
-func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definition) *Profile {
-	out := p.Served(fields.Has)
-	if out.Enforcement == nil {
-		return out
-	}
-	for _, step := range out.Enforcement.Stop {
-		marked, kind := fields, p.Kind
-		if step.Child != nil {
-			marked, kind = nil, gvk(&step.Child.ProfiledKind)
-			if definition := of(kind.GroupKind()); definition != nil {
-				marked = definition.Schemas[kind.Version]
-			}
-		}
-		if step.Action == v1alpha1.StopMarkFailed && !marked.HasStatus() {
-			out.Unenforced = fmt.Sprintf("spec.deadline.enforcement: MarkFailed needs a status subresource, which %s has not in version %s: add subresources.status to its CustomResourceDefinition; until then Curfew enforces no deadline of a %s",
-				kind.GroupKind(), kind.Version, p.Kind.Kind)
-			out.Enforcement = out.Enforcement.withoutStop()
-			out.AnnotatedDeadline = false
-			return out
-		}
-	}
-	return out
-}
-
-func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool) *Enforcement {
-	if spec.Deadline == nil {
-		return nil
-	}
-	for _, way := range spec.Deadline.Enforcement {
-		if way.IfServed != nil {
-			path, err := policy.ParseFieldPath(string(*way.IfServed))
-			if err != nil || !has(path) {
-				continue
-			}
-		}
-		out := &Enforcement{By: way.By, Grace: time.Duration(way.GraceSeconds) * time.Second, Stop: way.Stop}
-		if !stoppable(way.Stop) {
-			return out.withoutStop()
-		}
-		return out
-	}
-	return nil
-}
-
-// stoppable reports whether the steps begin with one that fails or suspends the object itself. The
-// schema demands the same, but a stored profile may be older.
-func stoppable(steps []v1alpha1.StopStep) bool {
-	return len(steps) == 0 || steps[0].Action == v1alpha1.StopMarkFailed || steps[0].Action == v1alpha1.StopSuspend
-}
-
-// withoutStop is what remains if Curfew cannot stop an object: the kind's own controller, or
-// nothing.
-func (e *Enforcement) withoutStop() *Enforcement {
-	if e.By == v1alpha1.EnforcedByCurfew {
-		return nil
-	}
-	return &Enforcement{By: e.By, Grace: e.Grace}
 }
 
 // Link connects the templates inside profiles with the profiles of their kinds, and returns all by

@@ -233,7 +233,7 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S4", Name: "a stored profile may stop an object with any first step",
-		File: "policy/expression/profile.go",
+		File: "policy/expression/enforcement.go",
 		Old:  "\t\tif !stoppable(way.Stop) {\n\t\t\treturn out.withoutStop()\n\t\t}\n", New: "",
 		Package: "policy/expression", Tests: []string{"TestFirstStepOfAStoredProfile"},
 	},

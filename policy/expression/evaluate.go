@@ -1,0 +1,128 @@
+package expression
+
+import (
+	"context"
+	"fmt"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// For evaluates the policy for one object and reports whether it matches. Variables hold the
+// object, its namespace (only its metadata is used) and its runtime.
+//
+// The errors are those of evaluating, for the condition Ready and for metrics; each is also in the
+// result. If the match cannot be evaluated, every setting of the policy becomes an error in the
+// result: the object is kept (S6), and no request is denied.
+func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
+	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
+		// Every kind with a profile, and this has none: it is given nothing. The bounds hold for
+		// the labels of all kinds.
+		bounds, _, errs := LabelBounds(ctx, []*Policy{p}, facts, variables, true)
+		if len(bounds) == 0 {
+			return nil, false, nil
+		}
+		return bounds[0], true, errs
+	}
+	matched, err := p.match.holds(ctx, facts, variables)
+	if err != nil {
+		err = p.failure(err)
+		said := p.unusable(err)
+		if !p.givesLabel(facts.Profile) {
+			said.Label = nil
+		}
+		return said, true, []error{err}
+	}
+	if !matched {
+		return nil, false, nil
+	}
+	out := &policy.PlatformPolicy{
+		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
+		WarnOnly: p.Action == v1alpha1.ActionWarn, WarnBelow: p.WarnBelow,
+		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
+		TTL: policy.TTLSet{
+			All:       p.ttl.setting(ctx, p.source, variables),
+			Succeeded: p.succeeded.setting(ctx, p.source, variables),
+			Failed:    p.failed.setting(ctx, p.source, variables),
+		},
+		Deadline: p.deadline.setting(ctx, p.source, variables),
+	}
+	if p.givesLabel(facts.Profile) {
+		out.Label = p.Label(ctx, variables)
+	}
+	var errs []error
+	for _, setting := range append(out.TTL.Settings(), out.Deadline, out.Label) {
+		if setting != nil && setting.Err != nil {
+			errs = append(errs, p.failure(fmt.Errorf("%s: %w", setting.Path, setting.Err)))
+		}
+	}
+	return out, true, errs
+}
+
+// givesLabel reports whether the policy may give objects of a kind its TTL label. Kinds that never
+// finish must be named: a label for all kinds is not meant for the Deployments of the cluster.
+// Kinds without a profile are never sent to admission for a default.
+func (p *Policy) givesLabel(profile *policy.Profile) bool {
+	return profile.Finishable() || !profile.Unknown && !profile.Unchanging() && p.match.names(profile.Kind.GroupKind())
+}
+
+// Label is the TTL label that the policy gives to an object that it matches; nil where it gives
+// none. The setting has Text and, if the label cannot be computed, Err.
+func (p *Policy) Label(ctx context.Context, variables *Variables) *policy.Setting {
+	if p.label == nil || p.label.constant != nil {
+		if p.label == nil {
+			return nil
+		}
+		return p.label.constant
+	}
+	text, err := p.label.program.Label(ctx, variables)
+	if err == nil && text == "" {
+		return nil
+	}
+	return &policy.Setting{Path: p.label.path, Source: p.source, Text: text, Err: err}
+}
+
+// PolicyError is an evaluation of a policy that failed for one object, which is kept for that
+// reason.
+type PolicyError struct {
+	// Policy and Generation identify the policy.
+	Policy     string
+	Generation int64
+	// Err names the field and the reason.
+	Err error
+}
+
+// Error names the policy, the field and why.
+func (e *PolicyError) Error() string { return fmt.Sprintf("policy %q: %v", e.Policy, e.Err) }
+
+// Unwrap returns the reason.
+func (e *PolicyError) Unwrap() error { return e.Err }
+
+func (p *Policy) failure(err error) error {
+	return &PolicyError{Policy: p.Name, Generation: p.Generation, Err: err}
+}
+
+// unusable has err in the place of everything that the policy sets.
+func (p *Policy) unusable(err error) *policy.PlatformPolicy {
+	in := func(path string) *policy.Setting { return &policy.Setting{Path: path, Source: p.source, Err: err} }
+	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, WarnOnly: p.Action == v1alpha1.ActionWarn}
+	if p.ttl != nil || p.succeeded != nil || p.failed != nil {
+		out.TTL.All = in("spec.match")
+	}
+	if p.deadline != nil {
+		out.Deadline = in("spec.match")
+	}
+	if !p.LatestDate.IsZero() || p.latestUnreadable != nil {
+		out.LatestUnreadable = in("spec.bounds.latestDate")
+	}
+	if p.label != nil {
+		out.Label = in("spec.match")
+	}
+	out.Bounds = p.Bounds
+	for _, bound := range []**policy.Setting{&out.Bounds.TTL.Min, &out.Bounds.TTL.Max, &out.Bounds.Deadline.Min, &out.Bounds.Deadline.Max} {
+		if *bound != nil {
+			*bound = in((*bound).Path)
+		}
+	}
+	return out
+}
