@@ -63,18 +63,30 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 	if limit == 0 {
 		limit = r.Options.warnBelow()
 	}
+	warn := func(rule *Rule, field, value, message string) {
+		out = append(out, named(*rule, []policy.Finding{warning(field, value, message)})...)
+	}
 	for _, setting := range one.ConstantTTLs() {
 		if message := shortMessage(setting, limit, "what gets it"); message != "" {
-			out = append(out, policy.Finding{Rule: shortTTL.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn, Message: message})
+			warn(&shortTTL, setting.Path, setting.Text, message)
 		}
 	}
+	over := func(at time.Time) bool { return !r.Now.IsZero() && !at.IsZero() && !at.After(r.Now) }
+	// No label is given with a date that is over, and none lies within one (S6).
 	if setting := one.ConstantLabel(); setting != nil && setting.Err == nil {
-		if label, err := policy.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() && label.After < limit {
-			out = append(out, policy.Finding{Rule: shortTTL.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn,
-				Message: shortLabelMessage(label, limit, "what gets it")})
+		switch label, err := policy.ParseTTLLabel(setting.Text); {
+		case err != nil:
+		case over(label.At):
+			warn(&ttlLabel, setting.Path, setting.Text, setting.Text+" is over: nothing is given this label; use a later date")
+		case label.At.IsZero() && label.After < limit:
+			warn(&shortTTL, setting.Path, setting.Text, shortLabelMessage(label, limit, "what gets it"))
 		}
 	}
-	return append(out, stale(one, r.Now)...)
+	if over(one.LatestDate) {
+		day := one.LatestDate.UTC().Format(time.DateOnly)
+		warn(&ttlLabel, "spec.bounds.latestDate", day, day+" is over: every TTL label is after it; use a later date")
+	}
+	return out
 }
 
 // contradictoryBounds is the finding about a bound of a policy that contradicts the bounds of
@@ -108,24 +120,4 @@ func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespac
 		finding.Message += fmt.Sprintf("; and so in %d more", count-1)
 	}
 	return []policy.Finding{finding}
-}
-
-// stale warns of dates that are over: no label is given with them, and none lies within them (S6).
-func stale(one *expression.Policy, now time.Time) []policy.Finding {
-	if now.IsZero() {
-		return nil
-	}
-	var out []policy.Finding
-	if setting := one.ConstantLabel(); setting != nil && setting.Err == nil {
-		if label, err := policy.ParseTTLLabel(setting.Text); err == nil && !label.At.IsZero() && !label.At.After(now) {
-			out = append(out, policy.Finding{Rule: ttlLabel.Name, Field: setting.Path, Value: setting.Text, Severity: policy.Warn,
-				Message: setting.Text + " is over: nothing is given this label; use a later date"})
-		}
-	}
-	if latest := one.LatestDate; !latest.IsZero() && !latest.After(now) {
-		day := latest.UTC().Format(time.DateOnly)
-		out = append(out, policy.Finding{Rule: ttlLabel.Name, Field: "spec.bounds.latestDate", Value: day, Severity: policy.Warn,
-			Message: day + " is over: every TTL label is after it; use a later date"})
-	}
-	return out
 }
