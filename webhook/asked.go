@@ -9,13 +9,14 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// What follows is for those who are asked what admission would answer, and have to come to the same: webhook/api.
+// The functions of this file let webhook/api answer as admission would.
 
-// RuleOptions are the settings of the rules by which the webhooks judge.
+// RuleOptions returns the settings of the rules.
 func (w *Webhooks) RuleOptions() rules.Options { return w.options }
 
-// Access is what access reviews say about a user who would make the request under review, and about the controller. Nobody is
-// asked where the rules do not need it, or where the profile does not name the resource.
+// Access reports whether a user who would make the request, and the controller, may delete the
+// object. The cluster is not asked if the rules do not need it, or the profile does not name the
+// resource.
 func (w *Webhooks) Access(ctx context.Context, user authenticationv1.UserInfo, review *rules.Request) (rules.Access, error) {
 	profile := review.Facts.Profile
 	if profile.Resource == "" {

@@ -1,12 +1,13 @@
 // Package webhook is the edge between the API server's admission requests and package policy.
 //
-// A request walks five steps, whichever of the four paths it comes in by. Its raw JSON is decoded once (request.go) and
-// read into facts; what surrounds the object is gathered (scope.go, with the namespaces' annotations from a cache of
-// metadata, namespaces.go); policy decides; and a named constructor (response.go) turns the decision into the answer. What
-// the paths differ in is the third and fourth step: mutate.go fills in defaults with a patch built by hand (patch.go),
-// validate.go asks the rules, namespace.go keeps Curfew's own keys on namespaces and validates their annotations.
+// Each request takes five steps. Its raw JSON is decoded once (request.go) and read into facts. The
+// object's context is read: its namespace, from a cache of metadata (namespaces.go), the policies
+// and the runtime that it uses (source.go). Package policy decides, and a named constructor turns
+// the decision into the answer (response.go). The endpoints differ in what they decide: mutate.go
+// fills in defaults with a small patch (patch.go), validate.go asks the rules, and namespace.go
+// keeps Curfew's own keys on namespaces.
 //
-// An error inside Curfew is never a denial: it becomes an HTTP status (serve.go), because the API server takes any
-// AdmissionReview with allowed=false for a rejection and asks the failure policy only where the call itself failed
-// (invariant S8).
+// An error inside Curfew is never a denial (S8). It becomes an HTTP status (serve.go): the API
+// server treats any AdmissionReview with allowed=false as a rejection, and only asks the failure
+// policy if the call itself failed.
 package webhook

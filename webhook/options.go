@@ -42,31 +42,33 @@ type Options struct {
 	Namespaces NamespaceGetter
 	// Clock tells the time.
 	Clock Clock
-	// ServerTime is the API server's time, by which Namespaces are stamped. An error means that it is not known: the stamp is then
-	// left to the controller. Nil means Clock.
+	// ServerTime is the API server's time, by which Namespaces are stamped. An error means that it is
+	// unknown: the stamp is then left to the controller. Nil means Clock.
 	ServerTime func(context.Context) (time.Time, error)
 	// Registerer takes the metrics.
 	Registerer prometheus.Registerer
 	// WarnBelow is the TTL under which authors are warned; zero means [rules.DefaultWarnBelow].
 	WarnBelow time.Duration
-	// AnnotationsOnly is --native-ttl=off: defaults are filled in as annotations, so that Curfew alone deletes.
+	// AnnotationsOnly is --native-ttl=off: defaults become annotations, so that only Curfew deletes.
 	AnnotationsOnly bool
-	// Access answers whether whoever sets a TTL may delete the object, and whether the controller may; nil means that nobody
-	// is asked.
+	// Access reports whether the user who sets a TTL, and the controller, may delete the object; nil
+	// means that this is not checked.
 	Access AccessReviewer
-	// ControllerUser is the controller's user name, such as system:serviceaccount:curfew-system:curfew-controller.
+	// ControllerUser is the controller's user name, such as
+	// system:serviceaccount:curfew-system:curfew-controller.
 	ControllerUser string
-	// RequireDelete is --require-delete: a TTL may only be set by those who may delete the object themselves.
+	// RequireDelete is --require-delete: only users who may delete an object may set its TTL.
 	RequireDelete bool
 	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused.
 	StrictLabels bool
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is.
 	KyvernoLabel bool
-	// Controller is how the controller is set: the namespaces that it protects, and whether it runs dry.
+	// Controller has the settings of the controller: the namespaces that it protects, and --dry-run.
 	Controller policy.Surroundings
 	// MaxReview is how many bytes a review may have; zero means [DefaultMaxReview].
 	MaxReview int64
-	// Memory is how many bytes the process may take, of which reviews get a part; zero means [DefaultMemory].
+	// Memory is the process's memory limit in bytes, of which reviews get a part; zero means
+	// [DefaultMemory].
 	Memory int64
 	// Logger is used for errors inside Curfew; the zero value means controller-runtime's.
 	Logger logr.Logger

@@ -24,7 +24,8 @@ type request struct {
 	kind      schema.GroupVersionKind
 	// resource is what the user would delete.
 	resource metav1.GroupVersionResource
-	// object and old are the JSON form of the objects, without managedFields; old is nil unless the operation is UPDATE.
+	// object and old are the JSON form of the objects, without managedFields; old is nil unless the
+	// operation is UPDATE.
 	object, old     map[string]any
 	facts, oldFacts *policy.Facts
 }
@@ -33,7 +34,8 @@ func kindOf(review *wire.Review) schema.GroupVersionKind {
 	return schema.GroupVersionKind{Group: review.Kind.Group, Version: review.Kind.Version, Kind: review.Kind.Kind}
 }
 
-// decode reads the objects of a request. Only CREATE and UPDATE carry what is reviewed; the others have no facts.
+// decode reads the objects of a request. Only CREATE and UPDATE are reviewed; other operations have
+// no facts.
 func (w *Webhooks) decode(review *wire.Review) (*request, error) {
 	out := &request{
 		review:    review,
@@ -64,7 +66,8 @@ func (r *request) read(profile *policy.Profile, field string, object *wire.Objec
 		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, r.operation)
 	}
 	facts := policy.FactsOfObject(profile, object.Fields)
-	// At CREATE the object may leave its namespace to the URL. For a Namespace, which is in none, the request repeats its name there.
+	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
+	// there.
 	facts.Namespace = r.review.Namespace
 	if r.kind.GroupKind() == namespaceKind.GroupKind() {
 		facts.Namespace = ""
@@ -76,8 +79,8 @@ func (r *request) read(profile *policy.Profile, field string, object *wire.Objec
 	return object.Fields, facts, nil
 }
 
-// reviewed reports whether the request is of a kind that policy has an opinion on. Webhook rules send no others. An update of a
-// subresource, such as the status, may change metadata; a Scale is not the object itself.
+// reviewed reports whether the request can concern Curfew. Webhook rules send no others. An update
+// of a subresource, such as the status, may change metadata; a Scale is not the object itself.
 func (r *request) reviewed() bool {
 	switch r.operation {
 	case admissionv1.Create:

@@ -16,7 +16,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	if request.kind == bindingKind {
 		return w.validateBinding(ctx, request, now)
 	}
-	if request.facts.IsNamespace() { // Sent here for a label of Kyverno's.
+	if request.facts.IsNamespace() { // Kyverno's label is sent here.
 		return w.validateNamespace(ctx, request, now)
 	}
 	if request.facts.Deleting {
@@ -38,8 +38,9 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 	return w.decide(ctx, request, review, now)
 }
 
-// scopeBeforeDefaults is what surrounded a new object before its defaults were filled in, where its stamps do not come of what
-// surrounds it now: policies may ask for the very fields that they fill in. Nil where the stamps come of that neither.
+// scopeBeforeDefaults returns the context of a new object before its defaults were filled in, if
+// its stamps do not result from its present context: a policy may match by the field that it fills
+// in. It returns nil if they do not result from that either.
 func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, scope *policy.Scope) (*policy.Scope, error) {
 	_, forged := policy.Attested(request.facts, scope)
 	if len(forged) == 0 {
@@ -69,8 +70,9 @@ func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, sc
 	return filled, nil
 }
 
-// validateNamespace asks the rules about the annotations of a namespace, and its TTL label. It is in nobody's scope but its own; the
-// bounds of policies are outer ones all the same, and those that speak of Namespaces bound the label.
+// validateNamespace asks the rules about the annotations and the TTL label of a namespace. The
+// bounds of policies are outer bounds of its own, and policies that match Namespaces bound the
+// label.
 func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
@@ -83,7 +85,7 @@ func (w *Webhooks) validateNamespace(ctx context.Context, request *request, now 
 	return w.decide(ctx, request, review, now)
 }
 
-// decide fills in what the review has to know of the request, and asks the rules.
+// decide completes the review with the request, and asks the rules.
 func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.Request, now time.Time) answer {
 	operation := rules.Update
 	if request.creating() {

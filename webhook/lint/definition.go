@@ -11,16 +11,17 @@ import (
 
 var definitionKind = schema.GroupKind{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}
 
-// learnDefinition finds out whether the objects of a custom kind have namespaces.
-func learnDefinition(_ context.Context, w *world, document *Document) {
+// addDefinition records whether a custom kind is namespaced.
+func addDefinition(_ context.Context, w *world, document *Document) {
 	group, _, _ := unstructured.NestedString(document.Object, "spec", "group")
 	kind, _, _ := unstructured.NestedString(document.Object, "spec", "names", "kind")
 	scope, _, _ := unstructured.NestedString(document.Object, "spec", "scope")
 	w.clusterScoped[schema.GroupKind{Group: group, Kind: kind}] = scope == "Cluster"
 }
 
-// outsideOfNamespaces reports whether objects of a kind are cluster-scoped: by the documents, by the profile of the kind, or
-// because Kubernetes has it so. Custom kinds of which nobody says anything are taken for namespaced, as most are.
+// outsideOfNamespaces reports whether objects of a kind are cluster-scoped: by the documents, by
+// the profile of the kind, or because it is built in. Unknown custom kinds are treated as
+// namespaced, as most are.
 func (w *world) outsideOfNamespaces(profile *policy.Profile) bool {
 	kind := profile.Kind.GroupKind()
 	if scoped, ok := w.clusterScoped[kind]; ok {

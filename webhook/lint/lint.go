@@ -23,7 +23,8 @@ const DefaultNamespace = "default"
 
 // Options say by what documents are judged.
 type Options struct {
-	// Source is what applies before the documents do. With [platform.Offline] only the documents themselves have namespaces and runtimes.
+	// Source is the context besides the documents. With [platform.Offline] only the documents have
+	// namespaces and runtimes.
 	Source platform.Source
 	// Schemas of Curfew's own kinds; nil means that nothing is held against a schema.
 	Schemas *Schemas
@@ -37,8 +38,8 @@ type Options struct {
 	Rules rules.Options
 	// Access asks who may delete the object of a review; nil means that nobody is asked.
 	Access func(ctx context.Context, review *rules.Request) (rules.Access, error)
-	// MaxPlatform is how many policies and profiles there may be among the documents; zero means no bound. More of them is a
-	// [*LimitError].
+	// MaxPlatform is how many policies and profiles there may be among the documents; zero means no
+	// bound. More of them is a [*LimitError].
 	MaxPlatform int
 }
 
@@ -46,7 +47,7 @@ type Options struct {
 type Result struct {
 	Document *Document
 	Object   Ref
-	// Manifest is the object with what admission would fill in. It shares with the document what it has not changed.
+	// Manifest is the object with its defaults. It shares unchanged parts with the document.
 	Manifest map[string]any
 	Defaults []policy.Default
 	Findings []Finding
@@ -58,7 +59,7 @@ type Result struct {
 const (
 	// RuleReadable is broken by a document that cannot be read.
 	RuleReadable = "readable-document"
-	// RuleSchema is broken by an object of Curfew's own that the API server refuses by the schema of its kind.
+	// RuleSchema is broken by an object of a Curfew kind that does not fit its schema.
 	RuleSchema = "schema"
 	// RuleEvaluates is broken by a policy of which it cannot be told what it says for an object.
 	RuleEvaluates = "policy-evaluates"
@@ -68,8 +69,8 @@ const (
 	RuleFillable = "fillable"
 )
 
-// Lint judges documents that belong together, each as if it were created now. It fails where the cluster cannot be asked, or
-// ctx ends.
+// Lint judges documents that belong together, each as if it were created now. It fails where the
+// cluster cannot be asked, or ctx ends.
 func Lint(ctx context.Context, documents []*Document, options Options) ([]*Result, error) {
 	if options.Source == nil {
 		return nil, errors.New("lint: Source is nil: use platform.Offline")
@@ -80,7 +81,7 @@ func Lint(ctx context.Context, documents []*Document, options Options) ([]*Resul
 	if options.Namespace == "" {
 		options.Namespace = DefaultNamespace
 	}
-	world, err := learn(ctx, &options, documents)
+	world, err := newWorld(ctx, &options, documents)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +99,8 @@ func Lint(ctx context.Context, documents []*Document, options Options) ([]*Resul
 	return out, nil
 }
 
-// judge takes the steps of admission in their order: the defaults are filled in, and the rules look at what came of it.
+// judge takes the steps of admission in order: it fills in defaults, and asks the rules about the
+// result.
 func (w *world) judge(ctx context.Context, document *Document) (*Result, error) {
 	facts := w.factsOf(document, document.Object)
 	result := &Result{Document: document, Object: document.ref(facts.Namespace), Manifest: document.Object}
@@ -121,7 +123,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		}
 	} else {
 		if found.NamespaceUnknown {
-			w.tellUnknown(result, facts)
+			w.warnUnknown(result, facts)
 		}
 		found.Creating, found.AnnotationsOnly = true, w.options.AnnotationsOnly
 		result.fill(facts, request.Scope, w.options.Now)
@@ -145,8 +147,9 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 	return result, nil
 }
 
-// tellUnknown says that a namespace is not known where it would speak: in a cluster, or to a policy that asks about it.
-func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
+// warnUnknown warns about an unknown namespace if it matters: in a cluster, or to a policy that
+// uses it.
+func (w *world) warnUnknown(result *Result, facts *policy.Facts) {
 	finding := policy.Finding{Rule: RuleNamespace, Field: "metadata.namespace", Severity: policy.Warn}
 	why := ""
 	switch err := w.namespaces[facts.Namespace].err; {
@@ -172,15 +175,16 @@ func (w *world) tellUnknown(result *Result, facts *policy.Facts) {
 // addFailures adds the policies that could not be evaluated, as far as no finding says so.
 func (r *Result) addFailures(failures []error) {
 	for _, err := range failures {
-		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return tells(finding.Message, err) }) {
+		if !slices.ContainsFunc(r.Findings, func(finding Finding) bool { return mentions(finding.Message, err) }) {
 			r.add(policy.Finding{Rule: RuleEvaluates, Severity: policy.Warn, Message: err.Error() + "; the object gets nothing from it, and is kept"})
 		}
 	}
 }
 
-// tells reports whether a message says already what failed: of which policy, in which field and why, in whatever order. Two fields of
-// a policy can fail for the same reason, and both have to be said.
-func tells(message string, failure error) bool {
+// mentions reports whether a message says already what failed: of which policy, in which field and
+// why, in whatever order. Two fields of a policy can fail for the same reason, and both have to be
+// said.
+func mentions(message string, failure error) bool {
 	of := (*expression.PolicyError)(nil)
 	if !errors.As(failure, &of) {
 		return strings.Contains(message, failure.Error())
@@ -194,7 +198,7 @@ func tells(message string, failure error) bool {
 	return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(message, part) })
 }
 
-// factsOf reads an object. One that may have a namespace and names none is created in that of the options.
+// factsOf reads an object. A namespaced object without a namespace gets that of the options.
 func (w *world) factsOf(document *Document, object map[string]any) *policy.Facts {
 	profile := w.platform.Profiles.For(document.Kind())
 	facts := policy.FactsOfObject(profile, object)

@@ -12,14 +12,14 @@ import (
 
 var namespaceKind = schema.GroupKind{Kind: "Namespace"}
 
-// learnNamespace lets a Namespace speak for the objects of the other documents. Of two with the same name the later one holds, as
-// after applying both.
-func learnNamespace(_ context.Context, w *world, document *Document) {
+// addNamespace applies a Namespace to the objects of the other documents. Of two with the same name
+// the later one counts, as after applying both.
+func addNamespace(_ context.Context, w *world, document *Document) {
 	facts := policy.FactsOfObject(&policy.Profile{Kind: document.Kind()}, document.Object)
 	w.namespaces[facts.Name] = namespaceAnswer{policy: asServed(policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels))}
 }
 
-// asServed has the label with its name, which the API server puts on a namespace.
+// asServed adds the label with the name, as the API server does.
 func asServed(namespace *policy.NamespacePolicy) *policy.NamespacePolicy {
 	out := *namespace
 	out.Labels = maps.Clone(namespace.Labels)

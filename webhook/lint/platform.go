@@ -22,8 +22,8 @@ var (
 	profileKind = schema.GroupKind{Group: policy.Group, Kind: "KindProfile"}
 )
 
-// learnPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
-func learnPolicy(ctx context.Context, w *world, document *Document) {
+// addPolicy checks a LifecyclePolicy and applies the usable part of it to the other documents.
+func addPolicy(ctx context.Context, w *world, document *Document) {
 	object := &v1alpha1.LifecyclePolicy{}
 	if !w.read(ctx, document, object) {
 		return
@@ -47,8 +47,8 @@ func (w *world) review(document *Document, compiled *expression.Policy) {
 	}
 }
 
-// learnProfile does the same for a KindProfile.
-func learnProfile(ctx context.Context, w *world, document *Document) {
+// addProfile does the same for a KindProfile.
+func addProfile(ctx context.Context, w *world, document *Document) {
 	object := &v1alpha1.KindProfile{}
 	if !w.read(ctx, document, object) {
 		return
@@ -83,12 +83,12 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 func (w *world) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
 		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
-		told := slices.IndexFunc(w.about[document], func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
+		at := slices.IndexFunc(w.about[document], func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
 		switch {
-		case told < 0:
+		case at < 0:
 			w.find(document, finding)
-		case !strings.Contains(w.about[document][told].Message, finding.Message):
-			w.about[document][told].Message += "; " + finding.Message
+		case !strings.Contains(w.about[document][at].Message, finding.Message):
+			w.about[document][at].Message += "; " + finding.Message
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 // ErrNotReadable is the answer of a [platform.Source] for a namespace that the user may not read.
 var ErrNotReadable = fmt.Errorf("the user may not read it: %w", platform.ErrUnknown)
 
-// world is what objects are judged by: the source of the options, and over it the documents. A document counts before the cluster's
-// object of that name, since applying it would change that.
+// world is the context of the objects: the documents, and then the source of the options. A document
+// takes precedence over the cluster's object of that name, since applying it would replace that.
 type world struct {
 	options  *Options
 	platform *platform.Snapshot
@@ -25,17 +25,18 @@ type world struct {
 	runtimes   map[runtimeKey]runtimeAnswer
 	// clusterScoped are kinds whose CustomResourceDefinition is among the documents, by what it says.
 	clusterScoped map[schema.GroupKind]bool
-	// The source is asked for nothing that a document chose to look at: its author may not be allowed to read that. Such are the
-	// runtimes of kinds with a posted profile, by kind, and what the expressions of a posted policy can see.
+	// The source is not asked for what a document selects, because its author may not be allowed to
+	// read it: the runtimes of kinds with a posted profile, by kind, and what the expressions of a
+	// posted policy can read.
 	ownRuntimes                    map[schema.GroupKind]bool
 	hidesRuntimes, hidesNamespaces bool
-	// about is what was found out about documents while learning from them.
+	// about has the findings about documents of the context.
 	about map[*Document][]policy.Finding
 
 	compiler *expression.Compiler
 	policies []*expression.Policy
 	profiles []*expression.Profile
-	// reviews of policies, for when all documents have been learned from.
+	// reviews of policies run once all documents were added.
 	reviews []func()
 }
 
@@ -57,34 +58,35 @@ type runtimeAnswer struct {
 	posted bool
 }
 
-// lesson lets the world learn from one document that speaks about others.
-type lesson func(ctx context.Context, w *world, document *Document)
+// addDocument adds one document to the context of the others.
+type addDocument func(ctx context.Context, w *world, document *Document)
 
-// lessons are those kinds that speak about others, one a file. They are taught before any object is judged, so that the order
-// of documents does not matter. Runtimes are learned last, as profiles say which kinds they are.
-var lessons = map[schema.GroupKind]lesson{
-	namespaceKind:  learnNamespace,
-	policyKind:     learnPolicy,
-	profileKind:    learnProfile,
-	definitionKind: learnDefinition,
+// contextKinds are the kinds that are context of other objects, one in each file. They are added
+// before any object is judged, so that the order of documents does not matter. Runtimes come last,
+// because profiles say which kinds are runtimes.
+var contextKinds = map[schema.GroupKind]addDocument{
+	namespaceKind:  addNamespace,
+	policyKind:     addPolicy,
+	profileKind:    addProfile,
+	definitionKind: addDefinition,
 }
 
-func learn(ctx context.Context, options *Options, documents []*Document) (*world, error) {
+func newWorld(ctx context.Context, options *Options, documents []*Document) (*world, error) {
 	w := &world{
 		options: options, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
 		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[*Document][]policy.Finding{},
-		// One of its own: what anybody posts must not push out what the cluster's policies need.
+		// A separate cache: posted expressions must not evict those of the cluster's policies.
 		compiler: expression.NewCompiler(expression.DefaultCacheSize),
 	}
 	for _, document := range documents {
-		teach, ok := lessons[document.Kind().GroupKind()]
+		add, ok := contextKinds[document.Kind().GroupKind()]
 		if !ok {
 			continue
 		}
 		if err := ctx.Err(); err != nil {
 			return nil, err
 		}
-		teach(ctx, w, document)
+		add(ctx, w, document)
 		if most := options.MaxPlatform; most > 0 && len(w.policies)+len(w.profiles) > most {
 			return nil, &LimitError{What: "policies and profiles", Have: len(w.policies) + len(w.profiles), Max: most}
 		}
@@ -100,13 +102,13 @@ func learn(ctx context.Context, options *Options, documents []*Document) (*world
 	w.platform = given.With(w.policies, w.profiles)
 	for _, document := range documents {
 		if w.platform.Profiles.For(document.Kind()).RuntimeOf != "" {
-			learnRuntime(w, document)
+			addRuntime(w, document)
 		}
 	}
 	return w, nil
 }
 
-// hide notes what the posted policies and profiles could bring to light.
+// hide notes what the posted policies and profiles could disclose.
 func (w *world) hide() {
 	for _, profile := range w.profiles {
 		w.ownRuntimes[profile.Kind.GroupKind()] = true
@@ -117,7 +119,7 @@ func (w *world) hide() {
 	}
 }
 
-// find notes something about a document.
+// find records a finding about a document.
 func (w *world) find(document *Document, finding policy.Finding) {
 	w.about[document] = append(w.about[document], finding)
 }
@@ -131,7 +133,8 @@ type source struct {
 // Snapshot implements [platform.Source].
 func (s source) Snapshot(context.Context) (*platform.Snapshot, error) { return s.platform, nil }
 
-// Namespace implements [platform.Source]. Why a namespace is not known is remembered, for [world.tellUnknown].
+// Namespace implements [platform.Source]. Why a namespace is not known is remembered, for
+// [world.warnUnknown].
 func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	answer, ok := s.namespaces[name]
 	if !ok {
