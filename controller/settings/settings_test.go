@@ -46,10 +46,12 @@ func TestPublisher(t *testing.T) {
 		done := make(chan error)
 		go func() { done <- publisher.Run(ctx) }()
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(target.objects) != 3 {
 			t.Errorf("applied %d times in a minute, want 3: two failed", len(target.objects))
 		}
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(target.objects) != 9 {
 			t.Errorf("applied %d times in an hour, want 9: every ten minutes", len(target.objects))
 		}
