@@ -63,8 +63,8 @@ func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
 	}
 }
 
-// due appends the names whose time has come, and returns how long the next one waits; 0 if none does.
-// A name that seems to wait for longer than the maximum is due: the clock was set back.
+// due appends the names whose time has come, and returns how long the next one waits; 0 if none
+// does. A name that seems to wait for longer than the maximum is due: the clock was set back.
 func (q *RetryQueue) due() time.Duration {
 	now := q.clock.Now()
 	q.mu.Lock()

@@ -15,8 +15,9 @@ import (
 // ErrNotReadable is the answer of a [platform.Source] for a namespace that the user may not read.
 var ErrNotReadable = fmt.Errorf("the user may not read it: %w", platform.ErrUnknown)
 
-// world is the context of the objects: the documents, and then the source of the options. A document
-// takes precedence over the cluster's object of that name, since applying it would replace that.
+// world is the context of the objects: the documents, and then the source of the options. A
+// document takes precedence over the cluster's object of that name, since applying it would replace
+// that.
 type world struct {
 	options  *Options
 	platform *platform.Snapshot
