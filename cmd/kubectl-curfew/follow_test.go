@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -211,14 +212,14 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				cluster := newFakeCluster(t, objects(t))
-				failing := false
+				var failing atomic.Bool
 				cluster.objects.PrependReactor("list", "jobs", func(clienttesting.Action) (bool, runtime.Object, error) {
-					return failing, nil, c.err
+					return failing.Load(), nil, c.err
 				})
 				args := append([]string{"expiring"}, c.kinds...)
 				watch := startWatch(t, cluster, append(args, "-n", "default", "--trigger", "ttl", "--watch")...)
 				watch.expect(header, "NEW "+both)
-				failing = true
+				failing.Store(true)
 				if c.gone {
 					watch.expect("GONE " + strings.Replace(both, "4h", "-", 1))
 				}
@@ -229,7 +230,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 					}
 				} else {
 					time.Sleep(10 * time.Second)
-					failing = false
+					failing.Store(false)
 					if err := cluster.objects.Tracker().Delete(jobsResource, "default", "both"); err != nil {
 						t.Fatal(err)
 					}
