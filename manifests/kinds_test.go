@@ -12,14 +12,14 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // served are the kinds of the built-in profiles and of more, each served by a CustomResourceDefinition that says nothing of its fields.
-func served(t *testing.T, more ...*v1alpha1.KindProfile) []registry.Served {
+func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 	t.Helper()
 	builtin, err := profiles.All()
 	if err != nil {
@@ -51,7 +51,7 @@ func served(t *testing.T, more ...*v1alpha1.KindProfile) []registry.Served {
 			}
 		}
 	}
-	return registry.ServedBy(compiled, definitions)
+	return platform.SnapshotOf(compiled, definitions).Served()
 }
 
 // covered are the static configurations and, beside them, what the controller makes of built-in profiles and policies.

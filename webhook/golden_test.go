@@ -192,14 +192,14 @@ func (n goldenNamespaces) LiveNamespace(_ context.Context, name string) (*policy
 }
 
 // Bounded implements [NamespaceLister].
-func (n goldenNamespaces) Bounded(context.Context) ([]*policy.NamespacePolicy, error) {
+func (n goldenNamespaces) Bounded() []*policy.NamespacePolicy {
 	var out []*policy.NamespacePolicy
 	for _, name := range slices.Sorted(maps.Keys(n)) {
 		if n[name].Bounds != (policy.Bounds{}) {
 			out = append(out, n[name])
 		}
 	}
-	return out, nil
+	return out
 }
 
 // answer asks both webhooks of the kind, and holds what is true of any mutation: it never warns, and a second call at the

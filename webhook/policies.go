@@ -20,7 +20,7 @@ func (w *Webhooks) compiles(kind string) bool {
 }
 
 // validatePolicy asks the rules about a LifecyclePolicy or KindProfile.
-func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) answer {
+func (w *Webhooks) validatePolicy(_ context.Context, request *request, now time.Time) answer {
 	kind := request.facts.Profile.Kind
 	if request.facts.Deleting || kind.Group != policy.Group || !w.compiles(kind.Kind) {
 		return untouched()
@@ -36,10 +36,7 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 		}
 	}
 	if lister, ok := w.source.namespaces.(NamespaceLister); ok && review.Policy != nil && review.Policy.Bounds != (policy.Bounds{}) {
-		if review.Namespaces, err = lister.Bounded(ctx); err != nil {
-			// They are looked at for the author's sake: contradictions keep what they speak of, and are told there as well.
-			w.log.V(1).Info("a policy could not be held against the namespaces", "reason", err.Error())
-		}
+		review.Namespaces = lister.Bounded()
 	}
 	return decided(rules.ReviewPlatform(review), request.user.IsPerson())
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -22,8 +23,8 @@ type NamespaceGetter interface {
 
 // NamespaceLister may be implemented by a [NamespaceGetter] as well.
 type NamespaceLister interface {
-	// Bounded are the namespaces with bounds. It may answer from a cache.
-	Bounded(ctx context.Context) ([]*policy.NamespacePolicy, error)
+	// Bounded are the namespaces with bounds, from a cache.
+	Bounded() []*policy.NamespacePolicy
 }
 
 // RuntimeGetter reads the runtimes that objects refer to.
@@ -39,6 +40,9 @@ type source struct {
 	runtimes   RuntimeGetter // nil if none is read
 }
 
+// liveReadTimeout leaves time for an answer within the five seconds that the API server waits.
+const liveReadTimeout = 2 * time.Second
+
 // Source is what the webhooks judge by, for those who are asked what admission would answer.
 func (w *Webhooks) Source() platform.Source { return w.source }
 
@@ -49,6 +53,8 @@ func (s *source) Snapshot(context.Context) (*platform.Snapshot, error) {
 
 // Namespace implements [platform.Source].
 func (s *source) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
 	read, err := s.namespaces.Namespace(ctx, name)
 	if err != nil {
 		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
@@ -61,6 +67,8 @@ func (s *source) Runtime(ctx context.Context, reference *expression.Reference) (
 	if s.runtimes == nil {
 		return nil, platform.ErrUnknown
 	}
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
 	return s.runtimes.Runtime(ctx, reference)
 }
 
@@ -78,6 +86,8 @@ func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	if err != nil || len(s.store.Snapshot().Concerning(s.kind)) > 0 || s.pod && read.PodsInUse() || !s.pod && read.InUse() {
 		return read, err
 	}
+	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
+	defer cancel()
 	if read, err = s.namespaces.LiveNamespace(ctx, name); err != nil {
 		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
 	}

@@ -19,7 +19,6 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/controller/settings"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -28,8 +27,7 @@ type controller struct {
 	*process
 	watches    *rest.Config // for all that is watched
 	objects    dynamic.Interface
-	compiler   *expression.Compiler
-	namespaces *feed.Namespaces
+	namespaces *follow.Namespaces
 	policies   *follow.Policies
 	notices    *notices
 	engine     *engine.Engine
@@ -44,7 +42,7 @@ type controller struct {
 // addController wires feeds → engine → API server. Each step uses what those before it made.
 func addController(ctx context.Context, process *process) error {
 	c := &controller{process: process}
-	err := steps(ctx, c.addClients, c.addContext, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addSettings)
+	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addSettings)
 	if err != nil {
 		return err
 	}
@@ -59,7 +57,7 @@ func (c *controller) runOnce(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		return together(ctx, c.namespaces.Run, c.policies.WriteStatuses, c.kinds.WriteStatuses, c.coverage.Run)
+		return together(ctx, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses, c.coverage.Run)
 	})
 }
 
@@ -67,7 +65,7 @@ func (c *controller) runOnce(ctx context.Context) error {
 // namespaces.
 func (c *controller) runObjects(ctx context.Context) error {
 	defer c.notices.last(ctx)
-	return together(ctx, c.engine.Run, c.policies.Run, func(ctx context.Context) error {
+	return together(ctx, c.engine.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
@@ -90,14 +88,14 @@ func (c *controller) addClients(context.Context) (err error) {
 	return err
 }
 
-// addContext adds what decides about objects beside themselves: namespaces and policies.
-func (c *controller) addContext(ctx context.Context) (err error) {
-	c.compiler = expression.NewCompiler(expression.DefaultCacheSize)
-	rules := c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
-	c.policies = follow.NewPolicies(rules, c.compiler, c.clock, c.log)
-	c.policies.WriteStatus(rules, c.clock, c.serverTime)
-	c.namespaces, err = feed.NewNamespaces(ctx, c.mgr.GetCache(), c.mgr.GetClient(), c.mgr.GetAPIReader(), c.clock, c.serverTime, c.log)
-	return err
+// addStatuses has stamps and statuses written on what objects are judged by.
+func (c *controller) addStatuses(context.Context) error {
+	c.namespaces, c.policies = c.platform.Namespaces, c.platform.Platform.Policies
+	c.namespaces.WriteStamps(c.mgr.GetClient(), c.serverTime)
+	c.policies.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)), c.serverTime)
+	profiles := c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
+	c.platform.Platform.Profiles.WriteStatus(profiles, c.serverTime)
+	return nil
 }
 
 func (c *controller) addEngine(context.Context) error {
@@ -125,10 +123,9 @@ func (c *controller) addFeeds(ctx context.Context) error {
 		return err
 	}
 	c.maker, err = newFeedMaker(c.watches, c.objects, feed.Options{
-		Engine: c.engine, Namespaces: c.namespaces, Policies: c.policies, Reports: c.notices.reports, Census: synced,
-		Runtimes: &follow.Runtimes{Client: c.objects, Cache: runtimeCache{c}},
-		Owners:   &registry.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
-		Clock:    c.clock, ServerTime: c.serverTime, Log: c.log,
+		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Census: synced,
+		Owners: &registry.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
+		Clock:  c.clock, ServerTime: c.serverTime, Log: c.log,
 		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(),
 		RelistEvery: c.options.relistEvery, Propagation: metav1.DeletionPropagation(c.options.propagation), Listed: giveBack(ctx),
 	})
@@ -144,8 +141,6 @@ func (c *controller) addKinds(context.Context) (err error) {
 	if c.kinds, err = newRegistry(c); err != nil {
 		return err
 	}
-	c.maker.kinds = c.kinds
-	c.kinds.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)))
 	c.labels, err = newLabels(c)
 	return err
 }
@@ -161,17 +156,8 @@ func (c *controller) connect() {
 	})
 	c.policies.OnChange(c.feeds.RejudgeKinds)
 	c.policies.OnChange(func(func(schema.GroupKind) bool) { c.coverage.Again() })
-	c.kinds.OnDefinitions(c.policies.Wake)
-	c.kinds.OnChange(c.labels.Again)
-	c.kinds.OnChange(c.coverage.Again)
-	c.kinds.OnRuntimes(c.coverage.Again)
+	c.platform.Platform.OnKinds(c.labels.Again)
+	c.platform.Platform.OnKinds(c.coverage.Again)
+	c.platform.Platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { c.coverage.Again() })
 	c.labels.OnChange(c.coverage.Again)
-}
-
-// runtimeCache asks the registry, which is made after the feeds.
-type runtimeCache struct{ *controller }
-
-// Cached implements [follow.RuntimeCache].
-func (c runtimeCache) Cached(resource schema.GroupVersionResource, key string) map[string]any {
-	return c.kinds.Cached(resource, key)
 }

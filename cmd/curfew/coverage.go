@@ -16,7 +16,7 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		return c.objects.Resource(admissionv1.SchemeGroupVersion.WithResource(resource))
 	}
 	c.coverage, err = coverage.New(coverage.Options{
-		Kinds: c.kinds.Served, RuntimesKnown: c.kinds.RuntimesKnown, Policies: c.policies.Objects, Deletable: c.labels.Everywhere,
+		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Deletable: c.labels.Everywhere,
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
 		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
 		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun,

@@ -16,7 +16,6 @@ import (
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/permission"
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
 )
 
@@ -26,8 +25,6 @@ type feedMaker struct {
 	objects dynamic.Interface
 	partial metadata.Interface
 	shared  feed.Options
-	// kinds is set once it is there, before the first feed is made.
-	kinds *registry.Registry
 }
 
 func newFeedMaker(config *rest.Config, objects dynamic.Interface, shared feed.Options) (*feedMaker, error) {
@@ -74,7 +71,7 @@ func (m *feedMaker) make(spec *feedset.Spec) (*feed.Feed, error) {
 
 func (m *feedMaker) labelled(spec *feedset.Spec) (*feed.Feed, error) {
 	options := m.shared
-	options.Forbidden, options.RuntimeOf, options.PropagationOf = spec.Forbidden, m.kinds.RuntimeOf, m.kinds.Propagation
+	options.Forbidden = spec.Forbidden
 	options.RelistEvery = staggered(options.RelistEvery, spec.Kind.String())
 	return feed.New(feed.Labelled(m.partial, m.objects, feed.LabelledKind{
 		Kind: spec.Kind, Resource: spec.Resource.Resource, ClusterScoped: spec.ClusterScoped,

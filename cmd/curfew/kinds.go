@@ -16,29 +16,19 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/controller/registry"
-	"curfew.dev/curfew/manifests/profiles"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// definitions and apiServices say which kinds and groups the API server serves; rbac is the version
-// of roles and their bindings.
+// apiServices say which groups the API server serves; rbac is the version of roles and their
+// bindings.
 var (
-	definitions = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 	apiServices = schema.GroupVersionResource{Group: "apiregistration.k8s.io", Version: "v1", Resource: "apiservices"}
 	rbac        = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
 )
 
 // newRegistry wires profiles → feeds of their kinds.
 func newRegistry(c *controller) (*registry.Registry, error) {
-	builtin, err := profiles.All()
-	if err != nil {
-		return nil, err
-	}
 	return registry.New(registry.Options{
-		Builtin: builtin, Typed: feedset.Typed(), Compiler: c.compiler, Feeds: c.feeds,
-		Profiles: c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles)), Definitions: c.objects.Resource(definitions),
-		Runtime: func(resource schema.GroupVersionResource) follow.Source { return c.objects.Resource(resource) },
-		Clock:   c.clock, ServerTime: c.serverTime, Log: c.log, Registerer: metrics.Registry,
+		Typed: feedset.Typed(), Platform: c.platform.Platform, Feeds: c.feeds, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }
 
@@ -52,7 +42,7 @@ func newLabels(c *controller) (*discovery.Labels, error) {
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(client.Discovery()))
 		},
-		Definitions: c.kinds.Definitions, Propagation: c.kinds.Propagation, APIServices: c.objects.Resource(apiServices),
+		Definitions: c.kinds.Definitions, Propagation: c.platform.Platform.Propagation, APIServices: c.objects.Resource(apiServices),
 		Identify: func(ctx context.Context) (permission.Identity, error) {
 			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if err != nil {

@@ -22,6 +22,8 @@ type process struct {
 	skew       *engine.Skew
 	serverTime follow.ServerTime
 	log        logr.Logger
+	// platform is what both judge by.
+	platform follow.Cached
 }
 
 // steps runs the steps of a setup until one fails.

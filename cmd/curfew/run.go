@@ -21,8 +21,7 @@ import (
 
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
-	"curfew.dev/curfew/controller/feed"
-	"curfew.dev/curfew/webhook"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/webhook/api"
 )
 
@@ -32,6 +31,9 @@ func run(ctx context.Context, options *options, parts parts) error {
 	p, err := newProcess(options, parts)
 	if err != nil {
 		return err
+	}
+	if err := p.addPlatform(ctx); err != nil {
+		return fmt.Errorf("setting up what Curfew judges by: %w", err)
 	}
 	var ready []api.Check
 	if parts.webhook {
@@ -106,8 +108,7 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
 				// Every review reads a namespace, and nobody changes one that was read.
-				feed.NamespaceMeta():  {Transform: feed.StripNamespace, UnsafeDisableDeepCopy: new(true)},
-				webhook.Definitions(): {Transform: webhook.StripDefinition},
+				follow.NamespaceMeta(): {Transform: follow.StripNamespace, UnsafeDisableDeepCopy: new(true)},
 			},
 			DefaultTransform: cache.TransformStripManagedFields(),
 		},

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -26,7 +25,7 @@ func (c *controller) triggers(client *deletion.Client) ([]engine.Trigger, error)
 	stops, err := stop.New(stop.Options{
 		Objects: c.objects, Metadata: partial, Clock: c.clock, ServerTime: c.serverTime, Log: c.log, Registerer: metrics.Registry,
 		Marked:  c.notices.failed,
-		Profile: func(kind schema.GroupKind) (*policy.Profile, error) { return c.kinds.Profile(kind) },
+		Profile: c.platform.Platform.Profile,
 	})
 	if err != nil {
 		return nil, err

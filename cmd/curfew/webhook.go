@@ -10,17 +10,14 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
-	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
-	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook"
 	"curfew.dev/curfew/webhook/api"
 )
@@ -36,17 +33,15 @@ type admission struct {
 	*process
 	certificates certs.Provider
 	certificate  *tls.Config
-	platform     *platform.Store
 	builtin      *platform.Snapshot // without anything of the cluster
-	watch        *webhook.CatalogWatch
 	handlers     *webhook.Webhooks
 }
 
 // addWebhook wires certificate → TLS server → handlers, and returns what has to be ready before
 // requests may come.
 func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
-	a := &admission{process: process}
-	err := steps(ctx, a.addCertificates, a.addPlatform, a.addHandlers, a.addServer, a.addAPI)
+	a := &admission{process: process, builtin: process.platform.Platform.Store().Snapshot()}
+	err := steps(ctx, a.addCertificates, a.addHandlers, a.addServer, a.addAPI)
 	return a.ready(), err
 }
 
@@ -73,23 +68,6 @@ func (a *admission) addCertificates(context.Context) error {
 	return a.mgr.Add(a.certificates)
 }
 
-// addPlatform follows profiles and policies.
-func (a *admission) addPlatform(context.Context) error {
-	if err := v1alpha1.AddToScheme(a.mgr.GetScheme()); err != nil {
-		return fmt.Errorf("Curfew's own types: %w", err)
-	}
-	builtin, err := profiles.All()
-	if err != nil {
-		return err
-	}
-	if a.platform, err = platform.New(builtin); err != nil {
-		return err
-	}
-	a.builtin = a.platform.Snapshot()
-	a.watch = webhook.NewCatalogWatch(a.platform, a.mgr.GetCache(), a.log.WithName("catalog"))
-	return a.mgr.Add(a.watch)
-}
-
 func (a *admission) addHandlers(context.Context) error {
 	warnBelow, err := policy.ParseDuration(a.options.warnBelow)
 	if err != nil {
@@ -103,12 +81,11 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
-	cached, live := a.mgr.GetCache(), a.mgr.GetAPIReader()
 	a.handlers, err = webhook.New(webhook.Options{
-		Platform:        a.platform,
-		Runtimes:        webhook.NewRuntimes(cached, live),
-		Pods:            webhook.LivePods{Reader: live},
-		Namespaces:      webhook.NewNamespaces(cached, live),
+		Platform:        a.platform.Platform.Store(),
+		Runtimes:        a.platform.Platform.Runtimes,
+		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
+		Namespaces:      a.platform.Namespaces,
 		Clock:           a.clock,
 		ServerTime:      a.serverTime,
 		Registerer:      metrics.Registry,
@@ -150,13 +127,9 @@ func (a *admission) ready() []api.Check {
 			}
 			return nil
 		}},
-		{Name: "policies", Probe: func(context.Context) error { return a.watch.Ready() }},
-		{Name: "namespaces", Probe: func(ctx context.Context) error {
-			informer, err := a.mgr.GetCache().GetInformer(ctx, webhook.NamespaceMetadata(), cache.BlockUntilSynced(false))
-			if err != nil {
-				return err
-			}
-			if !informer.HasSynced() {
+		{Name: "policies", Probe: func(context.Context) error { return a.platform.Platform.Ready() }},
+		{Name: "namespaces", Probe: func(context.Context) error {
+			if !a.platform.Namespaces.Synced() {
 				return errors.New("not all namespaces are known yet")
 			}
 			return nil

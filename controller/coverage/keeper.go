@@ -15,14 +15,14 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Options of a [Keeper].
 type Options struct {
 	// Kinds returns the served kinds with a profile, or an error until they are known.
-	Kinds func() ([]registry.Served, error)
+	Kinds func() ([]platform.Served, error)
 	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they
 	// are always known.
 	RuntimesKnown func() bool

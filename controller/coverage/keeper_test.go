@@ -22,7 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -203,21 +203,21 @@ type scene struct {
 	mutating, validating *store
 
 	mu    sync.Mutex
-	kinds []registry.Served
+	kinds []platform.Served
 	err   error
 }
 
-func begin(t *testing.T, kinds []registry.Served) *scene {
+func begin(t *testing.T, kinds []platform.Served) *scene {
 	t.Helper()
 	return beginWith(t, kinds, func(*Options) {})
 }
 
-func beginWith(t *testing.T, kinds []registry.Served, change func(*Options)) *scene {
+func beginWith(t *testing.T, kinds []platform.Served, change func(*Options)) *scene {
 	t.Helper()
 	s := &scene{mutating: newStore(), validating: newStore(), kinds: kinds}
 	counters := prometheus.NewRegistry()
 	options := Options{
-		Kinds: func() ([]registry.Served, error) {
+		Kinds: func() ([]platform.Served, error) {
 			s.mu.Lock()
 			defer s.mu.Unlock()
 			return s.kinds, s.err
@@ -243,7 +243,7 @@ func beginWith(t *testing.T, kinds []registry.Served, change func(*Options)) *sc
 	return s
 }
 
-func (s *scene) become(kinds []registry.Served, err error) {
+func (s *scene) become(kinds []platform.Served, err error) {
 	s.mu.Lock()
 	s.kinds, s.err = kinds, err
 	s.mu.Unlock()
@@ -255,10 +255,10 @@ func after(d time.Duration) {
 	synctest.Wait()
 }
 
-func jobSets(t *testing.T) []registry.Served {
+func jobSets(t *testing.T) []platform.Served {
 	t.Helper()
 	all := builtinKinds(t)
-	return slices.DeleteFunc(all, func(kind registry.Served) bool { return kind.Resource != "jobsets" })
+	return slices.DeleteFunc(all, func(kind platform.Served) bool { return kind.Resource != "jobsets" })
 }
 
 func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {

@@ -8,9 +8,9 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // kind is a kind with a profile, and the fields of its objects that concern Curfew.
@@ -46,7 +46,7 @@ type kind struct {
 }
 
 // newKind is a kind that a CustomResourceDefinition serves.
-func newKind(served *registry.Served, coarse bool) *kind {
+func newKind(served *platform.Served, coarse bool) *kind {
 	out := &kind{Profile: served.Profile.Profile, schema: served.Schema}
 	out.addProfile()
 	out.add(&out.fields, served.TTL...)

@@ -9,8 +9,8 @@ import (
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -102,17 +102,17 @@ func sends(t *testing.T, of *entry, with map[string]any) bool {
 	return false
 }
 
-func manyKinds(t *testing.T, count int) []registry.Served {
+func manyKinds(t *testing.T, count int) []platform.Served {
 	t.Helper()
 	of := profile(t, "{"+state+`, fields: {ttl: spec.ttl}, podTemplates: ["spec.a[*].template", "spec.b.template"]}`)
 	one := compiled(t, of)[0]
-	var out []registry.Served
+	var out []platform.Served
 	for i := range count {
 		copied := *one.Profile
 		copied.Kind.Kind, copied.Resource = fmt.Sprintf("Render%d", i), fmt.Sprintf("renders%d", i)
 		wrapped := *one
 		wrapped.Profile = &copied
-		out = append(out, registry.Served{Profile: &wrapped})
+		out = append(out, platform.Served{Profile: &wrapped})
 	}
 	return out
 }

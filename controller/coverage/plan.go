@@ -11,15 +11,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Input decides which requests the API server sends.
 type Input struct {
 	// Kinds with a profile that are served, besides the built-in ones.
-	Kinds []registry.Served
+	Kinds []platform.Served
 	// Policies of the cluster.
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.

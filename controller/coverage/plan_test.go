@@ -21,10 +21,10 @@ import (
 	"pgregory.net/rapid"
 	"sigs.k8s.io/yaml"
 
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -51,7 +51,7 @@ func unknown(profile *expression.Profile) expression.Definition {
 		Schemas: map[string]*expression.Schema{profile.Kind.Version: nil}}
 }
 
-func builtinKinds(t *testing.T) []registry.Served {
+func builtinKinds(t *testing.T) []platform.Served {
 	t.Helper()
 	objects, err := profiles.All()
 	if err != nil {
@@ -64,7 +64,7 @@ func builtinKinds(t *testing.T) []registry.Served {
 			definitions = append(definitions, unknown(profile))
 		}
 	}
-	return registry.ServedBy(all, definitions)
+	return platform.SnapshotOf(all, definitions).Served()
 }
 
 func service(path string) admissionv1.WebhookClientConfig {
@@ -305,7 +305,7 @@ func TestOddFieldNames(t *testing.T) {
 			of.Spec.Fields = &v1alpha1.NativeFields{TTL: &ttl}
 			of.Spec.PodTemplates = []v1alpha1.FieldPath{v1alpha1.FieldPath("spec.list[*]." + name)}
 			one := compiled(t, of)[0]
-			s := newKind(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0], false)
+			s := newKind(&platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{unknown(one)}).Served()[0], false)
 			with := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name: int64(5)}}
 			without := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{name + "x": int64(5)}}
 			template := map[string]any{"metadata": map[string]any{}, "spec": map[string]any{"list": []any{map[string]any{name: map[string]any{
@@ -323,7 +323,7 @@ func TestOddFieldNames(t *testing.T) {
 // Where a schema says nothing, whatever stands there must not make an expression fail.
 func TestNoShapeFails(t *testing.T) {
 	one := compiled(t, profile(t, "{"+state+`, fields: {ttl: spec.ttl.seconds}, podTemplates: ["spec.stages[*].template", "spec.nested[*].inner[*]", spec.template]}`))[0]
-	s := newKind(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0], false)
+	s := newKind(&platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{unknown(one)}).Served()[0], false)
 	for _, text := range []string{
 		"{}", "{spec: 5}", "{spec: null}", "{spec: text}", "{spec: {ttl: 7, stages: 3, template: 8}}", "{spec: {stages: {a: b}}}", "{spec: {stages: [1, null, a, {}]}}",
 		"{spec: {stages: [{template: 5}, {template: {metadata: 4}}, {template: {metadata: {annotations: 3, labels: [1]}}}]}}",
@@ -348,7 +348,7 @@ func TestPathsOfOtherVersionsAreLeftOut(t *testing.T) {
 	definition := expression.DefinitionOf(object(t, `{spec: {group: example.com, names: {kind: Render, plural: renders}, scope: Namespaced, versions: [{name: v1, served: true, schema: {openAPIV3Schema:
 		{type: object, properties: {spec: {type: object, properties: {ttl: {type: integer}, new: {type: array, items: {type: object, properties: {template: {type: object, x-kubernetes-preserve-unknown-fields: true}}}}}}}}}}]},
 		status: {conditions: [{type: Established, status: "True"}]}}`))
-	served := registry.ServedBy([]*expression.Profile{one}, []expression.Definition{definition})
+	served := platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{definition}).Served()
 	if len(served) != 1 {
 		t.Fatalf("%d kinds are served", len(served))
 	}
@@ -384,7 +384,7 @@ func TestLargeProfilesCompileQuickly(t *testing.T) {
 				of.Spec.ForbiddenFields = append(of.Spec.ForbiddenFields, v1alpha1.ForbiddenField{Path: v1alpha1.FieldPath(fmt.Sprintf("spec.f%d[*].u.v.w", i)), Reason: "r"})
 			}
 			one := compiled(t, of)[0]
-			s := newKind(&registry.ServedBy([]*expression.Profile{one}, []expression.Definition{unknown(one)})[0], false)
+			s := newKind(&platform.SnapshotOf([]*expression.Profile{one}, []expression.Definition{unknown(one)}).Served()[0], false)
 			begin := time.Now()
 			bare, other := object(t, "{spec: {}}"), object(t, "{metadata: {generation: 2}, spec: {replicas: 1}}")
 			if got := condition(t, s.touched(), bare, nil); got != test.coarse {

@@ -3,13 +3,13 @@ package coverage
 import (
 	"testing"
 
-	"curfew.dev/curfew/controller/registry"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // While a runtime has a deadline, every new object that uses a runtime is sent, wherever it is
 // created: the runtime may be the one. Otherwise only what carries a key of Curfew's is.
 func TestObjectsThatARuntimeMayGiveADeadline(t *testing.T) {
-	var trainJob *registry.Served
+	var trainJob *platform.Served
 	all := builtinKinds(t)
 	for i := range all {
 		if all[i].Kind.Kind == "TrainJob" {

@@ -66,7 +66,7 @@ func TestCensus(t *testing.T) {
 			if label != "" {
 				kind.Trigger = policy.TriggerLabel
 			}
-			one, err := New(kind, Options{Engine: engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard(), Census: census})
+			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Census: census})
 			if err != nil {
 				t.Fatal(err)
 			}

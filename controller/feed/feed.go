@@ -20,27 +20,21 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // Options are what all feeds share.
 type Options struct {
-	Engine     *engine.Engine
-	Namespaces NamespaceReader
-	// Policies and Runtimes may be nil, which means that there are none.
-	Policies PolicyReader
-	Runtimes RuntimeReader
+	Engine *engine.Engine
+	// Cached finds out when an object may be due, and may be behind. Live decides right before an object is deleted or stopped.
+	Cached, Live platform.Source
+	// Failed is told which policies failed on an object (such as Job ci/build), which was kept for that. It may be nil.
+	Failed func(object string, errs []error)
 	// Owners are read before an object is deleted by a value that may come from its owner's template.
 	// While it is nil no owner is asked.
-	Owners OwnerReader
-	// PropagationOf is what a kind's profile says now, for objects that are watched for labels; nil where
-	// nobody knows.
-	PropagationOf func(kind schema.GroupKind) (metav1.DeletionPropagation, error)
-	// RuntimeOf is what objects of a kind refer to, for those that are watched for labels: nil where they refer to nothing. It may be nil
-	// itself, which means that none do.
-	RuntimeOf func(kind schema.GroupKind) (*expression.Runtime, error)
-	Reports   *Reports
-	Clock     clock.Clock
+	Owners  OwnerReader
+	Reports *Reports
+	Clock   clock.Clock
 	// ServerTime is the API server's time, by which objects are stamped. An error means that it is not known. Nil means Clock.
 	ServerTime func(context.Context) (time.Time, error)
 	Log        logr.Logger
@@ -66,14 +60,13 @@ const DefaultRelistEvery = 30 * time.Minute
 
 // Feed streams one kind into the engine. It keeps no object.
 type Feed struct {
-	kind       Kind
-	lanes      []*lane
-	options    Options
-	namespaces NamespaceReader
-	log        logr.Logger
-	rejudge    *loop.Queue
-	finishes   *recorder
-	synced     atomic.Bool
+	kind     Kind
+	lanes    []*lane
+	options  Options
+	log      logr.Logger
+	rejudge  *loop.Queue
+	finishes *recorder
+	synced   atomic.Bool
 	// pagedUntil is until when lists are read in pages, because the API server did not end the stream of one.
 	pagedUntil time.Time
 	// following is whether all objects are known and the changes since are being watched.
@@ -82,10 +75,6 @@ type Feed struct {
 	seen atomic.Bool
 	// unread is whether an object was kept because its runtime could not be read.
 	unread atomic.Bool
-
-	liveNamespaces *shared[Namespace]
-	livePolicies   *shared[[]*expression.Policy]
-	liveRuntimes   *shared[map[string]any]
 }
 
 // lane is one reason for which a feed tracks its objects: their TTLs or labels, or their deadlines. They share the watch and what is read of
@@ -108,10 +97,9 @@ func New(kind Kind, options Options) (*Feed, error) {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}
 	feed := &Feed{
-		kind: kind, options: options, namespaces: options.Namespaces,
+		kind: kind, options: options,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
-		rejudge: loop.NewQueue(), liveNamespaces: newShared[Namespace](), livePolicies: newShared[[]*expression.Policy](),
-		liveRuntimes: newShared[map[string]any](),
+		rejudge: loop.NewQueue(),
 	}
 	if kind.Label != "" {
 		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())

@@ -15,6 +15,7 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // sink is the part of the engine, or of one of its relists, that a judged object is told to.
@@ -39,7 +40,7 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 
 // verdict judges one state of an object, and returns the payload that the action needs, if any. One
 // reading of the clock a call.
-func (f *lane) verdict(facts *policy.Facts, around *surroundings, object runtime.Object) (policy.Verdict, any, error) {
+func (f *lane) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
 	}
@@ -66,7 +67,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 		// Should it finish again without a word of when, that is another instant (S6).
 		f.finishes.forgetBy(facts.UID, facts.ResourceVersion)
 	}
-	var around *surroundings
+	var around *platform.Context
 	epoch := f.options.Engine.Epoch() // before the context is read: what changes from here on is newer
 	for i, lane := range f.lanes {
 		switch {
@@ -78,7 +79,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 			continue
 		case around == nil:
 			var err error
-			if around, err = f.scope(ctx, facts, object, false); err != nil {
+			if around, err = f.context(ctx, facts, object, false); err != nil {
 				return err
 			}
 		}
@@ -90,7 +91,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 }
 
 // tell judges one state of an object and hands it on to the engine.
-func (f *lane) tell(facts *policy.Facts, around *surroundings, object runtime.Object, epoch uint64, to sink) error {
+func (f *lane) tell(facts *policy.Facts, around *platform.Context, object runtime.Object, epoch uint64, to sink) error {
 	verdict, payload, err := f.verdict(facts, around, object)
 	if err != nil {
 		return err
@@ -151,11 +152,11 @@ func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgeme
 	case facts.Deleting:
 		return engine.Judgement{Verdict: engine.BeingDeleted, Since: facts.DeletingSince}, nil
 	}
-	scope, err := f.scope(ctx, facts, object, true)
+	around, err := f.context(ctx, facts, object, true)
 	if err != nil {
 		return engine.Judgement{}, err
 	}
-	verdict, payload, err := f.verdict(facts, scope, object)
+	verdict, payload, err := f.verdict(facts, around, object)
 	if err == nil {
 		verdict, err = f.inherited(ctx, facts, verdict)
 	}
@@ -168,9 +169,9 @@ func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgeme
 		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
 		due := f.object(facts, verdict)
 		due.Payload = payload
-		if f.options.PropagationOf != nil {
+		if f.kind.Label != "" {
 			// The profile may have changed since this feed was made.
-			said, err := f.options.PropagationOf(f.Kind())
+			said, err := around.Platform.Propagation(f.Kind())
 			if err != nil {
 				return engine.Judgement{}, err
 			}

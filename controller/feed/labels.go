@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 
@@ -16,6 +15,7 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // LabelledKind is a kind whose objects go by a TTL label.
@@ -93,62 +93,25 @@ func metaJSON(profile *policy.Profile, object runtime.Object) (map[string]any, e
 }
 
 // labelVerdict judges one state of an object by its label. One reading of the clock a call.
-func (f *Feed) labelVerdict(facts *policy.Facts, around *surroundings) policy.Verdict {
+func (f *Feed) labelVerdict(facts *policy.Facts, around *platform.Context) policy.Verdict {
 	if facts.IsNamespace() && slices.Contains(f.options.Protect, facts.Name) {
 		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}
 	}
 	verdict := policy.JudgeLabel(facts, f.kind.Label, &around.Scope, f.options.Clock.Now())
-	verdict.Live = around.undecided
+	verdict.Live = around.Undecided
 	return verdict
 }
 
-// labelScope adds what bounds a label. A Namespace that goes takes along all that lies in it, so that its own mode holds for it.
-func (f *Feed) labelScope(ctx context.Context, around *surroundings, facts *policy.Facts, object runtime.Object,
-	namespace Namespace, concerning []*expression.Policy, live bool,
-) error {
-	if facts.IsNamespace() {
-		around.Namespace = &policy.NamespacePolicy{Name: facts.Name, Mode: policy.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
-	}
-	if !slices.ContainsFunc(concerning, (*expression.Policy).BoundsLabels) {
-		return nil
-	}
-	content, err := f.kind.JSON(object)
-	if err != nil {
-		return fmt.Errorf("reading %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
-	}
-	_, whole := object.(*unstructured.Unstructured)
-	variables := &expression.Variables{Object: content, Namespace: namespace.Object}
-	asks := func(p *expression.Policy) bool { return p.BoundsLabels() && p.MatchAsksRuntime() }
-	if whole && slices.ContainsFunc(concerning, asks) {
-		if variables.Runtime, err = f.runtimeOfLabelled(ctx, facts, content); err != nil {
-			return err
-		}
-	}
-	var errs []error
-	around.Policies, around.undecided, errs = expression.LabelBounds(ctx, concerning, facts, variables, whole)
-	switch {
-	case ctx.Err() != nil:
-		return ctx.Err() // Stopped in the middle is no fault of the policy's.
-	case around.undecided && live:
-		return errPoliciesChanged
-	case len(errs) > 0:
-		f.options.Policies.Failed(facts.Profile.Kind.Kind+" "+name(facts.Namespace, facts.Name), errs)
-	}
-	return nil
-}
-
-var errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
-
-// read is the fresh look at an object: whole, where a policy has to see more than metadata.
+// read reads an object live: whole, if a policy has to see more than metadata.
 func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object, error) {
 	if f.kind.Whole == nil {
 		return f.kind.Get(ctx, namespace, name)
 	}
-	concerning, err := policiesOf(f.options.Policies, false)(ctx, f.Kind())
+	snapshot, err := f.options.Cached.Snapshot(ctx)
 	if err != nil {
-		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
+		return nil, err
 	}
-	if slices.ContainsFunc(concerning, needsWhole) {
+	if slices.ContainsFunc(snapshot.Concerning(f.Kind()), needsWhole) {
 		return f.kind.Whole(ctx, namespace, name)
 	}
 	return f.kind.Get(ctx, namespace, name)
@@ -156,17 +119,3 @@ func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object
 
 // needsWhole tells of a policy that it has to see an object whole in order to tell whether it bounds its label.
 func needsWhole(p *expression.Policy) bool { return p.BoundsLabels() && p.NeedsObject() }
-
-// runtimeOfLabelled is the runtime that an object uses, for the expressions of policies, which see it at admission too; nil where it uses none.
-// Objects are looked at whole only right before they go, so that it is read live.
-func (f *Feed) runtimeOfLabelled(ctx context.Context, facts *policy.Facts, content map[string]any) (map[string]any, error) {
-	if f.options.RuntimeOf == nil {
-		return nil, nil
-	}
-	of, err := f.options.RuntimeOf(f.Kind())
-	if of == nil || err != nil {
-		return nil, err
-	}
-	_, object, err := f.runtime(ctx, of, facts, content, f.readRuntime, true)
-	return object, err
-}

@@ -48,7 +48,7 @@ func TestLabelEdits(t *testing.T) {
 			}
 			kind := Labelled(nothing{}, nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"})
 			kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole
-			one, err := New(kind, Options{Engine: engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard()})
+			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard()})
 			if err != nil {
 				t.Fatal(err)
 			}

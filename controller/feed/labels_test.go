@@ -298,7 +298,7 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 				said.policies = []*expression.Policy{policyOf(t, spec)}
 				s.spec = map[string]any{"precious": row.precious}
 				s.put(config("a", policy.LabelTTL, "5m"))
-				stock(t, s, none(), func(o *Options) { o.Policies = said }, LabelledKind{})
+				stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = said }) }, LabelledKind{})
 				at(4 * time.Minute)
 				if s.wholes.Load() != 0 {
 					t.Error("it was read whole before its time")
@@ -349,8 +349,12 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 				}
 				s.put(object)
 				stock(t, s, none(), func(o *Options) {
-					o.Policies, o.Runtimes = said, runtimes{&platform{now: row.live, fails: row.fails}}
-					o.RuntimeOf = func(schema.GroupKind) (*expression.Runtime, error) { return of, nil }
+					over(o, func(r *reads) {
+						r.policies, r.runtimes = said, runtimes{&lagging{now: row.live, fails: row.fails}}
+						r.profile = func() *expression.Profile {
+							return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Runtime: of}
+						}
+					})
 				}, LabelledKind{})
 				at(10 * time.Minute)
 				expectOn(t, s, "ci/a", row.there)
@@ -382,7 +386,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 				var group sync.WaitGroup
 				group.Go(func() { _ = engine.Run(ctx) })
 				for resource, of := range map[string]*shelf{"configmaps": healthy, "things": broken} {
-					options := Options{Engine: engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard(), Forbidden: func() { told.Add(1) }}
+					options := Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Forbidden: func() { told.Add(1) }}
 					kind := Labelled(nothing{}, nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: resource}, Resource: resource})
 					kind.List, kind.Watch, kind.Get, kind.Whole = of.list, of.watch, of.get, of.whole
 					one, err := New(kind, options)

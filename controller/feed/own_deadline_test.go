@@ -28,7 +28,7 @@ func (u noRuntimes) Read(ctx context.Context, r *expression.Reference) (map[stri
 func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
-		r.options.Runtimes = noRuntimes{}
+		over(&r.options, func(r *reads) { r.runtimes = noRuntimes{} })
 		kind, group := "Recipe", "example.com"
 		of, errs := expression.NewCompiler(10).Profile(&v1alpha1.KindProfile{ObjectMeta: metav1.ObjectMeta{Name: "users"}, Spec: v1alpha1.KindProfileSpec{
 			Kind:  v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "User", Resource: "users"},

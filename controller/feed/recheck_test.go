@@ -2,13 +2,11 @@ package feed
 
 import (
 	"context"
-	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
@@ -60,9 +58,9 @@ func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 // The same for a policy or a runtime, which concerns a kind, and which a feed hears of with RejudgeAll.
 func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &platform{}
+		w, p := newWorld(), &lagging{}
 		w.put(finished("ci", "a", "uid-a", 5))
-		feed, _ := start(t, w, none(), func(o *Options) { o.Policies = p })
+		feed, _ := start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
 		at(time.Second)
 		judging := make(chan struct{})
 		defer close(judging)
@@ -105,7 +103,11 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 		s.put(config("a", policy.LabelTTL, "2m"))
 		said := metav1.DeletePropagationOrphan
 		feeds, _ := stock(t, s, none(), func(o *Options) {
-			o.PropagationOf = func(schema.GroupKind) (metav1.DeletionPropagation, error) { return said, nil }
+			over(o, func(r *reads) {
+				r.profile = func() *expression.Profile {
+					return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Propagation: said}
+				}
+			})
 		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
 		for _, want := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground} {
 			got, err := feeds[0].Judge(t.Context(), engine.Object{Namespace: "ci", Name: "a"})
@@ -117,28 +119,13 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	})
 }
 
-// A feed has read a namespace live that the cache did not have; the cache then shows a newer state of it.
-func TestNamespaceThatIsNewInTheCache(t *testing.T) {
-	n, api := follow(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
-	var added []string
-	n.OnAdd(func(name string) { added = append(added, name) })
-	n.observe(seen(t, api))
-	n.observe(seen(t, api))
-	if !slices.Equal(added, []string{"ci"}) {
-		t.Errorf("told of %q, want the namespace once", added)
-	}
-	n, api = follow(t, namespace(nil, nil))
-	n.OnAdd(func(name string) { t.Errorf("told of %s, which says nothing of Curfew's", name) })
-	n.observe(seen(t, api))
-}
-
-// meddled is a NamespaceReader with something that happens right after the cache has answered.
+// meddled is a namespaceReader with something that happens right after the cache has answered.
 type meddled struct {
 	*namespaces
 	then func()
 }
 
-func (m *meddled) Get(ctx context.Context, name string) (Namespace, error) {
+func (m *meddled) Get(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	read, err := m.namespaces.Get(ctx, name)
 	if m.then != nil {
 		m.then()
@@ -153,7 +140,7 @@ func TestChangeWhileAFeedJudges(t *testing.T) {
 		w.put(finished("ci", "a", "uid-a", 5))
 		reader := &meddled{namespaces: n}
 		start(t, w, n, func(o *Options) {
-			o.Namespaces = reader
+			over(o, func(r *reads) { r.namespaces = reader })
 			reader.then = func() {
 				n.set("ci", map[string]string{policy.AnnotationMode: "dry-run"})
 				o.Engine.RecheckNamespace("ci")

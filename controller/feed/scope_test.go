@@ -8,7 +8,6 @@ import (
 	"testing/synctest"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -16,8 +15,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// platform is a PolicyReader and a RuntimeReader whose cache may lag behind what is live.
-type platform struct {
+// lagging is a policyReader and a runtimeReader whose cache may lag behind what is live.
+type lagging struct {
 	mu             sync.Mutex
 	cached, live   []*expression.Policy
 	old, now       map[string]any
@@ -26,7 +25,7 @@ type platform struct {
 	failures       int
 }
 
-func (p *platform) Get(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
+func (p *lagging) Get(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if p.unknown {
@@ -35,19 +34,19 @@ func (p *platform) Get(context.Context, schema.GroupKind) ([]*expression.Policy,
 	return p.cached, nil
 }
 
-func (p *platform) Read(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
+func (p *lagging) Read(context.Context, schema.GroupKind) ([]*expression.Policy, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.live, nil
 }
 
-func (p *platform) Failed(_ string, errs []error) {
+func (p *lagging) Failed(_ string, errs []error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.failures += len(errs)
 }
 
-type runtimes struct{ *platform }
+type runtimes struct{ *lagging }
 
 func (r runtimes) Get(context.Context, *expression.Reference) (map[string]any, error) {
 	r.mu.Lock()
@@ -86,11 +85,11 @@ func defaultTTL(ttl v1alpha1.TTL) v1alpha1.LifecyclePolicySpec {
 
 func TestPolicyGivesDefaultPastAdmission(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &platform{}
+		w, p := newWorld(), &lagging{}
 		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
 		p.live = p.cached
 		w.put(finished("ci", "a", "uid-a", -1))
-		start(t, w, none(), func(o *Options) { o.Policies = p })
+		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
 		at(29 * time.Second)
 		expect(t, w, "a", true)
 		at(2 * time.Second)
@@ -101,10 +100,10 @@ func TestPolicyGivesDefaultPastAdmission(t *testing.T) {
 // The policy is withdrawn, and the cache does not know yet.
 func TestPolicyWithdrawnBehindTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &platform{}
+		w, p := newWorld(), &lagging{}
 		p.cached = []*expression.Policy{lifecycle(t, defaultTTL("30s"))}
 		w.put(finished("ci", "a", "uid-a", -1))
-		start(t, w, none(), func(o *Options) { o.Policies = p })
+		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
 		at(10 * time.Minute)
 		expect(t, w, "a", true)
 	})
@@ -113,9 +112,9 @@ func TestPolicyWithdrawnBehindTheCache(t *testing.T) {
 // S6: until the policies are known, nothing is judged: a bound among them may keep the object.
 func TestPoliciesNotKnownYet(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &platform{unknown: true}
+		w, p := newWorld(), &lagging{unknown: true}
 		w.put(finished("ci", "a", "uid-a", 5))
-		start(t, w, none(), func(o *Options) { o.Policies = p })
+		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
 		at(time.Minute)
 		expect(t, w, "a", true)
 		low := v1alpha1.Duration("1h")
@@ -131,7 +130,7 @@ func TestPoliciesNotKnownYet(t *testing.T) {
 // S6: an expression that fails keeps, and is told of.
 func TestPolicyThatFailsKeeps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &platform{}
+		w, p := newWorld(), &lagging{}
 		spec := defaultTTL("30s")
 		spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "team", Expression: `object.metadata.labels["team"] == "a"`}}
 		p.cached = []*expression.Policy{lifecycle(t, spec)}
@@ -140,7 +139,7 @@ func TestPolicyThatFailsKeeps(t *testing.T) {
 		labelled := finished("ci", "b", "uid-b", -1)
 		labelled.Labels = map[string]string{"team": "a"}
 		w.put(labelled)
-		start(t, w, none(), func(o *Options) { o.Policies = p })
+		start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.policies = p }) })
 		at(time.Minute)
 		expect(t, w, "a", true)
 		expect(t, w, "b", false)
@@ -151,10 +150,10 @@ func TestPolicyThatFailsKeeps(t *testing.T) {
 }
 
 // withRuntime makes Jobs refer to a runtime, so that one world serves all tests of this package.
-func withRuntime(t *testing.T, w *world, p *platform) *Feed {
+func withRuntime(t *testing.T, w *world, p *lagging) *Feed {
 	t.Helper()
 	w.runtime = labelledRuntime(t)
-	feed, _ := start(t, w, none(), func(o *Options) { o.Runtimes = runtimes{p} })
+	feed, _ := start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.runtimes = runtimes{p} }) })
 	return feed
 }
 
@@ -197,7 +196,7 @@ func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWorld(), &platform{old: test.cached, now: test.live, fails: test.fails}
+				w, p := newWorld(), &lagging{old: test.cached, now: test.live, fails: test.fails}
 				job := finished("ci", "a", "uid-a", test.ttl)
 				job.Labels = map[string]string{"runtime": "torch"}
 				w.put(job)
@@ -217,7 +216,7 @@ func TestRuntimeThatCannotBeRead(t *testing.T) {
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				w, p := newWorld(), &platform{blind: true, fails: true, old: ttlOf(30), now: ttlOf(30)}
+				w, p := newWorld(), &lagging{blind: true, fails: true, old: ttlOf(30), now: ttlOf(30)}
 				w.streams = streams
 				uses := func(name string) {
 					job := finished("ci", name, "uid-"+name, 30)
@@ -254,7 +253,7 @@ func TestRuntimeThatCannotBeRead(t *testing.T) {
 // The runtime's TTL is shortened: the whole kind is judged again when it is told.
 func TestRejudgeAll(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w, p := newWorld(), &platform{old: ttlOf(3600), now: ttlOf(3600)}
+		w, p := newWorld(), &lagging{old: ttlOf(3600), now: ttlOf(3600)}
 		job := finished("ci", "a", "uid-a", -1)
 		job.Labels = map[string]string{"runtime": "torch"}
 		w.put(job)
@@ -310,30 +309,5 @@ func TestDrainByADefault(t *testing.T) {
 				}
 			})
 		})
-	}
-}
-
-// A policy that looks at the namespace means the same to admission, which has what the namespace says, and to the controller, which has its
-// metadata: else it would give an object another TTL than the one by which that goes.
-func TestNamespacesLookAlike(t *testing.T) {
-	meta := NamespaceMeta()
-	meta.Name, meta.UID, meta.ResourceVersion, meta.CreationTimestamp = "ci", "uid-ci", "7", metav1.NewTime(noon)
-	meta.Labels, meta.Annotations = map[string]string{"env": "test"}, map[string]string{"a": "b"}
-	for _, source := range []string{
-		`timestamp(namespaceObject.metadata.creationTimestamp) == timestamp("2026-11-01T12:00:00Z")`, `namespaceObject.metadata.uid == "uid-ci"`,
-		`namespaceObject.metadata.resourceVersion == "7"`, `namespaceObject.metadata.labels.env == "test" && namespaceObject.metadata.annotations.a == "b"`,
-		`size(namespaceObject) == 3 && size(namespaceObject.metadata) == 6`,
-	} {
-		program, err := expression.NewCompiler(4).Compile(source, expression.ScopePolicy, expression.ResultBool)
-		if err != nil {
-			t.Fatal(err)
-		}
-		for who, variables := range map[string]*expression.Variables{
-			"the controller": {Namespace: namespaceObject(meta)}, "admission": {NamespacePolicy: policy.NamespaceOf(&meta.ObjectMeta)},
-		} {
-			if holds, err := program.Bool(t.Context(), variables); err != nil || !holds {
-				t.Errorf("%s, to %s: %v, %v", source, who, holds, err)
-			}
-		}
 	}
 }

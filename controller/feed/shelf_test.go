@@ -241,7 +241,8 @@ func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds .
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Engine: engine, Namespaces: n, Clock: clock.RealClock{}, Log: logr.Discard(), Protect: []string{"curfew-system", "kube-system"}}
+	options := Options{Engine: engine, Clock: clock.RealClock{}, Log: logr.Discard(), Protect: []string{"curfew-system", "kube-system"}}
+	over(&options, func(r *reads) { r.namespaces = n })
 	if change != nil {
 		change(&options)
 	}
@@ -251,7 +252,7 @@ func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds .
 	var feeds []*Feed
 	for _, labelled := range kinds {
 		if labelled.Resource == "" {
-			labelled.Kind, labelled.Resource = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "configmaps"
+			labelled.Kind, labelled.Resource = configMap, "configmaps"
 		}
 		kind := Labelled(nothing{}, nil, labelled)
 		kind.List, kind.Watch, kind.Get, kind.Whole = s.list, s.watch, s.get, s.whole

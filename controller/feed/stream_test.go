@@ -138,7 +138,7 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 			<-slow // the answer is on its way
 			return w.list(ctx, namespace, options)
 		}
-		feed, err := New(kind, Options{Engine: engine, Namespaces: none(), Log: logr.Discard()})
+		feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Log: logr.Discard()})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -203,7 +203,7 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				feed, err := New(kind, Options{Engine: engine, Namespaces: none(), Log: logr.Discard(), RelistEvery: time.Minute})
+				feed, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Log: logr.Discard(), RelistEvery: time.Minute})
 				if err != nil {
 					t.Fatal(err)
 				}

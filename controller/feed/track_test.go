@@ -329,7 +329,7 @@ func newRace(t *testing.T) *race {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.options = Options{Engine: r.engine, Namespaces: none(), Clock: clock.RealClock{}, Log: logr.Discard(), Census: census}
+	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Census: census}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { _ = r.engine.Run(ctx); close(done) }()

@@ -327,7 +327,7 @@ func (w *world) count() int {
 	return len(w.jobs)
 }
 
-// namespaces is a NamespaceReader over a map.
+// namespaces is a namespaceReader over a map.
 type namespaces struct {
 	mu   sync.Mutex
 	of   map[string]map[string]string
@@ -338,21 +338,18 @@ type namespaces struct {
 	reads int
 }
 
-func (n *namespaces) Get(_ context.Context, name string) (Namespace, error) {
+func (n *namespaces) Get(_ context.Context, name string) (*policy.NamespacePolicy, error) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.gets++
 	if n.fail {
-		return Namespace{}, fmt.Errorf("namespace %s cannot be read", name)
+		return nil, fmt.Errorf("namespace %s cannot be read", name)
 	}
-	return Namespace{
-		Policy: policy.ParseNamespace(name, n.of[name], nil),
-		Object: map[string]any{"metadata": map[string]any{"name": name}},
-	}, nil
+	return policy.ParseNamespace(name, n.of[name], nil), nil
 }
 
 // Read answers with what was said when it began, which is the oldest that it may.
-func (n *namespaces) Read(ctx context.Context, name string) (Namespace, error) {
+func (n *namespaces) Read(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	read, err := n.Get(ctx, name)
 	n.mu.Lock()
 	n.reads++
@@ -377,7 +374,8 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 	if err != nil {
 		t.Fatal(err)
 	}
-	options := Options{Engine: engine, Namespaces: n, Clock: clock.RealClock{}, Log: logr.Discard()}
+	options := Options{Engine: engine, Clock: clock.RealClock{}, Log: logr.Discard()}
+	over(&options, func(r *reads) { r.namespaces = n })
 	if change != nil {
 		change(&options)
 	}

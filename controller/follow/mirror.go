@@ -78,6 +78,21 @@ func (m *Mirror[T]) Get(key string) (T, bool) {
 	return item, ok
 }
 
+// Known returns why the objects are not known yet, or nil once they are and all who follow the kind have been told.
+func (m *Mirror[T]) Known() error {
+	select {
+	case <-m.listed:
+		return nil
+	default:
+	}
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	if m.err == nil {
+		return errNotKnown
+	}
+	return m.err
+}
+
 // Wait waits until the objects are known, or ctx is done.
 func (m *Mirror[T]) Wait(ctx context.Context) error {
 	select {
@@ -90,11 +105,15 @@ func (m *Mirror[T]) Wait(ctx context.Context) error {
 
 // Run follows the kind until ctx is done.
 func (m *Mirror[T]) Run(ctx context.Context) {
-	delay := loop.NewBackoff()
+	delay, absent := loop.NewBackoff(), false
 	for ctx.Err() == nil {
 		at, err := m.list(ctx)
 		if err == nil {
 			delay.Reset()
+			if absent {
+				absent = false
+				m.log.Info("CRD is installed")
+			}
 			err = m.follow(ctx, at)
 		}
 		pause := delay.Next()
@@ -104,7 +123,10 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 		case apierrors.IsNotFound(err):
 			// The kind is not served: it has no objects.
 			m.replace(map[string]T{})
-			pause = absentFor
+			if pause = absentFor; !absent {
+				absent = true
+				m.log.Info("CRD is not installed: none of its objects count until it is")
+			}
 		case err != nil:
 			if apierrors.IsForbidden(err) {
 				pause = absentFor
@@ -185,9 +207,6 @@ func (m *Mirror[T]) replace(items map[string]T) {
 	m.mu.Lock()
 	old, first := m.items, !m.known
 	m.items, m.known = items, true
-	if first {
-		close(m.listed)
-	}
 	m.mu.Unlock()
 	for key, item := range items {
 		if before, ok := old[key]; ok {
@@ -203,6 +222,9 @@ func (m *Mirror[T]) replace(items map[string]T) {
 	}
 	if first && len(items) == 0 {
 		m.tell("", nil, nil) // That there are none is news too.
+	}
+	if first {
+		close(m.listed)
 	}
 }
 

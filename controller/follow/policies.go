@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -16,38 +17,58 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// compiledPolicy is one LifecyclePolicy as it was compiled.
+// compiledPolicy is one LifecyclePolicy and what cannot be used of it.
 type compiledPolicy struct {
 	object *v1alpha1.LifecyclePolicy
 	policy *expression.Policy
 	errs   field.ErrorList
 }
 
-// Policies knows the LifecyclePolicies. It implements feed.PolicyReader.
+// Policies follows the LifecyclePolicies.
 type Policies struct {
 	source   Source
-	compiler *expression.Compiler
+	store    *platform.Store
 	mirror   *Mirror[compiledPolicy]
+	clock    clock.Clock
 	log      logr.Logger
 	status   *Statuses // nil where none is written
 	failures failures
 	pauses   pauses
 }
 
-// NewPolicies follows a source of LifecyclePolicies.
-func NewPolicies(source Source, compiler *expression.Compiler, clock clock.Clock, log logr.Logger) *Policies {
-	p := &Policies{source: source, compiler: compiler, log: log.WithName("policies")}
-	p.mirror = NewMirror(source, p.compile, clock, p.log)
+// NewPolicies keeps the LifecyclePolicies of a store current.
+func NewPolicies(source Source, store *platform.Store, clock clock.Clock, log logr.Logger) *Policies {
+	p := &Policies{source: source, store: store, clock: clock, log: log.WithName("policies")}
+	p.mirror = NewMirror(source, p.compile, clock, p.log.WithValues("resource", v1alpha1.LifecyclePolicies+"."+v1alpha1.GroupVersion.Group))
+	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
+		switch {
+		case name == "":
+		case new == nil:
+			store.PutPolicy(name, nil)
+		case old == nil || !samePolicy(old, new):
+			store.PutPolicy(name, new.policy)
+			logUnusable(p.log, name, new.errs)
+		}
+	})
 	return p
 }
 
-// OnChange is told of every kind-deciding change: concerns reports whether the old or the new state speaks of a kind.
+// logUnusable logs an object that got in past admission.
+func logUnusable(log logr.Logger, name string, errs field.ErrorList) {
+	if err := errs.ToAggregate(); err != nil {
+		log.Info("object cannot be used as it stands: what it speaks of is kept", "name", name, "reason", err.Error())
+	}
+}
+
+// OnChange registers a function that is called when a policy has changed: concerns reports whether its old or its new state applies
+// to a kind. Call it before the follower starts.
 func (p *Policies) OnChange(f func(concerns func(schema.GroupKind) bool)) {
 	p.mirror.OnChange(func(_ string, old, new *compiledPolicy) {
-		if old != nil && new != nil && same(old, new) {
+		if old != nil && new != nil && samePolicy(old, new) {
 			return
 		}
 		f(func(kind schema.GroupKind) bool {
@@ -56,8 +77,8 @@ func (p *Policies) OnChange(f func(concerns func(schema.GroupKind) bool)) {
 	})
 }
 
-// same reports whether two states judge alike: conditions in the status change nothing.
-func same(old, new *compiledPolicy) bool {
+// samePolicy reports whether two states judge alike: conditions in the status change nothing.
+func samePolicy(old, new *compiledPolicy) bool {
 	return old.object.UID == new.object.UID && old.object.Generation == new.object.Generation &&
 		old.object.Status.DefaultSince == new.object.Status.DefaultSince
 }
@@ -68,58 +89,16 @@ func (p *Policies) compile(object *unstructured.Unstructured) compiledPolicy {
 		// The schema of the CustomResourceDefinition does not let this through.
 		p.log.Error(err, "a LifecyclePolicy is not of the form that this version knows", "policy", object.GetName())
 	}
-	out.policy, out.errs = p.compiler.Policy(out.object)
+	out.policy, out.errs = p.store.Compiler().Policy(out.object)
 	return out
 }
 
-// Run follows the policies until ctx is done.
-func (p *Policies) Run(ctx context.Context) error {
-	p.mirror.Run(ctx)
-	return nil
-}
-
-// WriteStatuses writes the status of policies until ctx is done. It may run once in a cluster.
-func (p *Policies) WriteStatuses(ctx context.Context) error {
-	if p.status != nil {
-		p.status.Run(ctx)
-	}
-	return nil
-}
-
-// Wait waits until the policies are known: without them no bound would hold.
+// Wait waits until the policies are known: before that no bound would apply.
 func (p *Policies) Wait(ctx context.Context) error { return p.mirror.Wait(ctx) }
 
-// Wake looks again whether LifecyclePolicies are served.
-func (p *Policies) Wake() { p.mirror.Wake() }
-
-// Get implements feed.PolicyReader from the cache.
-func (p *Policies) Get(_ context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
-	all, err := p.mirror.All()
-	if err != nil {
-		return nil, err
-	}
-	var out []*expression.Policy
-	for _, compiled := range all {
-		if compiled.policy.Concerns(kind) {
-			out = append(out, compiled.policy)
-		}
-	}
-	expression.Sort(out)
-	return out, nil
-}
-
-// ReadNamespaces reports whether an expression of one of them looks at namespaces.
+// ReadNamespaces reports whether an expression of a policy looks at namespaces.
 func (p *Policies) ReadNamespaces() bool {
-	all, err := p.mirror.All()
-	if err != nil {
-		return false // All is judged once they are known.
-	}
-	for _, compiled := range all {
-		if compiled.policy.ReadsNamespace() {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(p.store.Snapshot().Policies, (*expression.Policy).ReadsNamespace)
 }
 
 // Objects are all LifecyclePolicies. Before they are known it is an error.
@@ -135,8 +114,8 @@ func (p *Policies) Objects() ([]*v1alpha1.LifecyclePolicy, error) {
 	return out, nil
 }
 
-// Read implements feed.PolicyReader from the API server. What is compiled already is not compiled again.
-func (p *Policies) Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error) {
+// Live lists the policies. What is compiled already is not compiled again.
+func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	var out []*expression.Policy
 	options := metav1.ListOptions{Limit: 100}
 	for {
@@ -148,18 +127,16 @@ func (p *Policies) Read(ctx context.Context, kind schema.GroupKind) ([]*expressi
 			return nil, fmt.Errorf("listing LifecyclePolicies: %w", err)
 		}
 		for i := range page.Items {
-			if compiled := p.compile(&page.Items[i]); compiled.policy.Concerns(kind) {
-				out = append(out, compiled.policy)
-			}
+			out = append(out, p.compile(&page.Items[i]).policy)
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
-			expression.Sort(out)
 			return out, nil
 		}
 	}
 }
 
-// Failed implements feed.PolicyReader: the log has every failure, and the condition Ready of the policy the first ones.
+// Failed reports policies that could not be evaluated for an object: the log has all of them, and the condition Ready of a policy the
+// first ones.
 func (p *Policies) Failed(object string, errs []error) {
 	for _, err := range errs {
 		p.log.V(1).Info("an object was kept: a policy cannot be told for it", "object", object, "reason", err.Error())
@@ -173,9 +150,10 @@ func (p *Policies) Failed(object string, errs []error) {
 	}
 }
 
-// WriteStatus has the status of policies written: Ready, and since when the defaults hold. Call it before Run.
-func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock, serverTime ServerTime) {
-	p.status = NewStatuses(patcher, clock, serverTime, p.log)
+// WriteStatus has the status of policies written, once [Policies.WriteStatuses] runs: Ready, and since when the defaults apply. Call it
+// before the follower starts.
+func (p *Policies) WriteStatus(patcher Patcher, serverTime ServerTime) {
+	p.status = NewStatuses(patcher, p.clock, serverTime, p.log)
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {
 		if new == nil || old != nil && old.object.UID != new.object.UID {
 			p.failures.forget(name)
@@ -183,6 +161,12 @@ func (p *Policies) WriteStatus(patcher Patcher, clock clock.Clock, serverTime Se
 		}
 		p.writeStatus(name, new)
 	})
+}
+
+// WriteStatuses writes statuses until ctx is done. It may run once in a cluster.
+func (p *Policies) WriteStatuses(ctx context.Context) error {
+	p.status.Run(ctx)
+	return nil
 }
 
 // writeStatus has the status of one policy written; nil is one that is gone.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
 // patcher applies status patches to a source, with the precondition of the API server.
@@ -61,21 +62,14 @@ func lifecyclePolicy(ttl string, generation int64) *unstructured.Unstructured {
 	return object
 }
 
-func run(ctx context.Context, policies *Policies) {
-	var group sync.WaitGroup
-	group.Go(func() { _ = policies.Run(ctx) })
-	group.Go(func() { _ = policies.WriteStatuses(ctx) })
-	group.Wait()
-}
-
 func TestPolicyStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{}, nil)
+		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
+		policies.WriteStatus(p, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { run(ctx, policies); close(done) }()
+		go func() { runAll(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		p.put(lifecyclePolicy(`"30s"`, 1))
 		after(2 * time.Second)
@@ -100,11 +94,11 @@ func TestPolicyStatus(t *testing.T) {
 func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{}, nil)
+		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
+		policies.WriteStatus(p, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { run(ctx, policies); close(done) }()
+		go func() { runAll(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		fail := func(object string, generation int64, reason string) {
 			policies.Failed(object, []error{&expression.PolicyError{Policy: "platform", Generation: generation, Err: errors.New(reason)}})
@@ -158,11 +152,11 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 func TestPauseShowsInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
-		policies.WriteStatus(p, clock.RealClock{}, nil)
+		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
+		policies.WriteStatus(p, nil)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { run(ctx, policies); close(done) }()
+		go func() { runAll(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		expect := func(when, left string, want ...string) {
 			t.Helper()
@@ -213,9 +207,9 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
-		policies := NewPolicies(p.source, expression.NewCompiler(10), clock.RealClock{}, logr.Discard())
+		policies := NewPolicies(p.source, store(t), clock.RealClock{}, logr.Discard())
 		known, ahead := time.Now().Add(time.Minute), time.Hour
-		policies.WriteStatus(p, clock.RealClock{}, func(context.Context) (time.Time, error) {
+		policies.WriteStatus(p, func(context.Context) (time.Time, error) {
 			if time.Now().Before(known) {
 				return time.Time{}, errors.New("the API server's time is not known")
 			}
@@ -223,7 +217,7 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 		})
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan struct{})
-		go func() { run(ctx, policies); close(done) }()
+		go func() { runAll(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
 		p.put(lifecyclePolicy(`"30s"`, 1))
 		after(50 * time.Second)
@@ -244,4 +238,21 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 			t.Errorf("stamped %s, %v; want the API server's time, from %s on", text, err, known.Add(ahead))
 		}
 	})
+}
+
+// runAll follows and writes statuses until ctx is done.
+func runAll(ctx context.Context, policies *Policies) {
+	var group sync.WaitGroup
+	group.Go(func() { _ = policies.WriteStatuses(ctx) })
+	policies.mirror.Run(ctx)
+	group.Wait()
+}
+
+func store(t *testing.T) *platform.Store {
+	t.Helper()
+	out, err := platform.New(nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
 }

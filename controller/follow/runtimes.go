@@ -2,44 +2,72 @@ package follow
 
 import (
 	"context"
+	"strings"
+	"sync"
 
+	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 )
 
-// RuntimeCache finds a runtime among those that are followed.
-type RuntimeCache interface {
-	// Cached is nil where the runtime is not known, which does not mean that it does not exist.
-	Cached(resource schema.GroupVersionResource, key string) map[string]any
-}
-
-// Runtimes reads training runtimes and what else objects refer to. It implements feed.RuntimeReader.
+// Runtimes follows the training runtimes, and what else objects refer to, of the kinds that are served.
 type Runtimes struct {
-	Client dynamic.Interface
-	Cache  RuntimeCache
+	source func(resource schema.GroupVersionResource) Source
+	client dynamic.Interface
+	clock  clock.Clock
+	log    logr.Logger
+
+	mu       sync.Mutex
+	followed map[schema.GroupVersionResource]*followedRuntimes
+	group    sync.WaitGroup
+	changed  []func(resource schema.GroupVersionResource, namespace string)
 }
 
-// Get implements feed.RuntimeReader: cache first, live on a miss.
-func (r *Runtimes) Get(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+type followedRuntimes struct {
+	mirror *Mirror[map[string]any]
+	cancel context.CancelFunc
+}
+
+func newRuntimes(options Options) *Runtimes {
+	return &Runtimes{
+		source: options.Source, client: options.Client, clock: options.Clock, log: options.Log.WithName("runtimes"),
+		followed: map[schema.GroupVersionResource]*followedRuntimes{},
+	}
+}
+
+// OnChange registers a function that is called when a runtime comes, changes or goes; namespace is "" for one that is cluster-scoped.
+// Call it before the follower starts.
+func (r *Runtimes) OnChange(f func(resource schema.GroupVersionResource, namespace string)) {
+	r.changed = append(r.changed, f)
+}
+
+// Runtime reads a runtime from the cache, and live what that does not know. Nil means that there is none.
+func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := reference.Name
 	if reference.Namespace != "" {
 		key = reference.Namespace + "/" + reference.Name
 	}
-	if r.Cache != nil {
-		if known := r.Cache.Cached(resourceOf(reference), key); known != nil {
+	r.mu.Lock()
+	of := r.followed[resourceOf(reference)]
+	r.mu.Unlock()
+	if of != nil {
+		if known, ok := of.mirror.Get(key); ok {
 			return known, nil
 		}
 	}
-	return r.Read(ctx, reference)
+	return r.LiveRuntime(ctx, reference)
 }
 
-// Read implements feed.RuntimeReader.
-func (r *Runtimes) Read(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
-	read, err := r.Client.Resource(resourceOf(reference)).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
+// LiveRuntime asks the API server. Nil means that there is none.
+func (r *Runtimes) LiveRuntime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	read, err := r.client.Resource(resourceOf(reference)).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		return nil, nil
 	}
@@ -51,4 +79,67 @@ func (r *Runtimes) Read(ctx context.Context, reference *expression.Reference) (m
 
 func resourceOf(reference *expression.Reference) schema.GroupVersionResource {
 	return reference.Kind.GroupVersion().WithResource(reference.Resource)
+}
+
+// deadline reports whether some runtime has a deadline, as far as the runtimes are known.
+func (r *Runtimes) deadline(of *expression.Runtime) (says, known bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	known = true
+	for _, resource := range of.Resources() {
+		followed := r.followed[resource]
+		if followed == nil {
+			known = false
+			continue
+		}
+		all, err := followed.mirror.All()
+		known = known && err == nil
+		for _, runtime := range all {
+			says = says || of.HasDeadline(runtime)
+		}
+	}
+	return says, known
+}
+
+// follow begins with the runtimes of the kinds that are served, and ends with those that no kind uses any more.
+func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	wanted := map[schema.GroupVersionResource]bool{}
+	for profile := range snapshot.Installed() {
+		if profile.Runtime == nil {
+			continue
+		}
+		for _, resource := range profile.Runtime.Resources() {
+			wanted[resource] = true
+		}
+	}
+	for resource, of := range r.followed {
+		if !wanted[resource] {
+			of.cancel()
+			delete(r.followed, resource)
+		}
+	}
+	for resource := range wanted {
+		if of := r.followed[resource]; of != nil {
+			of.mirror.Wake()
+			continue
+		}
+		ctx, cancel := context.WithCancel(ctx)
+		of := &followedRuntimes{cancel: cancel, mirror: NewMirror(r.source(resource), func(object *unstructured.Unstructured) map[string]any {
+			object.SetManagedFields(nil)
+			return object.Object
+		}, r.clock, r.log.WithValues("resource", resource.GroupResource().String()))}
+		of.mirror.OnChange(func(key string, _, _ *map[string]any) {
+			namespace, _, namespaced := strings.Cut(key, "/")
+			if !namespaced {
+				namespace = ""
+			}
+			for _, f := range r.changed {
+				f(resource, namespace)
+			}
+		})
+		r.followed[resource] = of
+		r.group.Go(func() { of.mirror.Run(ctx) })
+	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/test/builders"
@@ -18,6 +19,7 @@ import (
 type cluster struct {
 	profiles, definitions, runtimes *builders.Source
 	feeds                           *feedset.Set
+	platform                        *follow.Platform
 
 	mu       sync.Mutex
 	missing  map[string][]string // by resource

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
 )
@@ -14,10 +15,12 @@ import (
 func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		c, r := begin(t, func(_ *cluster, r *Registry) { r.OnRuntimes(func() { told++ }) })
+		c, _ := begin(t, func(c *cluster, _ *Registry) {
+			c.platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { told++ })
+		})
 		says := func() bool {
 			t.Helper()
-			all, err := r.Served()
+			all, err := c.platform.Served()
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -30,16 +33,16 @@ func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 			return false
 		}
 		after(2 * time.Second)
-		if !r.RuntimesKnown() {
+		if !c.platform.RuntimesKnown() {
 			t.Error("nothing is served that uses a runtime, and yet the runtimes are not known")
 		}
 		c.definitions.Put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
 		synctest.Wait()
-		if r.RuntimesKnown() || !says() {
+		if c.platform.RuntimesKnown() || !says() {
 			t.Error("before the runtimes are listed they are known, or have no deadline")
 		}
 		after(2 * time.Second)
-		if !r.RuntimesKnown() || says() {
+		if !c.platform.RuntimesKnown() || says() {
 			t.Error("without a runtime there is a deadline, or it is not known")
 		}
 		runtime := func(annotations map[string]any) *unstructured.Unstructured {

@@ -13,7 +13,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic/fake"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/feedset"
@@ -60,13 +62,26 @@ func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Regist
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(Options{
-		Builtin: builtin, Typed: feedset.Typed(),
-		Compiler: expression.NewCompiler(expression.DefaultCacheSize), Profiles: c.profiles, Definitions: c.definitions,
-		Feeds:   c.feeds,
-		Runtime: func(schema.GroupVersionResource) follow.Source { return c.runtimes },
-		Clock:   clock.RealClock{}, Log: logr.Discard(),
+	none := builders.MakeSource()
+	c.platform, err = follow.NewPlatform(follow.Options{
+		Builtin: builtin, Client: fake.NewSimpleDynamicClient(runtime.NewScheme()), Clock: clock.RealClock{}, Log: logr.Discard(),
+		Source: func(resource schema.GroupVersionResource) follow.Source {
+			switch resource.Resource {
+			case "kindprofiles":
+				return c.profiles
+			case "customresourcedefinitions":
+				return c.definitions
+			case "lifecyclepolicies":
+				return none
+			default:
+				return c.runtimes
+			}
+		},
 	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := New(Options{Typed: feedset.Typed(), Platform: c.platform, Feeds: c.feeds, Clock: clock.RealClock{}, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,7 +92,7 @@ func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Regist
 	var group sync.WaitGroup
 	group.Go(func() { _ = c.feeds.Run(ctx) })
 	group.Go(func() { _ = r.Run(ctx) })
-	group.Go(func() { _ = r.WriteStatuses(ctx) })
+	group.Go(func() { _ = c.platform.Start(ctx) })
 	t.Cleanup(func() { cancel(); group.Wait() })
 	return c, r
 }
@@ -229,14 +244,19 @@ func TestClusterProfileReplacesBuiltin(t *testing.T) {
 func TestPropagationOfProfiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
-		c, r := begin(t, func(_ *cluster, r *Registry) {
-			if got, err := r.Propagation(jobSet); err == nil {
+		c, _ := begin(t, func(c *cluster, _ *Registry) {
+			if got, err := c.platform.Propagation(jobSet); err == nil {
 				t.Errorf("%q before anything is known, want an error", got)
 			}
 		})
 		after(2 * time.Second)
-		for _, profile := range r.builtin {
-			if got, err := r.Propagation(profile.Kind.GroupKind()); got != "" || err != nil {
+		builtin, err := profiles.All()
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, profile := range builtin {
+			kind := schema.GroupKind{Group: profile.Spec.Kind.Group, Kind: profile.Spec.Kind.Kind}
+			if got, err := c.platform.Propagation(kind); got != "" || err != nil {
 				t.Errorf("%s: %q, %v; want it left to the flag", profile.Name, got, err)
 			}
 		}
@@ -247,7 +267,7 @@ func TestPropagationOfProfiles(t *testing.T) {
 		own.SetName("own")
 		c.profiles.Put(own)
 		after(2 * time.Second)
-		if got, err := r.Propagation(jobSet); got != metav1.DeletePropagationOrphan || err != nil {
+		if got, err := c.platform.Propagation(jobSet); got != metav1.DeletePropagationOrphan || err != nil {
 			t.Errorf("%q, %v; want what the profile of the cluster says", got, err)
 		}
 	})
@@ -258,14 +278,15 @@ func TestPropagationOfProfiles(t *testing.T) {
 func TestRuntimeOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trainJob := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
-		c, r := begin(t, func(_ *cluster, r *Registry) {
-			if got, err := r.RuntimeOf(trainJob); err == nil {
-				t.Errorf("%v before anything is known, want an error", got)
+		c, _ := begin(t, func(c *cluster, _ *Registry) {
+			if c.platform.Store().Snapshot().Incomplete() == nil {
+				t.Error("all KindProfiles are known before anything is")
 			}
 		})
 		after(2 * time.Second)
 		for kind, has := range map[schema.GroupKind]bool{trainJob: true, {Group: "batch", Kind: "Job"}: false, {Kind: "ConfigMap"}: false} {
-			if got, err := r.RuntimeOf(kind); (got != nil) != has || err != nil {
+			snapshot := c.platform.Store().Snapshot()
+			if got, err := snapshot.RuntimeOf(kind), snapshot.Incomplete(); (got != nil) != has || err != nil {
 				t.Errorf("%s: %v, %v; want one: %v", kind, got, err, has)
 			}
 		}
@@ -275,15 +296,15 @@ func TestRuntimeOf(t *testing.T) {
 		own.SetName("own")
 		c.profiles.Put(own)
 		after(2 * time.Second)
-		if got, err := r.RuntimeOf(trainJob); got != nil || err != nil {
-			t.Errorf("%v, %v; want none, as the profile of the cluster has it", got, err)
+		if got := c.platform.Store().Snapshot().RuntimeOf(trainJob); got != nil {
+			t.Errorf("%v; want none, as the profile of the cluster has it", got)
 		}
 	})
 }
 
 func TestRuntimesAreFollowed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, r := begin(t)
+		c, _ := begin(t)
 		c.definitions.Put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
 		after(2 * time.Second)
 		torch := &unstructured.Unstructured{Object: map[string]any{}}
@@ -291,9 +312,14 @@ func TestRuntimesAreFollowed(t *testing.T) {
 		torch.SetNamespace("ci")
 		c.runtimes.Put(torch)
 		after(time.Second)
-		resource := schema.GroupVersionResource{Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainingruntimes"}
-		if r.Cached(resource, "ci/torch") == nil || r.Cached(resource, "ci/other") != nil {
-			t.Error("the cache does not know the runtime, or one that does not exist")
+		for name, there := range map[string]bool{"torch": true, "other": false} {
+			got, err := c.platform.Runtimes.Runtime(t.Context(), &expression.Reference{
+				Kind:     schema.GroupVersionKind{Group: "trainer.kubeflow.org", Version: "v1alpha1", Kind: "TrainingRuntime"},
+				Resource: "trainingruntimes", Namespace: "ci", Name: name,
+			})
+			if (got != nil) != there || err != nil {
+				t.Errorf("%s: %v, %v; want one: %v", name, got, err, there)
+			}
 		}
 		if feed := c.feed("trainjobs"); feed == nil || !slices.Contains(feed.judged, "ci") {
 			t.Errorf("%v: want namespace ci judged again for its runtime", feed)

@@ -49,9 +49,10 @@ func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data 
 func TestProfileStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *patcher
-		c, _ := begin(t, func(c *cluster, r *Registry) {
+		c, _ := begin(t, func(c *cluster, _ *Registry) {
 			p = &patcher{Source: c.profiles}
-			r.WriteStatus(p)
+			c.platform.Profiles.WriteStatus(p, nil)
+			go func() { _ = c.platform.Profiles.WriteStatuses(t.Context()) }()
 		})
 		profile := func(name, group, finished string) *unstructured.Unstructured {
 			object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{

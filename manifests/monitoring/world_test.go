@@ -157,15 +157,8 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	<-ended
 }
 
-type silent struct{}
-
-func (silent) Get(_ context.Context, name string) (feed.Namespace, error) {
-	return feed.Namespace{Policy: policy.ParseNamespace(name, nil, nil)}, nil
-}
-
-func (s silent) Read(ctx context.Context, name string) (feed.Namespace, error) {
-	return s.Get(ctx, name)
-}
+// nothing is a platform that says nothing.
+var nothing = platform.Offline{Platform: platform.SnapshotOf(nil, nil)}
 
 // unusableValue has a feed judge a finished Job with a TTL that nobody can read. The engine knows Jobs already, so this one has
 // an engine of its own.
@@ -189,7 +182,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 		Profile: policy.JobProfile,
 		Get:     func(context.Context, string, string) (runtime.Object, error) { return job, nil },
 		Facts:   func(o runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(o.(*batchv1.Job)), nil },
-	}, feed.Options{Engine: expiry, Namespaces: silent{}, Reports: reports, Log: logr.Discard()})
+	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Reports: reports, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -218,7 +211,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 				Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}})
 			return all, nil
 		},
-	}, feed.Options{Engine: expiry, Namespaces: silent{}, Log: logr.Discard(), Census: counted, Listed: func(int) { close(known) }})
+	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Log: logr.Discard(), Census: counted, Listed: func(int) { close(known) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,6 +5,7 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
@@ -15,7 +16,8 @@ import (
 // webhook, the feeds and the deadlines need to know about the kind.
 type Profile struct {
 	*policy.Profile
-	// Generation of the object that was compiled; zero for built-in profiles.
+	// UID and Generation of the object that was compiled; zero for built-in profiles.
+	UID        types.UID
 	Generation int64
 	// Suspend is the field that suspends an object; nil where the kind has none.
 	Suspend *Suspend
@@ -52,7 +54,7 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 	var errs field.ErrorList
 	spec, path := &object.Spec, field.NewPath("spec")
 	out := &Profile{
-		Generation: object.Generation, Propagation: spec.PropagationPolicy, spec: spec,
+		UID: object.UID, Generation: object.Generation, Propagation: spec.PropagationPolicy, spec: spec,
 		Profile: &policy.Profile{
 			Name:          object.Name,
 			Kind:          gvk(&spec.Kind),

@@ -17,6 +17,8 @@ type Object struct {
 	Facts *policy.Facts
 	// JSON is the object as decoded JSON. It is called only if a policy or a runtime has to see it.
 	JSON func() (map[string]any, error)
+	// Runtime says how the object refers to its runtime, if that is known by another profile than the snapshot's; else nil.
+	Runtime *expression.Runtime
 	// MetadataOnly means that JSON has no more than the metadata.
 	MetadataOnly bool
 	// LabelOnly asks for no more than what bounds the TTL label: no defaults, no TTL of a runtime.
@@ -31,6 +33,8 @@ func Whole(facts *policy.Facts, object map[string]any) *Object {
 // Context is what decides how one object is treated.
 type Context struct {
 	policy.Scope
+	// Platform is what the object is judged by.
+	Platform *Snapshot
 	// NamespaceUnknown means that the [Source] does not know the namespace, of which only the name counts.
 	NamespaceUnknown bool
 	// Undecided means that a policy which may bound the label has to see more than the metadata.
@@ -45,7 +49,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	if err != nil {
 		return nil, err
 	}
-	facts, out := object.Facts, &Context{}
+	facts, out := object.Facts, &Context{Platform: snapshot}
 	if err := out.readNamespace(ctx, source, facts); err != nil {
 		return nil, err
 	}
@@ -59,9 +63,12 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 		return out, nil
 	}
 	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, boundsByRuntime)
-	kind, err := snapshot.runtimeOf(facts.Profile.Kind.GroupKind(), object.LabelOnly && asksRuntime)
-	if err != nil {
-		return nil, err
+	kind := object.Runtime
+	if kind == nil {
+		kind = snapshot.RuntimeOf(facts.Profile.Kind.GroupKind())
+	}
+	if object.LabelOnly && asksRuntime && snapshot.Incomplete() != nil {
+		return nil, snapshot.Incomplete() // A KindProfile may know the runtime.
 	}
 	if asksRuntime = asksRuntime && kind != nil; !asksRuntime && len(policies) == 0 {
 		return out, nil

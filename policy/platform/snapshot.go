@@ -89,14 +89,6 @@ func (s *Snapshot) RuntimeOf(kind schema.GroupKind) *expression.Runtime {
 	return nil
 }
 
-// runtimeOf is the same for an object that is about to be deleted without a feed that knows its profile.
-func (s *Snapshot) runtimeOf(kind schema.GroupKind, needed bool) (*expression.Runtime, error) {
-	if needed && s.parts.incomplete != nil {
-		return nil, s.parts.incomplete
-	}
-	return s.RuntimeOf(kind), nil
-}
-
 // Reference says which runtime an object uses; nil if it uses none, or if its reference cannot be read.
 func (s *Snapshot) Reference(facts *policy.Facts, object map[string]any) *expression.Reference {
 	kind := s.RuntimeOf(facts.Profile.Kind.GroupKind())

@@ -49,53 +49,65 @@ func (s *Store) Compiler() *expression.Compiler { return s.compiler }
 // SetPolicy adds a LifecyclePolicy or replaces its previous generation. What cannot be used of it means keep (S6) and is returned.
 func (s *Store) SetPolicy(object *v1alpha1.LifecyclePolicy) field.ErrorList {
 	compiled, errs := s.compiler.Policy(object)
-	s.change(func() { s.parts.policies[object.Name] = compiled })
+	s.PutPolicy(object.Name, compiled)
 	return errs
 }
 
 // RemovePolicy forgets a LifecyclePolicy.
-func (s *Store) RemovePolicy(name string) { s.change(func() { delete(s.parts.policies, name) }) }
+func (s *Store) RemovePolicy(name string) { s.PutPolicy(name, nil) }
+
+// PutPolicy is [Store.SetPolicy] for what is compiled already; nil removes it.
+func (s *Store) PutPolicy(name string, compiled *expression.Policy) {
+	s.change(func() { put(s.parts.policies, name, compiled) })
+}
 
 // SetProfile adds a KindProfile or replaces its previous generation. What cannot be used of it means keep (S6) and is returned.
 func (s *Store) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
 	compiled, errs := s.compiler.Profile(object)
-	s.change(func() { s.parts.profiles[object.Name] = compiled })
+	s.PutProfile(object.Name, compiled)
 	return errs
 }
 
 // RemoveProfile forgets a KindProfile, so that a built-in one of the kind applies again.
-func (s *Store) RemoveProfile(name string) { s.change(func() { delete(s.parts.profiles, name) }) }
+func (s *Store) RemoveProfile(name string) { s.PutProfile(name, nil) }
+
+// PutProfile is [Store.SetProfile] for what is compiled already; nil removes it.
+func (s *Store) PutProfile(name string, compiled *expression.Profile) {
+	s.change(func() { put(s.parts.profiles, name, compiled) })
+}
 
 // SetDefinition notes what a CustomResourceDefinition serves: the profile of its kind then applies as the installed version
-// allows. The profile of a kind without a known definition applies as it is written.
+// allows. The profile of a kind without a known definition applies as it is written. Most definitions are of kinds that no profile
+// names, and change nothing.
 func (s *Store) SetDefinition(name string, definition *expression.Definition) {
-	s.define(name, func() { s.parts.definitions[name] = definition })
-}
-
-// RemoveDefinition forgets a CustomResourceDefinition.
-func (s *Store) RemoveDefinition(name string) {
-	s.define(name, func() { delete(s.parts.definitions, name) })
-}
-
-// SetIncomplete notes why not all KindProfiles are known, nil once they are.
-func (s *Store) SetIncomplete(why error) { s.change(func() { s.parts.incomplete = why }) }
-
-// define changes a definition. Most are of kinds that no profile names, and change nothing.
-func (s *Store) define(name string, change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	before := s.parts.definitions[name]
-	change()
-	if now := s.current.Load(); now.names(before) || now.names(s.parts.definitions[name]) {
+	put(s.parts.definitions, name, definition)
+	if now := s.current.Load(); now.names(before) || now.names(definition) {
 		s.current.Store(s.parts.snapshot())
 	}
 }
+
+// RemoveDefinition forgets a CustomResourceDefinition.
+func (s *Store) RemoveDefinition(name string) { s.SetDefinition(name, nil) }
+
+// SetIncomplete notes why not all KindProfiles are known, nil once they are.
+func (s *Store) SetIncomplete(why error) { s.change(func() { s.parts.incomplete = why }) }
 
 func (s *Store) change(change func()) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	change()
 	s.current.Store(s.parts.snapshot())
+}
+
+func put[V any](into map[string]*V, name string, value *V) {
+	if value == nil {
+		delete(into, name)
+		return
+	}
+	into[name] = value
 }
 
 // names reports whether a profile is about the kind of a definition, or refers to it.

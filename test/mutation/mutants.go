@@ -84,7 +84,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S1", Name: "what surrounds an object is taken from the cache right before the deletion",
 		File: "controller/feed/judge.go",
-		Old:  "scope, err := f.scope(ctx, facts, object, true)", New: "scope, err := f.scope(ctx, facts, object, false)",
+		Old:  "around, err := f.context(ctx, facts, object, true)", New: "around, err := f.context(ctx, facts, object, false)",
 		Package: feeds, Tests: []string{"TestPolicyWithdrawnBehindTheCache", "TestRuntimeIsReadLiveBeforeADeletion"},
 	},
 	{

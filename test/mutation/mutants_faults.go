@@ -167,9 +167,9 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a namespace that was changed past admission is stamped by the local clock",
-		File: "controller/feed/namespaces.go",
+		File: "controller/follow/stamps.go",
 		Old:  "now, unknown = n.serverTime(ctx)", New: "now = n.clock.Now()",
-		Package: feeds, Tests: []string{"TestStampNamespacesPastAdmission"},
+		Package: "controller/follow", Tests: []string{"TestStampNamespacesPastAdmission"},
 	},
 	{
 		Invariant: "S6", Name: "a namespace is stamped by the webhook's clock",

@@ -1,4 +1,4 @@
-package registry
+package platform_test
 
 import (
 	"fmt"
@@ -8,6 +8,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -51,10 +52,10 @@ func compileAll(t *testing.T, texts ...string) []*expression.Profile {
 	return out
 }
 
-// TestServedBy: each kind that is served and has a profile, or is referred to by one that has, once, as its installed version is.
-func TestServedBy(t *testing.T) {
+// TestServed: each kind that is served and has a profile, or is referred to by one that has, once, as its installed version is.
+func TestServed(t *testing.T) {
 	serve := func(kind, resource string, fields ...string) expression.Definition {
-		return readDefinition(definition("example.com", "v1", kind, resource, 1, fields...))
+		return served("example.com", "v1", kind, resource, fields...)
 	}
 	profiles := compileAll(t, runs, jobs)
 	for name, test := range map[string]struct {
@@ -75,7 +76,7 @@ func TestServedBy(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, of := range ServedBy(profiles, test.definitions) {
+			for _, of := range platform.SnapshotOf(profiles, test.definitions).Served() {
 				got = append(got, fmt.Sprintf("%s ttl=%s deadline=%s annotated=%t templates=%d runtime=%v %v",
 					of.Resource, of.Profile.TTL, of.Profile.Deadline, of.AnnotatedDeadline, len(of.Templates), of.TTL, of.Deadline))
 			}
@@ -87,4 +88,21 @@ func TestServedBy(t *testing.T) {
 	if profiles[0].TTL == nil || profiles[0].Templates != nil {
 		t.Error("the profiles themselves were changed")
 	}
+}
+
+// served is a kind of which CustomResourceDefinition serves these fields in its spec.
+func served(group, version, kind, resource string, fields ...string) expression.Definition {
+	spec := map[string]any{}
+	for _, field := range fields {
+		spec[field] = map[string]any{"type": "integer"}
+	}
+	return expression.DefinitionOf(map[string]any{
+		"spec": map[string]any{
+			"group": group, "scope": "Namespaced", "names": map[string]any{"kind": kind, "plural": resource},
+			"versions": []any{map[string]any{"name": version, "served": true, "subresources": map[string]any{"status": map[string]any{}}, "schema": map[string]any{"openAPIV3Schema": map[string]any{
+				"properties": map[string]any{"spec": map[string]any{"properties": spec}},
+			}}}},
+		},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	})
 }

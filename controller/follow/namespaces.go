@@ -1,17 +1,16 @@
-package feed
+package follow
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	toolscache "k8s.io/client-go/tools/cache"
@@ -19,7 +18,6 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -42,20 +40,17 @@ func StripNamespace(object any) (any, error) {
 	return meta, nil
 }
 
-// Namespaces knows what each namespace says. It follows the cache, keeps Curfew's own keys on namespaces in step with what
-// their authors wrote, and tells the feeds when a namespace has changed its mind.
+// Namespaces follows the namespaces of a cache and reports what changes. With [Namespaces.WriteStamps] it also keeps Curfew's own
+// keys on them in step with what their authors wrote.
 type Namespaces struct {
-	client client.Client // writes
 	reader client.Reader // live reads
 	clock  clock.Clock
-	// serverTime is the API server's, by which namespaces are stamped.
-	serverTime func(context.Context) (time.Time, error)
-	log        logr.Logger
-	stamps     *loop.Queue
-	synced     toolscache.InformerSynced
+	log    logr.Logger
+	synced toolscache.InformerSynced
+	stamper
 
 	mu      sync.RWMutex
-	known   map[string]Namespace
+	known   map[string]*policy.NamespacePolicy
 	metas   map[string]*metav1.PartialObjectMetadata
 	gone    map[string]goneNamespace
 	swept   time.Time // when those that are too old were last dropped
@@ -73,13 +68,11 @@ type goneNamespace struct {
 // goneFor is how long that is kept.
 const goneFor = 10 * time.Minute
 
-// NewNamespaces follows the namespaces of a cache.
-func NewNamespaces(ctx context.Context, from cache.Cache, writer client.Client, reader client.Reader, clock clock.Clock,
-	serverTime func(context.Context) (time.Time, error), log logr.Logger,
-) (*Namespaces, error) {
+// NewNamespaces follows the namespaces of a cache. What that does not know is read with reader.
+func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, clock clock.Clock, log logr.Logger) (*Namespaces, error) {
 	n := &Namespaces{
-		client: writer, reader: reader, clock: clock, serverTime: serverTime, log: log.WithName("namespaces"), stamps: loop.NewQueue(),
-		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		reader: reader, clock: clock, log: log.WithName("namespaces"),
+		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 	}
 	informer, err := from.GetInformer(ctx, NamespaceMeta(), cache.BlockUntilSynced(false))
 	if err != nil {
@@ -109,6 +102,9 @@ func (n *Namespaces) OnOthers(f func(name string)) { n.others = append(n.others,
 // in the cache before. A feed may have read an older state of it live. Call it before the cache starts.
 func (n *Namespaces) OnAdd(f func(name string)) { n.added = append(n.added, f) }
 
+// Synced reports whether all namespaces are known.
+func (n *Namespaces) Synced() bool { return n.synced() }
+
 // WaitForSync waits until all namespaces are known.
 func (n *Namespaces) WaitForSync(ctx context.Context) error {
 	if !toolscache.WaitForCacheSync(ctx.Done(), n.synced) {
@@ -122,7 +118,8 @@ func (n *Namespaces) observe(object any) {
 	if !ok {
 		return
 	}
-	read := parse(meta)
+	read := policy.NamespaceOf(&meta.ObjectMeta)
+	uses := usesCurfew(read)
 	n.mu.Lock()
 	was, known := n.gone[meta.Name]
 	delete(n.gone, meta.Name)
@@ -133,17 +130,17 @@ func (n *Namespaces) observe(object any) {
 	n.metas[meta.Name] = meta
 	n.known[meta.Name] = read
 	n.mu.Unlock()
-	n.stamps.Add(meta.Name)
+	n.stampLater(meta.Name)
 	var tell []func(string)
 	switch {
-	case !known && read.Policy != nil:
+	case !known && uses:
 		tell = n.added
 	case !known:
 	case !maps.Equal(curfewKeys(was.annotations), curfewKeys(meta.Annotations)) || !maps.Equal(othersKeys(was.labels), othersKeys(meta.Labels)):
 		tell = n.changed
 	case !maps.Equal(was.annotations, meta.Annotations):
 		tell = n.others
-	case old == nil && read.Policy != nil:
+	case old == nil && uses:
 		tell = n.added // It is back as it was, and may have been otherwise in between.
 	}
 	for _, f := range tell {
@@ -159,7 +156,7 @@ func (n *Namespaces) forget(object any) {
 	if !ok {
 		return
 	}
-	n.stamps.Remove(meta.Name) // A standby stamps none, and hears of namespaces for as long as it stands by.
+	n.stampNever(meta.Name) // A standby stamps none, and hears of namespaces for as long as it stands by.
 	now := n.clock.Now()
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -192,60 +189,52 @@ func othersKeys(all map[string]string) map[string]string {
 	return keys
 }
 
-func parse(meta *metav1.PartialObjectMetadata) Namespace {
-	read := Namespace{Object: namespaceObject(meta)}
-	if len(curfewKeys(meta.Annotations)) > 0 {
-		read.Policy = policy.ParseNamespace(meta.Name, meta.Annotations, meta.Labels)
+// usesCurfew reports whether a namespace carries any of Curfew's annotations.
+func usesCurfew(namespace *policy.NamespacePolicy) bool {
+	for key := range namespace.Annotations {
+		if strings.HasPrefix(key, policy.Prefix) {
+			return true
+		}
 	}
-	return read
+	return false
 }
 
-// namespaceObject is the metadata of a namespace as expressions see it: the fields that the API server's own policies show.
-func namespaceObject(meta *metav1.PartialObjectMetadata) map[string]any {
-	fields := map[string]any{"name": meta.Name, "uid": string(meta.UID), "resourceVersion": meta.ResourceVersion,
-		"creationTimestamp": meta.CreationTimestamp.UTC().Format(time.RFC3339)}
-	for name, of := range map[string]map[string]string{"labels": meta.Labels, "annotations": meta.Annotations} {
-		if len(of) == 0 {
-			continue
-		}
-		values := make(map[string]any, len(of))
-		for key, value := range of {
-			values[key] = value
-		}
-		fields[name] = values
-	}
-	return map[string]any{"apiVersion": "v1", "kind": "Namespace", "metadata": fields}
-}
-
-// Get answers from the cache, and reads live what the cache does not have yet.
-func (n *Namespaces) Get(ctx context.Context, name string) (Namespace, error) {
-	if name == "" {
-		return Namespace{}, nil
-	}
+// Namespace answers from the cache, and reads live what the cache does not have yet.
+func (n *Namespaces) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	n.mu.RLock()
 	known, ok := n.known[name]
 	n.mu.RUnlock()
 	if ok {
 		return known, nil
 	}
-	read, err := n.Read(ctx, name)
-	if apierrors.IsNotFound(err) {
-		// It is gone, and what lies in it goes with it.
-		return Namespace{}, nil
-	}
-	return read, err
+	return n.LiveNamespace(ctx, name)
 }
 
-// Read reads the namespace live.
-func (n *Namespaces) Read(ctx context.Context, name string) (Namespace, error) {
-	if name == "" {
-		return Namespace{}, nil
-	}
+// LiveNamespace asks the API server.
+func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	meta := NamespaceMeta()
 	if err := n.reader.Get(ctx, types.NamespacedName{Name: name}, meta); err != nil {
-		return Namespace{}, fmt.Errorf("reading namespace %s: %w", name, err)
+		return nil, fmt.Errorf("reading namespace %s: %w", name, err)
 	}
-	return parse(meta), nil
+	return policy.NamespaceOf(&meta.ObjectMeta), nil
+}
+
+// Bounded are the namespaces with bounds, by name.
+func (n *Namespaces) Bounded() []*policy.NamespacePolicy {
+	return n.those(func(read *policy.NamespacePolicy) bool { return read.Bounds != (policy.Bounds{}) })
+}
+
+func (n *Namespaces) those(are func(*policy.NamespacePolicy) bool) []*policy.NamespacePolicy {
+	n.mu.RLock()
+	defer n.mu.RUnlock()
+	var out []*policy.NamespacePolicy
+	for _, read := range n.known {
+		if are(read) {
+			out = append(out, read)
+		}
+	}
+	slices.SortFunc(out, func(a, b *policy.NamespacePolicy) int { return strings.Compare(a.Name, b.Name) })
+	return out
 }
 
 // UID is that of a namespace, "" where it is not known.
@@ -258,84 +247,11 @@ func (n *Namespaces) UID(name string) types.UID {
 	return ""
 }
 
-// InUse are the namespaces that say something of Curfew's.
+// InUse are the namespaces that carry annotations of Curfew.
 func (n *Namespaces) InUse() []string {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
 	var out []string
-	for name, read := range n.known {
-		if read.Policy != nil {
-			out = append(out, name)
-		}
+	for _, read := range n.those(usesCurfew) {
+		out = append(out, read.Name)
 	}
 	return out
-}
-
-// Run keeps the stamps until ctx is done; for the leader alone.
-func (n *Namespaces) Run(ctx context.Context) error {
-	delay := loop.NewBackoff()
-	for {
-		name, ok := n.stamps.Next(ctx)
-		if !ok {
-			return nil
-		}
-		err := n.stamp(ctx, name)
-		switch {
-		case err == nil:
-			delay.Reset()
-		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-			// A newer state is on its way through the watch.
-		case ctx.Err() == nil:
-			n.log.Info("could not stamp a namespace, trying again", "namespace", name, "reason", err.Error())
-			n.stamps.Add(name)
-			loop.Pause(ctx, n.clock, delay.Next())
-		}
-	}
-}
-
-// stamp writes Curfew's own keys where they are not as they have to be, because a change slipped past admission.
-func (n *Namespaces) stamp(ctx context.Context, name string) error {
-	n.mu.RLock()
-	meta, said := n.metas[name], n.known[name].Policy
-	n.mu.RUnlock()
-	if meta == nil || meta.DeletionTimestamp != nil {
-		return nil
-	}
-	var now time.Time
-	var unknown error // While the time is not known, the labels are kept in step.
-	if said != nil && said.HasDefaults() {
-		now, unknown = n.serverTime(ctx)
-	}
-	want := policy.StampNamespace(meta.Annotations, now)
-	labels, annotations := map[string]any{}, map[string]any{}
-	difference(labels, meta.Labels, policy.LabelInUse, want.InUse)
-	difference(labels, meta.Labels, policy.LabelPodsInUse, want.PodsInUse)
-	difference(annotations, meta.Annotations, policy.AnnotationDefaultSince, want.Since)
-	if len(labels)+len(annotations) == 0 {
-		return unknown
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
-		"resourceVersion": meta.ResourceVersion, "labels": labels, "annotations": annotations,
-	}})
-	if err != nil {
-		return err
-	}
-	target := NamespaceMeta()
-	target.Name = name
-	if err := n.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
-		return err
-	}
-	n.log.Info("namespace stamped: its annotations were changed past admission", "namespace", name, "labels", labels, "annotations", annotations)
-	return unknown
-}
-
-// difference notes a key that is not as wanted; "" wants it gone, which a merge patch says with null.
-func difference(into map[string]any, have map[string]string, key, want string) {
-	value, ok := have[key]
-	switch {
-	case want == "" && ok:
-		into[key] = nil
-	case want != "" && value != want:
-		into[key] = want
-	}
 }

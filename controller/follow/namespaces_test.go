@@ -1,10 +1,11 @@
-package feed
+package follow
 
 import (
 	"context"
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"testing"
 	"time"
 
@@ -19,17 +20,19 @@ import (
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 var noon = time.Date(2026, 11, 1, 12, 0, 0, 0, time.UTC)
 
-func follow(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWatch) {
+func stamped(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWatch) {
 	t.Helper()
 	api := fake.NewClientBuilder().WithObjects(objects...).Build()
 	return &Namespaces{
-		client: api, reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(), stamps: loop.NewQueue(),
-		known: map[string]Namespace{}, metas: map[string]*metav1.PartialObjectMetadata{},
-		serverTime: func(context.Context) (time.Time, error) { return noon, nil }, // and the local clock is behind
+		reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(),
+		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
+		// The local clock is behind.
+		stamper: stamper{api, func(context.Context) (time.Time, error) { return noon, nil }, loop.NewQueue()},
 	}, api
 }
 
@@ -67,7 +70,7 @@ func TestStampNamespacesPastAdmission(t *testing.T) {
 		"says nothing":       {want: map[string]string{}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			n, api := follow(t, namespace(test.annotations, test.labels))
+			n, api := stamped(t, namespace(test.annotations, test.labels))
 			n.observe(seen(t, api))
 			before := seen(t, api).ResourceVersion
 			if err := n.stamp(t.Context(), "ci"); err != nil {
@@ -91,7 +94,7 @@ func TestStampNamespacesPastAdmission(t *testing.T) {
 // S6: while the API server's time is not known nothing is stamped by a guess. The labels by which the API server selects are kept in
 // step, and the stamp is made up for.
 func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
-	n, api := follow(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"}, nil))
+	n, api := stamped(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"}, nil))
 	known, unknown := n.serverTime, errors.New("the API server's time is not known")
 	n.serverTime = func(context.Context) (time.Time, error) { return time.Time{}, unknown }
 	for range 2 {
@@ -117,7 +120,7 @@ func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
 
 // A stamp that was worked out from an old state must not overwrite what its author wrote since.
 func TestStampFromAnOldStateConflicts(t *testing.T) {
-	n, api := follow(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d"}, nil))
+	n, api := stamped(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d"}, nil))
 	n.observe(seen(t, api))
 	newer := seen(t, api)
 	newer.Annotations[policy.AnnotationDefaultTTL] = "30d"
@@ -130,7 +133,7 @@ func TestStampFromAnOldStateConflicts(t *testing.T) {
 }
 
 func TestNamespaceLookups(t *testing.T) {
-	n, api := follow(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+	n, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
 	var changed []string
 	n.OnChange(func(name string) { changed = append(changed, name) })
 	others := 0
@@ -144,18 +147,18 @@ func TestNamespaceLookups(t *testing.T) {
 	})
 	for range 2 {
 		// Not known yet: read live, so that dry-run is not missed.
-		if got, err := n.Get(t.Context(), "ci"); err != nil || got.Policy.Mode != policy.ModeDryRun {
+		if got, err := n.Namespace(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun {
 			t.Fatalf("%v, %v; want mode dry-run", got, err)
 		}
 	}
 	n.observe(seen(t, api))
-	if got, err := n.Get(t.Context(), "ci"); err != nil || got.Policy.Mode != policy.ModeDryRun || reads != 2 {
+	if got, err := n.Namespace(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun || reads != 2 {
 		t.Fatalf("%v, %v after %d reads; want the cache to answer", got, err, reads)
 	}
-	if got, err := n.Get(t.Context(), "gone"); got.Policy != nil || err != nil {
-		t.Errorf("%v, %v for a namespace that is gone; want neither", got, err)
+	if _, err := n.Namespace(t.Context(), "gone"); !apierrors.IsNotFound(err) {
+		t.Errorf("a namespace that is gone: %v, want not found", err)
 	}
-	if _, err := n.Read(t.Context(), "gone"); !apierrors.IsNotFound(err) {
+	if _, err := n.LiveNamespace(t.Context(), "gone"); !apierrors.IsNotFound(err) {
 		t.Errorf("live read of a namespace that is gone: %v, want not found", err)
 	}
 	relabelled := seen(t, api)
@@ -207,7 +210,7 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			now := clocktesting.NewFakeClock(noon)
-			n, _ := follow(t)
+			n, _ := stamped(t)
 			n.clock = now
 			changed := 0
 			n.OnChange(func(string) { changed++ })
@@ -245,7 +248,7 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 
 // A standby, which stamps none, remembers no namespace that is gone.
 func TestStandbyForgetsNamespaces(t *testing.T) {
-	n, _ := follow(t)
+	n, _ := stamped(t)
 	for i := range 100 {
 		meta := NamespaceMeta()
 		meta.Name = fmt.Sprintf("build-%d", i)
@@ -254,10 +257,10 @@ func TestStandbyForgetsNamespaces(t *testing.T) {
 			n.forget(meta)
 		}
 	}
-	if name, ok := n.stamps.Pop(); !ok || name != "build-0" {
+	if name, ok := n.pending.Pop(); !ok || name != "build-0" {
 		t.Errorf("%q waits to be stamped, want build-0", name)
 	}
-	if name, ok := n.stamps.Pop(); ok {
+	if name, ok := n.pending.Pop(); ok {
 		t.Errorf("%q waits to be stamped, want the namespace that is there alone", name)
 	}
 }
@@ -281,5 +284,54 @@ func TestStripNamespace(t *testing.T) {
 	}
 	if other, err := StripNamespace("tombstone"); err != nil || other != "tombstone" {
 		t.Errorf("%v, %v; want what is not known passed on", other, err)
+	}
+}
+
+// A feed has read a namespace live that the cache did not have; the cache then shows a newer state of it.
+func TestNamespaceThatIsNewInTheCache(t *testing.T) {
+	n, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
+	var added []string
+	n.OnAdd(func(name string) { added = append(added, name) })
+	n.observe(seen(t, api))
+	n.observe(seen(t, api))
+	if !slices.Equal(added, []string{"ci"}) {
+		t.Errorf("told of %q, want the namespace once", added)
+	}
+	n, api = stamped(t, namespace(nil, nil))
+	n.OnAdd(func(name string) { t.Errorf("told of %s, which says nothing of Curfew's", name) })
+	n.observe(seen(t, api))
+}
+
+// A policy that looks at the namespace sees the same in the cache and live: else admission would give an object another TTL than the
+// one by which the controller deletes it.
+func TestNamespacesLookAlike(t *testing.T) {
+	of := namespace(map[string]string{"a": "b"}, map[string]string{"env": "test"})
+	of.UID, of.CreationTimestamp = "uid-ci", metav1.NewTime(noon)
+	n, api := stamped(t, of)
+	version := seen(t, api).ResourceVersion
+	live, err := n.LiveNamespace(t.Context(), "ci")
+	if err != nil {
+		t.Fatal(err)
+	}
+	n.observe(seen(t, api))
+	cached, err := n.Namespace(t.Context(), "ci")
+	if err != nil || cached == live {
+		t.Fatal(cached, err)
+	}
+	for _, source := range []string{
+		`timestamp(namespaceObject.metadata.creationTimestamp) == timestamp("2026-11-01T12:00:00Z")`, `namespaceObject.metadata.uid == "uid-ci"`,
+		fmt.Sprintf(`namespaceObject.metadata.resourceVersion == %q`, version),
+		`namespaceObject.metadata.labels.env == "test" && namespaceObject.metadata.annotations.a == "b"`,
+		`size(namespaceObject) == 3 && size(namespaceObject.metadata) == 6`,
+	} {
+		program, err := expression.NewCompiler(4).Compile(source, expression.ScopePolicy, expression.ResultBool)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for who, namespace := range map[string]*policy.NamespacePolicy{"cached": cached, "live": live} {
+			if holds, err := program.Bool(t.Context(), &expression.Variables{NamespacePolicy: namespace}); err != nil || !holds {
+				t.Errorf("%s, %s: %v, %v", source, who, holds, err)
+			}
+		}
 	}
 }

@@ -1,0 +1,36 @@
+package main
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/manifests/profiles"
+)
+
+// addPlatform follows what admission and the controller judge by, on every replica: profiles, policies, kinds, runtimes, namespaces.
+func (p *process) addPlatform(ctx context.Context) error {
+	objects, err := dynamic.NewForConfig(p.config)
+	if err != nil {
+		return fmt.Errorf("client of the API server: %w", err)
+	}
+	builtin, err := profiles.All()
+	if err != nil {
+		return err
+	}
+	p.platform.Platform, err = follow.NewPlatform(follow.Options{
+		Builtin: builtin, Source: func(resource schema.GroupVersionResource) follow.Source { return objects.Resource(resource) },
+		Client: objects, Clock: p.clock, Log: p.log,
+	})
+	if err != nil {
+		return err
+	}
+	p.platform.Namespaces, err = follow.NewNamespaces(ctx, p.mgr.GetCache(), p.mgr.GetAPIReader(), p.clock, p.log)
+	if err != nil {
+		return err
+	}
+	return p.mgr.Add(p.platform.Platform)
+}

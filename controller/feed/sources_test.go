@@ -1,0 +1,92 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+)
+
+// What a test's source reads: Get from a cache, Read live.
+type (
+	namespaceReader interface {
+		Get(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+		Read(ctx context.Context, name string) (*policy.NamespacePolicy, error)
+	}
+	policyReader interface {
+		Get(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
+		Read(ctx context.Context, kind schema.GroupKind) ([]*expression.Policy, error)
+		Failed(object string, errs []error)
+	}
+	runtimeReader interface {
+		Get(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+		Read(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+	}
+)
+
+// reads is a platform.Source over fakes. Without policies and runtimes there are none.
+type reads struct {
+	namespaces namespaceReader
+	policies   policyReader
+	runtimes   runtimeReader
+	// profile is the one of the kind, apart from what the feed has; nil for none.
+	profile func() *expression.Profile
+	live    bool
+}
+
+// over has a feed read these, from the cache and live.
+func over(o *Options, change func(*reads)) {
+	cached := &reads{}
+	if before, ok := o.Cached.(*reads); ok {
+		*cached = *before
+	}
+	change(cached)
+	live := *cached
+	live.live = true
+	o.Cached, o.Live = cached, follow.Share(&live)
+	if cached.policies != nil {
+		o.Failed = cached.policies.Failed
+	}
+}
+
+func (r *reads) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
+	var profiles []*expression.Profile
+	if r.profile != nil {
+		profiles = append(profiles, r.profile())
+	}
+	out := platform.SnapshotOf(profiles, nil)
+	if r.policies == nil {
+		return out, nil
+	}
+	read := r.policies.Get
+	if r.live {
+		read = r.policies.Read
+	}
+	policies, err := read(ctx, schema.GroupKind{})
+	return out.WithPolicies(policies), err
+}
+
+func (r *reads) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	if r.live {
+		return r.namespaces.Read(ctx, name)
+	}
+	return r.namespaces.Get(ctx, name)
+}
+
+func (r *reads) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	switch {
+	case r.runtimes == nil:
+		return nil, fmt.Errorf("runtimes cannot be read: this is a bug")
+	case r.live:
+		return r.runtimes.Read(ctx, reference)
+	default:
+		return r.runtimes.Get(ctx, reference)
+	}
+}
+
+var configMap = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}

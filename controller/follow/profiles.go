@@ -1,0 +1,152 @@
+package follow
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/go-logr/logr"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// compiledProfile is one KindProfile and what cannot be used of it.
+type compiledProfile struct {
+	*expression.Profile
+	object *v1alpha1.KindProfile
+	errs   field.ErrorList
+}
+
+// Profiles follows the KindProfiles.
+type Profiles struct {
+	store  *platform.Store
+	mirror *Mirror[compiledProfile]
+	clock  clock.Clock
+	log    logr.Logger
+	status *Statuses // nil where none is written
+}
+
+// NewProfiles keeps the KindProfiles of a store current. Until they are known, the store is incomplete.
+func NewProfiles(source Source, store *platform.Store, clock clock.Clock, log logr.Logger) *Profiles {
+	p := &Profiles{store: store, clock: clock, log: log.WithName("profiles")}
+	store.SetIncomplete(fmt.Errorf("KindProfiles: %w", errNotKnown))
+	p.mirror = NewMirror(source, p.read, clock, p.log.WithValues("resource", v1alpha1.KindProfiles+"."+v1alpha1.GroupVersion.Group))
+	p.mirror.OnChange(func(name string, old, new *compiledProfile) {
+		switch {
+		case name == "":
+		case new == nil:
+			store.PutProfile(name, nil)
+		case old == nil || !sameProfile(old, new):
+			store.PutProfile(name, new.Profile)
+			logUnusable(p.log, name, new.errs)
+		}
+	})
+	return p
+}
+
+func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
+	out := compiledProfile{object: &v1alpha1.KindProfile{}}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(read.Object, out.object); err != nil {
+		// The schema of the CustomResourceDefinition does not let this through.
+		p.log.Error(err, "a KindProfile is not of the form that this version knows", "profile", read.GetName())
+	}
+	out.Profile, out.errs = p.store.Compiler().Profile(out.object)
+	return out
+}
+
+// sameProfile reports whether two states judge alike: only the status or metadata changed.
+func sameProfile(old, new *compiledProfile) bool {
+	return old.UID == new.UID && old.Generation == new.Generation
+}
+
+// OnChange registers a function that is called with each kind whose profile changed, after the store has changed. Call it before
+// the follower starts.
+func (p *Profiles) OnChange(f func(kind schema.GroupKind)) {
+	p.mirror.OnChange(func(_ string, old, new *compiledProfile) {
+		if old != nil && new != nil && sameProfile(old, new) {
+			return
+		}
+		if old != nil {
+			f(old.Kind.GroupKind())
+		}
+		if new != nil && (old == nil || old.Kind.GroupKind() != new.Kind.GroupKind()) {
+			f(new.Kind.GroupKind())
+		}
+	})
+}
+
+// WriteStatus has the status of KindProfiles written, once [Profiles.WriteStatuses] runs. Call it before the follower starts.
+func (p *Profiles) WriteStatus(patcher Patcher, serverTime ServerTime) {
+	p.status = NewStatuses(patcher, p.clock, serverTime, p.log)
+	p.mirror.OnChange(func(name string, _, new *compiledProfile) {
+		if new == nil {
+			p.status.Add(name, nil)
+		}
+	})
+}
+
+// WriteStatuses writes statuses until ctx is done. It may run once in a cluster.
+func (p *Profiles) WriteStatuses(ctx context.Context) error {
+	p.status.Run(ctx)
+	return nil
+}
+
+// writeStatuses has the status of all KindProfiles written. Each depends on what is served as well.
+func (p *Profiles) writeStatuses() {
+	own, err := p.mirror.All()
+	if err != nil || p.status == nil {
+		return
+	}
+	snapshot := p.store.Snapshot()
+	for name, profile := range own {
+		condition := expression.Ready(profile.object.Generation, profile.errs, nil)
+		if reason := notServed(snapshot, &profile); reason != "" && len(profile.errs) == 0 {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonKindNotServed, reason
+		} else if reason := unenforced(snapshot, &profile); reason != "" && len(profile.errs) == 0 {
+			condition.Status, condition.Reason, condition.Message = metav1.ConditionFalse, v1alpha1.ReasonNoStatusSubresource, reason
+		}
+		status := &profile.object.Status
+		p.status.Add(name, func(now time.Time) []byte {
+			return p.status.Patch(now, &profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions,
+				[]metav1.Condition{condition}, "", "")
+		})
+	}
+}
+
+// notServed says why the kind of a profile is not there, or returns "". Kinds of Kubernetes itself have no
+// CustomResourceDefinition, and are there.
+func notServed(snapshot *platform.Snapshot, profile *compiledProfile) string {
+	kind := profile.Kind
+	if group := kind.Group; !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {
+		return ""
+	}
+	definition := snapshot.Definition(kind.GroupKind())
+	if definition == nil {
+		return fmt.Sprintf("spec.kind: no CustomResourceDefinition serves %s: install it, or correct group and kind", kind.GroupKind())
+	}
+	if _, ok := definition.Serves(profile.Profile); ok {
+		return ""
+	}
+	return fmt.Sprintf("spec.kind: %s is served, and not as resource %s of version %s in scope %s: correct these",
+		kind.GroupKind(), profile.Resource, kind.Version, cmp.Or(profile.object.Spec.Kind.Scope, v1alpha1.ScopeNamespaced))
+}
+
+// unenforced says why Curfew enforces no deadline by a profile that says how, or returns "".
+func unenforced(snapshot *platform.Snapshot, profile *compiledProfile) string {
+	if definition := snapshot.Definition(profile.Kind.GroupKind()); definition != nil {
+		if fields, ok := definition.Serves(profile.Profile); ok {
+			return profile.Installed(fields, snapshot.Definition).Unenforced
+		}
+	}
+	return ""
+}

@@ -1,0 +1,95 @@
+package follow
+
+import (
+	"context"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+)
+
+// Cached is the [platform.Source] that finds out when an object may be due.
+type Cached struct {
+	Platform   *Platform
+	Namespaces *Namespaces
+}
+
+// Snapshot implements [platform.Source]. It is an error until all policies are known: a bound that is not known cannot keep what
+// lies outside of it (S6).
+func (c Cached) Snapshot(context.Context) (*platform.Snapshot, error) {
+	if err := c.Platform.Policies.mirror.Known(); err != nil {
+		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
+	}
+	return c.Platform.store.Snapshot(), nil
+}
+
+// Namespace implements [platform.Source].
+func (c Cached) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	read, err := c.Namespaces.Namespace(ctx, name)
+	if apierrors.IsNotFound(err) {
+		return nil, nil // It is gone, and its objects go with it.
+	}
+	return read, err
+}
+
+// Runtime implements [platform.Source].
+func (c Cached) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	return c.Platform.Runtimes.Runtime(ctx, reference)
+}
+
+// live is the [platform.Source] that decides right before an object is deleted or stopped.
+type live struct{ Cached }
+
+// Live reads policies, namespaces and runtimes from the API server, whatever the cache holds.
+func (c Cached) Live() platform.Source { return Share(live{c}) }
+
+// Snapshot implements [platform.Source]: a default that was taken back a moment ago deletes nothing.
+func (l live) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
+	policies, err := l.Platform.Policies.Live(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
+	}
+	return l.Platform.store.Snapshot().WithPolicies(policies), nil
+}
+
+// Namespace implements [platform.Source]. A namespace that cannot be read is an error.
+func (l live) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return l.Namespaces.LiveNamespace(ctx, name)
+}
+
+// Runtime implements [platform.Source].
+func (l live) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	return l.Platform.Runtimes.LiveRuntime(ctx, reference)
+}
+
+// sharing is a [platform.Source] that reads once for all who ask at the same time.
+type sharing struct {
+	source     platform.Source
+	snapshots  *shared[*platform.Snapshot]
+	namespaces *shared[*policy.NamespacePolicy]
+	runtimes   *shared[map[string]any]
+}
+
+// Share lets all who ask a source at the same time have one answer, which is no older than what each would have read.
+func Share(source platform.Source) platform.Source {
+	return &sharing{source, newShared[*platform.Snapshot](), newShared[*policy.NamespacePolicy](), newShared[map[string]any]()}
+}
+
+// Snapshot implements [platform.Source].
+func (s *sharing) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
+	return s.snapshots.get(ctx, "", s.source.Snapshot)
+}
+
+// Namespace implements [platform.Source].
+func (s *sharing) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return s.namespaces.get(ctx, name, func(ctx context.Context) (*policy.NamespacePolicy, error) { return s.source.Namespace(ctx, name) })
+}
+
+// Runtime implements [platform.Source].
+func (s *sharing) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
+	key := fmt.Sprintf("%s %s/%s", reference.Kind, reference.Namespace, reference.Name)
+	return s.runtimes.get(ctx, key, func(ctx context.Context) (map[string]any, error) { return s.source.Runtime(ctx, reference) })
+}

@@ -1,0 +1,108 @@
+package follow
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy"
+)
+
+// stamper keeps Curfew's own keys on namespaces whose annotations were changed past admission.
+type stamper struct {
+	client client.Client
+	// serverTime is the API server's, by which namespaces are stamped.
+	serverTime func(context.Context) (time.Time, error)
+	pending    *loop.Queue // nil where nothing is stamped
+}
+
+// WriteStamps has namespaces stamped, once [Namespaces.Run] runs. Call it before the cache starts.
+func (n *Namespaces) WriteStamps(writer client.Client, serverTime func(context.Context) (time.Time, error)) {
+	n.stamper = stamper{writer, serverTime, loop.NewQueue()}
+}
+
+func (s *stamper) stampLater(name string) {
+	if s.pending != nil {
+		s.pending.Add(name)
+	}
+}
+
+func (s *stamper) stampNever(name string) {
+	if s.pending != nil {
+		s.pending.Remove(name)
+	}
+}
+
+// Run writes the stamps until ctx is done. It may run once in a cluster.
+func (n *Namespaces) Run(ctx context.Context) error {
+	delay := loop.NewBackoff()
+	for {
+		name, ok := n.pending.Next(ctx)
+		if !ok {
+			return nil
+		}
+		err := n.stamp(ctx, name)
+		switch {
+		case err == nil:
+			delay.Reset()
+		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
+			// A newer state is on its way through the watch.
+		case ctx.Err() == nil:
+			n.log.Info("could not stamp a namespace, trying again", "namespace", name, "reason", err.Error())
+			n.pending.Add(name)
+			loop.Pause(ctx, n.clock, delay.Next())
+		}
+	}
+}
+
+// stamp writes Curfew's own keys where they are not as they have to be, because a change slipped past admission.
+func (n *Namespaces) stamp(ctx context.Context, name string) error {
+	n.mu.RLock()
+	meta, said := n.metas[name], n.known[name]
+	n.mu.RUnlock()
+	if meta == nil || meta.DeletionTimestamp != nil {
+		return nil
+	}
+	var now time.Time
+	var unknown error // While the time is not known, the labels are kept in step.
+	if said != nil && said.HasDefaults() {
+		now, unknown = n.serverTime(ctx)
+	}
+	want := policy.StampNamespace(meta.Annotations, now)
+	labels, annotations := map[string]any{}, map[string]any{}
+	difference(labels, meta.Labels, policy.LabelInUse, want.InUse)
+	difference(labels, meta.Labels, policy.LabelPodsInUse, want.PodsInUse)
+	difference(annotations, meta.Annotations, policy.AnnotationDefaultSince, want.Since)
+	if len(labels)+len(annotations) == 0 {
+		return unknown
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
+		"resourceVersion": meta.ResourceVersion, "labels": labels, "annotations": annotations,
+	}})
+	if err != nil {
+		return err
+	}
+	target := NamespaceMeta()
+	target.Name = name
+	if err := n.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
+		return err
+	}
+	n.log.Info("namespace stamped: its annotations were changed past admission", "namespace", name, "labels", labels, "annotations", annotations)
+	return unknown
+}
+
+// difference notes a key that is not as wanted; "" wants it gone, which a merge patch says with null.
+func difference(into map[string]any, have map[string]string, key, want string) {
+	value, ok := have[key]
+	switch {
+	case want == "" && ok:
+		into[key] = nil
+	case want != "" && value != want:
+		into[key] = want
+	}
+}
