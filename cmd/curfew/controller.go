@@ -118,12 +118,12 @@ func (c *controller) addEngine(context.Context) error {
 }
 
 func (c *controller) addFeeds(ctx context.Context) error {
-	synced, err := feed.NewCensus(metrics.Registry)
+	synced, err := feed.NewSyncedMetric(metrics.Registry)
 	if err != nil {
 		return err
 	}
 	c.maker, err = newFeedMaker(c.watches, c.objects, feed.Options{
-		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Census: synced,
+		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
 		Owners: &registry.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
 		Clock:  c.clock, ServerTime: c.serverTime, Log: c.log,
 		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(),

@@ -12,9 +12,10 @@ import (
 )
 
 const (
-	// gcPercent is how much the heap may grow between two collections once a long list has come. What
-	// Curfew keeps holds few pointers and is quickly gone through, so that collecting twice as often
-	// as Go does by itself costs little and keeps little garbage in memory. gcAtFirst is Go's own.
+	// gcPercent is how much the heap may grow between two collections once a long list has come.
+	// What Curfew keeps holds few pointers and is quickly gone through, so that collecting twice as
+	// often as Go does by itself costs little and keeps little garbage in memory. gcAtFirst is Go's
+	// own.
 	gcPercent = 50
 	gcAtFirst = 100
 	// gcLeast is how many bytes it may grow at least. Half of a small heap is full several times a

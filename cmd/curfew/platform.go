@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/manifests/profiles"
 )
 
-// addPlatform follows what admission and the controller judge by, on every replica: profiles, policies, kinds, runtimes, namespaces.
+// addPlatform follows what admission and the controller judge by, on every replica: profiles,
+// policies, kinds, runtimes, namespaces.
 func (p *process) addPlatform(ctx context.Context) error {
 	objects, err := dynamic.NewForConfig(p.config)
 	if err != nil {

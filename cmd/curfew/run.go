@@ -93,9 +93,9 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 	// No client-side throttle: the API server's priority and fairness, and the engine's own
 	// concurrency, set the pace.
 	config.QPS = -1
-	// As kube-controller-manager has it. From 1.37 on the API server would pack each event of a watch
-	// that began with a list by itself (WatchListCompression), which costs both sides more than the
-	// event does.
+	// As kube-controller-manager has it. From 1.37 on the API server would pack each event of a
+	// watch that began with a list by itself (WatchListCompression), which costs both sides more
+	// than the event does.
 	config.DisableCompression = true
 	return config, nil
 }

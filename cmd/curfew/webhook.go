@@ -111,8 +111,8 @@ func (a *admission) addServer(context.Context) error {
 		Host: a.options.host, Port: a.options.port, WebhookMux: mux,
 		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
 			c.MinVersion, c.GetCertificate = a.certificate.MinVersion, a.certificate.GetCertificate
-			// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers (kubernetes
-			// issue 75791).
+			// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers
+			// (kubernetes issue 75791).
 			c.NextProtos = []string{"http/1.1"}
 		}},
 	}))

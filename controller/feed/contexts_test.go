@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/test/contexts"
 )
 
-// What never finishes has a feed for its label alone, which asks for no more than the bounds of policies.
+// What never finishes has a feed for its label alone, which asks for no more than the bounds of
+// policies.
 func TestContexts(t *testing.T) {
 	for name, test := range contexts.Cases {
 		t.Run(name, func(t *testing.T) {

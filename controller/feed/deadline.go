@@ -40,7 +40,7 @@ func deadlinesOf(profile *expression.Profile) *deadlines {
 
 // idle tells of an object, without a look at anything else, that nothing can be due: the common
 // case costs no look at the namespace.
-func (f *lane) idle(facts *policy.Facts) bool {
+func (f *trigger) idle(facts *policy.Facts) bool {
 	if f.deadlines != nil {
 		return facts.Finished && facts.Exceeded.IsZero()
 	}
@@ -49,7 +49,7 @@ func (f *lane) idle(facts *policy.Facts) bool {
 
 // deadlineVerdict judges one state of an object, and returns what it takes to act on just that
 // state.
-func (f *lane) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, any, error) {
+func (f *trigger) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, any, error) {
 	effective := policy.Resolve(facts, scope)
 	verdict := policy.JudgeDeadline(facts, &effective, f.deadlines.grace, f.options.Clock.Now())
 	if verdict.Action != policy.Wait && verdict.Action != policy.Stop {

@@ -15,8 +15,9 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// One watch serves both: what is failed at its deadline and what is deleted by its TTL, also what was failed a moment before. The mark goes into
-// the very state that was watched, without another look.
+// One watch serves both: what is failed at its deadline and what is deleted by its TTL, also what
+// was failed a moment before. The mark goes into the very state that was watched, without another
+// look.
 func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
@@ -52,7 +53,7 @@ func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 	})
 }
 
-// What is withdrawn in one lane is none of the other's business, whether an event says so or a list.
+// What is withdrawn for one trigger does not concern the other, whether an event says so or a list.
 func TestLanesOfOneFeedAreApart(t *testing.T) {
 	for name, silent := range map[string]bool{"by the watch": false, "by the list": true} {
 		t.Run(name, func(t *testing.T) {
@@ -66,7 +67,8 @@ func TestLanesOfOneFeedAreApart(t *testing.T) {
 				if silent {
 					r.forbid(errors.New("no route to host"))
 				}
-				// The TTL is withdrawn from one, the mark overwritten on the other, which is active again and has no TTL yet.
+				// The TTL is withdrawn from one, the mark overwritten on the other, which is active
+				// again and has no TTL yet.
 				r.annotate("stays", policy.AnnotationTTL, "")
 				r.condition("goes", "Ready", "Up")
 				r.annotate("goes", policy.AnnotationTTL, "20s")
@@ -110,7 +112,7 @@ func TestLanesOfOneFeedAreApart(t *testing.T) {
 	}
 }
 
-// A completion that comes first wins, in both lanes: it is not failed, and goes by its TTL.
+// A completion that comes first wins, for both triggers: it is not failed, and its TTL applies.
 func TestCompletionWinsInBothLanes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
@@ -136,7 +138,8 @@ func TestCompletionWinsInBothLanes(t *testing.T) {
 	})
 }
 
-// A permission that is taken away stops neither lane for good: what is known goes on time, and what comes meanwhile is found once it is granted.
+// A permission that is taken away stops neither trigger for good: what is known goes on time, and
+// what comes meanwhile is found once it is granted.
 func TestPermissionOfASharedWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
@@ -160,8 +163,9 @@ func TestPermissionOfASharedWatch(t *testing.T) {
 	})
 }
 
-// A feed that succeeds another, as when the definition has changed or is back, goes on with both lanes; where the kind's own controller has
-// come to enforce the deadlines, what waited for one waits no more, and TTLs hold.
+// A feed that succeeds another, as when the definition has changed or is back, goes on with both
+// triggers; where the kind's own controller has come to enforce the deadlines, what waited for one
+// waits no more, and TTLs hold.
 func TestFeedThatSucceedsAnother(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)

@@ -32,7 +32,8 @@ func TestDecodeObject(t *testing.T) {
 	}
 }
 
-// However the bytes come in and however long the lines are, each is handed on whole; what ends in the middle is no line.
+// However the bytes come in and however long the lines are, each is handed on whole; what ends in
+// the middle is no line.
 func TestLines(t *testing.T) {
 	long := strings.Repeat("0123456789", 3*bufferSize/10)
 	for name, wrap := range map[string]func(io.Reader) io.Reader{
@@ -63,7 +64,8 @@ func TestLines(t *testing.T) {
 	}
 }
 
-// A watch over HTTP brings what the dynamic client's own would, however the events are written, with errors as errors.
+// A watch over HTTP brings what the dynamic client's own would, however the events are written,
+// with errors as errors.
 func TestWatchByLines(t *testing.T) {
 	object := func(name, more string) string {
 		return `{"apiVersion":"example.com/v1","kind":"Run","metadata":{"managedFields":[{"manager":"m","fieldsV1":{"f:x":{}}}],"name":"` + name + `","resourceVersion":"7"}` + more + `}`

@@ -6,7 +6,7 @@
 // facts, the facts a verdict (judge.go), and the verdict one call of the engine. [Namespaces]
 // (namespaces.go) is the small cache of what namespaces say; when a namespace changes its mind, its
 // objects are judged again. A kind whose objects go by label (labels.go) is read by metadata alone
-// and tracked in a lane of its own; a kind with deadlines has another lane for those (deadline.go),
-// fed by the same watch, whose events are read by lines (decode.go), off a buffered response
-// (buffer.go). What has to be told to people goes through [Reports] (report.go).
+// and tracked for a trigger of its own; a kind with deadlines has another trigger for those
+// (deadline.go), fed by the same watch, whose events are read by lines (decode.go), off a buffered
+// response (buffer.go). What has to be told to people goes through [Reports] (report.go).
 package feed

@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	// repeatAfter is after how long the same is reported again. The API server forgets Events after an
-	// hour.
+	// repeatAfter is after how long the same is reported again. The API server forgets Events after
+	// an hour.
 	repeatAfter = 25 * time.Minute
 	// maxRemembered bounds how many reports are remembered, twice.
 	maxRemembered = 10_000
@@ -18,8 +18,8 @@ const (
 	// between two flushes: one tenant must not use up the Events of the others.
 	burst, perSecond = 100, 5
 	maxAlone         = 20
-	// shareEvery is how often shared Events are written, maxShared how many at a time, and maxGroups
-	// how many may wait.
+	// shareEvery is how often shared Events are written, maxShared how many at a time, and
+	// maxGroups how many may wait.
 	shareEvery = time.Minute
 	maxShared  = 60
 	maxGroups  = 1000
@@ -52,7 +52,8 @@ type eventBudget struct {
 	seed maphash.Seed
 
 	mu sync.Mutex
-	// recent and earlier are when something was last reported. When recent is full it becomes earlier.
+	// recent and earlier are when something was last reported. When recent is full it becomes
+	// earlier.
 	recent, earlier map[uint64]time.Time
 	tokens          float64
 	filled          time.Time

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"github.com/go-logr/logr"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
@@ -26,33 +24,38 @@ import (
 // Options are what all feeds share.
 type Options struct {
 	Engine *engine.Engine
-	// Cached finds out when an object may be due, and may be behind. Live decides right before an object is deleted or stopped.
+	// Cached finds out when an object may be due, and may be behind. Live decides right before an
+	// object is deleted or stopped.
 	Cached, Live platform.Source
-	// Failed is told which policies failed on an object (such as Job ci/build), which was kept for that. It may be nil.
+	// Failed is told which policies failed on an object (such as Job ci/build), which was kept for
+	// that. It may be nil.
 	Failed func(object string, errs []error)
-	// Owners are read before an object is deleted by a value that may come from its owner's template.
-	// While it is nil no owner is asked.
+	// Owners are read before an object is deleted by a value that may come from its owner's
+	// template. While it is nil no owner is asked.
 	Owners  OwnerReader
 	Reports *Reports
 	Clock   clock.Clock
-	// ServerTime is the API server's time, by which objects are stamped. An error means that it is not known. Nil means Clock.
+	// ServerTime is the API server's time, by which objects are stamped. An error means that it is
+	// not known. Nil means Clock.
 	ServerTime func(context.Context) (time.Time, error)
 	Log        logr.Logger
 	// Protect lists namespaces in which nothing is ever deleted.
 	Protect []string
 	// AnnotationsOnly is --native-ttl=off.
 	AnnotationsOnly bool
-	// Propagation is what DELETE asks for where the kind's profile does not say; empty means Background.
+	// Propagation is what DELETE asks for where the kind's profile does not say; empty means
+	// Background.
 	Propagation metav1.DeletionPropagation
 	// RelistEvery is how often everything is listed anew, for what a watch lost (S3).
 	RelistEvery time.Duration
-	// Forbidden is told when the API server refuses to list or watch, which it may have allowed before; nil tells nobody.
+	// Forbidden is told when the API server refuses to list or watch, which it may have allowed
+	// before; nil tells nobody.
 	Forbidden func()
-	// Listed is told each time that a kind has been listed whole, and how many objects came; nil where nobody minds. It must not
-	// block.
+	// Listed is told each time that a kind has been listed whole, and how many objects came; nil
+	// where nobody minds. It must not block.
 	Listed func(objects int)
-	// Census tells which feeds know all of their objects; nil where nobody asks.
-	Census *Census
+	// Synced reports which feeds know all of their objects; nil where nobody asks.
+	Synced *SyncedMetric
 }
 
 // DefaultRelistEvery is how often a feed lists everything anew.
@@ -61,13 +64,14 @@ const DefaultRelistEvery = 30 * time.Minute
 // Feed streams one kind into the engine. It keeps no object.
 type Feed struct {
 	kind     Kind
-	lanes    []*lane
+	triggers []*trigger
 	options  Options
 	log      logr.Logger
 	rejudge  *loop.Queue
 	finishes *recorder
 	synced   atomic.Bool
-	// pagedUntil is until when lists are read in pages, because the API server did not end the stream of one.
+	// pagedUntil is until when lists are read in pages, because the API server did not end the
+	// stream of one.
 	pagedUntil time.Time
 	// following is whether all objects are known and the changes since are being watched.
 	following atomic.Bool
@@ -77,9 +81,9 @@ type Feed struct {
 	unread atomic.Bool
 }
 
-// lane is one reason for which a feed tracks its objects: their TTLs or labels, or their deadlines. They share the watch and what is read of
-// each state; what one lane is told and what becomes of it is nothing to the other.
-type lane struct {
+// trigger is one reason for which a feed tracks its objects: their TTLs or labels, or their
+// deadlines. They share the watch and what is read of each state. Otherwise they are independent.
+type trigger struct {
 	*Feed
 	handle    engine.Kind
 	deadlines *deadlines // nil for TTLs and labels
@@ -117,8 +121,8 @@ func New(kind Kind, options Options) (*Feed, error) {
 }
 
 // register makes the kind known to the engine for one trigger.
-func (f *Feed) register(trigger policy.Trigger, due *deadlines) error {
-	one := &lane{Feed: f, deadlines: due}
+func (f *Feed) register(name policy.Trigger, due *deadlines) error {
+	one := &trigger{Feed: f, deadlines: due}
 	handle, err := f.options.Engine.RegisterKind(engine.KindOptions{
 		Type: action.Type{
 			Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
@@ -128,7 +132,7 @@ func (f *Feed) register(trigger policy.Trigger, due *deadlines) error {
 			Aggregated:  f.kind.Aggregated,
 			Propagation: cmp.Or(f.kind.Propagation, f.options.Propagation),
 		},
-		Trigger: string(trigger),
+		Trigger: string(name),
 		Scope:   f.kind.scope(),
 		Judge:   one.Judge,
 	})
@@ -136,42 +140,21 @@ func (f *Feed) register(trigger policy.Trigger, due *deadlines) error {
 		return err
 	}
 	one.handle = handle
-	f.lanes = append(f.lanes, one)
+	f.triggers = append(f.triggers, one)
 	return nil
 }
 
 // Synced reports whether the kind has been listed whole since the start.
 func (f *Feed) Synced() bool { return f.synced.Load() }
 
-// RejudgeNamespace asks for all objects of a namespace to be judged again, because what the namespace says has changed.
-func (f *Feed) RejudgeNamespace(name string) {
-	if f.kind.Profile.ClusterScoped || f.kind.Namespace != "" && f.kind.Namespace != name {
-		return
-	}
-	// Judging all of them takes a while, and one may be due now.
-	f.options.Engine.RecheckNamespace(name)
-	// A feed that has seen nothing judges what comes by what the namespace says now.
-	if f.seen.Load() {
-		f.rejudge.Add(name)
-	}
-}
-
-// RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole cluster has changed.
-func (f *Feed) RejudgeAll() {
-	f.options.Engine.RecheckKinds(f.Handles()...)
-	if f.seen.Load() {
-		f.rejudge.Add(f.kind.Namespace)
-	}
-}
-
 // Kind is what the feed streams.
 func (f *Feed) Kind() schema.GroupKind { return f.kind.Profile.Kind.GroupKind() }
 
-// Handles are the engine's handles of the kind, one a lane.
+// Handles are the engine's handles of the kind, one for each trigger.
 func (f *Feed) Handles() []engine.Kind {
 	var out []engine.Kind
-	for _, lane := range f.lanes {
-		out = append(out, lane.handle)
+	for _, one := range f.triggers {
+		out = append(out, one.handle)
 	}
 	return out
 }
@@ -179,17 +162,18 @@ func (f *Feed) Handles() []engine.Kind {
 // watched are the sinks of single events.
 func (f *Feed) watched() sinks {
 	var to sinks
-	for _, lane := range f.lanes {
-		to = append(to, watched{f.options.Engine, lane.handle})
+	for _, one := range f.triggers {
+		to = append(to, watched{f.options.Engine, one.handle})
 	}
 	return to
 }
 
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
-	f.options.Census.enter(f)
-	defer f.options.Census.leave(f)
-	// All of it ends before Run does: a successor that judges by another profile must not be contradicted.
+	f.options.Synced.enter(f)
+	defer f.options.Synced.leave(f)
+	// All of it ends before Run does: a successor that judges by another profile must not be
+	// contradicted.
 	var beside sync.WaitGroup
 	defer beside.Wait()
 	beside.Go(func() { f.rejudgeLoop(ctx) })
@@ -224,7 +208,8 @@ func (f *Feed) tellForbidden(err error) {
 	}
 }
 
-// stream brings everything into the engine and then follows the changes until it is time to list anew.
+// stream brings everything into the engine and then follows the changes until it is time to list
+// anew.
 func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -243,33 +228,4 @@ func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 		return nil
 	}
 	return err
-}
-
-// rejudgeLoop lists the namespaces whose word has changed.
-func (f *Feed) rejudgeLoop(ctx context.Context) {
-	delay := loop.NewBackoff()
-	for {
-		name, ok := f.rejudge.Next(ctx)
-		if !ok {
-			return
-		}
-		if err := f.rejudgeNamespace(ctx, name); err != nil && ctx.Err() == nil {
-			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
-			f.rejudge.Add(name)
-			loop.Pause(ctx, f.options.Clock, delay.Next())
-			continue
-		}
-		delay.Reset()
-	}
-}
-
-func (f *Feed) rejudgeNamespace(ctx context.Context, name string) error {
-	to := f.watched()
-	_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
-		return f.tell(ctx, facts, object, to)
-	})
-	if err != nil {
-		return fmt.Errorf("listing namespace %s: %w", name, err)
-	}
-	return nil
 }

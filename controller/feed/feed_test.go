@@ -59,7 +59,8 @@ func TestFeedDeletesAtItsSecond(t *testing.T) {
 	}
 }
 
-// S1: the TTL is raised in the object while the event about it is lost, so that only the precondition can tell.
+// S1: the TTL is raised in the object while the event about it is lost, so that only the
+// precondition can tell.
 func TestTTLRaisedBehindTheWatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -180,7 +181,8 @@ func TestNamespaceThatChangesItsMind(t *testing.T) {
 		if engine.Tracked() != 1 || !slices.Equal(w.lists, []string{"ci"}) {
 			t.Fatalf("tracked %d after lists of %q; want 1 after listing namespace ci alone", engine.Tracked(), w.lists)
 		}
-		// The default is taken back, and nobody tells the feed: a default is read live before it deletes.
+		// The default is taken back, and nobody tells the feed: a default is read live before it
+		// deletes.
 		n.set("ci", nil)
 		at(time.Minute)
 		expect(t, w, "a", true)
@@ -269,7 +271,7 @@ func TestJudge(t *testing.T) {
 				n.mu.Lock()
 				n.fail = test.broken
 				n.mu.Unlock()
-				got, err := feed.Judge(t.Context(), engine.Object{Kind: feed.lanes[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
+				got, err := feed.Judge(t.Context(), engine.Object{Kind: feed.triggers[0].handle, Namespace: "ci", Name: "a", UID: "uid-a"})
 				if (err != nil) != test.broken {
 					t.Fatalf("error %v, want one: %v", err, test.broken)
 				}

@@ -41,9 +41,9 @@ func newRecorder(feed *Feed) *recorder {
 	return &recorder{feed: feed, pending: loop.NewRetryQueue(feed.options.Clock, retryMost), of: map[string]finish{}}
 }
 
-// recordFinish has an unknown finish time written down. In dry-run nothing is written: the object is
-// due as if it had been, counted from when it was first seen finished.
-func (f *lane) recordFinish(facts *policy.Facts, effective *policy.Effective, verdict policy.Verdict, now time.Time) policy.Verdict {
+// recordFinish has an unknown finish time written down. In dry-run nothing is written: the object
+// is due as if it had been, counted from when it was first seen finished.
+func (f *trigger) recordFinish(facts *policy.Facts, effective *policy.Effective, verdict policy.Verdict, now time.Time) policy.Verdict {
 	verdict.DryRun = verdict.DryRun || f.options.Engine.DryRun()
 	first := f.finishes.add(finish{
 		namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, created: facts.Created,
@@ -60,8 +60,8 @@ func (f *lane) recordFinish(facts *policy.Facts, effective *policy.Effective, ve
 }
 
 // add keeps and returns the first instant at which an object was seen finished. It keeps the newest
-// state, which can be patched: an object that is judged again because its context has changed may have
-// been listed before the watch reported a newer state.
+// state, which can be patched: an object that is judged again because its context has changed may
+// have been listed before the watch reported a newer state.
 func (r *recorder) add(new finish) time.Time {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -81,8 +81,8 @@ func (r *recorder) add(new finish) time.Time {
 	return new.seen
 }
 
-// begin and end enclose a list of the whole kind. Objects that it does not show are gone, although no
-// watch reported it.
+// begin and end enclose a list of the whole kind. Objects that it does not show are gone, although
+// no watch reported it.
 func (r *recorder) begin() {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -78,7 +78,8 @@ func TestNoFinishTimeIsWrittenInDryRun(t *testing.T) {
 	})
 }
 
-// S6: what is started again, before its first end was written down, ends a second time, and from then on its TTL counts.
+// S6: what is started again, before its first end was written down, ends a second time, and from
+// then on its TTL counts.
 func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -104,7 +105,8 @@ func TestFinishTimeOfWhatIsStartedAgain(t *testing.T) {
 	})
 }
 
-// S3, S6: where the controller's clock is behind that of the API server, a finish time that counts is written, once.
+// S3, S6: where the controller's clock is behind that of the API server, a finish time that counts
+// is written, once.
 func TestFinishTimeByAClockThatIsBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -127,8 +129,8 @@ func TestFinishTimeByAClockThatIsBehind(t *testing.T) {
 	})
 }
 
-// S3: what is judged again may have been listed before the watch told of a newer state. A finish time that waits to be written on that is neither
-// forgotten for it nor written on what is no more.
+// S3: what is judged again may have been listed before the watch told of a newer state. A finish
+// time that waits to be written on that is neither forgotten for it nor written on what is no more.
 func TestFinishTimeAndAnOlderList(t *testing.T) {
 	for name, finishedBefore := range map[string]bool{"which shows it finished": true, "which shows it at work": false} {
 		t.Run(name, func(t *testing.T) {
@@ -203,7 +205,8 @@ func untimed(name string) *batchv1.Job {
 	return job
 }
 
-// S6: a finish time is written by the API server's clock, however far the local one is behind, and not while the former is not known.
+// S6: a finish time is written by the API server's clock, however far the local one is behind, and
+// not while the former is not known.
 func TestFinishTimeIsTheServers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -241,7 +244,8 @@ type behind struct {
 func (b behind) Now() time.Time                   { return b.RealClock.Now().Add(-b.by) }
 func (b behind) Since(at time.Time) time.Duration { return b.Now().Sub(at) }
 
-// Nothing is written in dry-run, be it the controller's or a namespace's. What would be deleted is reported, at its second.
+// Nothing is written in dry-run, be it the controller's or a namespace's. What would be deleted is
+// reported, at its second.
 func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 	for name, flag := range map[string]bool{"of the controller": true, "of the namespace": false} {
 		t.Run(name, func(t *testing.T) {
@@ -276,7 +280,8 @@ func TestDryRunReportsWhatHasNoFinishTime(t *testing.T) {
 	}
 }
 
-// S3: a finish time that cannot be written delays that of no other object, and is tried again, ever more rarely.
+// S3: a finish time that cannot be written delays that of no other object, and is tried again, ever
+// more rarely.
 func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -315,7 +320,8 @@ func TestFinishTimeThatCannotBeWritten(t *testing.T) {
 	})
 }
 
-// S6: a finished object of a kind whose status names a finish time is kept where that is missing, and people are told.
+// S6: a finished object of a kind whose status names a finish time is kept where that is missing,
+// and people are told.
 func TestFinishTimeIsMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()

@@ -25,7 +25,7 @@ type sink interface {
 	Cancel(uid types.UID, resourceVersion string)
 }
 
-// sinks are where the lanes of a feed tell what they think, in the order of the lanes.
+// sinks take the verdicts of a feed, one for each trigger, in the same order.
 type sinks []sink
 
 // watched is the sink of single events.
@@ -40,7 +40,7 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 
 // verdict judges one state of an object, and returns the payload that the action needs, if any. One
 // reading of the clock a call.
-func (f *lane) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
+func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
 	if slices.Contains(f.options.Protect, facts.Namespace) {
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
 	}
@@ -59,8 +59,8 @@ func (f *lane) verdict(facts *policy.Facts, around *platform.Context, object run
 	return verdict, nil, nil
 }
 
-// tell hands one state of an object on to the engine, in each lane of the feed. What surrounds the object is gathered once, and only where a
-// lane has to know.
+// tell passes one state of an object to the engine, for each trigger. The object's context is read
+// once, and only if a trigger needs it.
 func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sinks) error {
 	f.seen.Store(true)
 	if f.kind.Label == "" && (!facts.Finished || !facts.FinishTime.IsZero()) {
@@ -69,12 +69,12 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 	}
 	var around *platform.Context
 	epoch := f.options.Engine.Epoch() // before the context is read: what changes from here on is newer
-	for i, lane := range f.lanes {
+	for i, one := range f.triggers {
 		switch {
 		case facts.Deleting:
-			to[i].Terminating(lane.object(facts, policy.Verdict{}), facts.DeletingSince)
+			to[i].Terminating(one.object(facts, policy.Verdict{}), facts.DeletingSince)
 			continue
-		case lane.idle(facts):
+		case one.idle(facts):
 			to[i].Cancel(facts.UID, facts.ResourceVersion)
 			continue
 		case around == nil:
@@ -83,7 +83,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 				return err
 			}
 		}
-		if err := lane.tell(facts, around, object, epoch, to[i]); err != nil {
+		if err := one.tell(facts, around, object, epoch, to[i]); err != nil {
 			return err
 		}
 	}
@@ -91,7 +91,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 }
 
 // tell judges one state of an object and hands it on to the engine.
-func (f *lane) tell(facts *policy.Facts, around *platform.Context, object runtime.Object, epoch uint64, to sink) error {
+func (f *trigger) tell(facts *policy.Facts, around *platform.Context, object runtime.Object, epoch uint64, to sink) error {
 	verdict, payload, err := f.verdict(facts, around, object)
 	if err != nil {
 		return err
@@ -110,7 +110,7 @@ func (f *lane) tell(facts *policy.Facts, around *platform.Context, object runtim
 	return nil
 }
 
-func (f *lane) object(facts *policy.Facts, verdict policy.Verdict) engine.Object {
+func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Object {
 	return engine.Object{
 		Kind: f.handle, Namespace: facts.Namespace, Name: facts.Name, UID: facts.UID, ResourceVersion: facts.ResourceVersion,
 		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
@@ -129,12 +129,12 @@ func phase(trigger policy.Trigger) string {
 
 // Judge judges one object afresh for what its kind is watched for first: its TTL, or its label.
 func (f *Feed) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
-	return f.lanes[0].Judge(ctx, tracked)
+	return f.triggers[0].Judge(ctx, tracked)
 }
 
-// Judge reads one object and all that surrounds it afresh and judges what is there now. The engine asks on conflict and for what
-// hangs on something outside of the object (S1).
-func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
+// Judge reads one object and all that surrounds it afresh and judges what is there now. The engine
+// asks on conflict and for what hangs on something outside of the object (S1).
+func (f *trigger) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):
@@ -166,7 +166,8 @@ func (f *lane) Judge(ctx context.Context, tracked engine.Object) (engine.Judgeme
 	f.report(facts, verdict)
 	switch verdict.Action {
 	case policy.Wait, policy.Delete, policy.Stop:
-		// A re-created object comes back under its own UID, so that the engine never takes it for the old one (S2).
+		// A re-created object comes back under its own UID, so that the engine never takes it for
+		// the old one (S2).
 		due := f.object(facts, verdict)
 		due.Payload = payload
 		if f.kind.Label != "" {

@@ -33,13 +33,13 @@ type Kind struct {
 	Watch func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 	// Get is a quorum read of one object.
 	Get func(ctx context.Context, namespace, name string) (runtime.Object, error)
-	// Whole is a quorum read of one object in its JSON form where Get reads metadata alone; nil where
-	// Get reads all of it.
+	// Whole is a quorum read of one object in its JSON form where Get reads metadata alone; nil
+	// where Get reads all of it.
 	Whole func(ctx context.Context, namespace, name string) (runtime.Object, error)
 	// Facts reads what the judge needs. The object is not kept.
 	Facts func(object runtime.Object) (*policy.Facts, error)
-	// JSON is an object in its JSON form, for the expressions of policies. It is only asked for where
-	// a policy speaks of the kind.
+	// JSON is an object in its JSON form, for the expressions of policies. It is only asked for
+	// where a policy speaks of the kind.
 	JSON func(object runtime.Object) (map[string]any, error)
 	// Runtime says which runtime an object uses; nil for kinds that know none.
 	Runtime *expression.Runtime

@@ -35,9 +35,9 @@ type LabelledKind struct {
 	Propagation metav1.DeletionPropagation
 }
 
-// Labelled is any kind at all. Only objects that carry the label are listed and watched, and of those only metadata: a Secret
-// is never read. Where a LifecyclePolicy has to see more in order to tell whether its bounds hold, the object is read whole, once,
-// right before it would be deleted.
+// Labelled is any kind at all. Only objects that carry the label are listed and watched, and of
+// those only metadata: a Secret is never read. Where a LifecyclePolicy has to see more in order to
+// tell whether its bounds hold, the object is read whole, once, right before it would be deleted.
 func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledKind) Kind {
 	profile := &policy.Profile{Name: kind.Kind.Kind, Kind: kind.Kind, Resource: kind.Resource, ClusterScoped: kind.ClusterScoped}
 	at := kind.Kind.GroupVersion().WithResource(kind.Resource)
@@ -61,8 +61,8 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 		JSON:  func(object runtime.Object) (map[string]any, error) { return metaJSON(profile, object) },
 	}
 	if kind.Alias {
-		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object that
-		// has both is seen by the first alone.
+		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object
+		// that has both is seen by the first alone.
 		out.Label = policy.LabelKyvernoTTL
 		out.LabelSelector = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
 	}
@@ -117,5 +117,6 @@ func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object
 	return f.kind.Get(ctx, namespace, name)
 }
 
-// needsWhole tells of a policy that it has to see an object whole in order to tell whether it bounds its label.
+// needsWhole tells of a policy that it has to see an object whole in order to tell whether it
+// bounds its label.
 func needsWhole(p *expression.Policy) bool { return p.BoundsLabels() && p.NeedsObject() }

@@ -21,8 +21,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Whatever is done to labels, and whenever the watch breaks: nothing goes before its label says so (S1), and everything goes
-// that is due in the end (S3).
+// Whatever is done to labels, and whenever the watch breaks: nothing goes before its label says so
+// (S1), and everything goes that is due in the end (S3).
 func TestLabelEdits(t *testing.T) {
 	rapid.Check(t, func(r *rapid.T) {
 		type edit struct {
@@ -40,8 +40,8 @@ func TestLabelEdits(t *testing.T) {
 		}), 1, 25).Draw(r, "edits")
 		failed := ""
 		synctest.Test(t, func(t *testing.T) {
-			s := newShelf()
-			checked := &honest{shelf: s, fail: func(text string) { failed = text }}
+			s := newStore()
+			checked := &honest{store: s, fail: func(text string) { failed = text }}
 			engine, err := engine.New(engine.Options{Triggers: triggers(checked), Clock: clock.RealClock{}})
 			if err != nil {
 				t.Fatal(err)
@@ -96,7 +96,7 @@ func TestLabelEdits(t *testing.T) {
 
 // honest holds every DELETE that is accepted to S1.
 type honest struct {
-	*shelf
+	*store
 	fail func(string)
 }
 
@@ -104,7 +104,7 @@ func (h *honest) Delete(ctx context.Context, r deletion.Request) deletion.Respon
 	h.mu.Lock()
 	o := h.objects[name(r.Namespace, r.Name)]
 	h.mu.Unlock()
-	response := h.shelf.Delete(ctx, r)
+	response := h.store.Delete(ctx, r)
 	if response.Code == http.StatusOK {
 		facts := policy.FactsOfMeta(&policy.Profile{}, &o.ObjectMeta)
 		if v := policy.JudgeLabel(&facts, policy.LabelTTL, &policy.Scope{}, time.Now()); v.Action != policy.Delete {

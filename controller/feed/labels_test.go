@@ -25,7 +25,7 @@ import (
 
 func TestLabelsAreCarriedOutAtTheirSecond(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		s.put(config("old", policy.LabelTTL, "1m"))
 		s.put(config("dated", policy.LabelTTL, in(10*time.Second)))
 		s.put(config("plain"))
@@ -59,7 +59,7 @@ func TestLabelsAreCarriedOutAtTheirSecond(t *testing.T) {
 // The label may be put on, raised, lowered and taken away at any time, the last second included.
 func TestLabelsChange(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		for _, name := range []string{"taken", "raised", "lowered", "spoiled", "protected"} {
 			s.put(config(name, policy.LabelTTL, in(10*time.Second)))
 		}
@@ -90,7 +90,8 @@ func TestLabelsChange(t *testing.T) {
 	})
 }
 
-// S1: the label changes behind the watch, while the DELETE is on its way. Who deletes by name or UID alone deletes it.
+// S1: the label changes behind the watch, while the DELETE is on its way. Who deletes by name or
+// UID alone deletes it.
 func TestLabelChangedUnderTheDelete(t *testing.T) {
 	for name, edit := range map[string]func(*metav1.PartialObjectMetadata){
 		"raised":  func(o *metav1.PartialObjectMetadata) { o.Labels[policy.LabelTTL] = in(time.Hour) },
@@ -103,7 +104,7 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newShelf()
+				s := newStore()
 				s.put(config("a", policy.LabelTTL, in(10*time.Second)))
 				stock(t, s, none(), nil, LabelledKind{})
 				at(time.Second)
@@ -122,7 +123,7 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 // S2.
 func TestLabelledObjectRecreated(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		s.put(config("a", policy.LabelTTL, in(10*time.Second)))
 		stock(t, s, none(), nil, LabelledKind{})
 		at(time.Second)
@@ -141,7 +142,7 @@ func TestLabelledObjectRecreated(t *testing.T) {
 
 func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		for _, namespace := range []string{"kube-system", "curfew-system", "ci"} {
 			o := config("a", policy.LabelTTL, in(-time.Hour))
 			o.Namespace, o.UID = namespace, types.UID(namespace)
@@ -154,7 +155,7 @@ func TestProtectedAreNotTouched(t *testing.T) {
 		expectOn(t, s, "ci/a", false)
 	})
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		for _, name := range []string{"kube-system", "curfew-system", "ci", "dry"} {
 			o := config(name, policy.LabelTTL, in(-time.Hour))
 			o.Namespace = ""
@@ -174,7 +175,7 @@ func TestProtectedAreNotTouched(t *testing.T) {
 // S5: a Pod whose Job has not accounted for it stays; it goes as soon as that is done.
 func TestLabelledPodOfAJob(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		pod := config("pod", policy.LabelTTL, in(5*time.Second))
 		pod.Finalizers = []string{policy.FinalizerJobTracking}
 		s.put(pod)
@@ -190,7 +191,7 @@ func TestLabelledPodOfAJob(t *testing.T) {
 // The alias has a watch of its own, and says nothing where the label stands beside it.
 func TestAlias(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		s.put(config("kyverno", policy.LabelKyvernoTTL, in(5*time.Second)))
 		s.put(config("both", policy.LabelKyvernoTTL, in(5*time.Second), policy.LabelTTL, in(time.Minute)))
 		s.put(config("spoiled", policy.LabelKyvernoTTL, in(5*time.Second), policy.LabelTTL, "x"))
@@ -217,7 +218,7 @@ func TestAlias(t *testing.T) {
 // A bound that comes later keeps what lies outside of it, and one that goes lets it go.
 func TestBoundsOfLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, n := newShelf(), none()
+		s, n := newStore(), none()
 		s.put(config("a", policy.LabelTTL, "2m"))
 		feeds, engine := stock(t, s, n, nil, LabelledKind{})
 		at(time.Second)
@@ -271,7 +272,8 @@ func policyOf(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Polic
 	return compiled
 }
 
-// A policy that has to see more than metadata: the object is read whole, once, before it would go, and not for anything else.
+// A policy that has to see more than metadata: the object is read whole, once, before it would go,
+// and not for anything else.
 func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 	limit := v1alpha1.Duration("1m")
 	bounded := v1alpha1.LifecyclePolicySpec{
@@ -290,7 +292,7 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, said := newShelf(), &book{}
+				s, said := newStore(), &book{}
 				spec := bounded
 				if row.precious == nil {
 					spec.Match = v1alpha1.Match{}
@@ -313,8 +315,8 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 	}
 }
 
-// A policy that asks for the runtime of an object bounds its label as at admission, where the runtime is known: else what it bounds would go early,
-// or what it does not bound be kept for ever.
+// A policy that asks for the runtime of an object bounds its label as at admission, where the
+// runtime is known: else what it bounds would go early, or what it does not bound be kept for ever.
 func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 	limit := v1alpha1.Duration("1h")
 	bounded := v1alpha1.LifecyclePolicySpec{
@@ -342,7 +344,7 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 				if row.condition != "" {
 					spec.Match.MatchConditions = []v1alpha1.MatchCondition{{Name: "other", Expression: row.condition}}
 				}
-				s, said, of := newShelf(), &book{policies: []*expression.Policy{policyOf(t, spec)}}, labelledRuntime(t)
+				s, said, of := newStore(), &book{policies: []*expression.Policy{policyOf(t, spec)}}, labelledRuntime(t)
 				object := config("a", policy.LabelTTL, "5m")
 				if row.label != "" {
 					object.Labels["runtime"] = row.label
@@ -363,7 +365,8 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 	}
 }
 
-// A kind that may not be read, or whose conversion is broken, delays no other; who asked is told of the refusal.
+// A kind that may not be read, or whose conversion is broken, delays no other; who asked is told of
+// the refusal.
 func TestOneFailingKindDelaysNoOther(t *testing.T) {
 	for name, err := range map[string]error{
 		"forbidden":  apierrors.NewForbidden(schema.GroupResource{Resource: "things"}, "", errors.New("no")),
@@ -372,7 +375,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				broken, healthy := newShelf(), newShelf()
+				broken, healthy := newStore(), newStore()
 				broken.refuse = err
 				healthy.put(config("a", policy.LabelTTL, in(5*time.Second)))
 				broken.put(config("b", policy.LabelTTL, in(5*time.Second)))
@@ -385,7 +388,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 				ctx, cancel := context.WithCancel(t.Context())
 				var group sync.WaitGroup
 				group.Go(func() { _ = engine.Run(ctx) })
-				for resource, of := range map[string]*shelf{"configmaps": healthy, "things": broken} {
+				for resource, of := range map[string]*store{"configmaps": healthy, "things": broken} {
 					options := Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Forbidden: func() { told.Add(1) }}
 					kind := Labelled(nothing{}, nil, LabelledKind{Kind: schema.GroupVersionKind{Version: "v1", Kind: resource}, Resource: resource})
 					kind.List, kind.Watch, kind.Get, kind.Whole = of.list, of.watch, of.get, of.whole
@@ -414,7 +417,7 @@ func TestOneFailingKindDelaysNoOther(t *testing.T) {
 	}
 }
 
-type two struct{ healthy, broken *shelf }
+type two struct{ healthy, broken *store }
 
 func (b *two) Delete(ctx context.Context, r deletion.Request) deletion.Response {
 	if r.Kind.Resource.Resource == "things" {

@@ -25,8 +25,8 @@ const pageSize = 500
 var errStalled = errors.New("no bookmark came that ends the list")
 
 const (
-	// stallAfter is how long a stream may bring nothing before its list is given up, at the next look
-	// or the one after it. streamMost is how long it may last.
+	// stallAfter is how long a stream may bring nothing before its list is given up, at the next
+	// look or the one after it. streamMost is how long it may last.
 	stallAfter = time.Minute
 	streamMost = 10 * time.Minute
 	// pagedFor is how long pages are read after that, before a stream is tried again.
@@ -96,8 +96,8 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 func (f *Feed) beginList() listing {
 	f.finishes.begin()
 	var relist listing
-	for _, lane := range f.lanes {
-		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(lane.handle)})
+	for _, one := range f.triggers {
+		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(one.handle)})
 	}
 	return relist
 }

@@ -24,7 +24,8 @@ func (u noRuntimes) Read(ctx context.Context, r *expression.Reference) (map[stri
 	return u.Get(ctx, r)
 }
 
-// A runtime that cannot be read does not disable a deadline that the object has itself, nor does it keep what has failed from being stopped.
+// A runtime that cannot be read does not disable a deadline that the object has itself, nor does it
+// keep what has failed from being stopped.
 func TestOwnDeadlineWithoutItsRuntime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)

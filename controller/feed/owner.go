@@ -19,8 +19,8 @@ type OwnerReader interface {
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
 }
 
-// limitKeys are the labels and annotations by which a lane acts on an object.
-func (f *lane) limitKeys() []string {
+// limitKeys are the labels and annotations by which a trigger acts on an object.
+func (f *trigger) limitKeys() []string {
 	switch {
 	case f.deadlines != nil:
 		return policy.LimitKeys(policy.TriggerDeadline)
@@ -32,13 +32,13 @@ func (f *lane) limitKeys() []string {
 }
 
 // asksOwner reports whether the owner must be read before an object is deleted or stopped.
-func (f *lane) asksOwner(facts *policy.Facts) bool {
+func (f *trigger) asksOwner(facts *policy.Facts) bool {
 	return f.options.Owners != nil && facts.MayInherit(f.limitKeys()...)
 }
 
 // inherited replaces the verdict on an object that is due by a value from its owner's template, or
 // whose owner cannot be read. It reads the owner live, and only where something is due.
-func (f *lane) inherited(ctx context.Context, facts *policy.Facts, verdict policy.Verdict) (policy.Verdict, error) {
+func (f *trigger) inherited(ctx context.Context, facts *policy.Facts, verdict policy.Verdict) (policy.Verdict, error) {
 	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
 		return verdict, nil
 	}

@@ -52,7 +52,8 @@ func ownedBy(apiVersion, kind string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: apiVersion, Kind: kind, Name: "owner", UID: "uid-owner", Controller: ptr.To(true)}}
 }
 
-// A child whose key comes from its owner's template is kept; one whose key is its own is deleted, and so is an orphan.
+// A child whose key comes from its owner's template is kept; one whose key is its own is deleted,
+// and so is an orphan.
 func TestKeyFromAnOwnersTemplate(t *testing.T) {
 	forbidden := apierrors.NewForbidden(schema.GroupResource{Resource: "replicasets"}, "owner", errors.New("no"))
 	for name, test := range map[string]struct {
@@ -69,7 +70,7 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s, o := newShelf(), &owners{object: test.owner, err: test.err}
+				s, o := newStore(), &owners{object: test.owner, err: test.err}
 				child := config("child", policy.LabelTTL, "1m")
 				child.CreationTimestamp = metav1.Now()
 				child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
@@ -96,7 +97,7 @@ func TestKeyFromAnOwnersTemplate(t *testing.T) {
 // No answer is no reason to forget: once there is one, it decides.
 func TestOwnerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, o := newShelf(), &owners{err: errors.New("connection refused")}
+		s, o := newStore(), &owners{err: errors.New("connection refused")}
 		child := config("child", policy.LabelTTL, in(time.Second))
 		child.OwnerReferences = ownedBy("apps/v1", "ReplicaSet")
 		s.put(child)
@@ -109,7 +110,8 @@ func TestOwnerThatDoesNotAnswerIsAskedAgain(t *testing.T) {
 	})
 }
 
-// TTLs after finished: an annotation from the template, a native field, and a CronJob's Job, whose jobTemplate is explicit.
+// TTLs after finished: an annotation from the template, a native field, and a CronJob's Job, whose
+// jobTemplate is explicit.
 func TestTTLFromAnOwnersTemplate(t *testing.T) {
 	for name, test := range map[string]struct {
 		apiVersion, kind string

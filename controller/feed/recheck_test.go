@@ -14,8 +14,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// A namespace says dry-run, or has a bound, a moment before explicit TTLs and stamped defaults in it are
-// due, and judging all of its objects again takes longer than that.
+// A namespace says dry-run, or has a bound, a moment before explicit TTLs and stamped defaults in
+// it are due, and judging all of its objects again takes longer than that.
 func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 	for name, annotations := range map[string]map[string]string{
 		"dry-run":           {policy.AnnotationMode: "dry-run"},
@@ -55,7 +55,8 @@ func TestChangeOfANamespaceHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 	}
 }
 
-// The same for a policy or a runtime, which concerns a kind, and which a feed hears of with RejudgeAll.
+// The same for a policy or a runtime, which concerns a kind, and which a feed hears of with
+// RejudgeAll.
 func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, p := newWorld(), &lagging{}
@@ -81,7 +82,7 @@ func TestChangeOfAPolicyHoldsBeforeItsObjectsAreJudgedAgain(t *testing.T) {
 // Labels too: a default of a platform policy, an explicit value, whatever the label's source.
 func TestDryRunHoldsForLabelsBeforeTheyAreJudgedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, n := newShelf(), none()
+		s, n := newStore(), none()
 		s.put(config("a", policy.LabelTTL, in(5*time.Second)))
 		feeds, engine := stock(t, s, n, nil, LabelledKind{})
 		at(time.Second)
@@ -99,7 +100,7 @@ func TestDryRunHoldsForLabelsBeforeTheyAreJudgedAgain(t *testing.T) {
 // A profile that says what becomes of dependents changed, and the feed was made by the old one.
 func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newShelf()
+		s := newStore()
 		s.put(config("a", policy.LabelTTL, "2m"))
 		said := metav1.DeletePropagationOrphan
 		feeds, _ := stock(t, s, none(), func(o *Options) {
@@ -133,7 +134,8 @@ func (m *meddled) Get(ctx context.Context, name string) (*policy.NamespacePolicy
 	return read, err
 }
 
-// A feed has read the namespace, the change is told, and only then does the feed tell what it thinks.
+// A feed has read the namespace, the change is told, and only then does the feed tell what it
+// thinks.
 func TestChangeWhileAFeedJudges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w, n := newWorld(), none()

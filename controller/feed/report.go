@@ -17,15 +17,15 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Reports reports on single objects: those kept because a value cannot be used, and those that are not
-// deleted in time. Package notice reports to Namespaces and policies.
+// Reports reports on single objects: those kept because a value cannot be used, and those that are
+// not deleted in time. Package notice reports to Namespaces and policies.
 //
-// An object is judged again with each change and each list, but gets an Event for the same reason only
-// now and then. Beyond a rate, objects share one Event on their Namespace (event_budget.go), so that a
-// bound that thousands of objects break costs no request and no memory for each.
+// An object is judged again with each change and each list, but gets an Event for the same reason
+// only now and then. Beyond a rate, objects share one Event on their Namespace (event_budget.go),
+// so that a bound that thousands of objects break costs no request and no memory for each.
 type Reports struct {
-	// UID is that of a Namespace, for the Event that objects share; nil leaves it out. Set it before
-	// Run.
+	// UID is that of a Namespace, for the Event that objects share; nil leaves it out. Set it
+	// before Run.
 	UID func(namespace string) types.UID
 
 	events   events.EventRecorder
@@ -106,7 +106,8 @@ func referenceOf(object *engine.Object, kind *engine.KindOptions) *corev1.Object
 	}
 }
 
-// say writes an Event on the object, unless the same was reported lately or too much is reported now.
+// say writes an Event on the object, unless the same was reported lately or too much is reported
+// now.
 func (r *Reports) say(of report) outcome {
 	how := r.budget.admit(&of, r.clock.Now())
 	if how == reportedAlone {

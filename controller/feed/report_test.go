@@ -93,8 +93,9 @@ func (f *Feed) keeps(namespace, name, why string) {
 		policy.Verdict{Reason: "its TTL cannot be used", Err: errors.New(why)})
 }
 
-// S9: a bound that thousands of objects break, judged again and again, costs few Events and log lines. Nobody is left out: the objects of
-// another namespace have Events of their own, and those without one share one that counts them and says why. The metric counts all.
+// S9: a bound that thousands of objects break, judged again and again, costs few Events and log
+// lines. Nobody is left out: the objects of another namespace have Events of their own, and those
+// without one share one that counts them and says why. The metric counts all.
 func TestManyKeptObjectsShareEvents(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, out, registry := keptFeed(t)
@@ -129,7 +130,8 @@ func TestManyKeptObjectsShareEvents(t *testing.T) {
 	})
 }
 
-// An object has an Event for each reason, and for the same reason again once the first may be forgotten.
+// An object has an Event for each reason, and for the same reason again once the first may be
+// forgotten.
 func TestKeptObjectIsReportedNowAndThen(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, out, _ := keptFeed(t)
@@ -144,7 +146,8 @@ func TestKeptObjectIsReportedNowAndThen(t *testing.T) {
 	})
 }
 
-// S9: however many reasons, namespaces and objects there are, and however long a text, memory and Events stay bounded.
+// S9: however many reasons, namespaces and objects there are, and however long a text, memory and
+// Events stay bounded.
 func TestReportsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f, out, _ := keptFeed(t)

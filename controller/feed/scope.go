@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// context gathers the context of an object: from caches to find out when it may be due, live right before it is deleted.
+// context gathers the context of an object: from caches to find out when it may be due, live right
+// before it is deleted.
 func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.Object, live bool) (*platform.Context, error) {
 	from := f.options.Cached
 	if live {
@@ -54,8 +55,9 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 
 var errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
 
-// tolerant keeps the objects that use a runtime which cannot be read. An error would end the whole list, or the watch, for the sake
-// of one object, and nothing of the kind would ever be known whole (S3). They are judged again after unreadFor.
+// tolerant keeps the objects that use a runtime which cannot be read. An error would end the whole
+// list, or the watch, for the sake of one object, and nothing of the kind would ever be known whole
+// (S3). They are judged again after unreadFor.
 type tolerant struct {
 	platform.Source
 	feed     *Feed
@@ -81,9 +83,9 @@ func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference)
 	return nil, &platform.UnreadableError{Err: err}
 }
 
-// needed reports whether the runtime decides if an object is deleted or stopped now. It does not for an object that runs with a
-// deadline of its own, or has failed for one: a bad runtime never disables that. No TTL deletes what runs, and what has failed is kept
-// from its TTL meanwhile.
+// needed reports whether the runtime decides if an object is deleted or stopped now. It does not
+// for an object that runs with a deadline of its own, or has failed for one: a bad runtime never
+// disables that. No TTL deletes what runs, and what has failed is kept from its TTL meanwhile.
 func (t *tolerant) needed() bool {
 	own := !t.facts.Finished && t.facts.Deadline() != nil || !t.facts.Exceeded.IsZero()
 	return t.live && (!own || slices.ContainsFunc(t.snapshot.Concerning(t.facts.Profile.Kind.GroupKind()), (*expression.Policy).MatchAsksRuntime))

@@ -210,8 +210,9 @@ func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 	}
 }
 
-// S3: a runtime that cannot be read, as for want of a permission, keeps the objects that use it, and no other: the rest of the list, and what
-// the watch tells, is judged. Once it can be read they go by what it says.
+// S3: a runtime that cannot be read, as for want of a permission, keeps the objects that use it,
+// and no other: the rest of the list, and what the watch tells, is judged. Once it can be read they
+// go by what it says.
 func TestRuntimeThatCannotBeRead(t *testing.T) {
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
 		t.Run(name, func(t *testing.T) {
@@ -270,8 +271,8 @@ func TestRejudgeAll(t *testing.T) {
 	})
 }
 
-// Objects that live by their namespace's default fall due together: it is read for many at once, and yet nothing goes by a word
-// that was taken back before it was asked for (S1, S6).
+// Objects that live by their namespace's default fall due together: it is read for many at once,
+// and yet nothing goes by a word that was taken back before it was asked for (S1, S6).
 func TestDrainByADefault(t *testing.T) {
 	for name, withdrawn := range map[string]bool{"to the end": false, "withdrawn in the middle": true} {
 		t.Run(name, func(t *testing.T) {

@@ -43,7 +43,8 @@ func TestWatchTooOldListsAgain(t *testing.T) {
 	})
 }
 
-// S3: from where the feed is, nothing can be watched any more, for whatever reason: the periodic relist does not wait for that.
+// S3: from where the feed is, nothing can be watched any more, for whatever reason: the periodic
+// relist does not wait for that.
 func TestRelistDoesNotWaitForAWatch(t *testing.T) {
 	for name, err := range map[string]error{
 		"errors":    apierrors.NewInternalError(errors.New("the watch cache is broken")),
@@ -64,7 +65,8 @@ func TestRelistDoesNotWaitForAWatch(t *testing.T) {
 	}
 }
 
-// A list that is too old to be watched from by the time it has come does not have the kind listed again and again.
+// A list that is too old to be watched from by the time it has come does not have the kind listed
+// again and again.
 func TestListThatIsTooOld(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -93,8 +95,8 @@ func TestListThatIsTooOld(t *testing.T) {
 	})
 }
 
-// A watch that may not be taken up any more is told to who looks after permissions. Its place is kept: an API server that has just started
-// may not know the permission yet.
+// A watch that may not be taken up any more is told to who looks after permissions. Its place is
+// kept: an API server that has just started may not know the permission yet.
 func TestWatchThatIsForbidden(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -123,7 +125,8 @@ func TestWatchThatIsForbidden(t *testing.T) {
 	})
 }
 
-// Whatever works beside the watch has ended when Run has: a successor may judge by another profile, and nobody contradicts it.
+// Whatever works beside the watch has ended when Run has: a successor may judge by another profile,
+// and nobody contradicts it.
 func TestRunEndsWithAllOfIt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		w := newWorld()
@@ -161,8 +164,8 @@ func TestRunEndsWithAllOfIt(t *testing.T) {
 	})
 }
 
-// S3: a list that breaks in the middle, because it is too old to go on or the connection is, forgets nothing that was known before, and is
-// begun anew.
+// S3: a list that breaks in the middle, because it is too old to go on or the connection is,
+// forgets nothing that was known before, and is begun anew.
 func TestListThatBreaksInTheMiddle(t *testing.T) {
 	gone := apierrors.NewResourceExpired("too old")
 	for name, streams := range map[string]bool{"streamed list": true, "paged list": false} {
@@ -231,8 +234,9 @@ func TestListThatBreaksInTheMiddle(t *testing.T) {
 	}
 }
 
-// S3: a stream whose list never ends, be it silent or busy, is given up for a list in pages. What was lost meanwhile is noticed, and
-// once the API server ends its streams again they are used again.
+// S3: a stream whose list never ends, be it silent or busy, is given up for a list in pages. What
+// was lost meanwhile is noticed, and once the API server ends its streams again they are used
+// again.
 func TestStreamThatNeverEnds(t *testing.T) {
 	for name, busy := range map[string]bool{"silent": false, "busy": true} {
 		t.Run(name, func(t *testing.T) {

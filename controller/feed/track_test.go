@@ -39,7 +39,8 @@ const (
 	endedAt  = `object.?status.?conditions.orValue([]).filter(c, c.type in ["Complete", "Failed"] && c.status == "True")[?0].?lastTransitionTime`
 )
 
-// runProfile is that of a kind that Curfew fails at its deadline, unless it is told otherwise, and deletes by its TTL.
+// runProfile is that of a kind that Curfew fails at its deadline, unless it is told otherwise, and
+// deletes by its TTL.
 func runProfile(t *testing.T, enforcement ...v1alpha1.Enforcement) *expression.Profile {
 	t.Helper()
 	if enforcement == nil {
@@ -59,7 +60,8 @@ func runProfile(t *testing.T, enforcement ...v1alpha1.Enforcement) *expression.P
 	return compiled
 }
 
-// track is where Runs are: an API server with one resource, which watches, lists, patches and deletes as the real one does.
+// track is where Runs are: an API server with one resource, which watches, lists, patches and
+// deletes as the real one does.
 type track struct {
 	mu       sync.Mutex
 	runs     map[string]*unstructured.Unstructured
@@ -167,8 +169,8 @@ func (r *track) cut() {
 	clear(r.watchers)
 }
 
-// forbid refuses lists and watches from now on, and ends those that are open, as a permission that is revoked does once they time out; nil
-// grants it again.
+// forbid refuses lists and watches from now on, and ends those that are open, as a permission that
+// is revoked does once they time out; nil grants it again.
 func (r *track) forbid(err error) {
 	r.mu.Lock()
 	r.refuse = err
@@ -297,7 +299,8 @@ func (unasked) Resource(schema.GroupVersionResource) dynamic.NamespaceableResour
 	return nil
 }
 
-// race is an engine over a track, which runs until the test ends, and what feeds need. Call it inside a synctest bubble.
+// race is an engine over a track, which runs until the test ends, and what feeds need. Call it
+// inside a synctest bubble.
 type race struct {
 	*track
 	t       *testing.T
@@ -325,11 +328,11 @@ func newRace(t *testing.T) *race {
 		engine.Trigger{Name: string(policy.TriggerDeadline), Action: r.stop, Payload: true}), Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
-	census, err := NewCensus(r.metrics)
+	synced, err := NewSyncedMetric(r.metrics)
 	if err != nil {
 		t.Fatal(err)
 	}
-	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Census: census}
+	r.options = Options{Engine: r.engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced}
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { _ = r.engine.Run(ctx); close(done) }()

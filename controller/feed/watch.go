@@ -69,8 +69,8 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 }
 
 // refused reports whether a watch cannot be resumed from its resourceVersion: that is too old, or
-// unknown because the kind was removed and is back. All other errors pass, also a missing permission,
-// which an API server that has just started may not have read yet.
+// unknown because the kind was removed and is back. All other errors pass, also a missing
+// permission, which an API server that has just started may not have read yet.
 func refused(err error) bool {
 	var status apierrors.APIStatus
 	if !errors.As(err, &status) || apierrors.IsTooManyRequests(err) || apierrors.IsUnauthorized(err) || apierrors.IsForbidden(err) {
@@ -125,8 +125,8 @@ func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
 		if err != nil {
 			return fmt.Errorf("reading a deleted object: %w", err)
 		}
-		for _, lane := range f.lanes {
-			f.options.Engine.Remove(lane.handle, accessor.GetUID())
+		for _, one := range f.triggers {
+			f.options.Engine.Remove(one.handle, accessor.GetUID())
 		}
 		f.finishes.forget(accessor.GetUID())
 		return nil

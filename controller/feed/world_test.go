@@ -28,8 +28,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// world is what a feed sees of an API server in these tests: the Kind functions over a map, at the same level at which the
-// feed speaks to the real one. The real one is in test/e2e.
+// world is what a feed sees of an API server in these tests: the Kind functions over a map, at the
+// same level at which the feed speaks to the real one. The real one is in test/e2e.
 type world struct {
 	mu      sync.Mutex
 	jobs    map[string]*batchv1.Job
@@ -367,7 +367,8 @@ func (n *namespaces) set(name string, annotations map[string]string) {
 	n.of[name] = annotations
 }
 
-// start runs a feed and its engine until the test ends. Call it inside a synctest bubble, whose clock is the real one.
+// start runs a feed and its engine until the test ends. Call it inside a synctest bubble, whose
+// clock is the real one.
 func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed, *engine.Engine) {
 	t.Helper()
 	engine, err := engine.New(engine.Options{Triggers: triggers(w), Clock: clock.RealClock{}})

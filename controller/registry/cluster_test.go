@@ -30,7 +30,8 @@ type cluster struct {
 	forgot   []string
 	parallel bool
 	lingers  time.Duration // how long feeds take to end
-	// making and made are called before and after a feed is made, and log gets what happens to kinds; all may be nil.
+	// making and made are called before and after a feed is made, and log gets what happens to
+	// kinds; all may be nil.
 	making func()
 	made   func(profile string)
 	log    func(line string)

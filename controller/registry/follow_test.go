@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Whether a runtime has a deadline decides which new objects the API server has to send. While that is not known, it may have one.
+// Whether a runtime has a deadline decides which new objects the API server has to send. While that
+// is not known, it may have one.
 func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0

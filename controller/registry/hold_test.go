@@ -25,7 +25,8 @@ func ownProfile(name string, generation int64) *unstructured.Unstructured {
 	return own
 }
 
-// beginHeld runs a registry. expect compares what it held, released and started since the last call.
+// beginHeld runs a registry. expect compares what it held, released and started since the last
+// call.
 func beginHeld(t *testing.T, starting func(*cluster)) (c *cluster, r *Registry, expect func(want ...string)) {
 	t.Helper()
 	var log []string
@@ -123,7 +124,8 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 	})
 }
 
-// The profile changes while a feed with the old one is being made. Nothing that this feed judges is deleted.
+// The profile changes while a feed with the old one is being made. Nothing that this feed judges is
+// deleted.
 func TestProfileChangesWhileAFeedStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true

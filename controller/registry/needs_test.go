@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
-// A permission that finish times or deadlines take is asked for at the start. What lacks it is said, by log and metric, until it is
-// granted; what does not take it goes on.
+// A permission that finish times or deadlines take is asked for at the start. What lacks it is
+// said, by log and metric, until it is granted; what does not take it goes on.
 func TestPermissionsToPatchAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -84,7 +84,8 @@ func (r *Registry) refresh(ctx context.Context) (time.Duration, error) {
 	return 0, nil
 }
 
-// wanted are the feeds of the kinds that can finish and are served, each with the profile as it applies to the installed version.
+// wanted are the feeds of the kinds that can finish and are served, each with the profile as it
+// applies to the installed version.
 func (r *Registry) wanted() ([]*feedset.Spec, error) {
 	if err := r.options.Platform.Kinds(); err != nil {
 		return nil, err
@@ -104,15 +105,16 @@ func (r *Registry) typed(kind schema.GroupKind) bool {
 	return slices.ContainsFunc(r.options.Typed, func(spec *feedset.Spec) bool { return spec.Kind.GroupKind() == kind })
 }
 
-// runtimeChanged has the objects judged again that may use a runtime: in its namespace, or with "" everywhere.
+// runtimeChanged has the objects judged again that may use a runtime: in its namespace, or with ""
+// everywhere.
 func (r *Registry) runtimeChanged(resource schema.GroupVersionResource, namespace string) {
 	r.options.Feeds.Rejudge(namespace, func(spec *feedset.Spec) bool {
 		return spec.Profile != nil && spec.Profile.Runtime != nil && slices.Contains(spec.Profile.Runtime.Resources(), resource)
 	})
 }
 
-// Definitions are the kinds that CustomResourceDefinitions define, each in the version in which it is stored where that is served:
-// reading it asks no conversion webhook, which may be broken.
+// Definitions are the kinds that CustomResourceDefinitions define, each in the version in which it
+// is stored where that is served: reading it asks no conversion webhook, which may be broken.
 func (r *Registry) Definitions() (map[schema.GroupResource]discovery.Kind, error) {
 	all, err := r.options.Platform.Definitions()
 	if err != nil {

@@ -152,7 +152,8 @@ func TestKindsComeAndGo(t *testing.T) {
 	})
 }
 
-// A native field that the installed version lacks would drop what is written to it; once it has it, no restart is needed.
+// A native field that the installed version lacks would drop what is written to it; once it has it,
+// no restart is needed.
 func TestSchemaChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := begin(t)
@@ -193,7 +194,8 @@ func TestPermissionIsNoticed(t *testing.T) {
 	})
 }
 
-// An API server that has just started says no to everything for a moment. That is not held against it for a minute.
+// An API server that has just started says no to everything for a moment. That is not held against
+// it for a minute.
 func TestPermissionThatComesLateIsNoticedSoon(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := begin(t)
@@ -239,8 +241,8 @@ func TestClusterProfileReplacesBuiltin(t *testing.T) {
 	})
 }
 
-// A profile that does not say what becomes of dependents leaves that to --propagation, those that come with Curfew included. Before the
-// profiles of the cluster are known there is no answer.
+// A profile that does not say what becomes of dependents leaves that to --propagation, those that
+// come with Curfew included. Before the profiles of the cluster are known there is no answer.
 func TestPropagationOfProfiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
@@ -273,8 +275,8 @@ func TestPropagationOfProfiles(t *testing.T) {
 	})
 }
 
-// What objects refer to is what the profile that holds says; a profile of the cluster that knows no runtime takes the word from the one that
-// comes with Curfew.
+// What objects refer to is what the profile that holds says; a profile of the cluster that knows no
+// runtime takes the word from the one that comes with Curfew.
 func TestRuntimeOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trainJob := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}

@@ -194,7 +194,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 // census has a feed run until all of its kind is known.
 func census(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	counted, err := feed.NewCensus(registry)
+	counted, err := feed.NewSyncedMetric(registry)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -211,7 +211,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 				Annotations: map[string]string{metav1.InitialEventsAnnotationKey: "true"}}})
 			return all, nil
 		},
-	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Log: logr.Discard(), Census: counted, Listed: func(int) { close(known) }})
+	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Log: logr.Discard(), Synced: counted, Listed: func(int) { close(known) }})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -142,15 +142,15 @@ var mutants = append([]Mutant{
 		Package: feeds, Tests: []string{"TestWatchTooOldListsAgain"},
 	},
 	{
-		Invariant: "S3", Name: "one lane's word cancels what another tracks",
+		Invariant: "S3", Name: "one trigger cancels what another tracks",
 		File: "controller/engine/kinds.go",
 		Old:  "return e.index.lookup(uid, e.kinds[k].trigger.id)", New: "return e.index.lookup(uid, 0)",
 		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
 	},
 	{
-		Invariant: "S3", Name: "of the lanes that share a watch, one alone hears of a state",
+		Invariant: "S3", Name: "of the triggers that share a watch, only one gets a state",
 		File: "controller/feed/judge.go",
-		Old:  "for i, lane := range f.lanes {\n\t\tswitch {", New: "for i, lane := range f.lanes[:1] {\n\t\tswitch {",
+		Old:  "for i, one := range f.triggers {\n\t\tswitch {", New: "for i, one := range f.triggers[:1] {\n\t\tswitch {",
 		Package: feeds, Tests: []string{"TestOneWatchForTTLsAndDeadlines", "TestLanesOfOneFeedAreApart"},
 	},
 	{

@@ -39,12 +39,12 @@ func shown(t *testing.T, registry *prometheus.Registry) []string {
 	return out
 }
 
-// A kind is known once every one of its feeds has listed all and watches on; a watch that cannot be opened makes it unknown again. Of
-// feeds that do not run, nothing is said.
-func TestCensus(t *testing.T) {
+// A kind is known once every one of its feeds has listed all and watches on; a watch that cannot be
+// opened makes it unknown again. Of feeds that do not run, nothing is said.
+func TestSyncedMetric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
-		census, err := NewCensus(registry)
+		synced, err := NewSyncedMetric(registry)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -66,7 +66,7 @@ func TestCensus(t *testing.T) {
 			if label != "" {
 				kind.Trigger = policy.TriggerLabel
 			}
-			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Census: census})
+			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -28,9 +28,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// shelf is the metadata of the objects of one kind in an API server, watched by selector: what begins to match is told as added,
-// and what ceases to match as deleted, in its last matching state, as the API server does.
-type shelf struct {
+// store is the metadata of the objects of one kind in an API server, watched by selector: what
+// begins to match is told as added, and what ceases to match as deleted, in its last matching
+// state, as the API server does.
+type store struct {
 	mu       sync.Mutex
 	objects  map[string]*metav1.PartialObjectMetadata
 	version  int
@@ -40,14 +41,14 @@ type shelf struct {
 	spec     map[string]any
 	refuse   error // of lists and watches
 	deletes  atomic.Int32
-	meddle   func(key string) // runs once, with the next DELETE, before it is looked at; the shelf is not locked
+	meddle   func(key string) // runs once, with the next DELETE, before it is looked at; the store is not locked
 }
 
-func newShelf() *shelf {
-	return &shelf{objects: map[string]*metav1.PartialObjectMetadata{}, version: 100, watchers: map[*watch.RaceFreeFakeWatcher]labels.Selector{}}
+func newStore() *store {
+	return &store{objects: map[string]*metav1.PartialObjectMetadata{}, version: 100, watchers: map[*watch.RaceFreeFakeWatcher]labels.Selector{}}
 }
 
-func (s *shelf) put(object *metav1.PartialObjectMetadata) {
+func (s *store) put(object *metav1.PartialObjectMetadata) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.version++
@@ -59,7 +60,7 @@ func (s *shelf) put(object *metav1.PartialObjectMetadata) {
 }
 
 // change edits what is there.
-func (s *shelf) change(key string, edit func(*metav1.PartialObjectMetadata)) {
+func (s *store) change(key string, edit func(*metav1.PartialObjectMetadata)) {
 	s.mu.Lock()
 	object := s.objects[key].DeepCopy()
 	s.mu.Unlock()
@@ -67,7 +68,7 @@ func (s *shelf) change(key string, edit func(*metav1.PartialObjectMetadata)) {
 	s.put(object)
 }
 
-func (s *shelf) label(key, value string) {
+func (s *store) label(key, value string) {
 	s.change(key, func(o *metav1.PartialObjectMetadata) {
 		if value == "" {
 			delete(o.Labels, policy.LabelTTL)
@@ -77,7 +78,7 @@ func (s *shelf) label(key, value string) {
 	})
 }
 
-func (s *shelf) tell(old, object *metav1.PartialObjectMetadata) {
+func (s *store) tell(old, object *metav1.PartialObjectMetadata) {
 	for watcher, selector := range s.watchers {
 		was := old != nil && selector.Matches(labels.Set(old.Labels))
 		is := object != nil && selector.Matches(labels.Set(object.Labels))
@@ -94,7 +95,7 @@ func (s *shelf) tell(old, object *metav1.PartialObjectMetadata) {
 	}
 }
 
-func (s *shelf) list(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
+func (s *store) list(_ context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.lists++
@@ -115,7 +116,7 @@ func (s *shelf) list(_ context.Context, namespace string, options metav1.ListOpt
 	return list, nil
 }
 
-func (s *shelf) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
+func (s *store) watch(_ context.Context, options metav1.ListOptions) (watch.Interface, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.refuse != nil {
@@ -141,7 +142,7 @@ func (s *shelf) watch(_ context.Context, options metav1.ListOptions) (watch.Inte
 	return watcher, nil
 }
 
-func (s *shelf) cut() {
+func (s *store) cut() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for watcher := range s.watchers {
@@ -150,7 +151,7 @@ func (s *shelf) cut() {
 	clear(s.watchers)
 }
 
-func (s *shelf) get(_ context.Context, namespace, key string) (runtime.Object, error) {
+func (s *store) get(_ context.Context, namespace, key string) (runtime.Object, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if o, ok := s.objects[name(namespace, key)]; ok {
@@ -159,7 +160,7 @@ func (s *shelf) get(_ context.Context, namespace, key string) (runtime.Object, e
 	return nil, apierrors.NewNotFound(schema.GroupResource{Resource: "configmaps"}, key)
 }
 
-func (s *shelf) whole(ctx context.Context, namespace, key string) (runtime.Object, error) {
+func (s *store) whole(ctx context.Context, namespace, key string) (runtime.Object, error) {
 	object, err := s.get(ctx, namespace, key)
 	if err != nil {
 		return nil, err
@@ -173,7 +174,7 @@ func (s *shelf) whole(ctx context.Context, namespace, key string) (runtime.Objec
 }
 
 // Delete implements engine.Deleter with the preconditions of the API server.
-func (s *shelf) Delete(_ context.Context, r deletion.Request) deletion.Response {
+func (s *store) Delete(_ context.Context, r deletion.Request) deletion.Response {
 	key := name(r.Namespace, r.Name)
 	s.mu.Lock()
 	meddle := s.meddle
@@ -201,13 +202,13 @@ func (s *shelf) Delete(_ context.Context, r deletion.Request) deletion.Response 
 }
 
 // before runs f once, with the next DELETE, before that is looked at.
-func (s *shelf) before(f func(key string)) {
+func (s *store) before(f func(key string)) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.meddle = f
 }
 
-func (s *shelf) has(key string) bool {
+func (s *store) has(key string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_, ok := s.objects[key]
@@ -234,8 +235,9 @@ func (nothing) Resource(schema.GroupVersionResource) metadata.Getter { return ni
 // in is the label's form of an instant.
 func in(d time.Duration) string { return policy.TTLLabel{At: time.Now().Add(d)}.String() }
 
-// stock runs feeds over a shelf, and their engine, until the test ends. Call it inside a synctest bubble.
-func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *engine.Engine) {
+// stock runs feeds over a store, and their engine, until the test ends. Call it inside a synctest
+// bubble.
+func stock(t *testing.T, s *store, n *namespaces, change func(*Options), kinds ...LabelledKind) ([]*Feed, *engine.Engine) {
 	t.Helper()
 	engine, err := engine.New(engine.Options{Triggers: triggers(s), Clock: clock.RealClock{}})
 	if err != nil {
@@ -271,7 +273,7 @@ func stock(t *testing.T, s *shelf, n *namespaces, change func(*Options), kinds .
 	return feeds, engine
 }
 
-func expectOn(t *testing.T, s *shelf, key string, there bool) {
+func expectOn(t *testing.T, s *store, key string, there bool) {
 	t.Helper()
 	if s.has(key) != there {
 		t.Errorf("at %s: %s exists: %v, want %v", time.Now().Format("15:04:05.000"), key, !there, there)

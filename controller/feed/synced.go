@@ -15,19 +15,19 @@ const (
 	purposeDeadline = "deadline"
 )
 
-// Census tells, as metric curfew_feed_synced, of which kinds all objects are known. Feeds enter it
-// when they begin to run and leave it when they end, so that neither a standby nor a kind that is
-// gone counts. A kind that is watched namespace by namespace is known once each of its feeds is: no
-// label is a namespace.
-type Census struct {
+// SyncedMetric reports, as metric curfew_feed_synced, of which kinds all objects are known. Feeds
+// enter it when they begin to run and leave it when they end, so that neither a standby nor a kind
+// that is gone counts. A kind that is watched namespace by namespace is known once each of its
+// feeds is: no label is a namespace.
+type SyncedMetric struct {
 	mu    sync.Mutex
 	feeds map[*Feed]struct{}
 	desc  *prometheus.Desc
 }
 
-// NewCensus registers the metric.
-func NewCensus(registerer prometheus.Registerer) (*Census, error) {
-	c := &Census{feeds: map[*Feed]struct{}{}, desc: prometheus.NewDesc("curfew_feed_synced",
+// NewSyncedMetric registers the metric.
+func NewSyncedMetric(registerer prometheus.Registerer) (*SyncedMetric, error) {
+	c := &SyncedMetric{feeds: map[*Feed]struct{}{}, desc: prometheus.NewDesc("curfew_feed_synced",
 		"1 once all objects of a kind are known and its changes are being watched, else 0; by what they are watched for: ttl, label, deadline.",
 		[]string{"group", "kind", "purpose"}, nil)}
 	if err := registerer.Register(c); err != nil {
@@ -36,7 +36,7 @@ func NewCensus(registerer prometheus.Registerer) (*Census, error) {
 	return c, nil
 }
 
-func (c *Census) enter(f *Feed) {
+func (c *SyncedMetric) enter(f *Feed) {
 	if c == nil {
 		return
 	}
@@ -45,7 +45,7 @@ func (c *Census) enter(f *Feed) {
 	c.feeds[f] = struct{}{}
 }
 
-func (c *Census) leave(f *Feed) {
+func (c *SyncedMetric) leave(f *Feed) {
 	if c == nil {
 		return
 	}
@@ -55,10 +55,10 @@ func (c *Census) leave(f *Feed) {
 }
 
 // Describe implements prometheus.Collector.
-func (c *Census) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+func (c *SyncedMetric) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
 
 // Collect implements prometheus.Collector.
-func (c *Census) Collect(ch chan<- prometheus.Metric) {
+func (c *SyncedMetric) Collect(ch chan<- prometheus.Metric) {
 	type series struct {
 		kind    schema.GroupKind
 		purpose string
@@ -66,8 +66,8 @@ func (c *Census) Collect(ch chan<- prometheus.Metric) {
 	c.mu.Lock()
 	synced := map[series]bool{}
 	for f := range c.feeds {
-		for _, lane := range f.lanes {
-			key := series{f.Kind(), lane.purpose()}
+		for _, one := range f.triggers {
+			key := series{f.Kind(), one.purpose()}
 			so, known := synced[key]
 			synced[key] = (so || !known) && f.following.Load()
 		}
@@ -83,7 +83,7 @@ func (c *Census) Collect(ch chan<- prometheus.Metric) {
 }
 
 // purpose is what a feed watches its kind for.
-func (f *lane) purpose() string {
+func (f *trigger) purpose() string {
 	switch {
 	case f.deadlines != nil:
 		return purposeDeadline

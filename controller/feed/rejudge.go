@@ -1,0 +1,63 @@
+package feed
+
+import (
+	"context"
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy"
+)
+
+// RejudgeNamespace asks for all objects of a namespace to be judged again, because what the
+// namespace says has changed.
+func (f *Feed) RejudgeNamespace(name string) {
+	if f.kind.Profile.ClusterScoped || f.kind.Namespace != "" && f.kind.Namespace != name {
+		return
+	}
+	// Judging all of them takes a while, and one may be due now.
+	f.options.Engine.RecheckNamespace(name)
+	// A feed without objects judges new ones by the new settings anyway.
+	if f.seen.Load() {
+		f.rejudge.Add(name)
+	}
+}
+
+// RejudgeAll asks for all objects to be judged again, because a policy or a runtime of the whole
+// cluster has changed.
+func (f *Feed) RejudgeAll() {
+	f.options.Engine.RecheckKinds(f.Handles()...)
+	if f.seen.Load() {
+		f.rejudge.Add(f.kind.Namespace)
+	}
+}
+
+// rejudgeLoop lists the namespaces whose objects have to be judged again.
+func (f *Feed) rejudgeLoop(ctx context.Context) {
+	delay := loop.NewBackoff()
+	for {
+		name, ok := f.rejudge.Next(ctx)
+		if !ok {
+			return
+		}
+		if err := f.rejudgeNamespace(ctx, name); err != nil && ctx.Err() == nil {
+			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
+			f.rejudge.Add(name)
+			loop.Pause(ctx, f.options.Clock, delay.Next())
+			continue
+		}
+		delay.Reset()
+	}
+}
+
+func (f *Feed) rejudgeNamespace(ctx context.Context, name string) error {
+	to := f.watched()
+	_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
+		return f.tell(ctx, facts, object, to)
+	})
+	if err != nil {
+		return fmt.Errorf("listing namespace %s: %w", name, err)
+	}
+	return nil
+}
