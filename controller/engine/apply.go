@@ -22,7 +22,7 @@ const (
 	newer
 )
 
-// compareVersion tells how a resourceVersion stands to that of an entry.
+// compareVersion compares a resourceVersion with that of an entry.
 func compareVersion(en *entry, version string) order {
 	rv, ok := packVersion(version)
 	switch {
@@ -37,7 +37,7 @@ func compareVersion(en *entry, version string) order {
 	}
 }
 
-// apply brings the index in line with what is said of an object. The engine's lock is held.
+// apply brings the index in line with a judgement of an object. The engine's lock is held.
 func (e *Engine) apply(o *Object, now int64, from origin) {
 	x := e.index
 	slot, ok := e.lookup(o.Kind, o.UID)
@@ -65,8 +65,8 @@ func (e *Engine) apply(o *Object, now int64, from origin) {
 		}
 		e.revive(slot, o)
 	case stateTerminating:
-		// A deletionTimestamp never goes away, so this is old news, unless etcd was restored. A
-		// whole list is reason enough to judge it live.
+		// A deletionTimestamp is never removed, so this is an old state, unless etcd was restored.
+		// A whole list is reason enough to judge it live.
 		if from == fromWatch && cmp != newer {
 			return
 		}

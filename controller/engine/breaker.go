@@ -123,8 +123,8 @@ func (b *breakers) admit(o *Object, mono time.Duration) (ok bool, wait time.Dura
 	return true, 0
 }
 
-// blocked tells until when everything is paused, 0 if it is not: so that the engine need not touch
-// every entry.
+// blocked returns for how long everything is paused, 0 if it is not: so that the engine need not
+// touch every entry.
 func (b *breakers) blocked(mono time.Duration) time.Duration {
 	if s := b.scopes[scopeAll()]; b.open > 0 && s != nil && s.open && s.probes == 0 && mono < s.next {
 		return s.next - mono

@@ -69,7 +69,7 @@ func (g *guard) now(r reading) (int64, bool) {
 }
 
 // best is what time it probably is, to show what is overdue while deletions are held: by the API
-// server's clock, or, while that is not known, by how much time has gone by since deletions last
+// server's clock, or, while that is not known, by the time since deletions last
 // went on.
 func (g *guard) best(r reading) int64 {
 	if g.skew != nil {

@@ -72,7 +72,7 @@ func (e *Engine) stop() {
 	e.unlock()
 }
 
-// dispatch gives what is due to new workers, and tells how long to sleep.
+// dispatch gives what is due to new workers, and returns how long to sleep.
 func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	r := e.read()
 	e.mu.Lock()

@@ -90,7 +90,7 @@ func New(o Options) (*Engine, error) {
 	return e, nil
 }
 
-// DryRun reports whether every deletion is a dry run. Who feeds such an engine changes nothing
+// DryRun reports whether every deletion is a dry run. Feeds of such an engine change nothing
 // either.
 func (e *Engine) DryRun() bool { return e.opts.DryRun }
 
@@ -180,7 +180,7 @@ func (e *Engine) unlock() {
 	}
 }
 
-// nameOf is the object's name as it stands in logs.
+// nameOf is the object's name in logs.
 func nameOf(o *Object) string {
 	if o.Namespace == "" {
 		return o.Name

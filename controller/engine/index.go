@@ -41,7 +41,7 @@ const (
 	flagLive
 	flagBackfill
 	flagDryRun
-	flagLate        // was due and taken up at least once: counts as overdue wherever it waits
+	flagLate        // was due and tried at least once: counts as overdue wherever it waits
 	flagParked      // waits for a breaker: woken when that closes
 	flagTerminating // in flight, and the watch has shown a deletionTimestamp meanwhile
 	flagStuck       // terminating for too long, and reported
@@ -59,7 +59,7 @@ const (
 	stateFree state = iota
 	stateArmed
 	stateInFlight
-	stateReported    // dry-run, said, idle
+	stateReported    // dry-run and reported, or done until the object changes
 	stateTerminating // in a heap until it counts as stuck
 	stateTombstone   // deleted; keeps stale events out until wake
 )

@@ -16,7 +16,7 @@ const (
 	// DefaultMaxSkew is the skew against the API server beyond which deletions wait. Hosts that
 	// keep time are within a tenth of a second of each other, and the Date header alone is a second
 	// coarse; more than five seconds is a clock that nobody keeps. Below the bound the engine waits
-	// for the later of the two clocks, so no object goes early.
+	// for the later of the two clocks, so no object is deleted early.
 	DefaultMaxSkew = 5 * time.Second
 	// DefaultStuckAfter is how long an object may be terminating before it is reported.
 	DefaultStuckAfter = 15 * time.Minute
@@ -25,7 +25,7 @@ const (
 	// DefaultKeepOut is how long an accepted DELETE keeps stale events of the same UID out. Watch
 	// caches lag by less.
 	DefaultKeepOut = time.Minute
-	// DefaultRequestTimeout bounds one DELETE and one fresh look.
+	// DefaultRequestTimeout bounds one attempt of an action and one live judgement.
 	DefaultRequestTimeout = 30 * time.Second
 	// DefaultMaxConcurrency is where growth of the concurrency ends.
 	DefaultMaxConcurrency = 256

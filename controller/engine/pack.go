@@ -11,7 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// packUID gives the 16 bytes of a UUID in canonical form; anything else is digested, and said to be
+// packUID gives the 16 bytes of a UUID in canonical form; anything else is digested, and flagged as
 // odd.
 func packUID(uid types.UID) (bin [16]byte, odd bool) {
 	if len(uid) == 36 && uid[8] == '-' && uid[13] == '-' && uid[18] == '-' && uid[23] == '-' {

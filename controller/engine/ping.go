@@ -19,7 +19,7 @@ const (
 	narrowMost = 10
 )
 
-// pingIfNeeded asks for the API server's time if deletions wait for it, if it was last heard of a
+// pingIfNeeded asks for the API server's time if deletions wait for it, if the last answer is a
 // while ago, or if it is known only coarsely. The lock is held.
 func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 	p := &e.ping

@@ -40,7 +40,7 @@ func (e *Engine) publish(ev BreakerEvent) {
 
 // publishAll publishes pauses one by one, in the order in which they began and ended: a pause whose
 // end overtakes its beginning would last for ever for a listener. What comes up meanwhile is left
-// to whoever publishes already.
+// to the goroutine that publishes already.
 func (e *Engine) publishAll() {
 	e.mu.Lock()
 	defer e.mu.Unlock()

@@ -55,8 +55,8 @@ func (e *Engine) RecheckKinds(kinds ...Kind) {
 	}
 }
 
-// Hold stops the deletions of a kind for its trigger until Hold is called again with false: its rules
-// changed, and a Judge that knows the new ones is not registered yet. Nothing is forgotten
+// Hold stops the deletions of a kind for its trigger until Hold is called again with false: its
+// rules changed, and a Judge that knows the new ones is not registered yet. Nothing is forgotten
 // meanwhile. Afterwards everything is judged again before it is deleted.
 func (e *Engine) Hold(k Kind, on bool) {
 	e.mu.Lock()

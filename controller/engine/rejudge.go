@@ -98,7 +98,7 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 		// sent.
 	case !ok || nanos(judged.Expiry) > now:
 	case (judged.DryRun || e.opts.DryRun) != j.dry || judged.Backfill != j.object.Backfill:
-		// It was taken up under other rules (rates) than those that apply now: start over.
+		// It was admitted under other rules (rates) than those that apply now: start over.
 	default:
 		return true
 	}

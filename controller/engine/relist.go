@@ -40,7 +40,7 @@ func (r *Relist) Cancel(uid types.UID, resourceVersion string) {
 // End drops what was not seen since BeginRelist and returns how many that were. resourceVersion is
 // the list's own, of its first page, and of several lists the lowest: entries that are newer are
 // not judged by it, since a list may come from a cache that lags behind the watch (S3). Where it is
-// not a number, all that was not seen goes. Call it only when every page has come in.
+// not a number, all that was not seen is dropped. Call it only when every page has come in.
 func (r *Relist) End(resourceVersion string) (dropped int) {
 	limit, numeric := packVersion(resourceVersion)
 	return r.engine.sweep(r.kind, func(en *entry) bool {

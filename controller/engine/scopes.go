@@ -74,7 +74,7 @@ func (e *Engine) publishScopes(j *job, opened scopeKey, reason string, closed []
 		for _, k := range closed {
 			e.publish(k.event(false, "", kind, r.at))
 		}
-		// What was parked, or backed off for the same trouble, goes at once.
+		// What was parked, or backed off for the same reason, is tried at once.
 		now, _ := e.guard.now(r)
 		e.rewake(now, func(en *entry) bool { return en.state == stateArmed && en.flags&flagParked != 0 })
 	}
@@ -97,8 +97,8 @@ func (e *Engine) closeIdle(r reading) {
 	}
 }
 
-// waitsFor reports whether an object is tracked whose deletion a scope holds back, or will. It walks
-// the whole index: for rare events.
+// waitsFor reports whether an object is tracked whose deletion a scope holds back, or will. It
+// walks the whole index: for rare events.
 func (e *Engine) waitsFor(k scopeKey) (found bool) {
 	for c, more := 0, true; more && !found; c++ {
 		more = e.index.each(c, func(slot uint32, en *entry) {

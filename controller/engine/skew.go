@@ -21,9 +21,9 @@ type Ping func(ctx context.Context) error
 // The header is a whole second, cut off. An answer with Date D that was sent for at t0 and came in
 // at t1 proves that the skew (this clock minus the server's) lies in (t0-D-1s, t1-D]. Each answer
 // gives such an interval, and their intersection soon is milliseconds wide. An answer that
-// contradicts it (another API server behind the same address, a clock that was set) starts it again.
-// Wrap every transport to the API server with it; it learns from the answers that the API server
-// writes itself, see dates.
+// contradicts it (another API server behind the same address, a clock that was set) starts it
+// again. Wrap every transport to the API server with it; it learns from the answers that the API
+// server writes itself, see dates.
 type Skew struct {
 	clock clock.PassiveClock
 	// elapsed is the monotonic time between two readings. Tests replace it.
@@ -66,7 +66,7 @@ func (t *skewTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // dates reports whether the API server itself dates the answer to a request for a path. Requests
-// for an aggregated API it passes on, and the answer has the Date of whoever serves that API, as an
+// for an aggregated API it passes on, and the answer has the Date of the server of that API, as an
 // error of the 500s may have that of a proxy. So this names paths that are never passed on and that
 // Curfew asks for all the time. What comes before the API's own part belongs to the server's
 // address.

@@ -87,8 +87,8 @@ func (x *index) release(slot uint32) {
 	x.size--
 }
 
-// each calls f for the entries of one chunk and reports whether there are more chunks. f may release
-// the entry.
+// each calls f for the entries of one chunk and reports whether there are more chunks. f may
+// release the entry.
 func (x *index) each(c int, f func(slot uint32, e *entry)) bool {
 	if c >= len(x.chunks) {
 		return false

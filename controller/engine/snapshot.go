@@ -19,7 +19,7 @@ func (e *Engine) Tracked() int {
 	return n
 }
 
-// Lookup tells what is known of one object: where it is tracked for several reasons, the one that
+// Lookup returns what is known of one object: where it is tracked for several reasons, the one that
 // comes first.
 func (e *Engine) Lookup(uid types.UID) (Status, bool) {
 	e.mu.Lock()
@@ -82,7 +82,7 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 		}
 	}
 	e.unlock()
-	// Entries that wait for another attempt stand in the heap by that instant, not by their expiry.
+	// Entries that wait for another attempt are in the heap by that instant, not by their expiry.
 	for c, more := 0, late; more; c++ {
 		e.mu.Lock()
 		more = e.index.each(c, func(slot uint32, en *entry) {

@@ -24,7 +24,7 @@ type submission struct {
 
 type batch struct {
 	run     Run
-	pending int         // not taken up yet
+	pending int         // not begun yet
 	release func() bool // forgets the context
 }
 

@@ -6,8 +6,8 @@ import (
 	"time"
 )
 
-// summaries collects what was deleted, by source, until it is reported: one Event on a source, never
-// one a deletion.
+// summaries collects what was deleted, by source, until it is reported: one Event on a source,
+// never one a deletion.
 type summaries struct {
 	of       map[summaryKey]*Summary
 	last     time.Duration
@@ -21,7 +21,7 @@ type summaryKey struct {
 
 const (
 	summaryExamples = 3
-	// summaryMost bounds how many sources are told apart within one interval; the rest share an
+	// summaryMost bounds how many sources are kept apart within one interval; the rest share an
 	// entry without a source.
 	summaryMost = 10000
 )
@@ -63,7 +63,7 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 
 func (s *summaries) due(mono, every time.Duration) bool { return mono-s.last >= every }
 
-// summarize tells what was collected. The lock is held.
+// summarize reports what was collected. The lock is held.
 func (e *Engine) summarize(r reading) {
 	s := &e.summary
 	s.last = r.mono

@@ -1,6 +1,6 @@
 package engine
 
-// table finds the slot of a UID. It holds nothing but slot numbers (the UIDs stand in the slab), so
+// table finds the slot of a UID. It holds nothing but slot numbers (the UIDs are in the slab), so
 // it costs 5 to 11 bytes an object where a Go map costs 24 to 48 and never shrinks. It is split in
 // shards, so that growing never stalls a deletion for longer than it takes to move one shard.
 type table struct {

@@ -24,7 +24,7 @@ type Concurrency struct {
 	// that wait for etcd's next commit look queued and cost nobody anything. With 2 to 4 queued a
 	// drain got 0.6 of what the API server can do, with 10 to 16 three quarters, and of a hundred
 	// objects that fall due together the last went later than a bare loop would have deleted it;
-	// with 14 and more it goes sooner. From 32 on it only got slower for everybody
+	// with 14 and more it is deleted sooner. From 32 on it only got slower for everybody
 	// (docs/performance.md).
 	alpha, beta float64
 

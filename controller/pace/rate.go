@@ -20,7 +20,7 @@ type Rate struct {
 	claimed time.Duration
 }
 
-// claimFor is how long room is left for a claim. Who is refused asks again sooner.
+// claimFor is how long room is left for a claim. Callers that are refused ask again sooner.
 const claimFor = 10 * time.Second
 
 func (r *Rate) advance(mono time.Duration) {

@@ -140,7 +140,7 @@ func path(r *Request) string {
 	return b.String()
 }
 
-// encode writes DeleteOptions. They stand in the body, never in the query: proxies log queries.
+// encode writes DeleteOptions. They are sent in the body, never in the query: proxies log queries.
 func encode(r *Request) (body, contentType, accept string, err error) {
 	o := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &r.UID}}
 	o.APIVersion, o.Kind = "v1", "DeleteOptions"

@@ -60,7 +60,7 @@ func (s *stopping) children(ctx context.Context, child *v1alpha1.Child) (dynamic
 // ranToItsEnd reports whether everything that the object runs has finished by itself. Then the
 // object has its outcome, which its own controller has yet to write: what completed has succeeded,
 // and what failed has a reason of its own. Neither is overwritten. The children are read live. One
-// whose state cannot be told is an error: nothing is stopped then.
+// whose state cannot be read is an error: nothing is stopped then.
 func (s *stopping) ranToItsEnd(ctx context.Context) (bool, error) {
 	var looked []v1alpha1.Child
 	found := false

@@ -21,7 +21,7 @@ import (
 // defaultCondition is the type of the condition that says that an object failed.
 const defaultCondition = "Failed"
 
-// conditions is where the mark goes in one state of an object.
+// conditions is where the mark is written in one state of an object.
 type conditions struct {
 	// status and list report whether status, and the list of conditions in it, are there.
 	status, list bool
@@ -112,7 +112,7 @@ func (s *stopping) mark(ctx context.Context, step v1alpha1.StopStep) (bool, erro
 		// The object is not, or no longer, as it was seen. The engine judges it live.
 		return false, apierrors.NewConflict(s.plan.Resource.GroupResource(), s.due.Name, err)
 	case apierrors.IsNotFound(err):
-		// The object is gone, or its kind has no status subresource: a read tells.
+		// The object is gone, or its kind has no status subresource: a read shows which.
 		if gone := s.confirm(ctx); gone != nil {
 			return false, gone
 		}
@@ -142,7 +142,7 @@ func (s *stopping) condition(step v1alpha1.StopStep, now time.Time) metav1.Condi
 	}
 }
 
-// message names the deadline, how long the object was active, and whose word the deadline is.
+// message names the deadline, how long the object was active, and which setting decided.
 func (s *stopping) message(now time.Time) string {
 	if s.seen.started.IsZero() {
 		return "was active beyond its deadline"

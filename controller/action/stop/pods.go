@@ -73,7 +73,7 @@ type podList struct {
 	// unknown are Pods with an owner that may not be read: nobody can tell what is above them.
 	unknown []unknownPod
 	began   time.Time
-	next    string // where the list goes on
+	next    string // the continue token
 }
 
 type unknownPod struct {

@@ -21,7 +21,7 @@ type stopping struct {
 	plan *Plan
 	seen *State
 	due  *action.Due
-	// marked tells that this attempt wrote the mark, and took how long that took.
+	// marked reports that this attempt wrote the mark, and took how long that took.
 	marked bool
 	took   time.Duration
 	// deleted is how many children and Pods this attempt deleted.
