@@ -9,8 +9,8 @@ import (
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/servertime"
 )
 
 // process is what webhooks and controller share.
@@ -19,7 +19,7 @@ type process struct {
 	mgr        manager.Manager
 	config     *rest.Config
 	clock      clock.WithTicker
-	skew       *engine.Skew
+	skew       *servertime.Skew
 	serverTime follow.ServerTime
 	log        logr.Logger
 	// platform is what both judge by.

@@ -20,8 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"curfew.dev/curfew/controller/action/deletion"
-	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/webhook/api"
 )
 
@@ -62,13 +62,13 @@ func newProcess(options *options, parts parts) (*process, error) {
 	if p.config, err = restConfig(options.kubeconfig); err != nil {
 		return nil, err
 	}
-	p.skew = engine.NewSkew(p.clock)
+	p.skew = servertime.NewSkew(p.clock)
 	p.config.Wrap(p.skew.Wrap)
 	asks, err := deletion.NewClient(p.config)
 	if err != nil {
 		return nil, err
 	}
-	p.serverTime = engine.NewServerTime(p.skew, asks.Ping).Now
+	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
 	p.mgr, err = newManager(p.config, options, parts)
 	return p, err
 }

@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/servertime"
 )
 
 // drainServer answers DELETEs over TLS and HTTP/2 on loopback, after spinning for about as long as
@@ -97,7 +98,7 @@ func BenchmarkDrain(b *testing.B) {
 	for name, favour := range map[string]bool{"engine": false, "engine-favour-drain": true} {
 		b.Run(name, func(b *testing.B) {
 			config, n := drainServer(b, work)
-			skew := NewSkew(clock.RealClock{})
+			skew := servertime.NewSkew(clock.RealClock{})
 			config.Wrap(skew.Wrap)
 			client, err := deletion.NewClient(config)
 			if err != nil {

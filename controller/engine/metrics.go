@@ -105,9 +105,9 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	gauge(m.concurrency, float64(limit))
 	gauge(m.inFlight, float64(inFlight))
 	if e.opts.Skew != nil {
-		if est := e.opts.Skew.estimate(r.wall); est.known {
-			gauge(m.skew, est.proven().Seconds())
-			gauge(m.skewWidth, (est.hi - est.lo).Seconds())
+		if est := e.opts.Skew.Estimate(r.wall); est.Known {
+			gauge(m.skew, est.Proven().Seconds())
+			gauge(m.skewWidth, (est.Hi - est.Lo).Seconds())
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/servertime"
 )
 
 // Defaults of Options.
@@ -40,10 +42,10 @@ type Options struct {
 	// Skew is the estimate of the API server's time; wrap every transport with Skew.Wrap. While it
 	// is nil no skew is checked, and a jump of the clock is only waited out for as long as wall and
 	// monotonic time disagree again.
-	Skew *Skew
+	Skew *servertime.Skew
 	// Ping makes the API server send a Date header, for instance Client.Ping. Called at most once a
 	// second, and only when no other answer came lately. Needed with Skew.
-	Ping Ping
+	Ping servertime.Ping
 	// Clock is the only clock; nil means the real one.
 	Clock clock.WithTicker
 	// Log gets one line a deletion and one summary line an interval.

@@ -3,6 +3,8 @@ package engine
 import (
 	"context"
 	"time"
+
+	"curfew.dev/curfew/controller/servertime"
 )
 
 // pinger keeps the estimate of the skew alive where nothing else talks to the API server.
@@ -29,9 +31,9 @@ func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 	if p.jumps != e.guard.jumps {
 		p.jumps, p.narrows = e.guard.jumps, 0
 	}
-	est := e.opts.Skew.estimate(r.wall)
-	coarse := est.hi-est.lo > precise && p.narrows < narrowMost
-	if est.known && e.guard.held == "" && est.age < pingEvery && !coarse {
+	est := e.opts.Skew.Estimate(r.wall)
+	coarse := est.Hi-est.Lo > precise && p.narrows < narrowMost
+	if est.Known && e.guard.held == "" && est.Age < servertime.PingEvery && !coarse {
 		return
 	}
 	if coarse {
@@ -41,7 +43,7 @@ func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 	e.workers.Add(1)
 	go func() {
 		defer e.workers.Done()
-		ctx, cancel := context.WithTimeout(ctx, pingEvery)
+		ctx, cancel := context.WithTimeout(ctx, servertime.PingEvery)
 		defer cancel()
 		if err := e.opts.Ping(ctx); err != nil {
 			e.opts.Log.V(2).Info("asking for the API server's time", "err", err)
@@ -49,7 +51,7 @@ func (e *Engine) pingIfNeeded(ctx context.Context, r reading) {
 		r := e.read()
 		e.mu.Lock()
 		p.busy = false
-		p.next = r.mono + e.opts.Skew.estimate(r.wall).pingIn(r.wall, pingHeld)
+		p.next = r.mono + e.opts.Skew.Estimate(r.wall).PingIn(r.wall, pingHeld)
 		e.unlock()
 		e.wakeUp()
 	}()

@@ -229,6 +229,6 @@ func (e *Engine) unheard(j *job, r reading) bool {
 	if took < slowAfter || e.opts.Skew == nil {
 		return false
 	}
-	last := e.opts.Skew.estimate(r.wall)
-	return last.known && last.age < took
+	last := e.opts.Skew.Estimate(r.wall)
+	return last.Known && last.Age < took
 }

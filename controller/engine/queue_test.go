@@ -17,6 +17,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/servertime"
 )
 
 var widgets = KindOptions{Type: action.Type{Resource: schema.GroupVersionResource{Group: "example.com", Version: "v1", Resource: "widgets"}, Kind: "Widget", Namespaced: true}, Trigger: "ttl",
@@ -325,10 +326,10 @@ func TestManyHangingKinds(t *testing.T) {
 // Nothing else is due, but the API server answers when it is asked for its time: it is the kind
 // that is paused.
 func TestHangingKindAlone(t *testing.T) {
-	skew := NewSkew(clock.RealClock{})
+	skew := servertime.NewSkew(clock.RealClock{})
 	o := Options{Skew: skew, Ping: func(context.Context) error {
 		now := time.Now()
-		skew.observe(0, now, now, now.UTC().Format(http.TimeFormat))
+		skew.Learn(now, now, now.UTC().Format(http.TimeFormat))
 		return nil
 	}}
 	beside(t, o, hang, func(t *testing.T, _ *Engine, _ *uneven, track func(string, int, time.Time), breakers func() []string) {

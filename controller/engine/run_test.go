@@ -15,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/servertime"
 )
 
 // store is an API server that takes a while for each DELETE.
@@ -187,7 +188,7 @@ func TestRunStops(t *testing.T) {
 func TestStandbyIsSilent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var events []BreakerEvent
-		skew := NewSkew(clock.RealClock{})
+		skew := servertime.NewSkew(clock.RealClock{})
 		e, err := New(Options{
 			Triggers: deletes(deleterFunc(func(context.Context, Request) Response { return Response{Code: 500} })), Skew: skew, Ping: func(context.Context) error { return nil },
 			OnBreaker: func(e BreakerEvent) { events = append(events, e) },
@@ -195,7 +196,7 @@ func TestStandbyIsSilent(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		skew.observe(0, time.Now(), time.Now(), header(time.Now().Add(-time.Minute)))
+		skew.Learn(time.Now(), time.Now(), header(time.Now().Add(-time.Minute)))
 		if got := metricValue(t, e, `curfew_breaker_open{class="clock"}`); got != 1 || len(events) != 0 {
 			t.Errorf("on standby the metric is %v and it told %+v, want 1 and nothing", got, events)
 		}

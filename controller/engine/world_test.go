@@ -17,6 +17,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/servertime"
 )
 
 var epoch = time.Date(2026, 8, 1, 12, 0, 0, 0, time.UTC)
@@ -73,7 +74,7 @@ type world struct {
 	deadline action.Action        // what the trigger deadline does
 	metrics  *prometheus.Registry // of the deletions
 	engine   *Engine
-	skew     *Skew
+	skew     *servertime.Skew
 	kind     Kind
 	accepted map[types.UID]int
 	deletes  int
@@ -109,7 +110,7 @@ func newWorld(fatal func(string, ...any)) *world {
 
 // start makes a new engine that knows nothing, as after a kill -9, and lists everything into it.
 func (w *world) start() {
-	w.skew = NewSkew(w.clock)
+	w.skew = servertime.NewSkew(w.clock)
 	e, err := New(Options{
 		Triggers: w.triggers(), Skew: w.skew, Ping: func(context.Context) error { w.date(); return nil }, Clock: w.clock,
 		monotonic: func(time.Time) time.Duration { return w.mono },
@@ -146,7 +147,7 @@ func (w *world) jump(to time.Duration) {
 // date is an answer of the API server.
 func (w *world) date() {
 	now := w.clock.Now()
-	w.skew.observe(w.skew.epoch, now, now, w.server.UTC().Format(http.TimeFormat))
+	w.skew.Learn(now, now, w.server.UTC().Format(http.TimeFormat))
 }
 
 // pump lets the engine do whatever it can do now, one at a time.
@@ -162,11 +163,11 @@ func (w *world) pump() {
 		if ok {
 			j = w.engine.next(now, r)
 		}
-		if est := w.skew.estimate(r.wall); w.engine.guard.held != "" && !est.known {
+		if est := w.skew.Estimate(r.wall); w.engine.guard.held != "" && !est.Known {
 			w.engine.unlock()
 			w.date()
 			continue
-		} else if est.age > pingEvery {
+		} else if est.Age > servertime.PingEvery {
 			w.date()
 		}
 		w.engine.unlock()

@@ -34,6 +34,7 @@ import (
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
@@ -102,7 +103,7 @@ func (dated) RoundTrip(*http.Request) (*http.Response, error) {
 // controller has an engine delete with every kind of answer, and track something.
 func controller(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	skew := engine.NewSkew(clock.RealClock{})
+	skew := servertime.NewSkew(clock.RealClock{})
 	transport := skew.Wrap(dated{})
 	ping := func(ctx context.Context) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, "https://apiserver/version", nil)

@@ -65,20 +65,20 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "an object that is due by a clock that is ahead goes by that clock",
-		File: "controller/engine/clock.go",
+		File: "controller/engine/guard.go",
 		Old:  "return r.wall - int64(max(0, proven)), g.held == \"\"", New: "return r.wall, g.held == \"\"",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
 	{
 		Invariant: "S1", Name: "deletions go on while the clock is off beyond the bound",
-		File: "controller/engine/clock.go",
+		File: "controller/engine/guard.go",
 		Old:  "g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,", New: "g.hold(false, ReasonClockSkew,",
 		Package: engine, Tests: []string{"TestGuard"},
 	},
 	{
 		Invariant: "S1", Name: "a jump of the clock is not noticed",
-		File: "controller/engine/clock.go",
-		Old:  "if d := offset - g.offset; d > jumpBound || d < -jumpBound {", New: "if d := offset - g.offset; d > jumpBound && d < -jumpBound {",
+		File: "controller/engine/guard.go",
+		Old:  "if d := offset - g.offset; d > servertime.JumpBound || d < -servertime.JumpBound {", New: "if d := offset - g.offset; d > servertime.JumpBound && d < -servertime.JumpBound {",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard", "TestGuardAlone"},
 	},
 	{
@@ -299,7 +299,7 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S8", Name: "something is deleted before the API server has told its time",
-		File: "controller/engine/clock.go",
+		File: "controller/engine/guard.go",
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},

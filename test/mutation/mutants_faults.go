@@ -63,9 +63,9 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S1", Name: "the skew is learnt from any answer",
-		File: "controller/engine/skew.go",
+		File: "controller/servertime/skew.go",
 		Old:  "if err == nil && resp.StatusCode < http.StatusInternalServerError && dates(r.URL.Path) {", New: "if err == nil {",
-		Package: engine, Tests: []string{"TestSkewLearnsFromTheAPIServerAlone"},
+		Package: "controller/servertime", Tests: []string{"TestSkewLearnsFromTheAPIServerAlone"},
 	},
 	{
 		Invariant: "S1", Name: "a finish time from before the creation counts",
@@ -179,15 +179,15 @@ var faults = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "the API server's time is taken for the latest that it may be",
-		File: "controller/engine/servertime.go",
+		File: "controller/servertime/servertime.go",
 		Old:  "wider - time.Duration(s.lo)", New: "wider - time.Duration(s.hi)",
-		Package: engine, Tests: []string{"TestServerTimeIsNeverTooEarly"},
+		Package: "controller/servertime", Tests: []string{"TestServerTimeIsNeverTooEarly"},
 	},
 	{
 		Invariant: "S6", Name: "the API server's time is known after a jump",
-		File: "controller/engine/servertime.go",
-		Old:  "d > jumpBound || d < -jumpBound {", New: "false && d > jumpBound {",
-		Package: engine, Tests: []string{"TestServerTimeIsUnknown"},
+		File: "controller/servertime/servertime.go",
+		Old:  "d > JumpBound || d < -JumpBound {", New: "false && d > jumpBound {",
+		Package: "controller/servertime", Tests: []string{"TestServerTimeIsUnknown"},
 	},
 	{
 		Invariant: "S6", Name: "a policy is stamped by the local clock",

@@ -3,6 +3,8 @@ package engine
 import (
 	"fmt"
 	"time"
+
+	"curfew.dev/curfew/controller/servertime"
 )
 
 // reading is one reading of the clock. A decision takes one and passes it on; two readings in one
@@ -19,12 +21,7 @@ func (e *Engine) read() reading {
 }
 
 const (
-	// jumpBound is how far wall and monotonic time may drift apart between two readings. Slewing
-	// moves a clock by at most half a millisecond a second, and time daemons step from 128 ms on.
-	jumpBound = 100 * time.Millisecond
-	// pingEvery is how old the last Date header may be before the engine asks for a new one.
-	pingEvery = 10 * time.Second
-	// pingHeld is the same while deletions wait for it.
+	// pingHeld is how old the last Date header may be while deletions wait for a new one.
 	pingHeld = time.Second
 )
 
@@ -32,7 +29,7 @@ const (
 // answers with an instant that is later than the API server's own time as far as Date headers prove
 // it (S1).
 type guard struct {
-	skew    *Skew // nil: not checked
+	skew    *servertime.Skew // nil: not checked
 	maxSkew time.Duration
 
 	started bool
@@ -73,8 +70,8 @@ func (g *guard) now(r reading) (int64, bool) {
 // went on.
 func (g *guard) best(r reading) int64 {
 	if g.skew != nil {
-		if est := g.skew.estimate(r.wall); est.known {
-			return r.wall - int64(est.proven())
+		if est := g.skew.Estimate(r.wall); est.Known {
+			return r.wall - int64(est.Proven())
 		}
 	}
 	if g.good != 0 {
@@ -86,7 +83,7 @@ func (g *guard) best(r reading) int64 {
 func (g *guard) decide(r reading) (int64, bool) {
 	offset := time.Duration(r.wall) - r.mono
 	if g.started {
-		if d := offset - g.offset; d > jumpBound || d < -jumpBound {
+		if d := offset - g.offset; d > servertime.JumpBound || d < -servertime.JumpBound {
 			g.jumped, g.since = d, r.mono
 			g.jumps++
 			if g.skew != nil {
@@ -105,17 +102,17 @@ func (g *guard) decide(r reading) (int64, bool) {
 		g.hold(g.jumped != 0, ReasonClockJump, fmt.Sprintf("the clock jumped by %s", g.jumped))
 		return r.wall, g.held == ""
 	}
-	est := g.skew.estimate(r.wall)
+	est := g.skew.Estimate(r.wall)
 	switch {
-	case !est.known && g.jumped != 0:
+	case !est.Known && g.jumped != 0:
 		g.hold(true, ReasonClockJump, fmt.Sprintf("the clock jumped by %s: waiting for the API server's time", g.jumped))
 		return r.wall, false
-	case !est.known:
+	case !est.Known:
 		g.hold(true, ReasonNoServerTime, "no answer of the API server has told its time yet")
 		return r.wall, false
 	}
 	g.jumped = 0
-	proven := est.proven()
+	proven := est.Proven()
 	g.hold(proven > g.maxSkew || proven < -g.maxSkew, ReasonClockSkew,
 		fmt.Sprintf("the clock is off the API server's by %s, more than %s: set the clock of this host or of the API server's", proven, g.maxSkew))
 	return r.wall - int64(max(0, proven)), g.held == ""

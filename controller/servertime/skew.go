@@ -1,4 +1,4 @@
-package engine
+package servertime
 
 import (
 	"context"
@@ -89,9 +89,25 @@ func dates(path string) bool {
 // WrappedRoundTripper lets client-go see what is wrapped.
 func (t *skewTransport) WrappedRoundTripper() http.RoundTripper { return t.next }
 
+const (
+	// JumpBound is how far wall and monotonic time may drift apart between two readings. Slewing
+	// moves a clock by at most half a millisecond a second, and time daemons step from 128 ms on.
+	JumpBound = 100 * time.Millisecond
+	// PingEvery is how old the last Date header may be before the engine asks for a new one.
+	PingEvery = 10 * time.Second
+)
+
 // drift is how fast two clocks may part, in parts per million: the limit of what time daemons slew
 // by.
 const drift = 500
+
+// Learn takes in the Date header of one answer. Wrap does so for each that passes.
+func (s *Skew) Learn(sent, received time.Time, header string) {
+	s.mu.Lock()
+	epoch := s.epoch
+	s.mu.Unlock()
+	s.observe(epoch, sent, received, header)
+}
 
 func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
 	date, err := http.ParseTime(header)
@@ -99,7 +115,7 @@ func (s *Skew) observe(epoch uint64, sent, received time.Time, header string) {
 		return
 	}
 	t0, t1 := sent.UnixNano(), received.UnixNano()
-	if d := time.Duration(t1-t0) - received.Sub(sent); d > jumpBound || d < -jumpBound || t1 < t0 {
+	if d := time.Duration(t1-t0) - received.Sub(sent); d > JumpBound || d < -JumpBound || t1 < t0 {
 		return // the clock was set while the answer was under way: it proves nothing
 	}
 	lo, hi := t0-date.UnixNano()-int64(time.Second), t1-date.UnixNano()
@@ -128,44 +144,44 @@ func (s *Skew) Invalidate() {
 	s.epoch++
 }
 
-// skewEstimate is an interval that holds the skew.
-type skewEstimate struct {
-	known  bool
-	lo, hi time.Duration
-	age    time.Duration // of the last sample
+// Estimate is an interval that holds the skew.
+type Estimate struct {
+	Known  bool
+	Lo, Hi time.Duration
+	Age    time.Duration // of the last sample
 }
 
-func (s *Skew) estimate(wall int64) skewEstimate {
+func (s *Skew) Estimate(wall int64) Estimate {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	age := max(0, wall-s.at)
 	wider := age / 1e6 * drift
-	return skewEstimate{known: s.known, lo: time.Duration(s.lo - wider), hi: time.Duration(s.hi + wider), age: time.Duration(age)}
+	return Estimate{Known: s.known, Lo: time.Duration(s.lo - wider), Hi: time.Duration(s.hi + wider), Age: time.Duration(age)}
 }
 
-// proven is the skew nearest to none that the answers allow: positive, this clock is ahead by at
+// Proven is the skew nearest to none that the answers allow: positive, this clock is ahead by at
 // least that much.
-func (e skewEstimate) proven() time.Duration {
+func (e Estimate) Proven() time.Duration {
 	switch {
-	case !e.known:
+	case !e.Known:
 		return 0
-	case e.lo > 0:
-		return e.lo
-	case e.hi < 0:
-		return e.hi
+	case e.Lo > 0:
+		return e.Lo
+	case e.Hi < 0:
+		return e.Hi
 	default:
 		return 0
 	}
 }
 
-// pingIn says how long to wait, at least wait, until an answer would tell most: when the server's
+// PingIn says how long to wait, at least wait, until an answer would tell most: when the server's
 // second turns over if the skew lies in the middle of what is possible. So each ping halves the
 // interval, instead of repeating the last one.
-func (e skewEstimate) pingIn(wall int64, wait time.Duration) time.Duration {
-	if !e.known {
+func (e Estimate) PingIn(wall int64, wait time.Duration) time.Duration {
+	if !e.Known {
 		return wait
 	}
-	turn := (int64(e.lo) + int64(e.hi)) / 2
+	turn := (int64(e.Lo) + int64(e.Hi)) / 2
 	past := (wall + int64(wait) - turn) % int64(time.Second)
 	if past < 0 {
 		past += int64(time.Second)

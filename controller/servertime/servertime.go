@@ -1,4 +1,4 @@
-package engine
+package servertime
 
 import (
 	"context"
@@ -40,7 +40,7 @@ func (s *ServerTime) Now(ctx context.Context) (time.Time, error) {
 const (
 	// freshFor is how old an answer may be to tell the time by. The engine asks for one more often
 	// than that.
-	freshFor = 3 * pingEvery
+	freshFor = 3 * PingEvery
 	// pingFor bounds how long a stamp waits for an answer. A review waits for it.
 	pingFor = 2 * time.Second
 )
@@ -56,7 +56,7 @@ func (s *Skew) serverTime() (time.Time, bool) {
 		return time.Time{}, false
 	}
 	since := s.elapsed(s.received, now)
-	if d := time.Duration(now.UnixNano()-s.at) - since; d > jumpBound || d < -jumpBound {
+	if d := time.Duration(now.UnixNano()-s.at) - since; d > JumpBound || d < -JumpBound {
 		s.known = false
 		s.epoch++
 		return time.Time{}, false
