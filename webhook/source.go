@@ -72,8 +72,9 @@ func (s *source) Runtime(ctx context.Context, reference *expression.Reference) (
 	return s.runtimes.Runtime(ctx, reference)
 }
 
-// inUse is the source for a request that could reach Curfew only because the API server knows the namespace to use it, or because
-// a policy applies to the kind. A cache may be milliseconds behind that: if it contradicts it, the namespace is read live.
+// inUse is the source for a request that could reach Curfew only because the API server knows the
+// namespace to use it, or because a policy applies to the kind. A cache may be milliseconds behind
+// that: if it contradicts it, the namespace is read live.
 type inUse struct {
 	*source
 	pod  bool
@@ -94,7 +95,8 @@ func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	return read, nil
 }
 
-// scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for bare objects.
+// scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for
+// bare objects.
 func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*policy.Scope, error) {
 	var from platform.Source = w.source
 	if bare {
@@ -112,8 +114,9 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 	return &found.Scope, nil
 }
 
-// bare reports whether an object says nothing to Curfew by itself, so that the webhook configurations send its CREATE only
-// where the namespace is in use (manifests/webhook). Templates are not looked into: for their kinds nothing is concluded.
+// bare reports whether an object says nothing to Curfew by itself, so that the webhook
+// configurations send its CREATE only where the namespace is in use (manifests/webhook). Templates
+// are not looked into: for their kinds nothing is concluded.
 func bare(facts *policy.Facts) bool {
 	if len(facts.Profile.Templates) > 0 || facts.Profile.State == nil || facts.NativeTTL.Set {
 		return false

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// failures are what failed of policies on objects, for the condition Ready: the first few of each generation, since one expression can
-// fail on any number of objects.
+// failures are what failed of policies on objects, for the condition Ready: the first few of each
+// generation, since one expression can fail on any number of objects.
 type failures struct {
 	mu       sync.Mutex
 	byPolicy map[string]failure
@@ -17,13 +17,14 @@ type failures struct {
 
 type failure struct {
 	generation int64
-	// reasons are told once, whatever the object; errs are the same with the object that was the first.
+	// reasons are told once, whatever the object; errs are the same with the object that was the
+	// first.
 	reasons []string
 	errs    []error
 }
 
-// maxFailures is how many failures of a policy are told. One is enough to see that something is wrong, and several expressions
-// may be.
+// maxFailures is how many failures of a policy are told. One is enough to see that something is
+// wrong, and several expressions may be.
 const maxFailures = 3
 
 // add reports whether there is something new to tell.

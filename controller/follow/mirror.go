@@ -24,8 +24,9 @@ type Source interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Mirror keeps what is read off the objects of a small kind in step with the API server. Other than an informer it takes "no such
-// kind" for an answer: the kind has no objects then, until it is served.
+// Mirror keeps what is read off the objects of a small kind in step with the API server. Other than
+// an informer it takes "no such kind" for an answer: the kind has no objects then, until it is
+// served.
 type Mirror[T any] struct {
 	source Source
 	read   func(*unstructured.Unstructured) T
@@ -41,18 +42,21 @@ type Mirror[T any] struct {
 	listed  chan struct{}
 }
 
-// absentFor is how long a kind that is not served, or may not be read, is left alone. Wake cuts it short.
+// absentFor is how long a kind that is not served, or may not be read, is left alone. Wake cuts it
+// short.
 const absentFor = 30 * time.Second
 
 // errNotKnown: nothing has been heard of the API server yet.
 var errNotKnown = errors.New("not listed yet")
 
-// NewMirror makes a mirror that keeps what read returns, by "namespace/name", or by name for cluster-scoped kinds.
+// NewMirror makes a mirror that keeps what read returns, by "namespace/name", or by name for
+// cluster-scoped kinds.
 func NewMirror[T any](source Source, read func(*unstructured.Unstructured) T, clock clock.Clock, log logr.Logger) *Mirror[T] {
 	return &Mirror[T]{source: source, read: read, clock: clock, log: log, items: map[string]T{}, err: errNotKnown, wake: loop.NewSignal(), listed: make(chan struct{})}
 }
 
-// OnChange registers a function that is told of each change: old is nil for what is new, new for what is gone. Call it before Run.
+// OnChange registers a function that is told of each change: old is nil for what is new, new for
+// what is gone. Call it before Run.
 func (m *Mirror[T]) OnChange(f func(key string, old, new *T)) { m.changed = append(m.changed, f) }
 
 // Wake looks again at a kind that was not served.
@@ -78,7 +82,8 @@ func (m *Mirror[T]) Get(key string) (T, bool) {
 	return item, ok
 }
 
-// Known returns why the objects are not known yet, or nil once they are and all who follow the kind have been told.
+// Known returns why the objects are not known yet, or nil once they are and all who follow the kind
+// have been told.
 func (m *Mirror[T]) Known() error {
 	select {
 	case <-m.listed:

@@ -28,8 +28,8 @@ func NamespaceMeta() *metav1.PartialObjectMetadata {
 	return meta
 }
 
-// StripNamespace is a cache transform that leaves what Curfew reads: the metadata, which the expressions of policies may look
-// at, without what is only there for kubectl and the API server.
+// StripNamespace is a cache transform that leaves what Curfew reads: the metadata, which the
+// expressions of policies may look at, without what is only there for kubectl and the API server.
 func StripNamespace(object any) (any, error) {
 	meta, ok := object.(*metav1.PartialObjectMetadata)
 	if !ok {
@@ -40,8 +40,9 @@ func StripNamespace(object any) (any, error) {
 	return meta, nil
 }
 
-// Namespaces follows the namespaces of a cache and reports what changes. With [Namespaces.WriteStamps] it also keeps Curfew's own
-// keys on them in step with what their authors wrote.
+// Namespaces follows the namespaces of a cache and reports what changes. With
+// [Namespaces.WriteStamps] it also keeps Curfew's own keys on them in step with what their authors
+// wrote.
 type Namespaces struct {
 	reader client.Reader // live reads
 	clock  clock.Clock
@@ -59,7 +60,8 @@ type Namespaces struct {
 	added   []func(name string)
 }
 
-// goneNamespace is what a namespace said at last. Where one of its name is created again, feeds that are ahead of the cache have judged by it.
+// goneNamespace is what a namespace said at last. Where one of its name is created again, feeds
+// that are ahead of the cache have judged by it.
 type goneNamespace struct {
 	at                  time.Time
 	annotations, labels map[string]string
@@ -90,16 +92,18 @@ func NewNamespaces(ctx context.Context, from cache.Cache, reader client.Reader, 
 	return n, nil
 }
 
-// OnChange registers a function that is told of each namespace whose labels or annotations of Curfew's have changed. Call it before
-// the cache starts.
+// OnChange registers a function that is told of each namespace whose labels or annotations of
+// Curfew's have changed. Call it before the cache starts.
 func (n *Namespaces) OnChange(f func(name string)) { n.changed = append(n.changed, f) }
 
-// OnOthers registers a function that is told of each namespace of which nothing but others' annotations have changed. They come and go
-// often, and nobody but the expressions of policies looks at them. Call it before the cache starts.
+// OnOthers registers a function that is told of each namespace of which nothing but others'
+// annotations have changed. They come and go often, and nobody but the expressions of policies
+// looks at them. Call it before the cache starts.
 func (n *Namespaces) OnOthers(f func(name string)) { n.others = append(n.others, f) }
 
-// OnAdd registers a function that is called for each namespace that has annotations of Curfew and was not
-// in the cache before. A feed may have read an older state of it live. Call it before the cache starts.
+// OnAdd registers a function that is called for each namespace that has annotations of Curfew and
+// was not in the cache before. A feed may have read an older state of it live. Call it before the
+// cache starts.
 func (n *Namespaces) OnAdd(f func(name string)) { n.added = append(n.added, f) }
 
 // Synced reports whether all namespaces are known.

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// pauses are the conditions Paused that policies are to have, by name. Of those that are not here, the condition is left as it stands.
+// pauses are the conditions Paused that policies are to have, by name. Of those that are not here,
+// the condition is left as it stands.
 type pauses struct {
 	mu   sync.Mutex
 	have map[string]metav1.Condition
@@ -40,7 +41,8 @@ func (p *pauses) forget(name string) {
 	delete(p.have, name)
 }
 
-// Write has the condition Paused of one policy written with the rest of its status. It implements notice.Conditions, as do Left and All.
+// Write has the condition Paused of one policy written with the rest of its status. It implements
+// notice.Conditions, as do Left and All.
 func (p *Policies) Write(_ context.Context, name string, condition metav1.Condition) error {
 	known, ok := p.mirror.Get(name)
 	if !ok || p.status == nil {

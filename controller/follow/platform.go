@@ -36,8 +36,9 @@ const gatherFor = 500 * time.Millisecond
 
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
-// Platform follows LifecyclePolicies, KindProfiles, CustomResourceDefinitions and training runtimes, and keeps a [platform.Store]
-// current. Admission and the controller judge by it. A kind that is not served, as before its CRD is installed, has no objects.
+// Platform follows LifecyclePolicies, KindProfiles, CustomResourceDefinitions and training
+// runtimes, and keeps a [platform.Store] current. Admission and the controller judge by it. A kind
+// that is not served, as before its CRD is installed, has no objects.
 type Platform struct {
 	Policies *Policies
 	Profiles *Profiles
@@ -74,12 +75,14 @@ func NewPlatform(options Options) (*Platform, error) {
 	return p, nil
 }
 
-// readDefinition keeps the names of fields alone: a cluster holds many CustomResourceDefinitions, and large ones.
+// readDefinition keeps the names of fields alone: a cluster holds many CustomResourceDefinitions,
+// and large ones.
 func readDefinition(object *unstructured.Unstructured) expression.Definition {
 	return expression.DefinitionOf(object.Object)
 }
 
-// OnKinds registers a function that is called when kinds or profiles come, change or go, and once all are known. Call it before Run.
+// OnKinds registers a function that is called when kinds or profiles come, change or go, and once
+// all are known. Call it before Run.
 func (p *Platform) OnKinds(f func()) { p.onKinds = append(p.onKinds, f) }
 
 func (p *Platform) kindsChanged() {
@@ -138,13 +141,15 @@ func (p *Platform) Ready() error {
 	return nil
 }
 
-// Profile is how a kind's objects are read; nil for a kind without a profile. It is an error until the KindProfiles are known.
+// Profile is how a kind's objects are read; nil for a kind without a profile. It is an error until
+// the KindProfiles are known.
 func (p *Platform) Profile(kind schema.GroupKind) (*policy.Profile, error) {
 	snapshot := p.store.Snapshot()
 	return snapshot.Profiles[kind], snapshot.Incomplete()
 }
 
-// Propagation is what the profile of a kind says about dependents. See [platform.Snapshot.Propagation].
+// Propagation is what the profile of a kind says about dependents. See
+// [platform.Snapshot.Propagation].
 func (p *Platform) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
 	return p.store.Snapshot().Propagation(kind)
 }
@@ -158,8 +163,8 @@ func (p *Platform) Definitions() (map[string]expression.Definition, error) {
 	return all, nil
 }
 
-// Served are the kinds that admission can have something to say about, and whether a runtime gives their objects a deadline. It is
-// an error until all is known.
+// Served are the kinds that admission can have something to say about, and whether a runtime gives
+// their objects a deadline. It is an error until all is known.
 func (p *Platform) Served() ([]platform.Served, error) {
 	if err := p.Kinds(); err != nil {
 		return nil, err
@@ -174,7 +179,8 @@ func (p *Platform) Served() ([]platform.Served, error) {
 	return out, nil
 }
 
-// RuntimesKnown reports whether all runtimes are known that objects of the kinds that are served may use.
+// RuntimesKnown reports whether all runtimes are known that objects of the kinds that are served
+// may use.
 func (p *Platform) RuntimesKnown() bool {
 	if p.Kinds() != nil {
 		return false

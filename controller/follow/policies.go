@@ -64,8 +64,8 @@ func logUnusable(log logr.Logger, name string, errs field.ErrorList) {
 	}
 }
 
-// OnChange registers a function that is called when a policy has changed: concerns reports whether its old or its new state applies
-// to a kind. Call it before the follower starts.
+// OnChange registers a function that is called when a policy has changed: concerns reports whether
+// its old or its new state applies to a kind. Call it before the follower starts.
 func (p *Policies) OnChange(f func(concerns func(schema.GroupKind) bool)) {
 	p.mirror.OnChange(func(_ string, old, new *compiledPolicy) {
 		if old != nil && new != nil && samePolicy(old, new) {
@@ -135,8 +135,8 @@ func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	}
 }
 
-// Failed reports policies that could not be evaluated for an object: the log has all of them, and the condition Ready of a policy the
-// first ones.
+// Failed reports policies that could not be evaluated for an object: the log has all of them, and
+// the condition Ready of a policy the first ones.
 func (p *Policies) Failed(object string, errs []error) {
 	for _, err := range errs {
 		p.log.V(1).Info("an object was kept: a policy cannot be told for it", "object", object, "reason", err.Error())
@@ -150,8 +150,8 @@ func (p *Policies) Failed(object string, errs []error) {
 	}
 }
 
-// WriteStatus has the status of policies written, once [Policies.WriteStatuses] runs: Ready, and since when the defaults apply. Call it
-// before the follower starts.
+// WriteStatus has the status of policies written, once [Policies.WriteStatuses] runs: Ready, and
+// since when the defaults apply. Call it before the follower starts.
 func (p *Policies) WriteStatus(patcher Patcher, serverTime ServerTime) {
 	p.status = NewStatuses(patcher, p.clock, serverTime, p.log)
 	p.mirror.OnChange(func(name string, old, new *compiledPolicy) {

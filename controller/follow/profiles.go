@@ -36,7 +36,8 @@ type Profiles struct {
 	status *Statuses // nil where none is written
 }
 
-// NewProfiles keeps the KindProfiles of a store current. Until they are known, the store is incomplete.
+// NewProfiles keeps the KindProfiles of a store current. Until they are known, the store is
+// incomplete.
 func NewProfiles(source Source, store *platform.Store, clock clock.Clock, log logr.Logger) *Profiles {
 	p := &Profiles{store: store, clock: clock, log: log.WithName("profiles")}
 	store.SetIncomplete(fmt.Errorf("KindProfiles: %w", errNotKnown))
@@ -69,8 +70,8 @@ func sameProfile(old, new *compiledProfile) bool {
 	return old.UID == new.UID && old.Generation == new.Generation
 }
 
-// OnChange registers a function that is called with each kind whose profile changed, after the store has changed. Call it before
-// the follower starts.
+// OnChange registers a function that is called with each kind whose profile changed, after the
+// store has changed. Call it before the follower starts.
 func (p *Profiles) OnChange(f func(kind schema.GroupKind)) {
 	p.mirror.OnChange(func(_ string, old, new *compiledProfile) {
 		if old != nil && new != nil && sameProfile(old, new) {
@@ -85,7 +86,8 @@ func (p *Profiles) OnChange(f func(kind schema.GroupKind)) {
 	})
 }
 
-// WriteStatus has the status of KindProfiles written, once [Profiles.WriteStatuses] runs. Call it before the follower starts.
+// WriteStatus has the status of KindProfiles written, once [Profiles.WriteStatuses] runs. Call it
+// before the follower starts.
 func (p *Profiles) WriteStatus(patcher Patcher, serverTime ServerTime) {
 	p.status = NewStatuses(patcher, p.clock, serverTime, p.log)
 	p.mirror.OnChange(func(name string, _, new *compiledProfile) {
@@ -123,8 +125,8 @@ func (p *Profiles) writeStatuses() {
 	}
 }
 
-// notServed says why the kind of a profile is not there, or returns "". Kinds of Kubernetes itself have no
-// CustomResourceDefinition, and are there.
+// notServed says why the kind of a profile is not there, or returns "". Kinds of Kubernetes itself
+// have no CustomResourceDefinition, and are there.
 func notServed(snapshot *platform.Snapshot, profile *compiledProfile) string {
 	kind := profile.Kind
 	if group := kind.Group; !strings.Contains(group, ".") || strings.HasSuffix(group, ".k8s.io") {

@@ -17,7 +17,8 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// Runtimes follows the training runtimes, and what else objects refer to, of the kinds that are served.
+// Runtimes follows the training runtimes, and what else objects refer to, of the kinds that are
+// served.
 type Runtimes struct {
 	source func(resource schema.GroupVersionResource) Source
 	client dynamic.Interface
@@ -42,13 +43,14 @@ func newRuntimes(options Options) *Runtimes {
 	}
 }
 
-// OnChange registers a function that is called when a runtime comes, changes or goes; namespace is "" for one that is cluster-scoped.
-// Call it before the follower starts.
+// OnChange registers a function that is called when a runtime comes, changes or goes; namespace is
+// "" for one that is cluster-scoped. Call it before the follower starts.
 func (r *Runtimes) OnChange(f func(resource schema.GroupVersionResource, namespace string)) {
 	r.changed = append(r.changed, f)
 }
 
-// Runtime reads a runtime from the cache, and live what that does not know. Nil means that there is none.
+// Runtime reads a runtime from the cache, and live what that does not know. Nil means that there is
+// none.
 func (r *Runtimes) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := reference.Name
 	if reference.Namespace != "" {
@@ -101,7 +103,8 @@ func (r *Runtimes) deadline(of *expression.Runtime) (says, known bool) {
 	return says, known
 }
 
-// follow begins with the runtimes of the kinds that are served, and ends with those that no kind uses any more.
+// follow begins with the runtimes of the kinds that are served, and ends with those that no kind
+// uses any more.
 func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -9,9 +9,10 @@ import (
 // sharedTimeout bounds one shared read. Who waits for it has a bound of his own.
 const sharedTimeout = 30 * time.Second
 
-// shared lets many ask for the same thing at once and reads it once, without making anyone's answer older: an answer is shared
-// only among those who asked before its read began. So each is as fresh as one that the asker had read for himself (S1, S6),
-// and a thousand deletions that hang on one namespace read it a few times a round trip, and not a thousand times.
+// shared lets many ask for the same thing at once and reads it once, without making anyone's answer
+// older: an answer is shared only among those who asked before its read began. So each is as fresh
+// as one that the asker had read for himself (S1, S6), and a thousand deletions that hang on one
+// namespace read it a few times a round trip, and not a thousand times.
 type shared[V any] struct {
 	mu    sync.Mutex
 	calls map[string]*call[V]

@@ -17,8 +17,8 @@ type Cached struct {
 	Namespaces *Namespaces
 }
 
-// Snapshot implements [platform.Source]. It is an error until all policies are known: a bound that is not known cannot keep what
-// lies outside of it (S6).
+// Snapshot implements [platform.Source]. It is an error until all policies are known: a bound that
+// is not known cannot keep what lies outside of it (S6).
 func (c Cached) Snapshot(context.Context) (*platform.Snapshot, error) {
 	if err := c.Platform.Policies.mirror.Known(); err != nil {
 		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
@@ -46,7 +46,8 @@ type live struct{ Cached }
 // Live reads policies, namespaces and runtimes from the API server, whatever the cache holds.
 func (c Cached) Live() platform.Source { return Share(live{c}) }
 
-// Snapshot implements [platform.Source]: a default that was taken back a moment ago deletes nothing.
+// Snapshot implements [platform.Source]: a default that was taken back a moment ago deletes
+// nothing.
 func (l live) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 	policies, err := l.Platform.Policies.Live(ctx)
 	if err != nil {
@@ -73,7 +74,8 @@ type sharing struct {
 	runtimes   *shared[map[string]any]
 }
 
-// Share lets all who ask a source at the same time have one answer, which is no older than what each would have read.
+// Share lets all who ask a source at the same time have one answer, which is no older than what
+// each would have read.
 func Share(source platform.Source) platform.Source {
 	return &sharing{source, newShared[*platform.Snapshot](), newShared[*policy.NamespacePolicy](), newShared[map[string]any]()}
 }

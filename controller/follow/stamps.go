@@ -60,7 +60,8 @@ func (n *Namespaces) Run(ctx context.Context) error {
 	}
 }
 
-// stamp writes Curfew's own keys where they are not as they have to be, because a change slipped past admission.
+// stamp writes Curfew's own keys where they are not as they have to be, because a change slipped
+// past admission.
 func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	n.mu.RLock()
 	meta, said := n.metas[name], n.known[name]
@@ -96,7 +97,8 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	return unknown
 }
 
-// difference notes a key that is not as wanted; "" wants it gone, which a merge patch says with null.
+// difference notes a key that is not as wanted; "" wants it gone, which a merge patch says with
+// null.
 func difference(into map[string]any, have map[string]string, key, want string) {
 	value, ok := have[key]
 	switch {

@@ -24,12 +24,13 @@ type Patcher interface {
 	Patch(ctx context.Context, name string, kind types.PatchType, data []byte, options metav1.PatchOptions, subresources ...string) (*unstructured.Unstructured, error)
 }
 
-// Statuses writes the status of one kind, for the leader alone. A state that is newer takes the place of one that waits.
+// Statuses writes the status of one kind, for the leader alone. A state that is newer takes the
+// place of one that waits.
 type Statuses struct {
 	patcher Patcher
 	clock   clock.Clock
-	// serverTime is the API server's, by which a status is stamped: a local clock that is behind would have defaults reach objects
-	// that are older than they are (S6).
+	// serverTime is the API server's, by which a status is stamped: a local clock that is behind would
+	// have defaults reach objects that are older than they are (S6).
 	serverTime ServerTime
 	log        logr.Logger
 	wake       loop.Signal
@@ -38,8 +39,8 @@ type Statuses struct {
 	pending map[string]MakePatch
 }
 
-// ServerTime answers with the API server's time. An error means that it is not known, and that nothing is stamped. Nil means the
-// local clock's.
+// ServerTime answers with the API server's time. An error means that it is not known, and that
+// nothing is stamped. Nil means the local clock's.
 type ServerTime func(context.Context) (time.Time, error)
 
 // MakePatch makes the patch of a status at an instant; nil means that there is nothing to write.
@@ -53,7 +54,8 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, wake: loop.NewSignal(), pending: map[string]MakePatch{}}
 }
 
-// Patch is that of a status with these conditions, or nil where there is nothing to write. since is "" for kinds that have none.
+// Patch is that of a status with these conditions, or nil where there is nothing to write. since is
+// "" for kinds that have none.
 func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, since string) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
 	changed := false
@@ -71,7 +73,8 @@ func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int6
 		status["defaultSince"] = nil // A merge patch removes by null.
 	}
 	patch, err := json.Marshal(map[string]any{
-		// The UID and the resourceVersion of the state that was read: no other object and no newer spec gets its word.
+		// The UID and the resourceVersion of the state that was read: no other object and no newer spec
+		// gets its word.
 		"metadata": map[string]any{"uid": object.UID, "resourceVersion": object.ResourceVersion}, "status": status,
 	})
 	if err != nil {

@@ -17,7 +17,8 @@ type Object struct {
 	Facts *policy.Facts
 	// JSON is the object as decoded JSON. It is called only if a policy or a runtime has to see it.
 	JSON func() (map[string]any, error)
-	// Runtime says how the object refers to its runtime, if that is known by another profile than the snapshot's; else nil.
+	// Runtime says how the object refers to its runtime, if that is known by another profile than the
+	// snapshot's; else nil.
 	Runtime *expression.Runtime
 	// MetadataOnly means that JSON has no more than the metadata.
 	MetadataOnly bool
@@ -35,15 +36,18 @@ type Context struct {
 	policy.Scope
 	// Platform is what the object is judged by.
 	Platform *Snapshot
-	// NamespaceUnknown means that the [Source] does not know the namespace, of which only the name counts.
+	// NamespaceUnknown means that the [Source] does not know the namespace, of which only the name
+	// counts.
 	NamespaceUnknown bool
 	// Undecided means that a policy which may bound the label has to see more than the metadata.
 	Undecided bool
-	// Failures are policies that could not be evaluated. Each keeps the object (S6) and rejects nothing.
+	// Failures are policies that could not be evaluated. Each keeps the object (S6) and rejects
+	// nothing.
 	Failures []error
 }
 
-// ContextOf gathers the context of an object. Admission, the controller, the CLI, lint and the HTTP API all judge by it.
+// ContextOf gathers the context of an object. Admission, the controller, the CLI, lint and the HTTP
+// API all judge by it.
 func ContextOf(ctx context.Context, source Source, object *Object) (*Context, error) {
 	snapshot, err := source.Snapshot(ctx)
 	if err != nil {
@@ -89,7 +93,8 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	return out, ctx.Err() // An evaluation that was interrupted is no fault of the policy's.
 }
 
-// boundsByRuntime reports whether it takes an object's runtime to know if a policy bounds its label.
+// boundsByRuntime reports whether it takes an object's runtime to know if a policy bounds its
+// label.
 func boundsByRuntime(p *expression.Policy) bool { return p.BoundsLabels() && p.MatchAsksRuntime() }
 
 func (c *Context) readNamespace(ctx context.Context, source Source, facts *policy.Facts) (err error) {
@@ -104,12 +109,14 @@ func (c *Context) readNamespace(ctx context.Context, source Source, facts *polic
 	return err
 }
 
-// UnknownNamespace is a namespace of which no more than the name is known, and so the label that the API server gives it.
+// UnknownNamespace is a namespace of which no more than the name is known, and so the label that
+// the API server gives it.
 func UnknownNamespace(name string) *policy.NamespacePolicy {
 	return policy.ParseNamespace(name, nil, map[string]string{corev1.LabelMetadataName: name})
 }
 
-// readRuntime reads the runtime that an object uses and adds what it says. It returns nil for an object that uses none.
+// readRuntime reads the runtime that an object uses and adds what it says. It returns nil for an
+// object that uses none.
 func (c *Context) readRuntime(ctx context.Context, source Source, kind *expression.Runtime, facts *policy.Facts, object map[string]any) (map[string]any, error) {
 	reference, err := kind.Reference(facts.Namespace, object)
 	if err != nil { // It uses a runtime, but not one that can be found: kept, as if that were gone (S6).

@@ -10,7 +10,8 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// link makes the profiles that rules judge by. Compiled profiles are shared by all snapshots, so that copies are linked.
+// link makes the profiles that rules judge by. Compiled profiles are shared by all snapshots, so
+// that copies are linked.
 func link(compiled map[schema.GroupKind]*expression.Profile) policy.Profiles {
 	linked := linkedCopies(compiled)
 	out := make(policy.Profiles, len(linked))
@@ -25,7 +26,8 @@ func link(compiled map[schema.GroupKind]*expression.Profile) policy.Profiles {
 	return out
 }
 
-// linkedCopies are copies of profiles, and of more of them, whose templates lead to each other. They are in the order of kinds.
+// linkedCopies are copies of profiles, and of more of them, whose templates lead to each other.
+// They are in the order of kinds.
 func linkedCopies(compiled map[schema.GroupKind]*expression.Profile, more ...*expression.Profile) []*expression.Profile {
 	var out []*expression.Profile
 	for _, profile := range compiled {
@@ -44,7 +46,8 @@ func linkedCopies(compiled map[schema.GroupKind]*expression.Profile, more ...*ex
 	return out
 }
 
-// markRuntimes notes on the profiles of runtimes which kind uses them. A runtime kind without a profile gets one.
+// markRuntimes notes on the profiles of runtimes which kind uses them. A runtime kind without a
+// profile gets one.
 func markRuntimes(profiles policy.Profiles, user *expression.Profile) {
 	for _, kind := range user.Runtime.Kinds() {
 		profile, ok := profiles[kind.GroupKind()]

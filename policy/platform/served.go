@@ -9,20 +9,23 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Served is a kind that has a profile, or that others use as their runtime, as the API server serves it.
+// Served is a kind that has a profile, or that others use as their runtime, as the API server
+// serves it.
 type Served struct {
 	// Profile as it applies to the installed version, linked with those of the templates inside.
 	*expression.Profile
 	// Schema of the installed version.
 	Schema *expression.Schema
-	// TTL and Deadline are the fields in which objects of the kind set, as a runtime, those of the objects that use them.
+	// TTL and Deadline are the fields in which objects of the kind set, as a runtime, those of the
+	// objects that use them.
 	TTL, Deadline []policy.FieldPath
-	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that this is not known.
+	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that
+	// this is not known.
 	RuntimeDeadline bool
 }
 
-// Served are the kinds that CustomResourceDefinitions serve and admission can have something to say about, in the order of their
-// names.
+// Served are the kinds that CustomResourceDefinitions serve and admission can have something to say
+// about, in the order of their names.
 func (s *Snapshot) Served() []Served {
 	used, bare := map[schema.GroupKind][]*expression.Runtime{}, map[schema.GroupKind]*expression.Profile{}
 	for profile := range s.Installed() {

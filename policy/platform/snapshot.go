@@ -31,7 +31,8 @@ type Snapshot struct {
 	// Policies in order of precedence.
 	Policies []*expression.Policy
 
-	// compiled is the profile of each kind, as it applies to the installed version, and definitions what serves it.
+	// compiled is the profile of each kind, as it applies to the installed version, and definitions
+	// what serves it.
 	compiled    map[schema.GroupKind]*expression.Profile
 	definitions map[schema.GroupKind]*expression.Definition
 	parts       parts
@@ -39,7 +40,8 @@ type Snapshot struct {
 	byKind *sync.Map
 }
 
-// SnapshotOf is the platform with these profiles and nothing else, apart from what serves their kinds.
+// SnapshotOf is the platform with these profiles and nothing else, apart from what serves their
+// kinds.
 func SnapshotOf(profiles []*expression.Profile, definitions []expression.Definition) *Snapshot {
 	of := parts{builtin: profiles, definitions: map[string]*expression.Definition{}}
 	for i := range definitions {
@@ -48,13 +50,15 @@ func SnapshotOf(profiles []*expression.Profile, definitions []expression.Definit
 	return of.snapshot()
 }
 
-// Compiled is the profile of a kind with all that feeds and deadlines need; nil for a kind without one.
+// Compiled is the profile of a kind with all that feeds and deadlines need; nil for a kind without
+// one.
 func (s *Snapshot) Compiled(kind schema.GroupKind) *expression.Profile { return s.compiled[kind] }
 
 // Incomplete is why not all KindProfiles are known yet; nil once they are.
 func (s *Snapshot) Incomplete() error { return s.parts.incomplete }
 
-// Installed are the profiles of the kinds that are served as their profile says, and by which definition.
+// Installed are the profiles of the kinds that are served as their profile says, and by which
+// definition.
 func (s *Snapshot) Installed() map[*expression.Profile]*expression.Definition {
 	out := map[*expression.Profile]*expression.Definition{}
 	for kind, profile := range s.compiled {
@@ -72,8 +76,9 @@ func (s *Snapshot) Definition(kind schema.GroupKind) *expression.Definition {
 	return s.definitions[kind]
 }
 
-// Propagation is what the profile of a kind says about dependents, whatever the trigger; "" if it says nothing. It is an error
-// until the KindProfiles are known, since one of them may say that dependents stay.
+// Propagation is what the profile of a kind says about dependents, whatever the trigger; "" if it
+// says nothing. It is an error until the KindProfiles are known, since one of them may say that
+// dependents stay.
 func (s *Snapshot) Propagation(kind schema.GroupKind) (metav1.DeletionPropagation, error) {
 	if profile := s.compiled[kind]; profile != nil && s.parts.incomplete == nil {
 		return profile.Propagation, nil
@@ -89,7 +94,8 @@ func (s *Snapshot) RuntimeOf(kind schema.GroupKind) *expression.Runtime {
 	return nil
 }
 
-// Reference says which runtime an object uses; nil if it uses none, or if its reference cannot be read.
+// Reference says which runtime an object uses; nil if it uses none, or if its reference cannot be
+// read.
 func (s *Snapshot) Reference(facts *policy.Facts, object map[string]any) *expression.Reference {
 	kind := s.RuntimeOf(facts.Profile.Kind.GroupKind())
 	if kind == nil {
@@ -158,8 +164,9 @@ func (s *Snapshot) WithPolicies(policies []*expression.Policy) *Snapshot {
 	return &out
 }
 
-// snapshot is where precedence is decided: of two KindProfiles for one kind the first by name counts, and any of them before a
-// built-in profile. Each profile then applies as the installed version of its kind allows.
+// snapshot is where precedence is decided: of two KindProfiles for one kind the first by name
+// counts, and any of them before a built-in profile. Each profile then applies as the installed
+// version of its kind allows.
 func (p parts) snapshot() *Snapshot {
 	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
 	out := &Snapshot{compiled: map[schema.GroupKind]*expression.Profile{}, definitions: p.byKind(), parts: p, byKind: &sync.Map{}}
@@ -183,7 +190,8 @@ func (p parts) snapshot() *Snapshot {
 		}
 	}
 	out.Profiles = link(out.compiled)
-	// For the kinds of Kubernetes itself, the readers in Go say what their manifests say, without evaluating anything.
+	// For the kinds of Kubernetes itself, the readers in Go say what their manifests say, without
+	// evaluating anything.
 	for _, profile := range policy.BuiltinProfiles() {
 		if kind := profile.Kind.GroupKind(); !own[kind] {
 			out.Profiles[kind] = profile

@@ -8,22 +8,27 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Source reads what decides how an object is treated: from a cache, live, from files, or once for a command.
+// Source reads what decides how an object is treated: from a cache, live, from files, or once for a
+// command.
 //
-// Namespace and Runtime may return [ErrUnknown], and Runtime an [UnreadableError]. Any other error ends [ContextOf].
+// Namespace and Runtime may return [ErrUnknown], and Runtime an [UnreadableError]. Any other error
+// ends [ContextOf].
 type Source interface {
 	// Snapshot is the platform to judge one object by.
 	Snapshot(ctx context.Context) (*Snapshot, error)
 	// Namespace is what a namespace says. It is nil if the namespace is gone: its objects go with it.
 	Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error)
-	// Runtime is the runtime that an object refers to. It is nil if there is none, or if its kind is not served.
+	// Runtime is the runtime that an object refers to. It is nil if there is none, or if its kind is
+	// not served.
 	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
 }
 
-// ErrUnknown means that a [Source] has no way to find out. What is unknown says nothing, and nothing is concluded from that.
+// ErrUnknown means that a [Source] has no way to find out. What is unknown says nothing, and
+// nothing is concluded from that.
 var ErrUnknown = errors.New("not known")
 
-// UnreadableError means that a runtime cannot be read at the moment. The objects that use it are kept, as if it were gone (S6).
+// UnreadableError means that a runtime cannot be read at the moment. The objects that use it are
+// kept, as if it were gone (S6).
 type UnreadableError struct{ Err error }
 
 // Error implements error.

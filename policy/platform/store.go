@@ -13,7 +13,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Store keeps a [Snapshot] current. A change swaps the whole snapshot, so that readers need no lock. It is safe for concurrent use.
+// Store keeps a [Snapshot] current. A change swaps the whole snapshot, so that readers need no
+// lock. It is safe for concurrent use.
 type Store struct {
 	compiler *expression.Compiler
 	current  atomic.Pointer[Snapshot]
@@ -46,7 +47,8 @@ func (s *Store) Snapshot() *Snapshot { return s.current.Load() }
 // Compiler is what the store compiles with. Compiling the same generation again costs little.
 func (s *Store) Compiler() *expression.Compiler { return s.compiler }
 
-// SetPolicy adds a LifecyclePolicy or replaces its previous generation. What cannot be used of it means keep (S6) and is returned.
+// SetPolicy adds a LifecyclePolicy or replaces its previous generation. What cannot be used of it
+// means keep (S6) and is returned.
 func (s *Store) SetPolicy(object *v1alpha1.LifecyclePolicy) field.ErrorList {
 	compiled, errs := s.compiler.Policy(object)
 	s.PutPolicy(object.Name, compiled)
@@ -61,7 +63,8 @@ func (s *Store) PutPolicy(name string, compiled *expression.Policy) {
 	s.change(func() { put(s.parts.policies, name, compiled) })
 }
 
-// SetProfile adds a KindProfile or replaces its previous generation. What cannot be used of it means keep (S6) and is returned.
+// SetProfile adds a KindProfile or replaces its previous generation. What cannot be used of it
+// means keep (S6) and is returned.
 func (s *Store) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
 	compiled, errs := s.compiler.Profile(object)
 	s.PutProfile(object.Name, compiled)
@@ -76,9 +79,9 @@ func (s *Store) PutProfile(name string, compiled *expression.Profile) {
 	s.change(func() { put(s.parts.profiles, name, compiled) })
 }
 
-// SetDefinition notes what a CustomResourceDefinition serves: the profile of its kind then applies as the installed version
-// allows. The profile of a kind without a known definition applies as it is written. Most definitions are of kinds that no profile
-// names, and change nothing.
+// SetDefinition notes what a CustomResourceDefinition serves: the profile of its kind then applies
+// as the installed version allows. The profile of a kind without a known definition applies as it
+// is written. Most definitions are of kinds that no profile names, and change nothing.
 func (s *Store) SetDefinition(name string, definition *expression.Definition) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
