@@ -1,8 +1,8 @@
 // Package webhook is the edge between the API server's admission requests and package policy.
 //
 // Each request takes five steps. Its raw JSON is decoded once (request.go) and read into facts. The
-// object's context is read: its namespace, from a cache of metadata (namespaces.go), the policies
-// and the runtime that it uses (source.go). Package policy decides, and a named constructor turns
+// object's context is read: its namespace, the policies and the runtime that it uses (source.go,
+// policy/platform). Package policy decides, and a named constructor turns
 // the decision into the answer (response.go). The endpoints differ in what they decide: mutate.go
 // fills in defaults with a small patch (patch.go), validate.go asks the rules, and namespace.go
 // keeps Curfew's own keys on namespaces.

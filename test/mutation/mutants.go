@@ -88,6 +88,24 @@ var mutants = append([]Mutant{
 		Package: feeds, Tests: []string{"TestPolicyWithdrawnBehindTheCache", "TestRuntimeIsReadLiveBeforeADeletion"},
 	},
 	{
+		Invariant: "S1", Name: "policies are taken from the cache right before the deletion",
+		File: "controller/follow/source.go",
+		Old:  "policies, err := l.Platform.Policies.Live(ctx)", New: "policies, err := l.Platform.store.Snapshot().Policies, error(nil)",
+		Package: "controller/follow", Tests: []string{"TestLiveReadsPastTheCache"},
+	},
+	{
+		Invariant: "S1", Name: "a namespace is taken from the cache right before the deletion",
+		File: "controller/follow/source.go",
+		Old:  "return l.Namespaces.LiveNamespace(ctx, name)", New: "return l.Namespaces.Namespace(ctx, name)",
+		Package: "controller/follow", Tests: []string{"TestLiveReadsPastTheCache"},
+	},
+	{
+		Invariant: "S1", Name: "a runtime is taken from the cache right before the deletion",
+		File: "controller/follow/source.go",
+		Old:  "return l.Platform.Runtimes.LiveRuntime(ctx, reference)", New: "return l.Platform.Runtimes.Runtime(ctx, reference)",
+		Package: "controller/follow", Tests: []string{"TestLiveReadsPastTheCache"},
+	},
+	{
 		Invariant: "S2", Name: "the UID is not sent",
 		File: "controller/action/deletion/client.go",
 		Old:  "Preconditions: &metav1.Preconditions{UID: &r.UID}}", New: "Preconditions: &metav1.Preconditions{}}",
