@@ -42,9 +42,16 @@ type Mirror[T any] struct {
 	listed  chan struct{}
 }
 
-// absentFor is how long a kind that is not served, or may not be read, is left alone. Wake cuts it
-// short.
-const absentFor = 30 * time.Second
+const (
+	// absentFor is how long a kind that is not served is left alone, and at most one that may not be
+	// read. Wake cuts it short.
+	absentFor = 30 * time.Second
+	// retryFirst and retryMost bound the wait after other failures. It is short: while the kind is not
+	// followed, objects are judged by what it said before. For the same reason the first refusals are
+	// retried at once: an API server that has just started refuses until it has read its roles.
+	retryFirst = 200 * time.Millisecond
+	retryMost  = 2 * time.Second
+)
 
 // errNotKnown: nothing has been heard of the API server yet.
 var errNotKnown = errors.New("not listed yet")
@@ -110,11 +117,12 @@ func (m *Mirror[T]) Wait(ctx context.Context) error {
 
 // Run follows the kind until ctx is done.
 func (m *Mirror[T]) Run(ctx context.Context) {
-	delay, absent := loop.NewBackoff(), false
+	delay, forbidden, absent := loop.NewBackoffOf(retryFirst, retryMost), loop.NewBackoffOf(retryFirst, absentFor), false
 	for ctx.Err() == nil {
 		at, err := m.list(ctx)
 		if err == nil {
 			delay.Reset()
+			forbidden.Reset()
 			if absent {
 				absent = false
 				m.log.Info("CRD is installed")
@@ -134,7 +142,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 			}
 		case err != nil:
 			if apierrors.IsForbidden(err) {
-				pause = absentFor
+				pause = forbidden.Next()
 			}
 			m.mu.Lock()
 			again := m.err != nil && m.err.Error() == err.Error()
