@@ -84,7 +84,7 @@ func (s *space) newRuns() {
 	s.Helper()
 	runsOnce.Do(func() {
 		s.passes(s.kubectlInput(runKind, "apply", "-f", "-"))
-		s.passes(s.kubectl("wait", "crd/runs.deadline.example.com", "--for=condition=Established", "--timeout=60s"))
+		s.awaitEstablished("runs.deadline.example.com")
 		s.passes(s.kubectl("wait", "kindprofile/runs", "--for=condition=Ready", "--timeout=60s"))
 	})
 }

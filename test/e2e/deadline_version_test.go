@@ -68,7 +68,7 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 		s.apply(strings.Replace(huntKind, "FIELD", field, 1))
 	}
 	install("")
-	s.passes(s.kubectl("wait", "crd/hunts.version.example.com", "--for=condition=Established", "--timeout=60s"))
+	s.awaitEstablished("hunts.version.example.com")
 	s.apply(huntProfile)
 	hunt := func(name, annotations, spec string) string {
 		return fmt.Sprintf(`{"apiVersion": "version.example.com/v1", "kind": "Hunt", "metadata": {"name": %q, "annotations": {%s}}, "spec": {%s}}`, name, annotations, spec)

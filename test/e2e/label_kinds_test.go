@@ -220,11 +220,23 @@ func (s *space) defineWith(kind, group string, namespaced bool, conversion strin
 	s.passes(s.kubectlInput(fmt.Sprintf(`{"apiVersion":"apiextensions.k8s.io/v1","kind":"CustomResourceDefinition","metadata":{"name":%q},
 		"spec":{"group":%q,"scope":%q,"names":{"kind":%q,"plural":%q},"conversion":%s,"versions":[%s]}}`,
 		name, group, scope, kind, plural, conversion, strings.Join(list, ",")), "apply", "--server-side", "--force-conflicts", "-f", "-"))
-	s.passes(s.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=60s"))
+	s.awaitEstablished(name)
 	s.Cleanup(func() { s.undefine(name) })
 	resource := schema.GroupVersionResource{Group: group, Version: versions[0].name, Resource: plural}
 	s.passes(s.kubectl("wait", "--for=jsonpath={.spec.versions[0].name}="+versions[0].name, "crd/"+name, "--timeout=60s"))
 	return resource
+}
+
+// awaitEstablished waits until the kind of a CustomResourceDefinition is served.
+func (s *space) awaitEstablished(name string) {
+	s.Helper()
+	for {
+		out := s.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=60s")
+		if !strings.Contains(out.stderr, "accessor error") { // kubectl cannot read a status without conditions
+			s.passes(out)
+			return
+		}
+	}
 }
 
 func (s *space) undefine(name string) {

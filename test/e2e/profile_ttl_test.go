@@ -31,6 +31,7 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
 	r := render{"ttl.e2e.example.com"}
+	suite.revoked.Store(r.group, true) // at the end, its role may be deleted before its definition
 	s.apply(r.role())
 	s.apply(r.definition())
 	s.apply(r.profile())
@@ -97,6 +98,7 @@ func TestForegroundDeletion(t *testing.T) {
 	// Before the parallel tests start: the garbage collector looks for new kinds every 30 seconds
 	// only.
 	r := render{"foreground.e2e.example.com"}
+	suite.revoked.Store(r.group, true)
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
 	defer cancel()
 	if _, stderr, err := suite.cluster.KubectlInput(ctx, r.role()+"---\n"+r.definition(), "apply", "-f", "-"); err != nil {

@@ -43,7 +43,7 @@ func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 // object changed tells of its old state, whose resourceVersion no longer fits.
 func (s *space) onlyConflicts(name string) {
 	s.Helper()
-	sent := suite.proxy.Deletes(s.name, name)
+	sent := suite.proxy.AwaitDeletes(s.ctx, s.name, name, max(1, len(suite.proxy.Deletes(s.name, name))))
 	if len(sent) == 0 {
 		s.Errorf("no DELETE of %s was sent", name)
 	}
