@@ -61,7 +61,7 @@ func TestMirrorFollowsAgainSoon(t *testing.T) {
 				object.SetName("b")
 				from.put(object)
 				from.err.Store(nil)
-				time.Sleep(5*time.Second)
+				time.Sleep(5 * time.Second)
 				if _, ok := mirror.Get("b"); !ok {
 					t.Error("the change is not known 5s after the API server answers again")
 				}
