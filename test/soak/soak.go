@@ -341,7 +341,7 @@ func (s *soak) finishInTime(ctx context.Context, fleet []*object) error {
 	return each(ctx, fleet, func(ctx context.Context, o *object) error {
 		pause(ctx, time.Until(o.finishes()))
 		err := s.world.finish(ctx, o, o.finishes())
-		if ctx.Err() != nil || o.act == recreate && (apierrors.IsNotFound(err) || apierrors.IsConflict(err)) {
+		if ctx.Err() != nil || o.act == recreate && (apierrors.IsNotFound(err) || apierrors.IsInvalid(err) || apierrors.IsConflict(err)) {
 			return nil // another has its name by now
 		}
 		return err
