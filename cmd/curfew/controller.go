@@ -108,7 +108,7 @@ func (c *controller) addEngine(context.Context) error {
 		return err
 	}
 	c.engine, err = engine.New(engine.Options{
-		Triggers: triggers, Ping: client.Ping, Skew: c.skew, Clock: c.clock,
+		Triggers: triggers, Ping: client.Ping, Skew: c.skew, Behind: c.reach.Behind, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,

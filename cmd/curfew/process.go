@@ -20,6 +20,7 @@ type process struct {
 	config     *rest.Config
 	clock      clock.WithTicker
 	skew       *servertime.Skew
+	reach      *servertime.Reach
 	serverTime follow.ServerTime
 	log        logr.Logger
 	// platform is what both judge by.

@@ -64,6 +64,8 @@ func newProcess(options *options, parts parts) (*process, error) {
 	}
 	p.skew = servertime.NewSkew(p.clock)
 	p.config.Wrap(p.skew.Wrap)
+	p.reach = servertime.NewReach(p.clock)
+	p.config.Wrap(p.reach.Wrap)
 	asks, err := deletion.NewClient(p.config)
 	if err != nil {
 		return nil, err

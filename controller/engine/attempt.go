@@ -40,7 +40,7 @@ type attemptResult struct {
 func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 	res := attemptResult{sent: j.object}
 	due := e.dueOf(j)
-	live := j.object.Live || j.kind.UIDOnly
+	live := j.object.Live || j.kind.UIDOnly || e.opts.Behind != nil && e.opts.Behind()
 	for round := 1; ; round++ {
 		if live || e.outdated(&res.sent) || j.trigger.Payload && res.sent.Payload == nil {
 			if !e.judgeAgain(ctx, j, &res, &due) {

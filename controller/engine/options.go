@@ -46,6 +46,9 @@ type Options struct {
 	// Ping makes the API server send a Date header, for instance Client.Ping. Called at most once a
 	// second, and only when no other answer came lately. Needed with Skew.
 	Ping servertime.Ping
+	// Behind reports whether the caches that objects were judged by may be behind the API server, as
+	// after an outage. Then every object is judged live first. Nil means that they never are.
+	Behind func() bool
 	// Clock is the only clock; nil means the real one.
 	Clock clock.WithTicker
 	// Log gets one line a deletion and one summary line an interval.
