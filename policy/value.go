@@ -96,8 +96,9 @@ func (w *walk) own(setting *Setting) Value {
 		}
 		return Value{} // The object decides, for the other outcome.
 	}
-	bounds, within, stamp := w.scope.BoundsFor(w.facts, EnforcedBounds), Range{}, AnnotationTTLSource
-	if within = bounds.TTL; w.deadline {
+	bounds := w.scope.BoundsFor(w.facts, EnforcedBounds)
+	within, stamp := bounds.TTL, AnnotationTTLSource
+	if w.deadline {
 		within, stamp = bounds.Deadline, AnnotationDeadlineSource
 	}
 	value := Value{Source: w.winner.source}.holding(setting)
