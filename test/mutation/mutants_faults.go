@@ -186,7 +186,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S6", Name: "the API server's time is known after a jump",
 		File: "controller/servertime/servertime.go",
-		Old:  "d > JumpBound || d < -JumpBound {", New: "false && d > jumpBound {",
+		Old:  "d > JumpBound || d < -JumpBound {", New: "false && d > JumpBound {",
 		Package: "controller/servertime", Tests: []string{"TestServerTimeIsUnknown"},
 	},
 	{
