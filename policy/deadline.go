@@ -8,9 +8,9 @@ const ReasonDeadlineExceeded = "DeadlineExceeded"
 
 // JudgeDeadline decides by the deadline what happens to an object at the instant now. The clock
 // starts when the object was last resumed, else where its kind says, else at its creation;
-// suspension stops and resets it. grace is how long Curfew waits for the kind's own controller.
-// That controller only knows the native field, so there is no grace for a deadline that is not in
-// it.
+// suspension stops and resets it. grace is how long Curfew waits for the kind's own controller. It
+// is 0 where nothing shows that this controller acts, and for a deadline that is not in the native
+// field, the only one that it knows.
 //
 // An object that was failed for its deadline may have left something running. Its verdict is Stop
 // as well, with TriggerDeadlineCheck, from the instant at which it was failed.
@@ -24,6 +24,9 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 	}
 	if manager := facts.ForeignManager(); manager != "" {
 		return keep("is managed by " + manager)
+	}
+	if facts.DeadlineByCurfew {
+		grace = 0
 	}
 	if facts.Finished {
 		if facts.Exceeded.IsZero() {

@@ -32,6 +32,8 @@ func TestJudgeDeadline(t *testing.T) {
 		"due, to the nanosecond":    {Facts{State: State{Started: start}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},
 		"left to its controller":    {Facts{NativeDeadline: native, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Wait, time.Hour + 30*time.Second, "", false},
 		"backstop":                  {Facts{NativeDeadline: native, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour + 30*time.Second, Stop, time.Hour + 30*time.Second, "", false},
+		"ignored by its controller": {Facts{NativeDeadline: native, DeadlineByCurfew: true, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Stop, time.Hour, "", false},
+		"marked, nobody else acts":  {Facts{Exceeded: start, DeadlineByCurfew: true, State: State{Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, 0, Stop, 0, "", false},
 		"unknown to its controller": {Facts{State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Stop, time.Hour, "", false},
 		"dry-run":                   {Facts{State: State{Started: start}}, hour, true, 0, time.Hour, Stop, time.Hour, "", false},
 		"no deadline":               {Facts{State: State{Started: start}}, Value{}, false, 0, 9 * time.Hour, Keep, 0, "has no deadline", false},

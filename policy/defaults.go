@@ -79,15 +79,20 @@ func deadlineAssignments(facts *Facts, effective *Effective) []Assignment {
 // controller enforces it too.
 func copiedDeadline(facts *Facts, value Value) []Assignment {
 	_, annotated := facts.Annotations[AnnotationActiveDeadline]
-	if !annotated || !value.Set || value.Err != nil || facts.Profile.Deadline == nil || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
+	if !annotated || !value.Set || value.Err != nil || !facts.fillsNativeDeadline() || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
 		return nil
 	}
 	return []Assignment{deadlineAssignment(facts, value)}
 }
 
+// fillsNativeDeadline reports whether admission writes a deadline into the native field: only where
+// the kind's own controller is known to act on it. An API may reject a field whose feature gate is
+// off, as JobSet does.
+func (f *Facts) fillsNativeDeadline() bool { return f.Profile.Deadline != nil && !f.DeadlineByCurfew }
+
 func deadlineAssignment(facts *Facts, value Value) Assignment {
 	switch {
-	case facts.Profile.Deadline == nil:
+	case !facts.fillsNativeDeadline():
 		return annotate(AnnotationActiveDeadline, value.TTL.String())
 	case facts.Profile.DurationDeadline:
 		return Assignment{Path: facts.Profile.Deadline, Value: value.TTL.After.String()}

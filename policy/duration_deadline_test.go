@@ -268,6 +268,8 @@ func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
 func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 	both := *pipelineRun
 	both.AnnotatedDeadline = true
+	ignored := both
+	ignored.DeadlineByCurfew = func(map[string]any) bool { return true }
 	for name, test := range map[string]struct {
 		profile   *policy.Profile
 		own       any
@@ -286,6 +288,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 		"protected":          {profile: &both, text: "8h", changes: map[string]any{"annotations": map[string]any{policy.AnnotationActiveDeadline: "8h", policy.AnnotationProtect: "true"}}, want: "8h object"},
 		"a copy":             {profile: &both, text: "8h", changes: map[string]any{"labels": map[string]any{policy.LabelMultiKueueOrigin: "hub"}}, want: "8h object"},
 		"a kind without":     {profile: pipelineRun, text: "8h"},
+		"nobody acts on it":  {profile: &ignored, text: "8h", want: "8h object"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			object := pipelineRunWith(test.own)
@@ -309,6 +312,27 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 				t.Errorf("announced %v, which is the author's own", told)
 			}
 		})
+	}
+}
+
+// A default stays out of a field that the kind's own controller is not known to act on, and asked
+// again for the same CREATE, admission fills in the same.
+func TestDefaultDeadlineWhereNobodyActs(t *testing.T) {
+	ignored := *pipelineRun
+	ignored.AnnotatedDeadline, ignored.DeadlineByCurfew = true, func(map[string]any) bool { return true }
+	scope := &policy.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h")}
+	annotations := map[string]any{}
+	for range 2 {
+		object := pipelineRunWith(nil)
+		object["metadata"].(map[string]any)["annotations"] = annotations
+		assignments, effective := policy.FillIn(policy.FactsOfObject(&ignored, object), scope, noon)
+		annotations = map[string]any{}
+		for _, assignment := range assignments {
+			annotations[assignment.Path[len(assignment.Path)-1]] = assignment.Value
+		}
+		if text := valueText(effective.Deadline); text != "1h namespace/ci" || len(annotations) == 0 || annotations[policy.AnnotationActiveDeadline] != "1h" {
+			t.Errorf("%q, filled in %v", text, annotations)
+		}
 	}
 }
 

@@ -34,6 +34,9 @@ type Facts struct {
 
 	// NativeTTL and NativeDeadline are the profile's native fields.
 	NativeTTL, NativeDeadline NativeField
+	// DeadlineByCurfew means that Curfew enforces the deadline itself, the native one too: nothing
+	// shows that the kind's own controller does.
+	DeadlineByCurfew bool
 	// NativeSucceeded and NativeFailed are the profile's native TTLs by outcome.
 	NativeSucceeded, NativeFailed NativeField
 

@@ -34,6 +34,7 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	} else {
 		facts.NativeDeadline = nativeField(object, profile.Deadline)
 	}
+	facts.DeadlineByCurfew = profile.DeadlineByCurfew != nil && profile.DeadlineByCurfew(object)
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
 		// A value of a wrong shape is somebody else's too: it must not open the door to a default
 		// (S6).

@@ -33,6 +33,9 @@ type Profile struct {
 	// AnnotatedDeadline means that Curfew enforces annotation curfew.dev/active-deadline on this
 	// kind. If Deadline is set too, admission copies the annotation into that field.
 	AnnotatedDeadline bool
+	// DeadlineByCurfew reports whether Curfew enforces the deadline of an object, because nothing
+	// shows that the kind's own controller does. Nil means that its controller always does.
+	DeadlineByCurfew func(object map[string]any) bool
 	// DefaultDeadline means that namespaces and policies may give this kind a default deadline;
 	// never for Pods.
 	DefaultDeadline bool

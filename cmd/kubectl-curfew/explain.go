@@ -10,7 +10,6 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // explainOptions are the flags of explain.
@@ -121,7 +120,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	}
 	out := &explained{kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
 	out.enforcer = "its own controller stops it"
-	if compiled := w.Platform().Compiled(one.Kind.GroupKind()); compiled != nil && compiled.Enforcement != nil && compiled.Enforcement.By == v1alpha1.EnforcedByCurfew {
+	if f := of.Facts; f.DeadlineByCurfew || f.Profile.AnnotatedDeadline && !f.NativeDeadline.Set {
 		out.enforcer = "Curfew stops it"
 	}
 	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of); err != nil {

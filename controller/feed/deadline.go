@@ -8,13 +8,12 @@ import (
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // deadlines makes a feed judge deadlines, too.
 type deadlines struct {
 	plan *stop.Plan
-	// grace is how long the kind's own controller is left to itself.
+	// grace is how long Curfew waits for the kind's own controller where that acts.
 	grace time.Duration
 }
 
@@ -31,11 +30,7 @@ func deadlinesOf(profile *expression.Profile) *deadlines {
 	if profile.Suspend != nil {
 		plan.Suspend, plan.SuspendValue = profile.Suspend.Path, profile.Suspend.Value
 	}
-	out := &deadlines{plan: plan}
-	if way.By == v1alpha1.EnforcedByController {
-		out.grace = way.Grace
-	}
-	return out
+	return &deadlines{plan: plan, grace: way.Grace}
 }
 
 // idle tells of an object, without a look at anything else, that nothing can be due: the common

@@ -1,10 +1,12 @@
 package expression
 
 import (
+	"context"
 	"fmt"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -15,10 +17,29 @@ import (
 type Enforcement struct {
 	// By is who enforces. Curfew is the backstop of a controller only if Stop is not empty.
 	By v1alpha1.Enforcer
-	// Grace is how long Curfew waits for the kind's own controller after the deadline.
+	// Grace is how long Curfew waits after the deadline for a controller that acts.
 	Grace time.Duration
 	// Stop are the steps, in their order.
 	Stop []v1alpha1.StopStep
+
+	// acts reports whether an object shows that its controller enforces the deadline; nil if
+	// nothing does.
+	acts *Program
+}
+
+// byCurfew reports whether Curfew enforces the deadline of an object because nothing shows that the
+// kind's own controller does. It is nil where Curfew never does.
+func (e *Enforcement) byCurfew() func(object map[string]any) bool {
+	if e == nil || len(e.Stop) == 0 {
+		return nil
+	}
+	return func(object map[string]any) bool {
+		if e.acts == nil {
+			return true
+		}
+		acts, err := e.acts.Bool(context.Background(), &Variables{Object: object})
+		return err != nil || !acts
+	}
 }
 
 // Served is the profile for the installed version of the kind. It leaves out native fields that the
@@ -35,8 +56,7 @@ func (p *Profile) Served(has func(policy.FieldPath) bool) *Profile {
 	if out.Suspend != nil && !has(out.Suspend.Path) {
 		out.Suspend = nil
 	}
-	out.Enforcement = enforcement(p.spec, has)
-	inner.AnnotatedDeadline = out.Enforcement != nil && len(out.Enforcement.Stop) > 0
+	out.setEnforcement(p.enforcement(has))
 	return &out
 }
 
@@ -59,19 +79,44 @@ func (p *Profile) Installed(fields *Schema, of func(schema.GroupKind) *Definitio
 		if step.Action == v1alpha1.StopMarkFailed && !marked.HasStatus() {
 			out.Unenforced = fmt.Sprintf("spec.deadline.enforcement: MarkFailed needs a status subresource, which %s has not in version %s: add subresources.status to its CustomResourceDefinition; until then Curfew enforces no deadline of a %s",
 				kind.GroupKind(), kind.Version, p.Kind.Kind)
-			out.Enforcement = out.Enforcement.withoutStop()
-			out.AnnotatedDeadline = false
+			out.setEnforcement(out.Enforcement.withoutStop())
 			return out
 		}
 	}
 	return out
 }
 
-func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool) *Enforcement {
-	if spec.Deadline == nil {
+// enforcement checks one way of enforcing a deadline, and compiles its expression acts.
+func (c *Compiler) enforcement(at *field.Path, way *v1alpha1.Enforcement, errs *field.ErrorList) *Program {
+	if way.IfServed != nil {
+		parsePath(at.Child("ifServed"), *way.IfServed, errs)
+	}
+	if !stoppable(way.Stop) {
+		*errs = append(*errs, field.Invalid(at.Child("stop").Index(0).Child("action"), way.Stop[0].Action,
+			"must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended"))
+	}
+	if way.Acts == nil {
 		return nil
 	}
-	for _, way := range spec.Deadline.Enforcement {
+	program, err := c.Compile(string(*way.Acts), ScopeProfile, ResultBool)
+	if err != nil {
+		*errs = append(*errs, invalidExpression(at.Child("acts"), string(*way.Acts), err))
+		return nil
+	}
+	return program
+}
+
+func (p *Profile) setEnforcement(way *Enforcement) {
+	p.Enforcement = way
+	p.AnnotatedDeadline = way != nil && len(way.Stop) > 0
+	p.DeadlineByCurfew = way.byCurfew()
+}
+
+func (p *Profile) enforcement(has func(policy.FieldPath) bool) *Enforcement {
+	if p.spec.Deadline == nil {
+		return nil
+	}
+	for i, way := range p.spec.Deadline.Enforcement {
 		if way.IfServed != nil {
 			path, err := policy.ParseFieldPath(string(*way.IfServed))
 			if err != nil || !has(path) {
@@ -79,6 +124,9 @@ func enforcement(spec *v1alpha1.KindProfileSpec, has func(policy.FieldPath) bool
 			}
 		}
 		out := &Enforcement{By: way.By, Grace: time.Duration(way.GraceSeconds) * time.Second, Stop: way.Stop}
+		if way.By == v1alpha1.EnforcedByController {
+			out.acts = p.acts[i]
+		}
 		if !stoppable(way.Stop) {
 			return out.withoutStop()
 		}

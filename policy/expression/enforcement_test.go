@@ -6,6 +6,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -46,6 +47,47 @@ func TestFirstStepOfAStoredProfile(t *testing.T) {
 		}
 		if said != c.err || (profile.Enforcement != nil) != c.enforced || stops != c.stops || profile.AnnotatedDeadline && !c.enforced {
 			t.Errorf("%s: %+v, error %q; want enforced %v with %d steps, error %q", name, profile.Enforcement, said, c.enforced, c.stops, c.err)
+		}
+	}
+}
+
+// That a schema has the field is not enough: Curfew enforces the deadline itself, and keeps out of
+// the field, until an object shows that its own controller acts.
+func TestWhoEnforcesTheDeadline(t *testing.T) {
+	status := func(fields map[string]any) map[string]any { return map[string]any{"status": fields} }
+	own := func(acts string) *expression.Profile {
+		t.Helper()
+		way := v1alpha1.Enforcement{By: v1alpha1.EnforcedByController, Stop: []v1alpha1.StopStep{{Action: v1alpha1.StopMarkFailed}}}
+		if acts != "" {
+			way.Acts = new(v1alpha1.Expression(acts))
+		}
+		profile, _ := expression.NewCompiler(expression.DefaultCacheSize).Profile(&v1alpha1.KindProfile{Spec: v1alpha1.KindProfileSpec{
+			Kind:     v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "Run", Resource: "runs"},
+			State:    &v1alpha1.StateExpressions{Finished: "false", FinishTime: "null", Outcome: `"Failed"`},
+			Deadline: &v1alpha1.DeadlineRules{Enforcement: []v1alpha1.Enforcement{way}},
+		}})
+		return profile
+	}
+	all, no := builtin(t), map[string]any{}
+	for name, c := range map[string]struct {
+		profile  *expression.Profile
+		object   map[string]any
+		byCurfew bool
+	}{
+		"JobSet, the gate is off":               {all["jobset.jobset.x-k8s.io"], status(map[string]any{"restarts": int64(1)}), true},
+		"JobSet, new":                           {all["jobset.jobset.x-k8s.io"], no, true},
+		"JobSet, the gate is on":                {all["jobset.jobset.x-k8s.io"], status(map[string]any{"startTime": "2026-03-01T08:00:05Z"}), false},
+		"TrainJob":                              {all["trainjob.trainer.kubeflow.org"], no, false},
+		"TrainJob before v2.2":                  {all["trainjob.trainer.kubeflow.org"].Served(func(policy.FieldPath) bool { return false }), no, true},
+		"Job":                                   {all["job.batch"], no, false},
+		"RayJob":                                {all["rayjob.ray.io"], no, false},
+		"a profile that says":                   {own("true"), no, false},
+		"an expression that fails":              {own(`object.status.startedBy != ""`), no, true},
+		"an expression that cannot be compiled": {own("object."), no, true},
+		"a stored profile that does not say":    {own(""), no, true},
+	} {
+		if got := policy.FactsOfObject(c.profile.Profile, c.object).DeadlineByCurfew; got != c.byCurfew {
+			t.Errorf("%s: enforced by Curfew is %v, want %v", name, got, c.byCurfew)
 		}
 	}
 }

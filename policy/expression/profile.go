@@ -31,6 +31,9 @@ type Profile struct {
 	Propagation metav1.DeletionPropagation
 
 	spec *v1alpha1.KindProfileSpec
+	// acts are the compiled expressions of that name in spec.deadline.enforcement; nil where there is
+	// none, or it does not compile.
+	acts []*Program
 	// templates are linked to the profiles of their kinds by Link.
 	templates []template
 }
@@ -88,14 +91,7 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 	if rules := spec.Deadline; rules != nil {
 		out.DefaultDeadline, out.ImmutableDeadline = rules.Default, rules.Immutable
 		for i := range rules.Enforcement {
-			at, way := path.Child("deadline", "enforcement").Index(i), &rules.Enforcement[i]
-			if way.IfServed != nil {
-				parsePath(at.Child("ifServed"), *way.IfServed, &errs)
-			}
-			if !stoppable(way.Stop) {
-				errs = append(errs, field.Invalid(at.Child("stop").Index(0).Child("action"), way.Stop[0].Action,
-					"must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended"))
-			}
+			out.acts = append(out.acts, c.enforcement(path.Child("deadline", "enforcement").Index(i), &rules.Enforcement[i], &errs))
 		}
 	}
 	return out.Served(func(policy.FieldPath) bool { return true }), errs

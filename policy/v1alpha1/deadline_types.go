@@ -20,18 +20,30 @@ type DeadlineRules struct {
 // Enforcement is one way in which a deadline is enforced.
 //
 // +kubebuilder:validation:XValidation:rule="self.by != 'Curfew' || has(self.stop)",message="stop is required where Curfew enforces the deadline"
+// +kubebuilder:validation:XValidation:rule="self.by != 'Controller' || !has(self.stop) || has(self.acts)",message="acts is required where Curfew is the backstop: write how an object shows that its controller enforces the deadline, or true if every version with the field does"
+// +kubebuilder:validation:XValidation:rule="!has(self.acts) || self.by == 'Controller' && has(self.stop)",message="acts is only for by: Controller with stop: it decides whether the controller or Curfew stops the object"
 // +kubebuilder:validation:XValidation:rule="!has(self.stop) || size(self.stop) == 0 || self.stop[0].action in ['MarkFailed', 'Suspend']",message="the first step of stop must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended in the state that was judged"
 type Enforcement struct {
 	// ifServed limits this way to versions of the kind whose schema has the field.
 	// +optional
 	IfServed *FieldPath `json:"ifServed,omitempty"`
-	// by says who enforces: Controller means the kind's own controller, with Curfew as the backstop graceSeconds later where stop
-	// says how; then admission copies the annotation curfew.dev/active-deadline into the field fields.deadline. Curfew means
-	// Curfew alone, by that annotation.
+	// by is who enforces the deadline. Controller is the kind's own controller, by the field
+	// fields.deadline; if stop is set, Curfew enforces it where acts is not true, and is the backstop
+	// graceSeconds later where it is. Curfew is Curfew alone, by the annotation
+	// curfew.dev/active-deadline or the field.
 	// +required
 	// +kubebuilder:validation:Enum=Controller;Curfew
 	By Enforcer `json:"by"`
-	// graceSeconds is how long after the deadline Curfew leaves the kind's own controller to itself.
+	// acts is a CEL expression over the variable object. It is true once the object shows that the
+	// kind's own controller enforces the deadline in fields.deadline, for example by a field of the
+	// status that the controller sets only then. A field in the schema is not enough: its feature gate
+	// may be off. "true" means that every version with the field enforces it. Where acts is false, or
+	// fails, Curfew enforces the deadline itself. Where it is true for a new object, admission writes
+	// defaults and the annotation curfew.dev/active-deadline into the field.
+	// +optional
+	Acts *Expression `json:"acts,omitempty"`
+	// graceSeconds is how long after the deadline Curfew waits for the kind's own controller, where
+	// acts is true.
 	// +optional
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=0

@@ -181,6 +181,11 @@ func (in *Enforcement) DeepCopyInto(out *Enforcement) {
 		*out = new(FieldPath)
 		**out = **in
 	}
+	if in.Acts != nil {
+		in, out := &in.Acts, &out.Acts
+		*out = new(Expression)
+		**out = **in
+	}
 	if in.Stop != nil {
 		in, out := &in.Stop, &out.Stop
 		*out = make([]StopStep, len(*in))

@@ -54,7 +54,7 @@ spec:
   deadline:
     default: true
     enforcement:
-      - {ifServed: spec.limitSeconds, by: Controller, graceSeconds: 5, stop: [{action: MarkFailed}]}
+      - {ifServed: spec.limitSeconds, by: Controller, acts: "true", graceSeconds: 5, stop: [{action: MarkFailed}]}
       - {by: Curfew, stop: [{action: MarkFailed}]}
 `
 
@@ -122,6 +122,62 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	awaitDefault(`.metadata.annotations.curfew\.dev/active-deadline`, "1h")
 	created = create("again", annotation+`"3s"`, "")
 	failed("again", created.Add(3*second), created.Add(3*second+tooLate))
+}
+
+// A field in the schema does not mean that anyone enforces it: its feature gate may be off. Without a sign that the kind's own controller
+// acts, Curfew fails the object at its deadline, and not a grace period later; with one, it leaves the object to that controller. Defaults
+// and the annotation stay out of a field that nobody may act on, since an API server can reject it.
+func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")
+	const group = "gated.example.com"
+	gated := strings.NewReplacer("version.example.com", group, "hunt", "chase", "Hunt", "Chase", "FIELD", ", limitSeconds: {type: integer, minimum: 1}",
+		`acts: "true", graceSeconds: 5`, `acts: "object.?status.?startTime.hasValue()", graceSeconds: 60`)
+	s.apply(gated.Replace(huntKind))
+	const kind = "chases." + group
+	s.awaitEstablished(kind)
+	s.apply(gated.Replace(huntProfile))
+	chase := func(name, annotations, spec string) string {
+		return fmt.Sprintf(`{"apiVersion": "`+group+`/v1", "kind": "Chase", "metadata": {"name": %q, "annotations": {%s}}, "spec": {%s}}`, name, annotations, spec)
+	}
+	s.poll("a default as an annotation", func(context.Context) (bool, error) {
+		out := s.kubectlInput(chase("probe", "", `"prey": "snark"`), "create", "--dry-run=server", "-o", `jsonpath={.metadata.annotations.curfew\.dev/active-deadline} {.spec.limitSeconds}`, "-f", "-")
+		return out.stdout == "1h ", nil
+	})
+	setStatus := func(name, status string) {
+		t.Helper()
+		s.passes(s.kubectl("patch", kind, name, "--subresource=status", "--type=merge", "-p", `{"status":{`+status+`}}`))
+	}
+	conditions := func(name string) string { return s.jsonpath(kind, name, ".status.conditions[*]['reason','message']") }
+	s.passes(s.kubectlInput(chase("acted-on", "", `"limitSeconds": 6`), "create", "-f", "-"))
+	setStatus("acted-on", fmt.Sprintf(`"startTime": %q`, now().UTC().Format(time.RFC3339)))
+	s.passes(s.kubectlInput(chase("ignored", "", `"limitSeconds": 3`), "create", "-f", "-"))
+	s.passes(s.kubectlInput(chase("noted", `"`+policy.AnnotationActiveDeadline+`": "3s"`, ""), "create", "-f", "-"))
+	for _, name := range []string{"ignored", "noted"} {
+		s.passes(s.kubectl("wait", kind+"/"+name, "--for=condition=Failed", "--timeout=60s"))
+		due := s.metaOf(kind, name).CreationTimestamp.Add(3 * second)
+		at, err := time.Parse(time.RFC3339, s.jsonpath(kind, name, `.status.conditions[?(@.type=="Failed")].lastTransitionTime`))
+		s.ok(err)
+		if at.Before(due) || at.After(due.Add(tooLate)) {
+			t.Errorf("%s failed at %s, its deadline was %s", name, at.Format(time.TimeOnly), due.Format(time.TimeOnly))
+		}
+		if got := conditions(name); !strings.HasPrefix(got, "DeadlineExceeded") || !strings.Contains(got, "longer than its deadline of 3s") {
+			t.Errorf("%s has the conditions %q", name, got)
+		}
+		if field := s.jsonpath(kind, name, ".spec.limitSeconds"); name == "noted" && field != "" {
+			t.Errorf("the annotation was copied into the field: %q", field)
+		}
+	}
+	s.outlast(s.metaOf(kind, "acted-on").CreationTimestamp.Add(6*second + tooLate))
+	if got := conditions("acted-on"); got != "" {
+		t.Errorf("Curfew did not leave it to its controller: %q", got)
+	}
+	setStatus("acted-on", fmt.Sprintf(`"conditions": [{"type": "Failed", "status": "True", "reason": "DeadlineExceeded", "message": "by its controller", "lastTransitionTime": %q}]`,
+		now().UTC().Format(time.RFC3339)))
+	s.outlast(now())
+	if got := conditions("acted-on"); got != "DeadlineExceeded by its controller" {
+		t.Errorf("failed by its controller, it has the conditions %q", got)
+	}
 }
 
 // What Kubernetes' own tests expect of the deadline of a Job holds for one that Curfew filled in: it is an ordinary one.

@@ -243,4 +243,16 @@ var faults = []Mutant{
 		Old:  "next := level{source: Source{LevelRuntime, of.Name}, set: TTLSet{All: of.Deadline}}", New: "next := level{source: Source{LevelRuntime, of.Name}, set: TTLSet{All: of.Deadline}, backfill: true}",
 		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
 	},
+	{
+		Invariant: "S3", Name: "a deadline is left to a controller that ignores it",
+		File: "policy/deadline.go",
+		Old:  "if facts.DeadlineByCurfew {", New: "if false {",
+		Package: decides, Tests: []string{"TestJudgeDeadline"},
+	},
+	{
+		Invariant: "S6", Name: "a default is written into a field that nobody enforces",
+		File: "policy/defaults.go",
+		Old:  "return f.Profile.Deadline != nil && !f.DeadlineByCurfew", New: "return f.Profile.Deadline != nil",
+		Package: decides, Tests: []string{"TestDefaultDeadlineWhereNobodyActs", "TestAnnotatedDeadlineIsCopied"},
+	},
 }
