@@ -8,8 +8,6 @@ func FillIn(facts *Facts, scope *Scope, now time.Time) ([]Assignment, Effective)
 	facts = Unfilled(facts, scope)
 	effective := Resolve(facts, scope)
 	assignments := Defaults(facts, &effective, scope)
-	if label, _ := DefaultLabel(facts, scope, now); label != "" {
-		assignments = append(assignments, Assignment{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label})
-	}
-	return assignments, effective
+	label, said := DefaultLabel(facts, scope, now)
+	return append(assignments, LabelAssignments(facts, label, said)...), effective
 }

@@ -22,6 +22,9 @@ const (
 	AnnotationTTLSource = Prefix + "ttl-source"
 	// AnnotationDeadlineSource does the same for an active deadline.
 	AnnotationDeadlineSource = Prefix + "deadline-source"
+	// AnnotationLabelSource names the policy that gave the object its TTL label. It stays when the
+	// label is removed, so that the object is never given another one.
+	AnnotationLabelSource = Prefix + "ttl-label-source"
 	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"
 )
@@ -91,7 +94,7 @@ var NamespaceAnnotations = []string{
 // the API server more with every key (S9).
 var ObjectKeys = []string{
 	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
-	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
+	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationLabelSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
 }
 
 // TemplateKeys must not be in a Pod template, neither as annotations nor as labels.

@@ -3,7 +3,6 @@ package policy
 import (
 	"errors"
 	"fmt"
-	"maps"
 	"time"
 )
 
@@ -25,10 +24,6 @@ const (
 // old, and the epoch itself means that no date was set. It also keeps a date distinct from the zero
 // time.
 var epoch = time.Unix(0, 0)
-
-// labelMargin is how far ahead a default date must lie: admission must not reject a default that it
-// gave a moment ago.
-const labelMargin = time.Minute
 
 const labelFix = "use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)"
 
@@ -129,94 +124,4 @@ func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) erro
 		}
 	}
 	return unreadable
-}
-
-// DefaultLabel is the TTL label that admission gives to an object without one, and the setting of
-// the policy that decided: the first that has one. The label is "" where none is given; the setting
-// then has an error if one was intended. A default is clamped. One that would be expired at once is
-// stale and not given (S6).
-func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
-	if _, ok := facts.Labels[LabelTTL]; ok || NoDefault(facts) != "" || scope.Mode() == ModeDryRun {
-		return "", nil
-	}
-	// It would outrank what the author said in the alias.
-	if _, ok := facts.Labels[LabelKyvernoTTL]; ok {
-		return "", nil
-	}
-	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
-	// is written, so not there (S5).
-	if facts.IsPod() && facts.Owner != nil {
-		return "", nil
-	}
-	for _, policy := range scope.Policies {
-		if policy.Label == nil {
-			continue
-		}
-		said := *policy.Label
-		label, err := ParseTTLLabel(said.Text)
-		if said.Err == nil {
-			said.Err = err
-		}
-		if said.Err == nil {
-			label, said.Err = scope.fitLabel(label, now)
-		}
-		if said.Err != nil {
-			return "", &said
-		}
-		return label.String(), &said
-	}
-	return "", nil
-}
-
-// DefaultedLabel is the TTL label that admission gave an object, or in dry-run would have given it;
-// nil where none. A label leaves no stamp, so one that equals the default counts as the default.
-func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
-	have, labelled := facts.Labels[LabelTTL]
-	dryRun := scope.Mode() == ModeDryRun
-	if labelled == dryRun {
-		return nil
-	}
-	without, enforced := *facts, scope.asEnforced()
-	without.Labels = maps.Clone(facts.Labels)
-	delete(without.Labels, LabelTTL)
-	text, said := DefaultLabel(&without, enforced, now)
-	if text == "" || labelled && text != have {
-		return nil
-	}
-	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: dryRun}
-}
-
-// fitLabel clamps a default. One that still lies outside the bounds, or expires within a minute,
-// cannot be given: a date in a policy becomes stale by itself, and admission must not reject a
-// default that it gave a moment ago.
-func (s *Scope) fitLabel(label TTLLabel, now time.Time) (TTLLabel, error) {
-	given, soon := label, now.Add(labelMargin)
-	for _, policy := range s.Policies {
-		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(soon).After(latest) {
-			if latest.Before(soon) {
-				return label, fmt.Errorf("latestDate %s of %s is over: raise it", latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
-			}
-			label = TTLLabel{At: latest}
-		}
-	}
-	label = s.clampLabel(label, now)
-	switch {
-	case label.At.IsZero() && label.After == 0:
-		return label, fmt.Errorf("%s is over at once: use a longer duration", label)
-	case !label.At.IsZero() && label.At.Before(soon):
-		return label, fmt.Errorf("%s is over: use a later date", given)
-	}
-	if err := s.CheckLabel(label, now, EnforcedBounds); err != nil {
-		return label, err
-	}
-	return label, s.CheckLabel(label, soon, EnforcedBounds)
-}
-
-func (s *Scope) clampLabel(label TTLLabel, now time.Time) TTLLabel {
-	life := label.Expiry(now).Sub(now)
-	clamped := s.Bounds(AllBounds).TTL.Clamp(TTL{After: life}).After
-	if clamped == life {
-		return label
-	}
-	return TTLLabel{After: clamped}
 }

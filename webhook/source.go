@@ -111,6 +111,7 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 		w.log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", failure.Error())
 	}
 	found.AnnotationsOnly = w.annotationsOnly
+	found.Protected = facts.Namespace != "" && slices.Contains(w.options.Controller.Protect, facts.Namespace)
 	return &found.Scope, nil
 }
 

@@ -17,6 +17,7 @@ func (c *controller) addCoverage(context.Context) (err error) {
 	}
 	c.coverage, err = coverage.New(coverage.Options{
 		Kinds: c.platform.Platform.Served, RuntimesKnown: c.platform.Platform.RuntimesKnown, Policies: c.policies.Objects, Deletable: c.labels.Everywhere,
+		Labelled: c.labels.Served,
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
 		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
 		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun,

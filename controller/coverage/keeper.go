@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -26,6 +27,9 @@ type Options struct {
 	// RuntimesKnown reports whether Kinds knows which runtimes have a deadline. Nil means that they
 	// are always known.
 	RuntimesKnown func() bool
+	// Labelled returns the served kinds that can have a TTL label, and false until they are known. It
+	// may be nil.
+	Labelled func() ([]discovery.Kind, bool)
 	// Policies returns the policies of the cluster, or an error until they are known.
 	Policies func() ([]*v1alpha1.LifecyclePolicy, error)
 	// Mutating and Validating read and write the webhook configurations of the API server.
@@ -57,8 +61,8 @@ const (
 	gather = 500 * time.Millisecond
 	// writeEvery is the least time between two writes, in case somebody else keeps undoing them.
 	writeEvery = time.Second
-	// patience bounds the wait for [Options.Deletable] and [Options.RuntimesKnown], without which a
-	// plan only sends more.
+	// patience bounds the wait for [Options.Labelled], [Options.Deletable] and
+	// [Options.RuntimesKnown].
 	patience = 10 * time.Second
 )
 
@@ -160,6 +164,12 @@ func (k *Keeper) input() (in *Input, again time.Duration, err error) {
 		// Waiting keeps the first plan of a leader from replacing the last leader's for a moment.
 		if in.Deletable, known = o.Deletable(); !known && left > 0 {
 			return nil, left, errors.New("what the controller may delete")
+		}
+	}
+	if o.Labelled != nil {
+		var known bool
+		if in.Labelled, known = o.Labelled(); !known && left > 0 {
+			return nil, left, errors.New("which kinds are served")
 		}
 	}
 	if o.RuntimesKnown != nil && !o.RuntimesKnown() && left > 0 {

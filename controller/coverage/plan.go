@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -20,6 +21,9 @@ import (
 type Input struct {
 	// Kinds with a profile that are served, besides the built-in ones.
 	Kinds []platform.Served
+	// Labelled are the served kinds that can have a TTL label, always in the same order, for the
+	// labels that policies give to kinds without a profile.
+	Labelled []discovery.Kind
 	// Policies of the cluster.
 	Policies []*v1alpha1.LifecyclePolicy
 	// Namespace of Curfew itself, from which nothing is sent.
@@ -100,6 +104,7 @@ func planOf(in *Input) *plan {
 	for _, k := range kinds {
 		out.policies(in, k, policies)
 	}
+	out.defaultLabels(in, kinds, policies)
 	out.labels(in, kinds)
 	out.mutating, out.validating = merged(out.mutating), merged(out.validating)
 	number(out.mutating, ".kinds")

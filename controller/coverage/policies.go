@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -162,7 +163,7 @@ func (k *kind) getsDefault(spec *v1alpha1.LifecyclePolicySpec) bool {
 	if defaults == nil {
 		return false
 	}
-	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind})
+	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind}) && !policy.EssentialKind(k.Kind.GroupKind())
 	ttl := defaults.TTL != nil || defaults.TTLSucceeded != nil || defaults.TTLFailed != nil
 	return ttl && k.Finishable() || defaults.Deadline != nil && k.DefaultDeadline || defaults.TTLLabel != nil && (k.Finishable() || named)
 }

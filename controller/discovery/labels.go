@@ -84,9 +84,9 @@ type Labels struct {
 	reported   map[string]string // by kind
 
 	mu sync.Mutex
-	// everywhere are the resources of which objects may be deleted in all namespaces, in order; nil
-	// until that is known.
+	// everywhere and places are the last answers, in order; nil until they are known.
 	everywhere []schema.GroupResource
+	places     []Place
 }
 
 // New makes a Labels. The errors are those of registering metrics.
@@ -166,6 +166,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 		return 0, errors.Join(errServed, err)
 	}
 	var specs []*feedset.Spec
+	places := []Place{}
 	states := map[string]string{}
 	everywhere := []schema.GroupResource{}
 	for _, kind := range kinds {
@@ -186,12 +187,13 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 			everywhere = append(everywhere, kind.GroupResource())
 		}
 		states[kind.GroupKind().String()] = state
+		places = append(places, Place{Kind: kind, Namespaces: namespaces})
 		for _, namespace := range namespaces {
 			specs = append(specs, l.specs(kind, namespace, propagation)...)
 		}
 	}
 	l.options.Feeds.Apply(ctx, l.source, specs, nil)
-	l.setEverywhere(everywhere)
+	l.set(everywhere, places)
 	l.report(states)
 	return next, errServed
 }

@@ -1,12 +1,8 @@
 package discovery
 
 import (
-	"cmp"
 	"maps"
 	"slices"
-	"strings"
-
-	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
 )
@@ -49,33 +45,5 @@ func (l *Labels) report(states map[string]string) {
 			hint = "grant get, list, watch and delete to a ClusterRole with label " + policy.LabelAggregate + ", or bind them in a namespace"
 		}
 		l.log.Info("TTL labels of kinds: "+state, "count", len(changed[state]), "kinds", changed[state], "hint", hint)
-	}
-}
-
-// OnChange registers a function that is called when [Labels.Everywhere] has changed. Call it before
-// Run.
-func (l *Labels) OnChange(f func()) { l.changed = append(l.changed, f) }
-
-// Everywhere are the resources of which Curfew may delete objects in all namespaces, in a stable
-// order. It returns false until that is known.
-func (l *Labels) Everywhere() ([]schema.GroupResource, bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.everywhere, l.everywhere != nil
-}
-
-func (l *Labels) setEverywhere(all []schema.GroupResource) {
-	slices.SortFunc(all, func(a, b schema.GroupResource) int {
-		return cmp.Or(strings.Compare(a.Group, b.Group), strings.Compare(a.Resource, b.Resource))
-	})
-	l.mu.Lock()
-	same := l.everywhere != nil && slices.Equal(l.everywhere, all)
-	l.everywhere = all
-	l.mu.Unlock()
-	if same {
-		return
-	}
-	for _, f := range l.changed {
-		f()
 	}
 }

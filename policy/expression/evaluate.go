@@ -61,9 +61,9 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 
 // givesLabel reports whether the policy may give objects of a kind its TTL label. Kinds that never
 // finish must be named: a label for all kinds is not meant for the Deployments of the cluster.
-// Kinds without a profile are never sent to admission for a default.
 func (p *Policy) givesLabel(profile *policy.Profile) bool {
-	return profile.Finishable() || !profile.Unknown && !profile.Unchanging() && p.match.names(profile.Kind.GroupKind())
+	kind := profile.Kind.GroupKind()
+	return profile.Finishable() || !profile.Unchanging() && !policy.EssentialKind(kind) && p.match.names(kind)
 }
 
 // Label is the TTL label that the policy gives to an object that it matches; nil where it gives

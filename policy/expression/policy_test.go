@@ -338,7 +338,11 @@ func TestWhoIsGivenATTLLabel(t *testing.T) {
 		"a named one, it cannot be told":         {policy.DeploymentProfile, `{kinds: [{group: apps, kind: Deployment}], matchConditions: [{name: a, expression: "object.nothing"}]}`, "error"},
 		"a CronJob that is named":                {policy.CronJobProfile, `{kinds: [{group: batch, kind: CronJob}]}`, ""},
 		"a ReplicaSet that is named":             {policy.ReplicaSetProfile, `{kinds: [{group: apps, kind: ReplicaSet}]}`, ""},
-		"a kind without a profile that is named": {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{kinds: [{kind: ConfigMap}]}`, ""},
+		"a kind without a profile that is named": {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{kinds: [{kind: ConfigMap}]}`, "7d"},
+		"a kind without a profile, every kind":   {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{}`, ""},
+		"a kind without a profile, wildcards":    {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}), `{kinds: [{group: "*", kind: "*"}, {kind: "*"}, {group: "*", kind: ConfigMap}]}`, ""},
+		"a Namespace that is named":              {policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}), `{kinds: [{kind: Namespace}]}`, ""},
+		"a kind of Curfew's that is named":       {policy.Profiles{}.For(schema.GroupVersionKind{Group: policy.Group, Version: "v1alpha1", Kind: "LifecyclePolicy"}), `{kinds: [{group: curfew.dev, kind: LifecyclePolicy}]}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			compiled := compilePolicy(t, "defaults: {ttlLabel: {value: 7d}}\nmatch: "+c.match)

@@ -43,6 +43,7 @@ var keyRows = map[string][]func(*testing.T){
 	policy.AnnotationProtect:        {TestProtectAndNever, TestAnnotationsBesideTheNativeField, TestJobSetDefaults},
 	policy.AnnotationTTLSource:      {TestOwnTTLWins, TestSourcesAreNotForAuthors, TestPrecedence, TestRuntimePrecedence},
 	policy.AnnotationDeadlineSource: {TestDefaultDeadline, TestSourcesAreNotForAuthors},
+	policy.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
 	policy.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
 	policy.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
 }

@@ -1,0 +1,40 @@
+package coverage
+
+import (
+	"slices"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// defaultLabels adds the webhooks that send new objects of kinds without a profile, because a
+// policy that names their kind gives them a TTL label. What was given one carries a Curfew
+// annotation, so that the webhooks for labelled objects have it validated and announced. Those that
+// were given none are validated here: a policy without effect is worth a warning.
+func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
+	for _, served := range in.Labelled {
+		if slices.ContainsFunc(known, func(k *kind) bool { return k.Kind.GroupKind() == served.GroupKind() }) {
+			continue // They are sent as kinds with a profile.
+		}
+		k := &kind{Profile: &policy.Profile{Kind: served.GroupVersionKind, Resource: served.Resource, ClusterScoped: served.ClusterScoped}}
+		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(spec) }
+		for _, s := range narrowed(in, all, gives) {
+			out := in.entry("default-labels", k.rule(admissionv1.Create), slices.Concat(in.unprotected(), s.namespaces), mayMatch(k.mayGetDefault()))
+			out.objects.MatchExpressions = slices.Concat(label(policy.LabelTTL, false), s.labels)
+			p.mutating = append(p.mutating, out)
+			out.name = "validate-default-labels"
+			p.validating = append(p.validating, out)
+		}
+	}
+}
+
+// unprotected requires a namespace in which the controller deletes objects.
+func (in *Input) unprotected() []metav1.LabelSelectorRequirement {
+	if len(in.Protect) == 0 {
+		return nil
+	}
+	return []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: in.Protect}}
+}

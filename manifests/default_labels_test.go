@@ -1,0 +1,68 @@
+package manifests
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/discovery"
+)
+
+// bySelection are the webhooks that send a new object which may get a default label.
+const bySelection = "default-labels.kinds.curfew.dev validate-default-labels.curfew.dev"
+
+var defaultLabelRequests = map[string]request{
+	"ConfigMap":                       {resource: "configmaps", new: bare, namespace: "env=dev", wants: bySelection},
+	"ConfigMap, in use":               {resource: "configmaps", new: bare, namespace: "env=dev in-use", wants: bySelection},
+	"ConfigMap elsewhere":             {resource: "configmaps", new: bare, wants: none},
+	"ConfigMap of Curfew's":           {resource: "configmaps", new: bare, namespace: "env=dev own", wants: none},
+	"ConfigMap, protected":            {resource: "configmaps", new: bare, namespace: "env=dev kubernetes.io/metadata.name=kube-system", wants: none},
+	"ConfigMap with a label":          {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d"), namespace: "env=dev", wants: none},
+	"ConfigMap with an owner":         {resource: "configmaps", new: "{metadata: {name: a, ownerReferences: [{apiVersion: v1, kind: Pod, name: o, uid: u, controller: true}]}}", namespace: "env=dev", wants: none},
+	"ConfigMap with another owner":    {resource: "configmaps", new: "{metadata: {name: a, ownerReferences: [{apiVersion: v1, kind: Pod, name: o, uid: u}]}}", namespace: "env=dev", wants: bySelection},
+	"ConfigMap that was given one":    {resource: "configmaps", new: "{metadata: {name: a, labels: {curfew.dev/ttl: 1d}, annotations: {curfew.dev/ttl-label-source: policy/a}}}", namespace: "env=dev", wants: byLabel},
+	"ConfigMap changed":               {resource: "configmaps", old: bare, new: "{metadata: {name: a, labels: {app: y}}}", namespace: "env=dev", wants: none},
+	"custom kind":                     {resource: "things", new: bare, namespace: "env=dev", wants: "default-labels-2.kinds.curfew.dev validate-default-labels-2.curfew.dev"},
+	"custom kind without a label":     {resource: "things", new: "{metadata: {name: a}}", namespace: "env=dev", wants: none},
+	"kind that no policy names":       {resource: "services", new: bare, namespace: "env=dev", wants: none},
+	"cluster-scoped, by selector":     {resource: "nodes", new: bare, wants: none},
+	"kind of a wildcard":              {resource: "persistentvolumeclaims", new: bare, namespace: "env=dev", wants: none},
+	"essential kind":                  {resource: "clusterroles", new: bare, wants: none},
+	"essential kind that is a volume": {resource: "persistentvolumes", new: bare, wants: none},
+}
+
+// What a policy with a default TTL label names is sent once, whether it has a profile or not, and
+// nothing else is.
+func TestDefaultLabelsConditions(t *testing.T) {
+	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Protect: []string{"kube-system"}}
+	for _, resource := range []string{"configmaps", "things", "services", "nodes", "persistentvolumeclaims", "clusterroles", "persistentvolumes", "jobsets", "deployments"} {
+		scoped := resource == "nodes" || resource == "clusterroles" || resource == "persistentvolumes"
+		in.Labelled = append(in.Labelled, discovery.Kind{GroupVersionKind: kinds[resource], Resource: resource, ClusterScoped: scoped})
+	}
+	entries := coveredWith(t, in,
+		"{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {kind: Node}, {group: apps, kind: Deployment}, {group: gone.example.com, kind: Gone}], namespaceSelector: {matchLabels: {env: dev}}}, defaults: {ttlLabel: {value: 7d}}}}",
+		"{metadata: {name: b}, spec: {match: {kinds: [{group: example.com, kind: Thing}, {kind: '*'}], namespaceSelector: {matchLabels: {env: dev}}, objectSelector: {matchLabels: {app: x}}}, defaults: {ttlLabel: {value: 7d}}}}",
+		"{metadata: {name: c}, spec: {match: {kinds: [{group: rbac.authorization.k8s.io, kind: ClusterRole}, {kind: PersistentVolume}]}, defaults: {ttlLabel: {value: 7d}}}}",
+		"{metadata: {name: d}, spec: {match: {kinds: [{kind: Service}]}, defaults: {ttl: {value: 7d}}}}",
+		"{metadata: {name: e}, spec: {defaults: {ttlLabel: {value: 7d}}, match: {objectSelector: {matchLabels: {app: nothing}}}}}")
+	env := environment.MustBaseEnvSet(oldest)
+	for _, w := range entries {
+		if strings.Contains(w.name, "labels") {
+			compile(t, w, env)
+		}
+	}
+	evaluate(t, entries, defaultLabelRequests)
+}
+
+// A kind that has a profile is sent as such, not a second time.
+func TestDefaultLabelOfAKindWithAProfile(t *testing.T) {
+	policy := "{metadata: {name: a}, spec: {match: {kinds: [{group: apps, kind: Deployment}]}, defaults: {ttlLabel: {value: 7d}}}}"
+	in := &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
+		Labelled: []discovery.Kind{{GroupVersionKind: schema.GroupVersionKind{Group: "apps", Version: "v1", Kind: "Deployment"}, Resource: "deployments"}}}
+	evaluate(t, coveredWith(t, in, policy), map[string]request{
+		"Deployment": {resource: "deployments", new: bareJob, wants: "policies.kinds.curfew.dev validate-policies.deployments.apps.curfew.dev"},
+	})
+}

@@ -1,0 +1,142 @@
+package policy
+
+import (
+	"fmt"
+	"maps"
+	"time"
+)
+
+// labelMargin is how far ahead a default date must lie: admission must not reject a default that it
+// gave a moment ago.
+const labelMargin = time.Minute
+
+// DefaultLabel is the TTL label that admission gives to a new object without one, and the setting
+// of the policy that decided: the first that has one. The label is "" where none is given; the
+// setting then has an error if one was intended. A default is clamped. One that would be expired at
+// once is stale and not given (S6).
+func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
+	if !mayGetLabel(facts, scope) {
+		return "", nil
+	}
+	for _, policy := range scope.Policies {
+		if policy.Label != nil {
+			return scope.label(policy, time.Time{}, now)
+		}
+	}
+	return "", nil
+}
+
+// MissingLabel is the TTL label that an existing object should have and does not, and the setting
+// of the policy that decided, as [DefaultLabel] returns them. Either admission was down when the
+// object was created, or it is older than the default and the policy says backfill. A duration
+// counts from the creation, so that the label may be expired when it is given. An object whose
+// label was removed is given no other.
+func MissingLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
+	if _, given := facts.Annotations[AnnotationLabelSource]; given || facts.Deleting || facts.Created.IsZero() || !mayGetLabel(facts, scope) {
+		return "", nil
+	}
+	for _, policy := range scope.Policies {
+		if policy.Label == nil {
+			continue
+		}
+		if !policy.Backfill && (policy.Since.IsZero() || !facts.Created.After(policy.Since)) {
+			return "", nil
+		}
+		return scope.label(policy, facts.Created, now)
+	}
+	return "", nil
+}
+
+// mayGetLabel reports whether an object may be given a TTL label, if a policy has one for it.
+func mayGetLabel(facts *Facts, scope *Scope) bool {
+	_, labelled := facts.Labels[LabelTTL]
+	// A default would outrank what the author said in the alias.
+	_, aliased := facts.Labels[LabelKyvernoTTL]
+	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
+	// is written, so not there (S5).
+	child := facts.IsPod() && facts.Owner != nil
+	return !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun && NoDefault(facts) == ""
+}
+
+// label is the label of one policy for an object, created then; zero for one that is new.
+func (s *Scope) label(of *PlatformPolicy, created, now time.Time) (string, *Setting) {
+	said := *of.Label
+	label, err := ParseTTLLabel(said.Text)
+	if said.Err == nil {
+		said.Err = err
+	}
+	if said.Err == nil {
+		label, said.Err = s.fitLabel(label, created, now)
+	}
+	if said.Err != nil {
+		return "", &said
+	}
+	return label.String(), &said
+}
+
+// LabelAssignments are what gives an object a TTL label, with the policy that it came from.
+func LabelAssignments(facts *Facts, label string, said *Setting) []Assignment {
+	if label == "" {
+		return nil
+	}
+	return append([]Assignment{{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label}}, stamp(facts, AnnotationLabelSource, said.Source.String())...)
+}
+
+// DefaultedLabel is the TTL label that admission gave an object, or in dry-run would have given it;
+// nil where none.
+func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
+	have, labelled := facts.Labels[LabelTTL]
+	dryRun := scope.Mode() == ModeDryRun
+	if labelled == dryRun {
+		return nil
+	}
+	without, enforced := *facts, scope.asEnforced()
+	without.Labels = maps.Clone(facts.Labels)
+	delete(without.Labels, LabelTTL)
+	text, said := DefaultLabel(&without, enforced, now)
+	if text == "" || labelled && (text != have || facts.Annotations[AnnotationLabelSource] != said.Source.String()) {
+		return nil
+	}
+	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: dryRun}
+}
+
+// fitLabel clamps a default for an object, created then; zero for one that is new. One that still
+// lies outside the bounds, or a date within a minute, cannot be given: a date in a policy becomes
+// stale by itself, and admission must not reject a default that it gave a moment ago.
+func (s *Scope) fitLabel(label TTLLabel, created, now time.Time) (TTLLabel, error) {
+	given, soon := label, now.Add(labelMargin)
+	first, last := now, soon // when it was created, at the earliest and at the latest
+	if !created.IsZero() {
+		first, last = created, created
+	}
+	for _, policy := range s.Policies {
+		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(last).After(latest) {
+			if latest.Before(soon) {
+				return label, fmt.Errorf("latestDate %s of %s is over: raise it", latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
+			}
+			label = TTLLabel{At: latest}
+		}
+	}
+	label = s.clampLabel(label, first)
+	switch {
+	case label.At.IsZero() && label.After == 0:
+		return label, fmt.Errorf("%s is over at once: use a longer duration", label)
+	case !label.At.IsZero() && label.At.Before(soon):
+		return label, fmt.Errorf("%s is over: use a later date", given)
+	case given.Expiry(last).After(now) && !label.Expiry(last).After(now):
+		return label, fmt.Errorf("%s is longer than the bounds allow an object of this age: raise them, or use a duration", given)
+	}
+	if err := s.CheckLabel(label, first, EnforcedBounds); err != nil {
+		return label, err
+	}
+	return label, s.CheckLabel(label, last, EnforcedBounds)
+}
+
+func (s *Scope) clampLabel(label TTLLabel, created time.Time) TTLLabel {
+	life := label.Expiry(created).Sub(created)
+	clamped := s.Bounds(AllBounds).TTL.Clamp(TTL{After: life}).After
+	if clamped == life {
+		return label
+	}
+	return TTLLabel{After: clamped}
+}

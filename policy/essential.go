@@ -1,0 +1,30 @@
+package policy
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// essentialGroups and essentialKinds are what a cluster depends on or what is not worth a label.
+// Nothing that matches objects by rule, instead of by their own label, reaches them.
+var (
+	essentialGroups = []string{
+		Group, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
+		"coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io",
+	}
+	essentialKinds = []schema.GroupKind{{Kind: "Event"}, {Kind: "Namespace"}, {Kind: "Node"}, {Kind: "PersistentVolume"}}
+)
+
+// EssentialKind reports whether objects of a kind are never given a default TTL label.
+func EssentialKind(kind schema.GroupKind) bool {
+	return slices.Contains(essentialGroups, kind.Group) || slices.Contains(essentialKinds, kind)
+}
+
+// essential reports the same of one object: Kubernetes creates these two in each namespace, again
+// if they are deleted.
+func (f *Facts) essential() bool {
+	kind := f.Profile.Kind.GroupKind()
+	return EssentialKind(kind) || kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
+		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default"
+}

@@ -1,0 +1,133 @@
+package policy_test
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// labelPolicy gives a TTL label to what is younger than a day.
+func labelPolicy(text string, change ...func(*policy.PlatformPolicy)) *policy.PlatformPolicy {
+	source := policy.Source{Level: policy.LevelPolicy, Name: "p"}
+	out := &policy.PlatformPolicy{Name: "p", Since: noon.Add(-24 * time.Hour), Label: &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: text, Source: source}}
+	for _, f := range change {
+		f(out)
+	}
+	return out
+}
+
+func backfill(p *policy.PlatformPolicy) { p.Backfill = true }
+
+func atMost(text string) func(*policy.PlatformPolicy) {
+	return func(p *policy.PlatformPolicy) {
+		ttl, err := policy.ParseTTL(text)
+		p.Bounds.TTL.Max = &policy.Setting{Path: "spec.bounds.maxTTL", Text: text, TTL: ttl, Err: err}
+	}
+}
+
+// existing is a ConfigMap of that age.
+func existing(age time.Duration, change ...func(*policy.Facts)) *policy.Facts {
+	profile := policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	out := &policy.Facts{Profile: profile, Namespace: "ci", Name: "a", Created: noon.Add(-age)}
+	for _, f := range change {
+		f(out)
+	}
+	return out
+}
+
+func annotation(key, value string) func(*policy.Facts) {
+	return func(f *policy.Facts) { f.Annotations = map[string]string{key: value} }
+}
+
+func withLabel(key string) func(*policy.Facts) {
+	return func(f *policy.Facts) { f.Labels = map[string]string{key: "30d"} }
+}
+
+// An existing object gets the label of the policy that decides if it is younger than the default,
+// or if the policy backfills, unless something keeps it from getting one at creation too.
+func TestMissingLabel(t *testing.T) {
+	const hour, week = time.Hour, 7 * 24 * time.Hour
+	dryRun := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMode: "dry-run"}, nil)
+	for name, row := range map[string]struct {
+		facts     *policy.Facts
+		policies  []*policy.PlatformPolicy
+		namespace *policy.NamespacePolicy
+		protected bool
+		want, err string
+	}{
+		"younger than the default":       {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d")}, want: "2d"},
+		"older":                          {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("30d")}},
+		"as old":                         {facts: existing(24 * hour), policies: []*policy.PlatformPolicy{labelPolicy("30d")}},
+		"older, backfill":                {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("30d", backfill)}, want: "30d"},
+		"expired when it is given":       {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, want: "2d"},
+		"the default's age is unknown":   {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", func(p *policy.PlatformPolicy) { p.Since = time.Time{} })}},
+		"another policy would backfill":  {facts: existing(week), policies: []*policy.PlatformPolicy{{}, labelPolicy("30d"), labelPolicy("60d", backfill)}},
+		"has a label":                    {facts: existing(hour, withLabel(policy.LabelTTL)), policies: []*policy.PlatformPolicy{labelPolicy("2d")}},
+		"has the alias":                  {facts: existing(hour, withLabel(policy.LabelKyvernoTTL)), policies: []*policy.PlatformPolicy{labelPolicy("2d")}},
+		"its label was removed":          {facts: existing(hour, annotation(policy.AnnotationLabelSource, "policy/p")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"protected":                      {facts: existing(hour, annotation(policy.AnnotationProtect, "true")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"in a protected namespace":       {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, protected: true},
+		"in dry-run":                     {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, namespace: dryRun},
+		"being deleted":                  {facts: existing(hour, func(f *policy.Facts) { f.Deleting = true }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"no creation time":               {facts: existing(hour, func(f *policy.Facts) { f.Created = time.Time{} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"a child":                        {facts: existing(hour, func(f *policy.Facts) { f.Owner = &metav1.OwnerReference{Kind: "Widget"} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"the root CA":                    {facts: existing(hour, func(f *policy.Facts) { f.Name = "kube-root-ca.crt" }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"part of Curfew":                 {facts: existing(hour, func(f *policy.Facts) { f.Labels = map[string]string{policy.LabelPartOf: policy.PartOfCurfew} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"cannot be computed":             {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("soon", backfill)}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
+		"a date":                         {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill)}, want: "2026-12-31"},
+		"a date that is over":            {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-23", backfill)}, err: "2026-12-23 is over: use a later date"},
+		"clamped":                        {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("10d"))}, want: "10d"},
+		"clamped to what is long over":   {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("2d"))}, err: "2026-12-31 is longer than the bounds allow an object of this age: raise them, or use a duration"},
+		"a bound that cannot be read":    {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", atMost("long"))}, err: `maxTTL cannot be read: "long" is not a duration: ` + fix + ", or never"},
+		"latest date before its expiry":  {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("30d", backfill, func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(24 * time.Hour) })}, want: "2026-12-25T120000Z"},
+		"latest date after its expiry":   {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill, func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(-time.Hour) })}, want: "2d"},
+		"latest date is over, not young": {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(-time.Hour) })}, err: `latestDate 2026-12-24 of policy "p" is over: raise it`},
+	} {
+		scope := &policy.Scope{Policies: row.policies, Namespace: row.namespace, Protected: row.protected}
+		got, said := policy.MissingLabel(row.facts, scope, noon)
+		if got != row.want || errorText(said) != row.err {
+			t.Errorf("%s: got %q, error %q; want %q, %q", name, got, errorText(said), row.want, row.err)
+		}
+		if got == "" {
+			continue
+		}
+		text := ""
+		for _, assignment := range policy.LabelAssignments(row.facts, got, said) {
+			text += assignment.Path.String() + "=" + assignment.Value.(string) + " "
+		}
+		if want := "metadata.labels.curfew.dev/ttl=" + row.want + " metadata.annotations.curfew.dev/ttl-label-source=policy/p "; text != want {
+			t.Errorf("%s: writes %s, want %s", name, text, want)
+		}
+	}
+}
+
+// Only a label that carries the stamp of its policy is announced as a default.
+func TestDefaultedLabelIsStamped(t *testing.T) {
+	scope := &policy.Scope{Creating: true, Policies: []*policy.PlatformPolicy{labelPolicy("30d")}}
+	for stamp, want := range map[string]bool{"": false, "policy/q": false, "policy/p": true} {
+		facts := existing(0, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, stamp))
+		if got := policy.DefaultedLabel(facts, scope, noon) != nil; got != want {
+			t.Errorf("stamp %q: a default is %t, want %t", stamp, got, want)
+		}
+	}
+}
+
+// What a cluster depends on is given no label, whatever policies say.
+func TestEssentialKind(t *testing.T) {
+	for kind, want := range map[schema.GroupKind]bool{
+		{Kind: "Namespace"}: true, {Kind: "PersistentVolume"}: true, {Kind: "Node"}: true, {Kind: "Event"}: true,
+		{Group: "events.k8s.io", Kind: "Event"}: true, {Group: "coordination.k8s.io", Kind: "Lease"}: true,
+		{Group: "discovery.k8s.io", Kind: "EndpointSlice"}: true, {Group: "rbac.authorization.k8s.io", Kind: "Role"}: true,
+		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true, {Group: "apiregistration.k8s.io", Kind: "APIService"}: true,
+		{Group: "admissionregistration.k8s.io", Kind: "MutatingWebhookConfiguration"}: true, {Group: "curfew.dev", Kind: "LifecyclePolicy"}: true,
+		{Kind: "ConfigMap"}: false, {Group: "apps", Kind: "Deployment"}: false, {Group: "example.com", Kind: "Namespace"}: false, {Kind: "PersistentVolumeClaim"}: false,
+	} {
+		if got := policy.EssentialKind(kind); got != want {
+			t.Errorf("%s: %t, want %t", kind, got, want)
+		}
+	}
+}

@@ -1,0 +1,113 @@
+package e2e
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
+
+// anObject is an object of any kind; the rest of its fields is JSON.
+func anObject(resource schema.GroupVersionResource, kind, name, metadata, rest string) row {
+	text := `{"apiVersion":"` + resource.GroupVersion().String() + `","kind":"` + kind + `","metadata":{"name":"` + name + `"` + metadata + `}` + rest + `}`
+	object := &unstructured.Unstructured{}
+	if err := object.UnmarshalJSON([]byte(text)); err != nil {
+		panic(err)
+	}
+	return row{object: object}
+}
+
+func aDeployment(name string) row {
+	return anObject(deployments, "Deployment", name, "",
+		`,"spec":{"replicas":0,"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"a","image":"none"}]}}}`)
+}
+
+func aConfigMap(name, metadata string) row {
+	return anObject(configMaps, "ConfigMap", name, metadata, "")
+}
+
+// get reads an object of any kind.
+func (s *space) get(resource schema.GroupVersionResource, name string) *unstructured.Unstructured {
+	s.Helper()
+	object, err := s.objects(resource).Namespace(s.name).Get(s.ctx, name, metav1.GetOptions{})
+	s.ok(err)
+	return object
+}
+
+// unlabelled fails the test if an object carries a TTL label or the stamp of one.
+func (s *space) unlabelled(resource schema.GroupVersionResource, names ...string) {
+	s.Helper()
+	for _, name := range names {
+		object := s.get(resource, name)
+		if label, stamp := object.GetLabels()[policy.LabelTTL], object.GetAnnotations()[policy.AnnotationLabelSource]; label != "" || stamp != "" {
+			s.Errorf("%s %s has label %q, stamp %q; want neither", resource.Resource, name, label, stamp)
+		}
+	}
+}
+
+// widgets defines a custom kind of the space's own, whose labels take effect.
+func (s *space) widgets() schema.GroupVersionResource {
+	s.Helper()
+	resource := s.define("Widget", s.name+".example.com", true, version{name: "v1", storage: true})
+	s.grant("e2e-"+s.name, resource, deployments)
+	s.awaitWatched("Widget."+resource.Group, true)
+	s.awaitWatched("Deployment.apps", true)
+	s.follow("Widget", resource)
+	s.follow("Deployment", deployments)
+	return resource
+}
+
+// A policy that names kinds gives their new objects its TTL label, with a profile or without one,
+// and they expire by it. Other objects are left alone.
+func TestDefaultLabelsOfNewObjects(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	widgets := s.widgets()
+	kinds := "kinds: [{group: apps, kind: Deployment}, {kind: ConfigMap}, {group: " + widgets.Group + ", kind: Widget}, {group: gone.example.com, kind: Gone}]"
+	name := s.policy("labels", kinds, `defaults: {ttlLabel: {value: 5s}}`)
+	announced := warned(`curfew.dev/ttl defaulted to 5s from policy "` + name + `"`)
+	// The policy for Secrets, by a wildcard, reaches none.
+	s.policy("wildcard", `kinds: [{group: "*", kind: "*"}, {kind: "*"}]`, `defaults: {ttlLabel: {value: 5s}}`)
+	s.policy("all", `kinds: []`, `defaults: {ttlLabel: {value: 5s}}`)
+	rows := map[schema.GroupVersionResource]row{
+		deployments: aDeployment("a"), configMaps: aConfigMap("a", ""), widgets: anObject(widgets, "Widget", "a", "", ""),
+	}
+	for resource, row := range rows {
+		row.said = announced
+		s.eventually(row)
+		s.says(s.create(row.object), row.said)
+		object := s.get(resource, "a")
+		if got := object.GetLabels()[policy.LabelTTL] + " " + object.GetAnnotations()[policy.AnnotationLabelSource]; got != "5s policy/"+name {
+			t.Errorf("%s: label and stamp are %q", resource.Resource, got)
+		}
+		s.onTime(s.awaitDeletion(object), object.GetCreationTimestamp().Add(5*time.Second))
+	}
+	owner := s.newObject(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "owner")
+	reference := `,"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"owner","uid":"` + string(owner.GetUID()) + `","controller":true}]`
+	own := aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`)
+	for _, kept := range []row{
+		aConfigMap("owned", reference), aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`),
+		aConfigMap("part", `,"labels":{"app.kubernetes.io/part-of":"curfew"}`), own,
+	} {
+		s.says(s.create(kept.object))
+	}
+	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
+	s.unlabelled(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "owner")
+	if got := s.get(configMaps, "own"); got.GetLabels()[policy.LabelTTL] != "30d" || got.GetAnnotations()[policy.AnnotationLabelSource] != "" {
+		t.Errorf("the author's own label became %v", got.GetLabels())
+	}
+	// Nothing is sent that no policy names.
+	s.passes(s.kubectl("delete", "lifecyclepolicy", name))
+	s.eventually(row{object: aConfigMap("later", "").object})
+	if strings.Contains(s.passes(s.create(aConfigMap("later", "").object)).stderr, "defaulted") {
+		t.Error("a policy that is deleted gives a label")
+	}
+	s.unlabelled(configMaps, "later")
+}
