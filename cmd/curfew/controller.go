@@ -17,7 +17,6 @@ import (
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
-	"curfew.dev/curfew/controller/registry"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -33,7 +32,7 @@ type controller struct {
 	engine     *engine.Engine
 	maker      *feedMaker
 	feeds      *feedset.Set
-	kinds      *registry.Registry
+	kinds      *discovery.Profiles
 	labels     *discovery.Labels
 	coverage   *coverage.Keeper
 	settings   *settings.Publisher
@@ -124,7 +123,7 @@ func (c *controller) addFeeds(ctx context.Context) error {
 	}
 	c.maker, err = newFeedMaker(c.watches, c.objects, feed.Options{
 		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
-		Owners: &registry.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
+		Owners: &follow.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
 		Clock:  c.clock, ServerTime: c.serverTime, Log: c.log,
 		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(),
 		RelistEvery: c.options.relistEvery, Propagation: metav1.DeletionPropagation(c.options.propagation), Listed: giveBack(ctx),
@@ -138,7 +137,7 @@ func (c *controller) addFeeds(ctx context.Context) error {
 
 // addKinds adds what knows which feeds should run.
 func (c *controller) addKinds(context.Context) (err error) {
-	if c.kinds, err = newRegistry(c); err != nil {
+	if c.kinds, err = newProfiles(c); err != nil {
 		return err
 	}
 	c.labels, err = newLabels(c)

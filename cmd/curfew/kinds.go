@@ -15,7 +15,6 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
-	"curfew.dev/curfew/controller/registry"
 )
 
 // apiServices say which groups the API server serves; rbac is the version of roles and their
@@ -25,9 +24,9 @@ var (
 	rbac        = schema.GroupVersion{Group: "rbac.authorization.k8s.io", Version: "v1"}
 )
 
-// newRegistry wires profiles → feeds of their kinds.
-func newRegistry(c *controller) (*registry.Registry, error) {
-	return registry.New(registry.Options{
+// newProfiles wires profiles → feeds of their kinds.
+func newProfiles(c *controller) (*discovery.Profiles, error) {
+	return discovery.NewProfiles(discovery.ProfilesOptions{
 		Typed: feedset.Typed(), Platform: c.platform.Platform, Feeds: c.feeds, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }
@@ -42,7 +41,8 @@ func newLabels(c *controller) (*discovery.Labels, error) {
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(client.Discovery()))
 		},
-		Definitions: c.kinds.Definitions, Propagation: c.platform.Platform.Propagation, APIServices: c.objects.Resource(apiServices),
+		Definitions: func() (map[schema.GroupResource]discovery.Kind, error) { return discovery.Defined(c.platform.Platform) },
+		Propagation: c.platform.Platform.Propagation, APIServices: c.objects.Resource(apiServices),
 		Identify: func(ctx context.Context) (permission.Identity, error) {
 			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
 			if err != nil {

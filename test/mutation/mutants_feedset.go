@@ -20,7 +20,7 @@ var handovers = []Mutant{
 		Invariant: "S6", Name: "a feed with outdated rules releases its kind",
 		File: "controller/feedset/hold.go",
 		Old:  "s.hold(r.spec.Key, r.spec.Purpose == Finish && s.changes[r.spec.Kind.GroupKind()] > 0)", New: "s.hold(r.spec.Key, false)",
-		Package: "controller/registry", Tests: []string{"TestProfileChangesWhileAFeedStarts"},
+		Package: "controller/discovery", Tests: []string{"TestProfileChangesWhileAFeedStarts"},
 	},
 	{
 		Invariant: "S3", Name: "what a feed tracked is forgotten although its successor judges it",

@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"context"
@@ -15,8 +15,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// cluster is what a registry sees and does in these tests.
-type cluster struct {
+// profiled is what a Profiles sees and does in these tests.
+type profiled struct {
 	profiles, definitions, runtimes *builders.Source
 	feeds                           *feedset.Set
 	platform                        *follow.Platform
@@ -41,26 +41,26 @@ type cluster struct {
 }
 
 // Hold and ForgetKind do what the engine does.
-func (c *cluster) Hold(kind engine.Kind, on bool) {
+func (c *profiled) Hold(kind engine.Kind, on bool) {
 	if c.log != nil {
 		c.log(map[bool]string{true: "hold ", false: "release "}[on] + c.resourceOf(kind))
 	}
 }
 
-func (c *cluster) ForgetKind(kind engine.Kind) {
+func (c *profiled) ForgetKind(kind engine.Kind) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.forgot = append(c.forgot, c.handles[kind])
 }
 
-func (c *cluster) resourceOf(kind engine.Kind) string {
+func (c *profiled) resourceOf(kind engine.Kind) string {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.handles[kind]
 }
 
 // register returns the handle of a resource: the same one for each feed.
-func (c *cluster) register(resource string) engine.Kind {
+func (c *profiled) register(resource string) engine.Kind {
 	if !slices.Contains(c.handles, resource) {
 		c.handles = append(c.handles, resource)
 	}
@@ -68,7 +68,7 @@ func (c *cluster) register(resource string) engine.Kind {
 }
 
 // Lacks answers as the API server does.
-func (c *cluster) Lacks(_ context.Context, needs []permission.Need) ([]permission.Need, error) {
+func (c *profiled) Lacks(_ context.Context, needs []permission.Need) ([]permission.Need, error) {
 	if needs[0].Verb == "patch" {
 		if c.lacks == nil {
 			return nil, nil
@@ -88,7 +88,7 @@ func (c *cluster) Lacks(_ context.Context, needs []permission.Need) ([]permissio
 }
 
 // Make makes feeds.
-func (c *cluster) Make(spec *feedset.Spec) (made feedset.Feed, err error) {
+func (c *profiled) Make(spec *feedset.Spec) (made feedset.Feed, err error) {
 	if spec.Profile == nil {
 		return other{c, spec.Kind.Kind}, nil
 	}
@@ -112,7 +112,7 @@ func (c *cluster) Make(spec *feedset.Spec) (made feedset.Feed, err error) {
 
 // other is a feed of a kind without a profile, which reports that it judges all of it again.
 type other struct {
-	cluster *cluster
+	cluster *profiled
 	kind    string
 }
 
@@ -127,7 +127,7 @@ func (o other) RejudgeAll() {
 }
 
 type stream struct {
-	cluster *cluster
+	cluster *profiled
 	profile *expression.Profile
 	handle  engine.Kind
 	judged  []string
@@ -157,7 +157,7 @@ func (s *stream) note(what string) {
 	s.judged = append(s.judged, what)
 }
 
-func (c *cluster) feed(resource string) *stream {
+func (c *profiled) feed(resource string) *stream {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.running[resource]

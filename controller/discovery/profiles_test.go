@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"context"
@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	"github.com/prometheus/client_golang/prometheus"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -50,10 +49,10 @@ func jobSets(generation int64, fields ...string) *unstructured.Unstructured {
 	return definition("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets", generation, fields...)
 }
 
-// begin runs a registry until the test ends. Call it inside a synctest bubble.
-func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Registry) {
+// begin runs a Profiles until the test ends. Call it inside a synctest bubble.
+func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Profiles) {
 	t.Helper()
-	c := &cluster{
+	c := &profiled{
 		profiles: builders.MakeSource(), definitions: builders.MakeSource(), runtimes: builders.MakeSource(),
 		missing: map[string][]string{}, broken: map[string]bool{}, running: map[string]*stream{},
 	}
@@ -81,7 +80,7 @@ func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Regist
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := New(Options{Typed: feedset.Typed(), Platform: c.platform, Feeds: c.feeds, Clock: clock.RealClock{}, Log: logr.Discard()})
+	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Platform: c.platform, Feeds: c.feeds, Clock: clock.RealClock{}, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,12 +96,7 @@ func begin(t *testing.T, before ...func(*cluster, *Registry)) (*cluster, *Regist
 	return c, r
 }
 
-func after(d time.Duration) {
-	<-time.After(d)
-	synctest.Wait()
-}
-
-func (c *cluster) expect(t *testing.T, started, forgot []string) {
+func (c *profiled) expect(t *testing.T, started, forgot []string) {
 	t.Helper()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -117,7 +111,7 @@ func (c *cluster) expect(t *testing.T, started, forgot []string) {
 // A kind that comes back while its feed has yet to end is not judged by two feeds at once.
 func TestKindComesBackBeforeItsFeedHasEnded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		c, _ := begin(t, func(c *cluster, _ *Registry) { c.lingers = 10 * time.Second })
+		c, _ := begin(t, func(c *profiled, _ *Profiles) { c.lingers = 10 * time.Second })
 		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
 		after(2 * time.Second)
 		c.definitions.Remove("jobsets.jobset.x-k8s.io")
@@ -246,7 +240,7 @@ func TestClusterProfileReplacesBuiltin(t *testing.T) {
 func TestPropagationOfProfiles(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
-		c, _ := begin(t, func(c *cluster, _ *Registry) {
+		c, _ := begin(t, func(c *profiled, _ *Profiles) {
 			if got, err := c.platform.Propagation(jobSet); err == nil {
 				t.Errorf("%q before anything is known, want an error", got)
 			}
@@ -280,7 +274,7 @@ func TestPropagationOfProfiles(t *testing.T) {
 func TestRuntimeOf(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		trainJob := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}
-		c, _ := begin(t, func(c *cluster, _ *Registry) {
+		c, _ := begin(t, func(c *profiled, _ *Profiles) {
 			if c.platform.Store().Snapshot().Incomplete() == nil {
 				t.Error("all KindProfiles are known before anything is")
 			}
@@ -327,22 +321,4 @@ func TestRuntimesAreFollowed(t *testing.T) {
 			t.Errorf("%v: want namespace ci judged again for its runtime", feed)
 		}
 	})
-}
-
-// count is how many series a collector has.
-func count(t *testing.T, collector prometheus.Collector) int {
-	t.Helper()
-	registry := prometheus.NewRegistry()
-	if err := registry.Register(collector); err != nil {
-		t.Fatal(err)
-	}
-	families, err := registry.Gather()
-	if err != nil {
-		t.Fatal(err)
-	}
-	n := 0
-	for _, family := range families {
-		n += len(family.GetMetric())
-	}
-	return n
 }

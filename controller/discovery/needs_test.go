@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"slices"
@@ -19,7 +19,7 @@ func TestPermissionsToPatchAreAskedFor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		granted, lines := false, []string{}
-		c, r := begin(t, func(c *cluster, r *Registry) {
+		c, r := begin(t, func(c *profiled, r *Profiles) {
 			c.lacks = func(needs []permission.Need) []permission.Need {
 				mu.Lock()
 				defer mu.Unlock()

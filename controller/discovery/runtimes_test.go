@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"testing"
@@ -16,7 +16,7 @@ import (
 func TestServedKnowsWhetherARuntimeHasADeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		c, _ := begin(t, func(c *cluster, _ *Registry) {
+		c, _ := begin(t, func(c *profiled, _ *Profiles) {
 			c.platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { told++ })
 		})
 		says := func() bool {

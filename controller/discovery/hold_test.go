@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"slices"
@@ -25,12 +25,12 @@ func ownProfile(name string, generation int64) *unstructured.Unstructured {
 	return own
 }
 
-// beginHeld runs a registry. expect compares what it held, released and started since the last
+// beginHeld runs a Profiles. expect compares what it held, released and started since the last
 // call.
-func beginHeld(t *testing.T, starting func(*cluster)) (c *cluster, r *Registry, expect func(want ...string)) {
+func beginHeld(t *testing.T, starting func(*profiled)) (c *profiled, r *Profiles, expect func(want ...string)) {
 	t.Helper()
 	var log []string
-	c, r = begin(t, func(c *cluster, r *Registry) {
+	c, r = begin(t, func(c *profiled, r *Profiles) {
 		add := func(line string) {
 			c.mu.Lock()
 			defer c.mu.Unlock()
@@ -129,7 +129,7 @@ func TestChangedProfileHoldsItsKind(t *testing.T) {
 func TestProfileChangesWhileAFeedStarts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := true
-		c, _, expect := beginHeld(t, func(c *cluster) {
+		c, _, expect := beginHeld(t, func(c *profiled) {
 			if !first {
 				return
 			}

@@ -1,4 +1,4 @@
-package registry
+package discovery
 
 import (
 	"context"
@@ -49,7 +49,7 @@ func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data 
 func TestProfileStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var p *patcher
-		c, _ := begin(t, func(c *cluster, _ *Registry) {
+		c, _ := begin(t, func(c *profiled, _ *Profiles) {
 			p = &patcher{Source: c.profiles}
 			c.platform.Profiles.WriteStatus(p, nil)
 			go func() { _ = c.platform.Profiles.WriteStatuses(t.Context()) }()

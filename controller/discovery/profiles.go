@@ -1,0 +1,130 @@
+package discovery
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
+)
+
+// ProfilesOptions are the options of [NewProfiles].
+type ProfilesOptions struct {
+	// Typed are feeds of kinds that run whatever profiles say.
+	Typed []*feedset.Spec
+	// Platform knows the profiles and the kinds that are served.
+	Platform *follow.Platform
+	// Feeds are kept in step with profiles and kinds.
+	Feeds *feedset.Set
+
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
+}
+
+// Profiles keeps a feed for each kind that is served as its profile says.
+// CustomResourceDefinitions alone say so: built-in kinds have typed feeds, and kinds of aggregated
+// APIs none.
+type Profiles struct {
+	options ProfilesOptions
+	log     logr.Logger
+	dirty   loop.Signal
+	source  *feedset.Source
+}
+
+// NewProfiles makes a Profiles. The errors are those of registering metrics. Call it before the
+// platform is followed.
+func NewProfiles(options ProfilesOptions) (*Profiles, error) {
+	p := &Profiles{options: options, log: options.Log.WithName("kinds"), dirty: loop.NewSignal()}
+	p.source = &feedset.Source{
+		Log: p.log,
+		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "curfew_kinds_skipped",
+			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",
+		}, []string{"kind", "reason"}),
+	}
+	if options.Registerer != nil {
+		if err := options.Registerer.Register(p.source.Skipped); err != nil {
+			return nil, fmt.Errorf("registering metrics of profiles: %w", err)
+		}
+	}
+	options.Platform.Profiles.OnChange(options.Feeds.Outdated)
+	options.Platform.Runtimes.OnChange(p.runtimeChanged)
+	options.Platform.OnKinds(p.dirty.Set)
+	return p, nil
+}
+
+// Run keeps the feeds in step until ctx is done.
+func (p *Profiles) Run(ctx context.Context) error {
+	typed := *p.source // A source of its own: profiles replace none of these feeds.
+	p.options.Feeds.Apply(ctx, &typed, p.options.Typed, nil)
+	p.dirty.Set() // All may have been known for long, on a replica that was on standby.
+	loop.Worker{Clock: p.options.Clock, Signal: p.dirty, Gather: gatherFor, Do: p.refresh}.Run(ctx)
+	return nil
+}
+
+// refresh starts and stops feeds. Whatever is not known yet sets the signal once it is.
+func (p *Profiles) refresh(ctx context.Context) (time.Duration, error) {
+	seen := p.options.Feeds.Changes()
+	wanted, err := p.wanted()
+	if err != nil {
+		p.log.V(1).Info("not all is known yet", "reason", err.Error())
+		return 0, nil
+	}
+	p.options.Feeds.Apply(ctx, p.source, wanted, seen)
+	return 0, nil
+}
+
+// wanted are the feeds of the kinds that can finish and are served, each with the profile as it
+// applies to the installed version.
+func (p *Profiles) wanted() ([]*feedset.Spec, error) {
+	if err := p.options.Platform.Kinds(); err != nil {
+		return nil, err
+	}
+	var out []*feedset.Spec
+	for profile, definition := range p.options.Platform.Store().Snapshot().Installed() {
+		if p.typed(profile.Kind.GroupKind()) || !profile.Finishable() {
+			continue
+		}
+		out = append(out, feedset.OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
+			profile.Name, profile.UID, profile.Generation, definition.UID, definition.Generation, profile.Unenforced)))
+	}
+	return out, nil
+}
+
+func (p *Profiles) typed(kind schema.GroupKind) bool {
+	return slices.ContainsFunc(p.options.Typed, func(spec *feedset.Spec) bool { return spec.Kind.GroupKind() == kind })
+}
+
+// runtimeChanged has the objects judged again that may use a runtime: in its namespace, or with ""
+// everywhere.
+func (p *Profiles) runtimeChanged(resource schema.GroupVersionResource, namespace string) {
+	p.options.Feeds.Rejudge(namespace, func(spec *feedset.Spec) bool {
+		return spec.Profile != nil && spec.Profile.Runtime != nil && slices.Contains(spec.Profile.Runtime.Resources(), resource)
+	})
+}
+
+// Defined are the kinds that CustomResourceDefinitions define, each in the version in which it is
+// stored where that is served: reading it asks no conversion webhook, which may be broken.
+func Defined(platform *follow.Platform) (map[schema.GroupResource]Kind, error) {
+	all, err := platform.Definitions()
+	if err != nil {
+		return nil, err
+	}
+	out := map[schema.GroupResource]Kind{}
+	for _, definition := range all {
+		if version := definition.Preferred(); version != "" {
+			kind := Kind{GroupVersionKind: definition.Kind.WithVersion(version), Resource: definition.Resource, ClusterScoped: definition.ClusterScoped}
+			out[kind.GroupResource()] = kind
+		}
+	}
+	return out, nil
+}
