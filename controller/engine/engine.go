@@ -12,7 +12,7 @@ import (
 )
 
 // Engine tracks objects and deletes them when they are due. All methods are safe for concurrent
-// use; none blocks on the network but Run and DeleteNow.
+// use; only Run blocks on the network.
 type Engine struct {
 	opts    Options
 	metrics *metrics

@@ -140,3 +140,69 @@ func (e *Engine) Each(f func(Status) bool) {
 		}
 	}
 }
+
+// State is the state of an entry.
+type State string
+
+const (
+	// Waiting: armed, its time has not come or it is about to be served.
+	Waiting State = "waiting"
+	// Retrying: due, tried or held back at least once, waiting for the next attempt.
+	Retrying State = "retrying"
+	// InFlight: a worker has it.
+	InFlight State = "in-flight"
+	// Reported: dry-run, and reported; or there is nothing to do until it changes.
+	Reported State = "reported"
+	// Terminating: it carries a deletionTimestamp.
+	Terminating State = "terminating"
+	// Stuck: terminating for longer than Options.StuckAfter.
+	Stuck State = "stuck"
+)
+
+// Status is what the engine knows of one object.
+type Status struct {
+	Object   Object
+	State    State
+	Attempts int
+	// Next is the instant of the next attempt or check; zero if none is planned.
+	Next time.Time
+}
+
+// Lookup returns what is known of one object: where it is tracked for several reasons, the one that
+// comes first.
+func (e *Engine) Lookup(uid types.UID) (Status, bool) {
+	e.mu.Lock()
+	defer e.unlock()
+	var first Status
+	found := false
+	for _, slot := range e.index.entriesOf(uid) {
+		if e.index.at(slot).state == stateTombstone {
+			continue
+		}
+		if s := e.status(slot); !found || s.Object.Expiry.Before(first.Object.Expiry) {
+			first, found = s, true
+		}
+	}
+	return first, found
+}
+
+func (e *Engine) status(slot uint32) Status {
+	en := e.index.at(slot)
+	s := Status{Object: e.index.object(slot), Attempts: int(en.attempts), State: Waiting}
+	if en.pos >= 0 {
+		s.Next = time.Unix(0, en.wake).UTC()
+	}
+	switch {
+	case en.state == stateInFlight:
+		s.State = InFlight
+	case en.state == stateReported:
+		s.State = Reported
+	case en.state == stateTerminating && en.flags&flagStuck != 0:
+		s.State = Stuck
+	case en.state == stateTerminating:
+		s.State = Terminating
+	case en.flags&flagLate != 0:
+		s.State = Retrying
+	}
+	return s
+}

@@ -2,9 +2,11 @@ package engine
 
 import (
 	"math/rand/v2"
+	"slices"
 	"strconv"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -31,6 +33,8 @@ type entry struct {
 	phase    uint8
 	gen      uint8 // relist generation of the kind in which it was last seen
 	place    place // which heap it is in
+
+	propagation uint8 // in propagations
 }
 
 type flags uint16
@@ -47,11 +51,11 @@ const (
 	flagStuck       // terminating for too long, and reported
 	flagUnanswered  // a DELETE got no answer and may have been carried out
 	flagUpserted    // in flight, and a feed has upserted it meanwhile
-	flagPropagation0
-	flagPropagation1
 )
 
-const flagPropagation = flagPropagation0 | flagPropagation1
+// propagations are the policies that an entry names by a number. What is none of them is Background,
+// the second: it cascades, and it honours finalizers.
+var propagations = []metav1.DeletionPropagation{"", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 
 type state uint8
 
@@ -157,7 +161,7 @@ func (x *index) set(slot uint32, o *Object) {
 		e.phase = x.phaseID(o.Phase)
 	}
 	e.expiry, e.epoch = nanos(o.Expiry), o.Epoch
-	e.flags &^= flagLive | flagBackfill | flagDryRun | flagPropagation
+	e.flags &^= flagLive | flagBackfill | flagDryRun
 	if o.Live {
 		e.flags |= flagLive
 	}
@@ -167,7 +171,9 @@ func (x *index) set(slot uint32, o *Object) {
 	if o.DryRun {
 		e.flags |= flagDryRun
 	}
-	e.flags |= packPropagation(o.Propagation)
+	if e.propagation = 1; slices.Contains(propagations, o.Propagation) {
+		e.propagation = uint8(slices.Index(propagations, o.Propagation))
+	}
 	x.setVersion(slot, o.ResourceVersion)
 }
 
@@ -197,7 +203,7 @@ func (x *index) object(slot uint32) Object {
 		Expiry:      time.Unix(0, e.expiry).UTC(),
 		Phase:       x.phases[e.phase],
 		Source:      x.sources.get(e.source),
-		Propagation: unpackPropagation(e.flags),
+		Propagation: propagations[e.propagation],
 		Live:        e.flags&flagLive != 0,
 		Backfill:    e.flags&flagBackfill != 0,
 		DryRun:      e.flags&flagDryRun != 0,

@@ -1,61 +1,22 @@
 package engine
 
-import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/types"
-)
+import "time"
 
 // Tracked is how many objects wait for their expiry or its being carried out.
 func (e *Engine) Tracked() int {
 	e.mu.Lock()
 	defer e.unlock()
-	n := 0
+	return e.trackedNow()
+}
+
+// trackedNow is Tracked with the lock held.
+func (e *Engine) trackedNow() (n int) {
 	for _, k := range e.kinds {
 		if k != nil {
 			n += k.tracked
 		}
 	}
 	return n
-}
-
-// Lookup returns what is known of one object: where it is tracked for several reasons, the one that
-// comes first.
-func (e *Engine) Lookup(uid types.UID) (Status, bool) {
-	e.mu.Lock()
-	defer e.unlock()
-	var first Status
-	found := false
-	for _, slot := range e.index.entriesOf(uid) {
-		if e.index.at(slot).state == stateTombstone {
-			continue
-		}
-		if s := e.status(slot); !found || s.Object.Expiry.Before(first.Object.Expiry) {
-			first, found = s, true
-		}
-	}
-	return first, found
-}
-
-func (e *Engine) status(slot uint32) Status {
-	en := e.index.at(slot)
-	s := Status{Object: e.index.object(slot), Attempts: int(en.attempts), State: Waiting}
-	if en.pos >= 0 {
-		s.Next = time.Unix(0, en.wake).UTC()
-	}
-	switch {
-	case en.state == stateInFlight:
-		s.State = InFlight
-	case en.state == stateReported:
-		s.State = Reported
-	case en.state == stateTerminating && en.flags&flagStuck != 0:
-		s.State = Stuck
-	case en.state == stateTerminating:
-		s.State = Terminating
-	case en.flags&flagLate != 0:
-		s.State = Retrying
-	}
-	return s
 }
 
 // overdueNow counts what is due and not done, and finds the oldest. The engine's lock is not held.

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -69,13 +70,7 @@ func (e *Engine) summarize(r reading) {
 	s.last = r.mono
 	outcomes, of := s.outcomes, s.of
 	s.outcomes, s.of = nil, map[summaryKey]*Summary{}
-	n := 0
-	for _, k := range e.kinds {
-		if k != nil {
-			n += k.tracked
-		}
-	}
-	late, stuck, limit, held := e.late, e.stuck, e.conc.Limit(), e.guard.held
+	n, late, stuck, limit, held := e.trackedNow(), e.late, e.stuck, e.conc.Limit(), e.guard.held
 	if len(outcomes) == 0 && late == 0 {
 		return
 	}
@@ -91,13 +86,7 @@ func (e *Engine) summarize(r reading) {
 			list = append(list, *sum)
 		}
 		slices.SortFunc(list, func(a, b Summary) int {
-			if c := strings.Compare(a.Source, b.Source); c != 0 {
-				return c
-			}
-			if c := strings.Compare(a.Kind.Kind, b.Kind.Kind); c != 0 {
-				return c
-			}
-			return strings.Compare(a.Trigger, b.Trigger)
+			return cmp.Or(strings.Compare(a.Source, b.Source), strings.Compare(a.Kind.Kind, b.Kind.Kind), strings.Compare(a.Trigger, b.Trigger))
 		})
 		e.opts.OnSummary(list)
 	})

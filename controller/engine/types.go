@@ -152,30 +152,3 @@ type Outcome struct {
 	// Err says why, for results that are not final. It names the object.
 	Err error
 }
-
-// State is the state of an entry.
-type State string
-
-const (
-	// Waiting: armed, its time has not come or it is about to be served.
-	Waiting State = "waiting"
-	// Retrying: due, tried or held back at least once, waiting for the next attempt.
-	Retrying State = "retrying"
-	// InFlight: a worker has it.
-	InFlight State = "in-flight"
-	// Reported: dry-run, and reported; or there is nothing to do until it changes.
-	Reported State = "reported"
-	// Terminating: it carries a deletionTimestamp.
-	Terminating State = "terminating"
-	// Stuck: terminating for longer than Options.StuckAfter.
-	Stuck State = "stuck"
-)
-
-// Status is what the engine knows of one object.
-type Status struct {
-	Object   Object
-	State    State
-	Attempts int
-	// Next is the instant of the next attempt or check; zero if none is planned.
-	Next time.Time
-}
