@@ -1,21 +1,21 @@
 package main
 
 import (
-	"context"
 	"math"
 	"os"
 	"path/filepath"
 	"runtime"
 	"runtime/debug"
+	"runtime/metrics"
 	"testing"
 	"time"
 )
 
 // gogc reads what is set.
 func gogc() int {
-	percent := debug.SetGCPercent(100)
-	debug.SetGCPercent(percent)
-	return percent
+	read := []metrics.Sample{{Name: "/gc/gogc:percent"}}
+	metrics.Read(read)
+	return int(read[0].Value.Uint64())
 }
 
 // restoreGOGC sets at the end what was set before.
@@ -25,85 +25,44 @@ func restoreGOGC(t *testing.T) {
 }
 
 func TestTrim(t *testing.T) {
-	restoreGOGC(t)
-	debug.SetGCPercent(100)
-	garbage := make([]byte, 64<<20)
-	for i := range garbage {
-		garbage[i] = 1
-	}
-	runtime.KeepAlive(garbage)
-	var full, trimmed runtime.MemStats
-	runtime.ReadMemStats(&full)
-	(&pacer{percent: gcAtFirst}).trim()
-	runtime.ReadMemStats(&trimmed)
-	if held, was := trimmed.HeapSys-trimmed.HeapReleased, full.HeapSys-full.HeapReleased; held+60<<20 > was {
-		t.Errorf("%d MB are held, and %d MB were with 64 MB of garbage", held>>20, was>>20)
-	}
-	if percent := gogc(); percent != 100 {
-		t.Errorf("it became %d where nobody follows", percent)
-	}
-}
-
-// The more is in use, the less garbage there may be beside it, and after a long list less than
-// before.
-func TestPace(t *testing.T) {
-	restoreGOGC(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	p := &pacer{percent: gcAtFirst}
-	p.follow(ctx)
-	kept := make([]byte, 200<<20)
-	await := func(what string, holds func(percent int) bool) {
-		t.Helper()
-		for until := time.Now().Add(10 * time.Second); !holds(gogc()); {
-			if time.Now().After(until) {
-				t.Fatalf("%s it is %d", what, gogc())
-			}
-			runtime.GC() // finalizers run soon after it
+	for environment, want := range map[string]int{"": gcPercent, "7": 7} {
+		restoreGOGC(t)
+		t.Setenv("GOGC", environment)
+		debug.SetGCPercent(7)
+		garbage := make([]byte, 64<<20)
+		for i := range garbage {
+			garbage[i] = 1
+		}
+		runtime.KeepAlive(garbage)
+		var full, trimmed runtime.MemStats
+		runtime.ReadMemStats(&full)
+		trim()
+		runtime.ReadMemStats(&trimmed)
+		if held, was := trimmed.HeapSys-trimmed.HeapReleased, full.HeapSys-full.HeapReleased; held+60<<20 > was {
+			t.Errorf("%d MB are held, and %d MB were with 64 MB of garbage", held>>20, was>>20)
+		}
+		if percent := gogc(); percent != want {
+			t.Errorf("with GOGC=%s in the environment it became %d, want %d", environment, percent, want)
 		}
 	}
-	await("before any list, with 200 MB in use,", func(percent int) bool { return percent == gcAtFirst })
-	p.trim()
-	await("after one", func(percent int) bool { return percent == gcPercent })
-	runtime.KeepAlive(kept)
-	await("with hardly anything in use", func(percent int) bool { return percent > gcAtFirst })
-	cancel()
-	runtime.GC()
-	runtime.GC()
 }
 
-func TestGrowth(t *testing.T) {
-	for live, want := range map[uint64]int{0: 400, 1 << 20: 400, 8 << 20: 200, 16 << 20: 100, 32 << 20: gcPercent, 1 << 40: gcPercent} {
-		if got := growth(live, gcPercent); got != want {
-			t.Errorf("%d MiB in use: %d%%, want %d%%", live>>20, got, want)
-		}
-	}
-	if got := growth(64<<20, gcAtFirst); got != gcAtFirst {
-		t.Errorf("before a long list: %d%%, want %d%%", got, gcAtFirst)
-	}
-}
-
-func TestGOGCIsLeftAlone(t *testing.T) {
-	restoreGOGC(t)
-	t.Setenv("GOGC", "7")
-	debug.SetGCPercent(7)
-	ctx, cancel := context.WithCancel(t.Context())
-	giveBack(ctx)
-	cancel()
-	runtime.GC()
-	if percent := gogc(); percent != 7 {
-		t.Errorf("GOGC=7 became %d", percent)
-	}
-}
-
-func TestGOGCIsSetFromTheStart(t *testing.T) {
+// A short list is not worth a collection.
+func TestOnlyLongListsTrim(t *testing.T) {
 	restoreGOGC(t)
 	t.Setenv("GOGC", "")
 	debug.SetGCPercent(7)
-	ctx, cancel := context.WithCancel(t.Context())
-	giveBack(ctx)
-	cancel()
-	if percent := gogc(); percent < gcAtFirst {
-		t.Errorf("without GOGC it is %d", percent)
+	give := giveBack(t.Context())
+	give(worthwhile - 1)
+	runtime.Gosched()
+	if percent := gogc(); percent != 7 {
+		t.Errorf("after a short list it became %d", percent)
+	}
+	give(worthwhile)
+	for until := time.Now().Add(10 * time.Second); gogc() != gcPercent; runtime.Gosched() {
+		if time.Now().After(until) {
+			t.Fatalf("after a long list it is %d, want %d", gogc(), gcPercent)
+		}
 	}
 }
 
