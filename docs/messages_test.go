@@ -26,6 +26,12 @@ const manifests = `
 ---
 {apiVersion: v1, kind: Namespace, metadata: {name: soft, annotations: {curfew.dev/max-ttl: 1d, curfew.dev/mode: warn}}}
 ---
+{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: trial}, spec: {match: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: tried}}}, mode: DryRun, bounds: {maxTTL: 1d}}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: tried}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: b, namespace: tried}, spec: {ttlSecondsAfterFinished: 864000}}
+---
 {apiVersion: v1, kind: Namespace, metadata: {name: late, annotations: {curfew.dev/default-ttl: 1y}}}
 ---
 {apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci}, spec: {}}

@@ -180,10 +180,19 @@ const (
 	EnforcedBounds
 	// OuterBounds leave out the namespace as well: its mode does not soften them.
 	OuterBounds
+	// TrialBounds are those of the policies in dry-run, which no other set includes.
+	TrialBounds
 )
 
 func (set BoundSet) includes(policy *PlatformPolicy) bool {
-	return set == AllBounds || !policy.WarnOnly
+	switch policy.Mode {
+	case ModeDryRun:
+		return set == TrialBounds
+	case ModeWarn:
+		return set == AllBounds
+	default:
+		return set != TrialBounds
+	}
 }
 
 // Bounds are the bounds of a set.
@@ -194,7 +203,7 @@ func (s *Scope) Bounds(set BoundSet) Bounds {
 			bounds = bounds.Narrow(policy.Bounds)
 		}
 	}
-	if s.Namespace != nil && set != OuterBounds {
+	if s.Namespace != nil && set != OuterBounds && set != TrialBounds {
 		bounds = bounds.Narrow(s.Namespace.Bounds)
 	}
 	return bounds

@@ -56,10 +56,15 @@ func JudgeDeadline(facts *Facts, effective *Effective, grace time.Duration, now 
 
 func deadlineVerdict(at time.Time, trigger Trigger, effective *Effective, now time.Time) Verdict {
 	value := effective.Deadline
+	if value.DryRun && trigger == TriggerDeadlineCheck {
+		value = Value{} // The policy is in dry-run: another deadline failed the object.
+	}
 	if value.Source.Level == "" {
 		value.Source.Level = LevelObject
 	}
-	return Verdict{Trigger: trigger, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun}.due(at, now, Stop)
+	return Verdict{
+		Trigger: trigger, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun,
+	}.due(at, now, Stop)
 }
 
 // exceededAt is when an object was failed for its deadline, by the condition that says so; zero

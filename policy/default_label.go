@@ -19,7 +19,7 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 		return "", nil
 	}
 	for _, policy := range scope.Policies {
-		if policy.Label != nil {
+		if policy.givesLabel() {
 			return scope.label(policy, time.Time{}, now)
 		}
 	}
@@ -36,7 +36,7 @@ func MissingLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 		return "", nil
 	}
 	for _, policy := range scope.Policies {
-		if policy.Label == nil {
+		if !policy.givesLabel() {
 			continue
 		}
 		if !policy.Backfill && (policy.Since.IsZero() || !facts.Created.After(policy.Since)) {
@@ -57,6 +57,9 @@ func mayGetLabel(facts *Facts, scope *Scope) bool {
 	child := facts.IsPod() && facts.Owner != nil
 	return !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun && NoDefault(facts) == ""
 }
+
+// givesLabel reports whether the policy has a label to give. One in dry-run gives none.
+func (p *PlatformPolicy) givesLabel() bool { return p.Label != nil && p.Mode != ModeDryRun }
 
 // label is the label of one policy for an object, created then; zero for one that is new.
 func (s *Scope) label(of *PlatformPolicy, created, now time.Time) (string, *Setting) {
@@ -82,22 +85,28 @@ func LabelAssignments(facts *Facts, label string, said *Setting) []Assignment {
 	return append([]Assignment{{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label}}, stamp(facts, AnnotationLabelSource, said.Source.String())...)
 }
 
-// DefaultedLabel is the TTL label that admission gave an object, or in dry-run would have given it;
-// nil where none.
+// DefaultedLabel is the TTL label that admission gave an object, or would have given it if nothing
+// were in dry-run; nil where none.
 func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 	have, labelled := facts.Labels[LabelTTL]
-	dryRun := scope.Mode() == ModeDryRun
-	if labelled == dryRun {
+	without := *facts
+	switch {
+	case labelled:
+		without.Labels = maps.Clone(facts.Labels)
+		delete(without.Labels, LabelTTL)
+	case scope.inDryRun():
+		if given, _ := DefaultLabel(facts, scope, now); given != "" {
+			return nil
+		}
+		scope = scope.asEnforced()
+	default:
 		return nil
 	}
-	without, enforced := *facts, scope.asEnforced()
-	without.Labels = maps.Clone(facts.Labels)
-	delete(without.Labels, LabelTTL)
-	text, said := DefaultLabel(&without, enforced, now)
+	text, said := DefaultLabel(&without, scope, now)
 	if text == "" || labelled && (text != have || facts.Annotations[AnnotationLabelSource] != said.Source.String()) {
 		return nil
 	}
-	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: dryRun}
+	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: !labelled}
 }
 
 // fitLabel clamps a default for an object, created then; zero for one that is new. One that still
@@ -110,7 +119,7 @@ func (s *Scope) fitLabel(label TTLLabel, created, now time.Time) (TTLLabel, erro
 		first, last = created, created
 	}
 	for _, policy := range s.Policies {
-		if latest := policy.LatestDate; !latest.IsZero() && label.Expiry(last).After(latest) {
+		if latest := policy.LatestDate; AllBounds.includes(policy) && !latest.IsZero() && label.Expiry(last).After(latest) {
 			if latest.Before(soon) {
 				return label, fmt.Errorf("latestDate %s of %s is over: raise it", latest.UTC().Format(labelDate), Source{LevelPolicy, policy.Name}.Phrase())
 			}

@@ -16,7 +16,7 @@ type Assignment struct {
 
 // Defaults is what admission fills in on CREATE: the TTL (the native field if the profile has one
 // and the TTL is one constant, else annotations), the deadline, and their sources. It is
-// idempotent, and empty in dry-run.
+// idempotent, and empty in a namespace in dry-run.
 func Defaults(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 	if scope.Mode() == ModeDryRun {
 		return nil
@@ -124,7 +124,7 @@ type Default struct {
 	// Value as people read it: "86400 (1d)" for native fields, "1d" for annotations.
 	Value  string
 	Source Source
-	// DryRun means that the value would have been given.
+	// DryRun means that the value would have been given: the namespace or a policy is in dry-run.
 	DryRun bool
 }
 
@@ -137,12 +137,24 @@ func (d Default) String() string {
 	return fmt.Sprintf("%s %s to %s from %s%s", d.Field, verb, d.Value, d.Source.Phrase(), mode)
 }
 
-// Defaulted reads off an object which defaults admission gave it, or in dry-run would have given
-// it.
-func Defaulted(facts *Facts, effective *Effective, scope *Scope) []Default {
-	if scope.Mode() == ModeDryRun {
-		return wouldDefault(facts, effective, scope)
+// Defaulted reads off an object which defaults admission gave it, the TTL label included, and which
+// it would have given if nothing were in dry-run.
+func Defaulted(facts *Facts, scope *Scope, now time.Time) []Default {
+	var out []Default
+	if scope.Mode() != ModeDryRun {
+		out = filledIn(facts)
 	}
+	if scope.inDryRun() {
+		out = append(out, wouldDefault(facts, scope)...)
+	}
+	if label := DefaultedLabel(facts, scope, now); label != nil {
+		out = append(out, *label)
+	}
+	return out
+}
+
+// filledIn are the defaults that the stamps of a new object name.
+func filledIn(facts *Facts) []Default {
 	var out []Default
 	if source, ok := defaultSource(facts.Annotations, AnnotationTTLSource); ok {
 		set := facts.TTLs()
@@ -197,9 +209,18 @@ func fieldName(path string) string {
 	return path[strings.LastIndexByte(path, '.')+1:]
 }
 
-func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
+func wouldDefault(facts *Facts, scope *Scope) []Default {
+	enforced := scope.asEnforced()
+	if scope.Mode() != ModeDryRun {
+		facts = Unfilled(facts, scope)
+	}
+	given, effective := Resolve(facts, scope), Resolve(facts, enforced)
+	filled := Defaults(facts, &given, scope)
 	var out []Default
-	for _, assignment := range Defaults(facts, effective, scope.asEnforced()) {
+	for _, assignment := range Defaults(facts, &effective, enforced) {
+		if slices.ContainsFunc(filled, func(one Assignment) bool { return slices.Equal(one.Path, assignment.Path) && one.Value == assignment.Value }) {
+			continue
+		}
 		name := assignment.Path[len(assignment.Path)-1]
 		shown := name
 		if assignment.Path[0] == "spec" {
@@ -224,15 +245,4 @@ func wouldDefault(facts *Facts, effective *Effective, scope *Scope) []Default {
 		out = append(out, Default{Field: shown, Value: value, Source: source, DryRun: true})
 	}
 	return out
-}
-
-// asEnforced is the scope as it would be if the namespace's mode were enforce.
-func (s *Scope) asEnforced() *Scope {
-	out := *s
-	if s.Namespace != nil {
-		namespace := *s.Namespace
-		namespace.Mode = ModeEnforce
-		out.Namespace = &namespace
-	}
-	return &out
 }

@@ -62,14 +62,14 @@ func TestDurationDeadline(t *testing.T) {
 // when admission is asked again.
 func TestDurationDeadlineIsFilledIn(t *testing.T) {
 	scope := &policy.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1d12h")}
-	assignments, effective := policy.FillIn(policy.FactsOfObject(pipelineRun, pipelineRunWith(nil)), scope, noon)
+	assignments, _ := policy.FillIn(policy.FactsOfObject(pipelineRun, pipelineRunWith(nil)), scope, noon)
 	if len(assignments) != 2 || assignments[0].Path.String() != "spec.timeouts.pipeline" || assignments[0].Value != "36h0m0s" {
 		t.Fatalf("filled in %v", assignments)
 	}
 	filled := pipelineRunWith("36h0m0s")
 	filled["metadata"].(map[string]any)["annotations"] = map[string]any{policy.AnnotationDeadlineSource: "namespace/ci"}
 	facts := policy.FactsOfObject(pipelineRun, filled)
-	if told := policy.Defaulted(facts, &effective, scope); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 36h0m0s from namespace "ci"` {
+	if told := policy.Defaulted(facts, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 36h0m0s from namespace "ci"` {
 		t.Errorf("announced %v", told)
 	}
 	if again, effective := policy.FillIn(facts, scope, noon); len(again) != 2 || effective.Deadline.Source.String() != "namespace/ci" {
@@ -83,8 +83,7 @@ func TestDurationDeadlineIsFilledIn(t *testing.T) {
 	}
 	scope.Namespace = namespaceOf("default-deadline", "1h", "mode", "dry-run")
 	dry := policy.FactsOfObject(pipelineRun, pipelineRunWith(nil))
-	effective = policy.Resolve(dry, scope)
-	if told := policy.Defaulted(dry, &effective, scope); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
+	if told := policy.Defaulted(dry, scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline would be defaulted to 1h0m0s from namespace "ci" (dry-run)` {
 		t.Errorf("in dry-run %v", told)
 	}
 }
@@ -254,7 +253,7 @@ func TestRuntimeDeadlineIsFilledInOnce(t *testing.T) {
 	if len(again) != 2 || effective.Deadline.Source.String() != "runtime/torch" {
 		t.Errorf("the second time: %v, %+v", again, effective.Deadline)
 	}
-	if told := policy.Defaulted(stamped("1h0m0s"), &effective, scope); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 1h0m0s from runtime "torch"` {
+	if told := policy.Defaulted(stamped("1h0m0s"), scope, noon); len(told) != 1 || told[0].String() != `timeouts.pipeline defaulted to 1h0m0s from runtime "torch"` {
 		t.Errorf("announced %v", told)
 	}
 	forged, effective := policy.FillIn(stamped("5h0m0s"), scope, noon)
@@ -308,7 +307,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 				filled = append(filled, assignment.Path.String()+"="+assignment.Value.(string))
 			}
 			equal(t, filled, test.filled)
-			if told := policy.Defaulted(facts, &effective, scope); len(told) > 0 {
+			if told := policy.Defaulted(facts, scope, noon); len(told) > 0 {
 				t.Errorf("announced %v, which is the author's own", told)
 			}
 		})

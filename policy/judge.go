@@ -132,10 +132,10 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		return Verdict{Action: Keep, Reason: "does not say when it finished", Source: value.Source, Err: errNoFinishTime}
 	case facts.FinishTime.IsZero():
 		return Verdict{Action: RecordFinish, Trigger: TriggerTTL, Source: value.Source,
-			Reason: "does not say when it finished", DryRun: effective.DryRun}
+			Reason: "does not say when it finished", DryRun: effective.DryRun || value.DryRun}
 	}
 	// A finish time in the future puts the expiry there too, so that it defers and never hastens.
-	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun}.
+	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
 		due(facts.FinishTime.Add(value.TTL.After), now, Delete)
 }
 

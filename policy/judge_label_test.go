@@ -85,7 +85,7 @@ func TestJudgeLabel(t *testing.T) {
 		"dry-run":              {label: "60m", scope: &policy.Scope{Namespace: namespaceOf("mode", "dry-run")}, action: policy.Delete, dry: true},
 		"after the last day":   {label: "2026-12-24", scope: latest(policy.PlatformPolicy{Name: "p", LatestDate: noon.Add(-24 * time.Hour)}), reason: "its TTL label cannot be used", err: `2026-12-24 is after latestDate 2026-12-23 of policy "p"`},
 		"the last day unknown": {label: "60m", scope: latest(policy.PlatformPolicy{Name: "p", LatestUnreadable: &policy.Setting{Path: "spec.bounds.latestDate", Err: errors.New("odd")}}), reason: "its TTL label cannot be used", err: "latestDate cannot be read: odd"},
-		"warned only":          {label: "60m", scope: latest(policy.PlatformPolicy{WarnOnly: true, LatestDate: noon.Add(-24 * time.Hour)}), action: policy.Delete},
+		"warned only":          {label: "60m", scope: latest(policy.PlatformPolicy{Mode: policy.ModeWarn, LatestDate: noon.Add(-24 * time.Hour)}), action: policy.Delete},
 
 		"alias":                     {alias: "60m", key: policy.LabelKyvernoTTL, action: policy.Delete},
 		"alias, in Kyverno's words": {alias: "2mins", key: policy.LabelKyvernoTTL, in: -58 * time.Minute, action: policy.Delete},

@@ -119,7 +119,7 @@ func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 
 func TestCheckLabel(t *testing.T) {
 	created := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
-	warns := &policy.PlatformPolicy{Name: "soft", WarnOnly: true, LatestDate: created.Add(24 * time.Hour),
+	warns := &policy.PlatformPolicy{Name: "soft", Mode: policy.ModeWarn, LatestDate: created.Add(24 * time.Hour),
 		Bounds: policy.Bounds{TTL: policy.Range{Max: &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}}}}
 	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{warns}}
 	label, err := policy.ParseTTLLabel("2d")

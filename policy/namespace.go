@@ -12,7 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// Mode says what Curfew does in a namespace.
+// Mode says what Curfew does in a namespace, or with a policy.
 type Mode string
 
 // The modes. Enforce is what an absent annotation means.

@@ -2,19 +2,27 @@ package policy
 
 import "time"
 
-// Resolve walks the levels of precedence: the level decides first, the outcome within it.
-func Resolve(facts *Facts, scope *Scope) Effective { return resolve(facts, scope, nil) }
+// Resolve walks the levels of precedence: the level decides first, the outcome within it. Policies
+// in dry-run decide nothing.
+func Resolve(facts *Facts, scope *Scope) Effective { return resolve(walk{facts: facts, scope: scope}) }
 
 // ResolveTraced is [Resolve] that also returns the levels it considered.
 func ResolveTraced(facts *Facts, scope *Scope) (Effective, *Trace) {
 	trace := &Trace{}
-	return resolve(facts, scope, trace), trace
+	return resolve(walk{facts: facts, scope: scope, trace: trace}), trace
 }
 
-func resolve(facts *Facts, scope *Scope, trace *Trace) Effective {
-	out := Effective{DryRun: scope.Mode() == ModeDryRun}
+// ResolveTrial is [Resolve] that asks the policies in dry-run as well, after all other levels. The
+// controller reports what their values make due, see [Value.DryRun].
+func ResolveTrial(facts *Facts, scope *Scope) Effective {
+	return resolve(walk{facts: facts, scope: scope, trial: true})
+}
+
+func resolve(from walk) Effective {
+	facts, trace := from.facts, from.trace
+	out := Effective{DryRun: from.scope.Mode() == ModeDryRun}
 	if facts.Profile.Finishable() {
-		w := walk{facts: facts, scope: scope, trace: trace}
+		w := from
 		w.ttl()
 		succeeded, failed := w.winner.setting(facts, Succeeded), w.winner.setting(facts, Failed)
 		out.Succeeded = w.value(succeeded)
@@ -26,7 +34,8 @@ func resolve(facts *Facts, scope *Scope, trace *Trace) Effective {
 		}
 	}
 	if facts.Profile.HasDeadline() {
-		w := walk{facts: facts, scope: scope, trace: trace, deadline: true}
+		w := from
+		w.deadline = true
 		w.activeDeadline()
 		out.Deadline = w.value(w.winner.set.All)
 		if trace != nil {
@@ -46,6 +55,8 @@ type walk struct {
 	winner level
 	// closed says why no further level is asked.
 	closed string
+	// trial asks the policies in dry-run where no other level decides.
+	trial bool
 	// trace is nil where nobody asks for one. Otherwise steps record the levels after the winner as
 	// well.
 	trace *Trace
@@ -64,6 +75,8 @@ type level struct {
 	// since and backfill tell which objects a default reaches.
 	since    time.Time
 	backfill bool
+	// dryRun means that the level is a policy in dry-run.
+	dryRun bool
 }
 
 // ask considers the next level and reports whether the walk is over.
@@ -130,8 +143,20 @@ func (w *walk) defaults(skipped string, ofNamespace func(*NamespacePolicy) TTLSe
 			return
 		}
 	}
+	var trials []level
 	for _, of := range w.scope.Policies {
-		if w.ask(level{source: Source{LevelPolicy, of.Name}, set: ofPolicy(of), skipped: skipped, since: of.Since, backfill: of.Backfill}) {
+		next := level{source: Source{LevelPolicy, of.Name}, set: ofPolicy(of), skipped: skipped, since: of.Since, backfill: of.Backfill}
+		if of.Mode == ModeDryRun {
+			next.dryRun = true
+			trials = append(trials, next)
+			next.skipped = "its mode is DryRun"
+		}
+		if w.ask(next) {
+			return
+		}
+	}
+	for _, next := range trials {
+		if w.trial && w.ask(next) {
 			return
 		}
 	}

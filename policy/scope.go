@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -82,6 +83,30 @@ func (s *Scope) Mode() Mode {
 	return s.Namespace.Mode
 }
 
+// inDryRun reports whether the namespace or a policy is in dry-run.
+func (s *Scope) inDryRun() bool {
+	return s.Mode() == ModeDryRun || slices.ContainsFunc(s.Policies, func(of *PlatformPolicy) bool { return of.Mode == ModeDryRun })
+}
+
+// asEnforced is the scope as it would be if nothing were in dry-run.
+func (s *Scope) asEnforced() *Scope {
+	out := *s
+	if s.Namespace != nil {
+		namespace := *s.Namespace
+		namespace.Mode = ModeEnforce
+		out.Namespace = &namespace
+	}
+	out.Policies = slices.Clone(s.Policies)
+	for i, of := range out.Policies {
+		if of.Mode == ModeDryRun {
+			enforced := *of
+			enforced.Mode = ModeEnforce
+			out.Policies[i] = &enforced
+		}
+	}
+	return &out
+}
+
 // RuntimePolicy is what a training runtime sets for the objects that use it.
 type RuntimePolicy struct {
 	// Name as sources write it.
@@ -120,8 +145,9 @@ type PlatformPolicy struct {
 	// means never.
 	Since    time.Time
 	Backfill bool
-	// WarnOnly is action Warn: a value outside the bounds gets a warning.
-	WarnOnly bool
+	// Mode is enforce where it is empty. Bounds of a policy in mode warn warn; one in mode dry-run
+	// decides nothing, and what it would do is reported.
+	Mode Mode
 	// WarnBelow is the TTL under which authors are warned; zero where the policy sets none.
 	WarnBelow time.Duration
 	// Label is the default TTL label; nil where the policy sets none.

@@ -22,6 +22,8 @@ type Value struct {
 	Live bool
 	// Backfill means that the default reaches an object older than itself, at a capped rate.
 	Backfill bool
+	// DryRun means that a policy in dry-run gives the value: what it makes due is only reported.
+	DryRun bool
 	// Err says why the value of the level that decides cannot be used: keep, and report (S6).
 	Err error
 }
@@ -169,14 +171,18 @@ const minCronJobTTL = time.Minute
 func (w *walk) defaulted(setting *Setting) Value {
 	value := Value{Source: w.winner.source}
 	young, reaches := w.reach(&w.winner)
-	if setting == nil || !reaches {
+	if setting == nil || !reaches || w.winner.dryRun && setting.Err != nil {
 		return value
 	}
-	value.Default, value.Live, value.Backfill = true, true, !young
+	value.Default, value.Live, value.Backfill, value.DryRun = true, true, !young, w.winner.dryRun
 	if value = value.holding(setting); value.Err != nil {
 		return value
 	}
-	bounds := w.scope.BoundsFor(w.facts, AllBounds)
+	scope := w.scope
+	if value.DryRun {
+		scope = scope.asEnforced()
+	}
+	bounds := scope.BoundsFor(w.facts, AllBounds)
 	if w.deadline {
 		value.TTL = bounds.Deadline.Clamp(value.TTL)
 		value.Err = bounds.CheckDeadline(value.TTL)

@@ -45,7 +45,7 @@ func (f *trigger) idle(facts *policy.Facts) bool {
 // deadlineVerdict judges one state of an object, and returns what it takes to act on just that
 // state.
 func (f *trigger) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, any, error) {
-	effective := policy.Resolve(facts, scope)
+	effective := policy.ResolveTrial(facts, scope)
 	verdict := policy.JudgeDeadline(facts, &effective, f.deadlines.grace, f.options.Clock.Now())
 	if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
 		return verdict, nil, nil

@@ -50,7 +50,7 @@ func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object 
 	if f.kind.Label != "" {
 		return f.labelVerdict(facts, around), nil, nil
 	}
-	effective := policy.Resolve(facts, &around.Scope)
+	effective := policy.ResolveTrial(facts, &around.Scope)
 	now := f.options.Clock.Now()
 	verdict := policy.Judge(facts, &effective, now)
 	if verdict.Action == policy.RecordFinish {

@@ -5,7 +5,6 @@ import (
 	"fmt"
 
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // For evaluates the policy for one object and reports whether it matches. Variables hold the
@@ -38,7 +37,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	}
 	out := &policy.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
-		WarnOnly: p.Action == v1alpha1.ActionWarn, WarnBelow: p.WarnBelow,
+		Mode: p.Mode, WarnBelow: p.WarnBelow,
 		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
@@ -105,7 +104,7 @@ func (p *Policy) failure(err error) error {
 // unusable has err in the place of everything that the policy sets.
 func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	in := func(path string) *policy.Setting { return &policy.Setting{Path: path, Source: p.source, Err: err} }
-	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, WarnOnly: p.Action == v1alpha1.ActionWarn}
+	out := &policy.PlatformPolicy{Name: p.Name, Since: p.Since, Backfill: p.Backfill, Mode: p.Mode}
 	if p.ttl != nil || p.succeeded != nil || p.failed != nil {
 		out.TTL.All = in("spec.match")
 	}

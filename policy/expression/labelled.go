@@ -35,11 +35,11 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		matched, err := p.match.holds(ctx, facts, variables)
 		switch said := p.unusable(err); {
 		case err != nil:
-			out = append(out, &policy.PlatformPolicy{Name: p.Name, WarnOnly: said.WarnOnly,
+			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
 				Bounds: policy.Bounds{TTL: said.Bounds.TTL}, LatestUnreadable: said.LatestUnreadable})
 			errs = append(errs, p.failure(err))
 		case matched:
-			out = append(out, &policy.PlatformPolicy{Name: p.Name, WarnOnly: said.WarnOnly,
+			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
 				Bounds: policy.Bounds{TTL: p.Bounds.TTL}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})
 		}
 	}

@@ -20,6 +20,8 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 		said, matched, failed := p.For(ctx, facts, variables)
 		if matched {
 			out = append(out, said)
+		}
+		if matched && said.Mode != policy.ModeDryRun {
 			open.ttl = open.ttl && said.TTL.Empty()
 			open.deadline = open.deadline && said.Deadline == nil
 			open.label = open.label && said.Label == nil

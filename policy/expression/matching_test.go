@@ -43,7 +43,7 @@ func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
 		var policies []*expression.Policy
 		for i := range rapid.IntRange(2, 6).Draw(t, "policies") {
 			text := "{" + strings.Join(nonEmpty(part("match"), part("defaults"), part("bounds"), rapid.SampledFrom([]string{"", "", "", "", "", "warnBelow: 5m"}).Draw(t, "warnBelow"),
-				rapid.SampledFrom([]string{"", "backfill: true"}).Draw(t, "backfill"), "priority: "+fmt.Sprint(rapid.IntRange(-1, 1).Draw(t, "priority"))), ", ") + "}"
+				rapid.SampledFrom([]string{"", "backfill: true"}).Draw(t, "backfill"), rapid.SampledFrom([]string{"", "", "mode: Warn", "mode: DryRun"}).Draw(t, "mode"), "priority: "+fmt.Sprint(rapid.IntRange(-1, 1).Draw(t, "priority"))), ", ") + "}"
 			compiled, _ := compiler.Policy(lifecyclePolicy(t, fmt.Sprintf("p%d", i), text))
 			policies = append(policies, compiled)
 		}
@@ -133,7 +133,8 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 		}
 	}
 	return map[string]any{
-		"assignments": assignments, "filled": filled, "effective": effective, "label": label, "label's source": source,
+		"assignments": assignments, "filled": filled, "effective": effective, "trial": policy.ResolveTrial(facts, scope), "told": policy.Defaulted(facts, scope, epoch),
+		"label": label, "label's source": source,
 		"bounds": fmt.Sprintf("%+v", bounded(scope.Policies)), "enforced": scope.BoundsFor(facts, policy.EnforcedBounds), "outer": scope.BoundsFor(facts, policy.AllBounds),
 		"own label": fmt.Sprint(scope.CheckLabel(own, epoch, policy.EnforcedBounds)), "warnBelow": warnBelow,
 		"unfilled": policy.Unfilled(facts, scope), "defaulted label": policy.DefaultedLabel(facts, scope, epoch),
@@ -144,7 +145,7 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 // (Policy.answers).
 func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
 	known := map[string]string{
-		"Name": "no answer", "Since": "of a default", "Backfill": "of a default", "WarnOnly": "of bounds",
+		"Name": "no answer", "Since": "of a default", "Backfill": "of a default", "Mode": "of bounds",
 		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "WarnBelow": "always asked",
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.PlatformPolicy]()) {

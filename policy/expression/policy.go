@@ -3,6 +3,7 @@ package expression
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -20,8 +21,8 @@ type Policy struct {
 	// Generation of the object that was compiled.
 	Generation int64
 	Priority   int32
-	// Action is what happens to an object outside the bounds.
-	Action v1alpha1.Action
+	// Mode is what happens with the defaults and bounds.
+	Mode policy.Mode
 	// WarnBelow is the TTL under which authors are warned; zero where the policy sets none.
 	WarnBelow time.Duration
 	// LatestDate is the last instant that a TTL label may name, the end of the day in UTC; zero
@@ -48,6 +49,11 @@ type Policy struct {
 	matchAsksRuntime       bool
 }
 
+// modes of a LifecyclePolicy. Absent means Enforce, which the schema fills in.
+var modes = map[v1alpha1.PolicyMode]policy.Mode{
+	"": policy.ModeEnforce, v1alpha1.PolicyEnforce: policy.ModeEnforce, v1alpha1.PolicyWarn: policy.ModeWarn, v1alpha1.PolicyDryRun: policy.ModeDryRun,
+}
+
 // Policy compiles a LifecyclePolicy. The result is usable in spite of errors: a part that cannot be
 // used means keep (S6).
 func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.ErrorList) {
@@ -58,11 +64,15 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		Name:       object.Name,
 		Generation: object.Generation,
 		Priority:   spec.Priority,
-		Action:     cmp.Or(spec.Action, v1alpha1.ActionDeny),
+		Mode:       modes[spec.Mode],
 		Backfill:   spec.Backfill,
 		Hash:       DefaultsHash(object),
 		source:     policy.Source{Level: policy.LevelPolicy, Name: object.Name},
 		match:      c.match(path.Child("match"), &spec.Match, &errs),
+	}
+	if out.Mode == "" { // The schema allows no such mode. In dry-run the policy deletes nothing (S6).
+		out.Mode = policy.ModeDryRun
+		errs = append(errs, field.NotSupported(path.Child("mode"), spec.Mode, slices.Sorted(maps.Keys(modes))[1:]))
 	}
 	out.matchAsksRuntime = c.reads(varRuntime)
 	if at, hash, ok := policy.ParseSince(object.Status.DefaultSince); ok && hash == out.Hash {
@@ -155,13 +165,16 @@ func (p *Policy) ConstantLabel() *policy.Setting {
 }
 
 // Bounding has the bounds of the policy in a namespace, whatever the object; nil where it has none
-// there. A policy that may not match all objects of its kinds only warns.
+// there. A policy that may not match all objects of its kinds warns instead of rejecting.
 func (p *Policy) Bounding(namespace *policy.NamespacePolicy) *policy.PlatformPolicy {
 	if p.Bounds == (policy.Bounds{}) || !p.match.namespaces.Matches(labels.Set(namespace.Labels)) {
 		return nil
 	}
-	some := p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0
-	return &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, WarnOnly: some || p.Action == v1alpha1.ActionWarn}
+	out := &policy.PlatformPolicy{Name: p.Name, Bounds: p.Bounds, Mode: p.Mode}
+	if some := p.match.err != nil || !p.match.labels.Empty() || len(p.match.conditions) > 0; some && p.Mode == policy.ModeEnforce {
+		out.Mode = policy.ModeWarn
+	}
+	return out
 }
 
 // Sort puts policies in the order of precedence: the highest priority first, equals by name.

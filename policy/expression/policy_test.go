@@ -146,7 +146,7 @@ backfill: true`)
 		t.Errorf("label %+v", label)
 	}
 	if want := time.Date(2026, 12, 31, 23, 59, 59, 0, time.UTC); !compiled.LatestDate.Equal(want) || compiled.WarnBelow != 5*time.Minute ||
-		compiled.Priority != 7 || !said.Backfill || compiled.Action != v1alpha1.ActionDeny {
+		compiled.Priority != 7 || !said.Backfill || compiled.Mode != policy.ModeEnforce {
 		t.Errorf("%+v", compiled)
 	}
 }
@@ -291,6 +291,7 @@ func TestStampPolicy(t *testing.T) {
 			s.Bounds = &v1alpha1.Bounds{MaxTTL: ptr(v1alpha1.Duration("1h"))}
 		},
 		"priority": func(s *v1alpha1.LifecyclePolicySpec) { s.Priority++ },
+		"dry-run":  func(s *v1alpha1.LifecyclePolicySpec) { s.Mode = v1alpha1.PolicyDryRun },
 	} {
 		changed := object.DeepCopy()
 		change(&changed.Spec)
@@ -302,7 +303,7 @@ func TestStampPolicy(t *testing.T) {
 		}
 	}
 	changed := object.DeepCopy()
-	changed.Spec.Action, changed.Spec.Backfill = v1alpha1.ActionWarn, true
+	changed.Spec.Mode, changed.Spec.Backfill = v1alpha1.PolicyWarn, true
 	if got := expression.StampPolicy(changed, later); got != first {
 		t.Error("what decides no default changed the stamp")
 	}

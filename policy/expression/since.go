@@ -11,14 +11,18 @@ import (
 )
 
 // DefaultsHash is a short hash of everything that decides which object gets which default: the
-// defaults, the bounds that clamp them, the match and the priority. It is "" for a policy without
-// defaults.
+// defaults, the bounds that clamp them, the match, the priority, and whether the mode is DryRun. It
+// is "" for a policy without defaults.
 func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
 	if object.Spec.Defaults == nil {
 		return ""
 	}
 	decides := v1alpha1.LifecyclePolicySpec{
 		Match: object.Spec.Match, Defaults: object.Spec.Defaults, Bounds: object.Spec.Bounds, Priority: object.Spec.Priority,
+	}
+	if object.Spec.Mode == v1alpha1.PolicyDryRun {
+		// What was created in the meantime is older than the defaults once they apply (S6).
+		decides.Mode = object.Spec.Mode
 	}
 	text, err := json.Marshal(&decides)
 	if err != nil {

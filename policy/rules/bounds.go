@@ -2,12 +2,13 @@ package rules
 
 import (
 	"slices"
+	"strings"
 
 	"curfew.dev/curfew/policy"
 )
 
 // bounds denies values outside the bounds of the namespace and the policies. Where only the bounds
-// of policies with action Warn are broken, it warns.
+// of policies in mode Warn or DryRun are violated, it warns.
 var bounds = Rule{
 	Name:   "bounds",
 	Fields: slices.Concat(ttlFields, deadlineField),
@@ -46,11 +47,36 @@ func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) er
 	case enforced != nil:
 		out = s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
 	default:
-		all := check(policy.AllBounds)
-		if all == nil {
-			return nil
-		}
-		out = s.warn(setting.Path, setting.Text, all.Error())
+		return s.softer(setting, check)
 	}
 	return []policy.Finding{out}
 }
+
+// softer warns of a value outside the bounds of policies that reject nothing.
+func (s *Subject) softer(setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
+	var messages []string
+	if err := check(policy.AllBounds); err != nil {
+		messages = append(messages, err.Error())
+	}
+	if err := check(policy.TrialBounds); policy.Violated(err) && !s.isDefault(setting) {
+		messages = append(messages, wouldBeRefused+err.Error())
+	}
+	if len(messages) == 0 {
+		return nil
+	}
+	return []policy.Finding{s.warn(setting.Path, setting.Text, strings.Join(messages, "; "))}
+}
+
+// isDefault reports whether a value of a new object is a default. Bounds would clamp it, and not
+// reject it.
+func (s *Subject) isDefault(setting *policy.Setting) bool {
+	if s.Operation != Create || s.IsTemplate() {
+		return false
+	}
+	return slices.ContainsFunc(policy.Defaulted(s.Facts, s.Scope, s.Now), func(of policy.Default) bool {
+		return !of.DryRun && strings.HasSuffix(of.Field, setting.Field())
+	})
+}
+
+// wouldBeRefused begins the warnings about what a policy in dry-run would reject.
+const wouldBeRefused = "would be refused (mode DryRun): "

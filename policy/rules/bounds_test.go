@@ -2,6 +2,7 @@ package rules
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -44,16 +45,50 @@ func TestBounds(t *testing.T) {
 	})
 }
 
-// What breaks only the bounds of a policy with action Warn passes, and is not kept by the
+// What breaks only the bounds of a policy with mode Warn passes, and is not kept by the
 // controller either.
 func TestPolicyThatOnlyWarns(t *testing.T) {
-	outer := &policy.PlatformPolicy{Name: "platform", WarnOnly: true, Bounds: policy.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}
+	outer := &policy.PlatformPolicy{Name: "platform", Mode: policy.ModeWarn, Bounds: policy.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}
 	scope := func() *policy.Scope { return &policy.Scope{Policies: []*policy.PlatformPolicy{outer}} }
 	equal(t, judge(bounds, policy.JobProfile, Request{Scope: scope()}, nil, job().TTL(864000).Map()),
 		[]string{`warning spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})
 	if err := policy.Resolve(policy.FactsOfObject(policy.JobProfile, job().TTL(864000).Map()), scope()).Succeeded.Err; err != nil {
 		t.Errorf("a value that was only warned about is kept: %v", err)
 	}
+}
+
+// What violates only the bounds of a policy in dry-run passes, and the controller deletes it.
+// Another policy's bounds are not lifted.
+func TestBoundsOfPolicyInDryRun(t *testing.T) {
+	of := func(name string, mode policy.Mode, pairs ...string) *policy.PlatformPolicy {
+		return &policy.PlatformPolicy{Name: name, Mode: mode, Bounds: policy.ParseNamespace(name, annotated(pairs...), nil).Bounds}
+	}
+	long, now := job().TTL(864000), noon
+	trial := of("trial", policy.ModeDryRun, "max-ttl", "1d")
+	would := `warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 10d is above curfew.dev/max-ttl 1d of namespace "trial": use 1d or less`
+	for name, test := range map[string]struct {
+		policies []*policy.PlatformPolicy
+		want     []string
+	}{
+		"alone":               {[]*policy.PlatformPolicy{trial}, []string{would}},
+		"beside one in warn":  {[]*policy.PlatformPolicy{trial, of("soft", policy.ModeWarn, "max-ttl", "2d")}, []string{`warning spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 2d of namespace "soft": use 2d or less; ` + strings.TrimPrefix(would, "warning spec.ttlSecondsAfterFinished: ")}},
+		"beside an enforced":  {[]*policy.PlatformPolicy{trial, of("hard", "", "max-ttl", "2d")}, []string{`error spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 2d of namespace "hard": use 2d or less`}},
+		"within the enforced": {[]*policy.PlatformPolicy{trial, of("hard", "", "max-ttl", "20d")}, []string{would}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := &policy.Scope{Policies: test.policies}
+			equal(t, judge(bounds, policy.JobProfile, Request{Scope: scope}, nil, long.Map()), test.want)
+			kept := policy.Resolve(policy.FactsOfObject(policy.JobProfile, long.Map()), scope).Succeeded.Err != nil
+			if denied := name == "beside an enforced"; kept != denied {
+				t.Errorf("kept: %t, want %t", kept, denied)
+			}
+		})
+	}
+	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{trial}}
+	equal(t, judge(ttlLabel, policy.JobProfile, Request{Scope: scope, Now: now}, nil, job().Created(now).Label(policy.LabelTTL, "10d").Map()),
+		[]string{`warning metadata.labels[curfew.dev/ttl]: would be refused (mode DryRun): 10d is above curfew.dev/max-ttl 1d of namespace "trial": use 1d or less`})
+	equal(t, judge(removedDefault, policy.JobProfile, Request{Scope: scope}, long.Map(), job().Map()),
+		[]string{`warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): cannot be removed while curfew.dev/max-ttl 1d of namespace "trial" holds: set it to 1d or less`})
 }
 
 // A TTL that has no effect is told so, and nothing else.

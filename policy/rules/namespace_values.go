@@ -8,7 +8,7 @@ import (
 
 // namespaceValues denies annotations of a Namespace that cannot be read, or that contradict each
 // other or the bounds of a policy, and warns of short default TTLs. A contradiction with a policy
-// that only warns, or may not match all objects, is a warning.
+// that does not enforce, or may not match all objects, is a warning.
 var namespaceValues = Rule{
 	Name:   "namespace-values",
 	Fields: annotations(policy.NamespaceAnnotations...),
@@ -43,16 +43,19 @@ var namespaceValues = Rule{
 func contradictions(s *Subject, namespace *policy.NamespacePolicy, outer *policy.PlatformPolicy) []policy.Finding {
 	var out []policy.Finding
 	for _, pair := range outer.Bounds.Narrow(namespace.Bounds).Contradictions() {
-		complain := s.deny
-		if outer.WarnOnly {
+		complain, would := s.deny, ""
+		switch outer.Mode {
+		case policy.ModeDryRun:
+			complain, would = s.warn, wouldBeRefused
+		case policy.ModeWarn:
 			complain = s.warn
 		}
 		switch {
 		case pair.Low.Source == pair.High.Source: // The fault of one of them alone, which has its own finding.
 		case pair.Low.Source.Level == policy.LevelNamespace:
-			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), pair.At(pair.Low)))
+			out = append(out, complain(pair.Low.Path, pair.Low.Text+" "+pair.High.Bound(), would+pair.At(pair.Low)))
 		default:
-			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), pair.At(pair.High)))
+			out = append(out, complain(pair.High.Path, pair.High.Text+" "+pair.Low.Bound(), would+pair.At(pair.High)))
 		}
 	}
 	return out

@@ -19,8 +19,8 @@ func TestNamespaceValues(t *testing.T) {
 		ttl, err := policy.ParseTTL(text)
 		return &policy.Setting{Path: "spec.bounds." + name, Text: text, TTL: ttl, Err: err, Source: policy.Source{Level: policy.LevelPolicy, Name: "platform"}}
 	}
-	outer := func(bounds policy.Bounds, warnOnly bool) []*policy.PlatformPolicy {
-		return []*policy.PlatformPolicy{{Name: "platform", Bounds: bounds, WarnOnly: warnOnly}}
+	outer := func(bounds policy.Bounds, mode policy.Mode) []*policy.PlatformPolicy {
+		return []*policy.PlatformPolicy{{Name: "platform", Bounds: bounds, Mode: mode}}
 	}
 	maximum, minimum := policy.Bounds{TTL: policy.Range{Max: bound("maxTTL", "1h")}}, policy.Bounds{Deadline: policy.Range{Min: bound("minDeadline", "1h")}}
 	run(t, namespaceValues, map[string]row{
@@ -33,15 +33,17 @@ func TestNamespaceValues(t *testing.T) {
 		// The mode of the namespace itself does not soften what is wrong with it.
 		"in dry-run":  {object: namespace("mode", "dry-run", "backfill", "yes"), want: []string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`}},
 		"min and max": {object: namespace("min-ttl", "2h", "max-ttl", "1h"), want: []string{"error " + at("min-ttl") + `: 2h is above curfew.dev/max-ttl 1h: lower it, or raise the other`}},
-		"min and a policy's max": {object: namespace("min-ttl", "2h"), policies: outer(maximum, false),
+		"min and a policy's max": {object: namespace("min-ttl", "2h"), policies: outer(maximum, policy.ModeEnforce),
 			want: []string{"error " + at("min-ttl") + `: 2h is above maxTTL 1h of policy "platform": lower it, or raise the other`}},
-		"max and a policy's min": {object: namespace("max-deadline", "1m"), policies: outer(minimum, false),
+		"max and a policy's min": {object: namespace("max-deadline", "1m"), policies: outer(minimum, policy.ModeEnforce),
 			want: []string{"error " + at("max-deadline") + `: 1m is below minDeadline 1h of policy "platform": raise it, or lower the other`}},
-		"a policy that only warns": {object: namespace("max-deadline", "1m"), policies: outer(minimum, true),
+		"a policy that only warns": {object: namespace("max-deadline", "1m"), policies: outer(minimum, policy.ModeWarn),
 			want: []string{"warning " + at("max-deadline") + `: 1m is below minDeadline 1h of policy "platform": raise it, or lower the other`}},
-		"within a policy's": {object: namespace("min-ttl", "1h", "min-deadline", "30m"), policies: outer(maximum, false)},
-		"unrelated update under a policy that came later": {old: namespace("min-ttl", "2h"), object: namespace("min-ttl", "2h", "backfill", "true"), policies: outer(maximum, false)},
-		"a policy at odds with itself":                    {object: namespace("default-ttl", "1h"), policies: outer(policy.Bounds{TTL: policy.Range{Min: bound("minTTL", "2h"), Max: maximum.TTL.Max}}, false)},
+		"a policy in dry-run": {object: namespace("max-deadline", "1m"), policies: outer(minimum, policy.ModeDryRun),
+			want: []string{"warning " + at("max-deadline") + `: would be refused (mode DryRun): 1m is below minDeadline 1h of policy "platform": raise it, or lower the other`}},
+		"within a policy's": {object: namespace("min-ttl", "1h", "min-deadline", "30m"), policies: outer(maximum, policy.ModeEnforce)},
+		"unrelated update under a policy that came later": {old: namespace("min-ttl", "2h"), object: namespace("min-ttl", "2h", "backfill", "true"), policies: outer(maximum, policy.ModeEnforce)},
+		"a policy at odds with itself":                    {object: namespace("default-ttl", "1h"), policies: outer(policy.Bounds{TTL: policy.Range{Min: bound("minTTL", "2h"), Max: maximum.TTL.Max}}, policy.ModeEnforce)},
 		"short": {object: namespace("default-ttl", "5", "default-pod-ttl", "0"), want: []string{
 			"warning " + at("default-ttl") + ": 5s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",
 			"warning " + at("default-pod-ttl") + ": 0s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",

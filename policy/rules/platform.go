@@ -108,7 +108,7 @@ func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespac
 				first = pair
 			}
 			finding.Value += " " + namespace.Name
-			if said.WarnOnly {
+			if said.Mode != policy.ModeEnforce {
 				finding.Severity = policy.Warn
 			}
 		}
@@ -116,7 +116,10 @@ func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespac
 	if first == nil {
 		return nil
 	}
-	if finding.Message = first.At(bound); count > 1 {
+	if finding.Message = first.At(bound); one.Mode == policy.ModeDryRun {
+		finding.Message = wouldBeRefused + finding.Message
+	}
+	if count > 1 {
 		finding.Message += fmt.Sprintf("; and so in %d more", count-1)
 	}
 	return []policy.Finding{finding}

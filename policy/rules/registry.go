@@ -80,10 +80,7 @@ func Review(request *Request) *policy.Decision {
 	if request.Effective != nil {
 		decision.Source = source(request)
 		if request.Operation == Create {
-			decision.Defaults = policy.Defaulted(request.Facts, request.Effective, request.Scope)
-			if label := policy.DefaultedLabel(request.Facts, request.Scope, request.Now); label != nil {
-				decision.Defaults = append(decision.Defaults, *label)
-			}
+			decision.Defaults = policy.Defaulted(request.Facts, request.Scope, request.Now)
 		}
 	}
 	request.admitChild(decision)

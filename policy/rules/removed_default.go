@@ -13,7 +13,12 @@ var removedDefault = Rule{
 	Name:   "removed-default",
 	Fields: ttlFields,
 	Transition: func(r *Request) []policy.Finding {
+		severity, would := policy.Deny, ""
 		limit := r.Scope.BoundsFor(r.Facts, policy.EnforcedBounds).TTL.Max
+		if limit == nil {
+			severity, would = policy.Warn, wouldBeRefused
+			limit = r.Scope.BoundsFor(r.Facts, policy.TrialBounds).TTL.Max
+		}
 		if limit == nil || limit.Err != nil || !r.Facts.Profile.Finishable() || runtimeDecides(r.Facts, r.Scope) {
 			return nil
 		}
@@ -24,8 +29,8 @@ var removedDefault = Rule{
 		before, after := r.OldFacts.TTLs(), r.Facts.TTLs()
 		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
 			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
-				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: policy.Deny, Level: level,
-					Message: fmt.Sprintf("cannot be removed while %s holds: set it to %s or less", limit.Bound(), limit.TTL)}}
+				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level,
+					Message: fmt.Sprintf(would+"cannot be removed while %s holds: set it to %s or less", limit.Bound(), limit.TTL)}}
 			}
 		}
 		return nil

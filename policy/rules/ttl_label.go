@@ -10,7 +10,7 @@ import (
 
 // ttlLabel warns of a TTL label that cannot be read, is expired or has no effect, and denies one
 // outside the bounds. With --strict-labels it denies the first two as well, except in a template.
-// Where only the bounds of policies with action Warn are broken, it warns.
+// Where only the bounds of policies in mode Warn or DryRun are violated, it warns.
 var ttlLabel = Rule{
 	Name:   "ttl-label",
 	Fields: labelFields,

@@ -24,7 +24,7 @@ func TestTTLLabel(t *testing.T) {
 		[]string{"error " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
 	bounded := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1d"), nil)}
 	equal(t, ask(Request{Scope: bounded}, "2d"), []string{"error " + path + `: 2d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
-	latest.WarnOnly = true
+	latest.Mode = policy.ModeWarn
 	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
 		[]string{"warning " + path + `: 7d is after latestDate 2026-12-25 of policy "year": use a date up to then`})
 

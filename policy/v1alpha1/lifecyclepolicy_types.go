@@ -18,7 +18,7 @@ import (
 // +kubebuilder:printcolumn:name="TTL",type=string,JSONPath=`.spec.defaults.ttl.value`,description="Default TTL after finished, where it is a constant"
 // +kubebuilder:printcolumn:name="Deadline",type=string,JSONPath=`.spec.defaults.deadline.value`
 // +kubebuilder:printcolumn:name="Max TTL",type=string,JSONPath=`.spec.bounds.maxTTL`
-// +kubebuilder:printcolumn:name="Action",type=string,JSONPath=`.spec.action`
+// +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
 // +kubebuilder:printcolumn:name="Since",type=string,JSONPath=`.status.defaultSince`,priority=1
@@ -54,17 +54,21 @@ type LifecyclePolicySpec struct {
 	// defaults are given to objects about which nothing closer to them says anything.
 	// +optional
 	Defaults *Defaults `json:"defaults,omitempty"`
-	// bounds limit what authors may set. An explicit value outside is refused (see action), a default is moved inside.
-	// Namespaces may narrow them and not widen them.
+	// bounds limit what authors may set. A value outside is rejected (see mode), a default is
+	// clamped. Namespaces may narrow them and not widen them.
 	// +optional
 	Bounds *Bounds `json:"bounds,omitempty"`
 	// warnBelow is the TTL under which authors are warned that logs and status will be gone before they look. Absent means 60s.
 	// +optional
 	WarnBelow *Duration `json:"warnBelow,omitempty"`
-	// action is what becomes of an object that breaks the bounds: Deny refuses it, Warn lets it pass with a warning.
+	// mode is what Curfew does with the policy. Enforce fills in defaults and rejects values
+	// outside the bounds. Warn fills in defaults, and admits values outside the bounds with a
+	// warning. DryRun changes, rejects and deletes nothing because of this policy: admission warns
+	// what it would do, and the controller reports what only this policy's default would delete.
+	// Objects created while the mode is DryRun count as older than the defaults.
 	// +optional
-	// +kubebuilder:default=Deny
-	Action Action `json:"action,omitempty"`
+	// +kubebuilder:default=Enforce
+	Mode PolicyMode `json:"mode,omitempty"`
 	// priority decides between policies that match the same object: the highest that says something holds.
 	// +optional
 	// +kubebuilder:default=0
@@ -77,15 +81,16 @@ type LifecyclePolicySpec struct {
 	Backfill bool `json:"backfill,omitempty"`
 }
 
-// Action is what becomes of an object that breaks a rule.
+// PolicyMode is what Curfew does with a policy.
 //
-// +kubebuilder:validation:Enum=Deny;Warn
-type Action string
+// +kubebuilder:validation:Enum=Enforce;Warn;DryRun
+type PolicyMode string
 
-// The actions.
+// The modes.
 const (
-	ActionDeny Action = "Deny"
-	ActionWarn Action = "Warn"
+	PolicyEnforce PolicyMode = "Enforce"
+	PolicyWarn    PolicyMode = "Warn"
+	PolicyDryRun  PolicyMode = "DryRun"
 )
 
 // Match selects objects. All parts have to fit.

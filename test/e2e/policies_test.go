@@ -130,12 +130,11 @@ func TestPolicyBounds(t *testing.T) {
 		`spec.bounds.minTTL: 4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": lower it, or raise the other`))
 }
 
-// With action Warn a value outside of the bounds passes with a warning. A deadline alone is seen as well, and the last date of a
-// label.
-func TestPolicyActions(t *testing.T) {
+// In mode Warn a value outside the bounds passes with a warning. A deadline alone is seen as well, and the last date of a label.
+func TestPolicyModeWarn(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	name := s.policy("warn", "", `action: Warn, bounds: {maxTTL: 7d, maxDeadline: 1d}`)
+	name := s.policy("warn", "", `mode: Warn, bounds: {maxTTL: 7d, maxDeadline: 1d}`)
 	strict := newSpace(t)
 	date := strict.policy("strict", "", `bounds: {latestDate: "2099-06-30", maxDeadline: 1d}`)
 	s.eventually(row{job("deadline", limited(25*time.Hour)), warned(`spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d of policy "` + name + `": use 1d or less`)})
@@ -147,6 +146,45 @@ func TestPolicyActions(t *testing.T) {
 			`metadata.labels[curfew.dev/ttl]: 2099-07-01 is after latestDate 2099-06-30 of policy "`+date+`": use a date up to then`)},
 		row{job("last", labelled("2099-06-30")), ""},
 	)
+}
+
+// A policy in mode DryRun changes, rejects and deletes nothing: admission warns, and the controller reports. Once it enforces, its
+// default does not apply to what was created before.
+func TestPolicyModeDryRun(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.policy("trial", "", `mode: DryRun, priority: 10, defaults: {ttl: {value: 1s}}, bounds: {maxTTL: 7d}`)
+	would := warned(`ttlSecondsAfterFinished would be defaulted to 1 (1s) from policy "` + name + `" (dry-run)`)
+	s.eventually(row{job("due"), would})
+	s.outlast(now()) // What is created in the same second as the policy counts as older.
+	due := s.newJob(job("due"))
+	if due.Spec.TTLSecondsAfterFinished != nil || len(due.Annotations) > 0 {
+		t.Errorf("it became %v", due)
+	}
+	s.creates(row{job("long", native(8*24*time.Hour)),
+		warned(`spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 8d is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
+	finish := s.awaitJobFinish(due)
+	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
+	s.eventAbout("LifecyclePolicy", name, "WouldDelete", s.name+"/due")
+
+	// A policy of lower priority gives its own default, and a label expires.
+	low := s.policy("low", "", `priority: 1, defaults: {ttl: {value: 2s}}`)
+	s.eventually(row{job("low"), warned(`ttlSecondsAfterFinished defaulted to 2 (2s) from policy "`+low+`"`) + "\n" + would})
+	other := s.newJob(job("low"))
+	s.onTime(s.awaitDeletion(other), s.awaitJobFinish(other).Add(2*second))
+	s.passes(s.kubectl("delete", "lifecyclepolicy", low))
+
+	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"Enforce"}}`))
+	s.eventually(row{job("young"), warned(`ttlSecondsAfterFinished defaulted to 1 (1s) from policy "` + name + `"`)})
+	young := s.newJob(job("young"))
+	s.onTime(s.awaitDeletion(young), s.awaitJobFinish(young).Add(second))
+	s.outlast(finish.Add(second))
+	s.stillThere(due)
+	for _, sent := range suite.proxy.Deletes(s.name, "due") {
+		if len(sent.Options.DryRun) == 0 {
+			t.Error("a DELETE was sent that is no dry run")
+		}
+	}
 }
 
 // What a policy gives: TTLs by outcome, a deadline and a TTL label, constant or by CEL, to the kinds and objects that it
@@ -240,7 +278,7 @@ func TestPolicyThatAsksTheNamespace(t *testing.T) {
 func TestPrinterColumns(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	name := s.policy("columns", "", `priority: 7, defaults: {ttl: {value: 1d}, deadline: {value: 12h}}, bounds: {maxTTL: 2w}, action: Warn`)
+	name := s.policy("columns", "", `priority: 7, defaults: {ttl: {value: 1d}, deadline: {value: 12h}}, bounds: {maxTTL: 2w}, mode: Warn`)
 	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=30s"))
 	columns := func(args ...string) string {
 		var out []string
@@ -249,7 +287,7 @@ func TestPrinterColumns(t *testing.T) {
 		}
 		return strings.Join(out, "\n")
 	}
-	if got, want := columns("lcp", name), "NAME PRIORITY TTL DEADLINE MAX TTL ACTION READY AGE\n"+name+" 7 1d 12h 2w Warn True "; !strings.HasPrefix(got, want) {
+	if got, want := columns("lcp", name), "NAME PRIORITY TTL DEADLINE MAX TTL MODE READY AGE\n"+name+" 7 1d 12h 2w Warn True "; !strings.HasPrefix(got, want) {
 		t.Errorf("kubectl get lcp prints\n%s\nwant\n%s", got, want)
 	}
 	if got, want := columns("lcp", name, "-o", "wide"), name+" 7 1d 12h 2w Warn True Accepted "; !strings.Contains(got, want) {

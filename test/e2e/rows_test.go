@@ -57,7 +57,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"trainjob-jobset":       {TestJobSetRules},
 	"immutable-deadline":    {TestTrainJobDeadlineIsImmutable},
 	"readable-value":        {TestObjectValues, TestJobSetRules, TestRuntimeRules},
-	"bounds":                {TestBounds, TestDeadlineBounds, TestPolicyBounds, TestPolicyActions, TestJobSetRules, TestTrainJobDefaults, TestUnreadableNamespaceIsTold},
+	"bounds":                {TestBounds, TestDeadlineBounds, TestPolicyBounds, TestPolicyModeWarn, TestPolicyModeDryRun, TestJobSetRules, TestTrainJobDefaults, TestUnreadableNamespaceIsTold},
 	"native-acts-first":     {TestAnnotationsBesideTheNativeField, TestJobSetRules},
 	"removed-default":       {TestRemovingADefault, TestUpdateRefusesOnlyWhatItChanges},
 	"source-stamp":          {TestSourcesAreNotForAuthors},
@@ -82,7 +82,7 @@ var ruleRows = map[string][]func(*testing.T){
 var restRows = map[string][]func(*testing.T){
 	"precedence: object, namespace, policies":           {TestPrecedence, TestOwnTTLWins},
 	"precedence: runtime":                               {TestRuntimePrecedence, TestRuntimeIsReadLive, TestRuntimeThatDoesNotExist},
-	"LifecyclePolicy":                                   {TestLifecyclePolicySchema, TestPolicyDefaults, TestPolicyBounds, TestPolicyActions, TestPrinterColumns},
+	"LifecyclePolicy":                                   {TestLifecyclePolicySchema, TestPolicyDefaults, TestPolicyBounds, TestPolicyModeWarn, TestPolicyModeDryRun, TestPrinterColumns},
 	"KindProfile":                                       {TestKindProfileSchema, TestKindProfileBringsAdmission, TestPrinterColumns},
 	"no default for what others own or manage":          {TestNoDefaultForWhatOthersManage, TestJobOfCronJobGetsAtLeastAMinute, TestJobSetDefaults, TestTrainJobDefaults},
 	"explicit values of what others own count":          {TestExplicitTTLOfOwnedObjectsCounts},

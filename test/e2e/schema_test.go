@@ -52,7 +52,7 @@ func TestLifecyclePolicySchema(t *testing.T) {
 		{`{defaults: {ttlLabel: {value: 1y}}}`, "spec.defaults.ttlLabel.value in body should match"},
 		{`{bounds: {minTTL: "-1"}}`, "spec.bounds.minTTL in body should match"},
 		{`{bounds: {latestDate: "2026-13-01"}}`, "spec.bounds.latestDate in body must be of type date"},
-		{`{warnBelow: 1m, action: Shrug}`, `spec.action: Unsupported value: "Shrug": supported values: "Deny", "Warn"`},
+		{`{warnBelow: 1m, mode: Shrug}`, `spec.mode: Unsupported value: "Shrug": supported values: "Enforce", "Warn", "DryRun"`},
 		{`{warnBelow: 1m, priority: 1000001}`, "spec.priority in body should be less than or equal to 1000000"},
 		{`{warnBelow: 1m, ttl: 1d}`, `unknown field "spec.ttl"`},
 		// The schema lets these pass, and the webhook does not: it compiles them, and points at the place.
@@ -66,7 +66,7 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	out := s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: fine}, spec: {
 		match: {kinds: [{group: "*", kind: Job}], namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchLabels: {a: b}}, matchConditions: [{name: a, expression: "object.metadata.name.startsWith('x')"}]},
 		defaults: {ttl: {expression: "runtime == null ? dyn('1d') : null"}, ttlSucceeded: {value: "90"}, ttlFailed: {value: never}, deadline: {value: 12h}, ttlLabel: {value: 2099-12-24T003000Z}},
-		bounds: {minTTL: "60", maxTTL: 2w, minDeadline: 1m, maxDeadline: 30d, latestDate: "2099-12-31"}, warnBelow: "90", action: Warn, priority: -5, backfill: true}}`,
+		bounds: {minTTL: "60", maxTTL: 2w, minDeadline: 1m, maxDeadline: 30d, latestDate: "2099-12-31"}, warnBelow: "90", mode: Warn, priority: -5, backfill: true}}`,
 		"create", "-f", "-", "--dry-run=server")
 	s.says(out)
 }

@@ -1,0 +1,126 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+func trial(name string, pairs ...string) *policy.PlatformPolicy {
+	out := platform(name, pairs...)
+	out.Mode = policy.ModeDryRun
+	return out
+}
+
+// A policy in dry-run decides nothing, for admission and for everyone who asks for effective
+// values. The controller reports what only its default makes due.
+func TestPolicyInDryRun(t *testing.T) {
+	facts := func(pairs ...string) *policy.Facts {
+		wrapper := builders.MakeJob("ci", "a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-90 * time.Minute))
+		for key, value := range annotated(pairs...) {
+			wrapper.Annotation(key, value)
+		}
+		return policy.FactsOfJob(wrapper.Obj())
+	}
+	bounded := trial("bounded", "ttl-after-finished", "9d")
+	bounded.Bounds.TTL.Max = &policy.Setting{Path: "spec.bounds.maxTTL", Text: "2h", TTL: policy.TTL{After: 2 * time.Hour}}
+	failing := trial("failing", "ttl-after-finished", "1h")
+	failing.TTL.All.Err = fmt.Errorf("evaluating: no such key")
+	newer := trial("newer", "ttl-after-finished", "1h")
+	newer.Since = noon
+	for name, test := range map[string]struct {
+		facts    *policy.Facts
+		policies []*policy.PlatformPolicy
+		// ttl is the effective TTL, verdict that of the controller.
+		ttl, verdict string
+	}{
+		"alone":                     {facts(), []*policy.PlatformPolicy{trial("a", "ttl-after-finished", "1h")}, "", "delete policy/a dry-run"},
+		"alone, not due":            {facts(), []*policy.PlatformPolicy{trial("a", "ttl-after-finished", "3h")}, "", "wait policy/a dry-run"},
+		"before another":            {facts(), []*policy.PlatformPolicy{trial("a", "ttl-after-finished", "1h"), platform("b", "ttl-after-finished", "3h")}, "3h policy/b", "wait policy/b"},
+		"after another":             {facts(), []*policy.PlatformPolicy{platform("b", "ttl-after-finished", "1h"), trial("z", "ttl-after-finished", "3h")}, "1h policy/b", "delete policy/b"},
+		"beside the object's":       {facts("ttl-after-finished", "3h"), []*policy.PlatformPolicy{trial("a", "ttl-after-finished", "1h")}, "3h object", "wait object"},
+		"its bounds bind only it":   {facts(), []*policy.PlatformPolicy{bounded, platform("b", "ttl-after-finished", "3h")}, "3h policy/b", "wait policy/b"},
+		"its bounds clamp its own":  {facts(), []*policy.PlatformPolicy{bounded}, "", "wait policy/bounded dry-run"},
+		"its bounds keep nothing":   {facts("ttl-after-finished", "3h"), []*policy.PlatformPolicy{bounded}, "3h object", "wait object"},
+		"it fails":                  {facts(), []*policy.PlatformPolicy{failing}, "", "keep "},
+		"it fails, beside another":  {facts(), []*policy.PlatformPolicy{failing, platform("b", "ttl-after-finished", "1h")}, "1h policy/b", "delete policy/b"},
+		"younger than its defaults": {facts(), []*policy.PlatformPolicy{newer}, "", "keep "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := &policy.Scope{Namespace: namespaceOf(), Policies: test.policies}
+			effective := policy.Resolve(test.facts, scope)
+			if got := valueText(effective.Succeeded); got != test.ttl {
+				t.Errorf("TTL %q, want %q", got, test.ttl)
+			}
+			if effective.Succeeded.DryRun {
+				t.Error("an effective value is one that is only reported")
+			}
+			effective = policy.ResolveTrial(test.facts, scope)
+			verdict := policy.Judge(test.facts, &effective, noon)
+			got := verdict.Action.String() + " " + verdict.Source.String()
+			if verdict.DryRun {
+				got += " dry-run"
+			}
+			if got != test.verdict || verdict.Err != nil {
+				t.Errorf("verdict %q (%v), want %q", got, verdict.Err, test.verdict)
+			}
+		})
+	}
+}
+
+// Admission fills in nothing by a policy in dry-run, and says what it would fill in.
+func TestPolicyInDryRunAtAdmission(t *testing.T) {
+	of := trial("a", "ttl-after-finished", "1h")
+	of.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: "2h", TTL: policy.TTL{After: 2 * time.Hour}, Source: policy.Source{Level: policy.LevelPolicy, Name: "a"}}
+	of.Label = &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: "30d", Source: policy.Source{Level: policy.LevelPolicy, Name: "a"}}
+	of.LatestDate = noon.Add(-time.Hour)
+	low := platform("low", "ttl-after-finished", "3h")
+	low.Label = &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: "9d", Source: policy.Source{Level: policy.LevelPolicy, Name: "low"}}
+	scope := &policy.Scope{Creating: true, Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{of, low}}
+	facts := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).Obj())
+	var filled []string
+	assignments, _ := policy.FillIn(facts, scope, noon)
+	for _, assignment := range assignments {
+		filled = append(filled, fmt.Sprintf("%s=%v", assignment.Path, assignment.Value))
+	}
+	equal(t, filled, []string{"spec.ttlSecondsAfterFinished=10800", "metadata.annotations.curfew.dev/ttl-source=policy/low", "metadata.labels.curfew.dev/ttl=9d"})
+
+	stamped := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).TTL(10800).Annotation(policy.AnnotationTTLSource, "policy/low").Obj())
+	var told []string
+	for _, one := range policy.Defaulted(stamped, scope, noon) {
+		told = append(told, one.String())
+	}
+	equal(t, told, []string{
+		`ttlSecondsAfterFinished defaulted to 10800 (3h) from policy "low"`,
+		`ttlSecondsAfterFinished would be defaulted to 3600 (1h) from policy "a" (dry-run)`,
+		`activeDeadlineSeconds would be defaulted to 7200 (2h) from policy "a" (dry-run)`,
+	})
+	of.LatestDate, scope.Policies = time.Time{}, []*policy.PlatformPolicy{of}
+	if label := policy.DefaultedLabel(facts, scope, noon); label == nil || label.String() != `curfew.dev/ttl would be defaulted to 30d from policy "a" (dry-run)` {
+		t.Errorf("the label: %v", label)
+	}
+}
+
+// A deadline by a policy in dry-run fails nothing. What another deadline failed is still seen to
+// stop, which is no dry run.
+func TestDeadlineOfPolicyInDryRun(t *testing.T) {
+	of := trial("a")
+	of.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	scope := &policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{of}}
+	job := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon.Add(-3 * time.Hour)).Obj())
+	job.Started = job.Created
+	effective := policy.ResolveTrial(job, scope)
+	if got := policy.JudgeDeadline(job, &effective, 0, noon); got.Action != policy.Stop || !got.DryRun || got.Source.Name != "a" {
+		t.Errorf("%+v, want a dry run of stop", got)
+	}
+	if effective := policy.Resolve(job, scope); effective.Deadline.Set {
+		t.Errorf("an effective deadline %+v", effective.Deadline)
+	}
+	job.Finished, job.Exceeded = true, noon.Add(-time.Hour)
+	if got := policy.JudgeDeadline(job, &effective, 0, noon); got.Action != policy.Stop || got.DryRun || got.Source.Level != policy.LevelObject {
+		t.Errorf("%+v, want it to be seen to stop", got)
+	}
+}
