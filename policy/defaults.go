@@ -218,7 +218,9 @@ func wouldDefault(facts *Facts, scope *Scope) []Default {
 	filled := Defaults(facts, &given, scope)
 	var out []Default
 	for _, assignment := range Defaults(facts, &effective, enforced) {
-		if slices.ContainsFunc(filled, func(one Assignment) bool { return slices.Equal(one.Path, assignment.Path) && one.Value == assignment.Value }) {
+		if slices.ContainsFunc(filled, func(one Assignment) bool {
+			return slices.Equal(one.Path, assignment.Path) && one.Value == assignment.Value
+		}) {
 			continue
 		}
 		name := assignment.Path[len(assignment.Path)-1]

@@ -86,7 +86,7 @@ func TestPolicyInDryRunAtAdmission(t *testing.T) {
 	for _, assignment := range assignments {
 		filled = append(filled, fmt.Sprintf("%s=%v", assignment.Path, assignment.Value))
 	}
-	equal(t, filled, []string{"spec.ttlSecondsAfterFinished=10800", "metadata.annotations.curfew.dev/ttl-source=policy/low", "metadata.labels.curfew.dev/ttl=9d"})
+	equal(t, filled, []string{"spec.ttlSecondsAfterFinished=10800", "metadata.annotations.curfew.dev/ttl-source=policy/low", "metadata.labels.curfew.dev/ttl=9d", "metadata.annotations.curfew.dev/ttl-label-source=policy/low"})
 
 	stamped := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).TTL(10800).Annotation(policy.AnnotationTTLSource, "policy/low").Obj())
 	var told []string

@@ -66,6 +66,7 @@ func TestMissingLabel(t *testing.T) {
 		"expired when it is given":       {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, want: "2d"},
 		"the default's age is unknown":   {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", func(p *policy.PlatformPolicy) { p.Since = time.Time{} })}},
 		"another policy would backfill":  {facts: existing(week), policies: []*policy.PlatformPolicy{{}, labelPolicy("30d"), labelPolicy("60d", backfill)}},
+		"the policy is in dry-run":       {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill, func(p *policy.PlatformPolicy) { p.Mode = policy.ModeDryRun })}},
 		"has a label":                    {facts: existing(hour, withLabel(policy.LabelTTL)), policies: []*policy.PlatformPolicy{labelPolicy("2d")}},
 		"has the alias":                  {facts: existing(hour, withLabel(policy.LabelKyvernoTTL)), policies: []*policy.PlatformPolicy{labelPolicy("2d")}},
 		"its label was removed":          {facts: existing(hour, annotation(policy.AnnotationLabelSource, "policy/p")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
