@@ -156,6 +156,9 @@ func (f *trigger) Judge(ctx context.Context, tracked engine.Object) (engine.Judg
 	if err != nil {
 		return engine.Judgement{}, err
 	}
+	if f.kind.rules != nil && !f.kind.rules.Same(around.Platform.Compiled(f.kind.Profile.Kind.GroupKind())) {
+		return engine.Judgement{}, errProfileChanged
+	}
 	verdict, payload, err := f.verdict(facts, around, object)
 	if err == nil {
 		verdict, err = f.inherited(ctx, facts, verdict)

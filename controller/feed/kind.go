@@ -48,6 +48,9 @@ type Kind struct {
 	// Patch sends a merge patch; nil where nothing is ever written to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
 
+	// rules are the profile that the objects are judged by; nil for Jobs, Pods and labels, which
+	// have none that could change.
+	rules *expression.Profile
 	// deadlines are a trigger beside the TTLs; nil where Curfew does not enforce them.
 	deadlines *deadlines
 }

@@ -19,7 +19,7 @@ import (
 func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{
-		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, deadlines: deadlinesOf(profile),
+		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, rules: profile, deadlines: deadlinesOf(profile),
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},

@@ -120,6 +120,35 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	})
 }
 
+// A profile was corrected and no watch has reported it, as after an outage: what the old one says is
+// due is not deleted (S1), and is as soon as a feed with the new one agrees.
+func TestCorrectedProfileIsReadLive(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := newRace(t)
+		old, corrected := runProfile(t), runProfile(t)
+		old.Generation, corrected.Generation = 1, 2
+		served := old
+		over(&r.options, func(r *reads) { r.profile = func() *expression.Profile { return served } })
+		for _, name := range []string{"before", "meanwhile"} {
+			r.run(name, policy.AnnotationTTL, map[string]string{"before": "5s", "meanwhile": "10s"}[name])
+			r.condition(name, "Complete", "Done")
+		}
+		feed, stop := r.follow(old)
+		at(time.Second)
+		r.engine.RecheckNamespace("ci") // so that it is judged live, as after an outage
+		at(7 * time.Second)
+		r.expect("while the profile is the same", "meanwhile Complete=True/Done; ")
+		served = corrected
+		r.engine.RecheckNamespace("ci")
+		at(time.Minute)
+		r.expect("judged by the old profile", "meanwhile Complete=True/Done; ")
+		stop()
+		r.follow(corrected, feed.Handles()...)
+		at(time.Minute)
+		r.expect("judged by the new profile", "")
+	})
+}
+
 // meddled is a namespaceReader with something that happens right after the cache has answered.
 type meddled struct {
 	*namespaces

@@ -53,7 +53,11 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 	return found, nil
 }
 
-var errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
+var (
+	errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
+	// errProfileChanged lasts until a feed with the new profile has replaced this one.
+	errProfileChanged = errors.New("its KindProfile has changed since: waiting until its kind is judged by the new one")
+)
 
 // tolerant keeps the objects that use a runtime which cannot be read. An error would end the whole
 // list, or the watch, for the sake of one object, and nothing of the kind would ever be known whole

@@ -346,6 +346,11 @@ func newRace(t *testing.T) *race {
 // follow runs a feed of the kind, which takes over from another, until stop or the end of the test.
 func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *Feed, stop func()) {
 	r.t.Helper()
+	over(&r.options, func(r *reads) {
+		if r.profile == nil {
+			r.profile = func() *expression.Profile { return profile }
+		}
+	})
 	kind := Objects(unasked{}, profile)
 	kind.List, kind.Watch, kind.Get, kind.Patch = r.list, r.watch, r.get, nil
 	feed, err := New(kind, r.options)

@@ -19,19 +19,30 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // platformOver follows these LifecyclePolicies and nothing else. Runtimes are read from the objects.
 func platformOver(t *testing.T, policies Source, objects ...runtime.Object) *Platform {
 	t.Helper()
+	return platformWith(t, policies, newSource(), objects...)
+}
+
+// platformWith follows KindProfiles, too.
+func platformWith(t *testing.T, policies, profiles Source, objects ...runtime.Object) *Platform {
+	t.Helper()
 	out, err := NewPlatform(Options{
 		Client: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), objects...), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Source: func(resource schema.GroupVersionResource) Source {
-			if resource.Resource == v1alpha1.LifecyclePolicies {
+			switch resource.Resource {
+			case v1alpha1.LifecyclePolicies:
 				return policies
+			case v1alpha1.KindProfiles:
+				return profiles
+			default:
+				return newSource()
 			}
-			return newSource()
 		},
 	})
 	if err != nil {
@@ -136,6 +147,48 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 				t.Errorf("%s: %v, %v for a namespace that is gone", name, read, err)
 			}
 		}
+	})
+}
+
+// Nor does a profile count that was corrected, added or removed since the watch last reported.
+func TestLiveReadsProfilesPastTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		thing := schema.GroupKind{Group: "example.com", Kind: "Thing"}
+		profile := func(generation int64, propagation string) *unstructured.Unstructured {
+			object := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+				"kind":  map[string]any{"group": thing.Group, "version": "v1", "kind": thing.Kind, "resource": "things"},
+				"state": map[string]any{"finished": "false", "finishTime": "null", "outcome": `"Failed"`}, "propagationPolicy": propagation,
+			}}}
+			object.SetName("things")
+			object.SetUID("uid-1")
+			object.SetGeneration(generation)
+			return object
+		}
+		profiles := deaf{newSource()}
+		profiles.put(profile(1, "Background"))
+		p := platformWith(t, newSource(), profiles)
+		start(t, p)
+		after(time.Second)
+		cached := Cached{Platform: p}
+		live := cached.Live()
+		expect := func(when string, from platform.Source, generation int64, propagation string) {
+			t.Helper()
+			snapshot, err := from.Snapshot(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			has, _ := snapshot.Propagation(thing)
+			if compiled := snapshot.Compiled(thing); (compiled == nil) != (generation == 0) || compiled != nil && compiled.Generation != generation || string(has) != propagation {
+				t.Errorf("%s: %+v, %q; want generation %d, %s", when, compiled, has, generation, propagation)
+			}
+		}
+		expect("unchanged", live, 1, "Background")
+		profiles.put(profile(2, "Orphan"))
+		expect("corrected, cached", cached, 1, "Background")
+		expect("corrected, live", live, 2, "Orphan")
+		profiles.remove("things")
+		expect("removed, cached", cached, 1, "Background")
+		expect("removed, live", live, 0, "")
 	})
 }
 

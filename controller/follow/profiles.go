@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -47,7 +48,7 @@ func NewProfiles(source Source, store *platform.Store, clock clock.Clock, log lo
 		case name == "":
 		case new == nil:
 			store.PutProfile(name, nil)
-		case old == nil || !sameProfile(old, new):
+		case old == nil || !old.Same(new.Profile):
 			store.PutProfile(name, new.Profile)
 			logUnusable(p.log, name, new.errs)
 		}
@@ -65,16 +66,37 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 	return out
 }
 
-// sameProfile reports whether two states judge alike: only the status or metadata changed.
-func sameProfile(old, new *compiledProfile) bool {
-	return old.UID == new.UID && old.Generation == new.Generation
+// Live lists the KindProfiles by name. What is compiled already is not compiled again.
+func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, error) {
+	out, options := map[string]*expression.Profile{}, metav1.ListOptions{Limit: 100}
+	for {
+		page, err := p.mirror.source.List(ctx, options)
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("listing KindProfiles: %w", err)
+		}
+		for i := range page.Items {
+			item := &page.Items[i]
+			known, ok := p.mirror.Get(item.GetName())
+			if !ok || known.UID != item.GetUID() || known.Generation != item.GetGeneration() {
+				known = p.read(item)
+				p.mirror.Wake() // It is behind: do not wait out a backoff.
+			}
+			out[item.GetName()] = known.Profile
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return out, nil
+		}
+	}
 }
 
 // OnChange registers a function that is called with each kind whose profile changed, after the
 // store has changed. Call it before the follower starts.
 func (p *Profiles) OnChange(f func(kind schema.GroupKind)) {
 	p.mirror.OnChange(func(_ string, old, new *compiledProfile) {
-		if old != nil && new != nil && sameProfile(old, new) {
+		if old != nil && new != nil && old.Same(new.Profile) {
 			return
 		}
 		if old != nil {

@@ -43,17 +43,22 @@ func (c Cached) Runtime(ctx context.Context, reference *expression.Reference) (m
 // live is the [platform.Source] that decides right before an object is deleted or stopped.
 type live struct{ Cached }
 
-// Live reads policies, namespaces and runtimes from the API server, whatever the cache holds.
+// Live reads policies, profiles, namespaces and runtimes from the API server, whatever the cache
+// holds.
 func (c Cached) Live() platform.Source { return Share(live{c}) }
 
 // Snapshot implements [platform.Source]: a default that was taken back a moment ago deletes
-// nothing.
+// nothing, and neither does a profile that was corrected.
 func (l live) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 	policies, err := l.Platform.Policies.Live(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
 	}
-	return l.Platform.store.Snapshot().WithPolicies(policies), nil
+	profiles, err := l.Platform.Profiles.Live(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return l.Platform.store.Snapshot().WithProfiles(profiles).WithPolicies(policies), nil
 }
 
 // Namespace implements [platform.Source]. A namespace that cannot be read is an error.

@@ -177,5 +177,11 @@ func Link(profiles ...*Profile) map[schema.GroupKind]*Profile {
 	return index
 }
 
+// Same reports whether two profiles are the same generation of the same object, or both built in,
+// so that they judge alike. Nil is no profile.
+func (p *Profile) Same(other *Profile) bool {
+	return p != nil && other != nil && p.UID == other.UID && p.Generation == other.Generation
+}
+
 // String names the profile for logs.
 func (p *Profile) String() string { return fmt.Sprintf("%s (%s)", p.Name, p.Kind) }

@@ -164,6 +164,16 @@ func (s *Snapshot) WithPolicies(policies []*expression.Policy) *Snapshot {
 	return &out
 }
 
+// WithProfiles is the snapshot with these KindProfiles in place of its own, as they were just read.
+func (s *Snapshot) WithProfiles(profiles map[string]*expression.Profile) *Snapshot {
+	if s.parts.incomplete == nil && maps.EqualFunc(profiles, s.parts.profiles, (*expression.Profile).Same) {
+		return s
+	}
+	live := s.parts
+	live.profiles, live.incomplete = profiles, nil
+	return live.snapshot()
+}
+
 // snapshot is where precedence is decided: of two KindProfiles for one kind the first by name
 // counts, and any of them before a built-in profile. Each profile then applies as the installed
 // version of its kind allows.

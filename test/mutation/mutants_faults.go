@@ -244,6 +244,18 @@ var faults = []Mutant{
 		Package: decides, Tests: []string{"TestRuntimeDeadlineDoesNotReachWhatRuns"},
 	},
 	{
+		Invariant: "S1", Name: "a live judgement goes by the profile of the cache",
+		File: "policy/platform/snapshot.go",
+		Old:  "live.profiles, live.incomplete = profiles, nil", New: "live.incomplete = nil",
+		Package: "controller/follow", Tests: []string{"TestLiveReadsProfilesPastTheCache"},
+	},
+	{
+		Invariant: "S1", Name: "a live judgement goes by the profile of the feed",
+		File: "controller/feed/judge.go",
+		Old:  "if f.kind.rules != nil && !", New: "if false && !",
+		Package: feeds, Tests: []string{"TestCorrectedProfileIsReadLive"},
+	},
+	{
 		Invariant: "S3", Name: "a deadline is left to a controller that ignores it",
 		File: "policy/deadline.go",
 		Old:  "if facts.DeadlineByCurfew {", New: "if false {",
