@@ -393,7 +393,7 @@ var policyRequests = map[string]struct {
 	},
 	"bounds of labels": {
 		[]string{
-			"{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: example.com, kind: '*'}], objectSelector: {matchLabels: {app: x}}}, bounds: {maxTTL: 90d}}}",
+			"{metadata: {name: a}, spec: {match: {kinds: [{kind: ConfigMap}, {group: example.com, kind: '*'}], objectSelector: {matchLabels: {app: x}}}, bounds: {maxTTLLabel: 90d}}}",
 			"{metadata: {name: b}, spec: {match: {kinds: [{group: rbac.authorization.k8s.io, kind: ClusterRole}], objectSelector: {matchExpressions: [{key: app, operator: Near, values: [x]}]}}, bounds: {latestDate: 2026-12-31}}}",
 			"{metadata: {name: c}, spec: {bounds: {maxDeadline: 1h}}}",
 		},
@@ -409,7 +409,7 @@ var policyRequests = map[string]struct {
 		},
 	},
 	"bounds of everything": {
-		[]string{"{metadata: {name: a}, spec: {bounds: {minTTL: 1h}}}"},
+		[]string{"{metadata: {name: a}, spec: {bounds: {minTTLLabel: 1h}}}"},
 		map[string]request{
 			"ConfigMap":           {resource: "configmaps", new: labelledWith("curfew.dev/ttl: 1d"), wants: byLabel},
 			"plain ConfigMap":     {resource: "configmaps", new: bare, wants: none},

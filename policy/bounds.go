@@ -7,8 +7,8 @@ import (
 	"slices"
 )
 
-// Bounds limit what may be set.
-type Bounds struct{ TTL, Deadline Range }
+// Bounds limit what may be set. Label applies to the lifetime that a TTL label grants.
+type Bounds struct{ TTL, Label, Deadline Range }
 
 // Range is a minimum and a maximum; nil means no bound. A bound that cannot be read keeps every
 // object that it might have bound (S6).
@@ -20,7 +20,7 @@ type Range struct {
 
 // Narrow returns the bounds that apply where both do: the inner may only narrow the outer.
 func (b Bounds) Narrow(inner Bounds) Bounds {
-	return Bounds{b.TTL.narrow(inner.TTL), b.Deadline.narrow(inner.Deadline)}
+	return Bounds{b.TTL.narrow(inner.TTL), b.Label.narrow(inner.Label), b.Deadline.narrow(inner.Deadline)}
 }
 
 func (r Range) narrow(inner Range) Range {
@@ -53,8 +53,17 @@ func tighter(outer, inner *Setting, wins func(a, b *Setting) bool, beside ...*Se
 	return bound, cmp.Or(beside...)
 }
 
-// Settings are the bounds that are set, including those that cannot be read.
-func (b Bounds) Settings() []*Setting { return append(b.TTL.settings(), b.Deadline.settings()...) }
+// Settings are the bounds that are set, including those that cannot be read. A namespace has one
+// for TTLs and labels.
+func (b Bounds) Settings() []*Setting {
+	var out []*Setting
+	for _, setting := range slices.Concat(b.TTL.settings(), b.Label.settings(), b.Deadline.settings()) {
+		if !slices.Contains(out, setting) {
+			out = append(out, setting)
+		}
+	}
+	return out
+}
 
 func (r Range) settings() []*Setting { return present(r.Min, r.unreadableMin, r.Max, r.unreadableMax) }
 
@@ -79,7 +88,10 @@ func (c *Contradiction) At(one *Setting) string {
 // Contradictions are those of the bounds. One that cannot be read contradicts nothing.
 func (b Bounds) Contradictions() []*Contradiction {
 	var out []*Contradiction
-	for _, r := range []Range{b.TTL, b.Deadline} {
+	for i, r := range []Range{b.TTL, b.Label, b.Deadline} {
+		if i == 1 && r.Min == b.TTL.Min && r.Max == b.TTL.Max {
+			continue // The same bounds of one namespace.
+		}
 		if r.Min.readable() && r.Max.readable() && longer(r.Min, r.Max) {
 			out = append(out, &Contradiction{r.Min, r.Max})
 		}
@@ -90,6 +102,9 @@ func (b Bounds) Contradictions() []*Contradiction {
 // CheckTTL says how a TTL lies outside the bounds, or returns nil. An unreadable bound is an error
 // only where the readable ones are kept, so that it never hides that they are not.
 func (b Bounds) CheckTTL(ttl TTL) error { return b.TTL.check(ttl) }
+
+// CheckLabel is the same for the lifetime that a TTL label grants.
+func (b Bounds) CheckLabel(life TTL) error { return b.Label.check(life) }
 
 // CheckDeadline is the same for a deadline. Never means that there is to be none.
 func (b Bounds) CheckDeadline(deadline TTL) error {

@@ -143,7 +143,7 @@ func (s *Scope) fitLabel(label TTLLabel, created, now time.Time) (TTLLabel, erro
 
 func (s *Scope) clampLabel(label TTLLabel, created time.Time) TTLLabel {
 	life := label.Expiry(created).Sub(created)
-	clamped := s.Bounds(AllBounds).TTL.Clamp(TTL{After: life}).After
+	clamped := s.Bounds(AllBounds).Label.Clamp(TTL{After: life}).After
 	if clamped == life {
 		return label
 	}

@@ -102,15 +102,15 @@ func (l TTLLabel) String() string {
 	return FormatDuration(l.After)
 }
 
-// CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil. TTL
-// bounds apply to the lifetime that it grants, a policy's latest date to the instant at which it
+// CheckLabel says how the label of an object lies outside the bounds of a set, or returns nil.
+// Bounds apply to the lifetime that it grants, a policy's latest date to the instant at which it
 // expires.
 func (s *Scope) CheckLabel(label TTLLabel, created time.Time, set BoundSet) error {
 	life := label.After
 	if !label.At.IsZero() {
 		life = max(0, label.At.Sub(created).Truncate(time.Second))
 	}
-	unreadable := s.Bounds(set).CheckTTL(TTL{After: life})
+	unreadable := s.Bounds(set).CheckLabel(TTL{After: life})
 	if Violated(unreadable) {
 		return unreadable
 	}

@@ -41,7 +41,7 @@ func TestDefaultLabel(t *testing.T) {
 	latest := time.Date(2026, 12, 24, 23, 59, 59, 0, time.UTC)
 	bound := func(text string) *policy.Setting {
 		ttl, err := policy.ParseTTL(text)
-		return &policy.Setting{Path: "spec.bounds.maxTTL", Text: text, TTL: ttl, Err: err}
+		return &policy.Setting{Path: "spec.bounds.maxTTLLabel", Text: text, TTL: ttl, Err: err}
 	}
 	label := func(text string) *policy.Setting { return &policy.Setting{Path: "spec.defaults.ttlLabel", Text: text} }
 	for name, row := range map[string]struct {
@@ -55,18 +55,18 @@ func TestDefaultLabel(t *testing.T) {
 		"has one":              {labels: []string{policy.LabelTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 		"has the alias":        {labels: []string{policy.LabelKyvernoTTL, "1h"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 		"unreadable":           {policies: []*policy.PlatformPolicy{{Label: label("soon")}}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
-		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("90s")}}}}, want: "1m30s"},
-		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{TTL: policy.Range{Min: bound("7201s")}}}}, want: "2h1s"},
+		"clamped down":         {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("90s")}}}}, want: "1m30s"},
+		"clamped up":           {policies: []*policy.PlatformPolicy{{Label: label("1h"), Bounds: policy.Bounds{Label: policy.Range{Min: bound("7201s")}}}}, want: "2h1s"},
 		"latest date":          {policies: []*policy.PlatformPolicy{{Label: label("90d"), LatestDate: latest}}, want: "2026-12-24T235959Z"},
 		"latest date is over":  {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(-time.Hour)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
 		"latest date is now":   {policies: []*policy.PlatformPolicy{{Name: "old", Label: label("90d"), LatestDate: now.Add(30 * time.Second)}}, err: `latestDate 2026-12-01 of policy "old" is over: raise it`},
 		"its date is over":     {policies: []*policy.PlatformPolicy{{Label: label("2026-11-30")}}, err: "2026-11-30 is over: use a later date"},
 		"its instant is now":   {policies: []*policy.PlatformPolicy{{Label: label("2026-12-01T100000Z")}}, err: "2026-12-01T100000Z is over: use a later date"},
-		"less than a minute":   {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("30s")}}}}, want: "30s"},
+		"less than a minute":   {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("30s")}}}}, want: "30s"},
 		"short by itself":      {policies: []*policy.PlatformPolicy{{Label: label("30s")}}, want: "30s"},
 		"over at once":         {policies: []*policy.PlatformPolicy{{Label: label("0s")}}, err: "0s is over at once: use a longer duration"},
-		"no second is allowed": {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("0")}}}}, err: "0s is over at once: use a longer duration"},
-		"bound unreadable":     {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{TTL: policy.Range{Max: bound("long")}}}}, err: `maxTTL cannot be read: "long" is not a duration: ` + fix + ", or never"},
+		"no second is allowed": {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("0")}}}}, err: "0s is over at once: use a longer duration"},
+		"bound unreadable":     {policies: []*policy.PlatformPolicy{{Label: label("2d"), Bounds: policy.Bounds{Label: policy.Range{Max: bound("long")}}}}, err: `maxTTLLabel cannot be read: "long" is not a duration: ` + fix + ", or never"},
 		"owned":                {labels: []string{policy.LabelMultiKueueOrigin, "x"}, policies: []*policy.PlatformPolicy{{Label: label("2d")}}},
 	} {
 		job := builders.MakeJob("ci", "a")
@@ -95,11 +95,11 @@ func errorText(setting *policy.Setting) string {
 // clock one after the other.
 func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 	now := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
-	minute := &policy.Setting{Path: "spec.bounds.minTTL", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	minute := &policy.Setting{Path: "spec.bounds.minTTLLabel", Text: "1h", TTL: policy.TTL{After: time.Hour}}
 	for offset := -time.Minute; offset <= 3*time.Minute; offset += time.Second {
 		for _, given := range []*policy.PlatformPolicy{
 			{Label: &policy.Setting{Text: "1h"}, LatestDate: now.Add(time.Hour + offset)},
-			{Label: &policy.Setting{Text: policy.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: policy.Bounds{TTL: policy.Range{Min: minute}}},
+			{Label: &policy.Setting{Text: policy.TTLLabel{At: now.Add(time.Hour + offset)}.String()}, Bounds: policy.Bounds{Label: policy.Range{Min: minute}}},
 		} {
 			scope := &policy.Scope{Policies: []*policy.PlatformPolicy{given}}
 			text, _ := policy.DefaultLabel(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Map()), scope, now)
@@ -120,7 +120,7 @@ func TestDefaultLabelIsNotRefusedAMomentLater(t *testing.T) {
 func TestCheckLabel(t *testing.T) {
 	created := time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
 	warns := &policy.PlatformPolicy{Name: "soft", Mode: policy.ModeWarn, LatestDate: created.Add(24 * time.Hour),
-		Bounds: policy.Bounds{TTL: policy.Range{Max: &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}}}}
+		Bounds: policy.Bounds{Label: policy.Range{Max: &policy.Setting{Path: "spec.bounds.maxTTLLabel", TTL: policy.TTL{After: time.Hour}}}}}
 	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{warns}}
 	label, err := policy.ParseTTLLabel("2d")
 	if err != nil {
@@ -129,8 +129,22 @@ func TestCheckLabel(t *testing.T) {
 	if err := scope.CheckLabel(label, created, policy.EnforcedBounds); err != nil {
 		t.Errorf("a policy that only warns refuses: %v", err)
 	}
-	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != "2d is above maxTTL 1h: use 1h or less" {
+	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != "2d is above maxTTLLabel 1h: use 1h or less" {
 		t.Errorf("bounds: %v", err)
+	}
+	// The bounds of TTLs after finished are others.
+	one := &policy.Setting{Path: "spec.bounds.maxTTL", TTL: policy.TTL{After: time.Hour}}
+	apart := &policy.Scope{Policies: []*policy.PlatformPolicy{{Bounds: policy.Bounds{TTL: policy.Range{Max: one}}}}}
+	if err := apart.CheckLabel(label, created, policy.EnforcedBounds); err != nil {
+		t.Errorf("the bound of a TTL after finished: %v", err)
+	}
+	apart.Policies[0].Bounds = policy.Bounds{Label: policy.Range{Max: one}}
+	if err := apart.Bounds(policy.EnforcedBounds).CheckTTL(policy.TTL{After: 48 * time.Hour}); err != nil {
+		t.Errorf("the bound of a label: %v", err)
+	}
+	apart = &policy.Scope{Namespace: namespaceOf("max-ttl", "1h")}
+	if err := apart.CheckLabel(label, created, policy.EnforcedBounds); err == nil || err.Error() != `2d is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less` {
+		t.Errorf("the bound of a namespace, which is for both: %v", err)
 	}
 	warns.Bounds = policy.Bounds{}
 	if err := scope.CheckLabel(label, created, policy.AllBounds); err == nil || err.Error() != `2d is after latestDate 2026-12-02 of policy "soft": use a date up to then` {

@@ -25,7 +25,7 @@ func backfill(p *policy.PlatformPolicy) { p.Backfill = true }
 func atMost(text string) func(*policy.PlatformPolicy) {
 	return func(p *policy.PlatformPolicy) {
 		ttl, err := policy.ParseTTL(text)
-		p.Bounds.TTL.Max = &policy.Setting{Path: "spec.bounds.maxTTL", Text: text, TTL: ttl, Err: err}
+		p.Bounds.Label.Max = &policy.Setting{Path: "spec.bounds.maxTTLLabel", Text: text, TTL: ttl, Err: err}
 	}
 }
 
@@ -83,7 +83,7 @@ func TestMissingLabel(t *testing.T) {
 		"a date that is over":            {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-23", backfill)}, err: "2026-12-23 is over: use a later date"},
 		"clamped":                        {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("10d"))}, want: "10d"},
 		"clamped to what is long over":   {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2026-12-31", backfill, atMost("2d"))}, err: "2026-12-31 is longer than the bounds allow an object of this age: raise them, or use a duration"},
-		"a bound that cannot be read":    {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", atMost("long"))}, err: `maxTTL cannot be read: "long" is not a duration: ` + fix + ", or never"},
+		"a bound that cannot be read":    {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", atMost("long"))}, err: `maxTTLLabel cannot be read: "long" is not a duration: ` + fix + ", or never"},
 		"latest date before its expiry":  {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("30d", backfill, func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(24 * time.Hour) })}, want: "2026-12-25T120000Z"},
 		"latest date after its expiry":   {facts: existing(week), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill, func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(-time.Hour) })}, want: "2d"},
 		"latest date is over, not young": {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("2d", func(p *policy.PlatformPolicy) { p.LatestDate = noon.Add(-time.Hour) })}, err: `latestDate 2026-12-24 of policy "p" is over: raise it`},

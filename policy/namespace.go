@@ -96,8 +96,9 @@ func namespaceBounds(annotations map[string]string) Bounds {
 		}
 		return parse(AnnotationPath(key), text)
 	}
+	ttl := Range{Min: get(AnnotationMinTTL, durationSetting), Max: get(AnnotationMaxTTL, durationSetting)}
 	return Bounds{
-		TTL:      Range{Min: get(AnnotationMinTTL, durationSetting), Max: get(AnnotationMaxTTL, durationSetting)},
+		TTL: ttl, Label: ttl,
 		Deadline: Range{Min: get(AnnotationMinDeadline, deadlineSetting), Max: get(AnnotationMaxDeadline, deadlineSetting)},
 	}
 }

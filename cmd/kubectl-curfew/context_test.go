@@ -78,7 +78,8 @@ func TestWatchNoticesContext(t *testing.T) {
 			"jobs", missed, lifecyclePolicies, "", "research", func(object *unstructured.Unstructured) {
 				object.SetGeneration(0) // as it was
 				field("spec/defaults/ttl/value", "3h")(object)
-				field("status/defaultSince", "2026-12-01T00:00:00Z/x")(object)
+				field("status/defaults/hash", "x")(object)
+				field("status/defaults/sinceTime", "2026-12-01T00:00:00Z")(object)
 			}, "CHANGED job.batch/missed 2026-12-24 15:30:00 CET 2h30m ttl policy/research -",
 		},
 		"a runtime": {

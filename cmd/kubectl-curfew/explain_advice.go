@@ -67,7 +67,7 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 	case e.may(change.Target{Until: e.now.Add(day)}):
 		out = append(out, "kubectl curfew extend "+name+" --until 1d")
 	default:
-		out = append(out, e.raise(e.longer(entry))...)
+		out = append(out, e.raise(e.boundsOf(entry.Trigger), e.longer(entry))...)
 	}
 	if _, err := change.Cancel(e.subject()); err == nil {
 		out = append(out, "kubectl curfew cancel "+name)
@@ -79,13 +79,14 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 func (e *explained) given(name string) []string {
 	facts := e.of.Facts
 	if facts.Profile.Finishable() {
-		if to, ok := e.inADay(e.finished()); ok && e.may(change.Target{To: to}) {
+		if to, ok := e.inADay(e.enforced().TTL, e.finished()); ok && e.may(change.Target{To: to}) {
 			return []string{"kubectl curfew extend " + name + " --to " + policy.FormatDuration(to)}
 		}
 	}
-	to, ok := e.inADay(facts.Created)
+	bounds := e.enforced().Label
+	to, ok := e.inADay(bounds, facts.Created)
 	if !ok {
-		return e.raise(to)
+		return e.raise(bounds, to)
 	}
 	out := "kubectl label " + name + " " + policy.LabelTTL + "=" + policy.FormatDuration(to)
 	if _, ok := facts.Labels[policy.LabelTTL]; ok {
@@ -96,12 +97,12 @@ func (e *explained) given(name string) []string {
 
 // inADay is a number of whole days, counted from an instant, that ends about a day from now, moved
 // into the bounds. ok is false where the bounds allow no time in the future.
-func (e *explained) inADay(from time.Time) (length time.Duration, ok bool) {
+func (e *explained) inADay(bounds policy.Range, from time.Time) (length time.Duration, ok bool) {
 	length = (e.now.Sub(from)/day + 1) * day
 	if from.Add(length).Before(e.now.Add(time.Hour)) {
 		length += day
 	}
-	bounded := e.enforced().TTL.Clamp(policy.TTL{After: length}).After
+	bounded := bounds.Clamp(policy.TTL{After: length}).After
 	if !from.Add(bounded).After(e.now) {
 		return length, false
 	}
@@ -115,7 +116,7 @@ func (e *explained) longer(entry world.Entry) time.Duration {
 		from = e.of.Facts.Created
 	}
 	if entry.Value.Never {
-		length, _ := e.inADay(from)
+		length, _ := e.inADay(e.boundsOf(entry.Trigger), from)
 		return length
 	}
 	return roundUp(max(entry.Value.After, e.now.Sub(from))+day, time.Hour)
@@ -124,6 +125,14 @@ func (e *explained) longer(entry world.Entry) time.Duration {
 // enforced are the bounds that a new value must keep.
 func (e *explained) enforced() policy.Bounds {
 	return e.of.Scope.BoundsFor(e.of.Facts, policy.EnforcedBounds)
+}
+
+// boundsOf are those of them for a TTL, or for a label.
+func (e *explained) boundsOf(trigger policy.Trigger) policy.Range {
+	if trigger == policy.TriggerLabel {
+		return e.enforced().Label
+	}
+	return e.enforced().TTL
 }
 
 // finished is when a TTL after finished starts.
@@ -135,10 +144,9 @@ func (e *explained) finished() time.Time {
 }
 
 // raise is the command that raises the bound which does not allow a TTL.
-func (e *explained) raise(to time.Duration) []string {
-	bounds := e.enforced()
-	if bounds.CheckTTL(policy.TTL{After: to}) != nil && bounds.TTL.Max != nil {
-		return []string{raised(bounds.TTL.Max, to)}
+func (e *explained) raise(bounds policy.Range, to time.Duration) []string {
+	if value := (policy.TTL{After: to}); bounds.Max != nil && bounds.Clamp(value) != value {
+		return []string{raised(bounds.Max, to)}
 	}
 	for _, said := range e.of.Scope.Policies {
 		if !said.LatestDate.IsZero() && e.of.LabelKey != "" {

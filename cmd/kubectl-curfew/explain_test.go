@@ -92,7 +92,7 @@ var advice = map[string]struct {
 	"it may not live beyond a date": {"secret/a -n dated", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 2026-12-31}"), "namespace: foo", "namespace: dated"), nil,
 		[]string{"kubectl edit lifecyclepolicy dated   # its latest date is in the way", "kubectl curfew cancel secret/a -n dated"}},
 	"a policy does not let it live longer": {"secret/a -n bounded", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "namespace: foo", "namespace: bounded"), nil,
-		[]string{"kubectl edit lifecyclepolicy bounded   # it has all that this allows: maxTTL 3d", "kubectl curfew cancel secret/a -n bounded"}},
+		[]string{"kubectl edit lifecyclepolicy bounded   # it has all that this allows: maxTTLLabel 3d", "kubectl curfew cancel secret/a -n bounded"}},
 	"its namespace is protected": {"secret/a -n kube-system", strings.ReplaceAll(secret("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 3d}"), "foo", "kube-system"), nil,
 		[]string{"kubectl edit deployment/curfew-controller -n curfew-system   # take kube-system out of --protect"}},
 	"it is Curfew's": {"deployment/curfew-controller -n curfew-system", "", nil, nil},
@@ -126,7 +126,7 @@ func withObject(t *testing.T, text string, namespace map[string]string) *fakeClu
 			u.SetAnnotations(namespace)
 		}
 	}
-	for name, bounds := range map[string]map[string]any{"dated": {"latestDate": "2026-12-31"}, "bounded": {"maxTTL": "3d"}} {
+	for name, bounds := range map[string]map[string]any{"dated": {"latestDate": "2026-12-31"}, "bounded": {"maxTTLLabel": "3d"}} {
 		if !strings.Contains(text, "namespace: "+name) {
 			continue
 		}

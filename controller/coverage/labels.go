@@ -116,7 +116,7 @@ func (in *Input) bounded() string {
 	var kinds []string
 	for _, p := range sorted(in.Policies) {
 		bounds := p.Spec.Bounds
-		if bounds == nil || bounds.MinTTL == nil && bounds.MaxTTL == nil && bounds.LatestDate == nil {
+		if bounds == nil || bounds.MinTTLLabel == nil && bounds.MaxTTLLabel == nil && bounds.LatestDate == nil {
 			continue
 		}
 		if len(p.Spec.Match.Kinds) == 0 {

@@ -278,7 +278,7 @@ func TestPolicyThatNeedsTheWholeObject(t *testing.T) {
 	limit := v1alpha1.Duration("1m")
 	bounded := v1alpha1.LifecyclePolicySpec{
 		Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "precious", Expression: "object.spec.precious"}}},
-		Bounds: &v1alpha1.Bounds{MaxTTL: &limit},
+		Bounds: &v1alpha1.Bounds{MaxTTLLabel: &limit},
 	}
 	for name, row := range map[string]struct {
 		precious any
@@ -321,7 +321,7 @@ func TestPolicyThatAsksForTheRuntime(t *testing.T) {
 	limit := v1alpha1.Duration("1h")
 	bounded := v1alpha1.LifecyclePolicySpec{
 		Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "torch", Expression: `runtime != null && runtime.metadata.name == "torch"`}}},
-		Bounds: &v1alpha1.Bounds{MinTTL: &limit},
+		Bounds: &v1alpha1.Bounds{MinTTLLabel: &limit},
 	}
 	for name, row := range map[string]struct {
 		label string // that names the runtime

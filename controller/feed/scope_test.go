@@ -8,6 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -71,7 +72,7 @@ func lifecycle(t *testing.T, spec v1alpha1.LifecyclePolicySpec) *expression.Poli
 	t.Helper()
 	object := &v1alpha1.LifecyclePolicy{Spec: spec}
 	object.Name = "platform"
-	object.Status.DefaultSince = policy.FormatSince(time.Now().Add(-time.Hour), expression.DefaultsHash(object))
+	object.Status.Defaults = &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(time.Now().Add(-time.Hour)), Hash: expression.DefaultsHash(object)}
 	compiled, errs := expression.NewCompiler(10).Policy(object)
 	if len(errs) > 0 {
 		t.Fatal(errs)

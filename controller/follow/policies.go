@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -80,7 +81,7 @@ func (p *Policies) OnChange(f func(concerns func(schema.GroupKind) bool)) {
 // samePolicy reports whether two states judge alike: conditions in the status change nothing.
 func samePolicy(old, new *compiledPolicy) bool {
 	return old.object.UID == new.object.UID && old.object.Generation == new.object.Generation &&
-		old.object.Status.DefaultSince == new.object.Status.DefaultSince
+		equality.Semantic.DeepEqual(old.object.Status.Defaults, new.object.Status.Defaults)
 }
 
 func (p *Policies) compile(object *unstructured.Unstructured) compiledPolicy {
@@ -183,6 +184,6 @@ func (p *Policies) writeStatus(name string, of *compiledPolicy) {
 	}
 	p.status.Add(name, func(now time.Time) []byte {
 		return p.status.Patch(now, &of.object.ObjectMeta, status.ObservedGeneration, status.Conditions, conditions,
-			status.DefaultSince, expression.StampPolicy(of.object, now))
+			status.Defaults, expression.StampPolicy(of.object, now))
 	})
 }

@@ -82,8 +82,8 @@ func TestPolicyStatus(t *testing.T) {
 		}
 		for i, want := range []string{`"reason":"Accepted"`, `"reason":"InvalidExpression"`} {
 			if patch := p.patches[i]; !strings.HasPrefix(patch, "status ") || !strings.Contains(patch, want) ||
-				!strings.Contains(patch, `"defaultSince":"`) || !strings.Contains(patch, `"uid":"uid-1"`) {
-				t.Errorf("patch %s\nwant %s, a default-since and the UID", patch, want)
+				!strings.Contains(patch, `"defaults":{"sinceTime":"`) || !strings.Contains(patch, `"uid":"uid-1"`) {
+				t.Errorf("patch %s\nwant %s, the time of the defaults and the UID", patch, want)
 			}
 		}
 	})
@@ -232,8 +232,8 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 		if len(p.patches) != 1 {
 			t.Fatalf("%d patches, want one: %s", len(p.patches), p.patches)
 		}
-		_, text, _ := strings.Cut(p.patches[0], `"defaultSince":"`)
-		text, _, _ = strings.Cut(text, "/")
+		_, text, _ := strings.Cut(p.patches[0], `"sinceTime":"`)
+		text, _, _ = strings.Cut(text, `"`)
 		if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(known.Add(ahead)) {
 			t.Errorf("stamped %s, %v; want the API server's time, from %s on", text, err, known.Add(ahead))
 		}

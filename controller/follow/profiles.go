@@ -142,7 +142,7 @@ func (p *Profiles) writeStatuses() {
 		status := &profile.object.Status
 		p.status.Add(name, func(now time.Time) []byte {
 			return p.status.Patch(now, &profile.object.ObjectMeta, status.ObservedGeneration, status.Conditions,
-				[]metav1.Condition{condition}, "", "")
+				[]metav1.Condition{condition}, nil, nil)
 		})
 	}
 }

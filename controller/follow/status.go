@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -54,23 +55,23 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, wake: loop.NewSignal(), pending: map[string]MakePatch{}}
 }
 
-// Patch is that of a status with these conditions, or nil where there is nothing to write. since is
-// "" for kinds that have none.
-func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, since string) []byte {
+// Patch is that of a status with these conditions, or nil where there is nothing to write. defaults
+// are nil for kinds that have none.
+func (s *Statuses) Patch(now time.Time, object *metav1.ObjectMeta, observed int64, conditions v1alpha1.Conditions, set []metav1.Condition, old, defaults *v1alpha1.DefaultsStatus) []byte {
 	new := slices.Clone([]metav1.Condition(conditions))
 	changed := false
 	for _, condition := range set {
 		condition.LastTransitionTime = metav1.NewTime(now)
 		changed = meta.SetStatusCondition(&new, condition) || changed
 	}
-	if !changed && observed == object.Generation && old == since {
+	if !changed && observed == object.Generation && equality.Semantic.DeepEqual(old, defaults) {
 		return nil
 	}
 	status := map[string]any{"observedGeneration": object.Generation, "conditions": new}
-	if since != "" {
-		status["defaultSince"] = since
-	} else if old != "" {
-		status["defaultSince"] = nil // A merge patch removes by null.
+	if defaults != nil {
+		status["defaults"] = defaults
+	} else if old != nil {
+		status["defaults"] = nil // A merge patch removes by null.
 	}
 	patch, err := json.Marshal(map[string]any{
 		// The UID and the resourceVersion of the state that was read: no other object and no newer spec

@@ -118,9 +118,11 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 		out.Label = in("spec.match")
 	}
 	out.Bounds = p.Bounds
-	for _, bound := range []**policy.Setting{&out.Bounds.TTL.Min, &out.Bounds.TTL.Max, &out.Bounds.Deadline.Min, &out.Bounds.Deadline.Max} {
-		if *bound != nil {
-			*bound = in((*bound).Path)
+	for _, r := range []*policy.Range{&out.Bounds.TTL, &out.Bounds.Label, &out.Bounds.Deadline} {
+		for _, bound := range []**policy.Setting{&r.Min, &r.Max} {
+			if *bound != nil {
+				*bound = in((*bound).Path)
+			}
 		}
 	}
 	return out

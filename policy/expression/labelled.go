@@ -8,7 +8,7 @@ import (
 
 // BoundsLabels reports whether the policy bounds TTL labels.
 func (p *Policy) BoundsLabels() bool {
-	return p.Bounds.TTL != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
+	return p.Bounds.Label != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
 }
 
 // NeedsObject reports whether the policy's match needs more of an object than its metadata.
@@ -36,11 +36,11 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		switch said := p.unusable(err); {
 		case err != nil:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{TTL: said.Bounds.TTL}, LatestUnreadable: said.LatestUnreadable})
+				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestUnreadable: said.LatestUnreadable})
 			errs = append(errs, p.failure(err))
 		case matched:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{TTL: p.Bounds.TTL}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})
+				Bounds: policy.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})
 		}
 	}
 	return out, undecided, errs

@@ -19,17 +19,17 @@ func TestLabelBounds(t *testing.T) {
 		whole     string // bounds that are told from the object
 		undecided bool
 	}{
-		"by kind":                          {spec: `{bounds: {maxTTL: 90d}}`, metadata: "max 90d", whole: "max 90d"},
+		"by kind":                          {spec: `{bounds: {maxTTLLabel: 90d}}`, metadata: "max 90d", whole: "max 90d"},
 		"latest date":                      {spec: `{bounds: {latestDate: "2026-12-31"}}`, metadata: "until 2026-12-31", whole: "until 2026-12-31"},
-		"another kind":                     {spec: `{match: {kinds: [{kind: Secret}]}, bounds: {maxTTL: 90d}}`},
-		"another label":                    {spec: `{match: {objectSelector: {matchLabels: {app: other}}}, bounds: {maxTTL: 90d}}`},
+		"another kind":                     {spec: `{match: {kinds: [{kind: Secret}]}, bounds: {maxTTLLabel: 90d}}`},
+		"another label":                    {spec: `{match: {objectSelector: {matchLabels: {app: other}}}, bounds: {maxTTLLabel: 90d}}`},
 		"no bounds of labels":              {spec: `{match: {matchConditions: [{name: a, expression: "true"}]}, bounds: {maxDeadline: 1h}, defaults: {ttl: {value: 1d}}}`},
-		"a condition":                      {spec: `{match: {matchConditions: [{name: a, expression: "has(object.spec)"}]}, bounds: {maxTTL: 90d}}`, whole: "max 90d", undecided: true},
-		"a condition that does not hold":   {spec: `{match: {matchConditions: [{name: a, expression: "has(object.nothing)"}]}, bounds: {maxTTL: 90d}}`, undecided: true},
-		"a condition behind another label": {spec: `{match: {objectSelector: {matchLabels: {app: other}}, matchConditions: [{name: a, expression: "true"}]}, bounds: {maxTTL: 90d}}`},
-		"a condition that fails": {spec: `{match: {matchConditions: [{name: a, expression: "object.nothing == 1"}]}, bounds: {maxTTL: 90d, latestDate: "2026-12-31"}}`,
+		"a condition":                      {spec: `{match: {matchConditions: [{name: a, expression: "has(object.spec)"}]}, bounds: {maxTTLLabel: 90d}}`, whole: "max 90d", undecided: true},
+		"a condition that does not hold":   {spec: `{match: {matchConditions: [{name: a, expression: "has(object.nothing)"}]}, bounds: {maxTTLLabel: 90d}}`, undecided: true},
+		"a condition behind another label": {spec: `{match: {objectSelector: {matchLabels: {app: other}}, matchConditions: [{name: a, expression: "true"}]}, bounds: {maxTTLLabel: 90d}}`},
+		"a condition that fails": {spec: `{match: {matchConditions: [{name: a, expression: "object.nothing == 1"}]}, bounds: {maxTTLLabel: 90d, latestDate: "2026-12-31"}}`,
 			whole: "max unreadable until unreadable", undecided: true},
-		"a selector that cannot be read": {spec: `{match: {namespaceSelector: {matchExpressions: [{key: env, operator: Near}]}}, bounds: {minTTL: 1h}}`,
+		"a selector that cannot be read": {spec: `{match: {namespaceSelector: {matchExpressions: [{key: env, operator: Near}]}}, bounds: {minTTLLabel: 1h}}`,
 			metadata: "min unreadable", whole: "min unreadable"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -58,7 +58,7 @@ func TestLabelBounds(t *testing.T) {
 func bounded(policies []*policy.PlatformPolicy) string {
 	var out []string
 	for _, p := range policies {
-		for name, bound := range map[string]*policy.Setting{"min ": p.Bounds.TTL.Min, "max ": p.Bounds.TTL.Max} {
+		for name, bound := range map[string]*policy.Setting{"min ": p.Bounds.Label.Min, "max ": p.Bounds.Label.Max} {
 			switch {
 			case bound == nil:
 			case bound.Err != nil:

@@ -25,7 +25,7 @@ var specParts = map[string][]string{
 		"", "ttl: {value: 1h}", "ttl: {value: never}", "ttl: {expression: 'null'}", "ttl: {expression: 'object.nothing'}", "ttlFailed: {value: 2d}", "ttlSucceeded: {expression: 'null'}, ttlFailed: {value: 3d}",
 		"deadline: {value: 6h}", "deadline: {expression: 'null'}", "ttlLabel: {value: 7d}", "ttlLabel: {expression: 'null'}", "ttl: {value: 5d}, deadline: {value: 2h}, ttlLabel: {value: 1d}",
 	},
-	"bounds": {"", "", "", "", "", "", "", "maxTTL: 12h", "minTTL: 2h", "maxDeadline: 1h", "latestDate: '2026-03-02'", "latestDate: tomorrow"},
+	"bounds": {"", "", "", "", "", "", "", "maxTTL: 12h", "minTTL: 2h", "maxTTLLabel: 1d", "minTTLLabel: 2d", "maxDeadline: 1h", "latestDate: '2026-03-02'", "latestDate: tomorrow"},
 }
 
 // TestWhatIsNotAskedDoesNotCount: leaving policies out that could only say what has been said

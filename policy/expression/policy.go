@@ -75,8 +75,8 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 		errs = append(errs, field.NotSupported(path.Child("mode"), spec.Mode, slices.Sorted(maps.Keys(modes))[1:]))
 	}
 	out.matchAsksRuntime = c.reads(varRuntime)
-	if at, hash, ok := policy.ParseSince(object.Status.DefaultSince); ok && hash == out.Hash {
-		out.Since = at
+	if since := object.Status.Defaults; since != nil && since.Hash == out.Hash {
+		out.Since = since.SinceTime.Time
 	}
 	if defaults := spec.Defaults; defaults != nil {
 		at := path.Child("defaults")
@@ -124,6 +124,7 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 	}
 	p.Bounds = policy.Bounds{
 		TTL:      policy.Range{Min: bound("minTTL", spec.MinTTL, ResultTTL), Max: bound("maxTTL", spec.MaxTTL, ResultTTL)},
+		Label:    policy.Range{Min: bound("minTTLLabel", spec.MinTTLLabel, ResultTTL), Max: bound("maxTTLLabel", spec.MaxTTLLabel, ResultTTL)},
 		Deadline: policy.Range{Min: bound("minDeadline", spec.MinDeadline, ResultDuration), Max: bound("maxDeadline", spec.MaxDeadline, ResultDuration)},
 	}
 	for _, pair := range p.Bounds.Contradictions() {

@@ -113,7 +113,7 @@ defaults:
   ttlSucceeded: {expression: "object.?metadata.?annotations[?'x']"}
   deadline: {expression: "object.spec.parallelism * 3600"}
   ttlLabel: {value: 7d}
-bounds: {minTTL: 1m, maxTTL: 30d, maxDeadline: 2d, latestDate: "2026-12-31"}
+bounds: {minTTL: 1m, maxTTL: 30d, minTTLLabel: 2m, maxTTLLabel: 60d, maxDeadline: 2d, latestDate: "2026-12-31"}
 warnBelow: 5m
 priority: 7
 backfill: true`)
@@ -131,6 +131,8 @@ backfill: true`)
 		"deadline":    {said.Deadline, "4h"},
 		"maxDeadline": {said.Bounds.Deadline.Max, "2d"},
 		"maxTTL":      {said.Bounds.TTL.Max, "30d"},
+		"minTTLLabel": {said.Bounds.Label.Min, "2m"},
+		"maxTTLLabel": {said.Bounds.Label.Max, "60d"},
 	} {
 		if c.setting == nil || c.setting.Err != nil || c.setting.TTL.String() != c.want || c.setting.Source.String() != "policy/platform" {
 			t.Errorf("%s: %+v, want %s", name, c.setting, c.want)
@@ -273,15 +275,15 @@ func TestStampPolicy(t *testing.T) {
 	now := time.Date(2026, 5, 1, 12, 0, 0, 0, time.UTC)
 	object := lifecyclePolicy(t, "platform", `{defaults: {ttl: {value: 1d}}}`)
 	first := expression.StampPolicy(object, now)
-	object.Status.DefaultSince = first
+	object.Status.Defaults = first
 	later := now.Add(time.Hour)
-	if got := expression.StampPolicy(object, later); got != first {
-		t.Errorf("unchanged defaults were stamped again: %s, then %s", first, got)
+	if got := expression.StampPolicy(object, later); *got != *first {
+		t.Errorf("unchanged defaults were stamped again: %v, then %v", first, got)
 	}
 	if compiled, _ := expression.NewCompiler(4).Policy(object); !compiled.Since.Equal(now) {
 		t.Errorf("since %v, want %v", compiled.Since, now)
 	}
-	if got := expression.StampPolicy(object, now.Add(-time.Hour)); got == first {
+	if got := expression.StampPolicy(object, now.Add(-time.Hour)); *got == *first {
 		t.Error("a stamp in the future was kept")
 	}
 	for name, change := range map[string]func(*v1alpha1.LifecyclePolicySpec){
@@ -295,7 +297,7 @@ func TestStampPolicy(t *testing.T) {
 	} {
 		changed := object.DeepCopy()
 		change(&changed.Spec)
-		if got := expression.StampPolicy(changed, later); got == first {
+		if got := expression.StampPolicy(changed, later); *got == *first {
 			t.Errorf("%s changed and the stamp did not", name)
 		}
 		if compiled, _ := expression.NewCompiler(4).Policy(changed); !compiled.Since.IsZero() {
@@ -304,12 +306,12 @@ func TestStampPolicy(t *testing.T) {
 	}
 	changed := object.DeepCopy()
 	changed.Spec.Mode, changed.Spec.Backfill = v1alpha1.PolicyWarn, true
-	if got := expression.StampPolicy(changed, later); got != first {
+	if got := expression.StampPolicy(changed, later); *got != *first {
 		t.Error("what decides no default changed the stamp")
 	}
 	changed.Spec.Defaults = nil
-	if got := expression.StampPolicy(changed, later); got != "" {
-		t.Errorf("a policy without defaults got the stamp %s", got)
+	if got := expression.StampPolicy(changed, later); got != nil {
+		t.Errorf("a policy without defaults got the stamp %v", got)
 	}
 }
 

@@ -89,7 +89,7 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 	}
 	out.Runtime = compileRuntime(path.Child("runtime"), spec.Runtime, &errs)
 	if rules := spec.Deadline; rules != nil {
-		out.DefaultDeadline, out.ImmutableDeadline = rules.Default, rules.Immutable
+		out.DefaultDeadline, out.ImmutableDeadline = rules.AllowDefault, rules.Immutable
 		for i := range rules.Enforcement {
 			out.acts = append(out.acts, c.enforcement(path.Child("deadline", "enforcement").Index(i), &rules.Enforcement[i], &errs))
 		}

@@ -6,7 +6,8 @@ import (
 	"encoding/json"
 	"time"
 
-	"curfew.dev/curfew/policy"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -34,16 +35,17 @@ func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
 	return hex.EncodeToString(sum[:6])
 }
 
-// StampPolicy says what status.defaultSince of a policy must be now. One whose hash fits is kept.
-// One that does not, or is in the future, becomes now, so that a new default never reaches older
-// objects (S6).
-func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) string {
-	hash := DefaultsHash(object)
-	if hash == "" {
-		return ""
+// StampPolicy says what status.defaults of a policy must be now; nil for a policy without defaults.
+// One whose hash fits is kept. One that does not, or is in the future, becomes now, so that a new
+// default never reaches older objects (S6).
+func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) *v1alpha1.DefaultsStatus {
+	hash, stands := DefaultsHash(object), object.Status.Defaults
+	switch {
+	case hash == "":
+		return nil
+	case stands != nil && stands.Hash == hash && !stands.SinceTime.IsZero() && !stands.SinceTime.After(now):
+		return stands
+	default:
+		return &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: hash}
 	}
-	if at, noted, ok := policy.ParseSince(object.Status.DefaultSince); ok && noted == hash && !at.After(now) {
-		return object.Status.DefaultSince
-	}
-	return policy.FormatSince(now, hash)
 }

@@ -2,9 +2,9 @@ package v1alpha1
 
 // DeadlineRules say whether objects of a kind may have a deadline, who enforces it, and how an object is stopped for good.
 type DeadlineRules struct {
-	// default lets namespaces and policies give the kind a default deadline.
+	// allowDefault lets namespaces and policies give objects of the kind a default deadline.
 	// +optional
-	Default bool `json:"default,omitempty"`
+	AllowDefault bool `json:"allowDefault,omitempty"`
 	// immutable refuses to add, change or remove a deadline after creation, field and annotation alike.
 	// +optional
 	Immutable bool `json:"immutable,omitempty"`

@@ -21,7 +21,7 @@ import (
 // +kubebuilder:printcolumn:name="Mode",type=string,JSONPath=`.spec.mode`
 // +kubebuilder:printcolumn:name="Ready",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].status`
 // +kubebuilder:printcolumn:name="Reason",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`,priority=1
-// +kubebuilder:printcolumn:name="Since",type=string,JSONPath=`.status.defaultSince`,priority=1
+// +kubebuilder:printcolumn:name="Since",type=string,JSONPath=`.status.defaults.sinceTime`,description="When the present defaults took effect",priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 type LifecyclePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
@@ -129,78 +129,24 @@ type MatchCondition struct {
 	Expression Expression `json:"expression"`
 }
 
-// Defaults of a policy. An expression that evaluates to null says nothing, so that the next policy is asked.
-//
-// +kubebuilder:validation:MinProperties=1
-type Defaults struct {
-	// ttl is how long a finished object may stay.
-	// +optional
-	TTL *TTLValue `json:"ttl,omitempty"`
-	// ttlSucceeded is the same for objects that succeeded, and wins over ttl.
-	// +optional
-	TTLSucceeded *TTLValue `json:"ttlSucceeded,omitempty"`
-	// ttlFailed is the same for objects that failed, and wins over ttl.
-	// +optional
-	TTLFailed *TTLValue `json:"ttlFailed,omitempty"`
-	// deadline is how long an unfinished object may be active before it is failed, for kinds whose profile has a default
-	// deadline; never for Pods.
-	// +optional
-	Deadline *DurationValue `json:"deadline,omitempty"`
-	// ttlLabel is given as label curfew.dev/ttl to objects that carry none, and limits their life from creation, finished or not.
-	// +optional
-	TTLLabel *LabelValue `json:"ttlLabel,omitempty"`
-}
-
-// TTLValue is a constant or a CEL expression.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
-type TTLValue struct {
-	// value is a constant: a duration such as 1d, or never.
-	// +optional
-	Value *TTL `json:"value,omitempty"`
-	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "1d" or "never",
-	// whole seconds, or null for nothing; beside values of another type CEL wants it as dyn(null). An object on which it fails
-	// is kept, and reported. Example: object.metadata.namespace == "ci" ? "1d" : dyn(null)
-	// +optional
-	Expression *Expression `json:"expression,omitempty"`
-}
-
-// DurationValue is a constant or a CEL expression.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
-type DurationValue struct {
-	// value is a constant, such as 12h. At least 1s.
-	// +optional
-	Value *Duration `json:"value,omitempty"`
-	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "12h", whole
-	// seconds, or null for nothing.
-	// +optional
-	Expression *Expression `json:"expression,omitempty"`
-}
-
-// LabelValue is a constant or a CEL expression.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
-type LabelValue struct {
-	// value is a constant, such as 7d or 2026-12-24.
-	// +optional
-	Value *LabelTTL `json:"value,omitempty"`
-	// expression computes the value over object, namespaceObject and runtime: a string in the label's form, a CEL duration of whole
-	// minutes, a CEL timestamp, or null for nothing.
-	// +optional
-	Expression *Expression `json:"expression,omitempty"`
-}
-
 // Bounds of a policy. Absent means no bound.
 //
 // +kubebuilder:validation:MinProperties=1
 type Bounds struct {
-	// minTTL is the shortest TTL after finished, and the shortest life that a TTL label may give.
+	// minTTL is the shortest TTL after finished.
 	// +optional
 	MinTTL *Duration `json:"minTTL,omitempty"`
-	// maxTTL is the longest TTL after finished, and the longest life that a TTL label may give. It also refuses never.
+	// maxTTL is the longest TTL after finished. It also rejects never.
 	// +optional
 	MaxTTL *Duration `json:"maxTTL,omitempty"`
+	// minTTLLabel is the shortest lifetime that a TTL label may set, from the creation of the object
+	// to its expiry.
+	// +optional
+	MinTTLLabel *Duration `json:"minTTLLabel,omitempty"`
+	// maxTTLLabel is the longest lifetime that a TTL label may set, from the creation of the object
+	// to its expiry.
+	// +optional
+	MaxTTLLabel *Duration `json:"maxTTLLabel,omitempty"`
 	// minDeadline is the shortest deadline.
 	// +optional
 	MinDeadline *Duration `json:"minDeadline,omitempty"`
@@ -219,11 +165,25 @@ type LifecyclePolicyStatus struct {
 	// observedGeneration is the generation of the spec that the rest of the status speaks of.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// defaultSince is "<time>/<hash of what decides the defaults>": objects that admission missed get the defaults if they are
-	// younger than that time. Where the hash does not fit the spec, the defaults have changed and the time is not theirs.
+	// defaults say since when the present defaults are in effect. Absent for a policy without
+	// defaults.
 	// +optional
-	DefaultSince string `json:"defaultSince,omitempty"`
+	Defaults *DefaultsStatus `json:"defaults,omitempty"`
 	// conditions: Ready says whether every expression and field can be used, and which fails where.
 	// +optional
 	Conditions Conditions `json:"conditions,omitempty"`
+}
+
+// DefaultsStatus says since when the defaults of a policy are in effect.
+type DefaultsStatus struct {
+	// sinceTime is when the defaults took effect. Objects created later that admission did not see
+	// get the defaults as well.
+	// +required
+	SinceTime metav1.Time `json:"sinceTime"`
+	// hash of the fields that decide the defaults. If it does not match the spec, the defaults have
+	// changed, and sinceTime does not apply to them.
+	// +required
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=63
+	Hash string `json:"hash"`
 }

@@ -64,16 +64,16 @@ var Cases = map[string]Case{
 	},
 	"a kind without a profile": {
 		Object: widget, Namespace: plain,
-		Policies: []string{`{metadata: {name: a}, spec: {bounds: {maxTTL: 3d}}}`},
-		Want:     "namespace ci enforce; policy a max-ttl=3d",
+		Policies: []string{`{metadata: {name: a}, spec: {bounds: {maxTTLLabel: 3d}}}`},
+		Want:     "namespace ci enforce; policy a max-ttl-label=3d",
 	},
 	"a cluster-scoped object": {
 		Object: `{apiVersion: v1, kind: PersistentVolume, metadata: {name: a, labels: {curfew.dev/ttl: 30d}}}`,
 		Policies: []string{
-			`{metadata: {name: a}, spec: {bounds: {maxTTL: 3d}}}`,
-			`{metadata: {name: b}, spec: {match: {namespaceSelector: {matchLabels: {team: ml}}}, bounds: {maxTTL: 1d}}}`,
+			`{metadata: {name: a}, spec: {bounds: {maxTTLLabel: 3d}}}`,
+			`{metadata: {name: b}, spec: {match: {namespaceSelector: {matchLabels: {team: ml}}}, bounds: {maxTTLLabel: 1d}}}`,
 		},
-		Want: "policy a max-ttl=3d",
+		Want: "policy a max-ttl-label=3d",
 	},
 	"a Namespace, whose own mode applies to it": {
 		Object: `{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/mode: dry-run, curfew.dev/default-ttl: 1d}}}`,

@@ -135,12 +135,16 @@ func Render(scope *policy.Scope, failures int) string {
 }
 
 func said(ttl *policy.TTLSet, deadline *policy.Setting, bounds *policy.Bounds) string {
-	out := ""
+	out, label := "", bounds.Label
+	if label == bounds.TTL { // A namespace has the same bounds for both.
+		label = policy.Range{}
+	}
 	for _, one := range []struct {
 		name string
 		of   *policy.Setting
 	}{
 		{"ttl", ttl.For(policy.Failed)}, {"deadline", deadline}, {"min-ttl", bounds.TTL.Min}, {"max-ttl", bounds.TTL.Max},
+		{"min-ttl-label", label.Min}, {"max-ttl-label", label.Max},
 		{"min-deadline", bounds.Deadline.Min}, {"max-deadline", bounds.Deadline.Max},
 	} {
 		if one.of == nil {

@@ -69,7 +69,7 @@ spec:
   fields:
     suspend: {path: spec.hold}
   deadline:
-    default: true
+    allowDefault: true
     enforcement:
       - by: Curfew
         stop:

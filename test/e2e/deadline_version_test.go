@@ -52,7 +52,7 @@ spec:
     started: object.?metadata.?creationTimestamp.orValue(null)
   fields: {deadline: spec.limitSeconds}
   deadline:
-    default: true
+    allowDefault: true
     enforcement:
       - {ifServed: spec.limitSeconds, by: Controller, acts: "true", graceSeconds: 5, stop: [{action: MarkFailed}]}
       - {by: Curfew, stop: [{action: MarkFailed}]}

@@ -67,7 +67,7 @@ spec:
     outcome: 'object.?status.?failed.orValue(false) ? "Failed" : "Succeeded"'
   fields: {ttl: spec.keep-for, deadline: spec.deadline}
   podTemplates: ['spec.stages[*].template']
-  deadline: {default: true, enforcement: [{by: Controller}]}
+  deadline: {allowDefault: true, enforcement: [{by: Controller}]}
 `
 }
 

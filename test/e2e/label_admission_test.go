@@ -75,10 +75,10 @@ func TestLabelPolicySamples(t *testing.T) {
 	s.Cleanup(func() {
 		s.afterwards("delete", "lifecyclepolicy", s.name+"-90-days", s.name+"-this-year", "--ignore-not-found")
 	})
-	long := denied("validate-labels.curfew.dev", labelField+`91d is above maxTTL 90d of policy "`+s.name+`-90-days": use 90d or less`)
+	long := denied("validate-labels.curfew.dev", labelField+`91d is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use 90d or less`)
 	s.eventually(row{labelledAs("v1", "ConfigMap", "long", policy.LabelTTL, "91d"), long})
 	date := labelledAs("v1", "ConfigMap", "date", policy.LabelTTL, "2098-12-31", "project", "twenty-six")
-	s.tries("the date to be too late", ` is above maxTTL 90d of policy "`+s.name+`-90-days": use 90d or less`, date)
+	s.tries("the date to be too late", ` is above maxTTLLabel 90d of policy "`+s.name+`-90-days": use 90d or less`, date)
 	s.creates(row{labelledAs("v1", "ConfigMap", "fits", policy.LabelTTL, "90d", "project", "twenty-six"), ""})
 
 	s.passes(s.kubectl("delete", "lifecyclepolicy", s.name+"-90-days"))

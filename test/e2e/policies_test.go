@@ -99,7 +99,7 @@ func TestPolicyBounds(t *testing.T) {
 	s := newSpace(t)
 	wider := newSpace(t, policy.AnnotationMaxTTL, "30d")
 	narrower := newSpace(t, policy.AnnotationMaxTTL, "3d")
-	name := s.policy("bounds", "", `defaults: {ttl: {value: 20d}}, bounds: {minTTL: 10m, maxTTL: 7d, minDeadline: 1m, maxDeadline: 1d, latestDate: "2099-06-30"}, warnBelow: 15m`,
+	name := s.policy("bounds", "", `defaults: {ttl: {value: 20d}}, bounds: {minTTL: 10m, maxTTL: 7d, maxTTLLabel: 9d, minDeadline: 1m, maxDeadline: 1d, latestDate: "2099-06-30"}, warnBelow: 15m`,
 		wider, narrower)
 	of := ` of policy "` + name + `": use `
 	s.eventually(row{job("default"), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "` + name + `"`)})
@@ -111,10 +111,10 @@ func TestPolicyBounds(t *testing.T) {
 			warned(field+"5m is under 900s: the Job may be gone before anyone reads its logs; use 900s or more"))},
 		row{job("never", annotated(policy.AnnotationTTL, "never")), denied("validate-marked.curfew.dev",
 			"metadata.annotations[curfew.dev/ttl-after-finished]: "+never+of+"7d or less")},
-		row{job("label", native(time.Hour), labelled("8d")), denied("validate-marked.curfew.dev", "metadata.labels[curfew.dev/ttl]: "+long+of+"7d or less")},
+		row{job("label", native(time.Hour), labelled("10d")), denied("validate-marked.curfew.dev", "metadata.labels[curfew.dev/ttl]: 10d is above maxTTLLabel 9d"+of+"9d or less")},
 		row{job("deadline", native(time.Hour), limited(25*time.Hour)), denied("validate-marked.curfew.dev",
 			"spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d"+of+"1d or less")},
-		row{job("fits", native(time.Hour), limited(time.Hour)), ""},
+		row{job("fits", native(time.Hour), limited(time.Hour), labelled("8d")), ""},
 	)
 	wider.says(wider.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "`+name+`"`))
 	wider.refuses(wider.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev", field+long+of+"7d or less"))

@@ -66,7 +66,7 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	out := s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: fine}, spec: {
 		match: {kinds: [{group: "*", kind: Job}], namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchLabels: {a: b}}, matchConditions: [{name: a, expression: "object.metadata.name.startsWith('x')"}]},
 		defaults: {ttl: {expression: "runtime == null ? dyn('1d') : null"}, ttlSucceeded: {value: "90"}, ttlFailed: {value: never}, deadline: {value: 12h}, ttlLabel: {value: 2099-12-24T003000Z}},
-		bounds: {minTTL: "60", maxTTL: 2w, minDeadline: 1m, maxDeadline: 30d, latestDate: "2099-12-31"}, warnBelow: "90", mode: Warn, priority: -5, backfill: true}}`,
+		bounds: {minTTL: "60", maxTTL: 2w, minTTLLabel: 1m, maxTTLLabel: 90d, minDeadline: 1m, maxDeadline: 30d, latestDate: "2099-12-31"}, warnBelow: "90", mode: Warn, priority: -5, backfill: true}}`,
 		"create", "-f", "-", "--dry-run=server")
 	s.says(out)
 }

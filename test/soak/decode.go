@@ -155,7 +155,9 @@ func decodeRule(item *kv, seen time.Time) (*rule, error) {
 			} `json:"defaults"`
 		} `json:"spec"`
 		Status struct {
-			DefaultSince string `json:"defaultSince"`
+			Defaults struct {
+				SinceTime time.Time `json:"sinceTime"`
+			} `json:"defaults"`
 		} `json:"status"`
 	}
 	if err := json.Unmarshal(item.Value, &object); err != nil {
@@ -170,15 +172,7 @@ func decodeRule(item *kv, seen time.Time) (*rule, error) {
 		return nil, fmt.Errorf("the policy's TTL %q: %s", object.Spec.Defaults.TTL.Value, answer.never)
 	}
 	out.ttl = ttl
-	for i, r := range object.Status.DefaultSince {
-		if r == '/' {
-			since, err := time.Parse(time.RFC3339, object.Status.DefaultSince[:i])
-			if err != nil {
-				return nil, err
-			}
-			out.since = since
-		}
-	}
+	out.since = object.Status.Defaults.SinceTime
 	return out, nil
 }
 

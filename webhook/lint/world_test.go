@@ -62,19 +62,19 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			lines: []string{`warning Job ci/a policy-evaluates policy "p": spec.defaults.ttlFailed.expression: evaluating: no such key: spec; the object gets nothing from it, and is kept`,
 				`warning Job ci/a unusable-default no default from spec.defaults.ttlSucceeded.expression of policy "p": evaluating: no such key: spec`}},
 		"the bounds of a policy": {documents: []string{
-			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {maxTTL: 1h, latestDate: 2026-12-31}", 1),
+			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {maxTTL: 1h, maxTTLLabel: 2h, latestDate: 2026-12-31}", 1),
 			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}, spec: {ttlSecondsAfterFinished: 7200}}"},
 			lines: []string{
 				`error Job ci/a bounds spec.ttlSecondsAfterFinished: 2h is above maxTTL 1h of policy "p": use 1h or less`,
-				`error Job ci/a ttl-label metadata.labels[curfew.dev/ttl]: 90d is above maxTTL 1h of policy "p": use 1h or less`}},
+				`error Job ci/a ttl-label metadata.labels[curfew.dev/ttl]: 90d is above maxTTLLabel 2h of policy "p": use 2h or less`}},
 		"a label after a policy's latest date": {documents: []string{
 			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {latestDate: 2026-12-31}", 1),
 			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}}"},
 			lines: []string{`error Job ci/a ttl-label metadata.labels[curfew.dev/ttl]: 90d is after latestDate 2026-12-31 of policy "p": use a date up to then`}},
 		"the bounds of a policy, for a Namespace": {documents: []string{
-			"{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {bounds: {maxTTL: 90d}}}\n---\n",
+			"{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {bounds: {maxTTLLabel: 90d}}}\n---\n",
 			"{apiVersion: v1, kind: Namespace, metadata: {name: pr-42, labels: {curfew.dev/ttl: 120d}}}\n---\n"},
-			lines: []string{`error Namespace pr-42 ttl-label metadata.labels[curfew.dev/ttl]: 120d is above maxTTL 90d of policy "p": use 90d or less`}},
+			lines: []string{`error Namespace pr-42 ttl-label metadata.labels[curfew.dev/ttl]: 120d is above maxTTLLabel 90d of policy "p": use 90d or less`}},
 		"a label in the past": {documents: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24T115959Z}}}"},
 			lines: []string{`warning ConfigMap default/a ttl-label metadata.labels[curfew.dev/ttl]: 2026-12-24T115959Z was over at 2026-12-24T11:59:59Z: Curfew deletes the ConfigMap at once; use a later one`}},
 		"a runtime speaks first": {documents: []string{trainJob, torch, namespaceCI},

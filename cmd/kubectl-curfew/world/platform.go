@@ -51,7 +51,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 		// The controller would stamp it like this: the defaults apply to objects that are created
 		// from now on.
 		object = object.DeepCopy()
-		object.Status.DefaultSince = expression.StampPolicy(object, w.options.Now)
+		object.Status.Defaults = expression.StampPolicy(object, w.options.Now)
 		if errs := known.SetPolicy(object); len(errs) > 0 {
 			return fmt.Errorf("LifecyclePolicy %s cannot be used: %w", object.Name, errs.ToAggregate())
 		}

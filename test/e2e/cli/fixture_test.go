@@ -137,8 +137,8 @@ func lay(t *testing.T) (*world, error) {
 			return object != nil && object.GetDeletionTimestamp() != nil
 		}),
 		w.await(ctx, "lifecyclepolicies", "", "research", func(object *unstructured.Unstructured) bool {
-			since, _, _ := unstructured.NestedString(object.Object, "status", "defaultSince")
-			return since != ""
+			hash, _, _ := unstructured.NestedString(object.Object, "status", "defaults", "hash")
+			return hash != ""
 		}))
 }
 
