@@ -209,8 +209,9 @@ func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster
 	}
 	none := builders.MakeSource()
 	handles := map[engine.Kind]*feedset.Spec{}
-	e.feeds = feedset.New(feedset.Options{
-		Clock: clock.RealClock{}, Tracker: tracker{e, handles},
+	e.feeds = feedset.New(feedset.Options{Clock: clock.RealClock{}, Tracker: tracker{e, handles}})
+	options := Options{
+		Feeds: e.feeds,
 		Make: func(spec *feedset.Spec) (feedset.Feed, error) {
 			e.mu.Lock()
 			defer e.mu.Unlock()
@@ -223,9 +224,6 @@ func keep(t *testing.T, prepare func(*cluster), change func(*Options)) (*cluster
 			handles[one.handle] = spec
 			return one, nil
 		},
-	})
-	options := Options{
-		Feeds:    e.feeds,
 		Discover: e.discover, APIServices: e.services, Granter: e,
 		Definitions: func() (map[schema.GroupResource]Kind, error) {
 			e.mu.Lock()

@@ -43,7 +43,7 @@ func beginHeld(t *testing.T, starting func(*profiled)) (c *profiled, r *Profiles
 			}
 		}
 		c.made = func(profile string) { add("start " + profile) }
-		c.feeds.Apply(t.Context(), &feedset.Source{Log: logr.Discard(), Skipped: r.source.Skipped}, []*feedset.Spec{{
+		c.feeds.Apply(t.Context(), &feedset.Source{Make: c.Make, Log: logr.Discard(), Skipped: r.source.Skipped}, []*feedset.Spec{{
 			Key:  feedset.Key{Resource: schema.GroupResource{Group: "jobset.x-k8s.io", Resource: "jobsets"}, Purpose: feedset.Label},
 			Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
 		}}, nil)

@@ -45,8 +45,9 @@ type Options struct {
 	Namespaces []string
 	// Alias has the label's alias watched as well.
 	Alias bool
-	// Feeds are kept in step with the answers.
+	// Feeds are kept in step with the answers. Make makes one.
 	Feeds *feedset.Set
+	Make  func(spec *feedset.Spec) (feedset.Feed, error)
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -99,7 +100,7 @@ func New(options Options) (*Labels, error) {
 		}),
 	}
 	l.source = &feedset.Source{
-		Log: l.log,
+		Make: options.Make, Log: l.log,
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_label_kinds_skipped",
 			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.",

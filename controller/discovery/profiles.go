@@ -22,8 +22,9 @@ type ProfilesOptions struct {
 	Typed []*feedset.Spec
 	// Platform knows the profiles and the kinds that are served.
 	Platform *follow.Platform
-	// Feeds are kept in step with profiles and kinds.
+	// Feeds are kept in step with profiles and kinds. Make makes one.
 	Feeds *feedset.Set
+	Make  func(spec *feedset.Spec) (feedset.Feed, error)
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -45,7 +46,7 @@ type Profiles struct {
 func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 	p := &Profiles{options: options, log: options.Log.WithName("kinds"), dirty: loop.NewSignal()}
 	p.source = &feedset.Source{
-		Log: p.log,
+		Make: options.Make, Log: p.log,
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
 			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",

@@ -56,7 +56,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 		profiles: builders.MakeSource(), definitions: builders.MakeSource(), runtimes: builders.MakeSource(),
 		missing: map[string][]string{}, broken: map[string]bool{}, running: map[string]*stream{},
 	}
-	c.feeds = feedset.New(feedset.Options{Make: c.Make, Tracker: c, Lacks: c.Lacks, Clock: clock.RealClock{}})
+	c.feeds = feedset.New(feedset.Options{Tracker: c, Lacks: c.Lacks, Clock: clock.RealClock{}})
 	builtin, err := profiles.All()
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +80,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Platform: c.platform, Feeds: c.feeds, Clock: clock.RealClock{}, Log: logr.Discard()})
+	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}

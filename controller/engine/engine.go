@@ -109,7 +109,7 @@ func (e *Engine) upsert(o Object, from origin) {
 	r := e.read()
 	e.mu.Lock()
 	defer e.unlock()
-	if e.valid(&o) && !e.kinds[o.Kind].trigger.Off {
+	if e.valid(&o) {
 		e.apply(&o, r.wall, from)
 	}
 }
@@ -153,7 +153,7 @@ func (e *Engine) Cancel(k Kind, uid types.UID, resourceVersion string) {
 func (e *Engine) Terminating(o Object, since time.Time) {
 	e.mu.Lock()
 	defer e.unlock()
-	if e.valid(&o) && !e.kinds[o.Kind].trigger.Off {
+	if e.valid(&o) {
 		e.terminating(&o, since)
 	}
 }

@@ -93,7 +93,7 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 	}
 	res.sent = *judged
 	switch {
-	case e.outdatedLocked(judged) || len(j.queue.held) > 0 || j.trigger.Off:
+	case e.outdatedLocked(judged) || len(j.queue.held) > 0:
 		// Something that concerns it changed during the live read: judge again before anything is
 		// sent.
 	case !ok || nanos(judged.Expiry) > now:

@@ -82,10 +82,6 @@ func (e *Engine) nextSubmitted(now int64, r reading) *job {
 		kind := e.kinds[s.object.Kind]
 		j := &job{object: s.object, kind: kind.opts, trigger: kind.trigger, queue: e.index.queueOf(s.object.Kind), run: s.batch.run}
 		switch {
-		case kind.trigger.Off:
-			e.unsubmit(i)
-			e.turnDown(s.batch, s.object, Held, fmt.Errorf("trigger %s is switched off", kind.trigger.Name))
-			continue
 		case nanos(s.object.Expiry) > now: // S1
 			e.unsubmit(i)
 			e.turnDown(s.batch, s.object, Kept, fmt.Errorf("%s is not due before %s", nameOf(&s.object), s.object.Expiry))

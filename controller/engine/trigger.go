@@ -23,11 +23,9 @@ type Trigger struct {
 	Payload bool
 	// Priority is Normal or, for what yields to others, Background.
 	Priority action.Priority
-	// Off says that the trigger begins switched off: see Engine.Switch.
-	Off bool
 }
 
-// trigger is a registered Trigger. All but Off never changes.
+// trigger is a registered Trigger. It never changes.
 type trigger struct {
 	Trigger
 	id uint8
@@ -75,34 +73,6 @@ func register(list []Trigger) ([]*trigger, error) {
 func (e *Engine) triggerNamed(name string) *trigger {
 	if i := slices.IndexFunc(e.triggers, func(t *trigger) bool { return t.Name == name }); i >= 0 {
 		return e.triggers[i]
-	}
-	return nil
-}
-
-// Switch switches a trigger off or on. Off, it forgets what it tracks, and tracks and does nothing.
-// After it was switched on again, its feeds have to list everything.
-func (e *Engine) Switch(name string, on bool) error {
-	e.mu.Lock()
-	t := e.triggerNamed(name)
-	if t == nil {
-		e.unlock()
-		return fmt.Errorf("engine: no trigger is named %q", name)
-	}
-	t.Off = !on
-	now := e.changes.count.Add(1) // A worker that has not sent its request yet has to judge again.
-	var kinds []Kind
-	for k, s := range e.kinds {
-		if s != nil && s.trigger == t {
-			s.changed = now
-			kinds = append(kinds, Kind(k))
-		}
-	}
-	e.unlock()
-	if on {
-		return nil
-	}
-	for _, k := range kinds {
-		e.sweep(k, func(*entry) bool { return true })
 	}
 	return nil
 }

@@ -120,8 +120,7 @@ const (
 	Refused Result = "refused"
 	// Failed: no answer, an answer of the 500s, or the live read failed. Tried again, without end.
 	Failed Result = "error"
-	// Held, for submitted objects only: nothing was sent. A breaker is open, the trigger is
-	// switched off, or the engine stopped.
+	// Held, for submitted objects only: nothing was sent. A breaker is open, or the engine stopped.
 	Held Result = "held"
 )
 

@@ -1,58 +1,43 @@
 package feed
 
 import (
-	"time"
-
-	"k8s.io/apimachinery/pkg/runtime"
-
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 )
 
-// deadlines makes a feed judge deadlines, too.
-type deadlines struct {
-	plan *stop.Plan
-	// grace is how long Curfew waits for the kind's own controller where that acts.
-	grace time.Duration
-}
-
-// deadlinesOf is how objects of a kind are stopped; nil for kinds whose deadlines are left to their
-// own controllers.
-func deadlinesOf(profile *expression.Profile) *deadlines {
+// Deadlines is the trigger for deadlines. Its payload is what it takes to stop the object in just
+// the state that was judged. It is nil for kinds whose deadlines are left to their own controllers.
+func Deadlines(profile *expression.Profile) *Trigger {
 	way := profile.Enforcement
 	if way == nil || len(way.Stop) == 0 {
 		return nil
 	}
+	plan := planOf(profile)
+	return &Trigger{
+		Name: policy.TriggerDeadline, Keys: policy.LimitKeys(policy.TriggerDeadline),
+		Idle: func(facts *policy.Facts) bool { return facts.Finished && facts.Exceeded.IsZero() },
+		Judge: func(state *State) (policy.Verdict, any, error) {
+			effective := policy.ResolveTrial(state.Facts, &state.Context.Scope)
+			verdict := policy.JudgeDeadline(state.Facts, &effective, way.Grace, state.Now)
+			if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
+				return verdict, nil, nil
+			}
+			content, err := state.JSON()
+			if err != nil {
+				return verdict, nil, err
+			}
+			return verdict, stop.StateOf(plan, state.Facts, content, effective.Deadline.TTL.After), nil
+		},
+	}
+}
+
+func planOf(profile *expression.Profile) *stop.Plan {
 	plan := &stop.Plan{
-		Kind: profile.Kind, Resource: profile.Kind.GroupVersion().WithResource(profile.Resource), Steps: way.Stop,
+		Kind: profile.Kind, Resource: profile.Kind.GroupVersion().WithResource(profile.Resource), Steps: profile.Enforcement.Stop,
 	}
 	if profile.Suspend != nil {
 		plan.Suspend, plan.SuspendValue = profile.Suspend.Path, profile.Suspend.Value
 	}
-	return &deadlines{plan: plan, grace: way.Grace}
-}
-
-// idle tells of an object, without a look at anything else, that nothing can be due: the common
-// case costs no look at the namespace.
-func (f *trigger) idle(facts *policy.Facts) bool {
-	if f.deadlines != nil {
-		return facts.Finished && facts.Exceeded.IsZero()
-	}
-	return f.kind.Label == "" && !facts.Finished && facts.StateError == nil
-}
-
-// deadlineVerdict judges one state of an object, and returns what it takes to act on just that
-// state.
-func (f *trigger) deadlineVerdict(facts *policy.Facts, scope *policy.Scope, object runtime.Object) (policy.Verdict, any, error) {
-	effective := policy.ResolveTrial(facts, scope)
-	verdict := policy.JudgeDeadline(facts, &effective, f.deadlines.grace, f.options.Clock.Now())
-	if verdict.Action != policy.Wait && verdict.Action != policy.Stop {
-		return verdict, nil, nil
-	}
-	content, err := f.kind.JSON(object)
-	if err != nil {
-		return verdict, nil, err
-	}
-	return verdict, stop.StateOf(f.deadlines.plan, facts, content, effective.Deadline.TTL.After), nil
+	return plan
 }

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -17,7 +18,6 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 )
 
@@ -81,12 +81,11 @@ type Feed struct {
 	unread atomic.Bool
 }
 
-// trigger is one reason for which a feed tracks its objects: their TTLs or labels, or their
-// deadlines. They share the watch and what is read of each state. Otherwise they are independent.
+// trigger is a [Trigger] of a feed's kind, registered with the engine.
 type trigger struct {
 	*Feed
-	handle    engine.Kind
-	deadlines *deadlines // nil for TTLs and labels
+	*Trigger
+	handle engine.Kind
 }
 
 // New registers the kind with the engine and makes its feed.
@@ -109,11 +108,11 @@ func New(kind Kind, options Options) (*Feed, error) {
 		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())
 	}
 	feed.finishes = newRecorder(feed)
-	if err := feed.register(cmp.Or(kind.Trigger, policy.TriggerTTL), nil); err != nil {
-		return nil, err
+	if len(kind.Triggers) == 0 {
+		return nil, fmt.Errorf("%s is watched for no trigger: this is a bug", kind.Profile.Name)
 	}
-	if due := kind.deadlines; due != nil {
-		if err := feed.register(policy.TriggerDeadline, due); err != nil {
+	for _, one := range kind.Triggers {
+		if err := feed.register(one); err != nil {
 			return nil, err
 		}
 	}
@@ -121,8 +120,8 @@ func New(kind Kind, options Options) (*Feed, error) {
 }
 
 // register makes the kind known to the engine for one trigger.
-func (f *Feed) register(name policy.Trigger, due *deadlines) error {
-	one := &trigger{Feed: f, deadlines: due}
+func (f *Feed) register(what *Trigger) error {
+	one := &trigger{Feed: f, Trigger: what}
 	handle, err := f.options.Engine.RegisterKind(engine.KindOptions{
 		Type: action.Type{
 			Resource:    f.kind.Profile.Kind.GroupVersion().WithResource(f.kind.Profile.Resource),
@@ -132,9 +131,9 @@ func (f *Feed) register(name policy.Trigger, due *deadlines) error {
 			Aggregated:  f.kind.Aggregated,
 			Propagation: cmp.Or(f.kind.Propagation, f.options.Propagation),
 		},
-		Trigger: string(name),
+		Trigger: string(what.Name),
 		Scope:   f.kind.scope(),
-		Judge:   one.Judge,
+		Judge:   one.judgeLive,
 	})
 	if err != nil {
 		return err

@@ -43,20 +43,23 @@ func newRecorder(feed *Feed) *recorder {
 
 // recordFinish has an unknown finish time written down. In dry-run nothing is written: the object
 // is due as if it had been, counted from when it was first seen finished.
-func (f *trigger) recordFinish(facts *policy.Facts, effective *policy.Effective, verdict policy.Verdict, now time.Time) policy.Verdict {
+func (f *trigger) recordFinish(state *State, verdict policy.Verdict) (policy.Verdict, any, error) {
+	facts := state.Facts
 	verdict.DryRun = verdict.DryRun || f.options.Engine.DryRun()
 	first := f.finishes.add(finish{
 		namespace: facts.Namespace, name: facts.Name, uid: facts.UID, resourceVersion: facts.ResourceVersion, created: facts.Created,
-		seen: now, dry: verdict.DryRun,
+		seen: state.Now, dry: verdict.DryRun,
 	})
 	if !verdict.DryRun {
-		return verdict
+		return verdict, nil, nil
 	}
 	seen := *facts
 	seen.FinishTime = roundUp(later(first, facts.Created))
-	verdict = policy.Judge(&seen, effective, now)
+	again := *state
+	again.Facts = &seen
+	verdict, payload, err := f.Trigger.Judge(&again)
 	verdict.DryRun = true
-	return verdict
+	return verdict, payload, err
 }
 
 // add keeps and returns the first instant at which an object was seen finished. It keeps the newest

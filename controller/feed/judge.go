@@ -41,22 +41,21 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 // verdict judges one state of an object, and returns the payload that the action needs, if any. One
 // reading of the clock a call.
 func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
-	if slices.Contains(f.options.Protect, facts.Namespace) {
+	switch protect := f.options.Protect; {
+	case slices.Contains(protect, facts.Namespace):
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
+	case facts.IsNamespace() && slices.Contains(protect, facts.Name):
+		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}, nil, nil
 	}
-	if f.deadlines != nil {
-		return f.deadlineVerdict(facts, &around.Scope, object)
+	state := &State{
+		Facts: facts, Context: around, Now: f.options.Clock.Now(),
+		JSON: func() (map[string]any, error) { return f.kind.JSON(object) },
 	}
-	if f.kind.Label != "" {
-		return f.labelVerdict(facts, around), nil, nil
+	verdict, payload, err := f.Trigger.Judge(state)
+	if err == nil && verdict.Action == policy.RecordFinish {
+		return f.recordFinish(state, verdict)
 	}
-	effective := policy.ResolveTrial(facts, &around.Scope)
-	now := f.options.Clock.Now()
-	verdict := policy.Judge(facts, &effective, now)
-	if verdict.Action == policy.RecordFinish {
-		verdict = f.recordFinish(facts, &effective, verdict, now)
-	}
-	return verdict, nil, nil
+	return verdict, payload, err
 }
 
 // tell passes one state of an object to the engine, for each trigger. The object's context is read
@@ -74,7 +73,7 @@ func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Obj
 		case facts.Deleting:
 			to[i].Terminating(one.object(facts, policy.Verdict{}), facts.DeletingSince)
 			continue
-		case one.idle(facts):
+		case one.Idle != nil && one.Idle(facts):
 			to[i].Cancel(facts.UID, facts.ResourceVersion)
 			continue
 		case around == nil:
@@ -127,14 +126,14 @@ func phase(trigger policy.Trigger) string {
 	return ""
 }
 
-// Judge judges one object afresh for what its kind is watched for first: its TTL, or its label.
+// Judge reads one object live and judges it for the first trigger of its kind.
 func (f *Feed) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
-	return f.triggers[0].Judge(ctx, tracked)
+	return f.triggers[0].judgeLive(ctx, tracked)
 }
 
-// Judge reads one object and all that surrounds it afresh and judges what is there now. The engine
-// asks on conflict and for what hangs on something outside of the object (S1).
-func (f *trigger) Judge(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
+// judgeLive reads one object and its context live and judges what is there now. The engine asks on
+// conflict, and where something outside of the object decides (S1).
+func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.Judgement, error) {
 	object, err := f.read(ctx, tracked.Namespace, tracked.Name)
 	switch {
 	case apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse):

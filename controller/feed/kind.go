@@ -21,10 +21,11 @@ type Kind struct {
 	Aggregated bool
 	// FieldSelector and LabelSelector narrow list and watch to what can be due.
 	FieldSelector, LabelSelector string
-	// Label is the key of the TTL label that objects go by; "" for TTLs after finished.
+	// Label is the key of the TTL label by which objects expire, where the kind is watched for that
+	// alone; else "".
 	Label string
-	// Trigger for which the engine tracks the objects; empty means policy.TriggerTTL.
-	Trigger policy.Trigger
+	// Triggers are why objects of the kind may be due. At least one.
+	Triggers []*Trigger
 	// Namespace is the only one that is looked at; "" for all.
 	Namespace string
 
@@ -51,8 +52,6 @@ type Kind struct {
 	// rules are the profile that the objects are judged by; nil for Jobs, Pods and labels, which
 	// have none that could change.
 	rules *expression.Profile
-	// deadlines are a trigger beside the TTLs; nil where Curfew does not enforce them.
-	deadlines *deadlines
 }
 
 // scope tells apart the feeds of a resource for one trigger.

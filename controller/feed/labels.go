@@ -15,7 +15,6 @@ import (
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/platform"
 )
 
 // LabelledKind is a kind whose objects go by a TTL label.
@@ -44,7 +43,7 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	resource := client.Resource(at)
 	out := Kind{
 		Profile: profile, Protobuf: kind.Protobuf, Aggregated: kind.Aggregated, Propagation: kind.Propagation, Namespace: kind.Namespace,
-		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL, Trigger: policy.TriggerLabel,
+		Label: policy.LabelTTL, LabelSelector: policy.LabelTTL,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},
@@ -66,6 +65,7 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 		out.Label = policy.LabelKyvernoTTL
 		out.LabelSelector = policy.LabelKyvernoTTL + ",!" + policy.LabelTTL
 	}
+	out.Triggers = []*Trigger{labelled(out.Label)}
 	return out
 }
 
@@ -90,16 +90,6 @@ func metaJSON(profile *policy.Profile, object runtime.Object) (map[string]any, e
 	default:
 		return nil, fmt.Errorf("got a %T where metadata of a %s was asked for", object, profile.Kind.Kind)
 	}
-}
-
-// labelVerdict judges one state of an object by its label. One reading of the clock a call.
-func (f *Feed) labelVerdict(facts *policy.Facts, around *platform.Context) policy.Verdict {
-	if facts.IsNamespace() && slices.Contains(f.options.Protect, facts.Name) {
-		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}
-	}
-	verdict := policy.JudgeLabel(facts, f.kind.Label, &around.Scope, f.options.Clock.Now())
-	verdict.Live = around.Undecided
-	return verdict
 }
 
 // read reads an object live: whole, if a policy has to see more than metadata.

@@ -15,11 +15,10 @@ import (
 )
 
 // Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew.
-// Where Curfew enforces its deadlines, the same feed judges those as well.
 func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{
-		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, rules: profile, deadlines: deadlinesOf(profile),
+		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, rules: profile,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},

@@ -19,21 +19,9 @@ type OwnerReader interface {
 	Read(ctx context.Context, namespace string, owner *metav1.OwnerReference) (map[string]any, error)
 }
 
-// limitKeys are the labels and annotations by which a trigger acts on an object.
-func (f *trigger) limitKeys() []string {
-	switch {
-	case f.deadlines != nil:
-		return policy.LimitKeys(policy.TriggerDeadline)
-	case f.kind.Label != "":
-		return []string{f.kind.Label}
-	default:
-		return policy.LimitKeys(policy.TriggerTTL)
-	}
-}
-
 // asksOwner reports whether the owner must be read before an object is deleted or stopped.
 func (f *trigger) asksOwner(facts *policy.Facts) bool {
-	return f.options.Owners != nil && facts.MayInherit(f.limitKeys()...)
+	return f.options.Owners != nil && facts.MayInherit(f.Keys...)
 }
 
 // inherited replaces the verdict on an object that is due by a value from its owner's template, or
@@ -49,7 +37,7 @@ func (f *trigger) inherited(ctx context.Context, facts *policy.Facts, verdict po
 	case err != nil:
 		return verdict, fmt.Errorf("reading the owner of %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
 	}
-	if kept, ok := facts.Inherited(owner, f.limitKeys()...); ok {
+	if kept, ok := facts.Inherited(owner, f.Keys...); ok {
 		return kept, nil
 	}
 	return verdict, nil

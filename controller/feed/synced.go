@@ -8,13 +8,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// Purposes of feeds, as the label purpose of curfew_feed_synced tells them apart.
-const (
-	purposeTTL      = "ttl"
-	purposeLabel    = "label"
-	purposeDeadline = "deadline"
-)
-
 // SyncedMetric reports, as metric curfew_feed_synced, of which kinds all objects are known. Feeds
 // enter it when they begin to run and leave it when they end, so that neither a standby nor a kind
 // that is gone counts. A kind that is watched namespace by namespace is known once each of its
@@ -28,7 +21,7 @@ type SyncedMetric struct {
 // NewSyncedMetric registers the metric.
 func NewSyncedMetric(registerer prometheus.Registerer) (*SyncedMetric, error) {
 	c := &SyncedMetric{feeds: map[*Feed]struct{}{}, desc: prometheus.NewDesc("curfew_feed_synced",
-		"1 once all objects of a kind are known and its changes are being watched, else 0; by what they are watched for: ttl, label, deadline.",
+		"1 once all objects of a kind are known and its changes are being watched, else 0; by the trigger that they are watched for.",
 		[]string{"group", "kind", "purpose"}, nil)}
 	if err := registerer.Register(c); err != nil {
 		return nil, fmt.Errorf("registering metrics of the feeds: %w", err)
@@ -67,7 +60,7 @@ func (c *SyncedMetric) Collect(ch chan<- prometheus.Metric) {
 	synced := map[series]bool{}
 	for f := range c.feeds {
 		for _, one := range f.triggers {
-			key := series{f.Kind(), one.purpose()}
+			key := series{f.Kind(), string(one.Name)}
 			so, known := synced[key]
 			synced[key] = (so || !known) && f.following.Load()
 		}
@@ -79,17 +72,5 @@ func (c *SyncedMetric) Collect(ch chan<- prometheus.Metric) {
 			value = 1
 		}
 		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, value, key.kind.Group, key.kind.Kind, key.purpose)
-	}
-}
-
-// purpose is what a feed watches its kind for.
-func (f *trigger) purpose() string {
-	switch {
-	case f.deadlines != nil:
-		return purposeDeadline
-	case f.kind.Label != "":
-		return purposeLabel
-	default:
-		return purposeTTL
 	}
 }

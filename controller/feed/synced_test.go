@@ -64,7 +64,7 @@ func TestSyncedMetric(t *testing.T) {
 			kind := w.kind()
 			kind.Label, kind.Namespace = label, namespace
 			if label != "" {
-				kind.Trigger = policy.TriggerLabel
+				kind.Triggers = []*Trigger{labelled(label)}
 			}
 			one, err := New(kind, Options{Engine: engine, Cached: &reads{namespaces: none()}, Live: &reads{namespaces: none(), live: true}, Clock: clock.RealClock{}, Log: logr.Discard(), Synced: synced})
 			if err != nil {

@@ -353,6 +353,10 @@ func (r *race) follow(profile *expression.Profile, from ...engine.Kind) (feed *F
 	})
 	kind := Objects(unasked{}, profile)
 	kind.List, kind.Watch, kind.Get, kind.Patch = r.list, r.watch, r.get, nil
+	kind.Triggers = []*Trigger{TTLs(profile)}
+	if deadlines := Deadlines(profile); deadlines != nil {
+		kind.Triggers = append(kind.Triggers, deadlines)
+	}
 	feed, err := New(kind, r.options)
 	if err != nil {
 		r.t.Fatal(err)

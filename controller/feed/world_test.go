@@ -79,7 +79,7 @@ func newWorld() *world {
 func (w *world) kind() Kind {
 	kind := Kind{
 		Profile: policy.JobProfile, JSON: jsonOf(policy.JobProfile), Runtime: w.runtime, Propagation: w.propagation,
-		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch,
+		List: w.list, Watch: w.watch, Get: w.get, Patch: w.patch, Triggers: []*Trigger{TTLs(nil)},
 		Facts: func(object runtime.Object) (*policy.Facts, error) {
 			return policy.FactsOfJob(object.(*batchv1.Job)), nil
 		},

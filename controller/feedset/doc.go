@@ -3,10 +3,10 @@
 //
 // Each [Source] knows a part of the feeds that should run, as a list of [Spec], and passes it to
 // [Set.Apply] whenever it changes: the typed kinds, the kinds with a profile, and the kinds that
-// may carry a TTL label. The [Set] does the rest (set.go). A feed waits until Curfew has the
-// permissions that it needs (needs.go) and until those it replaces have ended (running.go): the
-// engine never hears of an object from two feeds of one kind. What an ended feed tracked is
-// forgotten, unless its successor judges all of it again.
+// may carry a TTL label. A trigger with feeds of its own brings a Source of its own. The [Set] does
+// the rest (set.go). A feed waits until Curfew has the permissions that it needs (needs.go) and
+// until those it replaces have ended (running.go): no object comes to the engine from two feeds of
+// one kind. What an ended feed tracked is forgotten, unless its successor judges all of it again.
 //
 // While the rules of a kind have changed and no feed knows the new ones yet, the deletions of that
 // kind are on hold (hold.go).

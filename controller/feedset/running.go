@@ -41,11 +41,7 @@ func (r *running) run(ctx context.Context) {
 	defer beside.Wait()
 	beside.Go(func() { r.set.ask(ctx, r.source, r.spec, &r.spec.Optional) })
 	if err := feed.Run(ctx); err != nil && ctx.Err() == nil {
-		if r.spec.Purpose == Finish {
-			r.source.Log.Error(err, "the feed of a kind ended", "kind", r.spec.Kind.Kind)
-		} else {
-			r.source.Log.Error(err, "the feed of a kind's TTL labels ended", "kind", r.spec.Kind.GroupKind().String())
-		}
+		r.source.Log.Error(err, "the feed of a kind ended", "kind", r.spec.Kind.GroupKind().String(), "purpose", r.spec.Purpose)
 	}
 }
 
@@ -54,16 +50,12 @@ func (r *running) make(ctx context.Context) Feed {
 	label := r.spec.Kind.GroupKind().String()
 	defer r.source.Skipped.DeleteLabelValues(label, "error")
 	for backoff := loop.NewBackoff(); ctx.Err() == nil; loop.Pause(ctx, r.set.options.Clock, backoff.Next()) {
-		feed, err := r.set.options.Make(r.spec)
+		feed, err := r.source.Make(r.spec)
 		if err == nil {
 			return feed
 		}
 		r.source.Skipped.WithLabelValues(label, "error").Set(1)
-		if r.spec.Purpose == Finish {
-			r.source.Log.Error(err, "kind cannot be fed, trying again", "kind", r.spec.Kind.Kind)
-		} else {
-			r.source.Log.Error(err, "TTL labels of a kind cannot be watched, trying again", "kind", label)
-		}
+		r.source.Log.Error(err, "kind cannot be watched, trying again", "kind", label, "purpose", r.spec.Purpose)
 	}
 	return nil
 }

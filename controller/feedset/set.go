@@ -14,8 +14,6 @@ import (
 
 // Options of a [Set].
 type Options struct {
-	// Make makes the feed of a spec, registered with the engine.
-	Make func(spec *Spec) (Feed, error)
 	// Tracker is the engine.
 	Tracker Tracker
 	// Lacks returns the permissions that Curfew does not have; nil means that it has all.

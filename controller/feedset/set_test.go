@@ -76,15 +76,17 @@ func begin(t *testing.T, handles map[string][]engine.Kind) (*world, *feedset.Set
 	w := &world{}
 	set := feedset.New(feedset.Options{
 		Tracker: w, Clock: clock.RealClock{},
-		Make: func(spec *feedset.Spec) (feedset.Feed, error) {
-			return &stream{world: w, name: spec.Namespace + spec.Version, handles: handles[spec.Version]}, nil
-		},
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { _ = set.Run(ctx); close(done) }()
 	t.Cleanup(func() { cancel(); <-done })
-	source := &feedset.Source{Log: logr.Discard(), Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{}, []string{"kind", "reason"})}
+	source := &feedset.Source{
+		Make: func(spec *feedset.Spec) (feedset.Feed, error) {
+			return &stream{world: w, name: spec.Namespace + spec.Version, handles: handles[spec.Version]}, nil
+		},
+		Log: logr.Discard(), Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{}, []string{"kind", "reason"}),
+	}
 	return w, set, func(specs ...*feedset.Spec) { set.Apply(ctx, source, specs, set.Changes()) }
 }
 

@@ -12,16 +12,17 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Purpose is what a feed watches its objects for.
-type Purpose uint8
+// Purpose is what a feed watches its objects for. A trigger with feeds of its own has a purpose of
+// its own.
+type Purpose string
 
 const (
-	// Finish is for TTLs after finished, and for deadlines.
-	Finish Purpose = iota
+	// Finish is for triggers that judge kinds with a profile: TTLs after finished, and deadlines.
+	Finish Purpose = "finish"
 	// Label is for the TTL label.
-	Label
+	Label Purpose = "label"
 	// Alias is for the label's alias. One selector cannot ask for either of two labels.
-	Alias
+	Alias Purpose = "label-alias"
 )
 
 // Key says what a feed watches. No two feeds with the same key run at once.
@@ -84,9 +85,11 @@ type Tracker interface {
 	ForgetKind(kind engine.Kind)
 }
 
-// Source is who knows a part of the feeds that should run.
+// Source knows a part of the feeds that should run, and how to make them.
 type Source struct {
-	Log logr.Logger
+	// Make makes the feed of a spec, registered with the engine.
+	Make func(spec *Spec) (Feed, error)
+	Log  logr.Logger
 	// Skipped counts, by kind and reason, what is not watched or not for all purposes.
 	Skipped *prometheus.GaugeVec
 }

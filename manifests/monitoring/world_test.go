@@ -180,9 +180,9 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 			{Type: batchv1.JobComplete, Status: "True", LastTransitionTime: finished}}},
 	}
 	one, err := feed.New(feed.Kind{
-		Profile: policy.JobProfile,
-		Get:     func(context.Context, string, string) (runtime.Object, error) { return job, nil },
-		Facts:   func(o runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(o.(*batchv1.Job)), nil },
+		Profile: policy.JobProfile, Triggers: []*feed.Trigger{feed.TTLs(nil)},
+		Get:   func(context.Context, string, string) (runtime.Object, error) { return job, nil },
+		Facts: func(o runtime.Object) (*policy.Facts, error) { return policy.FactsOfJob(o.(*batchv1.Job)), nil },
 	}, feed.Options{Engine: expiry, Cached: nothing, Live: nothing, Reports: reports, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
@@ -205,7 +205,7 @@ func census(t *testing.T, registry *prometheus.Registry) {
 	}
 	known := make(chan struct{})
 	one, err := feed.New(feed.Kind{
-		Profile: policy.JobProfile,
+		Profile: policy.JobProfile, Triggers: []*feed.Trigger{feed.TTLs(nil)},
 		Watch: func(context.Context, metav1.ListOptions) (watch.Interface, error) {
 			all := watch.NewRaceFreeFake()
 			all.Action(watch.Bookmark, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{ResourceVersion: "1",

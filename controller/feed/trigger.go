@@ -1,0 +1,61 @@
+package feed
+
+import (
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+)
+
+// Trigger is one reason for which a feed tracks its objects. The triggers of a kind share its watch
+// and what is read of each state. Otherwise they are independent.
+type Trigger struct {
+	// Name of the trigger, as the engine knows it.
+	Name policy.Trigger
+	// Keys are the annotations and labels by which it acts. A value that an owner's template gave to
+	// an object does not count.
+	Keys []string
+	// Idle reports, from the object alone, that nothing can be due. It saves reading the context. Nil
+	// means that the context is always read.
+	Idle func(facts *policy.Facts) bool
+	// Judge judges one state of an object, and returns the payload that the action needs, if any.
+	Judge func(state *State) (policy.Verdict, any, error)
+}
+
+// State is one state of an object, with what decides how it is treated.
+type State struct {
+	Facts   *policy.Facts
+	Context *platform.Context
+	// JSON returns the object in its JSON form.
+	JSON func() (map[string]any, error)
+	Now  time.Time
+}
+
+// TriggerOf returns a trigger as it applies to a kind with a profile, or nil if nothing of that
+// kind is ever due for it.
+type TriggerOf func(profile *expression.Profile) *Trigger
+
+// TTLs is the trigger for TTLs after finished.
+func TTLs(*expression.Profile) *Trigger {
+	return &Trigger{
+		Name: policy.TriggerTTL, Keys: policy.LimitKeys(policy.TriggerTTL),
+		Idle: func(facts *policy.Facts) bool { return !facts.Finished && facts.StateError == nil },
+		Judge: func(state *State) (policy.Verdict, any, error) {
+			effective := policy.ResolveTrial(state.Facts, &state.Context.Scope)
+			return policy.Judge(state.Facts, &effective, state.Now), nil, nil
+		},
+	}
+}
+
+// labelled is the trigger for the TTL label under a key.
+func labelled(key string) *Trigger {
+	return &Trigger{
+		Name: policy.TriggerLabel, Keys: []string{key},
+		Judge: func(state *State) (policy.Verdict, any, error) {
+			verdict := policy.JudgeLabel(state.Facts, key, &state.Context.Scope, state.Now)
+			verdict.Live = state.Context.Undecided
+			return verdict, nil, nil
+		},
+	}
+}
