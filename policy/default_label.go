@@ -55,7 +55,7 @@ func mayGetLabel(facts *Facts, scope *Scope) bool {
 	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
 	// is written, so not there (S5).
 	child := facts.IsPod() && facts.Owner != nil
-	return !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun && NoDefault(facts) == ""
+	return scope.gives(TriggerLabel) && !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun && NoDefault(facts) == ""
 }
 
 // givesLabel reports whether the policy has a label to give. One in dry-run gives none.

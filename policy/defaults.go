@@ -23,7 +23,7 @@ func Defaults(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 	}
 	var out []Assignment
 	out = append(out, ttlAssignments(facts, effective, scope)...)
-	out = append(out, deadlineAssignments(facts, effective)...)
+	out = append(out, deadlineAssignments(facts, effective, scope)...)
 	return out
 }
 
@@ -67,19 +67,19 @@ func ttlSource(facts *Facts, succeeded, failed Value, owned bool) string {
 	return ""
 }
 
-func deadlineAssignments(facts *Facts, effective *Effective) []Assignment {
+func deadlineAssignments(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 	value := effective.Deadline
 	if !value.fillIn() {
-		return append(copiedDeadline(facts, value), stamp(facts, AnnotationDeadlineSource, "")...)
+		return append(copiedDeadline(facts, value, scope), stamp(facts, AnnotationDeadlineSource, "")...)
 	}
 	return append([]Assignment{deadlineAssignment(facts, value)}, stamp(facts, AnnotationDeadlineSource, value.Source.String())...)
 }
 
 // copiedDeadline copies the author's annotation into the empty native field, so that the kind's own
 // controller enforces it too.
-func copiedDeadline(facts *Facts, value Value) []Assignment {
+func copiedDeadline(facts *Facts, value Value, scope *Scope) []Assignment {
 	_, annotated := facts.Annotations[AnnotationActiveDeadline]
-	if !annotated || !value.Set || value.Err != nil || !facts.fillsNativeDeadline() || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
+	if !annotated || !scope.gives(TriggerDeadline) || !value.Set || value.Err != nil || !facts.fillsNativeDeadline() || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
 		return nil
 	}
 	return []Assignment{deadlineAssignment(facts, value)}

@@ -27,6 +27,7 @@ const (
 	ObstacleProtection  ObstacleKind = "protection"
 	ObstacleValue       ObstacleKind = "value"
 	ObstacleDryRun      ObstacleKind = "dry-run"
+	ObstacleOff         ObstacleKind = "off"
 	ObstacleAccounting  ObstacleKind = "accounting"
 	ObstacleFinalizer   ObstacleKind = "finalizer"
 	ObstacleOwner       ObstacleKind = "owner"
@@ -46,6 +47,8 @@ type Surroundings struct {
 	Protect []string
 	// DryRun is --dry-run of the controller.
 	DryRun bool
+	// Off are the triggers that are switched off.
+	Off []Trigger
 }
 
 // Obstacles are what blocks an object, according to the object, its scope and the controller's
@@ -81,14 +84,22 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	return out
 }
 
-// Brakes are the obstacles that keep an object whatever its own values are: protection, the API
-// server's rules, and dry-run.
+// Brakes are the obstacles that keep an object with a TTL label whatever its own values are:
+// protection, the API server's rules, dry-run, and a trigger that is switched off.
 func Brakes(facts *Facts, scope *Scope, around Surroundings) []Obstacle {
 	out := protections(facts, around)
 	if facts.neverDeleted() {
 		out = append(out, Obstacle{ObstacleProtection, "is one that the API server never deletes", true})
 	}
-	return append(out, dryRuns(scope, around)...)
+	return append(append(out, dryRuns(scope, around)...), around.SwitchedOff(TriggerLabel)...)
+}
+
+// SwitchedOff is the obstacle to a trigger that is switched off, if it is.
+func (s Surroundings) SwitchedOff(trigger Trigger) []Obstacle {
+	if !slices.Contains(s.Off, trigger) {
+		return nil
+	}
+	return []Obstacle{{ObstacleOff, fmt.Sprintf("trigger %s is switched off (--enable)", trigger), true}}
 }
 
 func protections(facts *Facts, around Surroundings) []Obstacle {

@@ -91,6 +91,23 @@ func (w *walk) ask(next level) bool {
 	return w.closed != "" && w.trace == nil
 }
 
+// noDefault says why no level gives the object a default, or returns "".
+func (w *walk) noDefault() string {
+	reason := NoDefault(w.facts)
+	switch {
+	case w.deadline && w.facts.IsPod():
+		return "no default deadline for a Pod" // whatever its profile says (S5)
+	case reason != "":
+		return "no default, as the object " + reason
+	case w.deadline && !w.scope.gives(TriggerDeadline):
+		return "no default, as trigger deadline is switched off"
+	case !w.deadline && !w.scope.gives(TriggerTTL):
+		return "no default, as trigger ttl is switched off"
+	default:
+		return ""
+	}
+}
+
 // close keeps the levels that follow from deciding and reports whether the walk is over.
 func (w *walk) close(reason string) bool {
 	if w.closed == "" {
@@ -122,7 +139,7 @@ func (w *walk) ttl() {
 	}
 	if w.closed != "" {
 		w.closed = "a level above decides"
-	} else if reason := NoDefault(facts); reason != "" && w.close("no default, as the object "+reason) {
+	} else if reason := w.noDefault(); reason != "" && w.close(reason) {
 		return
 	}
 	w.defaultTTL()
@@ -169,12 +186,7 @@ func (w *walk) activeDeadline() {
 	if w.ask(level{source: Source{Level: LevelObject}, set: TTLSet{All: facts.Deadline()}}) {
 		return
 	}
-	// A Pod is given no deadline whatever its profile says (S5).
-	if facts.IsPod() {
-		if w.close("no default deadline for a Pod") {
-			return
-		}
-	} else if reason := NoDefault(facts); reason != "" && w.close("no default, as the object "+reason) {
+	if reason := w.noDefault(); reason != "" && w.close(reason) {
 		return
 	}
 	if of := w.scope.Runtime; of != nil {

@@ -73,7 +73,12 @@ type Scope struct {
 	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by
 	// them.
 	AnnotationsOnly bool
+	// Off are the triggers that are switched off: while Creating, they give no default.
+	Off []Trigger
 }
+
+// gives reports whether a trigger gives defaults.
+func (s *Scope) gives(trigger Trigger) bool { return !s.Creating || !slices.Contains(s.Off, trigger) }
 
 // Mode is the namespace's mode; enforce for cluster-scoped objects.
 func (s *Scope) Mode() Mode {

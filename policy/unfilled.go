@@ -41,7 +41,7 @@ func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
 func (f *Facts) filledDeadline(scope *Scope) bool {
 	without := f.withoutDeadline()
 	effective := Resolve(without, scope)
-	return f.holds(deadlineAssignments(without, &effective), 2)
+	return f.holds(deadlineAssignments(without, &effective, scope), 2)
 }
 
 func (f *Facts) withoutDeadline() *Facts {

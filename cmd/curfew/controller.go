@@ -10,6 +10,7 @@ import (
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
@@ -18,6 +19,7 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -29,11 +31,12 @@ type controller struct {
 	namespaces *follow.Namespaces
 	policies   *follow.Policies
 	notices    *notices
+	deletion   action.Action
 	engine     *engine.Engine
 	maker      *feedMaker
 	feeds      *feedset.Set
 	kinds      *discovery.Profiles
-	labels     *discovery.Labels
+	labels     *discovery.Labels // nil where trigger label is switched off
 	coverage   *coverage.Keeper
 	settings   *settings.Publisher
 }
@@ -68,7 +71,7 @@ func (c *controller) runObjects(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		return together(ctx, c.feeds.Run, c.kinds.Run, c.labels.Run, c.notices.run)
+		return together(ctx, append(c.finders(), c.feeds.Run, c.kinds.Run, c.notices.run)...)
 	})
 }
 
@@ -102,7 +105,10 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	triggers, err := c.triggers(client)
+	if c.deletion, err = deletion.New(client, c.clock, metrics.Registry); err != nil {
+		return err
+	}
+	triggers, err := c.actions()
 	if err != nil {
 		return err
 	}
@@ -121,7 +127,7 @@ func (c *controller) addFeeds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.maker, err = newFeedMaker(c.watches, c.objects, feed.Options{
+	c.maker, err = newFeedMaker(c.options, c.watches, c.objects, feed.Options{
 		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
 		Owners: &follow.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
 		Clock:  c.clock, ServerTime: c.serverTime, Log: c.log,
@@ -137,7 +143,7 @@ func (c *controller) addFeeds(ctx context.Context) error {
 
 // addKinds adds what knows which feeds should run.
 func (c *controller) addKinds(context.Context) (err error) {
-	if c.kinds, err = newProfiles(c); err != nil {
+	if c.kinds, err = newProfiles(c); err != nil || !c.options.on(policy.TriggerLabel) {
 		return err
 	}
 	c.labels, err = newLabels(c)
@@ -155,8 +161,10 @@ func (c *controller) connect() {
 	})
 	c.policies.OnChange(c.feeds.RejudgeKinds)
 	c.policies.OnChange(func(func(schema.GroupKind) bool) { c.coverage.Again() })
-	c.platform.Platform.OnKinds(c.labels.Again)
 	c.platform.Platform.OnKinds(c.coverage.Again)
 	c.platform.Platform.Runtimes.OnChange(func(schema.GroupVersionResource, string) { c.coverage.Again() })
-	c.labels.OnChange(c.coverage.Again)
+	if c.labels != nil {
+		c.platform.Platform.OnKinds(c.labels.Again)
+		c.labels.OnChange(c.coverage.Again)
+	}
 }

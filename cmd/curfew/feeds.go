@@ -17,17 +17,19 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // feedMaker makes the feed of any kind.
 type feedMaker struct {
+	options *options
 	typed   kubernetes.Interface
 	objects dynamic.Interface
 	partial metadata.Interface
 	shared  feed.Options
 }
 
-func newFeedMaker(config *rest.Config, objects dynamic.Interface, shared feed.Options) (*feedMaker, error) {
+func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, shared feed.Options) (*feedMaker, error) {
 	protobuf := rest.CopyConfig(config)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	typed, err := kubernetes.NewForConfig(protobuf)
@@ -38,7 +40,7 @@ func newFeedMaker(config *rest.Config, objects dynamic.Interface, shared feed.Op
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	return &feedMaker{typed: typed, objects: objects, partial: partial, shared: shared}, nil
+	return &feedMaker{options: options, typed: typed, objects: objects, partial: partial, shared: shared}, nil
 }
 
 // feeds is the set that runs all feeds, once Curfew has the permissions that they need.
@@ -49,27 +51,37 @@ func (m *feedMaker) feeds(config *rest.Config) (*feedset.Set, error) {
 	}
 	reviews := permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}
 	return feedset.New(feedset.Options{
-		Make:    func(spec *feedset.Spec) (feedset.Feed, error) { return m.make(spec) },
 		Tracker: m.shared.Engine, Lacks: reviews.Lacks, Clock: m.shared.Clock,
 	}), nil
 }
 
-func (m *feedMaker) make(spec *feedset.Spec) (*feed.Feed, error) {
+// withProfile makes the feed of a kind with a profile.
+func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
+	var kind feed.Kind
 	switch {
-	case spec.Purpose != feedset.Finish:
-		return m.labelled(spec)
 	case spec.Profile != nil:
-		return feed.New(feed.Objects(m.objects, spec.Profile), m.shared)
+		kind = feed.Objects(m.objects, spec.Profile)
 	case spec.Kind == policy.JobProfile.Kind:
-		return feed.New(feed.Jobs(m.typed), m.shared)
+		kind = feed.Jobs(m.typed)
 	case spec.Kind == policy.PodProfile.Kind:
-		return feed.New(feed.Pods(m.typed), m.shared)
+		kind = feed.Pods(m.typed)
 	default:
 		return nil, fmt.Errorf("%s has no profile: this is a bug", spec.Kind)
 	}
+	kind.Triggers = m.options.judges(profileOf(spec))
+	return feed.New(kind, m.shared)
 }
 
-func (m *feedMaker) labelled(spec *feedset.Spec) (*feed.Feed, error) {
+// profileOf is the profile of the kind. Typed kinds have none but their facts.
+func profileOf(spec *feedset.Spec) *expression.Profile {
+	if spec.Profile != nil {
+		return spec.Profile
+	}
+	return &expression.Profile{Profile: policy.NewProfiles(policy.BuiltinProfiles()...).For(spec.Kind)}
+}
+
+// labelled makes the feed of the objects of a kind with a TTL label.
+func (m *feedMaker) labelled(spec *feedset.Spec) (feedset.Feed, error) {
 	options := m.shared
 	options.Forbidden = spec.Forbidden
 	options.RelistEvery = staggered(options.RelistEvery, spec.Kind.String())

@@ -15,6 +15,7 @@ import (
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/policy"
 )
 
 // apiServices say which groups the API server serves; rbac is the version of roles and their
@@ -26,8 +27,10 @@ var (
 
 // newProfiles wires profiles → feeds of their kinds.
 func newProfiles(c *controller) (*discovery.Profiles, error) {
+	watched := func(spec *feedset.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
 	return discovery.NewProfiles(discovery.ProfilesOptions{
-		Typed: feedset.Typed(), Platform: c.platform.Platform, Feeds: c.feeds, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+		Typed: feedset.Typed(), Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
+		Platform: c.platform.Platform, Feeds: c.feeds, Make: c.maker.withProfile, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }
 
@@ -54,7 +57,7 @@ func newLabels(c *controller) (*discovery.Labels, error) {
 			Access: client.AuthorizationV1().SelfSubjectAccessReviews(), RulesOf: client.AuthorizationV1().SelfSubjectRulesReviews(),
 		},
 		RBAC:       func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) },
-		Namespaces: c.options.namespaces, Alias: c.options.kyvernoLabel, Feeds: c.feeds,
+		Namespaces: c.options.namespaces, Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }

@@ -33,6 +33,7 @@ type options struct {
 	leaderElect                bool
 	protect, namespaces        []string
 	kyvernoLabel               bool
+	enable                     []string
 	dryRun, favourDrain        bool
 	failClosed                 bool
 	maxDeletionsPerMinute      int
@@ -52,7 +53,7 @@ const verbosityMost = 10
 func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", maxReviewSize: "40Mi",
-		leaderElect: true, protect: policy.DefaultProtect(),
+		enable: triggerNames(), leaderElect: true, protect: policy.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
@@ -64,6 +65,7 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.metricsAddr, "metrics-addr", o.metricsAddr, "address that serves /metrics; 0 means none")
 	flags.StringVar(&o.pprof, "pprof-addr", o.pprof, "address that serves /debug/pprof; empty means none")
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
+	flags.StringSliceVar(&o.enable, "enable", o.enable, "triggers that are switched on. For the others no default is filled in, nothing is tracked and nothing is deleted or stopped; values that objects carry stay")
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
 	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing; admission says so")
@@ -154,7 +156,7 @@ func (o *options) validate() error {
 	if o.leaseDuration < 3*time.Second {
 		bad("lease-duration", o.leaseDuration, "give 3s or more")
 	}
-	return errors.Join(errs...)
+	return errors.Join(append(errs, o.validateEnable())...)
 }
 
 func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }

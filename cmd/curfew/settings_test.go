@@ -19,6 +19,7 @@ func TestSettingsAreWhatFlagsSay(t *testing.T) {
 		"controller --namespace other --kyverno-label":                            "false true " + usual + " other",
 		"controller --dry-run --protect prod --stuck-after 5m --namespaces a":     "true false prod curfew-system",
 		"controller --stuck-after 5m --dry-run=false -v 2 --kubeconfig /etc/mine": "false false " + usual + " curfew-system",
+		"controller --enable=ttl,deadline":                                        "false false " + usual + " curfew-system",
 		"controller --protect=":                                                   "false false  curfew-system",
 		"all --dry-run --protect prod --native-ttl=off":                           "true false prod curfew-system",
 	} {
@@ -36,6 +37,13 @@ func TestSettingsAreWhatFlagsSay(t *testing.T) {
 		}
 		if _, ok := have["kubeconfig"]; ok {
 			t.Errorf("%s: publishes a path of this machine", args)
+		}
+		want := "ttl,label,deadline"
+		if _, only, set := strings.Cut(args, "--enable="); set {
+			want = only
+		}
+		if have["enable"] != want {
+			t.Errorf("%s: enable %q", args, have["enable"])
 		}
 		if native, off := have["native-ttl"], strings.Contains(args, "off"); native == "off" != off {
 			t.Errorf("%s: native-ttl %q", args, native)

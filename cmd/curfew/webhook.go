@@ -98,7 +98,7 @@ func (a *admission) addHandlers(context.Context) error {
 		KyvernoLabel:    a.options.kyvernoLabel,
 		MaxReview:       maxReview.Value(),
 		Memory:          memoryLimit(),
-		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun},
+		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},
 		Logger:          a.log.WithName("webhook"),
 	})
 	return err

@@ -129,7 +129,7 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 		if err != nil {
 			return nil, err
 		}
-		obstacles = append(obstacles, paused...)
+		obstacles = append(append(obstacles, paused...), w.SwitchedOff(explained.Facts, policy.TriggerLabel)...)
 	}
 	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name, before: change.DeletionOf(explained)}
 	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)

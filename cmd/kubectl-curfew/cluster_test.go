@@ -41,6 +41,7 @@ var served = map[string][]metav1.APIResource{
 	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false)},
 	"events.k8s.io/v1":              {resource("events", "Event", "ev", true)},
 	"rbac.authorization.k8s.io/v1":  {resource("clusterroles", "ClusterRole", "", false)},
+	"jobset.x-k8s.io/v1alpha2":      {resource("jobsets", "JobSet", "", true)},
 	"trainer.kubeflow.org/v1alpha1": {resource("trainjobs", "TrainJob", "", true), resource("clustertrainingruntimes", "ClusterTrainingRuntime", "", false)},
 	"apiextensions.k8s.io/v1":       {resource("customresourcedefinitions", "CustomResourceDefinition", "crd", false)},
 }

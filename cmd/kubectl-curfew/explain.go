@@ -120,8 +120,11 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	}
 	out := &explained{kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
 	out.enforcer = "its own controller stops it"
-	if f := of.Facts; f.DeadlineByCurfew || f.Profile.AnnotatedDeadline && !f.NativeDeadline.Set {
+	if world.Stops(of.Facts) {
 		out.enforcer = "Curfew stops it"
+		for _, off := range w.SwitchedOff(of.Facts, policy.TriggerDeadline) {
+			out.enforcer = "nothing stops it: " + off.Message
+		}
 	}
 	if out.obstacles, err = w.Obstacles(ctx, one.Kind, of); err != nil {
 		return nil, err
@@ -131,6 +134,11 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	}
 	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {
 		return nil, err
+	}
+	for _, entry := range out.entries {
+		if entry.Trigger != policy.TriggerDeadline {
+			out.obstacles = append(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger)...)
+		}
 	}
 	if out.mayChange, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "patch"); err != nil {
 		return nil, err

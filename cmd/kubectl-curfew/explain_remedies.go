@@ -31,6 +31,8 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
 		}
 		return []string{"kubectl edit " + e.controller.Name() + "   # take --dry-run away"}
+	case policy.ObstacleOff:
+		return []string{"kubectl edit " + e.controller.Name() + "   # add it to --enable, here and in deployment/curfew-webhook"}
 	case policy.ObstacleTerminating, policy.ObstacleFinalizer:
 		if len(facts.Finalizers) > 0 {
 			return []string{"kubectl get " + name + " -o jsonpath='{.metadata.finalizers}'"}

@@ -20,7 +20,7 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 			continue // They are sent as kinds with a profile.
 		}
 		k := &kind{Profile: &policy.Profile{Kind: served.GroupVersionKind, Resource: served.Resource, ClusterScoped: served.ClusterScoped}}
-		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(spec) }
+		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
 		for _, s := range narrowed(in, all, gives) {
 			out := in.entry("default-labels", k.rule(admissionv1.Create), slices.Concat(in.unprotected(), s.namespaces), mayMatch(k.mayGetDefault()))
 			out.objects.MatchExpressions = slices.Concat(label(policy.LabelTTL, false), s.labels)

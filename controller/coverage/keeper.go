@@ -16,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -50,6 +51,8 @@ type Options struct {
 	// Protect and DryRun are the controller's: labels have no effect there.
 	Protect []string
 	DryRun  bool
+	// Off are triggers that are switched off: they give no defaults.
+	Off []policy.Trigger
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -151,7 +154,7 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 // returns when to try again.
 func (k *Keeper) input() (in *Input, again time.Duration, err error) {
 	o := &k.options
-	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, coarse: k.coarse}
+	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, Off: o.Off, coarse: k.coarse}
 	if in.Kinds, err = o.Kinds(); err != nil {
 		return nil, 0, err
 	}

@@ -40,6 +40,8 @@ type Input struct {
 	// have no effect.
 	Protect []string
 	DryRun  bool
+	// Off are triggers that are switched off. A new object is not sent for their defaults alone.
+	Off []policy.Trigger
 
 	// coarse plans have shorter conditions and send more.
 	coarse bool

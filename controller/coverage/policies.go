@@ -109,7 +109,7 @@ func (s *selection) any(does func(*v1alpha1.LifecyclePolicySpec) bool) bool {
 // namespaces in which all new objects are sent anyway, they send nothing.
 func (p *plan) policies(in *Input, k *kind, all []selection) {
 	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool {
-		return !k.unchanging && k.matches(spec) && k.getsDefault(spec)
+		return !k.unchanging && k.matches(spec) && k.getsDefault(in, spec)
 	}
 	bounds := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.isBounded(spec) }
 	entry := func(name, inUse string, operation admissionv1.OperationType, s *selection, conditions ...admissionv1.MatchCondition) entry {
@@ -158,14 +158,17 @@ func (k *kind) matches(spec *v1alpha1.LifecyclePolicySpec) bool {
 // getsDefault reports whether a policy may give new objects of the kind a default. Kinds that never
 // finish get a TTL label only from a policy that names them: one for every kind is not meant for
 // Deployments.
-func (k *kind) getsDefault(spec *v1alpha1.LifecyclePolicySpec) bool {
+func (k *kind) getsDefault(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
 	defaults := spec.Defaults
 	if defaults == nil {
 		return false
 	}
+	on := func(trigger policy.Trigger) bool { return !slices.Contains(in.Off, trigger) }
 	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind}) && !policy.EssentialKind(k.Kind.GroupKind())
 	ttl := defaults.TTL != nil || defaults.TTLSucceeded != nil || defaults.TTLFailed != nil
-	return ttl && k.Finishable() || defaults.Deadline != nil && k.DefaultDeadline || defaults.TTLLabel != nil && (k.Finishable() || named)
+	return ttl && k.Finishable() && on(policy.TriggerTTL) ||
+		defaults.Deadline != nil && k.DefaultDeadline && on(policy.TriggerDeadline) ||
+		defaults.TTLLabel != nil && (k.Finishable() || named) && on(policy.TriggerLabel)
 }
 
 // isBounded reports whether a policy bounds deadlines, which objects of the kind may have without a

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -129,5 +130,32 @@ func TestUnusableSelectorsAreLeftOut(t *testing.T) {
 	}
 	if got := selections([]*v1alpha1.LifecyclePolicy{{}}); len(got) != 1 {
 		t.Error("a policy without selectors is not used")
+	}
+}
+
+// A new object is not sent for the default of a trigger that is switched off.
+func TestDefaultsThatAreSwitchedOff(t *testing.T) {
+	ttl, deadline, label := &v1alpha1.TTLValue{}, &v1alpha1.DurationValue{}, &v1alpha1.LabelValue{}
+	for name, test := range map[string]struct {
+		defaults v1alpha1.Defaults
+		off      policy.Trigger
+	}{
+		"ttl":           {v1alpha1.Defaults{TTL: ttl}, policy.TriggerTTL},
+		"by outcome":    {v1alpha1.Defaults{TTLFailed: ttl}, policy.TriggerTTL},
+		"deadline":      {v1alpha1.Defaults{Deadline: deadline}, policy.TriggerDeadline},
+		"label":         {v1alpha1.Defaults{TTLLabel: label}, policy.TriggerLabel},
+		"more defaults": {v1alpha1.Defaults{TTL: ttl, Deadline: deadline}, ""},
+	} {
+		in := &Input{Namespace: "curfew-system", Policies: []*v1alpha1.LifecyclePolicy{{Spec: v1alpha1.LifecyclePolicySpec{
+			Match: v1alpha1.Match{Kinds: []v1alpha1.GroupKind{{Group: "batch", Kind: "Job"}}}, Defaults: &test.defaults}}}}
+		if sent := len(newPlan(in).mutating); sent == 0 {
+			t.Errorf("%s: not sent although all is on", name)
+		}
+		for _, off := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline} {
+			in.Off = []policy.Trigger{off}
+			if sent := len(newPlan(in).mutating) > 0; sent != (off != test.off) {
+				t.Errorf("%s: with %s off, sent %t", name, off, sent)
+			}
+		}
 	}
 }

@@ -13,6 +13,33 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
+// A kind that no trigger judges has no feed, and where deadlines are switched off nobody asks for the
+// permissions that they take.
+func TestTriggersThatAreSwitchedOff(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		var asked []string
+		c, _ := begin(t, func(c *profiled, p *Profiles) {
+			c.unwatched, p.options.Deadlines = []string{"pods", "trainjobs"}, false
+			c.lacks = func(needs []permission.Need) []permission.Need {
+				mu.Lock()
+				defer mu.Unlock()
+				for _, need := range needs {
+					asked = append(asked, need.String())
+				}
+				return nil
+			}
+		})
+		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
+		c.definitions.Put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
+		after(10 * time.Minute)
+		c.expect(t, []string{"jobsets"}, nil)
+		if len(asked) > 0 {
+			t.Errorf("asked for %q", asked)
+		}
+	})
+}
+
 // A permission that finish times or deadlines take is asked for at the start. What lacks it is
 // said, by log and metric, until it is granted; what does not take it goes on.
 func TestPermissionsToPatchAreAskedFor(t *testing.T) {

@@ -20,6 +20,10 @@ import (
 type ProfilesOptions struct {
 	// Typed are feeds of kinds that run whatever profiles say.
 	Typed []*feedset.Spec
+	// Watched reports whether any trigger judges the kind of a feed; the others do not run.
+	Watched func(spec *feedset.Spec) bool
+	// Deadlines reports whether deadlines are enforced, which takes further permissions.
+	Deadlines bool
 	// Platform knows the profiles and the kinds that are served.
 	Platform *follow.Platform
 	// Feeds are kept in step with profiles and kinds. Make makes one.
@@ -66,7 +70,7 @@ func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 // Run keeps the feeds in step until ctx is done.
 func (p *Profiles) Run(ctx context.Context) error {
 	typed := *p.source // A source of its own: profiles replace none of these feeds.
-	p.options.Feeds.Apply(ctx, &typed, p.options.Typed, nil)
+	p.options.Feeds.Apply(ctx, &typed, p.watched(p.options.Typed), nil)
 	p.dirty.Set() // All may have been known for long, on a replica that was on standby.
 	loop.Worker{Clock: p.options.Clock, Signal: p.dirty, Gather: gatherFor, Do: p.refresh}.Run(ctx)
 	return nil
@@ -95,10 +99,19 @@ func (p *Profiles) wanted() ([]*feedset.Spec, error) {
 		if p.typed(profile.Kind.GroupKind()) || !profile.Finishable() {
 			continue
 		}
-		out = append(out, feedset.OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
-			profile.Name, profile.UID, profile.Generation, definition.UID, definition.Generation, profile.Unenforced)))
+		spec := feedset.OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
+			profile.Name, profile.UID, profile.Generation, definition.UID, definition.Generation, profile.Unenforced))
+		if !p.options.Deadlines {
+			spec.Optional = feedset.Needs{}
+		}
+		out = append(out, spec)
 	}
-	return out, nil
+	return p.watched(out), nil
+}
+
+// watched are the specs of kinds that a trigger judges.
+func (p *Profiles) watched(specs []*feedset.Spec) []*feedset.Spec {
+	return slices.DeleteFunc(slices.Clone(specs), func(spec *feedset.Spec) bool { return !p.options.Watched(spec) })
 }
 
 func (p *Profiles) typed(kind schema.GroupKind) bool {

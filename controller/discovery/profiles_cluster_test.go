@@ -38,6 +38,13 @@ type profiled struct {
 	// lacks answers for permissions other than those to watch and delete.
 	lacks   func(needs []permission.Need) []permission.Need
 	handles []string // resources, by the engine's handles
+	// unwatched are resources that no trigger judges.
+	unwatched []string
+}
+
+// Watched reports whether a trigger judges the kind.
+func (c *profiled) Watched(spec *feedset.Spec) bool {
+	return !slices.Contains(c.unwatched, spec.Resource.Resource)
 }
 
 // Hold and ForgetKind do what the engine does.

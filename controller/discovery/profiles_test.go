@@ -80,7 +80,7 @@ func begin(t *testing.T, before ...func(*profiled, *Profiles)) (*profiled, *Prof
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
+	r, err := NewProfiles(ProfilesOptions{Typed: feedset.Typed(), Watched: c.Watched, Deadlines: true, Platform: c.platform, Feeds: c.feeds, Make: c.Make, Clock: clock.RealClock{}, Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}

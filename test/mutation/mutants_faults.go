@@ -46,7 +46,7 @@ var faults = []Mutant{
 	{
 		Invariant: "S1", Name: "a live read from before a change permits the DELETE",
 		File: "controller/engine/rejudge.go",
-		Old:  "case e.outdatedLocked(judged) || len(j.queue.held) > 0 || j.trigger.Off:", New: "case false:",
+		Old:  "case e.outdatedLocked(judged) || len(j.queue.held) > 0:", New: "case false:",
 		Package: engine, Tests: []string{"TestChangeDuringTheLiveRead", "TestHold"},
 	},
 	{

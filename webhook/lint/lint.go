@@ -125,7 +125,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		if found.NamespaceUnknown {
 			w.warnUnknown(result, facts)
 		}
-		found.Creating, found.AnnotationsOnly = true, w.options.AnnotationsOnly
+		found.Creating, found.AnnotationsOnly, found.Off = true, w.options.AnnotationsOnly, w.options.Rules.Controller.Off
 		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(document, result.Manifest)
 		effective := policy.Resolve(facts, request.Scope)

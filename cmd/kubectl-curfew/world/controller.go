@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -28,11 +29,13 @@ type Controller struct {
 	// DryRun is --dry-run, Alias --kyverno-label, Protect --protect with its own namespace.
 	DryRun, Alias bool
 	Protect       []string
+	// Off are the triggers that --enable leaves out.
+	Off []policy.Trigger
 }
 
 // Surroundings are what the settings mean for obstacles.
 func (c Controller) Surroundings() policy.Surroundings {
-	return policy.Surroundings{Protect: c.Protect, DryRun: c.DryRun}
+	return policy.Surroundings{Protect: c.Protect, DryRun: c.DryRun, Off: c.Off}
 }
 
 // Name is its Deployment as kubectl takes it, by the name that manifests/deploy gives it.
@@ -49,7 +52,7 @@ func (w *World) readController(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		w.Controller.Unknown = fmt.Sprintf("you may not get configmaps/%s in namespace %q", settings.Name, namespace)
-		w.note("%s: whether Curfew's controller runs with --dry-run, --protect or --kyverno-label is not known", w.Controller.Unknown)
+		w.note("%s: whether Curfew's controller runs with --dry-run, --enable, --protect or --kyverno-label is not known", w.Controller.Unknown)
 		return nil
 	case apierrors.IsNotFound(err):
 		w.Controller.Unknown = fmt.Sprintf("there is no ConfigMap %s in namespace %q; --curfew-namespace names another", settings.Name, namespace)
@@ -61,7 +64,7 @@ func (w *World) readController(ctx context.Context) error {
 	read, invalid := w.Controller.with(data)
 	if err = errors.Join(err, invalid); err != nil {
 		w.Controller.Unknown = fmt.Sprintf("ConfigMap %s in namespace %q cannot be used: %s", settings.Name, namespace, strings.ReplaceAll(err.Error(), "\n", ", "))
-		w.note("%s: whether Curfew's controller runs with --dry-run, --protect or --kyverno-label is not known", w.Controller.Unknown)
+		w.note("%s: whether Curfew's controller runs with --dry-run, --enable, --protect or --kyverno-label is not known", w.Controller.Unknown)
 		return nil
 	}
 	w.Controller = read
@@ -86,7 +89,16 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 		return value
 	}
 	c.DryRun, c.Alias = boolean("dry-run"), boolean("kyverno-label")
-	c.Protect = append(strings.FieldsFunc(flag("protect"), func(r rune) bool { return r == ',' }), flag("namespace"))
+	list := func(name string) []string {
+		return strings.FieldsFunc(flag(name), func(r rune) bool { return r == ',' })
+	}
+	c.Protect = append(list("protect"), flag("namespace"))
+	enabled := list("enable")
+	for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline} {
+		if !slices.Contains(enabled, string(trigger)) {
+			c.Off = append(c.Off, trigger)
+		}
+	}
 	c.User = cmp.Or(data[settings.User], c.User)
 	return c, errors.Join(errs...)
 }

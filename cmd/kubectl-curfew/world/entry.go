@@ -58,7 +58,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	}
 	free := policy.Explain(policy.Unobstructed(explained.Facts), explained.Scope, policy.Question{Now: now, Alias: w.Controller.Alias})
 	var out []Entry
-	if entry, ok := goes(free, now); ok {
+	if entry, ok := w.goes(free, now); ok {
 		out = append(out, entry)
 	}
 	if verdict := free.ByDeadline; verdict.Trigger == policy.TriggerDeadline {
@@ -86,16 +86,37 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
 		entry.Labels = facts.Labels
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime
-		entry.Obstacles = obstacles
+		entry.Obstacles = append(slices.Clone(obstacles), w.SwitchedOff(facts, entry.Trigger)...)
 	}
 	return out, nil
 }
 
-// goes is the earlier of TTL and label; ok is false where neither applies.
-func goes(e *policy.Explanation, now time.Time) (Entry, bool) {
+// SwitchedOff is the obstacle to a trigger of an object that is switched off. The kind's own
+// controller may enforce a deadline all the same.
+func (w *World) SwitchedOff(facts *policy.Facts, trigger policy.Trigger) []policy.Obstacle {
+	if trigger == policy.TriggerDeadline && !Stops(facts) {
+		return nil
+	}
+	return w.Controller.Surroundings().SwitchedOff(trigger)
+}
+
+// Stops reports whether Curfew itself stops an object at its deadline.
+func Stops(facts *policy.Facts) bool {
+	return facts.DeadlineByCurfew || facts.Profile.AnnotatedDeadline && !facts.NativeDeadline.Set
+}
+
+// goes is the earlier of TTL and label, or the one whose trigger is switched on; ok is false where
+// neither applies.
+func (w *World) goes(e *policy.Explanation, now time.Time) (Entry, bool) {
 	byTTL, okTTL := byTTL(e, now)
 	byLabel, okLabel := byLabel(e)
+	off := func(trigger policy.Trigger) bool { return slices.Contains(w.Controller.Off, trigger) }
 	switch {
+	case okTTL && okLabel && off(policy.TriggerLabel) != off(policy.TriggerTTL):
+		if off(policy.TriggerTTL) {
+			return byLabel, true
+		}
+		return byTTL, true
 	case okLabel && (!okTTL || byTTL.Expiry.IsZero() || byLabel.Expiry.Before(byTTL.Expiry)):
 		return byLabel, true
 	default:

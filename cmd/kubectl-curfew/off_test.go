@@ -1,0 +1,97 @@
+package main
+
+import (
+	"strings"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// switchedOn is the cluster of testdata with these triggers alone, and these objects.
+func switchedOn(t *testing.T, triggers string, texts ...string) *fakeCluster {
+	t.Helper()
+	all := objects(t)
+	for _, object := range all {
+		if one := object.(*unstructured.Unstructured); one.GetName() == settings.Name {
+			if err := unstructured.SetNestedField(one.Object, triggers, "data", "enable"); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	for _, text := range texts {
+		read, errs := lint.Read(lint.Source{Name: "added", Data: []byte(text)}, lint.Limits{})
+		if len(errs) > 0 || len(read) != 1 {
+			t.Fatalf("%v:\n%s", errs, text)
+		}
+		all = append(all, runtime.Object(&unstructured.Unstructured{Object: read[0].Object}))
+	}
+	return newFakeCluster(t, all)
+}
+
+// What would expire by a trigger that is switched off is shown as blocked by that. Where another
+// trigger applies that is switched on, that one is shown, even though it acts later.
+func TestTriggersThatAreSwitchedOff(t *testing.T) {
+	byTTL := job("creationTimestamp: 2026-12-20T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z")
+	byLabel := secret("creationTimestamp: 2026-12-20T11:00:00Z, labels: {curfew.dev/ttl: 1h}")
+	labelFirst := job("creationTimestamp: 2026-12-20T11:00:00Z, labels: {curfew.dev/ttl: 1h}, annotations: {curfew.dev/ttl-after-finished: 4d}", "2026-12-20T12:00:00Z")
+	ttlFirst := job("creationTimestamp: 2026-12-20T11:00:00Z, labels: {curfew.dev/ttl: 2w}, annotations: {curfew.dev/ttl-after-finished: 1h}", "2026-12-20T12:00:00Z")
+	const deadline = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, " +
+		"creationTimestamp: \"2026-12-24T11:00:00Z\", annotations: {curfew.dev/active-deadline: 1m}}, spec: {}}"
+	const off = "is switched off (--enable)"
+	for name, test := range map[string]struct {
+		object, enable string
+		// trigger and blocker are those of the row in expiring, and explained is in what explain says.
+		trigger, blocker, explained string
+	}{
+		"TTL on":                        {byTTL, "ttl", "ttl", "-", "was due"},
+		"TTL off":                       {byTTL, "label,deadline", "ttl", "off", "trigger ttl " + off},
+		"label on":                      {byLabel, "label", "label", "-", "was due"},
+		"label off":                     {byLabel, "ttl,deadline", "label", "off", "trigger label " + off},
+		"label first, all on":           {labelFirst, "ttl,label", "label", "-", "was due 2026-12-20"},
+		"label first, but off":          {labelFirst, "ttl", "ttl", "-", "goes 2026-12-24 13:00"},
+		"TTL first, but off":            {ttlFirst, "label", "label", "-", "goes 2027-01-03"},
+		"both off":                      {labelFirst, "deadline", "label", "off", "trigger label " + off},
+		"Curfew's deadline on":          {deadline, "deadline", "deadline", "-", "Curfew stops it"},
+		"Curfew's deadline off":         {deadline, "ttl", "deadline", "off", "nothing stops it: trigger deadline " + off},
+		"the deadline of a Job's own":   {strings.Replace(byTTL, "status: {", "spec: {activeDeadlineSeconds: 60}, status: {", 1), "ttl", "ttl", "-", "was due"},
+		"a deadline beside another off": {deadline, "deadline,ttl", "deadline", "-", "Curfew stops it"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster := switchedOn(t, test.enable, test.object)
+			kind := "job"
+			switch test.object {
+			case byLabel:
+				kind = "secret"
+			case deadline:
+				kind = "jobset"
+			}
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring "+kind+"s -n foo --within 60d -o custom-columns=N:.object.name,T:.trigger,B:.obstacles[0].kind --no-headers")...)
+			row := ""
+			for line := range strings.Lines(stdout) {
+				if fields := strings.Fields(line); len(fields) > 2 && fields[0] == "a" {
+					row = fields[1] + " " + strings.ReplaceAll(fields[2], "<none>", "-")
+				}
+			}
+			if want := test.trigger + " " + test.blocker; code != exitOK || row != want {
+				t.Errorf("exit status %d, row %q, want %q\n%s%s", code, row, want, stdout, stderr)
+			}
+			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain "+kind+"/a -n foo")...)
+			if code != exitOK || !strings.Contains(stdout, test.explained) || test.blocker == "-" && strings.Contains(stdout, off) {
+				t.Errorf("exit status %d, want %q in:\n%s%s", code, test.explained, stdout, stderr)
+			}
+		})
+	}
+}
+
+// expire-now sets a label, which has no effect while its trigger is switched off.
+func TestExpireNowWhileLabelsAreOff(t *testing.T) {
+	cluster := switchedOn(t, "ttl", secret("creationTimestamp: 2026-12-20T11:00:00Z"))
+	code, _, stderr, patched := executeIn(t, cluster, scene{}, words("expire-now secret/a -n foo --yes")...)
+	if code == exitOK || len(patched) > 0 || !strings.Contains(stderr, "trigger label is switched off (--enable)") {
+		t.Errorf("exit status %d, patches %q: %s", code, patched, stderr)
+	}
+}

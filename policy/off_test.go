@@ -1,0 +1,73 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// Admission fills in nothing for a trigger that is switched off. A stamp that the author wrote
+// proves nothing then either, and what the author says is judged as before.
+func TestTriggersThatAreSwitchedOff(t *testing.T) {
+	trainJob := &policy.Profile{
+		Name: "TrainJob", Kind: schema.GroupVersionKind{Group: "x.dev", Version: "v1", Kind: "TrainJob"}, Resource: "trainjobs",
+		State:    func(map[string]any) (policy.State, error) { return policy.State{}, nil },
+		Deadline: policy.FieldPath{"spec", "activeDeadlineSeconds"}, AnnotatedDeadline: true, DefaultDeadline: true,
+	}
+	labelled := platform("a", "ttl-after-finished", "2h")
+	labelled.Label = &policy.Setting{Path: "spec.defaults.ttlLabel", Text: "7d"}
+	plain := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
+	for name, test := range map[string]struct {
+		facts *policy.Facts
+		off   []policy.Trigger
+		want  []string
+	}{
+		"all on": {policy.FactsOfJob(plain().Obj()), nil, []string{"ttlSecondsAfterFinished=3600",
+			"curfew.dev/ttl-source=namespace/ci", "activeDeadlineSeconds=600",
+			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d"}},
+		"no TTL": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL}, []string{"activeDeadlineSeconds=600",
+			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d"}},
+		"no deadline": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerDeadline}, []string{"ttlSecondsAfterFinished=3600",
+			"curfew.dev/ttl-source=namespace/ci", "curfew.dev/ttl=7d"}},
+		"no label": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerLabel}, []string{"ttlSecondsAfterFinished=3600",
+			"curfew.dev/ttl-source=namespace/ci", "activeDeadlineSeconds=600",
+			"curfew.dev/deadline-source=namespace/ci"}},
+		"all off": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, nil},
+		"a TTL of its own": {policy.FactsOfJob(plain().TTL(60).Obj()), []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline},
+			[]string{"curfew.dev/ttl-source=object"}},
+		"a forged stamp": {policy.FactsOfJob(plain().TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci").Obj()),
+			[]policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, []string{"curfew.dev/ttl-source=object"}},
+		"an annotation is copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL},
+			[]string{"activeDeadlineSeconds=3600", "curfew.dev/ttl=7d"}},
+		"an annotation is not copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d"}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := &policy.Scope{
+				Namespace: namespaceOf("default-ttl", "1h", "default-deadline", "10m"), Policies: []*policy.PlatformPolicy{labelled}, Creating: true, Off: test.off,
+			}
+			assignments, _ := policy.FillIn(test.facts, scope, noon)
+			var got []string
+			for _, one := range assignments {
+				got = append(got, fmt.Sprintf("%s=%v", one.Path[len(one.Path)-1], one.Value))
+			}
+			equal(t, got, test.want)
+			if _, forged := policy.Attested(test.facts, scope); len(forged) > 0 != (name == "a forged stamp") {
+				t.Errorf("forged %v", forged)
+			}
+		})
+	}
+}
+
+func factsOf(profile *policy.Profile, annotations ...string) *policy.Facts {
+	all := map[string]any{}
+	for i := 0; i < len(annotations); i += 2 {
+		all[annotations[i]] = annotations[i+1]
+	}
+	return policy.FactsOfObject(profile, map[string]any{
+		"metadata": map[string]any{"namespace": "ci", "name": "a", "uid": "a", "creationTimestamp": "2026-12-24T12:00:00Z", "annotations": all},
+	})
+}
