@@ -67,7 +67,7 @@ func platformWorld(t *testing.T, policies ...string) (*world, *platform.Store, *
 const (
 	platformJob  = "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain}, spec: {template: {}}}"
 	platformWide = `{metadata: {name: platform}, spec: {match: {kinds: [{group: batch, kind: Job}], matchConditions: [{name: team, expression: "namespaceObject.metadata.name == 'plain'"}]},
-  defaults: {ttl: {value: 2h}, ttlLabel: {value: 30d}}, bounds: {maxTTL: 1d}, warnBelow: 10m}}`
+  defaults: {ttl: {value: 2h}, ttlLabel: {value: 30d}}, bounds: {maxTTL: 1d, maxTTLLabel: 1d}, warnBelow: 10m}}`
 	platformTrainJob = "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: a, namespace: plain, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {runtimeRef: {name: torch}}}"
 )
 
