@@ -8,12 +8,15 @@ import (
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// TestFailClosed: with the component every validating webhook fails closed, the controller's own included, and no mutating one does.
-func TestFailClosed(t *testing.T) {
+// component is the base with a component, as an overlay builds it.
+func component(t *testing.T, name string) []runtime.Object {
+	t.Helper()
 	files := filesys.MakeFsInMemory()
 	err := fs.WalkDir(os.DirFS("."), ".", func(path string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() {
@@ -28,7 +31,7 @@ func TestFailClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	overlay := "resources: [../../base]\ncomponents: [../../components/fail-closed]\n"
+	overlay := "resources: [../../base]\ncomponents: [../../components/" + name + "]\n"
 	if err := files.WriteFile("/manifests/overlays/mine/kustomization.yaml", []byte(overlay)); err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +43,54 @@ func TestFailClosed(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	objects := decode(t, "overlay", data)
+	return decode(t, "overlay", data)
+}
+
+// given reports which Deployments have an argument.
+func given(objects []runtime.Object, argument string) []string {
+	var out []string
+	for _, d := range only[*appsv1.Deployment](objects) {
+		if slices.Contains(d.Spec.Template.Spec.Containers[0].Args, argument) {
+			out = append(out, d.Name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// TestLeaveNativeTTL: the component gives the controller the flag, and changes nothing else.
+func TestLeaveNativeTTL(t *testing.T) {
+	objects := component(t, "leave-native-ttl")
+	if got := given(objects, "--leave-native-ttl"); !slices.Equal(got, []string{"curfew-controller"}) {
+		t.Errorf("given to %v, want the controller alone", got)
+	}
+	if len(objects) != len(build(t, "base")) {
+		t.Errorf("%d objects, %d in the base", len(objects), len(build(t, "base")))
+	}
+}
+
+// TestNoBuiltinProfiles: the component takes the built-in profiles from both Deployments, and the
+// permissions for their kinds, and nothing else.
+func TestNoBuiltinProfiles(t *testing.T) {
+	objects, base := component(t, "no-builtin-profiles"), build(t, "base")
+	if got := given(objects, "--builtin-profiles=false"); !slices.Equal(got, []string{"curfew-controller", "curfew-webhook"}) {
+		t.Errorf("given to %v, want both", got)
+	}
+	names := func(of []runtime.Object) (out []string) {
+		for _, role := range only[*rbacv1.ClusterRole](of) {
+			out = append(out, role.Name)
+		}
+		return out
+	}
+	want := slices.DeleteFunc(names(base), func(name string) bool { return name == "curfew-controller-builtin-kinds" })
+	if got := names(objects); !slices.Equal(got, want) || len(objects) != len(base)-1 {
+		t.Errorf("%d objects with ClusterRoles %v; want one less than %d, with %v", len(objects), got, len(base), want)
+	}
+}
+
+// TestFailClosed: with the component every validating webhook fails closed, the controller's own included, and no mutating one does.
+func TestFailClosed(t *testing.T) {
+	objects := component(t, "fail-closed")
 	if base := build(t, "base"); len(webhooks(t, objects)) != len(webhooks(t, base)) {
 		t.Errorf("%d webhooks, %d in the base: the component has a name that is gone", len(webhooks(t, objects)), len(webhooks(t, base)))
 	}
@@ -49,9 +99,7 @@ func TestFailClosed(t *testing.T) {
 			t.Errorf("%s %s: failurePolicy %s", w.config, w.name, *w.failure)
 		}
 	}
-	for _, d := range only[*appsv1.Deployment](objects) {
-		if d.Name == "curfew-controller" && !slices.Contains(d.Spec.Template.Spec.Containers[0].Args, "--fail-closed") {
-			t.Error("the controller's own webhooks stay open")
-		}
+	if got := given(objects, "--fail-closed"); !slices.Equal(got, []string{"curfew-controller"}) {
+		t.Errorf("given to %v, want the controller, whose own webhooks stay open otherwise", got)
 	}
 }

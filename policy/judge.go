@@ -117,6 +117,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	switch {
 	case !value.Set:
 		return keep("has no TTL")
+	case effective.left(facts, value):
+		return keep("its " + value.Path + " is left to Kubernetes")
 	case value.Err != nil:
 		return Verdict{Action: Keep, Reason: "its TTL cannot be used", Source: value.Source, Err: value.problem()}
 	case value.TTL.Never:

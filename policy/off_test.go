@@ -3,6 +3,7 @@ package policy_test
 import (
 	"fmt"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -70,4 +71,32 @@ func factsOf(profile *policy.Profile, annotations ...string) *policy.Facts {
 	return policy.FactsOfObject(profile, map[string]any{
 		"metadata": map[string]any{"namespace": "ci", "name": "a", "uid": "a", "creationTimestamp": "2026-12-24T12:00:00Z", "annotations": all},
 	})
+}
+
+// With --leave-native-ttl a Job whose author set the native field is kept, and no other: not one
+// with an annotation beside it, and not one to which a default was given.
+func TestLeaveNative(t *testing.T) {
+	finished := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon).Complete(noon) }
+	for name, test := range map[string]struct {
+		job  *builders.JobWrapper
+		left bool
+	}{
+		"its author's":      {finished().TTL(60), true},
+		"stamped as such":   {finished().TTL(60).Annotation(policy.AnnotationTTLSource, "object"), true},
+		"a default":         {finished().TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), false},
+		"an annotation":     {finished().Annotation(policy.AnnotationTTL, "1m"), false},
+		"one beside it":     {finished().TTL(3600).Annotation(policy.AnnotationTTL, "1m"), false},
+		"one for this end":  {finished().TTL(3600).Annotation(policy.AnnotationTTLSucceeded, "1m"), false},
+		"one for the other": {finished().TTL(60).Annotation(policy.AnnotationTTLFailed, "1m"), true},
+		"live default":      {finished(), false},
+	} {
+		facts := policy.FactsOfJob(test.job.Obj())
+		for _, leave := range []bool{false, true} {
+			effective := policy.Resolve(facts, &policy.Scope{Namespace: namespaceSince(noon.Add(-time.Hour), "default-ttl", "1m"), LeaveNative: leave})
+			verdict := policy.Judge(facts, &effective, noon.Add(2*time.Hour))
+			if kept := verdict.Action == policy.Keep; kept != (leave && test.left) {
+				t.Errorf("%s, --leave-native-ttl=%t: %s (%s)", name, leave, verdict.Action, verdict.Reason)
+			}
+		}
+	}
 }

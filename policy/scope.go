@@ -73,6 +73,9 @@ type Scope struct {
 	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by
 	// them.
 	AnnotationsOnly bool
+	// LeaveNative is --leave-native-ttl: Jobs whose author set ttlSecondsAfterFinished are left to
+	// Kubernetes.
+	LeaveNative bool
 	// Off are the triggers that are switched off: while Creating, they give no default.
 	Off []Trigger
 }

@@ -34,6 +34,20 @@ type Effective struct {
 	Deadline          Value
 	// DryRun means that Curfew only reports when the object is due.
 	DryRun bool
+	// LeaveNative is that of the scope.
+	LeaveNative bool
+}
+
+// left reports whether a TTL is left to Kubernetes: the author of a Job set the native field.
+func (e *Effective) left(facts *Facts, value Value) bool {
+	return e.LeaveNative && facts.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() &&
+		value.Source.Level == LevelObject && value.Path == JobProfile.TTL.String()
+}
+
+// LeftToKubernetes reports whether Kubernetes alone deletes the object by its TTL, after each
+// outcome.
+func (e *Effective) LeftToKubernetes(facts *Facts) bool {
+	return e.left(facts, e.Succeeded) && e.left(facts, e.Failed)
 }
 
 // TTL is the value for an outcome.

@@ -131,7 +131,7 @@ func (c *controller) addFeeds(ctx context.Context) error {
 		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
 		Owners: &follow.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
 		Clock:  c.clock, ServerTime: c.serverTime, Log: c.log,
-		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(),
+		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(), LeaveNative: c.options.leaveNativeTTL,
 		RelistEvery: c.options.relistEvery, Propagation: metav1.DeletionPropagation(c.options.propagation), Listed: giveBack(ctx),
 	})
 	if err != nil {

@@ -35,7 +35,8 @@ type options struct {
 	kyvernoLabel               bool
 	enable                     []string
 	dryRun, favourDrain        bool
-	failClosed                 bool
+	failClosed, leaveNativeTTL bool
+	builtinProfiles            bool
 	maxDeletionsPerMinute      int
 	relistEvery, stuckAfter    time.Duration
 	leaseName                  string
@@ -53,7 +54,7 @@ const verbosityMost = 10
 func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", maxReviewSize: "40Mi",
-		enable: triggerNames(), leaderElect: true, protect: policy.DefaultProtect(),
+		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
@@ -67,6 +68,7 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringVar(&o.nativeTTL, "native-ttl", o.nativeTTL, "on: default TTLs go into a kind's native field; off: into annotations, so that Curfew alone deletes")
 	flags.StringSliceVar(&o.enable, "enable", o.enable, "triggers that are switched on. For the others no default is filled in, nothing is tracked and nothing is deleted or stopped; values that objects carry stay")
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
+	flags.BoolVar(&o.builtinProfiles, "builtin-profiles", o.builtinProfiles, "know the kinds whose KindProfiles come with Curfew. Without them, of custom kinds only those with a KindProfile in the cluster")
 	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing; admission says so")
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
@@ -87,6 +89,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
 	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
 	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
+	flags.BoolVar(&o.leaveNativeTTL, "leave-native-ttl", o.leaveNativeTTL, "leave Jobs whose author set ttlSecondsAfterFinished to Kubernetes, which deletes them")
 	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")

@@ -22,6 +22,9 @@ func (p *process) addPlatform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if !p.options.builtinProfiles {
+		builtin = profiles.Typed(builtin)
+	}
 	p.platform.Platform, err = follow.NewPlatform(follow.Options{
 		Builtin: builtin, Source: func(resource schema.GroupVersionResource) follow.Source { return objects.Resource(resource) },
 		Client: objects, Clock: p.clock, Log: p.log,

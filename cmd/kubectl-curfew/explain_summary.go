@@ -75,6 +75,9 @@ func (e *explained) whyNot() string {
 	if !e.of.Facts.Profile.Finishable() {
 		return "it has no TTL label, and " + e.of.ByTTL.Reason
 	}
+	if e.of.Effective.LeftToKubernetes(e.of.Facts) {
+		return "its " + e.of.Effective.Succeeded.Path + " is left to Kubernetes (--leave-native-ttl)"
+	}
 	for _, said := range e.of.TTL {
 		if said.Decides && said.Why != "" {
 			return "no TTL, as " + said.Source.String() + " decides: " + said.Why

@@ -14,10 +14,16 @@ import (
 // switchedOn is the cluster of testdata with these triggers alone, and these objects.
 func switchedOn(t *testing.T, triggers string, texts ...string) *fakeCluster {
 	t.Helper()
+	return withFlag(t, "enable", triggers, texts...)
+}
+
+// withFlag is the cluster of testdata with one flag of the controller set, and these objects.
+func withFlag(t *testing.T, flag, value string, texts ...string) *fakeCluster {
+	t.Helper()
 	all := objects(t)
 	for _, object := range all {
 		if one := object.(*unstructured.Unstructured); one.GetName() == settings.Name {
-			if err := unstructured.SetNestedField(one.Object, triggers, "data", "enable"); err != nil {
+			if err := unstructured.SetNestedField(one.Object, value, "data", flag); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -93,5 +99,37 @@ func TestExpireNowWhileLabelsAreOff(t *testing.T) {
 	code, _, stderr, patched := executeIn(t, cluster, scene{}, words("expire-now secret/a -n foo --yes")...)
 	if code == exitOK || len(patched) > 0 || !strings.Contains(stderr, "trigger label is switched off (--enable)") {
 		t.Errorf("exit status %d, patches %q: %s", code, patched, stderr)
+	}
+}
+
+// A Job that the controller leaves to Kubernetes is not listed, and explained as such.
+func TestJobsLeftToKubernetes(t *testing.T) {
+	own := job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:00Z")
+	own = strings.Replace(own, "status: {", "spec: {ttlSecondsAfterFinished: 3600}, status: {", 1)
+	unfinished := strings.Replace(job("creationTimestamp: 2026-12-20T11:00:00Z", ""), "status: {", "spec: {ttlSecondsAfterFinished: 3600}, status: {", 1)
+	for _, object := range []string{own, unfinished} {
+		for flag, left := range map[string]bool{"false": false, "true": true} {
+			cluster := withFlag(t, "leave-native-ttl", flag, object)
+			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...)
+			if code != exitOK || strings.Contains(stdout, "stays: its spec.ttlSecondsAfterFinished is left to Kubernetes (--leave-native-ttl)") != left {
+				t.Errorf("--leave-native-ttl=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
+			}
+			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring jobs -n foo --within 60d")...)
+			if code != exitOK || object == own && strings.Contains(stdout, "job.batch/a ") == left {
+				t.Errorf("--leave-native-ttl=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
+			}
+		}
+	}
+}
+
+// Without built-in profiles, a kind that only those teach is one that has labels alone.
+func TestWithoutBuiltinProfiles(t *testing.T) {
+	const finished = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: \"2026-12-20T11:00:00Z\"}, " +
+		"spec: {ttlSecondsAfterFinished: 3600}, status: {conditions: [{type: Completed, status: \"True\", lastTransitionTime: \"2026-12-20T12:00:00Z\"}]}}"
+	for flag, listed := range map[string]bool{"true": true, "false": false} {
+		code, stdout, stderr, _ := executeIn(t, withFlag(t, "builtin-profiles", flag, finished), scene{}, words("expiring jobsets -n foo --within 60d")...)
+		if code != exitOK || strings.Contains(stdout, "/a ") != listed {
+			t.Errorf("--builtin-profiles=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
+		}
 	}
 }

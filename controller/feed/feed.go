@@ -43,6 +43,8 @@ type Options struct {
 	Protect []string
 	// AnnotationsOnly is --native-ttl=off.
 	AnnotationsOnly bool
+	// LeaveNative is --leave-native-ttl.
+	LeaveNative bool
 	// Propagation is what DELETE asks for where the kind's profile does not say; empty means
 	// Background.
 	Propagation metav1.DeletionPropagation

@@ -14,11 +14,18 @@ import (
 	"curfew.dev/curfew/policy/expression"
 )
 
-// Objects is any kind with a profile, read in its JSON form: what a KindProfile teaches Curfew.
+// Objects is any kind with a profile: what a KindProfile teaches Curfew.
 func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
+	out := Untyped(client, profile.Profile)
+	out.Runtime, out.Propagation, out.rules = profile.Runtime, profile.Propagation, profile
+	return out
+}
+
+// Untyped is any kind at all, read in its JSON form.
+func Untyped(client dynamic.Interface, profile *policy.Profile) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{
-		Profile: profile.Profile, Runtime: profile.Runtime, Propagation: profile.Propagation, rules: profile,
+		Profile: profile,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},
@@ -33,7 +40,7 @@ func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
 			if !ok {
 				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
 			}
-			return policy.FactsOfObject(profile.Profile, read.Object), nil
+			return policy.FactsOfObject(profile, read.Object), nil
 		},
 		JSON: func(object runtime.Object) (map[string]any, error) {
 			read, ok := object.(*unstructured.Unstructured)

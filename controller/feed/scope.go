@@ -49,7 +49,7 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 	if said := found.Runtime; said != nil && said.Err != nil && said.Name == "" {
 		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
 	}
-	found.AnnotationsOnly = f.options.AnnotationsOnly
+	found.AnnotationsOnly, found.LeaveNative = f.options.AnnotationsOnly, f.options.LeaveNative
 	return found, nil
 }
 

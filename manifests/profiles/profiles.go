@@ -3,9 +3,11 @@ package profiles
 import (
 	"embed"
 	"fmt"
+	"slices"
 
 	"sigs.k8s.io/yaml"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -15,6 +17,15 @@ import (
 var files embed.FS
 
 const kustomization = "kustomization.yaml"
+
+// Typed are those of the kinds that are built into Kubernetes.
+func Typed(all []*v1alpha1.KindProfile) []*v1alpha1.KindProfile {
+	return slices.DeleteFunc(slices.Clone(all), func(profile *v1alpha1.KindProfile) bool {
+		return !slices.ContainsFunc(policy.BuiltinProfiles(), func(of *policy.Profile) bool {
+			return of.Kind.Group == profile.Spec.Kind.Group && of.Kind.Kind == profile.Spec.Kind.Kind
+		})
+	})
+}
 
 // All decodes every profile, strictly and in the order of the file names.
 func All() ([]*v1alpha1.KindProfile, error) {

@@ -39,6 +39,8 @@ type CurfewOptions struct {
 	Port int
 	// Args are further arguments.
 	Args []string
+	// Program is another build of Curfew; empty means bin/curfew.
+	Program string
 	// Detached lets it outlive this process.
 	Detached bool
 	// Env are further variables of its environment, as NAME=value.
@@ -95,9 +97,11 @@ func (c *Cluster) startCurfew(ctx context.Context, command string, options Curfe
 }
 
 func (c *Cluster) launchCurfew(ctx context.Context, command string, options CurfewOptions) (*Curfew, error) {
-	program, err := binary(c.root, "curfew")
-	if err != nil {
-		return nil, err
+	program, err := options.Program, error(nil)
+	if program == "" {
+		if program, err = binary(c.root, "curfew"); err != nil {
+			return nil, err
+		}
 	}
 	var server string
 	var authority []byte

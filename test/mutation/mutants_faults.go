@@ -267,4 +267,16 @@ var faults = []Mutant{
 		Old:  "return f.Profile.Deadline != nil && !f.DeadlineByCurfew", New: "return f.Profile.Deadline != nil",
 		Package: decides, Tests: []string{"TestDefaultDeadlineWhereNobodyActs", "TestAnnotatedDeadlineIsCopied"},
 	},
+	{
+		Invariant: "S6", Name: "admission gives the default of a trigger that is switched off",
+		File: "policy/scope.go",
+		Old:  "return !s.Creating || !slices.Contains(s.Off, trigger)", New: "return !s.Creating || !slices.Contains(s.Off, trigger) || true",
+		Package: decides, Tests: []string{"TestTriggersThatAreSwitchedOff"},
+	},
+	{
+		Invariant: "S6", Name: "a Job that is left to Kubernetes is deleted",
+		File: "policy/value.go",
+		Old:  "return e.LeaveNative && ", New: "return false && ",
+		Package: decides, Tests: []string{"TestLeaveNative"},
+	},
 }

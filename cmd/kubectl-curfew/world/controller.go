@@ -29,6 +29,8 @@ type Controller struct {
 	// DryRun is --dry-run, Alias --kyverno-label, Protect --protect with its own namespace.
 	DryRun, Alias bool
 	Protect       []string
+	// NoBuiltinProfiles is --builtin-profiles=false, LeaveNative --leave-native-ttl.
+	NoBuiltinProfiles, LeaveNative bool
 	// Off are the triggers that --enable leaves out.
 	Off []policy.Trigger
 }
@@ -89,6 +91,7 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 		return value
 	}
 	c.DryRun, c.Alias = boolean("dry-run"), boolean("kyverno-label")
+	c.NoBuiltinProfiles, c.LeaveNative = !boolean("builtin-profiles"), boolean("leave-native-ttl")
 	list := func(name string) []string {
 		return strings.FieldsFunc(flag(name), func(r rune) bool { return r == ',' })
 	}

@@ -144,6 +144,9 @@ func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
 		entry.Expiry, entry.Estimated = now.Add(value.TTL.After), true
 		return entry, true
 	}
+	if e.Effective.LeftToKubernetes(e.Facts) {
+		return entry, false
+	}
 	if e.Facts.Finished {
 		return entry, usable(value) && value.TTL.Never
 	}

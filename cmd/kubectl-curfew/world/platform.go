@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -20,15 +21,19 @@ import (
 // readPlatform reads profiles and policies, and adds those that are treated as if they were
 // applied.
 func (w *World) readPlatform(ctx context.Context) error {
-	known, err := platform.New(w.options.Builtin)
+	builtin := w.options.Builtin
+	if w.Controller.NoBuiltinProfiles {
+		builtin = profiles.Typed(builtin)
+	}
+	known, err := platform.New(builtin)
 	if err != nil {
 		return err
 	}
-	profiles, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles, "kinds that only they teach are not known")
+	taughtHere, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles, "kinds that only they teach are not known")
 	if err != nil {
 		return err
 	}
-	for _, object := range profiles {
+	for _, object := range taughtHere {
 		if errs := known.SetProfile(object); len(errs) > 0 {
 			w.note("KindProfile %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
 		}
@@ -58,7 +63,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 	}
 	w.platform = known.Snapshot()
 	taught := map[schema.GroupKind]bool{}
-	for _, object := range slices.Concat(profiles, w.options.Profiles) {
+	for _, object := range slices.Concat(taughtHere, w.options.Profiles) {
 		kind := schema.GroupKind{Group: object.Spec.Kind.Group, Kind: object.Spec.Kind.Kind}
 		if taught[kind] = true; object.Spec.State != nil && !custom(kind.Group) {
 			w.undefined(kind)

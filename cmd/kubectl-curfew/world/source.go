@@ -37,6 +37,7 @@ func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[str
 	for _, failure := range found.Failures {
 		w.note("%s; what it might say of an object keeps that", failure)
 	}
+	found.LeaveNative = w.Controller.LeaveNative
 	return &found.Scope, nil
 }
 

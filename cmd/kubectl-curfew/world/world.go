@@ -96,10 +96,10 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 	w := &World{clients: clients, options: options, unfed: map[schema.GroupKind]bool{}}
 	w.discovery = memory.NewMemCacheClient(clients.Discovery)
 	w.mapper = restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(w.discovery), w.discovery, nil)
-	if err := w.readPlatform(ctx); err != nil {
+	if err := w.readController(ctx); err != nil {
 		return nil, err
 	}
-	if err := w.readController(ctx); err != nil {
+	if err := w.readPlatform(ctx); err != nil {
 		return nil, err
 	}
 	return w, nil

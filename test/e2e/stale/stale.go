@@ -23,8 +23,8 @@ import (
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
 )
 
 const (
@@ -40,7 +40,7 @@ var leases = &policy.Profile{
 
 // Find watches the Leases until ctx is done.
 func Find(ctx context.Context, feeds *feedset.Set, objects dynamic.Interface, options feed.Options) error {
-	kind := feed.Objects(objects, &expression.Profile{Profile: leases})
+	kind := feed.Untyped(objects, leases)
 	kind.LabelSelector = Label
 	kind.Triggers = []*feed.Trigger{{Name: Name, Judge: judge}}
 	source := &feedset.Source{
@@ -48,10 +48,15 @@ func Find(ctx context.Context, feeds *feedset.Set, objects dynamic.Interface, op
 		Log:     options.Log.WithName("stale"),
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_stale_skipped"}, []string{"kind", "reason"}),
 	}
-	feeds.Apply(ctx, source, []*feedset.Spec{{
+	spec := &feedset.Spec{
 		Key:  feedset.Key{Resource: schema.GroupResource{Group: leases.Kind.Group, Resource: leases.Resource}, Purpose: "stale"},
 		Kind: leases.Kind,
-	}}, nil)
+	}
+	spec.Required.Reason = "permission"
+	for _, verb := range []string{"get", "list", "watch", "patch"} {
+		spec.Required.All = append(spec.Required.All, permission.Need{Verb: verb, Resource: spec.VersionResource()})
+	}
+	feeds.Apply(ctx, source, []*feedset.Spec{spec}, nil)
 	<-ctx.Done()
 	return nil
 }
