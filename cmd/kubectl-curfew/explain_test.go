@@ -321,3 +321,26 @@ func (c *fakeCluster) edit(t *testing.T, args []string) {
 	}
 	t.Errorf("%v: no such kind", args)
 }
+
+// TestWhoStopsIt: the kind's own controller, or Curfew where that does not know the deadline or does
+// not show that it acts.
+func TestWhoStopsIt(t *testing.T) {
+	trains := func(metadata, spec string) string {
+		return strings.NewReplacer("spec: {}", "spec: {"+spec+"}", "metadata: {", "metadata: {"+metadata).Replace(trainJob)
+	}
+	jobSet := func(status string) string {
+		return `{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, creationTimestamp: "2026-12-24T11:00:00Z"}, ` +
+			"spec: {activeDeadlineSeconds: 14400}, status: {" + status + "}}"
+	}
+	for name, test := range map[string]struct{ args, object, want string }{
+		"a TrainJob, by its field":      {"trainjob/a -n foo", trains("", "activeDeadlineSeconds: 14400"), "; its own controller stops it\n"},
+		"a TrainJob, by its annotation": {"trainjob/a -n foo", trains(`annotations: {curfew.dev/active-deadline: 4h}, `, ""), "; Curfew stops it\n"},
+		"a JobSet without the gate":     {"jobset/a -n foo", jobSet(""), "; Curfew stops it\n"},
+		"a JobSet with the gate":        {"jobset/a -n foo", jobSet(`startTime: "2026-12-24T11:00:00Z"`), "; its own controller stops it\n"},
+	} {
+		_, stdout, stderr, _ := executeIn(t, withObject(t, test.object, nil), scene{}, append([]string{"explain"}, words(test.args)...)...)
+		if !strings.Contains(stdout, test.want) {
+			t.Errorf("%s:\n%s%s", name, stdout, stderr)
+		}
+	}
+}
