@@ -186,12 +186,12 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	s.says(s.create(server))
 
 	long := int64(7200)
-	out := s.create(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
+	out := s.createReviewed(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
 	if want := `spec.activeDeadlineSeconds: 2h is above `; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 	// It carries nothing but a deadline, and is owned, so that it gets no default: the bound alone has it sent.
-	out = s.create(job("owned", labelled, func(j *batchv1.Job) {
+	out = s.createReviewed(job("owned", labelled, func(j *batchv1.Job) {
 		j.Spec.ActiveDeadlineSeconds = &long
 		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.getJob("other"), jobKind)}
 	}))

@@ -50,6 +50,12 @@ func newSpaceFor(t *testing.T, patience time.Duration, annotations ...string) *s
 	t.Cleanup(func() {
 		cancel()
 		if t.Failed() {
+			created, _ := suite.cluster.Creations(s.name)
+			for name, creation := range created {
+				if len(creation.FailedOpen) > 0 {
+					t.Logf("%s was created without %v, which did not answer in time", name, creation.FailedOpen)
+				}
+			}
 			t.Logf("namespace %s; the controller's log on it:\n%s", s.name, strings.Join(logLines(suite.controller.Log, s.name), "\n"))
 		}
 	})
@@ -99,6 +105,26 @@ func (s *space) afterwards(args ...string) output {
 func (s *space) create(objects ...any) output {
 	s.Helper()
 	return s.kubectlInput(s.manifest(objects...), "create", "-f", "-")
+}
+
+// createReviewed is create of a single object that is to be denied. If a webhook did not answer in
+// time, as on a busy machine, the API server admits the object (S8): then it is created again.
+func (s *space) createReviewed(object metav1.Object) output {
+	s.Helper()
+	for tries, open := 1, 0; ; tries++ {
+		out := s.create(object)
+		var of harness.Creation
+		s.poll("the request in the audit log", func(context.Context) (bool, error) {
+			created, err := suite.cluster.Creations(s.name)
+			of = created[object.GetName()]
+			return err == nil && of.Requests >= tries, nil // A line may be half written.
+		})
+		if out.failed || len(of.FailedOpen) == open {
+			return out
+		}
+		open = len(of.FailedOpen)
+		s.passes(s.kubectlInput(s.manifest(object), "delete", "-f", "-"))
+	}
 }
 
 // manifest is objects as kubectl reads them. The creation timestamps that Go writes as null do no harm.

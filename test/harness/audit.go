@@ -35,6 +35,32 @@ func (c *Cluster) Audited(namespace string) (map[string]map[string]string, error
 	return found, err
 }
 
+// Creation is what the audit log has of the requests that created one object.
+type Creation struct {
+	Requests int
+	// FailedOpen are the webhooks that did not answer in time: the API server went on without them.
+	FailedOpen []string
+}
+
+// Creations are those of a namespace, by the name of the object.
+func (c *Cluster) Creations(namespace string) (map[string]Creation, error) {
+	found := map[string]Creation{}
+	err := c.eachAudited(func(event *auditEvent) {
+		if event.Verb != "create" || event.ObjectRef.Namespace != namespace {
+			return
+		}
+		one := found[event.ObjectRef.Name]
+		one.Requests++
+		for key, webhook := range event.Annotations {
+			if strings.HasPrefix(key, "failed-open.") {
+				one.FailedOpen = append(one.FailedOpen, webhook)
+			}
+		}
+		found[event.ObjectRef.Name] = one
+	})
+	return found, err
+}
+
 // RulesAudited are the rules that had something to say of any request so far.
 func (c *Cluster) RulesAudited() (map[string]bool, error) {
 	found := map[string]bool{}
