@@ -147,14 +147,14 @@ func TestLeaveNativeTTL(t *testing.T) {
 	}
 	defer restart()
 	restart("--leave-native-ttl")
-	own := s.finishJob("own", now(), native(second))
-	given := s.finishJob("given", now())
+	own := s.newJob(job("own", native(second)))
+	given := s.newJob(job("given"))
 	if given.Spec.TTLSecondsAfterFinished == nil {
 		t.Fatal("the default is not in the native field, so that this test shows nothing")
 	}
 	s.awaitGone(given)
 	s.awaitGone(s.finishJob("annotated", now(), ttl(second)))
-	s.outlast(now().Add(2 * second))
+	s.outlast(s.awaitJobFinish(own).Add(2 * second))
 	s.stillThere(own)
 	restart()
 	s.awaitGone(own)
