@@ -15,7 +15,9 @@ import (
 // its queue short, whatever the machine, and gives way as soon as other clients make it slower.
 // Refusals (429, timeouts, errors of the 500s) halve it, and it comes back to where that happened
 // slowly. The base is the least mean latency of late; it is sought again every few seconds with
-// very few requests at a time, so that a queue of our own making is never taken for it.
+// very few requests at a time, so that a queue of our own making is never taken for it. Where work
+// comes in bursts that is done more rarely, since each search delays a burst. Meanwhile the base can
+// only be too low, and then the limit is smaller, not larger.
 //
 // It is fed with samples and holds no clock and no lock; the engine's lock guards it.
 type Concurrency struct {
@@ -40,7 +42,8 @@ type Concurrency struct {
 
 	base     time.Duration // least mean of this epoch and the one before
 	baseNew  time.Duration
-	epochEnd time.Duration
+	began    time.Duration // when this epoch began, 0: not yet
+	idle     bool          // for a moment of this epoch nothing was under way
 	probing  bool
 	leftover int     // answers to requests from before the probe, still to come
 	resume   float64 // the limit after it
@@ -50,7 +53,9 @@ const (
 	// Start is the limit to begin with.
 	Start            = 4
 	concurrencyEpoch = 10 * time.Second
-	windowLeast      = 8
+	// idleEpoch is the length of an epoch with idle moments.
+	idleEpoch   = time.Minute
+	windowLeast = 8
 )
 
 func NewConcurrency(limit int, favourDrain bool) *Concurrency {
@@ -88,6 +93,7 @@ type Sample struct {
 }
 
 func (c *Concurrency) Observe(s Sample) {
+	c.idle = c.idle || s.InFlight <= 1
 	if s.Refused {
 		c.starting = false
 		if c.probing {
@@ -133,15 +139,19 @@ func (c *Concurrency) close(at time.Duration, underway int) {
 		c.limit = c.resume
 		return
 	}
-	if at >= c.epochEnd {
-		first := c.epochEnd == 0
-		c.epochEnd = at + concurrencyEpoch
-		if !first {
-			c.base, c.baseNew = c.baseNew, 0
-			c.resume, c.limit, c.probing = c.limit, max(1, min(Start, c.limit/2)), true
-			c.leftover = underway
-			return
-		}
+	epoch := concurrencyEpoch
+	if c.idle {
+		epoch = idleEpoch
+	}
+	switch {
+	case c.began == 0:
+		c.began = at
+	case at >= c.began+epoch:
+		c.began, c.idle = at, false
+		c.base, c.baseNew = c.baseNew, 0
+		c.resume, c.limit, c.probing = c.limit, max(1, min(Start, c.limit/2)), true
+		c.leftover = underway
+		return
 	}
 	queued := c.limit * (1 - float64(c.base)/float64(mean))
 	// Larger limits fluctuate more.
