@@ -74,6 +74,10 @@ func runDeadline(ctx context.Context, e *environment) ([]result, error) {
 	if o.objects < 2 || o.rounds < 1 {
 		return nil, fmt.Errorf("-deadline-objects %d in -deadline-rounds %d: give at least 2 objects, as a rate needs two events, and 1 round", o.objects, o.rounds)
 	}
+	field, err := chooseContestants(e.contestants, markers)
+	if err != nil {
+		return nil, err
+	}
 	d := &markContest{env: e, objects: o.objects}
 	if err := d.install(ctx); err != nil {
 		return nil, err
@@ -84,9 +88,9 @@ func runDeadline(ctx context.Context, e *environment) ([]result, error) {
 	var all []markRun
 	for n := 1; n <= o.rounds; n++ {
 		fmt.Fprintf(e.out, "round %d of %d\n", n, o.rounds)
-		for i := range markers {
+		for i := range field {
 			// Each round begins with another, so that nobody always follows the same.
-			c := markers[(i+n-1)%len(markers)]
+			c := field[(i+n-1)%len(field)]
 			m, err := d.run(ctx, c, n)
 			if err != nil {
 				return nil, fmt.Errorf("round %d, %s: %w", n, c.name, err)

@@ -47,7 +47,7 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.jobs, "jobs", 10000, "how many finished Jobs fall due at once")
 	fs.IntVar(&o.rounds, "rounds", 5, "how many rounds; each lets every contestant run once")
 	fs.StringVar(&o.only, "only", "", "run these `benches` only, separated by commas")
-	fs.StringVar(&o.contestants, "contestants", "", "let these `contestants` only take part in the drain, separated by commas")
+	fs.StringVar(&o.contestants, "contestants", "", "let these `contestants` only take part in drains, lateness and deadline, separated by commas")
 	fs.StringVar(&o.dir, "dir", "", "the `directory` for the control plane, logs and results (default .bench in the repository)")
 	fs.StringVar(&o.curfew, "curfew", "", "the curfew `binary` to measure (default: bin/curfew, built from this tree)")
 	fs.BoolVar(&o.keep, "keep", false, "leave the control plane running at the end")

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"context"
 	"encoding/binary"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -223,5 +225,20 @@ func TestHeapInUse(t *testing.T) {
 	defer server.Close()
 	if got, err := heapInUse(t.Context(), server.Client(), server.URL); err != nil || got != 100 {
 		t.Errorf("got %d, %v", got, err)
+	}
+}
+
+func TestLatenessResults(t *testing.T) {
+	all := []latenessRun{
+		{Contestant: theCurfew, P99: 110, OwnP99: 121}, {Contestant: theLimit, P99: 100},
+		{Contestant: theCurfew, P99: 90, OwnP99: 99}, {Contestant: theLimit, P99: 100},
+	}
+	var got []string
+	for _, r := range latenessResults(all) {
+		got = append(got, fmt.Sprintf("%s %g", r.Name, r.Ratio))
+	}
+	// Without the in-tree controller nothing is compared with it.
+	if want := []string{"lateness.p99_ms.vs_limit 1", "lateness.own_p99_ms 1.1"}; !slices.Equal(got, want) {
+		t.Errorf("results %q, want %q", got, want)
 	}
 }
