@@ -16,8 +16,7 @@ import (
 // Refusals (429, timeouts, errors of the 500s) halve it, and it comes back to where that happened
 // slowly. The base is the least mean latency of late; it is sought again every few seconds with
 // very few requests at a time, so that a queue of our own making is never taken for it. Where work
-// comes in bursts that is done more rarely, since each search delays a burst. Meanwhile the base can
-// only be too low, and then the limit is smaller, not larger.
+// comes in short bursts, that is done more rarely: each search delays a burst.
 //
 // It is fed with samples and holds no clock and no lock; the engine's lock guards it.
 type Concurrency struct {
@@ -43,7 +42,7 @@ type Concurrency struct {
 	base     time.Duration // least mean of this epoch and the one before
 	baseNew  time.Duration
 	began    time.Duration // when this epoch began, 0: not yet
-	idle     bool          // for a moment of this epoch nothing was under way
+	idle     time.Duration // when nothing was under way last
 	probing  bool
 	leftover int     // answers to requests from before the probe, still to come
 	resume   float64 // the limit after it
@@ -53,7 +52,8 @@ const (
 	// Start is the limit to begin with.
 	Start            = 4
 	concurrencyEpoch = 10 * time.Second
-	// idleEpoch is the length of an epoch with idle moments.
+	// idleEpoch is the length of an epoch of short bursts: idle moments less than
+	// concurrencyEpoch apart.
 	idleEpoch   = time.Minute
 	windowLeast = 8
 )
@@ -93,7 +93,9 @@ type Sample struct {
 }
 
 func (c *Concurrency) Observe(s Sample) {
-	c.idle = c.idle || s.InFlight <= 1
+	if s.InFlight <= 1 {
+		c.idle = s.At
+	}
 	if s.Refused {
 		c.starting = false
 		if c.probing {
@@ -139,15 +141,11 @@ func (c *Concurrency) close(at time.Duration, underway int) {
 		c.limit = c.resume
 		return
 	}
-	epoch := concurrencyEpoch
-	if c.idle {
-		epoch = idleEpoch
-	}
 	switch {
 	case c.began == 0:
 		c.began = at
-	case at >= c.began+epoch:
-		c.began, c.idle = at, false
+	case at >= max(c.began, c.idle)+concurrencyEpoch, at >= c.began+idleEpoch:
+		c.began = at
 		c.base, c.baseNew = c.baseNew, 0
 		c.resume, c.limit, c.probing = c.limit, max(1, min(Start, c.limit/2)), true
 		c.leftover = underway

@@ -155,17 +155,16 @@ func TestConcurrencyInBursts(t *testing.T) {
 	}
 }
 
-// In a drain without idle moments the base is sought every few seconds.
+// In a drain without idle moments the base is sought every few seconds, soon after bursts too.
 func TestConcurrencyAfterBursts(t *testing.T) {
 	s := station{servers: 16, service: 5 * time.Millisecond}
 	s.free = make([]time.Duration, s.servers)
 	c := NewConcurrency(256, false)
 	s.burst(c, 100)
-	s.run(c, s.now+idleEpoch+concurrencyEpoch)
 	s.service *= 3
-	s.run(c, s.now+3*concurrencyEpoch)
+	s.run(c, s.now+concurrencyEpoch*5/2)
 	if c.base < s.service {
-		t.Errorf("after three epochs of requests that take %s the base is still %s", s.service, c.base)
+		t.Errorf("after two epochs of requests that take %s the base is still %s", s.service, c.base)
 	}
 }
 
