@@ -84,6 +84,7 @@ func keys(metadata policy.FieldPath) []site {
 	}
 	return append(out,
 		at(annotation(policy.AnnotationActiveDeadline), "5", "soon"), at(annotation(policy.AnnotationProtect), "perhaps"),
+		at(annotation(policy.AnnotationBackfill), "perhaps", "true"),
 		at(annotation(policy.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(policy.LabelTTL), "1h"),
 		at(annotation(policy.AnnotationTTLSource), "namespace/x"), at(annotation(policy.AnnotationDeadlineSource), "namespace/x"),
 		at(label(policy.LabelTTL), "5s", "soon", "2020-01-01"), at(label(policy.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))
@@ -143,6 +144,9 @@ func (k *sweptKind) besides() []func(map[string]any) {
 		return func(object map[string]any) { set(object, path, value) }
 	}
 	out := []func(map[string]any){func(map[string]any) {}}
+	if k.RuntimeOf != "" {
+		return append(out, with(policy.FieldPath{"metadata", "annotations", policy.AnnotationTTL}, "1h"))
+	}
 	if !slices.Contains([]string{"Job", "JobSet", "TrainJob", "Pod"}, k.Kind.Kind) {
 		return out
 	}

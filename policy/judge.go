@@ -115,6 +115,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	}
 	value := effective.TTL(facts.Outcome)
 	switch {
+	case value.Unreached():
+		return keep("finished before its runtime had this TTL")
 	case !value.Set:
 		return keep("has no TTL")
 	case effective.left(facts, value):

@@ -166,10 +166,15 @@ func DefaultsHash(annotations map[string]string) string {
 			fmt.Fprintf(&text, "%s=%q\n", key, value)
 		}
 	}
-	if text.Len() == 0 {
+	return shortHash(text.String())
+}
+
+// shortHash is "" for an empty text.
+func shortHash(text string) string {
+	if text == "" {
 		return ""
 	}
-	sum := sha256.Sum256([]byte(text.String()))
+	sum := sha256.Sum256([]byte(text))
 	return hex.EncodeToString(sum[:6])
 }
 
@@ -195,9 +200,7 @@ type NamespaceStamp struct {
 	InUse, PodsInUse, Since string
 }
 
-// StampNamespace says what Curfew's own keys on a namespace must be now. A default-since whose hash
-// fits is kept. One that does not fit is set to now, so that a new default never reaches older
-// objects (S6). If now is zero, because the time is not known, it is removed instead.
+// StampNamespace says what Curfew's own keys on a namespace must be now.
 func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp {
 	policy := ParseNamespace("", annotations, nil)
 	var stamp NamespaceStamp
@@ -208,12 +211,23 @@ func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp
 		stamp.PodsInUse = "true"
 	}
 	if policy.HasDefaults() {
-		switch fits := !policy.Since.IsZero(); {
-		case fits && (now.IsZero() || !policy.Since.After(now)):
-			stamp.Since = annotations[AnnotationDefaultSince]
-		case !now.IsZero(): // A time in the future is somebody's mistake, and nothing would ever be younger than it.
-			stamp.Since = FormatSince(now, policy.Hash)
-		}
+		stamp.Since = keptSince(annotations[AnnotationDefaultSince], policy.Hash, now)
 	}
 	return stamp
+}
+
+// keptSince says what default-since must be now. One whose hash fits is kept. One that does not fit
+// is set to now, so that a new default never reaches older objects (S6). If now is zero, because
+// the time is not known, it is removed instead.
+func keptSince(present, hash string, now time.Time) string {
+	at, noted, ok := ParseSince(present)
+	fits := ok && noted == hash && !at.IsZero()
+	switch {
+	case hash == "":
+	case fits && (now.IsZero() || !at.After(now)):
+		return present
+	case !now.IsZero(): // A time in the future is somebody's mistake, and nothing would ever be younger than it.
+		return FormatSince(now, hash)
+	}
+	return ""
 }

@@ -59,6 +59,8 @@ type Profile struct {
 	RuntimeOf string
 	// UsedBy is the profile of that kind; nil if it is not known.
 	UsedBy *Profile
+	// RuntimeTTLs are the fields of a runtime in which any kind that uses it finds a TTL.
+	RuntimeTTLs []FieldPath
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
 

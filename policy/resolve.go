@@ -119,7 +119,7 @@ func (w *walk) close(reason string) bool {
 func (w *walk) ttl() {
 	facts := w.facts
 	if runtime := w.scope.Runtime; runtime != nil {
-		next := level{source: Source{LevelRuntime, runtime.Name}, set: runtime.TTL, final: runtime.Missing}
+		next := level{source: Source{LevelRuntime, runtime.Name}, set: runtime.TTL, final: runtime.Missing, since: runtime.Since, backfill: runtime.Backfill}
 		if manager := facts.ForeignManager(); manager != "" {
 			// A TTL here makes the manager in another cluster dispatch the object again (S5).
 			next.skipped, next.final = "the object is managed by "+manager, true

@@ -115,33 +115,6 @@ func (s *Scope) asEnforced() *Scope {
 	return &out
 }
 
-// RuntimePolicy is what a training runtime sets for the objects that use it.
-type RuntimePolicy struct {
-	// Name as sources write it.
-	Name string
-	// Path is the field of the object that names the runtime.
-	Path string
-	TTL  TTLSet
-	// Deadline is nil where the runtime sets none.
-	Deadline *Setting
-	// Missing means that the object names a runtime that does not exist: keep, and report.
-	Missing bool
-	// Err says why the reference cannot be read; Missing is then true.
-	Err error
-}
-
-// Unusable says why nothing is known of the runtime's settings, or returns nil.
-func (r *RuntimePolicy) Unusable() error {
-	switch {
-	case r.Err != nil:
-		return fmt.Errorf("the runtime cannot be told: %w", r.Err)
-	case r.Missing:
-		return fmt.Errorf("the runtime %s does not exist: create it, or delete the object by hand", r.Name)
-	default:
-		return nil
-	}
-}
-
 // PlatformPolicy is what a LifecyclePolicy sets for one object that it matches. Its expressions are
 // evaluated already.
 type PlatformPolicy struct {

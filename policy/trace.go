@@ -48,9 +48,8 @@ func (w *walk) step(from *level, decides bool) Step {
 		step.Settings, step.Why = nil, "it does not exist, or cannot be told: the object is kept"
 	case decides && from.source.Level == LevelObject:
 		step.Why = w.whyOwn(from)
-	case decides && (!fromRuntime || w.deadline):
-		step.Why = w.whyReached(from)
 	case decides:
+		step.Why = w.whyReached(from)
 	case from.final || len(step.Settings) > 0:
 		step.Why = "not asked: " + cmp.Or(from.skipped, w.closed)
 	}
@@ -98,15 +97,23 @@ func (w *walk) givesAgain(source Source) bool {
 
 // whyReached says why a default reaches an object that does not carry it, or does not.
 func (w *walk) whyReached(from *level) string {
-	switch young, reaches := w.reach(from); {
+	young, reaches := w.reach(from)
+	since, finished := from.since.UTC().Format(time.RFC3339), from.source.Level == LevelRuntime && !w.deadline
+	switch {
 	case young:
 		return ""
+	case reaches && finished:
+		return "finished before the runtime had this TTL, and reached by backfill"
 	case reaches:
 		return "older than the default, and reached by backfill"
+	case finished && from.since.IsZero():
+		return "since when the runtime has this TTL is not known yet: only " + AnnotationBackfill + " on the runtime reaches what has finished"
+	case finished:
+		return fmt.Sprintf("the object finished before the runtime had this TTL, at %s: only %s on the runtime reaches it", since, AnnotationBackfill)
 	case from.since.IsZero():
 		return "since when it holds is not known, and it has no backfill: it reaches what is created from now on"
 	default:
-		return fmt.Sprintf("the object is older than the default, of %s, which has no backfill", from.since.UTC().Format(time.RFC3339))
+		return fmt.Sprintf("the object is older than the default, of %s, which has no backfill", since)
 	}
 }
 

@@ -7,7 +7,8 @@ import (
 
 // Value is an effective TTL or deadline.
 type Value struct {
-	// Set is false where no level sets a value. The object is then kept.
+	// Set is false where no level sets a value, or the value does not reach the object. The object is
+	// then kept.
 	Set bool
 	// TTL is the value. A deadline of never means that the author wants none.
 	TTL    TTL
@@ -27,6 +28,10 @@ type Value struct {
 	// Err says why the value of the level that decides cannot be used: keep, and report (S6).
 	Err error
 }
+
+// Unreached reports whether a runtime has a TTL that does not reach the object, which finished
+// before the runtime had it.
+func (v Value) Unreached() bool { return !v.Set && v.Source.Level == LevelRuntime }
 
 // Effective are the values that apply to one object.
 type Effective struct {
@@ -95,7 +100,18 @@ func (w *walk) fromRuntime(setting *Setting) Value {
 	if setting == nil {
 		return Value{}
 	}
-	return value.holding(setting)
+	if value = value.holding(setting); value.Err != nil {
+		return value
+	}
+	if runtime.Namespaced {
+		value.Err = w.scope.BoundsFor(w.facts, EnforcedBounds).CheckTTL(value.TTL)
+	}
+	young, reaches := w.reach(&w.winner)
+	if value.Err == nil && !reaches {
+		return Value{Source: value.Source}
+	}
+	value.Backfill = !young
+	return value
 }
 
 // holding is the value with a setting in it.
@@ -211,9 +227,15 @@ func (w *walk) defaulted(setting *Setting) Value {
 }
 
 // reach reports whether a default reaches the object. It is young while it is being created, or
-// younger than the default; an older object needs backfill. Equal times count as older, since they
-// are whole seconds (S6).
+// younger than the default; an older object needs backfill. For the TTL of a runtime, the finish
+// counts and not the creation. Equal times count as older, since they are whole seconds (S6).
 func (w *walk) reach(from *level) (young, reaches bool) {
-	young = w.scope.Creating || (!from.since.IsZero() && w.facts.Created.After(from.since))
+	at := w.facts.Created
+	if from.source.Level == LevelRuntime && !w.deadline {
+		if at = w.facts.FinishTime; at.IsZero() {
+			return true, true // It is yet to finish, or keeps the object because it is not known.
+		}
+	}
+	young = w.scope.Creating || (!from.since.IsZero() && at.After(from.since))
 	return young, young || from.backfill
 }

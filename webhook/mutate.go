@@ -9,9 +9,14 @@ import (
 )
 
 // mutate fills in defaults of a new object. On UPDATE it corrects the stamp of a changed default.
+// It keeps the stamp of a runtime on both.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
+	if request.facts.Deleting {
+		return untouched()
+	}
+	since := w.stampRuntime(ctx, request, now)
 	if !request.creating() {
-		return w.restamp(request)
+		return w.restamp(request, since)
 	}
 	scope, err := w.scopeOf(ctx, request.facts, request.object, bare(request.facts))
 	if err != nil {
@@ -31,16 +36,19 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 			source = value.Source.String()
 		}
 	}
-	return w.assigned(request, assignments, source)
+	return w.assigned(request, append(assignments, since...), source)
 }
 
 // restamp makes the object the source of a default that is changed.
-func (w *Webhooks) restamp(request *request) answer {
+func (w *Webhooks) restamp(request *request, since []policy.Assignment) answer {
 	assignments := policy.Restamp(request.oldFacts, request.facts)
-	if request.facts.Deleting || len(assignments) == 0 {
-		return untouched()
+	if len(assignments) == 0 {
+		if len(since) == 0 {
+			return untouched()
+		}
+		return w.assigned(request, since, "")
 	}
-	out := w.assigned(request, assignments, "")
+	out := w.assigned(request, append(assignments, since...), "")
 	if out.err == nil {
 		out.outcome = outcomeAllowed
 		out.response.AuditAnnotations = audit(outcomeAllowed, nil, string(policy.LevelObject))

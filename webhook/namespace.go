@@ -5,6 +5,8 @@ import (
 	"maps"
 	"time"
 
+	"k8s.io/klog/v2"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -19,11 +21,8 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 		return untouched()
 	}
 	annotations := stampedBefore(request)
-	if w.serverTime != nil && policy.DefaultsHash(annotations) != "" {
-		var err error
-		if now, err = w.serverTime(ctx); err != nil {
-			w.log.Info("left the stamp of a namespace to the controller", "namespace", request.facts.Name, "reason", err.Error())
-		}
+	if policy.DefaultsHash(annotations) != "" {
+		now = w.stampTime(ctx, request, now)
 	}
 	stamp := policy.StampNamespace(annotations, now)
 	return w.assigned(request, []policy.Assignment{
@@ -31,6 +30,19 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 		keep("labels", policy.LabelPodsInUse, stamp.PodsInUse),
 		keep("annotations", policy.AnnotationDefaultSince, stamp.Since),
 	}, "")
+}
+
+// stampTime is the API server's time, or zero if it is not known.
+func (w *Webhooks) stampTime(ctx context.Context, request *request, now time.Time) time.Time {
+	if w.serverTime == nil {
+		return now
+	}
+	at, err := w.serverTime(ctx)
+	if err != nil {
+		w.log.Info("left a stamp to the controller", "kind", request.kind.Kind, "object", klog.KRef(request.facts.Namespace, request.facts.Name), "reason", err.Error())
+		return time.Time{}
+	}
+	return at
 }
 
 // stampedBefore returns the new annotations with the old default-since. The author cannot change

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"sync"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -36,6 +37,8 @@ type Options struct {
 	Platform *platform.Store
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
 	Runtimes RuntimeGetter
+	// Objects reads objects that use a runtime, to count them; nil means that they are not counted.
+	Objects ObjectLister
 	// Pods reads the Pods that Bindings change; nil means that Bindings are not reviewed.
 	Pods PodGetter
 	// Namespaces reads what the namespaces say.
@@ -104,6 +107,8 @@ func (o *Options) validate() error {
 type Webhooks struct {
 	source   *source
 	compiler *expression.Compiler
+	objects  ObjectLister
+	counting sync.Mutex
 	pods     PodGetter
 	clock    Clock
 	// annotationsOnly is --native-ttl=off.
@@ -137,8 +142,9 @@ func New(options Options) (*Webhooks, error) {
 		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
 		annotationsOnly: options.AnnotationsOnly,
 
-		pods:  options.Pods,
-		clock: options.Clock, serverTime: options.ServerTime,
+		objects: options.Objects,
+		pods:    options.Pods,
+		clock:   options.Clock, serverTime: options.ServerTime,
 		metrics: metrics,
 		log:     log,
 		options: rules.Options{

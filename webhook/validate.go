@@ -27,7 +27,7 @@ func (w *Webhooks) validate(ctx context.Context, request *request, now time.Time
 		return unreadable(request.facts, err)
 	}
 	scope.Creating = request.creating()
-	review := &rules.Request{Scope: scope}
+	review := &rules.Request{Scope: scope, Outer: w.source.store.Snapshot().BoundingUsers(request.facts.Profile)}
 	if request.creating() {
 		if review.Filled, err = w.scopeBeforeDefaults(ctx, request, scope); err != nil {
 			return unreadable(request.facts, err)
@@ -97,7 +97,7 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	if err != nil {
 		return failed("curfew could not find out whether you may delete this", err)
 	}
-	review.Access = access
+	review.Access, review.Reached = access, w.reached(ctx, review)
 	decision := rules.Review(review)
 	return decided(decision, request.user.IsPerson())
 }

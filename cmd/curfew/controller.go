@@ -59,7 +59,8 @@ func (c *controller) runOnce(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		return together(ctx, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses, c.coverage.Run)
+		return together(ctx, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
+			c.platform.Platform.Runtimes.RunStamps, c.coverage.Run)
 	})
 }
 
@@ -94,6 +95,7 @@ func (c *controller) addClients(context.Context) (err error) {
 func (c *controller) addStatuses(context.Context) error {
 	c.namespaces, c.policies = c.platform.Namespaces, c.platform.Platform.Policies
 	c.namespaces.WriteStamps(c.mgr.GetClient(), c.serverTime)
+	c.platform.Platform.Runtimes.WriteStamps(c.serverTime)
 	c.policies.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)), c.serverTime)
 	profiles := c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
 	c.platform.Platform.Profiles.WriteStatus(profiles, c.serverTime)

@@ -16,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/webhook"
@@ -81,9 +82,14 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("client of the API server: %w", err)
 	}
+	objects, err := follow.NewObjects(a.config)
+	if err != nil {
+		return err
+	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Platform:        a.platform.Platform.Store(),
 		Runtimes:        a.platform.Platform.Runtimes,
+		Objects:         objects,
 		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
 		Namespaces:      a.platform.Namespaces,
 		Clock:           a.clock,

@@ -64,6 +64,7 @@ var clusterGoldens = map[string]golden{
 	"explain-paused":      {args: words("explain job/due job/own -n refused")},
 	"explain-unknown":     {args: words("explain job/own -n refused --curfew-namespace elsewhere"), scene: scene{notMine: []string{"get namespaces"}}},
 	"explain-runtime":     {args: words("explain trainjob/tune -n lab")},
+	"explain-backfill":    {args: words("explain trainjob/earlier -n lab")},
 	"explain-label":       {args: words("explain cm/demo")},
 	"explain-no-label":    {args: words("explain cm/plain")},
 	"explain-system":      {args: words("explain cm/system -n kube-system")},

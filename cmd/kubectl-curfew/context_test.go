@@ -85,7 +85,7 @@ func TestWatchNoticesContext(t *testing.T) {
 		"a runtime": {
 			"trainjobs", "NEW trainjob.trainer.kubeflow.org/tune 2027-01-01 11:00:00 CET 7d22h ttl runtime/torch -", runtimes, "", "torch",
 			func(object *unstructured.Unstructured) {
-				object.SetAnnotations(map[string]string{"curfew.dev/ttl-after-finished": "9d"})
+				object.SetAnnotations(map[string]string{"curfew.dev/ttl-after-finished": "9d", "curfew.dev/default-since": "2026-12-01T00:00:00Z/6f5d63ca9523"})
 			}, "CHANGED trainjob.trainer.kubeflow.org/tune 2026-12-31 11:00:00 CET 6d22h ttl runtime/torch -",
 		},
 		"the controller": {

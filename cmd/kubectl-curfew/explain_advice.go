@@ -43,7 +43,21 @@ func (e *explained) aboutExpiry(name string) []string {
 			return e.changing(entry, name)
 		}
 	}
+	if e.backfillLeavesTime() {
+		return []string{"kubectl annotate " + e.runtimeName() + " " + policy.AnnotationBackfill + "=true   # its TTL then deletes whatever finished before it"}
+	}
 	return e.given(name)
+}
+
+// backfillLeavesTime reports whether backfill on its runtime would delete the object, and not at
+// once.
+func (e *explained) backfillLeavesTime() bool {
+	facts := e.of.Facts
+	if !facts.Finished || !e.of.Effective.TTL(facts.Outcome).Unreached() {
+		return false
+	}
+	said := e.of.Scope.Runtime.TTL.For(facts.Outcome)
+	return said != nil && said.Err == nil && !said.TTL.Never && facts.FinishTime.Add(said.TTL.After).After(e.now)
 }
 
 // runtimeName is the runtime in the form that kubectl takes.

@@ -87,6 +87,16 @@ func (k *kind) mayBeDefaulted() admissionv1.MatchCondition {
 	return concerns(withOld(anyOf(append([]string{ownKeysDiffer}, uses.differ(k.object())...))))
 }
 
+// ttlChanges asks whether a request sets, changes or removes a Curfew key on a runtime, or its TTL.
+func (k *kind) ttlChanges() string {
+	all := &paths{}
+	all.at(policy.FieldPath{"metadata"}).own = true
+	for _, path := range k.ttls {
+		all.at(path).value = true
+	}
+	return withOld(anyOf(all.differ(k.object())))
+}
+
 // deadlinesDiffer asks whether a deadline changes, where old is the old object.
 func (k *kind) deadlinesDiffer() string {
 	all := &paths{}

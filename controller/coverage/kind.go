@@ -29,6 +29,10 @@ type kind struct {
 	// inherited are the paths of metadata that other objects get: of templates, and what the kind's
 	// controller copies.
 	inherited []policy.FieldPath
+	// ttls are the fields in which a runtime has a TTL for the objects that use it; isRuntime is set
+	// for one that has annotations alone, too.
+	ttls      []policy.FieldPath
+	isRuntime bool
 	// runtime is the field in which a new object names a runtime that may give it a deadline; nil if
 	// there is none.
 	runtime policy.FieldPath
@@ -50,6 +54,7 @@ func newKind(served *platform.Served, coarse bool) *kind {
 	out := &kind{Profile: served.Profile.Profile, schema: served.Schema}
 	out.addProfile()
 	out.add(&out.fields, served.TTL...)
+	out.ttls, out.isRuntime = served.TTL, served.IsRuntime
 	out.add(&out.deadlines, served.Deadline...)
 	for _, forbidden := range served.Forbidden {
 		out.add(&out.fields, forbidden.Path)

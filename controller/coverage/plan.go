@@ -124,6 +124,9 @@ func (p *plan) kind(in *Input, k *kind) {
 			in.entry("validate."+k.name(), both, label(policy.LabelInUse, true), concerns(isCreated+" ||\n"+k.validated)),
 			in.entry("validate-marked."+k.name(), both, label(policy.LabelInUse, false), concerns(k.validated)))
 	}
+	if k.isRuntime { // It has a stamp that says since when it has its TTL.
+		p.mutating = append(p.mutating, in.entry("runtimes", both, nil, concerns(k.ttlChanges())))
+	}
 	if !k.Finishable() {
 		return // It never gets a default.
 	}

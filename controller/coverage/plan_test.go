@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -151,12 +152,15 @@ func TestConfigurationsSayEverything(t *testing.T) {
 				t.Errorf("%s: %s, %s, %s", w.Name, *w.FailurePolicy, *w.ReinvocationPolicy, *w.MatchPolicy)
 			}
 			for _, rule := range w.Rules {
-				want := admissionv1.Create
-				if strings.HasPrefix(w.Name, "changed-defaults") {
-					want = admissionv1.Update
+				want := []admissionv1.OperationType{admissionv1.Create}
+				switch {
+				case strings.HasPrefix(w.Name, "changed-defaults"):
+					want = []admissionv1.OperationType{admissionv1.Update}
+				case strings.HasPrefix(w.Name, "runtimes"):
+					want = append(want, admissionv1.Update)
 				}
-				if len(rule.Operations) != 1 || rule.Operations[0] != want {
-					t.Errorf("%s: objects are mutated on CREATE only, and where a default is changed", w.Name)
+				if !slices.Equal(rule.Operations, want) {
+					t.Errorf("%s: objects are mutated on %v, want %v", w.Name, rule.Operations, want)
 				}
 			}
 		}

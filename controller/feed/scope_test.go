@@ -177,10 +177,30 @@ func labelledRuntime(t *testing.T) *expression.Runtime {
 	return compiled.Runtime
 }
 
-func ttlOf(seconds int64) map[string]any {
-	return map[string]any{"metadata": map[string]any{"name": "torch"}, "spec": map[string]any{"ttl": seconds}}
+// ttlOf is a runtime that has had a TTL for long.
+func ttlOf(seconds int64) map[string]any { return ttlSince(seconds, time.Unix(1e8, 0)) }
+
+// ttlSince is one that has it since an instant.
+func ttlSince(seconds int64, since time.Time) map[string]any {
+	out := map[string]any{"spec": map[string]any{"ttl": seconds}}
+	hash := policy.RuntimeHash(out, []policy.FieldPath{policy.MustFieldPath("spec.ttl")})
+	out["metadata"] = map[string]any{"name": "torch", "annotations": map[string]any{policy.AnnotationDefaultSince: policy.FormatSince(since, hash)}}
+	return out
 }
 
+// unstamped is a runtime whose TTL was changed past admission.
+func unstamped(runtime map[string]any) map[string]any {
+	delete(runtime["metadata"].(map[string]any)["annotations"].(map[string]any), policy.AnnotationDefaultSince)
+	return runtime
+}
+
+func backfilling(runtime map[string]any) map[string]any {
+	runtime["metadata"].(map[string]any)["annotations"].(map[string]any)[policy.AnnotationBackfill] = "true"
+	return runtime
+}
+
+// What a runtime says is read right before a deletion, with its stamp: a TTL that is new deletes
+// nothing that finished before (S6).
 func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 	for name, test := range map[string]struct {
 		cached, live map[string]any
@@ -194,6 +214,9 @@ func TestRuntimeIsReadLiveBeforeADeletion(t *testing.T) {
 		"cannot be read":                 {cached: ttlOf(30), live: ttlOf(30), fails: true, ttl: 30},
 		"missing":                        {ttl: 30},
 		"says nothing, and speaks since": {cached: map[string]any{}, live: ttlOf(3600), ttl: 30},
+		"lowered since, and not stamped": {cached: ttlOf(30), live: unstamped(ttlOf(20)), ttl: -1},
+		"lowered since, and stamped":     {cached: ttlOf(30), live: ttlSince(20, time.Now().Add(time.Hour)), ttl: -1},
+		"lowered since, with backfill":   {cached: ttlOf(30), live: backfilling(unstamped(ttlOf(20))), ttl: -1, gone: true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -61,7 +61,7 @@ func NewPlatform(options Options) (*Platform, error) {
 	own := func(resource string) Source { return options.Source(v1alpha1.GroupVersion.WithResource(resource)) }
 	p.Policies = NewPolicies(own(v1alpha1.LifecyclePolicies), store, options.Clock, options.Log)
 	p.Profiles = NewProfiles(own(v1alpha1.KindProfiles), store, options.Clock, options.Log)
-	p.Runtimes = newRuntimes(options)
+	p.Runtimes = newRuntimes(options, store)
 	p.definitions = NewMirror(options.Source(definitionResource), readDefinition, options.Clock, options.Log.WithName("kinds"))
 	p.definitions.OnChange(func(name string, _, new *expression.Definition) {
 		if name != "" {

@@ -22,9 +22,11 @@ import (
 type Runtimes struct {
 	source func(resource schema.GroupVersionResource) Source
 	client dynamic.Interface
+	store  *platform.Store
 	clock  clock.Clock
 	log    logr.Logger
 
+	stamper  runtimeStamper
 	mu       sync.Mutex
 	followed map[schema.GroupVersionResource]*followedRuntimes
 	group    sync.WaitGroup
@@ -36,9 +38,9 @@ type followedRuntimes struct {
 	cancel context.CancelFunc
 }
 
-func newRuntimes(options Options) *Runtimes {
+func newRuntimes(options Options, store *platform.Store) *Runtimes {
 	return &Runtimes{
-		source: options.Source, client: options.Client, clock: options.Clock, log: options.Log.WithName("runtimes"),
+		source: options.Source, client: options.Client, store: store, clock: options.Clock, log: options.Log.WithName("runtimes"),
 		followed: map[schema.GroupVersionResource]*followedRuntimes{},
 	}
 }
@@ -126,6 +128,7 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 	for resource := range wanted {
 		if of := r.followed[resource]; of != nil {
 			of.mirror.Wake()
+			r.stampAll(resource, of)
 			continue
 		}
 		ctx, cancel := context.WithCancel(ctx)
@@ -133,7 +136,10 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 			object.SetManagedFields(nil)
 			return object.Object
 		}, r.clock, r.log.WithValues("resource", resource.GroupResource().String()))}
-		of.mirror.OnChange(func(key string, _, _ *map[string]any) {
+		of.mirror.OnChange(func(key string, _, new *map[string]any) {
+			if new != nil {
+				r.stamper.stampLater(resource, key)
+			}
 			namespace, _, namespaced := strings.Cut(key, "/")
 			if !namespaced {
 				namespace = ""

@@ -228,12 +228,12 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if said := ref.Policy(nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
+	if said := ref.Policy(nil, nil); !said.Missing || said.Deadline != nil || said.Path != "spec.runtimeRef.name" || said.Unusable() == nil {
 		t.Errorf("a runtime that is gone: %+v", said)
 	}
 	said := ref.Policy(map[string]any{"spec": map[string]any{
 		"runPolicy": map[string]any{"ttlSecondsAfterFinished": int64(60), "activeDeadlineSeconds": int64(3600)},
-	}})
+	}}, nil)
 	if setting := said.TTL.For(policy.Failed); setting == nil || setting.TTL.After != time.Minute || setting.Source.String() != "runtime/torch" ||
 		setting.Path != "spec.runPolicy.ttlSecondsAfterFinished" {
 		t.Errorf("field: %+v", setting)
@@ -241,7 +241,7 @@ func TestRuntimePolicyReadsFieldsAndAnnotations(t *testing.T) {
 	if said.Deadline == nil || said.Deadline.TTL.After != time.Hour || said.Deadline.Source.String() != "runtime/torch" {
 		t.Errorf("deadline: %+v", said.Deadline)
 	}
-	said = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "nonsense"}}})
+	said = ref.Policy(map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "nonsense"}}}, nil)
 	if setting := said.TTL.For(policy.Succeeded); setting == nil || setting.Err == nil {
 		t.Errorf("an unreadable annotation has to stay unreadable (S6): %+v", setting)
 	}

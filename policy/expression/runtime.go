@@ -2,6 +2,7 @@ package expression
 
 import (
 	"fmt"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -153,9 +154,10 @@ func (r *Runtime) Unreadable(err error) *policy.RuntimePolicy {
 }
 
 // Policy has the settings of the runtime for the objects that use it. A nil runtime is missing.
-func (r *Reference) Policy(runtime map[string]any) *policy.RuntimePolicy {
+// fields are those in which any kind that uses the runtime finds a TTL.
+func (r *Reference) Policy(runtime map[string]any, fields []policy.FieldPath) *policy.RuntimePolicy {
 	source := policy.Source{Level: policy.LevelRuntime, Name: r.Name}
-	said := &policy.RuntimePolicy{Name: r.Name, Path: r.path}
+	said := &policy.RuntimePolicy{Name: r.Name, Path: r.path, Namespaced: r.Namespace != ""}
 	if runtime == nil {
 		said.Missing = true
 		return said
@@ -171,6 +173,8 @@ func (r *Reference) Policy(runtime map[string]any) *policy.RuntimePolicy {
 	if said.Deadline = facts.Deadline(); said.Deadline != nil {
 		said.Deadline.Source = source
 	}
+	// The hash has to cover what is read here, even if another profile is in effect by now.
+	said.ReadSince(facts, runtime, slices.Concat(fields, r.from.ttl))
 	return said
 }
 

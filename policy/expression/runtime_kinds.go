@@ -15,7 +15,7 @@ func (r *Runtime) HasDeadline(runtime map[string]any) bool {
 	for i := range r.kinds {
 		group, kind := r.kinds[i].kind.ToAPIVersionAndKind()
 		if runtime["apiVersion"] == group && runtime["kind"] == kind {
-			return (&Reference{Kind: r.kinds[i].kind, from: &r.kinds[i]}).Policy(runtime).Deadline != nil
+			return (&Reference{Kind: r.kinds[i].kind, from: &r.kinds[i]}).Policy(runtime, nil).Deadline != nil
 		}
 	}
 	return false

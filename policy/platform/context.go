@@ -130,7 +130,7 @@ func (c *Context) readRuntime(ctx context.Context, source Source, kind *expressi
 	unreadable := (*UnreadableError)(nil)
 	switch {
 	case err == nil:
-		c.Runtime = reference.Policy(runtime)
+		c.Runtime = reference.Policy(runtime, c.Platform.Profiles.For(reference.Kind).RuntimeTTLs)
 		return runtime, nil
 	case errors.Is(err, ErrUnknown):
 		return nil, nil

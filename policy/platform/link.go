@@ -57,6 +57,7 @@ func markRuntimes(profiles policy.Profiles, user *expression.Profile) {
 		}
 		profile.RuntimeOf, profile.UsedBy = user.Kind.Kind, user.Profile
 		ttl, deadline := user.Runtime.Fields(kind.GroupKind())
+		profile.RuntimeTTLs = append(profile.RuntimeTTLs, ttl...)
 		if profile.TTL == nil && len(ttl) > 0 {
 			profile.TTL = ttl[0]
 		}

@@ -19,6 +19,8 @@ type Served struct {
 	// TTL and Deadline are the fields in which objects of the kind set, as a runtime, those of the
 	// objects that use them.
 	TTL, Deadline []policy.FieldPath
+	// IsRuntime means that objects of other kinds may use those of this kind as their runtime.
+	IsRuntime bool
 	// RuntimeDeadline means that a runtime which objects of the kind may use has a deadline, or that
 	// this is not known.
 	RuntimeDeadline bool
@@ -51,7 +53,7 @@ func (s *Snapshot) Served() []Served {
 			continue
 		}
 		if fields, ok := definition.Serves(profile); ok {
-			of := Served{Profile: profile, Schema: fields}
+			of := Served{Profile: profile, Schema: fields, IsRuntime: len(used[profile.Kind.GroupKind()]) > 0}
 			for _, runtime := range used[profile.Kind.GroupKind()] {
 				of.add(runtime.Fields(profile.Kind.GroupKind()))
 			}

@@ -131,8 +131,23 @@ func (s *Snapshot) Concerning(kind schema.GroupKind) []*expression.Policy {
 
 // Bounding are the policies whose bounds apply in a namespace, in order of precedence.
 func (s *Snapshot) Bounding(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+	return bounding(s.Policies, namespace)
+}
+
+// BoundingUsers are those whose bounds apply there to the objects that use a runtime of a kind.
+func (s *Snapshot) BoundingUsers(runtime *policy.Profile) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
+	if runtime.UsedBy == nil {
+		return nil
+	}
+	concerning := s.Concerning(runtime.UsedBy.Kind.GroupKind())
+	return func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
+		return bounding(concerning, namespace)
+	}
+}
+
+func bounding(policies []*expression.Policy, namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
 	var out []*policy.PlatformPolicy
-	for _, candidate := range s.Policies {
+	for _, candidate := range policies {
 		if said := candidate.Bounding(namespace); said != nil {
 			out = append(out, said)
 		}

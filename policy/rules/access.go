@@ -125,7 +125,8 @@ func unprotected(request *Request) *policy.Setting {
 }
 
 // runtimeChanged is a TTL of a runtime that the request sets, changes or removes for some outcome,
-// so that the objects that use it expire at another time. A change to never is allowed.
+// or the backfill that it sets, so that the objects that use it expire at another time. A change to
+// never is allowed.
 func runtimeChanged(request *Request) *policy.Setting {
 	if request.Facts.Profile.RuntimeOf == "" {
 		return nil
@@ -143,6 +144,9 @@ func runtimeChanged(request *Request) *policy.Setting {
 		case was != nil || is != nil:
 			return cmp.Or(is, was)
 		}
+	}
+	if Backfills(request) {
+		return &policy.Setting{Path: policy.AnnotationPath(policy.AnnotationBackfill), Text: request.Facts.Annotations[policy.AnnotationBackfill]}
 	}
 	return nil
 }

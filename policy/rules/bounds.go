@@ -14,9 +14,8 @@ var bounds = Rule{
 	Fields: slices.Concat(ttlFields, deadlineField),
 	InUse:  []string{NativeDeadline},
 	Check: func(s *Subject) []policy.Finding {
-		// A runtime is above all bounds: it is a setting of the platform.
 		if s.Profile.RuntimeOf != "" {
-			return nil
+			return runtimeBounds(s)
 		}
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
@@ -29,6 +28,25 @@ var bounds = Rule{
 		}
 		return out
 	},
+}
+
+// runtimeBounds checks the TTL of a namespaced runtime, which a tenant may write, against what
+// bounds the objects that use it. A cluster-scoped runtime is a setting of the platform.
+func runtimeBounds(s *Subject) []policy.Finding {
+	if s.Profile.ClusterScoped || s.IsTemplate() || s.Scope == nil || s.Scope.Namespace == nil {
+		return nil
+	}
+	users := &policy.Scope{Namespace: s.Scope.Namespace}
+	if s.Outer != nil {
+		users.Policies = s.Outer(users.Namespace)
+	}
+	var out []policy.Finding
+	for _, setting := range s.TTLs().Settings() {
+		if setting.Err == nil {
+			out = append(out, outside(s, setting, func(set policy.BoundSet) error { return users.Bounds(set).CheckTTL(setting.TTL) })...)
+		}
+	}
+	return out
 }
 
 // outside is the finding about a value outside of some bounds. Those of policies come first, since

@@ -60,6 +60,8 @@ func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 		"… to never":                              {profile: &known, old: runtime("ttl-after-finished", "2d"), object: runtime("ttl-after-finished", "never")},
 		"… to what cannot be read":                {profile: &known, old: runtime("ttl-after-finished", "2d"), object: runtime("ttl-after-finished", "soon")},
 		"… written otherwise":                     {profile: &known, old: runtime("ttl-after-finished", "24h"), object: runtime("ttl-after-finished", "1d")},
+		"backfill of a runtime":                   {profile: &known, old: runtime("ttl-after-finished", "1d"), object: runtime("ttl-after-finished", "1d", "backfill", "true"), field: "metadata.annotations[curfew.dev/backfill]"},
+		"… without a TTL":                         {profile: &known, old: runtime(), object: runtime("backfill", "true")},
 		"a runtime's spec":                        {profile: &known, old: runtime("ttl-after-finished", "1d"), object: put(runtime("ttl-after-finished", "1d"), "spec.mlPolicy.numNodes", int64(2))},
 		"protection, beside a default of its own": {old: protected(finished()), object: finished().Map(), namespace: annotated("default-ttl", "1h", "backfill", "true"), field: protection},
 	} {

@@ -11,7 +11,7 @@ import (
 // (S6).
 var readableValue = Rule{
 	Name:   "readable-value",
-	Fields: slices.Concat(ttlFields, deadlineField, annotations(policy.AnnotationProtect)),
+	Fields: slices.Concat(ttlFields, deadlineField, annotations(policy.AnnotationProtect, policy.AnnotationBackfill)),
 	InUse:  []string{NativeDeadline},
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
@@ -24,9 +24,15 @@ var readableValue = Rule{
 				out = append(out, s.deny(setting.Path, setting.Text, setting.Err.Error()))
 			}
 		}
-		if text, ok := s.Annotations[policy.AnnotationProtect]; ok && text != "true" && text != "false" {
-			out = append(out, s.deny(policy.AnnotationPath(policy.AnnotationProtect), text,
-				fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, policy.Shorten(text))))
+		switches := []string{policy.AnnotationProtect}
+		if s.Profile.RuntimeOf != "" {
+			switches = append(switches, policy.AnnotationBackfill)
+		}
+		for _, key := range switches {
+			if text, ok := s.Annotations[key]; ok && text != "true" && text != "false" {
+				out = append(out, s.deny(policy.AnnotationPath(key), text,
+					fmt.Sprintf(`%q is neither "true" nor "false": use one of them`, policy.Shorten(text))))
+			}
 		}
 		return out
 	},

@@ -40,6 +40,7 @@ func All() []Rule {
 		sourceStamp,
 		noEffect,
 		runtimeTTL,
+		runtimeBackfill,
 		deadlineTwice,
 		ttlLabel,
 		labelAsAnnotation,

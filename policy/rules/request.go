@@ -82,11 +82,12 @@ type Request struct {
 	// Filled is the scope of a new object before admission filled in its defaults, where other
 	// policies match it now.
 	Filled *policy.Scope
-	// Outer returns the policies whose bounds apply in a namespace, for the review of a Namespace;
-	// nil means none.
+	// Outer returns the policies whose bounds apply in a namespace: to anything for the review of a
+	// Namespace, to the objects that use it for that of a runtime. Nil means none.
 	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Effective *policy.Effective
 	Access    Access
+	Reached   Reached
 	Options   Options
 	// Now is the instant of the request; zero if there is none, so that nothing is expired.
 	Now time.Time

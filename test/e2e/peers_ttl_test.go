@@ -30,7 +30,8 @@ func TestPeersRuntimeTTL(t *testing.T) {
 	s.untouched(running)
 }
 
-// What the runtime says is read at the moment of deletion: an edit counts for what exists, one that is gone keeps.
+// What the runtime says is read at the moment of deletion: an edit applies to what runs, and with
+// backfill to what has finished. One that is gone keeps.
 func TestPeersRuntimeChanges(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -42,7 +43,7 @@ func TestPeersRuntimeChanges(t *testing.T) {
 	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "lengthened", policy.AnnotationTTL+"=1h"))
 	s.awaitComplete(gone)
 	s.passes(s.kubectl("delete", "trainingruntime", "gone", "--wait=false"))
-	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", policy.AnnotationTTL+"=2s"))
+	s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "shortened", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
 	s.awaitComplete(shortened)
 	s.awaitAllGone(shortened)
 	s.outlast(end.Add(15 * second))
@@ -50,10 +51,10 @@ func TestPeersRuntimeChanges(t *testing.T) {
 	s.untouched(gone)
 	if s.runtimeExists("gone") {
 		// Trainer before v2.3.0 holds on to a runtime that is in use, so that it still has its word.
-		s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", policy.AnnotationTTL+"=2s"))
+		s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "gone", policy.AnnotationTTL+"=2s", policy.AnnotationBackfill+"=true"))
 	} else {
 		s.awaitLog(suite.controller.Log, s.name+"/orphan", "the runtime gone does not exist")
-		s.newRuntime("gone", false, noted(policy.AnnotationTTL, "2s"))
+		s.newRuntime("gone", false, noted(policy.AnnotationTTL, "2s"), noted(policy.AnnotationBackfill, "true"))
 	}
 	s.awaitAllGone(gone)
 }

@@ -113,7 +113,7 @@ func TestRuntimePrecedence(t *testing.T) {
 	s.Cleanup(func() { s.afterwards("delete", "clustertrainingruntime", cluster, "--ignore-not-found") })
 	s.creates(
 		row{s.runtime("ClusterTrainingRuntime", cluster, noted(policy.AnnotationTTL, "9d")), ""}, // above all bounds
-		row{s.runtime("TrainingRuntime", "own", noted(policy.AnnotationTTL, "2h"), noted(policy.AnnotationTTLFailed, "never")), ""},
+		row{s.runtime("TrainingRuntime", "own", noted(policy.AnnotationTTL, "2h"), noted(policy.AnnotationTTLFailed, "6d")), ""},
 	)
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	const key, failed = "metadata.annotations[curfew.dev/ttl-after-finished]: ", "metadata.annotations[curfew.dev/ttl-after-failed]: "
@@ -124,9 +124,9 @@ func TestRuntimePrecedence(t *testing.T) {
 		row{s.trainJob("equal", cluster, noted(policy.AnnotationTTLSucceeded, "6d")), warned("metadata.annotations[curfew.dev/ttl-after-succeeded]: " +
 			`6d is ignored: runtime "` + cluster + `" says 9d; remove it`)},
 		row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)},
-		row{s.trainJob("outcome", "own", own, noted(policy.AnnotationTTLFailed, "1h"), noted(policy.AnnotationTTL, "2h")), warned(failed + `1h is ignored: runtime "own" says never; remove it`)},
-		row{s.trainJob("same", "own", own, noted(policy.AnnotationTTLFailed, "never"), noted(policy.AnnotationTTL, "2h")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
-			failed+`never is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)},
+		row{s.trainJob("outcome", "own", own, noted(policy.AnnotationTTLFailed, "1h"), noted(policy.AnnotationTTL, "2h")), warned(failed + `1h is ignored: runtime "own" says 6d; remove it`)},
+		row{s.trainJob("same", cluster, noted(policy.AnnotationTTL, "9d")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
+			key+`9d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)},
 	)
 	for name, want := range map[string]string{"plain": " runtime/" + cluster, "shorter": "1h runtime/" + cluster, "longer": "3h runtime/own", "outcome": "2h runtime/own"} {
 		annotations := s.metaOf("trainjob", name).Annotations
@@ -171,21 +171,20 @@ func TestRuntimeDeadlineIsADefault(t *testing.T) {
 	}
 }
 
-// The runtime is read at the moment of deletion: a change of it counts for what exists already. One that is gone, or cannot be
-// read, keeps.
+// The runtime is read at the moment of deletion: with backfill, a change of it applies to what has
+// finished already. One that is gone, or cannot be read, keeps.
 func TestRuntimeIsReadLive(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "1s")...)
-	own := at("spec.runtimeRef.kind", "TrainingRuntime")
-	s.creates(
-		row{s.runtime("TrainingRuntime", "changed", noted(policy.AnnotationTTL, "1h")), ""},
-		row{s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1h")), ""},
-		row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1m")), ""},
-	)
+	own, backfill := at("spec.runtimeRef.kind", "TrainingRuntime"), noted(policy.AnnotationBackfill, "true")
+	const unasked = "metadata.annotations[curfew.dev/backfill]: lets the TTL delete 0 TrainJobs that finished before the runtime had it, at most 1000 a minute"
+	s.creates(row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1m")), ""})
 	// The rules by which TrainJobs are sent follow the kinds that are served.
 	s.eventually(row{s.trainJob("probe", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
 		`1s is ignored: runtime "raised" says 1m; remove it`)})
 	s.creates(
+		row{s.runtime("TrainingRuntime", "changed", noted(policy.AnnotationTTL, "1h"), backfill), warned(unasked)},
+		row{s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1h")), ""},
 		row{s.trainJob("shortened", "changed", own), ""},
 		row{s.trainJob("kept", "gone", own), ""},
 		row{s.trainJob("longer", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
@@ -202,8 +201,11 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	s.outlast(end.Add(2 * second))
 	s.there("trainjob", "kept")
 	s.there("trainjob", "longer")
-	// Back again, it counts.
+	// Back again, it counts for what finishes from now on, and by backfill for the rest.
 	s.passes(s.create(s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1s"))))
+	s.outlast(now().Add(second))
+	s.there("trainjob", "kept")
+	s.passes(s.kubectl("annotate", "trainingruntime", "gone", policy.AnnotationBackfill+"=true"))
 	s.goneBy("trainjob", "kept", end.Add(second))
 }
 

@@ -1,5 +1,7 @@
 package main
 
+import "slices"
+
 // Mutant is one way to break a safety invariant of the contract (DESIGN, section 8; docs/design.md).
 type Mutant struct {
 	Invariant string
@@ -294,7 +296,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S6", Name: "a runtime that is gone says nothing, so that the next level speaks",
 		File: "policy/resolve.go",
-		Old:  "final: runtime.Missing}", New: "final: false}",
+		Old:  "final: runtime.Missing, since", New: "final: false, since",
 		Package: decides, Tests: []string{"TestRuntimeGoneKeeps"},
 	},
 	{
@@ -321,4 +323,4 @@ var mutants = append([]Mutant{
 		Old:  "g.hold(true, ReasonNoServerTime, \"no answer of the API server has told its time yet\")\n\t\treturn r.wall, false", New: "return r.wall, true",
 		Package: engine, Tests: []string{"TestSafety", "TestGuard"},
 	},
-}, append(faults, handovers...)...)
+}, slices.Concat(faults, handovers, ofRuntimes)...)

@@ -129,7 +129,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(document, result.Manifest)
 		effective := policy.Resolve(facts, request.Scope)
-		request.Effective = &effective
+		request.Effective, request.Outer = &effective, w.platform.BoundingUsers(facts.Profile)
 	}
 	request.Object, request.Facts = result.Manifest, facts
 	if w.options.Access != nil {

@@ -86,7 +86,7 @@ func (g grants) add(group, resource string) {
 }
 
 func role(all []*v1alpha1.KindProfile) string {
-	deleted, read, marked, suspended := grants{}, grants{}, grants{}, grants{}
+	deleted, read, stamped, marked, suspended := grants{}, grants{}, grants{}, grants{}, grants{}
 	for _, profile := range all {
 		kind := profile.Spec.Kind
 		if profile.Spec.State != nil {
@@ -97,6 +97,7 @@ func role(all []*v1alpha1.KindProfile) string {
 		if runtime := profile.Spec.Runtime; runtime != nil {
 			for _, of := range runtime.Kinds {
 				read.add(of.Group, of.Resource)
+				stamped.add(of.Group, of.Resource)
 			}
 		}
 		for _, step := range steps(profile) {
@@ -118,7 +119,8 @@ func role(all []*v1alpha1.KindProfile) string {
 		deleted.rules("list and watch find what is finished, get re-reads what has to be judged again, delete is the point.", "get, list, watch, delete") +
 		marked.rules("Where Curfew enforces a deadline: the condition Failed with reason DeadlineExceeded, and nothing else, is written to the status.", "patch") +
 		suspended.rules("Where Curfew enforces a deadline by suspending the object.", "patch") +
-		read.rules("Training runtimes, whose TTL wins over that of the object. Only read: a runtime belongs to the platform.", "get, list, watch")
+		read.rules("Training runtimes, whose TTL wins over that of the object.", "get, list, watch") +
+		stamped.rules("Annotation curfew.dev/default-since of a runtime, and nothing else, is written where its TTL was changed past admission.", "patch")
 }
 
 func steps(profile *v1alpha1.KindProfile) []v1alpha1.StopStep {

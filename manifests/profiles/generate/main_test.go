@@ -43,6 +43,7 @@ func TestRoleOfAProfile(t *testing.T) {
 		"resources: [parts/status]\n    verbs: [patch]\n",
 		"resources: [things]\n    verbs: [patch]\n",
 		"resources: [runtimes]\n    verbs: [get, list, watch]\n",
+		"resources: [runtimes]\n    verbs: [patch]\n",
 	} {
 		if !strings.Contains(got, want) {
 			t.Errorf("no rule with %q in\n%s", want, got)

@@ -1,0 +1,85 @@
+package e2e
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// A runtime that gets a TTL, or another one, deletes by it what finishes from then on. What finished
+// earlier is kept until backfill, and nobody but Curfew says since when.
+func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	own := at("spec.runtimeRef.kind", "TrainingRuntime")
+	s.creates(row{s.runtime("TrainingRuntime", "torch"), ""}, row{s.trainJob("early", "torch", own), ""}, row{s.trainJob("late", "torch", own), ""})
+	early := now()
+	s.finished("trainjob", "early", "Complete", early)
+	s.passes(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationTTL+"=1s"))
+	stamp := s.metaOf("trainingruntime", "torch").Annotations[policy.AnnotationDefaultSince]
+	since, hash, ok := policy.ParseSince(stamp)
+	if !ok || since.Before(early) {
+		t.Fatalf("the runtime is stamped %q, want a time from %s on", stamp, early)
+	}
+	for _, forged := range []string{policy.AnnotationDefaultSince + "=" + policy.FormatSince(early.Add(-hour), hash), policy.AnnotationDefaultSince + "-"} {
+		s.passes(s.kubectl("annotate", "--overwrite", "trainingruntime", "torch", forged))
+		if got := s.metaOf("trainingruntime", "torch").Annotations[policy.AnnotationDefaultSince]; got != stamp {
+			t.Errorf("after kubectl annotate %s it is %q, want %q", forged, got, stamp)
+		}
+	}
+	late := since.Add(2 * second)
+	s.finished("trainjob", "late", "Failed", late)
+	s.goneBy("trainjob", "late", late.Add(second))
+	s.outlast(late.Add(second))
+	s.there("trainjob", "early")
+	s.refuses(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationBackfill+"=yes"), `Error from server (Forbidden): admission webhook "validate-marked.trainingruntimes.trainer.kubeflow.org.curfew.dev" denied the request: `+
+		`metadata.annotations[curfew.dev/backfill]: "yes" is neither "true" nor "false": use one of them`)
+	s.says(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationBackfill+"=true"),
+		"Warning: curfew: metadata.annotations[curfew.dev/backfill]: lets the TTL delete 1 TrainJob that finished before the runtime had it, at most 1000 a minute")
+	s.goneBy("trainjob", "early", early.Add(second))
+}
+
+// A runtime in Curfew's own namespace is not sent to admission: the controller stamps it.
+func TestControllerStampsRuntimes(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	own := *s
+	own.name = harness.Namespace
+	name := s.name
+	t.Cleanup(func() {
+		s.afterwards("delete", "trainingruntime", name, "--namespace="+harness.Namespace, "--ignore-not-found")
+	})
+	started := now()
+	s.passes(own.create(s.runtime("TrainingRuntime", name, noted(policy.AnnotationTTL, "1h"))))
+	stamped := func() (out string) {
+		s.poll("the stamp of the runtime", func(context.Context) (bool, error) {
+			out = own.metaOf("trainingruntime", name).Annotations[policy.AnnotationDefaultSince]
+			return out != "", nil
+		})
+		return out
+	}
+	first := stamped()
+	if at, _, ok := policy.ParseSince(first); !ok || at.Before(started) || at.After(time.Now().Add(second)) {
+		t.Errorf("it is stamped %q, want a time from %s on", first, started)
+	}
+	s.passes(own.kubectl("annotate", "--overwrite", "trainingruntime", name, policy.AnnotationTTL+"=2h"))
+	s.poll("another stamp", func(context.Context) (bool, error) { return stamped() != first, nil })
+}
+
+// A tenant may write a namespaced runtime: its TTL obeys the bounds. A cluster-scoped one is the
+// platform's.
+func TestBoundsOfATrainingRuntime(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMinTTL, "1h", policy.AnnotationMaxTTL, "7d")
+	const webhook, key = "validate.trainingruntimes.trainer.kubeflow.org.curfew.dev", "metadata.annotations[curfew.dev/ttl-after-finished]: "
+	s.eventually(row{s.runtime("TrainingRuntime", "torch", noted(policy.AnnotationTTL, "9d")), denied(webhook, key+`9d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)})
+	s.wouldCreate(
+		row{s.runtime("TrainingRuntime", "torch", noted(policy.AnnotationTTL, "2m")), denied(webhook, key+`2m is below curfew.dev/min-ttl 1h of namespace "`+s.name+`": use 1h or more`)},
+		row{s.runtime("TrainingRuntime", "torch", noted(policy.AnnotationTTL, "never")), denied(webhook, key+`never is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)},
+		row{s.runtime("TrainingRuntime", "torch", noted(policy.AnnotationTTL, "2d")), ""},
+		row{s.runtime("ClusterTrainingRuntime", s.name, noted(policy.AnnotationTTL, "9d")), ""},
+	)
+}
