@@ -55,8 +55,11 @@ func sweptKinds(t *testing.T) []sweptKind {
 		}
 		out = append(out, of)
 	}
-	for name, clusterScoped := range map[string]bool{"Namespace": true, "ConfigMap": false} {
-		bare := policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: name})
+	for kind, clusterScoped := range map[schema.GroupVersionKind]bool{
+		{Version: "v1", Kind: "Namespace"}: true, {Version: "v1", Kind: "ConfigMap"}: false,
+		v1alpha1.GroupVersion.WithKind("LifecyclePolicy"): true,
+	} {
+		bare := policy.Profiles{}.For(kind)
 		bare.ClusterScoped = clusterScoped
 		out = append(out, sweptKind{Profile: bare})
 	}
@@ -87,7 +90,7 @@ func keys(metadata policy.FieldPath) []site {
 		at(annotation(policy.AnnotationBackfill), "perhaps", "true"),
 		at(annotation(policy.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(policy.LabelTTL), "1h"),
 		at(annotation(policy.AnnotationTTLSource), "namespace/x"), at(annotation(policy.AnnotationDeadlineSource), "namespace/x"),
-		at(label(policy.LabelTTL), "5s", "soon", "2020-01-01"), at(label(policy.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))
+		at(label(policy.LabelTTL), "5s", "soon", "2020-01-01", "1h"), at(label(policy.LabelKyvernoTTL), "5s", "soon", "2020-01-01"))
 }
 
 func (k *sweptKind) sites() []site {
@@ -155,6 +158,10 @@ func (k *sweptKind) besides() []func(map[string]any) {
 		with(policy.FieldPath{"metadata", "labels", policy.LabelTTL}, "7d"), with(annotations.Child(policy.AnnotationProtect), "true"),
 		with(policy.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
 			"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob", "name": "o", "uid": "u", "controller": true}}))
+	if owner, ok := map[string][2]string{"Pod": {"apps/v1", "ReplicaSet"}, "Job": {"jobset.x-k8s.io/v1alpha2", "JobSet"}}[k.Kind.Kind]; ok {
+		out = append(out, with(policy.FieldPath{"metadata", "ownerReferences"}, []any{map[string]any{
+			"apiVersion": owner[0], "kind": owner[1], "name": "o", "uid": "u", "controller": true}}))
+	}
 	if k.TTL != nil {
 		out = append(out, with(k.TTL, int64(1)))
 	}

@@ -178,14 +178,15 @@ func TestGoesByTheEarlier(t *testing.T) {
 		understood   bool
 		want         string
 	}{
-		"TTL alone":                 {want: "ttl 13:00"},
-		"label before it":           {label: "2h30m", want: "label 12:30"},
-		"label after it":            {label: "1d", want: "ttl 13:00"},
-		"alias":                     {alias: "2h30m", understood: true, want: "label 12:30"},
-		"alias, not understood":     {alias: "2h30m", want: "ttl 13:00"},
-		"both, the label decides":   {label: "1d", alias: "2h30m", understood: true, want: "ttl 13:00"},
-		"a label that is no label":  {label: "soon", want: "ttl 13:00"},
-		"a label of long ago is it": {label: "2026-01-01", want: "label 00:00"},
+		"TTL alone":                {want: "ttl 13:00"},
+		"label before it":          {label: "2h30m", want: "label 12:30"},
+		"label after it":           {label: "1d", want: "ttl 13:00"},
+		"alias":                    {alias: "2h30m", understood: true, want: "label 12:30"},
+		"alias, not understood":    {alias: "2h30m", want: "ttl 13:00"},
+		"both, the label decides":  {label: "1d", alias: "2h30m", understood: true, want: "ttl 13:00"},
+		"a label that is no label": {label: "soon", want: "ttl 13:00"},
+		"a label that is past it":  {label: "1h", want: "label 11:00"},
+		"a label of long ago":      {label: "2026-01-01", want: "ttl 13:00"},
 	} {
 		job := builders.MakeJob("ci", "a").Created(noon.Add(-2 * time.Hour)).TTL(3600).Complete(noon)
 		for key, value := range map[string]string{policy.LabelTTL: test.label, policy.LabelKyvernoTTL: test.alias} {
@@ -287,10 +288,11 @@ func TestObstacles(t *testing.T) {
 		"dry-run":                        {job: finished(), scope: policy.Scope{Namespace: namespaceOf("mode", "dry-run")}, want: []string{`dry-run! namespace "ci" is in dry-run: what is due is only reported`}},
 		"controller dry-run":             {job: finished(), around: &policy.Surroundings{DryRun: true}, want: []string{"dry-run! the controller runs with --dry-run: what is due is only reported"}},
 		"finalizers":                     {job: finished().Finalizer("a/b").Finalizer("foregroundDeletion").Finalizer("c/d"), want: []string{"finalizer has finalizers a/b, c/d: whoever put it there has to remove it before the object is gone"}},
-		"an owner that makes another": {job: finished().ControlledBy("apps/v1", "ReplicaSet", "web"),
-			want: []string{"owner is owned by ReplicaSet web, which makes another one in its place"}},
-		"an owner that does not": {job: finished().ControlledBy("batch/v1", "CronJob", "nightly")},
-		"terminating":            {job: finished().Deleting(noon), want: []string{"terminating! is being deleted since 2026-12-24T12:00:00Z; Curfew does not send its DELETE again"}},
+		"an owner that makes another": {job: finished().ControlledBy("jobset.x-k8s.io/v1alpha2", "JobSet", "train"),
+			want: []string{"owner is owned by JobSet train, which makes another one in its place until it has finished"}},
+		"an owner that makes others": {job: finished().ControlledBy("apps/v1", "ReplicaSet", "web")},
+		"an owner that does not":     {job: finished().ControlledBy("batch/v1", "CronJob", "nightly")},
+		"terminating":                {job: finished().Deleting(noon), want: []string{"terminating! is being deleted since 2026-12-24T12:00:00Z; Curfew does not send its DELETE again"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			facts := policy.FactsOfObject(policy.JobProfile, test.job.Map())

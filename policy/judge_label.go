@@ -13,6 +13,10 @@ import (
 func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	text, ok := facts.Labels[key]
 	_, outranked := facts.Labels[LabelTTL]
+	if ok && facts.OwnKind() && !facts.Deleting {
+		return Verdict{Action: Keep, Reason: "is part of Curfew", Source: Source{Level: LevelObject},
+			Err: fmt.Errorf("%s: Curfew never deletes a %s: remove the label", LabelPath(key), facts.Profile.Kind.Kind)}
+	}
 	if verdict, ok := facts.untouchable(); ok {
 		return verdict
 	}
@@ -43,14 +47,20 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	if err := scope.CheckLabel(label, facts.Created, EnforcedBounds); err != nil {
 		return unusable(err)
 	}
+	if !label.Expiry(facts.Created).After(facts.Created) {
+		// Admission denies it. A restored object, or one that bypassed admission, stays (S6).
+		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
+	}
 	return Verdict{Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun}.due(label.Expiry(facts.Created), now, Delete)
 }
 
-// CurfewsOwn reports whether the object is a part of Curfew: its CustomResourceDefinitions and, by
-// their label, the other objects of its manifests. Objects of its kinds, such as a LifecyclePolicy,
-// are not.
+// OwnKind reports whether the object is of a kind of Curfew's, such as a LifecyclePolicy.
+func (f *Facts) OwnKind() bool { return f.Profile.Kind.Group == Group }
+
+// CurfewsOwn reports whether the object is a part of Curfew: of its kinds, their
+// CustomResourceDefinitions and, by their label, the other objects of its manifests.
 func (f *Facts) CurfewsOwn() bool {
 	kind := f.Profile.Kind.GroupKind()
-	return f.Labels[LabelPartOf] == PartOfCurfew ||
+	return f.OwnKind() || f.Labels[LabelPartOf] == PartOfCurfew ||
 		kind.Group == "apiextensions.k8s.io" && kind.Kind == "CustomResourceDefinition" && strings.HasSuffix(f.Name, "."+Group)
 }

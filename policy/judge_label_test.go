@@ -47,7 +47,10 @@ func TestJudgeLabel(t *testing.T) {
 		"long ago":          {label: "1m", in: -59 * time.Minute, action: policy.Delete},
 		"a date":            {label: "2026-12-25", in: 12 * time.Hour, action: policy.Wait},
 		"an instant":        {label: "2026-12-24T120001Z", in: time.Second, action: policy.Wait},
-		"before it existed": {label: "2020-01-01", in: time.Date(2020, 1, 1, 0, 0, 0, 0, time.UTC).Sub(noon), action: policy.Delete},
+		"before it existed": {label: "2020-01-01", reason: "its TTL label cannot be used", err: "2020-01-01 expired before the object was created: use a later one"},
+		"the second of it":  {label: "2026-12-24T110000Z", reason: "its TTL label cannot be used", err: "expired before the object was created"},
+		"a second later":    {label: "2026-12-24T110001Z", in: -time.Hour + time.Second, action: policy.Delete},
+		"zero":              {label: "0", reason: "its TTL label cannot be used", err: "0s expired before the object was created"},
 		"none":              {reason: "has no TTL label"},
 		"unreadable":        {label: "soon", reason: "its TTL label cannot be used", err: `metadata.labels[curfew.dev/ttl]: "soon" is neither`},
 		"below a minute":    {label: "59s", in: -time.Hour + 59*time.Second, action: policy.Delete},
@@ -61,7 +64,16 @@ func TestJudgeLabel(t *testing.T) {
 		"being deleted":    {label: "1m", reason: "is being deleted already", change: func(f *policy.Facts) { f.Deleting = true }},
 		"a part of Curfew": {label: "1m", reason: "is part of Curfew", change: func(f *policy.Facts) { f.Labels[policy.LabelPartOf] = "curfew" }},
 		"a part of others": {label: "60m", action: policy.Delete, change: func(f *policy.Facts) { f.Labels[policy.LabelPartOf] = "shop" }},
-		"Curfew's own kind": {label: "1m", reason: "is part of Curfew", change: func(f *policy.Facts) {
+		"Curfew's own kind": {label: "1m", reason: "is part of Curfew", err: "metadata.labels[curfew.dev/ttl]: Curfew never deletes a LifecyclePolicy: remove the label", change: func(f *policy.Facts) {
+			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
+		}},
+		"Curfew's own kind, by the alias": {alias: "1m", key: policy.LabelKyvernoTTL, reason: "is part of Curfew", err: "metadata.labels[cleanup.kyverno.io/ttl]: Curfew never", change: func(f *policy.Facts) {
+			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
+		}},
+		"Curfew's own kind, no label": {reason: "is part of Curfew", change: func(f *policy.Facts) {
+			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "curfew.dev", Version: "v1alpha1", Kind: "LifecyclePolicy"}}
+		}},
+		"the definition of one": {label: "1m", reason: "is part of Curfew", change: func(f *policy.Facts) {
 			f.Profile = &policy.Profile{Kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}}
 			f.Name = "lifecyclepolicies.curfew.dev"
 		}},

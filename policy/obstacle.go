@@ -78,8 +78,8 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	if foreign := foreignFinalizers(facts); len(foreign) > 0 {
 		add(ObstacleFinalizer, false, "has %s: whoever put it there has to remove it before the object is gone", listed("finalizer", foreign))
 	}
-	if facts.Owner != nil && remakers[facts.Owner.Kind] {
-		add(ObstacleOwner, false, "is owned by %s %s, which makes another one in its place", facts.Owner.Kind, facts.Owner.Name)
+	if owner, until := facts.ReplacedBy(); owner != "" {
+		add(ObstacleOwner, false, "is owned by %s, which makes another one in its place%s", owner, until)
 	}
 	return out
 }
@@ -170,12 +170,6 @@ func listed(noun string, names []string) string {
 		noun += "s"
 	}
 	return noun + " " + strings.Join(names, ", ")
-}
-
-// remakers are kinds whose controllers keep up a number of children. Other owners, such as a Job,
-// do not replace finished ones.
-var remakers = map[string]bool{
-	"ReplicaSet": true, "StatefulSet": true, "DaemonSet": true, "ReplicationController": true, "Deployment": true,
 }
 
 // Unobstructed are the facts without what merely blocks an object, to find out when it would be

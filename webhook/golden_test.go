@@ -34,6 +34,8 @@ const (
 
 // goldenRequest is request.yaml: a request as kubectl would cause it, and the settings of the Curfew that it comes to.
 type goldenRequest struct {
+	// ForLabel: it is sent because of a label, as objects of any kind are.
+	ForLabel  bool            `json:"forLabel"`
 	User      string          `json:"user"`
 	Settings  goldenSettings  `json:"settings"`
 	Object    json.RawMessage `json:"object"`
@@ -44,6 +46,7 @@ type goldenSettings struct {
 	NativeTTLOff  bool `json:"nativeTTLOff"`
 	RequireDelete bool `json:"requireDelete"`
 	StrictLabels  bool `json:"strictLabels"`
+	WarnExpired   bool `json:"warnExpired"`
 	KyvernoLabel  bool `json:"kyvernoLabel"`
 	// MayNotDelete lists who may not delete the object: user, controller.
 	MayNotDelete []string `json:"mayNotDelete"`
@@ -173,6 +176,7 @@ func goldenWorld(t *testing.T, known *platform.Store, folder string, settings go
 	return newWorld(t, func(o *Options) {
 		o.Platform, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
+		o.WarnExpired = settings.WarnExpired
 		o.KyvernoLabel = settings.KyvernoLabel
 		o.Controller.Protect = []string{"curfew-system", "kube-system"}
 	})
@@ -213,7 +217,7 @@ func (r *goldenRequest) answer(t *testing.T, w *world) goldenResponse {
 	mutate, validate := PathMutate, PathValidate
 	group := meta.GroupVersionKind().Group
 	switch {
-	case group == policy.Group:
+	case group == policy.Group && !r.ForLabel:
 		mutate, validate = "", PathValidatePolicy
 	case group == "" && meta.Kind == "Namespace":
 		mutate, validate = PathMutateNamespace, PathValidateNamespace

@@ -62,8 +62,11 @@ type Options struct {
 	ControllerUser string
 	// RequireDelete is --require-delete: only users who may delete an object may set its TTL.
 	RequireDelete bool
-	// StrictLabels is --strict-labels: a TTL label that is bad or in the past is refused.
+	// StrictLabels is --strict-labels: an unreadable TTL label is denied.
 	StrictLabels bool
+	// WarnExpired is --expired-labels=warn: a TTL label that is expired when it is set is warned
+	// about instead of denied.
+	WarnExpired bool
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged as curfew.dev/ttl is.
 	KyvernoLabel bool
 	// Controller has the settings of the controller: the namespaces that it protects, and --dry-run.
@@ -148,7 +151,7 @@ func New(options Options) (*Webhooks, error) {
 		metrics: metrics,
 		log:     log,
 		options: rules.Options{
-			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, KyvernoLabel: options.KyvernoLabel,
+			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
 			Controller: options.Controller, ControllerUser: options.ControllerUser,
 		},
 

@@ -30,6 +30,7 @@ type options struct {
 	maxReviewSize              string
 	requireDelete              bool
 	strictLabels               bool
+	expiredLabels              string
 	leaderElect                bool
 	protect, namespaces        []string
 	kyvernoLabel               bool
@@ -53,7 +54,7 @@ const verbosityMost = 10
 
 func defaultOptions() *options {
 	return &options{
-		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", maxReviewSize: "40Mi",
+		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
@@ -80,7 +81,8 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
 	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
 	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize, "largest request from the API server that is reviewed; a larger one is denied")
-	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "refuse a TTL label that is bad or in the past, instead of warning")
+	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "deny a TTL label that cannot be read, instead of warning")
+	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels, "deny a TTL label that is expired when it is set, or warn: what is due is then deleted at once")
 }
 
 func (o *options) addController(flags *pflag.FlagSet) {
@@ -119,6 +121,9 @@ func (o *options) validate() error {
 	}
 	if o.nativeTTL != "on" && o.nativeTTL != "off" {
 		bad("native-ttl", o.nativeTTL, "give on or off")
+	}
+	if o.expiredLabels != "deny" && o.expiredLabels != "warn" {
+		bad("expired-labels", o.expiredLabels, "give deny or warn")
 	}
 	switch metav1.DeletionPropagation(o.propagation) {
 	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:

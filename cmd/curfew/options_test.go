@@ -13,15 +13,16 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 		set  func(*options)
 		want string
 	}{
-		"the defaults":       {func(*options) {}, ""},
-		"stuck before now":   {func(o *options) { o.stuckAfter = -5 * time.Minute }, "--stuck-after=-5m0s: give 1s or more"},
-		"stuck at once":      {func(o *options) { o.stuckAfter = 0 }, "--stuck-after=0s: give 1s or more"},
-		"all is logged":      {func(o *options) { o.verbosity = 10 }, ""},
-		"nothing is logged":  {func(o *options) { o.verbosity = -1 }, "--verbosity=-1: give 0 to 10"},
-		"more than there is": {func(o *options) { o.verbosity = 200 }, "--verbosity=200: give 0 to 10"},
-		"one trigger":        {func(o *options) { o.enable = []string{"label"} }, ""},
-		"no trigger":         {func(o *options) { o.enable = nil }, "--enable=: name at least one of ttl, label, deadline; with --dry-run nothing is deleted either"},
-		"an unknown trigger": {func(o *options) { o.enable = []string{"ttl", "Label"} }, "--enable=Label: the triggers are ttl, label, deadline"},
+		"the defaults":        {func(*options) {}, ""},
+		"stuck before now":    {func(o *options) { o.stuckAfter = -5 * time.Minute }, "--stuck-after=-5m0s: give 1s or more"},
+		"stuck at once":       {func(o *options) { o.stuckAfter = 0 }, "--stuck-after=0s: give 1s or more"},
+		"all is logged":       {func(o *options) { o.verbosity = 10 }, ""},
+		"nothing is logged":   {func(o *options) { o.verbosity = -1 }, "--verbosity=-1: give 0 to 10"},
+		"more than there is":  {func(o *options) { o.verbosity = 200 }, "--verbosity=200: give 0 to 10"},
+		"one trigger":         {func(o *options) { o.enable = []string{"label"} }, ""},
+		"no trigger":          {func(o *options) { o.enable = nil }, "--enable=: name at least one of ttl, label, deadline; with --dry-run nothing is deleted either"},
+		"an unknown trigger":  {func(o *options) { o.enable = []string{"ttl", "Label"} }, "--enable=Label: the triggers are ttl, label, deadline"},
+		"expired, unheard of": {func(o *options) { o.expiredLabels = "never" }, "--expired-labels=never: give deny or warn"},
 		"two at once": {func(o *options) { o.nativeTTL, o.maxDeletionsPerMinute = "maybe", -1 },
 			"--native-ttl=maybe: give on or off\n--max-deletions-per-minute=-1: give 0 for no bound, or more"},
 	} {

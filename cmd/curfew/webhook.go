@@ -101,6 +101,7 @@ func (a *admission) addHandlers(context.Context) error {
 		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		RequireDelete:   a.options.requireDelete,
 		StrictLabels:    a.options.strictLabels,
+		WarnExpired:     a.options.expiredLabels == "warn",
 		KyvernoLabel:    a.options.kyvernoLabel,
 		MaxReview:       maxReview.Value(),
 		Memory:          memoryLimit(),

@@ -3,15 +3,20 @@ package main
 import (
 	"bytes"
 	"context"
+	"errors"
+	"io"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clienttesting "k8s.io/client-go/testing"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
 
@@ -23,8 +28,8 @@ func (t thoughtful) Read(into []byte) (int, error) {
 	return copy(into, "y\n"), nil
 }
 
-// TestExpiresWhenItIsSent: however long whoever is asked thinks about it, the label names a moment
-// to come: admission warns of one that is over, and refuses it with --strict-labels.
+// The label of expire-now is not expired when it is sent, however long the user takes to confirm:
+// admission would deny it.
 func TestExpiresWhenItIsSent(t *testing.T) {
 	t.Setenv("KUBECONFIG", os.DevNull)
 	cluster, at := newFakeCluster(t, objects(t)), noon
@@ -49,6 +54,58 @@ func TestExpiresWhenItIsSent(t *testing.T) {
 	command.SetErr(&said)
 	if code := run(t.Context(), command); code != exitOK || sent != 3 {
 		t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
+	}
+}
+
+// The label of expire-now follows the API server's clock, however far off the user's is. One that
+// expired on its way, since the request was slow, is sent again; any other denial is final.
+func TestExpireNowByTheServersClock(t *testing.T) {
+	t.Setenv("KUBECONFIG", os.DevNull)
+	denied := apierrors.NewForbidden(schema.GroupResource{Resource: "configmaps"}, "demo", errors.New("denied by a webhook"))
+	for name, test := range map[string]struct {
+		ahead time.Duration // the user's clock
+		takes []time.Duration
+		code  int
+	}{
+		"in step":            {takes: []time.Duration{0}},
+		"a minute behind":    {ahead: -time.Minute, takes: []time.Duration{0}},
+		"an hour ahead":      {ahead: time.Hour, takes: []time.Duration{0}},
+		"slow, then faster":  {takes: []time.Duration{10 * time.Second, 0}},
+		"slow all the time":  {takes: []time.Duration{10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second, 10 * time.Second}, code: exitBadNews},
+		"denied for another": {takes: []time.Duration{-1}, code: exitBadNews},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cluster, server := newFakeCluster(t, objects(t)), noon
+			sent := 0
+			cluster.objects.PrependReactor("patch", "configmaps", func(action clienttesting.Action) (bool, runtime.Object, error) {
+				patch, _ := action.(clienttesting.PatchAction)
+				_, text, _ := strings.Cut(string(patch.GetPatch()), `"curfew.dev/ttl":"`)
+				text, _, _ = strings.Cut(text, `"`)
+				label, err := policy.ParseTTLLabel(text)
+				if err != nil || !label.At.After(server) || label.At.After(server.Add(5*time.Second)) {
+					t.Errorf("%s is sent at %s: %v", patch.GetPatch(), server.UTC(), err)
+				}
+				took := test.takes[min(sent, len(test.takes)-1)]
+				sent++
+				if server = server.Add(max(took, 0)); took < 0 || !label.At.After(server) {
+					return true, nil, denied
+				}
+				return false, nil, nil
+			})
+			command := root(environment{now: func() time.Time { return server.Add(test.ahead) }, terminal: func(any) bool { return true },
+				connect: func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error) {
+					clients, err := cluster.connect(flags, warnings)
+					clients.ServerTime = func(context.Context) (time.Time, error) { return server, nil }
+					return clients, err
+				}})
+			var said bytes.Buffer
+			command.SetArgs(words("expire-now cm/demo"))
+			command.SetOut(&said)
+			command.SetErr(&said)
+			if code := run(t.Context(), command); code != test.code || sent != len(test.takes) {
+				t.Errorf("exit status %d, %d sent: %s", code, sent, said.String())
+			}
+		})
 	}
 }
 

@@ -93,13 +93,15 @@ func (c *changing) mode() string {
 const attempts = 5
 
 // write patches one object. It plans again at the present time, because the confirmation may have
-// taken long. After a conflict it reads the object and tries again.
+// taken long. After a conflict it reads the object and tries again. Admission denies a label that
+// is expired: for expire-now the API server's clock counts, and a label that expired on its way is
+// sent again.
 func (c *changing) write(ctx context.Context, w *world.World, each *planned) error {
 	if c.dryRun == "client" {
 		return nil
 	}
 	for left := attempts; ; left-- {
-		again, err := c.planOne(ctx, w, each.Selected, c.now())
+		again, err := c.planOne(ctx, w, each.Selected, c.sendTime(ctx, w))
 		if err != nil {
 			return err
 		}
@@ -108,8 +110,12 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned) err
 		}
 		each.plan = again.plan
 		err = w.Patch(ctx, each.Kind, each.Object, each.plan.Patch, c.dryRun == "server")
-		if !apierrors.IsConflict(err) || left == 1 {
+		tooSlow := c.atOnce && apierrors.IsForbidden(err) && !c.sendTime(ctx, w).Before(each.plan.After.Expiry)
+		if left == 1 || !tooSlow && !apierrors.IsConflict(err) {
 			return err
+		}
+		if tooSlow {
+			continue
 		}
 		fresh, err := w.Get(ctx, each.Kind, each.namespace, each.name)
 		if err != nil {
@@ -120,4 +126,12 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned) err
 		}
 		each.Object = fresh.Object
 	}
+}
+
+// sendTime is the time that a change is planned for.
+func (c *changing) sendTime(ctx context.Context, w *world.World) time.Time {
+	if c.atOnce {
+		return w.ServerTime(ctx, c.now())
+	}
+	return c.now()
 }

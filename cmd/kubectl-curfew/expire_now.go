@@ -12,10 +12,10 @@ func expireNowCommand(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "expire-now " + changingUse,
 		Short: "Have Curfew delete objects at once",
-		Long: `Have Curfew delete objects at once, by a TTL label that names this moment. Other
-than kubectl delete it is Curfew that deletes: with its preconditions, its rate
-limit, its log and its protection. What is protected, or would stay for another
-reason, is refused.`,
+		Long: `Have Curfew delete objects at once, by a TTL label that names this moment.
+Unlike kubectl delete, Curfew performs the deletion: with its preconditions,
+its rate limit, its log and its protection. An object that is protected, or
+would stay for another reason, is refused.`,
 		Example: `  # This Job, now
   kubectl curfew expire-now job/build -n ci
 

@@ -29,6 +29,7 @@ type lintOptions struct {
 	warningsAsErrors bool
 	warnBelow        string
 	strictLabels     bool
+	expiredLabels    string
 	kyvernoLabel     bool
 	nativeTTL        string
 	// now is when the manifests would be created.
@@ -36,7 +37,7 @@ type lintOptions struct {
 }
 
 func lintCommand(now func() time.Time) *cobra.Command {
-	options := lintOptions{namespace: lint.DefaultNamespace, output: newOutput("table", "wide", "github"), warnBelow: "60s", nativeTTL: "on", now: now}
+	options := lintOptions{namespace: lint.DefaultNamespace, output: newOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on", now: now}
 	options.output.kubectl.NamePrintFlags = nil // Findings have no names.
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
@@ -78,12 +79,14 @@ Exit status: 0 nothing would be refused, 1 something would be (or, with
 	options.output.addFlags(command)
 	flags.BoolVar(&options.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
 	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
-	flags.BoolVar(&options.strictLabels, "strict-labels", false, "refuse a TTL label that is bad or in the past, as with the webhook's flag")
+	flags.BoolVar(&options.strictLabels, "strict-labels", false, "deny a TTL label that cannot be read, as with the webhook's flag")
+	flags.StringVar(&options.expiredLabels, "expired-labels", options.expiredLabels, "deny, or warn about, a TTL label that is expired when it is set, as with the webhook's flag")
 	flags.BoolVar(&options.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
 	flags.StringVar(&options.nativeTTL, "native-ttl", options.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
 	completeFlags(command, map[string]cobra.CompletionFunc{
-		"output":     cobra.FixedCompletions(options.output.formats(), cobra.ShellCompDirectiveNoFileComp),
-		"native-ttl": cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
+		"output":         cobra.FixedCompletions(options.output.formats(), cobra.ShellCompDirectiveNoFileComp),
+		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
+		"expired-labels": cobra.FixedCompletions([]string{"deny", "warn"}, cobra.ShellCompDirectiveNoFileComp),
 	})
 	return command
 }
@@ -106,6 +109,9 @@ func (o *lintOptions) validate() (printFunc, error) {
 	}
 	if o.nativeTTL != "on" && o.nativeTTL != "off" {
 		errs = append(errs, fmt.Errorf("--native-ttl=%s: give on or off", o.nativeTTL))
+	}
+	if o.expiredLabels != "deny" && o.expiredLabels != "warn" {
+		errs = append(errs, fmt.Errorf("--expired-labels=%s: give deny or warn", o.expiredLabels))
 	}
 	return print, errors.Join(errs...)
 }
@@ -157,7 +163,7 @@ func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, ou
 		Namespace:       o.namespace,
 		Now:             o.now(),
 		AnnotationsOnly: o.nativeTTL == "off",
-		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
 	})
 	if err != nil {
 		return err

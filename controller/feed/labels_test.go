@@ -68,7 +68,7 @@ func TestLabelsChange(t *testing.T) {
 		at(9 * time.Second)
 		s.label("ci/taken", "")
 		s.label("ci/raised", in(20*time.Second))
-		s.label("ci/lowered", in(-time.Hour))
+		s.label("ci/lowered", in(-5*time.Second))
 		s.label("ci/spoiled", "tomorrow")
 		s.change("ci/protected", func(o *metav1.PartialObjectMetadata) {
 			o.Annotations = map[string]string{policy.AnnotationProtect: "true"}
@@ -144,7 +144,7 @@ func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		for _, namespace := range []string{"kube-system", "curfew-system", "ci"} {
-			o := config("a", policy.LabelTTL, in(-time.Hour))
+			o := config("a", policy.LabelTTL, in(time.Minute))
 			o.Namespace, o.UID = namespace, types.UID(namespace)
 			s.put(o)
 		}
@@ -157,7 +157,7 @@ func TestProtectedAreNotTouched(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		for _, name := range []string{"kube-system", "curfew-system", "ci", "dry"} {
-			o := config(name, policy.LabelTTL, in(-time.Hour))
+			o := config(name, policy.LabelTTL, in(time.Minute))
 			o.Namespace = ""
 			if name == "dry" {
 				o.Annotations = map[string]string{policy.AnnotationMode: "dry-run"}

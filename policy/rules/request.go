@@ -38,9 +38,11 @@ type Options struct {
 	WarnBelow time.Duration
 	// RequireDelete is --require-delete: only users who may delete an object may set a TTL on it.
 	RequireDelete bool
-	// StrictLabels is --strict-labels: a TTL label that is unreadable or expired is denied instead
-	// of warned about.
+	// StrictLabels is --strict-labels: an unreadable TTL label is denied instead of warned about.
 	StrictLabels bool
+	// WarnExpiredLabels is --expired-labels=warn: a TTL label that is expired when it is set is
+	// warned about instead of denied.
+	WarnExpiredLabels bool
 	// KyvernoLabel is --kyverno-label: label cleanup.kyverno.io/ttl is judged like curfew.dev/ttl,
 	// on objects without the latter.
 	KyvernoLabel bool
@@ -155,10 +157,15 @@ func warning(field, value, message string) policy.Finding {
 	return policy.Finding{Field: field, Value: value, Severity: policy.Warn, Message: message}
 }
 
+// subject is the object of a request, old or new.
+func (r *Request) subject(facts *policy.Facts, object map[string]any) *Subject {
+	return &Subject{Facts: facts, Object: object, Operation: r.Operation, User: r.User, Scope: r.Scope, Outer: r.Outer, Options: r.Options, Access: r.Access, Now: r.Now}
+}
+
 // subjects are the object of a request, old or new, and the templates inside it.
 func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subject {
-	subject := Subject{Facts: facts, Object: object, Operation: r.Operation, User: r.User, Scope: r.Scope, Outer: r.Outer, Options: r.Options, Access: r.Access, Now: r.Now}
-	out := []*Subject{&subject}
+	subject := r.subject(facts, object)
+	out := []*Subject{subject}
 	for _, template := range facts.Profile.Templates {
 		metadata := template.Path.Child("metadata")
 		inherited := slices.ContainsFunc(facts.Profile.InheritedMetadata, func(path policy.FieldPath) bool { return slices.Equal(path, metadata) })
@@ -169,7 +176,7 @@ func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subjec
 			}
 			templated := policy.FactsOfObject(template.Profile, inner)
 			templated.Namespace = facts.Namespace
-			nested := subject
+			nested := *subject
 			nested.Facts, nested.Object, nested.Prefix, nested.Inherited = templated, inner, path, inherited
 			out = append(out, &nested)
 		})

@@ -144,7 +144,7 @@ func TestTTLLabelInAJobTemplate(t *testing.T) {
 	cronJob := func(label string) map[string]any {
 		return put(object("CronJob", map[string]any{}), "spec.jobTemplate.metadata.labels", map[string]any{policy.LabelTTL: label})
 	}
-	past := []string{"warning " + field + "2026-12-24 was over at 2026-12-24T00:00:00Z: each Job created from this template would be over from the start; use a later one"}
+	past := []string{"warning " + field + "2026-12-24 expired at 2026-12-24T00:00:00Z: each Job created from this template would be expired from the start; use a later one"}
 	bounded := &policy.Scope{Namespace: policy.ParseNamespace("ci", annotated("max-ttl", "1h"), nil)}
 	for name, test := range map[string]struct {
 		label   string
@@ -163,7 +163,8 @@ func TestTTLLabelInAJobTemplate(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			request := test.request
 			request.Now = noon
-			equal(t, judge(ttlLabel, policy.CronJobProfile, request, test.old, cronJob(test.label)), test.want)
+			got := judge(ttlLabel, policy.CronJobProfile, request, test.old, cronJob(test.label))
+			equal(t, append(got, judge(expiredLabel, policy.CronJobProfile, request, test.old, cronJob(test.label))...), test.want)
 		})
 	}
 	if got := judge(ttlLabel, policy.CronJobProfile, Request{Now: noon, Options: Options{StrictLabels: true}}, nil, cronJob("soon")); len(got) != 1 || !strings.HasPrefix(got[0], "warning "+field) {

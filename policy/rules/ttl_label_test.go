@@ -13,11 +13,10 @@ func TestTTLLabel(t *testing.T) {
 		request.Now = noon
 		return judge(ttlLabel, policy.JobProfile, request, nil, job().Label(policy.LabelTTL, text).Map())
 	}
-	past := path + ": 2026-12-24 was over at 2026-12-24T00:00:00Z: Curfew deletes the Job at once; use a later one"
 	equal(t, ask(Request{}, "1d"), nil)
 	equal(t, ask(Request{}, "2026-12-25"), nil)
-	equal(t, ask(Request{}, "2026-12-24"), []string{"warning " + past})
-	equal(t, ask(Request{Options: Options{StrictLabels: true}}, "2026-12-24"), []string{"error " + past})
+	equal(t, ask(Request{}, "2026-12-24"), nil)
+	equal(t, ask(Request{Options: Options{StrictLabels: true}}, "1y"), []string{"error " + path + `: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`})
 	equal(t, ask(Request{}, "1y"), []string{"warning " + path + `: "1y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`})
 	latest := &policy.PlatformPolicy{Name: "year", LatestDate: noon.Add(24 * time.Hour)}
 	equal(t, ask(Request{Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{latest}}}, "7d"),
@@ -43,29 +42,30 @@ func TestTTLLabel(t *testing.T) {
 	equal(t, alias(understood, policy.LabelKyvernoTTL, "2d", policy.LabelTTL, "1d"), nil)
 }
 
-// What is over and outside of the bounds is refused for the latter: the controller keeps it, so
-// that it does not go at once, and a date of the past is no way around min-ttl.
-func TestTTLLabelThatIsOverAndOutsideOfTheBounds(t *testing.T) {
+// A label that is expired and outside the bounds is denied for the latter: the controller keeps
+// the object, and a past date is no way around min-ttl.
+func TestExpiredTTLLabelOutsideTheBounds(t *testing.T) {
 	path := "metadata.labels[curfew.dev/ttl]"
 	old := job().Created(noon.Add(-2 * time.Hour))
 	for name, test := range map[string]struct {
-		namespace map[string]string
-		label     string
-		want      []string
+		namespace       map[string]string
+		label           string
+		bounds, expired []string
 	}{
-		"a date below min-ttl": {annotated("min-ttl", "3h"), "2026-12-24", []string{"error " + path + `: 0s is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}},
-		"a time below min-ttl": {annotated("min-ttl", "3h"), "1h", []string{"error " + path + `: 1h is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}},
+		"a date below min-ttl": {annotated("min-ttl", "3h"), "2026-12-24", []string{"error " + path + `: 0s is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}, nil},
+		"a time below min-ttl": {annotated("min-ttl", "3h"), "1h", []string{"error " + path + `: 1h is below curfew.dev/min-ttl 3h of namespace "ci": use 3h or more`}, nil},
 		"a bound that cannot be read": {annotated("min-ttl", "?"), "1h", []string{"warning " + path + `: cannot be checked, so the object will be kept: ` +
-			`curfew.dev/min-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}},
-		"within": {annotated("min-ttl", "1h"), "1h", []string{"warning " + path + ": 1h was over at 2026-12-24T11:00:00Z: Curfew deletes the Job at once; use a later one"}},
+			`curfew.dev/min-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}, nil},
+		"within": {annotated("min-ttl", "1h"), "1h", nil, []string{"error " + path + ": 1h expired at 2026-12-24T11:00:00Z: Curfew would delete the Job at once; " + laterOrNow}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := Request{Now: noon, Scope: &policy.Scope{Namespace: policy.ParseNamespace("ci", test.namespace, nil)}}
 			labelled := job().Created(noon.Add(-2*time.Hour)).Label(policy.LabelTTL, test.label).Map()
-			equal(t, judge(ttlLabel, policy.JobProfile, request, old.Map(), labelled), test.want)
+			equal(t, judge(ttlLabel, policy.JobProfile, request, old.Map(), labelled), test.bounds)
+			equal(t, judge(expiredLabel, policy.JobProfile, request, old.Map(), labelled), test.expired)
 			// As the controller has it.
 			verdict := policy.JudgeLabel(policy.FactsOfObject(policy.JobProfile, labelled), policy.LabelTTL, request.Scope, noon)
-			if goes := name == "within"; goes != (verdict.Action == policy.Delete) {
+			if deleted := name == "within"; deleted != (verdict.Action == policy.Delete) {
 				t.Errorf("the controller: %+v", verdict)
 			}
 		})

@@ -87,7 +87,7 @@ func TestAnnotationsWithoutEffect(t *testing.T) {
 	)
 }
 
-// A bad TTL label, or one in the past, is warned about. --strict-labels refuses it, see options_test.go.
+// A bad TTL label is warned about (--strict-labels denies it, see options_test.go), an expired one denied.
 func TestTTLLabel(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -109,8 +109,8 @@ func TestTTLLabel(t *testing.T) {
 		row{job("short", labelled("30s")), warned(field + "30s is under 60s: the Job is deleted 30s after its creation; use 60s or more")},
 		row{job("upper", labelled("1H")), warned(field + `"1H" is not a duration: write "1h", in lower case and without spaces`)},
 		row{job("eternal", labelled("99999d")), warned(field + `"99999d" is too long: at most 2147483647s (68 years)`)},
-		row{job("past", labelled("2020-12-24T003000Z")), warned(field + "2020-12-24T003000Z was over at 2020-12-24T00:30:00Z: Curfew deletes the Job at once; use a later one")},
-		row{job("yesterday", labelled("2020-12-24")), warned(field + "2020-12-24 was over at 2020-12-24T00:00:00Z: Curfew deletes the Job at once; use a later one")},
+		row{job("past", labelled("2020-12-24T003000Z")), denied("validate-marked.curfew.dev", field+"2020-12-24T003000Z expired at 2020-12-24T00:30:00Z, before the Job was created: use a later one")},
+		row{job("yesterday", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+restoredDate+"Job was created: use a later one")},
 		row{job("sum", labelled("1d12h")), ""},
 		row{job("date", labelled("2099-12-24")), ""},
 		row{job("instant", labelled("2099-12-24T003000Z")), ""},

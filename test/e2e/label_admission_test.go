@@ -44,7 +44,7 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 		s.creates(
 			row{object("good", "90d"), ""},
 			row{object("bad", "soon"), warned(labelField + `"soon"` + notALabel)},
-			row{object("past", "2020-12-24"), warned(labelField + "2020-12-24 was over at 2020-12-24T00:00:00Z: Curfew deletes the " + kind.kind + " at once; use a later one")},
+			row{object("past", "2020-12-24"), denied("validate-labels-in-use.curfew.dev", labelField+restoredDate+kind.kind+" was created: use a later one")},
 			row{object("long", "91d"), denied("validate-labels-in-use.curfew.dev", labelField+bound+of)},
 			row{labelledAs(kind.apiVersion, kind.kind, "none"), ""},
 		)

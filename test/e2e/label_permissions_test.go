@@ -38,13 +38,13 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	role := "e2e-" + s.name
 	s.awaitWatched(groupKind(resource), false)
 
-	before := s.newObject(resource, "Thing", "before", policy.LabelTTL, until(now().Add(-hour)))
+	before := s.newObject(resource, "Thing", "before", policy.LabelTTL, "2s")
 	s.grant(role, resource)
 	s.awaitGone(before)
 
 	s.passes(s.kubectl("delete", "clusterrole", role))
 	s.awaitWatched(groupKind(resource), false)
-	expiry := now().Add(2 * second)
+	expiry := now().Add(4 * second)
 	between := s.newObject(resource, "Thing", "between", policy.LabelTTL, until(expiry))
 	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
 	s.onTime(s.awaitDeletion(healthy), expiry) // a kind without permission delays no other
@@ -69,16 +69,16 @@ func TestPermissionInOneNamespace(t *testing.T) {
 	role := "e2e-" + s.name
 	s.passes(s.kubectl("create", "clusterrole", role, "--verb=get,list,watch,delete", "--resource=things."+resource.Group))
 	s.passes(s.kubectl("create", "rolebinding", "curfew", "--clusterrole="+role, "--serviceaccount="+harness.Namespace+":curfew-controller"))
-	due := until(now().Add(-hour))
+	const due = "2s"
 	elsewhere := other.newObject(resource, "Thing", "elsewhere", policy.LabelTTL, due)
 	s.awaitGone(s.newObject(resource, "Thing", "here", policy.LabelTTL, due))
-	s.outlast(now())
+	s.outlast(now().Add(2 * second))
 	other.stillThere(elsewhere)
 
 	s.passes(s.kubectl("delete", "rolebinding", "curfew"))
 	s.awaitWatched(groupKind(resource), false)
 	kept := s.newObject(resource, "Thing", "kept", policy.LabelTTL, due)
-	s.outlast(now())
+	s.outlast(now().Add(2 * second))
 	s.stillThere(kept)
 }
 
@@ -87,11 +87,11 @@ func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
-	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, until(now().Add(-hour))))
+	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
 	s.newObject(resource, "Thing", "lost", policy.LabelTTL, "30d")
 
 	s.passes(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=60s"))
-	healthy := now().Add(2 * second)
+	healthy := now().Add(4 * second)
 	s.onTime(s.awaitDeletion(s.newConfigMap("healthy", policy.LabelTTL, until(healthy))), healthy)
 	s.awaitMetrics("the kind to be forgotten", func(text string) bool { return len(grep(text, groupKind(resource))) == 0 })
 
@@ -106,7 +106,7 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
-	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, until(now().Add(-hour))))
+	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
 	expiry := now().Add(12 * second)
 	s.newObject(resource, "Thing", "broken", policy.LabelTTL, until(expiry))
 	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))

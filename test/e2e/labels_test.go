@@ -223,7 +223,7 @@ func TestTheEarlierOfTTLAndLabel(t *testing.T) {
 func TestLabelsThatAreNotCarriedOut(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t, policy.AnnotationMaxTTL, "1h")
-	due := until(now().Add(-hour))
+	const due = "2s"
 	own := s.newConfigMap("own", policy.LabelTTL, due, policy.LabelPartOf, policy.PartOfCurfew)
 	protected := &unstructured.Unstructured{}
 	protected.SetGroupVersionKind(configMaps.GroupVersion().WithKind("ConfigMap"))
@@ -242,6 +242,6 @@ func TestLabelsThatAreNotCarriedOut(t *testing.T) {
 	}()
 	gone := s.newConfigMap("gone", policy.LabelTTL, due)
 	s.awaitGone(gone)
-	s.outlast(now())
+	s.outlast(now().Add(2 * second))
 	s.stillThere(own)
 }

@@ -65,29 +65,35 @@ func TestNativeTTLOff(t *testing.T) {
 	s.onTime(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
 }
 
-// With --strict-labels a label that is only warned about otherwise is refused, with --require-delete a TTL of those who may
-// not delete. In mode warn both are warnings again.
+// With --strict-labels a label that cannot be read is denied, with --require-delete a TTL of users who may not delete, and with
+// --expired-labels=warn an expired label is not.
 func TestStrictOptions(t *testing.T) {
 	s := newSpace(t)
 	lenient := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationMaxTTL, "7d")
 	port := suite.webhook.WebhookPort
 	s.ok(suite.webhook.Stop(s.ctx))
-	s.ok(startWebhook(s.ctx, port, "--strict-labels", "--require-delete"))
+	s.ok(startWebhook(s.ctx, port, "--strict-labels", "--expired-labels=warn", "--require-delete"))
 	defer func() {
 		s.ok(suite.webhook.Stop(s.ctx))
 		s.ok(startWebhook(s.ctx, port))
 	}()
 	const field = "metadata.labels[curfew.dev/ttl]: "
-	const past = "2020-12-24 was over at 2020-12-24T00:00:00Z: Curfew deletes the Job at once; use a later one"
+	const past = restoredDate + "Job was created: Curfew keeps it; use a later one"
 	const bad = `"90y" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`
 	s.creates(
-		row{job("past", labelled("2020-12-24")), denied("validate-marked.curfew.dev", field+past)},
+		row{job("past", labelled("2020-12-24")), warned(field + past)},
 		row{job("bad", labelled("90y")), denied("validate-marked.curfew.dev", field+bad)},
 		row{job("good", labelled("90m")), ""},
 		row{labelledAs("v1", "ConfigMap", "bad", policy.LabelTTL, "90y"), denied("validate-labels.curfew.dev", field+bad)},
 	)
 	// A namespace's mode softens its own bounds, and not what flags have refused.
 	lenient.creates(row{job("bad", labelled("90y")), denied("validate.curfew.dev", field+bad)})
+	old := s.newJob(job("old", inTemplate(hold, "true")))
+	s.outlast(old.CreationTimestamp.Add(2 * second))
+	if said := s.passes(s.kubectl("label", "job", "old", policy.LabelTTL+"=1s")).stderr; !strings.Contains(said, ": Curfew deletes the Job at once; use a later one") {
+		t.Errorf("kubectl said: %s", said)
+	}
+	s.awaitGone(old)
 
 	for _, space := range []*space{s, lenient} {
 		space.may("ann", "create", "get", "patch")
@@ -105,7 +111,7 @@ func TestStrictOptions(t *testing.T) {
 func TestKyvernoLabel(t *testing.T) {
 	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
 	const key = policy.LabelKyvernoTTL
-	due := until(now().Add(-hour))
+	const due = "2s"
 	before := s.newConfigMap("before", key, due)
 	s.says(s.create(labelledAs("v1", "ConfigMap", "unread", key, "soon")))
 

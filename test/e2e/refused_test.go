@@ -42,7 +42,7 @@ spec:
 	s.poll("the policy to hold", func(context.Context) (bool, error) {
 		return s.kubectl("delete", "job", "bad", "--dry-run=server").failed, nil
 	})
-	s.passes(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(now().Add(second))))
+	s.passes(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(now().Add(5*second))))
 	expiry := now().Add(2 * second)
 	s.onTime(s.awaitDeletion(s.finishJob("good", expiry.Add(-second), ttl(second))), expiry)
 

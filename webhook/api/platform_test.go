@@ -69,14 +69,14 @@ func TestPostedRuntimesProfilesAndPolicies(t *testing.T) {
 	train := "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: t, namespace: ci, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {runtimeRef: {name: torch}}}\n---\n"
 	torch := "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: ClusterTrainingRuntime, metadata: {name: torch, annotations: {curfew.dev/ttl-after-finished: 3d}}}\n---\n"
 	for name, test := range map[string]struct{ path, body, want, token string }{
-		"a runtime of the cluster":            {"/v1/validate", train, `runtime \"torch\" says 2d`, "ann"},
-		"a posted runtime before it":          {"/v1/validate", train + torch, `runtime \"torch\" says 3d`, "ann"},
-		"a posted runtime, offline":           {"/v1/validate?offline=true", torch + train, `runtime \"torch\" says 3d`, ""},
-		"an unknown runtime says nothing":     {"/v1/validate?offline=true", train, `"findings":[]`, ""},
-		"a policy that does not compile":      {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "expression: objekt", 1), `line 1, column 1: undeclared reference to 'objekt'`, ""},
-		"a policy that the schema refuses":    {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "valve: 3h", 1), `unknown field \"spec.defaults.ttl.valve\"`, ""},
-		"a label that was over at this time":  {"/v1/validate?offline=true", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {curfew.dev/ttl: 2026-12-24}}}", `was over at 2026-12-24T00:00:00Z`, ""},
-		"a label that is not over by seconds": {"/v1/validate?offline=true", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {curfew.dev/ttl: 2026-12-24T120001Z}}}", `"findings":[]`, ""},
+		"a runtime of the cluster":             {"/v1/validate", train, `runtime \"torch\" says 2d`, "ann"},
+		"a posted runtime before it":           {"/v1/validate", train + torch, `runtime \"torch\" says 3d`, "ann"},
+		"a posted runtime, offline":            {"/v1/validate?offline=true", torch + train, `runtime \"torch\" says 3d`, ""},
+		"an unknown runtime says nothing":      {"/v1/validate?offline=true", train, `"findings":[]`, ""},
+		"a policy that does not compile":       {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "expression: objekt", 1), `line 1, column 1: undeclared reference to 'objekt'`, ""},
+		"a policy that the schema refuses":     {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "valve: 3h", 1), `unknown field \"spec.defaults.ttl.valve\"`, ""},
+		"a label that is expired at this time": {"/v1/validate?offline=true", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {curfew.dev/ttl: 2026-12-24}}}", `2026-12-24 expired at 2026-12-24T00:00:00Z, before the ConfigMap was created`, ""},
+		"a label that has seconds left":        {"/v1/validate?offline=true", "{apiVersion: v1, kind: ConfigMap, metadata: {labels: {curfew.dev/ttl: 2026-12-24T120001Z}}}", `"findings":[]`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			recorder := call{path: test.path, body: test.body, token: test.token}.do(router)

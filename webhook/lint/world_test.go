@@ -76,7 +76,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			"{apiVersion: v1, kind: Namespace, metadata: {name: pr-42, labels: {curfew.dev/ttl: 120d}}}\n---\n"},
 			lines: []string{`error Namespace pr-42 ttl-label metadata.labels[curfew.dev/ttl]: 120d is above maxTTLLabel 90d of policy "p": use 90d or less`}},
 		"a label in the past": {documents: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24T115959Z}}}"},
-			lines: []string{`warning ConfigMap default/a ttl-label metadata.labels[curfew.dev/ttl]: 2026-12-24T115959Z was over at 2026-12-24T11:59:59Z: Curfew deletes the ConfigMap at once; use a later one`}},
+			lines: []string{`error ConfigMap default/a expired-label metadata.labels[curfew.dev/ttl]: 2026-12-24T115959Z expired at 2026-12-24T11:59:59Z, before the ConfigMap was created: use a later one`}},
 		"a runtime speaks first": {documents: []string{trainJob, torch, namespaceCI},
 			wantInManifest: "curfew.dev/ttl-source: runtime/torch"},
 		"a runtime of another namespace does not": {documents: []string{trainJob, strings.Replace(torch, "namespace: ci", "namespace: x", 1), namespaceCI},

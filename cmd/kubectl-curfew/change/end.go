@@ -9,7 +9,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// soon leaves time for the request: admission warns about a label in the past, or rejects it.
+// soon leaves time for the request: admission denies a label that is expired.
 const soon = 2 * time.Second
 
 // ExpireNow has Curfew delete an object at once, by a TTL label: with preconditions, and only if no

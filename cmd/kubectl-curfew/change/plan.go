@@ -118,6 +118,7 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	decision := rules.Review(&rules.Request{
 		Operation: rules.Update, Object: changed, Old: s.Object, Facts: facts, OldFacts: s.facts(),
 		Scope: s.Explained.Scope, Effective: &after.Effective, Now: s.Now,
+		Options: rules.Options{WarnExpiredLabels: true}, // Each command has its own words for that.
 	})
 	if !decision.Allowed() {
 		return nil, errors.New("would be refused: " + decision.Reason())

@@ -18,7 +18,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/restmapper"
+	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -30,12 +32,21 @@ type Clients struct {
 	Objects       dynamic.Interface
 	Metadata      metadata.Interface
 	Authorization authorizationclient.AuthorizationV1Interface
+	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
+	ServerTime func(context.Context) (time.Time, error)
 }
 
 // NewClients makes them all from one configuration.
 func NewClients(config *rest.Config) (Clients, error) {
 	var out Clients
 	var err error
+	skew := servertime.NewSkew(clock.RealClock{})
+	config = rest.CopyConfig(config)
+	config.Wrap(skew.Wrap)
+	out.ServerTime = servertime.NewServerTime(skew, func(context.Context) error {
+		_, err := out.Discovery.ServerVersion()
+		return err
+	}).Now
 	if out.Discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
 		return out, fmt.Errorf("client of the API server: %w", err)
 	}
@@ -103,6 +114,16 @@ func Open(ctx context.Context, clients Clients, options Options) (*World, error)
 		return nil, err
 	}
 	return w, nil
+}
+
+// ServerTime is the API server's time, or the local one where that is not known.
+func (w *World) ServerTime(ctx context.Context, local time.Time) time.Time {
+	if w.clients.ServerTime != nil {
+		if at, err := w.clients.ServerTime(ctx); err == nil {
+			return at.In(local.Location())
+		}
+	}
+	return local
 }
 
 // Platform has the profiles and policies.

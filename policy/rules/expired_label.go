@@ -1,0 +1,116 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+// expiredLabel denies a TTL label that is expired when it is set: a restored object, or an old one
+// that is given a short label, would be deleted at once. It warns where the object is kept anyway,
+// in a template, and with --expired-labels=warn.
+var expiredLabel = Rule{
+	Name:   "expired-label",
+	Fields: labelFields,
+	// A label can expire, or its object lose its protection, without a request that sets it. So
+	// labels are compared, not findings.
+	Review: func(r *Request) []policy.Finding {
+		before := map[string][2]string{} // by path
+		if r.OldFacts != nil {
+			for _, old := range r.subjects(r.OldFacts, r.Old) {
+				key, text, _ := r.Options.ttlLabel(old.Facts)
+				before[old.Prefix] = [2]string{key, text}
+			}
+		}
+		var out []policy.Finding
+		for _, subject := range r.subjects(r.Facts, r.Object) {
+			key, text, ok := r.Options.ttlLabel(subject.Facts)
+			if ok && before[subject.Prefix] != [2]string{key, text} {
+				out = append(out, subject.expiredLabel(key, text)...)
+			}
+		}
+		return out
+	},
+}
+
+func (s *Subject) expiredLabel(key, text string) []policy.Finding {
+	if s.Inherited || s.OwnKind() || s.Now.IsZero() {
+		return nil
+	}
+	label, err := policy.ParseLabel(key, text)
+	if err != nil || !s.expired(label) || s.Scope.CheckLabel(label, s.createdOrNow(), policy.EnforcedBounds) != nil {
+		return nil // Rule ttl-label reports a label outside the bounds, which keeps the object.
+	}
+	expiry := s.expiryOf(label)
+	atCreation := s.Operation == Create || !expiry.After(s.createdOrNow())
+	said := fmt.Sprintf("%s expired at %s", label, expiry.UTC().Format(time.RFC3339))
+	severity, effect := s.effectOfExpired(key, atCreation)
+	return []policy.Finding{{Field: s.path(policy.LabelPath(key)), Value: text, Severity: severity, Message: said + effect}}
+}
+
+// effectOfExpired is what an expired label does, and whether that is denied. The controller asks
+// the same judge.
+func (s *Subject) effectOfExpired(key string, atCreation bool) (policy.Severity, string) {
+	kind, verdict := s.Profile.Kind.Kind, s.labelVerdict(key)
+	switch brake := s.brake(); {
+	case s.IsTemplate():
+		return policy.Warn, ": each " + kind + " created from this template would be expired from the start; use a later one"
+	case brake != "":
+		return policy.Warn, ": Curfew would delete the " + kind + " at once, but " + brake + "; use a later one"
+	case atCreation && s.Options.WarnExpiredLabels:
+		return policy.Warn, ", before the " + kind + " was created: Curfew keeps it; use a later one"
+	case atCreation:
+		return policy.Deny, ", before the " + kind + " was created: use a later one"
+	case verdict.Err != nil:
+		return policy.Warn, ": Curfew keeps the " + kind + ", as " + verdict.Reason + "; use a later one"
+	case !s.Options.WarnExpiredLabels:
+		return policy.Deny, ": Curfew would delete the " + kind + " at once; use a later one, or run " + s.deleteCommands()
+	case verdict.Action != policy.Delete:
+		return policy.Warn, ": Curfew keeps the " + kind + ", as it " + verdict.Reason + "; use a later one"
+	case s.Access.Controller == No:
+		return policy.Warn, ": Curfew would delete the " + kind + " at once, but may not; use a later one"
+	default:
+		return policy.Warn, ": Curfew deletes the " + kind + " at once; use a later one"
+	}
+}
+
+// createdOrNow is when the object was created. A manifest has no creation time.
+func (s *Subject) createdOrNow() time.Time {
+	if s.Created.IsZero() {
+		return s.Now
+	}
+	return s.Created
+}
+
+// expiryOf counts from now for a new object, whatever creation time an exported manifest has.
+func (s *Subject) expiryOf(label policy.TTLLabel) time.Time {
+	if s.Operation == Create {
+		return label.Expiry(s.Now)
+	}
+	return label.Expiry(s.createdOrNow())
+}
+
+func (s *Subject) expired(label policy.TTLLabel) bool { return !s.expiryOf(label).After(s.Now) }
+
+// labelVerdict is what the controller decides by the label at this moment.
+func (s *Subject) labelVerdict(key string) policy.Verdict {
+	facts := *s.Facts
+	facts.Created = s.createdOrNow()
+	return policy.JudgeLabel(&facts, key, s.Scope, s.Now)
+}
+
+// deleteCommands delete the object for its author: the first needs no plugin, the second has Curfew
+// do it.
+func (s *Subject) deleteCommands() string {
+	object := strings.ToLower(s.Profile.Kind.Kind)
+	if group := s.Profile.Kind.Group; group != "" {
+		object += "." + group
+	}
+	object += "/" + s.Name
+	if s.Namespace != "" {
+		object += " -n " + s.Namespace
+	}
+	return fmt.Sprintf("%q or %q", "kubectl delete "+object, "kubectl curfew expire-now "+object)
+}
