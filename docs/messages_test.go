@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -148,7 +150,7 @@ func spoken(t *testing.T) []string {
 	return out
 }
 
-// changes are an UPDATE that takes a TTL away under a max-ttl, and a CREATE by somebody who may not delete.
+// changes are requests that no manifest alone can show.
 func changes() []*rules.Request {
 	done := map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T10:00:00Z"}}}
 	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}, "status": done}
@@ -158,8 +160,21 @@ func changes() []*rules.Request {
 	forged := map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTLSource: "policy/x"}}}
 	child := map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"}}}},
 		"metadata": map[string]any{"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "Deployment", "name": "web", "uid": "u", "controller": true}}}}
+	demo := func(labels map[string]any) map[string]any {
+		return map[string]any{"metadata": map[string]any{"name": "demo", "namespace": "ci", "creationTimestamp": "2026-12-21T00:00:00Z", "labels": labels}}
+	}
+	configMap := policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"})
+	expired := func(options rules.Options) *rules.Request {
+		old, object := demo(nil), demo(map[string]any{policy.LabelTTL: "3d"})
+		return &rules.Request{Operation: rules.Update, Object: object, Facts: policy.FactsOfObject(configMap, object), Scope: &policy.Scope{},
+			Old: old, OldFacts: policy.FactsOfObject(configMap, old), Options: options, Now: now}
+	}
+	replaced := map[string]any{"metadata": map[string]any{"labels": map[string]any{policy.LabelTTL: "1d"},
+		"ownerReferences": []any{map[string]any{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": "web-5d", "uid": "u", "controller": true}}}}
 	bounded := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMaxTTL: "7d"}, nil)
 	return []*rules.Request{
+		expired(rules.Options{}), expired(rules.Options{WarnExpiredLabels: true}),
+		{Operation: rules.Create, Object: replaced, Facts: policy.FactsOfObject(policy.PodProfile, replaced), Scope: &policy.Scope{}, Now: now},
 		{Operation: rules.Update, Object: without, Facts: policy.FactsOfObject(policy.JobProfile, without),
 			Old: with, OldFacts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{Namespace: bounded}},
 		{Operation: rules.Create, Object: with, Facts: policy.FactsOfObject(policy.JobProfile, with), Scope: &policy.Scope{},

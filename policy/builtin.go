@@ -60,6 +60,12 @@ func BuiltinProfiles() []*Profile {
 	}
 }
 
+// HasOwnCode reports whether Curfew reads a kind by code of its own, in feeds and at admission, so
+// that no KindProfile replaces its profile.
+func HasOwnCode(kind schema.GroupKind) bool {
+	return kind == JobProfile.Kind.GroupKind() || kind == PodProfile.Kind.GroupKind()
+}
+
 // Profiles finds the profile of a kind.
 type Profiles map[schema.GroupKind]*Profile
 

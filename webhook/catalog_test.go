@@ -147,22 +147,31 @@ func TestDeadlineOfTrainJobStays(t *testing.T) {
 	}
 }
 
-func TestKindProfileTakesThePlaceOfABuiltIn(t *testing.T) {
-	_, known, _ := platformWorld(t)
-	job := schema.GroupKind{Group: "batch", Kind: "Job"}
-	if known.Snapshot().Profiles[job] != policy.JobProfile {
-		t.Error("the reader in Go does not answer for Jobs")
-	}
-	mine := parsed[v1alpha1.KindProfile](t, `{metadata: {name: mine}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}}}`)
-	if errs := known.SetProfile(mine); len(errs) > 0 {
+func TestKindProfileReplacesABuiltIn(t *testing.T) {
+	w, known, _ := platformWorld(t)
+	jobSet := schema.GroupKind{Group: "jobset.x-k8s.io", Kind: "JobSet"}
+	const mine = `{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: mine}, spec: {kind: {group: jobset.x-k8s.io, version: v1alpha2, kind: JobSet, resource: jobsets}}}`
+	before := known.Snapshot().Profiles[jobSet].Name
+	if errs := known.SetProfile(parsed[v1alpha1.KindProfile](t, mine)); len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	if known.Snapshot().Profiles[job].Name != "mine" {
-		t.Error("a KindProfile does not hold")
+	if known.Snapshot().Profiles[jobSet].Name != "mine" {
+		t.Error("the KindProfile does not apply")
 	}
 	known.RemoveProfile("mine")
-	if known.Snapshot().Profiles[job] != policy.JobProfile {
+	if known.Snapshot().Profiles[jobSet].Name != before {
 		t.Error("the built-in profile did not come back")
+	}
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: mine}); !response.Allowed {
+		t.Errorf("refused: %+v", response.Result)
+	}
+	job := strings.NewReplacer("jobset.x-k8s.io", "batch", "v1alpha2", "v1", "JobSet", "Job", "jobsets", "jobs").Replace(mine)
+	if response := w.ask(t, ask{path: PathValidatePolicy, object: job}); response.Allowed ||
+		response.Result.Message != "spec.kind: Curfew has code of its own for Jobs, which no KindProfile replaces: remove this one" {
+		t.Errorf("a profile for Jobs: %+v", response.Result)
+	}
+	if response := w.ask(t, ask{path: PathValidatePolicy, old: job, object: job}); !response.Allowed {
+		t.Errorf("refused what the request does not change: %+v", response.Result)
 	}
 }
 

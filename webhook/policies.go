@@ -47,7 +47,7 @@ func (w *Webhooks) compile(kind, raw string) (*expression.Policy, field.ErrorLis
 		if err := json.Unmarshal([]byte(raw), object); err != nil {
 			return nil, nil, err
 		}
-		_, errs := w.compiler.Profile(object)
+		_, errs := w.compiler.UserProfile(object)
 		return nil, errs, nil
 	}
 	object := &v1alpha1.LifecyclePolicy{}

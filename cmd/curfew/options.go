@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"strings"
 	"time"
 
@@ -119,17 +120,7 @@ func (o *options) validate() error {
 			bad(flag, address, "give host:port, or :port for all addresses")
 		}
 	}
-	if o.nativeTTL != "on" && o.nativeTTL != "off" {
-		bad("native-ttl", o.nativeTTL, "give on or off")
-	}
-	if o.expiredLabels != "deny" && o.expiredLabels != "warn" {
-		bad("expired-labels", o.expiredLabels, "give deny or warn")
-	}
-	switch metav1.DeletionPropagation(o.propagation) {
-	case metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan:
-	default:
-		bad("propagation", o.propagation, "give Background, Foreground or Orphan")
-	}
+	o.validateChoices(bad)
 	if o.port < 1 || o.port > 65535 {
 		bad("port", o.port, "give a port from 1 to 65535")
 	}
@@ -165,6 +156,23 @@ func (o *options) validate() error {
 		bad("lease-duration", o.leaseDuration, "give 3s or more")
 	}
 	return errors.Join(append(errs, o.validateEnable())...)
+}
+
+// validateChoices names every flag that has none of its values.
+func (o *options) validateChoices(bad func(flag string, value any, fix string)) {
+	for _, choice := range []struct {
+		flag, value string
+		of          []string
+		fix         string
+	}{
+		{"native-ttl", o.nativeTTL, []string{"on", "off"}, "give on or off"},
+		{"expired-labels", o.expiredLabels, []string{"deny", "warn"}, "give deny or warn"},
+		{"propagation", o.propagation, []string{"Background", "Foreground", "Orphan"}, "give Background, Foreground or Orphan"},
+	} {
+		if !slices.Contains(choice.of, choice.value) {
+			bad(choice.flag, choice.value, choice.fix)
+		}
+	}
 }
 
 func (o *options) annotationsOnly() bool { return o.nativeTTL == "off" }

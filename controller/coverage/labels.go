@@ -70,8 +70,8 @@ func (in *Input) labelled(name, key string, scope admissionv1.ScopeType, namespa
 const PlainLabel = `^[1-9][0-9]{0,3}[mhd]([1-9][0-9]{0,3}[mhd])?$`
 
 // plain asks whether a new object with a TTL label is in order if its namespace does not bound it:
-// a readable duration, no kind of Curfew's, no Curfew annotation, no policy that bounds its kind, no
-// protected namespace, and both its author and the controller may delete it.
+// a readable duration, no kind of Curfew's, no Curfew annotation, no policy that bounds its kind,
+// no protected namespace, and both its author and the controller may delete it.
 func (in *Input) plain(key string) string {
 	terms := []string{
 		"request.kind.group != " + quote(policy.Group),

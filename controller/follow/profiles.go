@@ -62,7 +62,7 @@ func (p *Profiles) read(read *unstructured.Unstructured) compiledProfile {
 		// The schema of the CustomResourceDefinition does not let this through.
 		p.log.Error(err, "a KindProfile is not of the form that this version knows", "profile", read.GetName())
 	}
-	out.Profile, out.errs = p.store.Compiler().Profile(out.object)
+	out.Profile, out.errs = p.store.Compiler().UserProfile(out.object)
 	return out
 }
 

@@ -49,6 +49,17 @@ type template struct {
 	kind schema.GroupKind
 }
 
+// UserProfile is [Compiler.Profile] for a KindProfile that does not come with Curfew. One for a
+// kind with code of its own is an error, and applies nowhere.
+func (c *Compiler) UserProfile(object *v1alpha1.KindProfile) (*Profile, field.ErrorList) {
+	out, errs := c.Profile(object)
+	if policy.HasOwnCode(out.Kind.GroupKind()) {
+		errs = append(errs, field.Forbidden(field.NewPath("spec", "kind"),
+			fmt.Sprintf("Curfew has code of its own for %ss, which no KindProfile replaces: remove this one", out.Kind.Kind)))
+	}
+	return out, errs
+}
+
 // Profile compiles a KindProfile. The result is usable in spite of errors: an object whose state
 // cannot be read is kept, and an unreadable path is a field that the kind does not have (S6). It
 // assumes that the installed version of the kind has all fields; see [Profile.Served].

@@ -190,8 +190,8 @@ func (s *Snapshot) WithProfiles(profiles map[string]*expression.Profile) *Snapsh
 }
 
 // snapshot is where precedence is decided: of two KindProfiles for one kind the first by name
-// counts, and any of them before a built-in profile. Each profile then applies as the installed
-// version of its kind allows.
+// counts, and any of them before a built-in profile, unless the kind has code of its own. Each
+// profile then applies as the installed version of its kind allows.
 func (p parts) snapshot() *Snapshot {
 	p.policies, p.profiles, p.definitions = maps.Clone(p.policies), maps.Clone(p.profiles), maps.Clone(p.definitions)
 	out := &Snapshot{compiled: map[schema.GroupKind]*expression.Profile{}, definitions: p.byKind(), parts: p, byKind: &sync.Map{}}
@@ -204,8 +204,9 @@ func (p parts) snapshot() *Snapshot {
 	slices.Reverse(names)
 	own := map[schema.GroupKind]bool{}
 	for _, name := range names {
-		kind := p.profiles[name].Kind.GroupKind()
-		out.compiled[kind], own[kind] = p.profiles[name], true
+		if kind := p.profiles[name].Kind.GroupKind(); !policy.HasOwnCode(kind) {
+			out.compiled[kind], own[kind] = p.profiles[name], true
+		}
 	}
 	for kind, profile := range out.compiled {
 		if definition := out.definitions[kind]; definition != nil {

@@ -66,7 +66,7 @@ func (s *Store) PutPolicy(name string, compiled *expression.Policy) {
 // SetProfile adds a KindProfile or replaces its previous generation. What cannot be used of it
 // means keep (S6) and is returned.
 func (s *Store) SetProfile(object *v1alpha1.KindProfile) field.ErrorList {
-	compiled, errs := s.compiler.Profile(object)
+	compiled, errs := s.compiler.UserProfile(object)
 	s.PutProfile(object.Name, compiled)
 	return errs
 }

@@ -39,27 +39,50 @@ func parsed[T any](t *testing.T, text string) *T {
 
 var job = schema.GroupKind{Group: "batch", Kind: "Job"}
 
-func jobProfile(t *testing.T, name string) *v1alpha1.KindProfile {
-	return parsed[v1alpha1.KindProfile](t, "{metadata: {name: "+name+"}, spec: {kind: {group: batch, version: v1, kind: Job, resource: jobs}}}")
+var cronJob = schema.GroupKind{Group: "batch", Kind: "CronJob"}
+
+func cronJobProfile(t *testing.T, name string) *v1alpha1.KindProfile {
+	return parsed[v1alpha1.KindProfile](t, "{metadata: {name: "+name+"}, spec: {kind: {group: batch, version: v1, kind: CronJob, resource: cronjobs}}}")
+}
+
+// Jobs and Pods are read by code of their own, at admission as in feeds: a KindProfile for them that
+// came past admission is an error in its status, and changes nothing.
+func TestProfileForAKindWithCodeOfItsOwn(t *testing.T) {
+	for kind, own := range map[string]*policy.Profile{
+		"{group: batch, version: v1, kind: Job, resource: jobs}": policy.JobProfile,
+		"{version: v1, kind: Pod, resource: pods}":               policy.PodProfile,
+	} {
+		known := builtin(t)
+		before := known.Snapshot().Compiled(own.Kind.GroupKind())
+		profile := parsed[v1alpha1.KindProfile](t, `{metadata: {name: mine}, spec: {kind: `+kind+`, state: {finished: "true", finishTime: "object.metadata.creationTimestamp", outcome: "'Succeeded'"}}}`)
+		errs := known.SetProfile(profile)
+		if want := "spec.kind: Forbidden: Curfew has code of its own for " + own.Kind.Kind + "s, which no KindProfile replaces: remove this one"; len(errs) != 1 || errs[0].Error() != want {
+			t.Errorf("%s: %v, want %s", kind, errs, want)
+		}
+		snapshot := known.Snapshot()
+		if snapshot.Profiles[own.Kind.GroupKind()] != own || snapshot.Compiled(own.Kind.GroupKind()) != before {
+			t.Errorf("%s: the KindProfile applies", kind)
+		}
+	}
 }
 
 func TestOfTwoProfilesForOneKindTheFirstByNameHolds(t *testing.T) {
 	for _, order := range [][]string{{"a", "b"}, {"b", "a"}} {
 		known := builtin(t)
 		for _, name := range order {
-			if errs := known.SetProfile(jobProfile(t, name)); len(errs) > 0 {
+			if errs := known.SetProfile(cronJobProfile(t, name)); len(errs) > 0 {
 				t.Fatal(errs)
 			}
 		}
-		if have := known.Snapshot().Profiles[job].Name; have != "a" {
+		if have := known.Snapshot().Profiles[cronJob].Name; have != "a" {
 			t.Errorf("added as %v: %s holds, want a", order, have)
 		}
 		known.RemoveProfile("a")
-		if have := known.Snapshot().Profiles[job].Name; have != "b" {
+		if have := known.Snapshot().Profiles[cronJob].Name; have != "b" {
 			t.Errorf("without a: %s holds, want b", have)
 		}
 		known.RemoveProfile("b")
-		if have := known.Snapshot().Profiles[job]; have != policy.JobProfile {
+		if have := known.Snapshot().Profiles[cronJob]; have != policy.CronJobProfile {
 			t.Errorf("without both: %s holds, want the built-in one", have.Name)
 		}
 	}
@@ -81,15 +104,15 @@ func TestWithLeavesTheRestAsItWas(t *testing.T) {
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
-	mine, errs := compiler.Profile(jobProfile(t, "mine"))
+	mine, errs := compiler.Profile(cronJobProfile(t, "mine"))
 	if len(errs) > 0 {
 		t.Fatal(errs)
 	}
 	after := before.With([]*expression.Policy{posted}, []*expression.Profile{mine})
-	if len(after.Policies) != 2 || after.Policies[0] != before.Policies[0] || after.Policies[1] != posted || after.Profiles[job].Name != "mine" {
-		t.Errorf("with them: %v, %v", after.Policies, after.Profiles[job])
+	if len(after.Policies) != 2 || after.Policies[0] != before.Policies[0] || after.Policies[1] != posted || after.Profiles[cronJob].Name != "mine" {
+		t.Errorf("with them: %v, %v", after.Policies, after.Profiles[cronJob])
 	}
-	if before.Policies[1] == posted || before.Profiles[job] != policy.JobProfile || known.Snapshot() != before {
+	if before.Policies[1] == posted || before.Profiles[cronJob] != policy.CronJobProfile || known.Snapshot() != before {
 		t.Error("what others read was changed")
 	}
 	known.RemovePolicy("b")

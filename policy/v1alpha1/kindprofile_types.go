@@ -7,8 +7,8 @@ import (
 // KindProfile teaches Curfew a kind: when its objects are finished, where its own fields for TTL and deadline are, which pod
 // templates it holds, and how one of its objects is stopped without its controller starting it again.
 //
-// Profiles for many kinds come with Curfew. A KindProfile in the cluster that names the same group and kind replaces the one
-// that came with it; of two in the cluster the one whose name comes first in the alphabet holds.
+// Profiles for many kinds come with Curfew. A KindProfile in the cluster for the same group and kind replaces a built-in one,
+// except for Jobs and Pods. Of two in the cluster, the first by name applies.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -47,8 +47,9 @@ type KindProfileList struct {
 // +kubebuilder:validation:XValidation:rule="!has(self.fields) || !(has(self.fields.ttl) || has(self.fields.ttlSucceeded) || has(self.fields.ttlFailed)) || has(self.state)",message="a TTL field needs state: Curfew has to know when an object has finished"
 // +kubebuilder:validation:XValidation:rule="!has(self.runtime) || has(self.state)",message="a runtime needs state: its TTL counts from the end of what uses it"
 type KindProfileSpec struct {
-	// kind that the profile speaks of.
+	// kind that the profile describes. Not Job or Pod: Curfew has code of its own for these.
 	// +required
+	// +kubebuilder:validation:XValidation:rule="!(self.kind == 'Job' && has(self.group) && self.group == 'batch' || self.kind == 'Pod' && (!has(self.group) || self.group == ''))",message="Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"
 	// +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group && self.kind == oldSelf.kind",message="group and kind are immutable: create another KindProfile"
 	Kind ProfiledKind `json:"kind"`
 	// state reads from an object where it stands in its life. Absent for kinds that never finish: on those only pod templates,

@@ -33,7 +33,8 @@ func TestExpiredLabels(t *testing.T) {
 	}
 	s.says(s.kubectl("label", "configmap", "old", policy.LabelTTL+"=1d"))
 	s.says(s.kubectl("label", "configmap", "kept", "team=blue")) // Its label expired, and this request does not set it.
-	s.says(s.kubectl("annotate", "configmap", "kept", policy.AnnotationProtect+"-"))
+	s.says(s.kubectl("annotate", "configmap", "kept", policy.AnnotationProtect+"-"),
+		warned(labelField+"1s is under 60s: the ConfigMap is deleted 1s after its creation; use 60s or more"))
 	s.poll("what lost its protection to be deleted", func(context.Context) (bool, error) {
 		return s.kubectl("get", "configmap", "kept").failed, nil
 	})
@@ -71,7 +72,7 @@ func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	s.awaitWatched("LifecyclePolicy."+policies.Group, true)
 	own := func(name, ttl string) map[string]any {
 		out := labelledAs(v1alpha1.GroupVersion.String(), "LifecyclePolicy", name, policy.LabelTTL, ttl)
-		out["spec"] = map[string]any{"match": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "none"}}}}
+		out["spec"] = map[string]any{"match": map[string]any{"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": "none"}}}, "warnBelow": "1m"}
 		return out
 	}
 	const why = labelField + "Curfew never deletes a LifecyclePolicy by label: remove the label"

@@ -86,6 +86,8 @@ func TestKindProfileSchema(t *testing.T) {
 		{`{` + kind + `, ` + state + `, deadline: {enforcement: [{by: Curfew}]}}`, "stop is required where Curfew enforces the deadline"},
 		{`{` + kind + `, ` + state + `, deadline: {enforcement: [{by: Curfew, stop: [{action: Delete}]}]}}`, "Delete needs child: Curfew deletes no object for its deadline, only what it runs"},
 		{`{` + kind + `, podTemplates: ["spec.jobs[0].template"]}`, "spec.podTemplates[0] in body should match"},
+		{`{kind: {group: batch, version: v1, kind: Job, resource: jobs}, ` + state + `}`, "Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"},
+		{`{kind: {version: v1, kind: Pod, resource: pods}, ` + state + `}`, "Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"},
 		{`{` + kind + `, propagationPolicy: Sideways}`, `spec.propagationPolicy: Unsupported value: "Sideways"`},
 		{`{` + kind + `, state: {finished: "object.status.phase ==", finishTime: "null", outcome: "'Failed'"}}`,
 			`admission webhook "policies.curfew.dev" denied the request: spec.state.finished: line 1, column `},

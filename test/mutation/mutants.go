@@ -264,6 +264,24 @@ var mutants = append([]Mutant{
 		Package: decides, Tests: []string{"TestAnyLabelKeepsAsLongAsItSays", "TestJudgeLabel"},
 	},
 	{
+		Invariant: "S6", Name: "a label that expired before the object was created counts",
+		File: "policy/judge_label.go",
+		Old:  "if !label.Expiry(facts.Created).After(facts.Created) {", New: "if label.Expiry(facts.Created).Equal(facts.Created) {",
+		Package: decides, Tests: []string{"TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "a label on one of Curfew's own kinds counts",
+		File: "policy/judge_label.go",
+		Old:  "func (f *Facts) OwnKind() bool { return f.Profile.Kind.Group == Group }", New: "func (f *Facts) OwnKind() bool { return false }",
+		Package: decides, Tests: []string{"TestJudgeLabel"},
+	},
+	{
+		Invariant: "S6", Name: "a label that is expired when it is set is admitted",
+		File: "policy/rules/expired_label.go",
+		Old:  "return policy.Deny, \": Curfew would delete", New: "return policy.Warn, \": Curfew would delete",
+		Package: "./policy/rules", Tests: []string{"TestExpiredLabel"},
+	},
+	{
 		Invariant: "S6", Name: "a default reaches what is older than it",
 		File: "policy/value.go",
 		Old:  "return young, young || from.backfill", New: "return young, young || !from.backfill",

@@ -53,7 +53,7 @@ func addProfile(ctx context.Context, w *world, document *Document) {
 	if !w.read(ctx, document, object) {
 		return
 	}
-	compiled, errs := w.compiler.Profile(object)
+	compiled, errs := w.compiler.UserProfile(object)
 	w.profiles = append(w.profiles, compiled)
 	w.compiled(document, errs)
 }

@@ -107,14 +107,9 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 	return out, nil
 }
 
-// profileOf is the profile that the controller uses: always its own for Jobs and Pods, and one
-// without a finish where it does not look for finished objects of the kind.
+// profileOf is the profile that the controller uses, without a finish where it does not look for
+// finished objects of the kind.
 func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
-	for _, own := range []*policy.Profile{policy.JobProfile, policy.PodProfile} {
-		if kind.GroupKind() == own.Kind.GroupKind() {
-			return own
-		}
-	}
 	profile := w.platform.Profiles.For(kind)
 	if profile.State == nil || !w.unfed[kind.GroupKind()] {
 		return profile

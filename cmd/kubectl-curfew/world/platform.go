@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -65,7 +66,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 	taught := map[schema.GroupKind]bool{}
 	for _, object := range slices.Concat(taughtHere, w.options.Profiles) {
 		kind := schema.GroupKind{Group: object.Spec.Kind.Group, Kind: object.Spec.Kind.Kind}
-		if taught[kind] = true; object.Spec.State != nil && !custom(kind.Group) {
+		if taught[kind] = true; object.Spec.State != nil && !custom(kind.Group) && !policy.HasOwnCode(kind) {
 			w.undefined(kind)
 		}
 	}

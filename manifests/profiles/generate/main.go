@@ -11,7 +11,10 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/manifests/profiles"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -44,15 +47,16 @@ func generated(manifests string) (map[string]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listing the profiles: %w", err)
 	}
-	kustomization := notice + "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n"
-	for _, path := range paths {
-		if name := filepath.Base(path); name != "kustomization.yaml" {
-			kustomization += "  - " + name + "\n"
-		}
-	}
+	paths = slices.DeleteFunc(paths, func(path string) bool { return filepath.Base(path) == "kustomization.yaml" })
 	all, err := profiles.All()
 	if err != nil {
 		return nil, err
+	}
+	kustomization := notice + "apiVersion: kustomize.config.k8s.io/v1beta1\nkind: Kustomization\nresources:\n"
+	for i, profile := range all { // in the order of the files
+		if kind := profile.Spec.Kind; !policy.HasOwnCode(schema.GroupKind{Group: kind.Group, Kind: kind.Kind}) {
+			kustomization += "  - " + filepath.Base(paths[i]) + "\n"
+		}
 	}
 	return map[string]string{"profiles/kustomization.yaml": kustomization, "rbac/builtin-kinds.yaml": role(all)}, nil
 }
