@@ -131,8 +131,10 @@ func lay(t *testing.T) (*world, error) {
 			return nil, err
 		}
 	}
-	// What is terminating is so by Curfew's doing; and it says since when a policy's defaults hold.
+	secrets := objects.Resource(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}).Namespace("foo")
+	// The policy's status says since when its defaults apply.
 	return w, errors.Join(
+		secrets.Delete(ctx, "stuck", metav1.DeleteOptions{}),
 		w.await(ctx, "secrets", "foo", "stuck", func(object *unstructured.Unstructured) bool {
 			return object != nil && object.GetDeletionTimestamp() != nil
 		}),
