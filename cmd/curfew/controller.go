@@ -12,6 +12,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/engine"
@@ -39,12 +40,13 @@ type controller struct {
 	labels     *discovery.Labels // nil where trigger label is switched off
 	coverage   *coverage.Keeper
 	settings   *settings.Publisher
+	backfill   *backfill.Labels // nil likewise
 }
 
 // addController wires feeds → engine → API server. Each step uses what those before it made.
 func addController(ctx context.Context, process *process) error {
 	c := &controller{process: process}
-	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addSettings)
+	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addSettings)
 	if err != nil {
 		return err
 	}
@@ -52,15 +54,21 @@ func addController(ctx context.Context, process *process) error {
 	return errors.Join(c.mgr.Add(leaderRunnable(c.runOnce)), c.mgr.Add(leaderRunnable(c.runObjects)))
 }
 
-// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations and the
-// published flags.
+// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations, default
+// labels of existing objects, and the published flags.
 func (c *controller) runOnce(ctx context.Context) error {
 	return together(ctx, c.settings.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		return together(ctx, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
-			c.platform.Platform.Runtimes.RunStamps, c.coverage.Run)
+		all := []func(context.Context) error{
+			c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
+			c.platform.Platform.Runtimes.RunStamps, c.coverage.Run,
+		}
+		if c.backfill != nil {
+			all = append(all, c.backfill.Run)
+		}
+		return together(ctx, all...)
 	})
 }
 
@@ -168,5 +176,7 @@ func (c *controller) connect() {
 	if c.labels != nil {
 		c.platform.Platform.OnKinds(c.labels.Again)
 		c.labels.OnChange(c.coverage.Again)
+		c.labels.OnChange(c.backfill.Again)
+		c.policies.OnChange(func(func(schema.GroupKind) bool) { c.backfill.Again() })
 	}
 }

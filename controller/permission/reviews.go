@@ -48,9 +48,14 @@ type Reviews struct {
 
 // Lacks returns the needs that are not granted in all namespaces.
 func (r Reviews) Lacks(ctx context.Context, needs []Need) ([]Need, error) {
+	return r.LacksIn(ctx, metav1.NamespaceAll, needs)
+}
+
+// LacksIn returns the needs that are not granted in a namespace.
+func (r Reviews) LacksIn(ctx context.Context, namespace string, needs []Need) ([]Need, error) {
 	var out []Need
 	for _, need := range needs {
-		ok, err := r.may(ctx, need, metav1.NamespaceAll)
+		ok, err := r.may(ctx, need, namespace)
 		if err != nil {
 			return nil, err
 		}

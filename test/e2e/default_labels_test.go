@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
 )
 
 var deployments = schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}
@@ -110,4 +111,83 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 		t.Error("a policy that is deleted gives a label")
 	}
 	s.unlabelled(configMaps, "later")
+}
+
+// mayPatch lets the controller change objects of kinds.
+func (s *space) mayPatch(name string, resources ...schema.GroupVersionResource) {
+	s.Helper()
+	var rules []string
+	for _, resource := range resources {
+		rules = append(rules, `{"apiGroups":["`+resource.Group+`"],"resources":["`+resource.Resource+`"],"verbs":["patch"]}`)
+	}
+	s.apply(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"` + name + `","labels":{"curfew.dev/aggregate-to-controller":"true"}},
+		"rules":[` + strings.Join(rules, ",") + `]}`)
+}
+
+// awaitLabelled waits until an object has a TTL label, and returns the event.
+func (s *space) awaitLabelled(object *unstructured.Unstructured) {
+	s.Helper()
+	s.await(object.GetName()+" to be labelled", func(e harness.Event) bool {
+		return e.GetUID() == object.GetUID() && e.GetLabels()[policy.LabelTTL] != ""
+	})
+}
+
+// Existing objects get the label of a policy that names their kind by backfill, and not without it,
+// and expire by it. Objects that must not be touched are not, and without permission none is.
+func TestDefaultLabelsOfExistingObjects(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	dry := newSpace(t, policy.AnnotationMode, "dry-run")
+	widgets := s.widgets()
+	gadgets := s.define("Gadget", s.name+".example.com", true, version{name: "v1", storage: true})
+	s.grant("e2e-gadgets-"+s.name, gadgets)
+	s.mayPatch("e2e-patch-"+s.name, configMaps, deployments, widgets)
+	owner := s.newObject(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "owner")
+	reference := `,"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"owner","uid":"` + string(owner.GetUID()) + `","controller":true}]`
+	for _, old := range []row{
+		aDeployment("old"), aConfigMap("old", ""), anObject(widgets, "Widget", "old", "", ""), anObject(gadgets, "Gadget", "old", "", ""), aConfigMap("owned", reference),
+		aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`), aConfigMap("removed", `,"annotations":{"curfew.dev/ttl-label-source":"policy/other"}`),
+		aConfigMap("part", `,"labels":{"app.kubernetes.io/part-of":"curfew"}`), aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`),
+	} {
+		s.says(s.create(old.object))
+	}
+	dry.says(dry.create(aConfigMap("old", "").object))
+
+	rest := `defaults: {ttlLabel: {value: 20s}}`
+	kinds := "kinds: [{group: apps, kind: Deployment}, {kind: ConfigMap}]"
+	name := s.policy("labels", kinds, rest, dry)
+	// A policy that backfills shows when all kinds before its own have been visited.
+	s.policy("sentinel", "kinds: [{group: "+widgets.Group+", kind: Widget}, {group: "+widgets.Group+", kind: Gadget}]", rest+", backfill: true")
+	sentinel := s.get(widgets, "old")
+	s.awaitLabelled(sentinel)
+	s.unlabelled(deployments, "old")
+	s.unlabelled(configMaps, "old")
+
+	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
+	for resource, source := range map[schema.GroupVersionResource]string{deployments: name, configMaps: name, widgets: s.name + "-sentinel"} {
+		list, err := s.objects(resource).Namespace(s.name).List(s.ctx, metav1.ListOptions{FieldSelector: "metadata.name=old"})
+		s.ok(err)
+		for i := range list.Items {
+			deleted := s.awaitDeletion(&list.Items[i])
+			if got := deleted.GetLabels()[policy.LabelTTL] + " " + deleted.GetAnnotations()[policy.AnnotationLabelSource]; got != "20s policy/"+source {
+				t.Errorf("%s was deleted with label and stamp %q", resource.Resource, got)
+			}
+			if expiry := deleted.GetCreationTimestamp().Add(20 * time.Second); deleted.At.Before(expiry) {
+				t.Errorf("%s was deleted before %s", resource.Resource, expiry)
+			}
+		}
+	}
+	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
+	dry.unlabelled(configMaps, "old")
+	if got := s.get(configMaps, "removed").GetLabels(); got[policy.LabelTTL] != "" {
+		t.Errorf("an object whose label was removed is given another: %v", got)
+	}
+	if got := s.get(configMaps, "own").GetLabels()[policy.LabelTTL]; got != "30d" {
+		t.Errorf("the author's own label became %q", got)
+	}
+	// Without permission to patch the kind it is left alone, and the controller says so.
+	s.unlabelled(gadgets, "old")
+	s.awaitMetrics("the kind without permission to be reported", func(text string) bool {
+		return strings.Contains(text, `curfew_default_label_kinds_skipped{kind="Gadget.`+gadgets.Group+`",reason="permission"} 1`)
+	})
 }

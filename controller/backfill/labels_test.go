@@ -1,0 +1,369 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr/funcr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+	metadatafake "k8s.io/client-go/metadata/fake"
+	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/controller/discovery"
+	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+var configMaps = discovery.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"}
+
+// world is a cluster with objects of one kind, and what is written to it.
+type world struct {
+	*testing.T
+	objects  []*unstructured.Unstructured
+	policies []*expression.Policy
+	lacks    bool
+	timeErr  error
+	options  Options
+	refuse   error // the answer to each patch
+	metadata *metadatafake.FakeMetadataClient
+
+	patches []string // name=label by source
+	at      []time.Time
+	reads   []string // of whole objects
+	log     strings.Builder
+}
+
+// Snapshot implements [platform.Source].
+func (w *world) Snapshot(context.Context) (*platform.Snapshot, error) {
+	return platform.SnapshotOf(nil, nil).WithPolicies(w.policies), nil
+}
+
+// Namespace implements [platform.Source].
+func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
+	switch name {
+	case "gone":
+		return nil, nil
+	case "dry":
+		return policy.ParseNamespace(name, map[string]string{policy.AnnotationMode: "dry-run"}, nil), nil
+	default:
+		return policy.ParseNamespace(name, nil, map[string]string{"name": name}), nil
+	}
+}
+
+// Runtime implements [platform.Source].
+func (w *world) Runtime(context.Context, *expression.Reference) (map[string]any, error) {
+	return nil, nil
+}
+
+// policy adds a policy whose default is an hour old.
+func (w *world) policy(name, spec string) {
+	w.Helper()
+	object := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
+	if err := yaml.UnmarshalStrict([]byte(spec), &object.Spec); err != nil {
+		w.Fatal(err)
+	}
+	compiled, errs := expression.NewCompiler(10).Policy(object)
+	if len(errs) > 0 {
+		w.Fatal(errs)
+	}
+	compiled.Since = time.Now().Add(-time.Hour)
+	w.policies = append(w.policies, compiled)
+}
+
+// add adds an object of that age. The metadata is YAML.
+func (w *world) add(namespace, name string, age time.Duration, metadata string) {
+	w.Helper()
+	object := map[string]any{}
+	if err := yaml.Unmarshal([]byte("{"+metadata+"}"), &object); err != nil {
+		w.Fatal(err)
+	}
+	out := &unstructured.Unstructured{Object: map[string]any{"metadata": object, "data": map[string]any{"tier": name}}}
+	out.SetGroupVersionKind(configMaps.GroupVersionKind)
+	out.SetNamespace(namespace)
+	out.SetName(name)
+	out.SetUID(types.UID("uid-" + name))
+	out.SetResourceVersion("7")
+	out.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-age)))
+	w.objects = append(w.objects, out)
+}
+
+// begin starts a Labels over the world and stops it with the test.
+func (w *world) begin() *Labels {
+	w.Helper()
+	scheme := metadatafake.NewTestScheme()
+	if err := metav1.AddMetaToScheme(scheme); err != nil {
+		w.Fatal(err)
+	}
+	var partial, whole []runtime.Object
+	for _, object := range w.objects {
+		meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, meta); err != nil {
+			w.Fatal(err)
+		}
+		partial, whole = append(partial, meta), append(whole, object)
+	}
+	w.metadata = metadatafake.NewSimpleMetadataClient(scheme, partial...)
+	w.metadata.PrependReactor("patch", "*", w.patched)
+	objects := dynamicfake.NewSimpleDynamicClient(scheme, whole...)
+	objects.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		w.reads = append(w.reads, action.(clienttesting.GetAction).GetName())
+		return false, nil, nil
+	})
+	o := w.options
+	o.Metadata, o.Whole, o.Cached, o.Live, o.Clock, o.Registerer = w.metadata, objects, w, w, clock.RealClock{}, prometheus.NewRegistry()
+	o.Log = funcr.New(func(_, text string) { w.log.WriteString(text + "\n") }, funcr.Options{})
+	o.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), w.timeErr }
+	if o.Places == nil {
+		o.Places = func() ([]discovery.Place, bool) {
+			return []discovery.Place{{Kind: configMaps, Namespaces: []string{metav1.NamespaceAll}}}, true
+		}
+	}
+	o.Lacks = func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
+		if w.lacks {
+			return needs, nil
+		}
+		return nil, nil
+	}
+	labels, err := New(o)
+	if err != nil {
+		w.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(w.Context())
+	done := make(chan struct{})
+	go func() { _ = labels.Run(ctx); close(done) }()
+	w.Cleanup(func() { cancel(); <-done })
+	return labels
+}
+
+// patched checks that a patch names the state that was judged, and records what it writes.
+func (w *world) patched(action clienttesting.Action) (bool, runtime.Object, error) {
+	patch := action.(clienttesting.PatchAction)
+	var sent metav1.PartialObjectMetadata
+	if err := json.Unmarshal(patch.GetPatch(), &sent); err != nil {
+		return true, nil, err
+	}
+	if string(sent.UID) != "uid-"+patch.GetName() || sent.ResourceVersion != "7" || patch.GetPatchType() != types.MergePatchType {
+		w.Errorf("patch %s has no precondition: %s", patch.GetName(), patch.GetPatch())
+	}
+	if w.refuse != nil {
+		return true, nil, w.refuse
+	}
+	w.patches = append(w.patches, fmt.Sprintf("%s=%s by %s", patch.GetName(), sent.Labels[policy.LabelTTL], sent.Annotations[policy.AnnotationLabelSource]))
+	w.at = append(w.at, time.Now())
+	return false, nil, nil
+}
+
+// expect waits for a minute and compares the patches since the last call.
+func (w *world) expect(want ...string) {
+	w.Helper()
+	time.Sleep(time.Minute)
+	synctest.Wait()
+	if !slices.Equal(w.patches, want) {
+		w.Errorf("patched %q, want %q\n%s", w.patches, want, w.log.String())
+	}
+	w.patches = nil
+}
+
+const (
+	namesConfigMaps = "match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 30d}}"
+	day             = 24 * time.Hour
+)
+
+func run(t *testing.T, test func(*world)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) { test(&world{T: t}) })
+}
+
+// Without backfill only objects younger than the default are labelled, with it older ones too.
+// What must not be touched is left alone, and what was labelled is not labelled again.
+func TestWhatIsLabelled(t *testing.T) {
+	for name, c := range map[string]struct {
+		spec string
+		want []string
+	}{
+		"without backfill": {"{" + namesConfigMaps + "}", []string{"young=30d by policy/p"}},
+		"backfill":         {"{" + namesConfigMaps + ", backfill: true}", []string{"old=30d by policy/p", "young=30d by policy/p"}},
+		"no label":         {"{match: {kinds: [{kind: ConfigMap}]}, defaults: {ttl: {value: 30d}}, backfill: true}", nil},
+		"no kind":          {"{defaults: {ttlLabel: {value: 30d}}, backfill: true}", nil},
+		"a wildcard":       {"{match: {kinds: [{kind: '*'}]}, defaults: {ttlLabel: {value: 30d}}, backfill: true}", nil},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.policy("p", c.spec)
+				w.options.Protect = []string{"kube-system"}
+				w.add("ci", "old", 2*day, "")
+				w.add("ci", "young", time.Minute, "")
+				w.add("ci", "own", time.Minute, "labels: {curfew.dev/ttl: 1h}")
+				w.add("ci", "alias", time.Minute, "labels: {cleanup.kyverno.io/ttl: 1h}")
+				w.add("ci", "removed", time.Minute, "annotations: {curfew.dev/ttl-label-source: policy/p}")
+				w.add("ci", "protected", time.Minute, "annotations: {curfew.dev/protect: 'true'}")
+				w.add("ci", "owned", time.Minute, "ownerReferences: [{apiVersion: v1, kind: Widget, name: o, uid: u, controller: true}]")
+				w.add("ci", "kube-root-ca.crt", time.Minute, "")
+				w.add("ci", "part", time.Minute, "labels: {app.kubernetes.io/part-of: curfew}")
+				w.add("ci", "deleting", time.Minute, "deletionTimestamp: '2000-01-01T00:00:00Z', finalizers: [a/b]")
+				w.add("kube-system", "system", time.Minute, "")
+				w.add("dry", "dry", time.Minute, "")
+				w.add("gone", "gone", time.Minute, "")
+				w.begin()
+				w.expect(c.want...)
+				if len(w.reads) > 0 {
+					w.Errorf("read %q whole", w.reads)
+				}
+				time.Sleep(every)
+				w.expect()
+			})
+		})
+	}
+}
+
+// Selectors leave objects out by metadata alone. A condition has the object read whole, and so has
+// a computed label.
+func TestWholeObjects(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", `{match: {kinds: [{kind: ConfigMap}], namespaceSelector: {matchLabels: {name: ci}}, objectSelector: {matchLabels: {a: b}},
+			matchConditions: [{name: a, expression: "object.data.tier == 'yes'"}]}, defaults: {ttlLabel: {expression: "object.data.tier == 'yes' ? '2d' : '3d'"}}}`)
+		w.add("ci", "yes", time.Minute, "labels: {a: b}")
+		w.add("ci", "no", time.Minute, "labels: {a: b}")
+		w.add("ci", "other", time.Minute, "")
+		w.add("cd", "elsewhere", time.Minute, "labels: {a: b}")
+		w.begin()
+		w.expect("yes=2d by policy/p")
+		if !slices.Equal(w.reads, []string{"no", "yes"}) {
+			w.Errorf("read %q whole", w.reads)
+		}
+	})
+}
+
+// A policy that bounds labels counts although it gives none, and is asked about the whole object.
+func TestBoundsOfAnotherPolicy(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", "{"+namesConfigMaps+"}")
+		w.policy("q", `{match: {matchConditions: [{name: a, expression: "object.data.tier == 'short'"}]}, bounds: {maxTTL: 1d}}`)
+		w.add("ci", "long", time.Minute, "")
+		w.add("ci", "short", time.Minute, "")
+		w.begin()
+		w.expect("long=30d by policy/p", "short=1d by policy/p")
+	})
+}
+
+// At most so many objects are labelled in any minute.
+func TestRate(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", "{"+namesConfigMaps+"}")
+		w.options.PerMinute = 10
+		for i := range 35 {
+			w.add("ci", fmt.Sprintf("c%02d", i), time.Minute, "")
+		}
+		w.begin()
+		time.Sleep(5 * time.Minute)
+		synctest.Wait()
+		if len(w.at) != 35 {
+			w.Fatalf("%d labelled, want 35", len(w.at))
+		}
+		for i := range len(w.at) - 10 {
+			if took := w.at[i+10].Sub(w.at[i]); took < time.Minute {
+				w.Errorf("11 objects were labelled within %s", took)
+			}
+		}
+	})
+}
+
+// What holds labels back is tried again, or reported, and writes nothing.
+func TestNothingIsWritten(t *testing.T) {
+	for name, c := range map[string]struct {
+		change func(*world)
+		log    string
+	}{
+		"dry-run":              {func(w *world) { w.options.DryRun = true }, `"dryRun"=1`},
+		"no permission":        {func(w *world) { w.lacks = true }, `"kind"="ConfigMap" "missing"="patch configmaps"`},
+		"the time is unknown":  {func(w *world) { w.timeErr = errors.New("no idea") }, "no idea"},
+		"it changed meanwhile": {func(w *world) { w.refuse = apierrors.NewConflict(schema.GroupResource{}, "a", nil) }, `"moved"=1`},
+		"refused":              {func(w *world) { w.refuse = apierrors.NewForbidden(schema.GroupResource{}, "a", nil) }, `"failed"=1`},
+		"kinds are unknown": {func(w *world) {
+			w.options.Places = func() ([]discovery.Place, bool) { return nil, false }
+		}, ""},
+		"it may not be deleted": {func(w *world) {
+			w.options.Places = func() ([]discovery.Place, bool) { return []discovery.Place{{Kind: configMaps}}, true }
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.policy("p", "{"+namesConfigMaps+"}")
+				w.add("ci", "a", time.Minute, "")
+				c.change(w)
+				w.begin()
+				w.expect()
+				if !strings.Contains(w.log.String(), c.log) {
+					w.Errorf("logged:\n%s\nwant %s", w.log.String(), c.log)
+				}
+			})
+		})
+	}
+}
+
+// A permission that is granted later is noticed, and no longer reported as missing.
+func TestPermissionIsGrantedLater(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", "{"+namesConfigMaps+"}")
+		w.add("ci", "a", time.Minute, "")
+		w.lacks = true
+		labels := w.begin()
+		w.expect()
+		if got := collected(labels.skipped); got != 1 {
+			w.Errorf("%d kinds are skipped, want 1", got)
+		}
+		w.lacks = false
+		time.Sleep(every)
+		w.expect("a=30d by policy/p")
+		if got := collected(labels.skipped); got != 0 {
+			w.Errorf("%d kinds are skipped, want none", got)
+		}
+	})
+}
+
+// collected is how many time series a metric has.
+func collected(metric prometheus.Collector) int {
+	all := make(chan prometheus.Metric, 10)
+	metric.Collect(all)
+	return len(all)
+}
+
+// A list that takes too long goes on where it was.
+func TestExpiredList(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", "{"+namesConfigMaps+"}")
+		w.add("ci", "a", time.Minute, "")
+		labels := w.begin()
+		expired := apierrors.NewResourceExpired("too old")
+		expired.ErrStatus.Continue = "here"
+		asked := 0
+		w.metadata.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			asked++
+			return asked == 1, nil, expired
+		})
+		labels.Again()
+		w.expect("a=30d by policy/p")
+		if asked != 2 {
+			w.Errorf("listed %d times", asked)
+		}
+	})
+}

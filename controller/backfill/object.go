@@ -1,0 +1,159 @@
+package backfill
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+)
+
+// object labels one object if it lacks a label. An error ends the list: something that concerns
+// more than this object could not be read.
+func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) error {
+	may, err := l.mayLack(ctx, of, meta)
+	if err != nil || !may {
+		return err
+	}
+	for wait := l.rate.Wait(l.mono()); wait > 0; wait = l.rate.Wait(l.mono()) {
+		if !loop.Pause(ctx, l.options.Clock, wait) {
+			return ctx.Err()
+		}
+	}
+	facts, label, said, err := l.judge(ctx, of, meta)
+	switch {
+	case err != nil:
+		return err
+	case label == "" && said != nil:
+		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", said.Err.Error())
+		return nil
+	case label == "":
+		return nil
+	case l.options.DryRun:
+		counts.dryRun++
+		return nil
+	}
+	l.rate.Take(l.mono())
+	err = l.patch(ctx, of, facts, label, said)
+	l.rate.Done(l.mono(), err == nil)
+	switch {
+	case err == nil:
+		counts.given++
+		l.results.WithLabelValues("given").Inc()
+		l.log.V(1).Info("given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "uid", facts.UID,
+			"label", label, "source", said.Source.String())
+	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
+		counts.moved++ // The next round sees its newer state.
+		l.results.WithLabelValues("moved").Inc()
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		counts.failed++
+		l.results.WithLabelValues("failed").Inc()
+		l.log.V(1).Info("could not be given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "reason", err.Error())
+	}
+	return nil
+}
+
+// mono is the time since the start, which no change of the wall clock moves.
+func (l *Labels) mono() time.Duration { return l.options.Clock.Since(l.began) }
+
+// mayLack reports whether an object may lack a label, by its metadata and what is cached.
+func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (bool, error) {
+	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
+	_, given := facts.Annotations[policy.AnnotationLabelSource]
+	if given || facts.Deleting || facts.Protected() || l.protected(facts.Namespace) || facts.Owner != nil && !facts.OwnedByCronJob() {
+		return false, nil
+	}
+	variables := &expression.Variables{}
+	if facts.Namespace != "" {
+		var err error
+		if variables.NamespacePolicy, err = l.options.Cached.Namespace(ctx, facts.Namespace); err != nil {
+			return false, fmt.Errorf("reading namespace %q: %w", facts.Namespace, err)
+		}
+		if variables.NamespacePolicy == nil {
+			return false, nil // It is gone, and its objects go with it.
+		}
+	}
+	for _, p := range of.policies {
+		if p.MayLabel(ctx, &facts, variables) {
+			return true, nil
+		}
+	}
+	return false, nil
+}
+
+// judge decides which label an object lacks, by live reads of what decides. The facts are those of
+// the state that was judged.
+func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (*policy.Facts, string, *policy.Setting, error) {
+	facts, object, err := l.read(ctx, of, meta)
+	if err != nil || facts == nil {
+		return nil, "", nil, err
+	}
+	now, err := l.options.ServerTime(ctx)
+	if err != nil {
+		return nil, "", nil, fmt.Errorf("the API server's time: %w", err)
+	}
+	around, err := platform.ContextOf(ctx, l.options.Live, platform.Whole(facts, object))
+	if err != nil {
+		return nil, "", nil, err
+	}
+	if len(around.Failures) > 0 && l.options.Failed != nil {
+		l.options.Failed(of.Kind.Kind+" "+klog.KRef(facts.Namespace, facts.Name).String(), around.Failures)
+	}
+	if facts.Namespace != "" && (around.Namespace == nil || around.NamespaceUnknown) {
+		return nil, "", nil, nil
+	}
+	around.Protected = l.protected(facts.Namespace)
+	label, said := policy.MissingLabel(facts, &around.Scope, now)
+	return facts, label, said, nil
+}
+
+// read returns the object that is judged, whole where that is needed; nil if it is gone.
+func (l *Labels) read(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (*policy.Facts, map[string]any, error) {
+	if of.whole {
+		object, err := l.options.Whole.Resource(of.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsNotFound(err):
+			return nil, nil, nil
+		case err != nil:
+			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err)
+		}
+		return policy.FactsOfObject(of.profile, object.Object), object.Object, nil
+	}
+	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if err != nil {
+		return nil, nil, err
+	}
+	object["apiVersion"], object["kind"] = of.GroupVersion().String(), of.Kind.Kind
+	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
+	return &facts, object, nil
+}
+
+// patch writes the label and where it came from, if the object is still in the state that was
+// judged.
+func (l *Labels) patch(ctx context.Context, of *kind, facts *policy.Facts, label string, said *policy.Setting) error {
+	content := map[string]any{"uid": facts.UID, "resourceVersion": facts.ResourceVersion}
+	for _, assignment := range policy.LabelAssignments(facts, label, said) {
+		field, key := assignment.Path[1], assignment.Path[2]
+		content[field] = map[string]any{key: assignment.Value}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": content})
+	if err != nil {
+		return err
+	}
+	_, err = l.options.Metadata.Resource(of.VersionResource()).Namespace(facts.Namespace).Patch(ctx, facts.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
+}
+
+const fieldManager = "curfew-defaults"
