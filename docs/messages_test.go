@@ -103,6 +103,12 @@ const manifests = `
 // contradiction is a namespace that would get in the way of the others.
 const contradiction = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/min-ttl: 8d, curfew.dev/max-ttl: 7d, curfew.dev/mode: warm}}}`
 
+// labelled is an object that a policy gives a TTL label.
+const labelled = `{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: previews-7-days},
+  spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 7d}}}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: scratch, namespace: pr-42}}`
+
 // now is when the examples of the pages take place.
 var now = time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
 
@@ -124,7 +130,7 @@ func builtinPlatform(t *testing.T) *platform.Snapshot {
 func spoken(t *testing.T) []string {
 	t.Helper()
 	var out []string
-	for _, source := range []string{manifests, contradiction} {
+	for _, source := range []string{manifests, contradiction, labelled} {
 		documents, unreadable := lint.Read(lint.Source{Data: []byte(source)}, lint.Limits{})
 		if len(unreadable) > 0 {
 			t.Fatal(unreadable)

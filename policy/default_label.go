@@ -47,6 +47,16 @@ func MissingLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 	return "", nil
 }
 
+// WithheldLabel is the label that only a dry-run, of the namespace or of a policy, keeps
+// [MissingLabel] from giving; "" where there is none.
+func WithheldLabel(facts *Facts, scope *Scope, now time.Time) string {
+	if label, _ := MissingLabel(facts, scope, now); label != "" || !scope.inDryRun() {
+		return ""
+	}
+	label, _ := MissingLabel(facts, scope.asEnforced(), now)
+	return label
+}
+
 // mayGetLabel reports whether an object may be given a TTL label, if a policy has one for it.
 func mayGetLabel(facts *Facts, scope *Scope) bool {
 	_, labelled := facts.Labels[LabelTTL]

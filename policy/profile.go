@@ -88,8 +88,10 @@ func (p *Profile) HasDeadline() bool { return p.Deadline != nil || p.AnnotatedDe
 
 // Unchanging reports whether Curfew never writes into objects of this kind. The Jobs of a CronJob
 // are seen when they are created, and a ReplicaSet mostly belongs to its Deployment.
-func (p *Profile) Unchanging() bool {
-	kind := p.Kind.GroupKind()
+func (p *Profile) Unchanging() bool { return UnchangingKind(p.Kind.GroupKind()) }
+
+// UnchangingKind is [Profile.Unchanging] for the profile of a kind.
+func UnchangingKind(kind schema.GroupKind) bool {
 	return kind == CronJobProfile.Kind.GroupKind() || kind == ReplicaSetProfile.Kind.GroupKind()
 }
 

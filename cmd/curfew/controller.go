@@ -54,8 +54,8 @@ func addController(ctx context.Context, process *process) error {
 	return errors.Join(c.mgr.Add(leaderRunnable(c.runOnce)), c.mgr.Add(leaderRunnable(c.runObjects)))
 }
 
-// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations, default
-// labels of existing objects, and the published flags.
+// runOnce runs what may run once in a cluster: stamps, statuses, the webhook configurations, the
+// default labels of existing objects, and the published flags.
 func (c *controller) runOnce(ctx context.Context) error {
 	return together(ctx, c.settings.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {

@@ -225,6 +225,9 @@ func TestWhatIsLabelled(t *testing.T) {
 				w.add("gone", "gone", time.Minute, "")
 				w.begin()
 				w.expect(c.want...)
+				if dry := strings.Contains(w.log.String(), `"dryRun"=1`); dry != (c.want != nil) {
+					w.Errorf("the object in dry-run is reported: %t", dry)
+				}
 				if len(w.reads) > 0 {
 					w.Errorf("read %q whole", w.reads)
 				}

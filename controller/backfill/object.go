@@ -30,28 +30,29 @@ func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjec
 			return ctx.Err()
 		}
 	}
-	facts, label, said, err := l.judge(ctx, of, meta)
+	found, err := l.judge(ctx, of, meta)
 	switch {
 	case err != nil:
 		return err
-	case label == "" && said != nil:
-		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", said.Err.Error())
-		return nil
-	case label == "":
-		return nil
-	case l.options.DryRun:
+	case found.withheld || found.label != "" && l.options.DryRun:
 		counts.dryRun++
+		return nil
+	case found.label == "" && found.said != nil:
+		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", found.said.Err.Error())
+		return nil
+	case found.label == "":
 		return nil
 	}
 	l.rate.Take(l.mono())
-	err = l.patch(ctx, of, facts, label, said)
+	facts := found.facts
+	err = l.patch(ctx, of, found)
 	l.rate.Done(l.mono(), err == nil)
 	switch {
 	case err == nil:
 		counts.given++
 		l.results.WithLabelValues("given").Inc()
 		l.log.V(1).Info("given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "uid", facts.UID,
-			"label", label, "source", said.Source.String())
+			"label", found.label, "source", found.said.Source.String())
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		counts.moved++ // The next round sees its newer state.
 		l.results.WithLabelValues("moved").Inc()
@@ -93,30 +94,39 @@ func (l *Labels) mayLack(ctx context.Context, of *kind, meta *metav1.PartialObje
 	return false, nil
 }
 
-// judge decides which label an object lacks, by live reads of what decides. The facts are those of
-// the state that was judged.
-func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (*policy.Facts, string, *policy.Setting, error) {
+// finding is what an object lacks.
+type finding struct {
+	facts *policy.Facts // of the state that was judged
+	label string        // "" if it lacks none
+	said  *policy.Setting
+	// withheld means that only a dry-run keeps it from a label.
+	withheld bool
+}
+
+// judge decides which label an object lacks, by live reads of what decides.
+func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (found finding, err error) {
 	facts, object, err := l.read(ctx, of, meta)
 	if err != nil || facts == nil {
-		return nil, "", nil, err
+		return finding{}, err
 	}
 	now, err := l.options.ServerTime(ctx)
 	if err != nil {
-		return nil, "", nil, fmt.Errorf("the API server's time: %w", err)
+		return finding{}, fmt.Errorf("the API server's time: %w", err)
 	}
 	around, err := platform.ContextOf(ctx, l.options.Live, platform.Whole(facts, object))
 	if err != nil {
-		return nil, "", nil, err
+		return finding{}, err
 	}
 	if len(around.Failures) > 0 && l.options.Failed != nil {
 		l.options.Failed(of.Kind.Kind+" "+klog.KRef(facts.Namespace, facts.Name).String(), around.Failures)
 	}
 	if facts.Namespace != "" && (around.Namespace == nil || around.NamespaceUnknown) {
-		return nil, "", nil, nil
+		return finding{}, nil
 	}
 	around.Protected = l.protected(facts.Namespace)
-	label, said := policy.MissingLabel(facts, &around.Scope, now)
-	return facts, label, said, nil
+	found.facts, found.withheld = facts, policy.WithheldLabel(facts, &around.Scope, now) != ""
+	found.label, found.said = policy.MissingLabel(facts, &around.Scope, now)
+	return found, nil
 }
 
 // read returns the object that is judged, whole where that is needed; nil if it is gone.
@@ -142,9 +152,10 @@ func (l *Labels) read(ctx context.Context, of *kind, meta *metav1.PartialObjectM
 
 // patch writes the label and where it came from, if the object is still in the state that was
 // judged.
-func (l *Labels) patch(ctx context.Context, of *kind, facts *policy.Facts, label string, said *policy.Setting) error {
+func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
+	facts := found.facts
 	content := map[string]any{"uid": facts.UID, "resourceVersion": facts.ResourceVersion}
-	for _, assignment := range policy.LabelAssignments(facts, label, said) {
+	for _, assignment := range policy.LabelAssignments(facts, found.label, found.said) {
 		field, key := assignment.Path[1], assignment.Path[2]
 		content[field] = map[string]any{key: assignment.Value}
 	}

@@ -3,12 +3,26 @@ package expression
 import (
 	"context"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/policy"
 )
 
 // GivesLabel reports whether the policy has a TTL label for objects of a kind that it matches.
 func (p *Policy) GivesLabel(profile *policy.Profile) bool {
 	return p.label != nil && p.match.concerns(profile.Kind.GroupKind()) && p.givesLabel(profile)
+}
+
+// NotLabelled are the kinds that the policy names and gives no TTL label to, although it has one.
+func (p *Policy) NotLabelled() []schema.GroupKind {
+	var out []schema.GroupKind
+	for _, named := range p.match.kinds {
+		kind := schema.GroupKind{Group: named.Group, Kind: named.Kind}
+		if p.label != nil && (policy.EssentialKind(kind) || policy.UnchangingKind(kind)) {
+			out = append(out, kind)
+		}
+	}
+	return out
 }
 
 // ComputesLabel reports whether an expression computes the policy's TTL label.

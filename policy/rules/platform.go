@@ -82,11 +82,27 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 			warn(&shortTTL, setting.Path, setting.Text, shortLabelMessage(label, limit, "what gets it"))
 		}
 	}
+	out = append(out, r.labelling(one)...)
 	if over(one.LatestDate) {
 		day := one.LatestDate.UTC().Format(time.DateOnly)
 		warn(&ttlLabel, "spec.bounds.latestDate", day, day+" is over: every TTL label is after it; use a later date")
 	}
 	return out
+}
+
+// labelling are the findings about the objects that a policy's TTL label reaches.
+func (r *PlatformRequest) labelling(one *expression.Policy) []policy.Finding {
+	var out []policy.Finding
+	for _, kind := range one.NotLabelled() {
+		out = append(out, warning("spec.match.kinds", kind.String(), fmt.Sprintf("objects of kind %s are given no TTL label: leave it out, or label them by hand", kind.Kind)))
+	}
+	if setting := one.ConstantLabel(); setting != nil && one.Backfill && one.Mode != policy.ModeDryRun {
+		if label, err := policy.ParseTTLLabel(setting.Text); err == nil && label.At.IsZero() {
+			out = append(out, warning("spec.backfill", setting.Text, fmt.Sprintf("existing objects that are older than %s are deleted as soon as they are given the label; "+
+				"to see how many, use mode DryRun first", label)))
+		}
+	}
+	return named(ttlLabel, out)
 }
 
 // contradictoryBounds is the finding about a bound of a policy that contradicts the bounds of

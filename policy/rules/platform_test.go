@@ -58,6 +58,13 @@ func TestReviewPlatform(t *testing.T) {
 		"short by its own limit": {spec: `{defaults: {ttl: {value: 5m}}, warnBelow: 10m}`, want: []string{
 			`warning spec.defaults.ttl.value: 5m is under 600s: what gets it may be gone before anyone reads its logs; use 600s or more`}},
 		"not short by its own limit": {spec: `{defaults: {ttl: {value: 5s}}, warnBelow: 1s}`},
+		"a label for what exists": {spec: `{match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 7d}}, backfill: true}`, want: []string{
+			`warning spec.backfill: existing objects that are older than 7d are deleted as soon as they are given the label; to see how many, use mode DryRun first`}},
+		"a date for what exists": {spec: `{defaults: {ttlLabel: {value: "2099-12-24"}}, backfill: true}`},
+		"a label that is not given": {spec: `{match: {kinds: [{kind: Namespace}, {group: batch, kind: CronJob}, {kind: ConfigMap}]}, defaults: {ttlLabel: {value: 7d}}}`, want: []string{
+			`warning spec.match.kinds: objects of kind Namespace are given no TTL label: leave it out, or label them by hand`,
+			`warning spec.match.kinds: objects of kind CronJob are given no TTL label: leave it out, or label them by hand`}},
+		"bounds of the same kinds": {spec: `{match: {kinds: [{kind: Namespace}]}, bounds: {latestDate: "2099-12-24"}}`},
 		"a short label": {spec: `{defaults: {ttlLabel: {value: 30s}}}`, want: []string{
 			`warning spec.defaults.ttlLabel.value: 30s is under 60s: what gets it is deleted 30s after its creation; use 60s or more`}},
 		"over": {spec: `{defaults: {ttlLabel: {value: "2026-12-24"}}, bounds: {latestDate: "2026-12-23"}}`, want: []string{
