@@ -260,7 +260,7 @@ func TestWholeObjects(t *testing.T) {
 func TestBoundsOfAnotherPolicy(t *testing.T) {
 	run(t, func(w *world) {
 		w.policy("p", "{"+namesConfigMaps+"}")
-		w.policy("q", `{match: {matchConditions: [{name: a, expression: "object.data.tier == 'short'"}]}, bounds: {maxTTL: 1d}}`)
+		w.policy("q", `{match: {matchConditions: [{name: a, expression: "object.data.tier == 'short'"}]}, bounds: {maxTTLLabel: 1d}}`)
 		w.add("ci", "long", time.Minute, "")
 		w.add("ci", "short", time.Minute, "")
 		w.begin()
