@@ -365,8 +365,8 @@ func TestExpiredList(t *testing.T) {
 		})
 		labels.Again()
 		w.expect("a=30d by policy/p")
-		if asked != 2 {
-			w.Errorf("listed %d times", asked)
+		if asked != 2 || strings.Contains(w.log.String(), "trying again") {
+			w.Errorf("listed %d times, want 2 in one round\n%s", asked, w.log.String())
 		}
 	})
 }
