@@ -2,11 +2,9 @@ package feed
 
 import (
 	"context"
-	"fmt"
 	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/watch"
@@ -56,8 +54,7 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 		Whole: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
 			return whole.Resource(at).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		Facts: func(object runtime.Object) (*policy.Facts, error) { return metaFacts(profile, object) },
-		JSON:  func(object runtime.Object) (map[string]any, error) { return metaJSON(profile, object) },
+		Facts: factsOf(profile), JSON: jsonOf(profile),
 	}
 	if kind.Alias {
 		// A selector cannot ask for one of two keys, so the alias has a watch of its own. An object
@@ -67,29 +64,6 @@ func Labelled(client metadata.Interface, whole dynamic.Interface, kind LabelledK
 	}
 	out.Triggers = []*Trigger{labelled(out.Label)}
 	return out
-}
-
-func metaFacts(profile *policy.Profile, object runtime.Object) (*policy.Facts, error) {
-	switch read := object.(type) {
-	case *metav1.PartialObjectMetadata:
-		facts := policy.FactsOfMeta(profile, &read.ObjectMeta)
-		return &facts, nil
-	case *unstructured.Unstructured:
-		return policy.FactsOfObject(profile, read.Object), nil
-	default:
-		return nil, fmt.Errorf("got a %T where metadata of a %s was asked for", object, profile.Kind.Kind)
-	}
-}
-
-func metaJSON(profile *policy.Profile, object runtime.Object) (map[string]any, error) {
-	switch read := object.(type) {
-	case *metav1.PartialObjectMetadata:
-		return jsonOf(profile)(read)
-	case *unstructured.Unstructured:
-		return read.Object, nil
-	default:
-		return nil, fmt.Errorf("got a %T where metadata of a %s was asked for", object, profile.Kind.Kind)
-	}
 }
 
 // read reads an object live: whole, if a policy has to see more than metadata.

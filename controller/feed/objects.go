@@ -2,10 +2,8 @@ package feed
 
 import (
 	"context"
-	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -35,19 +33,6 @@ func Untyped(client dynamic.Interface, profile *policy.Profile) Kind {
 		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
 			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		},
-		Facts: func(object runtime.Object) (*policy.Facts, error) {
-			read, ok := object.(*unstructured.Unstructured)
-			if !ok {
-				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
-			}
-			return policy.FactsOfObject(profile, read.Object), nil
-		},
-		JSON: func(object runtime.Object) (map[string]any, error) {
-			read, ok := object.(*unstructured.Unstructured)
-			if !ok {
-				return nil, fmt.Errorf("got a %T where a %s was asked for", object, profile.Kind.Kind)
-			}
-			return read.Object, nil
-		},
+		Facts: factsOf(profile), JSON: jsonOf(profile),
 	}
 }

@@ -2,11 +2,9 @@ package feed
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
-	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 )
 
@@ -35,29 +33,14 @@ func (f *Feed) RejudgeAll() {
 
 // rejudgeLoop lists the namespaces whose objects have to be judged again.
 func (f *Feed) rejudgeLoop(ctx context.Context) {
-	delay := loop.NewBackoff()
-	for {
-		name, ok := f.rejudge.Next(ctx)
-		if !ok {
-			return
-		}
-		if err := f.rejudgeNamespace(ctx, name); err != nil && ctx.Err() == nil {
-			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
-			f.rejudge.Add(name)
-			loop.Pause(ctx, f.options.Clock, delay.Next())
-			continue
-		}
-		delay.Reset()
-	}
-}
-
-func (f *Feed) rejudgeNamespace(ctx context.Context, name string) error {
 	to := f.watched()
-	_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
-		return f.tell(ctx, facts, object, to)
+	f.rejudge.Work(ctx, f.options.Clock, func(ctx context.Context, name string) error {
+		_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
+			return f.tell(ctx, facts, object, to)
+		})
+		if err != nil && ctx.Err() == nil {
+			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
+		}
+		return err
 	})
-	if err != nil {
-		return fmt.Errorf("listing namespace %s: %w", name, err)
-	}
-	return nil
 }

@@ -106,15 +106,3 @@ func (f *Feed) lookAgain(ctx context.Context) {
 		}
 	}
 }
-
-// jsonOf turns typed objects into their JSON form, with the kind that lists and watches leave out.
-func jsonOf(profile *policy.Profile) func(runtime.Object) (map[string]any, error) {
-	return func(object runtime.Object) (map[string]any, error) {
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return nil, err
-		}
-		content["apiVersion"], content["kind"] = profile.Kind.GroupVersion().String(), profile.Kind.Kind
-		return content, nil
-	}
-}

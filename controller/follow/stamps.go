@@ -40,24 +40,17 @@ func (s *stamper) stampNever(name string) {
 
 // Run writes the stamps until ctx is done. It may run once in a cluster.
 func (n *Namespaces) Run(ctx context.Context) error {
-	delay := loop.NewBackoff()
-	for {
-		name, ok := n.pending.Next(ctx)
-		if !ok {
-			return nil
-		}
+	n.pending.Work(ctx, n.clock, func(ctx context.Context, name string) error {
 		err := n.stamp(ctx, name)
 		switch {
-		case err == nil:
-			delay.Reset()
 		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-			// A newer state is on its way through the watch.
-		case ctx.Err() == nil:
+			return nil // A newer state is on its way through the watch.
+		case err != nil && ctx.Err() == nil:
 			n.log.Info("could not stamp a namespace, trying again", "namespace", name, "reason", err.Error())
-			n.pending.Add(name)
-			loop.Pause(ctx, n.clock, delay.Next())
 		}
-	}
+		return err
+	})
+	return nil
 }
 
 // stamp writes Curfew's own keys where they are not as they have to be, because a change slipped

@@ -34,7 +34,7 @@ type Statuses struct {
 	// have defaults reach objects that are older than they are (S6).
 	serverTime ServerTime
 	log        logr.Logger
-	wake       loop.Signal
+	queue      *loop.Queue
 
 	mu      sync.Mutex
 	pending map[string]MakePatch
@@ -52,7 +52,7 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	if serverTime == nil {
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
-	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, wake: loop.NewSignal(), pending: map[string]MakePatch{}}
+	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewQueue(), pending: map[string]MakePatch{}}
 }
 
 // Patch is that of a status with these conditions, or nil where there is nothing to write. defaults
@@ -94,44 +94,31 @@ func (s *Statuses) Add(name string, patch MakePatch) {
 		return
 	}
 	s.pending[name] = patch
-	s.wake.Set()
+	s.queue.Add(name)
 }
 
 // Run writes until ctx is done.
 func (s *Statuses) Run(ctx context.Context) {
-	delay := loop.NewBackoff()
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.wake:
-		}
+	s.queue.Work(ctx, s.clock, func(ctx context.Context, name string) error {
 		s.mu.Lock()
-		batch := s.pending
-		s.pending = map[string]MakePatch{}
+		patch := s.pending[name]
+		delete(s.pending, name)
 		s.mu.Unlock()
-		failed := false
-		for name, patch := range batch {
-			err := s.write(ctx, name, patch)
-			if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
-				continue // A newer state is on its way through the watch.
-			}
-			failed = true
-			s.log.Info("could not write a status, trying again", "object", name, "reason", err.Error())
-			s.mu.Lock()
-			if s.pending[name] == nil {
-				s.pending[name] = patch
-			}
-			s.mu.Unlock()
+		if patch == nil {
+			return nil
 		}
-		if !failed {
-			delay.Reset()
-			continue
+		err := s.write(ctx, name, patch)
+		if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
+			return nil // After a conflict a newer state is on its way through the watch.
 		}
-		if loop.Pause(ctx, s.clock, delay.Next()) {
-			s.wake.Set()
+		s.log.Info("could not write a status, trying again", "object", name, "reason", err.Error())
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		if s.pending[name] == nil {
+			s.pending[name] = patch
 		}
-	}
+		return err
+	})
 }
 
 func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) error {
