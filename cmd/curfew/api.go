@@ -6,8 +6,6 @@ import (
 	"net"
 
 	"github.com/spf13/pflag"
-	authenticationclient "k8s.io/client-go/kubernetes/typed/authentication/v1"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 
 	"curfew.dev/curfew/manifests/crd"
 	"curfew.dev/curfew/webhook/api"
@@ -55,14 +53,6 @@ func (a *admission) addAPI(ctx context.Context) error {
 }
 
 func (a *admission) decisions() (*api.Decisions, error) {
-	authentication, err := authenticationclient.NewForConfig(a.config)
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
-	}
-	authorization, err := authorizationclient.NewForConfig(a.config)
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
-	}
 	definitions, err := crd.All()
 	if err != nil {
 		return nil, err
@@ -77,8 +67,8 @@ func (a *admission) decisions() (*api.Decisions, error) {
 		Busy:            a.handlers.Busy,
 		Schemas:         schemas,
 		Clock:           a.clock,
-		Authenticator:   api.NewTokenReviews(authentication.TokenReviews()),
-		Authorizer:      api.NewAccessReviews(authorization.SubjectAccessReviews()),
+		Authenticator:   api.NewTokenReviews(a.typed.AuthenticationV1().TokenReviews()),
+		Authorizer:      api.NewAccessReviews(a.typed.AuthorizationV1().SubjectAccessReviews()),
 		Access:          a.handlers.Access,
 		Rules:           a.handlers.RuleOptions(),
 		AnnotationsOnly: a.options.annotationsOnly(),

@@ -147,8 +147,8 @@ func (c *controller) addFeeds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.feeds, err = c.maker.feeds(c.watches)
-	return err
+	c.feeds = c.maker.feeds(c.reviews())
+	return nil
 }
 
 // addKinds adds what knows which feeds should run.

@@ -9,7 +9,6 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/kubernetes"
 	kubernetesscheme "k8s.io/client-go/kubernetes/scheme"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
 
@@ -44,15 +43,10 @@ func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interfa
 }
 
 // feeds is the set that runs all feeds, once Curfew has the permissions that they need.
-func (m *feedMaker) feeds(config *rest.Config) (*feedset.Set, error) {
-	authorization, err := authorizationclient.NewForConfig(config)
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
-	}
-	reviews := permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}
+func (m *feedMaker) feeds(reviews permission.Reviews) *feedset.Set {
 	return feedset.New(feedset.Options{
 		Tracker: m.shared.Engine, Lacks: reviews.Lacks, Clock: m.shared.Clock,
-	}), nil
+	})
 }
 
 // withProfile makes the feed of a kind with a profile.

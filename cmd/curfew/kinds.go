@@ -2,13 +2,11 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clientdiscovery "k8s.io/client-go/discovery"
-	"k8s.io/client-go/kubernetes"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/discovery"
@@ -36,28 +34,30 @@ func newProfiles(c *controller) (*discovery.Profiles, error) {
 
 // newLabels wires discovery and permissions → feeds of labelled objects.
 func newLabels(c *controller) (*discovery.Labels, error) {
-	client, err := kubernetes.NewForConfig(c.watches)
-	if err != nil {
-		return nil, fmt.Errorf("client of the API server: %w", err)
-	}
 	return discovery.New(discovery.Options{
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(client.Discovery()))
+			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
 		},
 		Definitions: func() (map[schema.GroupResource]discovery.Kind, error) { return discovery.Defined(c.platform.Platform) },
 		Propagation: c.platform.Platform.Propagation, APIServices: c.objects.Resource(apiServices),
-		Identify: func(ctx context.Context) (permission.Identity, error) {
-			review, err := client.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
-			if err != nil {
-				return permission.Identity{}, err
-			}
-			return permission.Identity{User: review.Status.UserInfo.Username, Groups: review.Status.UserInfo.Groups}, nil
-		},
-		Granter: permission.Reviews{
-			Access: client.AuthorizationV1().SelfSubjectAccessReviews(), RulesOf: client.AuthorizationV1().SelfSubjectRulesReviews(),
-		},
+		Identify: c.identify, Granter: c.reviews(),
 		RBAC:       func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) },
 		Namespaces: c.options.namespaces, Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
+}
+
+// identify asks the API server who Curfew is.
+func (p *process) identify(ctx context.Context) (permission.Identity, error) {
+	review, err := p.typed.AuthenticationV1().SelfSubjectReviews().Create(ctx, &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+	if err != nil {
+		return permission.Identity{}, err
+	}
+	return permission.Identity{User: review.Status.UserInfo.Username, Groups: review.Status.UserInfo.Groups}, nil
+}
+
+// reviews ask the API server what Curfew may do.
+func (p *process) reviews() permission.Reviews {
+	client := p.typed.AuthorizationV1()
+	return permission.Reviews{Access: client.SelfSubjectAccessReviews(), RulesOf: client.SelfSubjectRulesReviews()}
 }

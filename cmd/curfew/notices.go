@@ -8,7 +8,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -38,10 +37,6 @@ func (n *notices) last(ctx context.Context) {
 }
 
 func (c *controller) addNotices(ctx context.Context) error {
-	client, err := kubernetes.NewForConfig(c.watches)
-	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
-	}
 	instance, err := os.Hostname()
 	if err != nil {
 		return fmt.Errorf("name of this host: %w", err)
@@ -61,13 +56,13 @@ func (c *controller) addNotices(ctx context.Context) error {
 	c.notices = &notices{
 		reports: reports,
 		digests: notice.NewDigests(notice.DigestOptions{
-			Events: client.CoreV1().Events(metav1.NamespaceDefault), UIDs: uids, Instance: instance, Clock: c.clock, Log: c.log,
+			Events: c.typed.CoreV1().Events(metav1.NamespaceDefault), UIDs: uids, Instance: instance, Clock: c.clock, Log: c.log,
 		}),
 		pauses: notice.NewPauses(notice.PauseOptions{
-			Recorder: recorder, Namespaces: notice.Namespaces{Client: client.CoreV1().Namespaces(), InUse: c.namespaces.InUse},
+			Recorder: recorder, Namespaces: notice.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse},
 			Policies: c.policies, UIDs: uids, Own: c.options.namespace, Clock: c.clock, Log: c.log,
 		}),
-		failed: notice.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: client.CoreV1().Events("")}),
+		failed: notice.Failures(ctx, &typedcorev1.EventSinkImpl{Interface: c.typed.CoreV1().Events("")}),
 	}
 	return nil
 }

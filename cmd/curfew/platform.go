@@ -2,10 +2,8 @@ package main
 
 import (
 	"context"
-	"fmt"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/manifests/profiles"
@@ -14,10 +12,6 @@ import (
 // addPlatform follows what admission and the controller judge by, on every replica: profiles,
 // policies, kinds, runtimes, namespaces.
 func (p *process) addPlatform(ctx context.Context) error {
-	objects, err := dynamic.NewForConfig(p.config)
-	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
-	}
 	builtin, err := profiles.All()
 	if err != nil {
 		return err
@@ -26,8 +20,8 @@ func (p *process) addPlatform(ctx context.Context) error {
 		builtin = profiles.Typed(builtin)
 	}
 	p.platform.Platform, err = follow.NewPlatform(follow.Options{
-		Builtin: builtin, Source: func(resource schema.GroupVersionResource) follow.Source { return objects.Resource(resource) },
-		Client: objects, Clock: p.clock, Log: p.log,
+		Builtin: builtin, Source: func(resource schema.GroupVersionResource) follow.Source { return p.dynamic.Resource(resource) },
+		Client: p.dynamic, Clock: p.clock, Log: p.log,
 	})
 	if err != nil {
 		return err

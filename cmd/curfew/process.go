@@ -5,6 +5,8 @@ import (
 
 	"github.com/go-logr/logr"
 	"golang.org/x/sync/errgroup"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/utils/clock"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
@@ -18,6 +20,8 @@ type process struct {
 	options    *options
 	mgr        manager.Manager
 	config     *rest.Config
+	typed      kubernetes.Interface
+	dynamic    dynamic.Interface
 	clock      clock.WithTicker
 	skew       *servertime.Skew
 	reach      *servertime.Reach

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"os"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/go-logr/zapr"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/klog/v2"
@@ -66,9 +69,13 @@ func newProcess(options *options, parts parts) (*process, error) {
 	p.config.Wrap(p.skew.Wrap)
 	p.reach = servertime.NewReach(p.clock)
 	p.config.Wrap(p.reach.Wrap)
-	asks, err := deletion.NewClient(p.config)
-	if err != nil {
-		return nil, err
+	var errs [3]error
+	var asks *deletion.Client
+	p.typed, errs[0] = kubernetes.NewForConfig(p.config)
+	p.dynamic, errs[1] = dynamic.NewForConfig(p.config)
+	asks, errs[2] = deletion.NewClient(p.config)
+	if err := errors.Join(errs[:]...); err != nil {
+		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
 	p.serverTime = servertime.NewServerTime(p.skew, asks.Ping).Now
 	p.mgr, err = newManager(p.config, options, parts)

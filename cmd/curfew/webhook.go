@@ -9,7 +9,6 @@ import (
 	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
@@ -78,18 +77,10 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--max-review-size=%s: %w", a.options.maxReviewSize, err)
 	}
-	authorization, err := authorizationclient.NewForConfig(a.config)
-	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
-	}
-	objects, err := follow.NewObjects(a.config)
-	if err != nil {
-		return err
-	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Platform:        a.platform.Platform.Store(),
 		Runtimes:        a.platform.Platform.Runtimes,
-		Objects:         objects,
+		Objects:         a.dynamic,
 		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
 		Namespaces:      a.platform.Namespaces,
 		Clock:           a.clock,
@@ -97,7 +88,7 @@ func (a *admission) addHandlers(context.Context) error {
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
 		AnnotationsOnly: a.options.annotationsOnly(),
-		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: authorization.SubjectAccessReviews()}, a.clock),
+		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}, a.clock),
 		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		RequireDelete:   a.options.requireDelete,
 		StrictLabels:    a.options.strictLabels,

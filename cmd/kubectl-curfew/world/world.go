@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -39,7 +40,6 @@ type Clients struct {
 // NewClients makes them all from one configuration.
 func NewClients(config *rest.Config) (Clients, error) {
 	var out Clients
-	var err error
 	skew := servertime.NewSkew(clock.RealClock{})
 	config = rest.CopyConfig(config)
 	config.Wrap(skew.Wrap)
@@ -47,16 +47,12 @@ func NewClients(config *rest.Config) (Clients, error) {
 		_, err := out.Discovery.ServerVersion()
 		return err
 	}).Now
-	if out.Discovery, err = discovery.NewDiscoveryClientForConfig(config); err != nil {
-		return out, fmt.Errorf("client of the API server: %w", err)
-	}
-	if out.Objects, err = dynamic.NewForConfig(config); err != nil {
-		return out, fmt.Errorf("client of the API server: %w", err)
-	}
-	if out.Metadata, err = metadata.NewForConfig(config); err != nil {
-		return out, fmt.Errorf("client of the API server: %w", err)
-	}
-	if out.Authorization, err = authorizationclient.NewForConfig(config); err != nil {
+	var errs [4]error
+	out.Discovery, errs[0] = discovery.NewDiscoveryClientForConfig(config)
+	out.Objects, errs[1] = dynamic.NewForConfig(config)
+	out.Metadata, errs[2] = metadata.NewForConfig(config)
+	out.Authorization, errs[3] = authorizationclient.NewForConfig(config)
+	if err := errors.Join(errs[:]...); err != nil {
 		return out, fmt.Errorf("client of the API server: %w", err)
 	}
 	return out, nil
