@@ -122,7 +122,7 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned) err
 			return err
 		}
 		if !world.Same(each.Object, fresh.Object) {
-			return errors.New("was deleted and made anew in between: look at it again")
+			return errors.New("was deleted and created again in between: check it and try again")
 		}
 		each.Object = fresh.Object
 	}

@@ -12,8 +12,8 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestSomebodyElseWasFirst: what was changed in between is looked at anew, so that a change is
-// never made to a state that nobody saw, and not for ever. What was made anew under the same name
+// TestSomebodyElseWasFirst: what was changed in between is read again, so that a change is
+// never made to a state that nobody saw, and not for ever. What was created again under the same name
 // is another object.
 func TestSomebodyElseWasFirst(t *testing.T) {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
@@ -37,9 +37,9 @@ func TestSomebodyElseWasFirst(t *testing.T) {
 			},
 			args: words("expire-now cm/demo"), code: 1, want: "would stay: is protected by annotation curfew.dev/protect\n", sent: 1,
 		},
-		"made anew": {
+		"created again": {
 			times: 1, meanwhile: func(demo *unstructured.Unstructured) { demo.SetUID("another") },
-			args: words("extend cm/demo --by 1d"), code: 1, want: "was deleted and made anew in between: look at it again\n", sent: 1,
+			args: words("extend cm/demo --by 1d"), code: 1, want: "was deleted and created again in between: check it and try again\n", sent: 1,
 		},
 		"again and again": {
 			times: 100, meanwhile: func(*unstructured.Unstructured) {},

@@ -33,9 +33,9 @@ func expiringCommand(env environment) *cobra.Command {
 	options := expiringOptions{connection: newConnection(env), output: newOutput("table", "wide")}
 	command := &cobra.Command{
 		Use:   "expiring [KIND...] [flags]",
-		Short: "List what goes, when, why, and what stands in its way",
-		Long: `List what goes, when, why, and what stands in its way: by its TTL after
-finished, by its TTL label, or stopped at its deadline.
+		Short: "List what will be deleted, when, why, and what blocks it",
+		Long: `List what will be deleted, when, which setting decided it, and what blocks it:
+by TTL after finished, by TTL label, or stopped at the deadline.
 
 It asks the API server alone, with your own permissions, and judges as the
 controller does. What you may not read is said. Without a KIND all kinds are
@@ -72,13 +72,13 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
 	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
 	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; without it by time")
-	flags.StringVar(&o.within, "within", "", "what goes in this length of time, such as 6h; what is overdue included")
-	flags.StringVar(&o.before, "before", "", "what goes before a time, such as 17:00; what is overdue included")
-	flags.StringVar(&o.between, "between", "", "what goes between two times, such as now..'friday 17:00'")
-	flags.StringVar(&o.during, "during", "", "what goes in a period, such as 2026-05, may or friday")
+	flags.StringVar(&o.within, "within", "", "what expires within this time, such as 6h, including what is overdue")
+	flags.StringVar(&o.before, "before", "", "what expires before a time, such as 17:00, including what is overdue")
+	flags.StringVar(&o.between, "between", "", "what expires between two times, such as now..'friday 17:00'")
+	flags.StringVar(&o.during, "during", "", "what expires in a period, such as 2026-05, may or friday")
 	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "what has a TTL over this, such as 7d, finished or not; never counts")
-	flags.StringVar(&o.source, "source", "", "what goes by the word of a source, such as object, namespace/ci or policy/nightly")
-	flags.StringVar(&o.trigger, "trigger", "", "what goes by a trigger: ttl, label or deadline")
+	flags.StringVar(&o.source, "source", "", "what expires because of a source, such as object, namespace/ci or policy/nightly")
+	flags.StringVar(&o.trigger, "trigger", "", "what expires by a trigger: ttl, label or deadline")
 	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
 	flags.BoolVarP(&o.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
 	o.completeFlags(command, map[string][]string{"output": o.output.formats(), "trigger": {"deadline", "label", "ttl"}})
@@ -87,13 +87,13 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 // seedQuestions are what people ask, each with the command line that answers it. The help shows
 // them, and tests run them.
 var seedQuestions = []struct{ question, line string }{
-	{"What goes in the next 6 hours?", "expiring -A --within 6h"},
+	{"What is deleted in the next 6 hours?", "expiring -A --within 6h"},
 	{"Which Deployments go by 5pm today?", "expiring deployments -A --before 17:00"},
-	{"What goes in namespace foo between now and Friday 5pm?", "expiring -n foo --between now..'friday 17:00'"},
+	{"What is deleted in namespace foo between now and Friday 5pm?", "expiring -n foo --between now..'friday 17:00'"},
 	{"What has a TTL over 7 days?", "expiring -A --ttl-longer-than 7d"},
 	{"What expires in May?", "expiring -A --during may"},
 	{"What would this policy delete now, if it were applied?", "expiring -A --with policy.yaml --source policy/nightly --before now"},
-	{"Why does this object have this expiry, and what stands in its way?", "explain job/build -n ci"},
+	{"Why does this object have this expiry, and what blocks it?", "explain job/build -n ci"},
 }
 
 func examples(of []struct{ question, line string }) string {

@@ -157,9 +157,9 @@ func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string
 	zone := query.now.Location()
 	switch {
 	case query.span != nil && query.span.From.IsZero():
-		out += " goes before " + instant(query.span.To, zone)
+		out += " expires before " + instant(query.span.To, zone)
 	case query.span != nil:
-		out += " goes between " + instant(query.span.From, zone) + " and " + instant(query.span.To, zone)
+		out += " expires between " + instant(query.span.From, zone) + " and " + instant(query.span.To, zone)
 	case query.longer == nil:
 		out += " has an expiry"
 	}
@@ -167,7 +167,7 @@ func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string
 		out += " by trigger " + string(query.trigger)
 	}
 	if query.source != "" {
-		out += " by the word of " + query.source
+		out += " from " + query.source
 	}
 	if query.longer != nil {
 		if query.span != nil {

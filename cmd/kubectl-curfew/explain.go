@@ -24,17 +24,17 @@ func explainCommand(env environment) *cobra.Command {
 	options := explainOptions{connection: newConnection(env), output: newOutput("text")}
 	command := &cobra.Command{
 		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR) [flags]",
-		Short: "Say why an object goes when it does, and what stands in its way",
-		Long: `Say why an object goes when it does, or does not: what each level of precedence
-says and which of them decides, for its TTL after finished, its TTL label and
-its deadline; what stands in its way, and the command that would change it.
+		Short: "Explain when an object is deleted, why, and what blocks it",
+		Long: `Explain when an object is deleted, or why it is not: what each level of
+precedence sets and which one decides, for its TTL after finished, its TTL label
+and its deadline; what blocks it, and the command that would change it.
 
 It asks the API server alone, with your own permissions, and judges as the
 controller does. What you may not read is said.`,
-		Example: `  # Why does this Job go when it does, and what stands in its way?
+		Example: `  # When is this Job deleted, why, and what blocks it?
   kubectl curfew explain job/build -n ci
 
-  # What would a policy say of it that is not applied yet?
+  # What would a policy change that is not applied yet?
   kubectl curfew explain job/build -n ci --with policy.yaml
 
   # For programs

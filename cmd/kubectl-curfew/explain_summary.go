@@ -25,13 +25,13 @@ func (e *explained) summary() string {
 		}
 		switch {
 		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:
-			return "goes after it has finished, or stays: that depends on how it ends, see below"
+			return "expires after it has finished, or stays: that depends on how it ends, see below"
 		case entry.Expiry.IsZero() && entry.ByOutcome:
-			return "goes after it has finished; how long after depends on how it ends, see below"
+			return "expires after it has finished; how long after depends on how it ends, see below"
 		case entry.Expiry.IsZero() && entry.Value.Never:
 			return "stays: " + ownTTL(entry.Source, "its") + " TTL is never" + fromSource(entry.Source)
 		case entry.Expiry.IsZero():
-			return fmt.Sprintf("goes %s after it has finished, by %s TTL%s", entry.Value, ownTTL(entry.Source, "the"), fromSource(entry.Source))
+			return fmt.Sprintf("expires %s after it has finished, by %s TTL%s", entry.Value, ownTTL(entry.Source, "the"), fromSource(entry.Source))
 		}
 		about := ""
 		if entry.Estimated {
@@ -43,15 +43,15 @@ func (e *explained) summary() string {
 			if !entry.Expiry.After(e.now) {
 				due = "was"
 			}
-			return fmt.Sprintf("stays, although it %s due %s, %s: see what stands in its way", due, when, by)
+			return fmt.Sprintf("stays, although it %s due %s, %s: see what blocks it", due, when, by)
 		}
 		if entry.Expiry.Before(e.now.Add(-time.Second)) {
 			return fmt.Sprintf("was due %s, %s, and is still there", when, by)
 		}
-		return fmt.Sprintf("goes %s, %s", when, by)
+		return fmt.Sprintf("expires %s, %s", when, by)
 	}
 	if e.kept() {
-		return "stays: see what stands in its way"
+		return "stays: see what blocks it"
 	}
 	return "stays: " + e.whyNot()
 }

@@ -162,30 +162,30 @@ func TestAdvice(t *testing.T) {
 	}
 }
 
-// TestFate: what an object goes by is not stopped by another value of it that cannot be used;
-// without one that stands in its way.
+// TestFate: an unusable value does not stop the deletion by another value of the object;
+// without another, it blocks the object.
 func TestFate(t *testing.T) {
 	for name, test := range map[string]struct{ args, object, want, row string }{
 		"a TTL that cannot be used, and a label": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: 9h}, annotations: {curfew.dev/ttl-after-finished: soon}", "2026-12-24T10:00:00Z"),
-			"goes 2026-12-24 19:00:00 CET, in 6h, by its label curfew.dev/ttl=9h", "job.batch/a 2026-12-24 19:00:00 CET 6h label object -"},
+			"expires 2026-12-24 19:00:00 CET, in 6h, by its label curfew.dev/ttl=9h", "job.batch/a 2026-12-24 19:00:00 CET 6h label object -"},
 		"a label that cannot be used, and a TTL": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T09:00:00Z, labels: {curfew.dev/ttl: soon}, annotations: {curfew.dev/ttl-after-finished: 9h}", "2026-12-24T10:00:00Z"),
-			"goes 2026-12-24 20:00:00 CET, in 7h, by its own TTL of 9h", "job.batch/a 2026-12-24 20:00:00 CET 7h ttl object -"},
+			"expires 2026-12-24 20:00:00 CET, in 7h, by its own TTL of 9h", "job.batch/a 2026-12-24 20:00:00 CET 7h ttl object -"},
 		"a TTL that cannot be used, and a deadline": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T11:00:00Z, annotations: {curfew.dev/ttl-after-finished: soon}}, spec: {activeDeadlineSeconds: 7200", ""),
-			"stays: see what stands in its way", "job.batch/a 2026-12-24 14:00:00 CET 1h deadline object -"},
+			"stays: see what blocks it", "job.batch/a 2026-12-24 14:00:00 CET 1h deadline object -"},
 		"a label, and a TTL whose time has not begun": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d}, annotations: {curfew.dev/ttl-after-finished: 1h}", ""),
-			"goes 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d, or 1h after it has finished, whichever is sooner",
+			"expires 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d, or 1h after it has finished, whichever is sooner",
 			"job.batch/a 2027-01-23 12:00:00 CET 29d23h label object -"},
 		"a label, and a TTL of failures alone": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d}, annotations: {curfew.dev/ttl-after-failed: 1h}", ""),
-			"goes 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d, or sooner where it finishes: how long after depends on how it ends, see below", ""},
+			"expires 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d, or sooner where it finishes: how long after depends on how it ends, see below", ""},
 		"a label, and a TTL of never": {"job/a -n foo",
 			job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d}, annotations: {curfew.dev/ttl-after-finished: never}", ""),
-			"goes 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d", ""},
-		"a Pod that is restarted for ever": {"pod/server -n foo", "", "stays: see what stands in its way", ""},
+			"expires 2027-01-23 12:00:00 CET, in 29d23h, by its label curfew.dev/ttl=30d", ""},
+		"a Pod that is restarted for ever": {"pod/server -n foo", "", "stays: see what blocks it", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster := withObject(t, test.object, nil)

@@ -48,7 +48,7 @@ func (e *explained) text(out io.Writer) error {
 		{"TTL label", e.label()},
 		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
 		{"Bounds", e.bounds()},
-		{"In its way", e.inTheWay()},
+		{"Blocked by", e.blockers()},
 		{"To change it", e.toChange()},
 	} {
 		fmt.Fprintf(out, "\n%s\n", part.title)
@@ -158,7 +158,7 @@ func (e *explained) bounds() [][]string {
 	return out
 }
 
-func (e *explained) inTheWay() [][]string {
+func (e *explained) blockers() [][]string {
 	var out [][]string
 	for _, obstacle := range e.obstacles {
 		out = append(out, []string{"   " + string(obstacle.Kind), obstacle.Message})

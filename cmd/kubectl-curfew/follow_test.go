@@ -161,7 +161,7 @@ func TestWatchIsPolite(t *testing.T) {
 // TestWatchSaysWhatMayNotBeListed: kinds that are left out are named before the first line. If that
 // is every kind, or one that the user named, there is no answer.
 func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
-	const secrets = "note: you may not list secrets: what goes of these is not known\n"
+	const secrets = "note: you may not list secrets: their expiries are not known\n"
 	cluster := newFakeCluster(t, objects(t))
 	cluster.notMine["list secrets"] = true
 	watch := startWatch(t, cluster, "expiring", "-n", "ci", "--watch")

@@ -107,7 +107,7 @@ func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading wor
 		case len(left) == len(kinds):
 			return one.err
 		default:
-			w.Note(fmt.Sprintf("%s: what goes of it is not known", oneLine(one.err.Error())))
+			w.Note(fmt.Sprintf("%s: its expiries are not known", oneLine(one.err.Error())))
 		}
 	}
 	switch {
@@ -131,5 +131,5 @@ func refusal(refused []string) string {
 		rest = fmt.Sprintf(" and %d more", more)
 		refused = refused[:most]
 	}
-	return "you may not list " + strings.Join(refused, ", ") + rest + ": what goes of these is not known"
+	return "you may not list " + strings.Join(refused, ", ") + rest + ": their expiries are not known"
 }

@@ -20,7 +20,7 @@ import (
 // that is said and the others are told, if nobody named it. Where no answer comes at all, there is
 // none.
 func TestOneKindFails(t *testing.T) {
-	const note = "note: listing secrets: Internal error occurred: no conversion: what goes of it is not known\n"
+	const note = "note: listing secrets: Internal error occurred: no conversion: its expiries are not known\n"
 	broken, unreachable := apierrors.NewInternalError(errors.New("no conversion")), errors.New("connection refused")
 	for name, test := range map[string]struct {
 		args   string
@@ -138,9 +138,9 @@ func TestNothingInNamespaces(t *testing.T) {
 // TestRefusal names a few kinds, and how many more there are.
 func TestRefusal(t *testing.T) {
 	for n, want := range map[int]string{
-		1: "you may not list 1: what goes of these is not known",
-		6: "you may not list 1, 2, 3, 4, 5, 6: what goes of these is not known",
-		7: "you may not list 1, 2, 3, 4, 5, 6 and 1 more: what goes of these is not known",
+		1: "you may not list 1: their expiries are not known",
+		6: "you may not list 1, 2, 3, 4, 5, 6: their expiries are not known",
+		7: "you may not list 1, 2, 3, 4, 5, 6 and 1 more: their expiries are not known",
 	} {
 		if have := refusal(strings.Split("1234567", "")[:n]); have != want {
 			t.Errorf("of %d: %s", n, have)
@@ -269,7 +269,7 @@ func TestFinishesBetweenLists(t *testing.T) {
 	}
 }
 
-// TestNamesOnce: what goes by its label and is stopped at its deadline is one name, which kubectl
+// TestNamesOnce: an object with a label and a deadline is one name, which kubectl
 // delete would miss the second time.
 func TestNamesOnce(t *testing.T) {
 	cluster := withObject(t, job("creationTimestamp: 2026-12-24T11:00:00Z, labels: {curfew.dev/ttl: 30d, one: name}}, spec: {activeDeadlineSeconds: 7200", ""), nil)

@@ -23,8 +23,8 @@ func root(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-curfew",
 		Short: "Ask what happens to your objects, and when",
-		Long: `Ask what goes from a cluster, when, why, and what stands in its way; let objects
-live longer, go at once, or stay; check manifests.
+		Long: `Show what will be deleted, when, which setting decided it, and what blocks it;
+extend, expire or keep objects; check manifests.
 
 All of it asks the API server alone, with your own permissions: no service of
 Curfew has to be reachable. Times are in the time zone of your machine, and
@@ -33,10 +33,10 @@ shown with it.
 Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an
 object could not be changed), 2 there is no answer: flags, files or objects that
 cannot be used.`,
-		Example: `  # What goes in the next 6 hours, in all namespaces?
+		Example: `  # What is deleted in the next 6 hours, in all namespaces?
   kubectl curfew expiring -A --within 6h
 
-  # Why does this Job go when it does, and what stands in its way?
+  # When is this Job deleted, why, and what blocks it?
   kubectl curfew explain job/build -n ci
 
   # A day more

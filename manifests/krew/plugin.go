@@ -38,9 +38,9 @@ func newPlugin(version, homepage string) *plugin {
 		APIVersion: "krew.googlecontainertools.github.com/v1alpha2", Kind: "Plugin", Metadata: metadata{Name: "curfew"},
 		Spec: pluginSpec{
 			Version: version, Homepage: homepage,
-			ShortDescription: "Tell what goes from a cluster, when, and why",
+			ShortDescription: "Show what will be deleted, when, and why",
 			Description: `Curfew deletes finished Jobs, Pods and other objects when their time has come. This plugin answers, from the API server alone and
-with your own permissions: what goes in the next hours, why an object goes when it does, and what stands in its way. It lets objects
+with your own permissions: what is deleted in the next hours, why an object expires when it does, and what blocks it. It lets objects
 live longer, go at once, or stay, and checks manifests without a cluster.
 `,
 			Caveats: `To have kubectl complete "kubectl curfew", put into a folder of your PATH what this prints, and make it executable:

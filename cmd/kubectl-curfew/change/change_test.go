@@ -20,7 +20,7 @@ func subject(object map[string]any, scope *policy.Scope) *Subject {
 	return &Subject{Object: object, Now: noon, Explained: policy.Explain(facts, scope, policy.Question{Now: noon})}
 }
 
-// drawn is a finished Job that goes by some of: its native field, annotations, a label, its
+// drawn is a finished Job with some of these: its native field, annotations, a label, its
 // namespace's default.
 func drawn(t *rapid.T) *Subject {
 	job := builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-time.Hour))

@@ -47,9 +47,9 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	case !until.After(s.Now):
 		return nil, fmt.Errorf("would still be overdue, since %s: give more", s.at(until))
 	case until.Equal(goes.Expiry):
-		return nil, nothing("goes at %s as it is: nothing to extend", s.at(until))
+		return nil, nothing("expires at %s as it is: nothing to extend", s.at(until))
 	case until.Before(goes.Expiry):
-		return nil, nothing("goes at %s, which is later: nothing to extend", s.at(goes.Expiry))
+		return nil, nothing("expires at %s, which is later: nothing to extend", s.at(goes.Expiry))
 	}
 	patch := map[string]any{}
 	if verdict := e.ByTTL; expires(verdict) && verdict.Expiry.Before(until) {
@@ -137,7 +137,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	if !e.Facts.Profile.Finishable() {
 		fresh := policy.TTLLabel{After: to}
 		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
-			return nil, nothing("goes at %s, which is later: nothing to extend", s.at(e.ByLabel.Expiry))
+			return nil, nothing("expires at %s, which is later: nothing to extend", s.at(e.ByLabel.Expiry))
 		}
 		key := e.LabelKey
 		if key == "" {
@@ -149,7 +149,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	outcomes := s.outcomes()
 	has := slices.ContainsFunc(outcomes, func(outcome policy.Outcome) bool { return e.Effective.TTL(outcome).Set })
 	if !has && expires(e.ByLabel) {
-		return nil, nothing("goes at %s by its label, and a TTL could only have it go before: use --by or --until", s.at(e.ByLabel.Expiry))
+		return nil, nothing("expires at %s by its label, and a TTL could only have it go before: use --by or --until", s.at(e.ByLabel.Expiry))
 	}
 	var longer policy.Value
 	changed := false

@@ -90,7 +90,7 @@ func TestFateOfWhatStays(t *testing.T) {
 		return builders.MakeJob("ci", "a").UID("a").Created(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "1h")
 	}
 	if deletion := DeletionOf(subject(job().Map(), &policy.Scope{}).Explained); deletion.After == nil {
-		t.Error("what goes is said to stay")
+		t.Error("an object that is deleted is said to stay")
 	}
 	for name, s := range map[string]*Subject{
 		"protected":      subject(job().Annotation(policy.AnnotationProtect, "true").Map(), &policy.Scope{}),

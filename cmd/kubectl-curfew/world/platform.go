@@ -144,7 +144,7 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 		}
 		if _, ok := definition.Serves(compiled); !ok {
 			w.unfed[profile.Kind.GroupKind()] = true
-			w.note("%s is served, and not in the version or scope that profile %s is written for: none of it goes by a TTL after finished", at, profile.Name)
+			w.note("%s is served, and not in the version or scope that profile %s is written for: no TTL after finished applies to it", at, profile.Name)
 		}
 	}
 	w.platform = known.Snapshot()

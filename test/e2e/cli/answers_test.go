@@ -16,7 +16,7 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-var update = flag.Bool("update", false, "write the golden files anew")
+var update = flag.Bool("update", false, "write the golden files again")
 
 // goldens are command lines that read, by the names of their golden files, with their exit status.
 var goldens = map[string]struct {
@@ -68,13 +68,13 @@ var goldens = map[string]struct {
 
 // questions are those that the command line is there to answer, in the order of the help of expiring.
 var questions = []string{
-	"What goes in the next 6 hours?",
+	"What is deleted in the next 6 hours?",
 	"Which Deployments go by 5pm today?",
-	"What goes in namespace foo between now and Friday 5pm?",
+	"What is deleted in namespace foo between now and Friday 5pm?",
 	"What has a TTL over 7 days?",
 	"What expires in May?",
 	"What would this policy delete now, if it were applied?",
-	"Why does this object have this expiry, and what stands in its way?",
+	"Why does this object have this expiry, and what blocks it?",
 }
 
 var example = regexp.MustCompile(`(?m)^  # (.*)\n  (kubectl .*)$`)

@@ -62,7 +62,7 @@ func TestOneNamespaceAlone(t *testing.T) {
 	contains(dev("expiring -A"), 2, "you may not list anything in all namespaces: give one with -n, or name kinds")
 	contains(dev("expiring -n foo"), 2, `you may not list anything in namespace "foo"`)
 	contains(dev("expiring secrets -n foo"), 2, `secrets is forbidden: User "system:serviceaccount:tenant:dev" cannot list resource "secrets"`)
-	contains(dev("explain configmap/mine"), 0, "configmap/mine in namespace tenant goes 2099-01-01 00:00:00 UTC",
+	contains(dev("explain configmap/mine"), 0, "configmap/mine in namespace tenant expires 2099-01-01 00:00:00 UTC",
 		"not known: whether Curfew's controller may delete it: you may not create subjectaccessreviews.authorization.k8s.io",
 		`not known: whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: you may not get configmaps/curfew-settings in namespace "curfew-system"`)
 	contains(dev("extend configmap/mine --by 1d"), 0, "configmap/mine extended: 2099-01-02 00:00:00 UTC (was: 2099-01-01 00:00:00 UTC)")
