@@ -53,8 +53,8 @@ const (
 	flagUpserted    // in flight, and a feed has upserted it meanwhile
 )
 
-// propagations are the policies that an entry names by a number. What is none of them is Background,
-// the second: it cascades, and it honours finalizers.
+// propagations are the policies that an entry names by a number. What is none of them is
+// Background, the second: it cascades, and it honours finalizers.
 var propagations = []metav1.DeletionPropagation{"", metav1.DeletePropagationBackground, metav1.DeletePropagationForeground, metav1.DeletePropagationOrphan}
 
 type state uint8

@@ -153,8 +153,8 @@ func TestRulesChangeDuringTheFreshLook(t *testing.T) {
 }
 
 // Both feeds hear that an object is terminating before the answer to its DELETE is there, that of
-// the other lane first: it is stuck once.
-func TestStuckInTwoLanesMeanwhile(t *testing.T) {
+// the other trigger first: it is stuck once.
+func TestStuckForTwoTriggersMeanwhile(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	stuck := 0
 	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }

@@ -51,7 +51,7 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 	}
 }
 
-// The label's lane is another entry of the same object.
+// The label's trigger has another entry of the same object.
 func TestChangeTakesEffectForLabels(t *testing.T) {
 	w, outcomes, _ := ready(t, nil)
 	w.setLabel(w.create("j", -1, false), w.server.Add(time.Second))

@@ -54,7 +54,7 @@ func TestOneWatchForTTLsAndDeadlines(t *testing.T) {
 }
 
 // What is withdrawn for one trigger does not concern the other, whether an event says so or a list.
-func TestLanesOfOneFeedAreApart(t *testing.T) {
+func TestTriggersOfOneFeedAreApart(t *testing.T) {
 	for name, silent := range map[string]bool{"by the watch": false, "by the list": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -113,7 +113,7 @@ func TestLanesOfOneFeedAreApart(t *testing.T) {
 }
 
 // A completion that comes first wins, for both triggers: it is not failed, and its TTL applies.
-func TestCompletionWinsInBothLanes(t *testing.T) {
+func TestCompletionWinsForBothTriggers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)
 		r.run("a", policy.AnnotationActiveDeadline, "10s", policy.AnnotationTTL, "30s")

@@ -29,8 +29,8 @@ func (f *failing) List(ctx context.Context, options metav1.ListOptions) (*unstru
 	return f.source.List(ctx, options)
 }
 
-// While a kind is not followed, objects are judged by what it said before: what changes meanwhile is
-// noticed soon after the API server answers again, whatever it answered and for however long.
+// While a kind is not followed, objects are judged by what it said before: what changes meanwhile
+// is noticed soon after the API server answers again, whatever it answered and for however long.
 func TestMirrorFollowsAgainSoon(t *testing.T) {
 	for name, test := range map[string]struct {
 		err    error

@@ -91,8 +91,8 @@ func TestStampNamespacesPastAdmission(t *testing.T) {
 	}
 }
 
-// S6: while the API server's time is not known nothing is stamped by a guess. The labels by which the API server selects are kept in
-// step, and the stamp is made up for.
+// S6: while the API server's time is not known nothing is stamped by a guess. The labels by which
+// the API server selects are kept in step, and the stamp is made up for.
 func TestStampWhileTheTimeIsNotKnown(t *testing.T) {
 	n, api := stamped(t, namespace(map[string]string{policy.AnnotationDefaultTTL: "1d", policy.AnnotationDefaultSince: "2020-01-01T00:00:00Z/0123456789ab"}, nil))
 	known, unknown := n.serverTime, errors.New("the API server's time is not known")
@@ -193,8 +193,8 @@ func TestNamespaceLookups(t *testing.T) {
 	}
 }
 
-// A namespace is deleted and created again, and feeds that are ahead of the cache have judged by what the old one said: what lies in the new one
-// is judged again.
+// A namespace is deleted and created again, and feeds that are ahead of the cache have judged by
+// what the old one said: what lies in the new one is judged again.
 func TestNamespaceCreatedAgain(t *testing.T) {
 	for name, test := range map[string]struct {
 		old, new map[string]string
@@ -287,7 +287,8 @@ func TestStripNamespace(t *testing.T) {
 	}
 }
 
-// A feed has read a namespace live that the cache did not have; the cache then shows a newer state of it.
+// A feed has read a namespace live that the cache did not have; the cache then shows a newer state
+// of it.
 func TestNamespaceThatIsNewInTheCache(t *testing.T) {
 	n, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
 	var added []string
@@ -302,8 +303,8 @@ func TestNamespaceThatIsNewInTheCache(t *testing.T) {
 	n.observe(seen(t, api))
 }
 
-// A policy that looks at the namespace sees the same in the cache and live: else admission would give an object another TTL than the
-// one by which the controller deletes it.
+// A policy that looks at the namespace sees the same in the cache and live: else admission would
+// give an object another TTL than the one by which the controller deletes it.
 func TestNamespacesLookAlike(t *testing.T) {
 	of := namespace(map[string]string{"a": "b"}, map[string]string{"env": "test"})
 	of.UID, of.CreationTimestamp = "uid-ci", metav1.NewTime(noon)

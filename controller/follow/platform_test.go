@@ -23,7 +23,8 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// platformOver follows these LifecyclePolicies and nothing else. Runtimes are read from the objects.
+// platformOver follows these LifecyclePolicies and nothing else. Runtimes are read from the
+// objects.
 func platformOver(t *testing.T, policies Source, objects ...runtime.Object) *Platform {
 	t.Helper()
 	return platformWith(t, policies, newSource(), objects...)
@@ -60,8 +61,8 @@ func start(t *testing.T, p *Platform) {
 	t.Cleanup(func() { cancel(); <-done })
 }
 
-// A CRD that is not installed is no reason to wait: its kind has no objects, until it is installed. Until policies are known nothing
-// is judged, since a bound among them could keep an object (S6).
+// A CRD that is not installed is no reason to wait: its kind has no objects, until it is installed.
+// Until policies are known nothing is judged, since a bound among them could keep an object (S6).
 func TestPlatformWithoutItsCRDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policies := newSource()
@@ -106,7 +107,8 @@ func (d deaf) Watch(ctx context.Context, options metav1.ListOptions) (w watch.In
 	return w, err
 }
 
-// What the cache has not heard of yet decides right before a deletion: policies, namespaces and runtimes are read live.
+// What the cache has not heard of yet decides right before a deletion: policies, namespaces and
+// runtimes are read live.
 func TestLiveReadsPastTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policies := deaf{newSource()}

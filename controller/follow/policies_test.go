@@ -89,8 +89,8 @@ func TestPolicyStatus(t *testing.T) {
 	})
 }
 
-// An expression that fails on objects shows in the condition Ready: once however many objects it fails on, for the generation that
-// failed, and not for a policy of the same name that came later.
+// An expression that fails on objects shows in the condition Ready: once however many objects it
+// fails on, for the generation that failed, and not for a policy of the same name that came later.
 func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
@@ -148,7 +148,8 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 	})
 }
 
-// Paused stands beside Ready, and each is kept when the other changes. A policy of the same name that came later has none of it.
+// Paused stands beside Ready, and each is kept when the other changes. A policy of the same name
+// that came later has none of it.
 func TestPauseShowsInTheStatus(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}
@@ -203,7 +204,8 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 	})
 }
 
-// S6: since when the defaults of a policy hold is stamped by the API server's time, and not while that is not known.
+// S6: since when the defaults of a policy hold is stamped by the API server's time, and not while
+// that is not known.
 func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &patcher{source: newSource()}

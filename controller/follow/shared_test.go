@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// counter is a thing that changes, and that takes a second to be read: an answer is what it was at some time during the read,
-// here at its beginning, which is the oldest that it may be.
+// counter is a thing that changes, and that takes a second to be read: an answer is what it was at
+// some time during the read, here at its beginning, which is the oldest that it may be.
 type counter struct {
 	mu    sync.Mutex
 	value int
@@ -88,7 +88,8 @@ func TestSharedKeysAreApart(t *testing.T) {
 	})
 }
 
-// An error is for those who share it, and for nobody who comes later. Who gives up leaves the others alone.
+// An error is for those who share it, and for nobody who comes later. Who gives up leaves the
+// others alone.
 func TestSharedErrorsAndGivingUp(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s, c := newShared[int](), &counter{value: 7}

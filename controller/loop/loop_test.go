@@ -106,6 +106,34 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// A name whose work failed comes again after the others, after a wait. The end of
+// the context ends the work although it fails.
+func TestWorkOfAQueue(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		queue, began := loop.NewQueue(), time.Now()
+		queue.Add("a")
+		queue.Add("b")
+		ctx, cancel := context.WithCancel(t.Context())
+		var got []string
+		queue.Work(ctx, clock.RealClock{}, func(_ context.Context, name string) error {
+			got = append(got, name)
+			switch {
+			case len(got) == 4:
+				cancel()
+			case name == "b":
+				return nil
+			}
+			return errors.New("not now")
+		})
+		if want := []string{"a", "b", "a", "a"}; !slices.Equal(got, want) {
+			t.Errorf("worked on %v, want %v", got, want)
+		}
+		if took := time.Since(began); took < 400*time.Millisecond {
+			t.Errorf("three failures took %s, want a wait after each of the first two", took)
+		}
+	})
+}
+
 // A name that waits delays no other, and a clock that is set back makes it wait no longer than the maximum.
 func TestRetryQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -67,12 +67,16 @@ func (q *Queue) Work(ctx context.Context, clock clock.Clock, do func(ctx context
 		if !ok {
 			return
 		}
-		if do(ctx, name) == nil {
+		err := do(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err == nil:
 			delay.Reset()
-			continue
+		default:
+			q.Add(name)
+			Pause(ctx, clock, delay.Next())
 		}
-		q.Add(name)
-		Pause(ctx, clock, delay.Next())
 	}
 }
 

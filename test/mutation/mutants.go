@@ -165,13 +165,13 @@ var mutants = append([]Mutant{
 		Invariant: "S3", Name: "one trigger cancels what another tracks",
 		File: "controller/engine/kinds.go",
 		Old:  "return e.index.lookup(uid, e.kinds[k].trigger.id)", New: "return e.index.lookup(uid, 0)",
-		Package: engine, Tests: []string{"TestSafety", "TestLanesDoNotCancelEachOther"},
+		Package: engine, Tests: []string{"TestSafety", "TestTriggersDoNotCancelEachOther"},
 	},
 	{
 		Invariant: "S3", Name: "of the triggers that share a watch, only one gets a state",
 		File: "controller/feed/judge.go",
 		Old:  "for i, one := range f.triggers {\n\t\tswitch {", New: "for i, one := range f.triggers[:1] {\n\t\tswitch {",
-		Package: feeds, Tests: []string{"TestOneWatchForTTLsAndDeadlines", "TestLanesOfOneFeedAreApart"},
+		Package: feeds, Tests: []string{"TestOneWatchForTTLsAndDeadlines", "TestTriggersOfOneFeedAreApart"},
 	},
 	{
 		Invariant: "S3", Name: "the finish time that only Curfew saw is not written down",

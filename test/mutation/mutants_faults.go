@@ -77,7 +77,7 @@ var faults = []Mutant{
 		Invariant: "S3", Name: "a 404 of a subresource counts as the object's",
 		File: "controller/engine/attempt.go",
 		Old:  "case res.Outcome == action.Gone && (!j.trigger.Deletes || e.trackedElsewhere(j)):", New: "case res.Outcome == action.Gone && false:",
-		Package: engine, Tests: []string{"TestMissingSubresourceDropsNothing", "TestMissingIsConfirmedForOtherLanes"},
+		Package: engine, Tests: []string{"TestMissingSubresourceDropsNothing", "TestMissingIsConfirmedForOtherTriggers"},
 	},
 	{
 		Invariant: "S3", Name: "every 429 pauses everything",

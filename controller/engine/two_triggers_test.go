@@ -145,7 +145,7 @@ func (w *world) both(name string, ttl, label time.Duration, finalizer bool) *thi
 }
 
 // The earlier of the two deletes, once, and the other one sends nothing after it.
-func TestTheEarlierOfTwoLanes(t *testing.T) {
+func TestTheEarlierOfTwoTriggers(t *testing.T) {
 	for name, c := range map[string]struct {
 		ttl, label time.Duration
 		trigger    string
@@ -180,7 +180,7 @@ func TestTheEarlierOfTwoLanes(t *testing.T) {
 }
 
 // What one feed says of an object cancels nothing that the other one tracks.
-func TestLanesDoNotCancelEachOther(t *testing.T) {
+func TestTriggersDoNotCancelEachOther(t *testing.T) {
 	for name, cancel := range map[string]func(*world, *thing){
 		"the label goes":         func(w *world, x *thing) { w.setLabel(x, time.Time{}) },
 		"the TTL goes":           func(w *world, x *thing) { x.ttl = -1; w.changed(x) },
@@ -208,7 +208,7 @@ func TestLanesDoNotCancelEachOther(t *testing.T) {
 }
 
 // An object that two feeds see terminating is stuck once.
-func TestStuckInTwoLanes(t *testing.T) {
+func TestStuckForTwoTriggers(t *testing.T) {
 	w, _, _ := ready(t, nil)
 	stuck := 0
 	w.engine.opts.OnStuck = func(StuckObject) { stuck++ }
