@@ -78,84 +78,96 @@ func freePorts(n int) ([]int, error) {
 // command returns the command line of a component: the binary, what makes it part of this cluster, and last what the
 // options add.
 func (s *State) command(bin Binaries, name string) []string {
-	pki := func(file string) string { return filepath.Join(s.Dir, "pki", file) }
-	config := func(file string) string { return filepath.Join(s.Dir, "config", file) }
-	c := s.Components[name]
-	port := strconv.Itoa(c.Port)
-
-	var args []string
-	switch name {
-	case etcd:
-		peer := "http://127.0.0.1:" + strconv.Itoa(c.PeerPort)
-		args = []string{
-			"--name=local",
-			"--data-dir=" + filepath.Join(s.Dir, "data", "etcd"),
-			"--listen-client-urls=" + s.Etcd, "--advertise-client-urls=" + s.Etcd,
-			"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
-			"--initial-cluster=local=" + peer,
-			// Survives any crash of the process, not one of the machine, and is many times faster.
-			"--unsafe-no-fsync",
-			"--quota-backend-bytes=8589934592",
-		}
-	case apiServer:
-		args = []string{
-			"--etcd-servers=" + s.Etcd,
-			"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
-			// No Endpoints for the Service "kubernetes": loopback addresses are invalid there.
-			"--endpoint-reconciler-type=none",
-			"--tls-cert-file=" + pki("server.crt"), "--tls-private-key-file=" + pki("server.key"),
-			"--client-ca-file=" + pki("ca.crt"),
-			"--token-auth-file=" + config("tokens.csv"),
-			"--authorization-mode=Node,RBAC",
-			"--service-cluster-ip-range=10.96.0.0/16",
-			"--service-account-issuer=https://kubernetes.default.svc",
-			"--service-account-key-file=" + pki("service-account.pub"),
-			"--service-account-signing-key-file=" + pki("service-account.key"),
-			"--requestheader-client-ca-file=" + pki("ca.crt"), "--requestheader-allowed-names=front-proxy-client",
-			"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
-			"--requestheader-extra-headers-prefix=X-Remote-Extra-",
-			"--proxy-client-cert-file=" + pki("front-proxy.crt"), "--proxy-client-key-file=" + pki("front-proxy.key"),
-			// Measurements are to meet the limits of the machine, not these.
-			"--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000",
-			"--allow-privileged=true",
-		}
-		if s.Options.AuditLog {
-			args = append(args, "--audit-policy-file="+config("audit.yaml"),
-				"--audit-log-path="+filepath.Join(s.Dir, "logs", "audit.log"), "--audit-log-mode=blocking")
-		}
-	case controllerManager:
-		args = []string{
-			"--kubeconfig=" + config(name+".kubeconfig"),
-			"--bind-address=127.0.0.1", "--secure-port=" + port,
-			"--tls-cert-file=" + pki("server.crt"), "--tls-private-key-file=" + pki("server.key"),
-			"--controllers=" + s.Options.controllers(),
-			"--use-service-account-credentials=true",
-			"--service-account-private-key-file=" + pki("service-account.key"),
-			"--root-ca-file=" + pki("ca.crt"),
-			"--cluster-signing-cert-file=" + pki("ca.crt"), "--cluster-signing-key-file=" + pki("ca.key"),
-			"--leader-elect=false",
-			"--kube-api-qps=3000", "--kube-api-burst=6000",
-		}
-	case scheduler:
-		args = []string{
-			"--kubeconfig=" + config(name+".kubeconfig"),
-			"--bind-address=127.0.0.1", "--secure-port=" + port,
-			"--tls-cert-file=" + pki("server.crt"), "--tls-private-key-file=" + pki("server.key"),
-			"--leader-elect=false",
-			"--kube-api-qps=3000", "--kube-api-burst=6000",
-		}
-	case kwok:
-		args = []string{
-			"--kubeconfig=" + config(name+".kubeconfig"),
-			"--config=" + config("kwok.yaml"),
-			"--manage-all-nodes",
-			// One address family for Nodes and Pods, or kwok refuses to start a Pod. The range has room for a million Pods.
-			"--node-ip=10.0.0.1", "--cidr=10.128.0.1/9",
-			"--node-lease-duration-seconds=0",
-			"--server-address=127.0.0.1:" + port,
-		}
+	arguments := map[string]func(port string) []string{
+		etcd: s.etcdArguments, apiServer: s.apiServerArguments, controllerManager: s.controllerManagerArguments,
+		scheduler: s.schedulerArguments, kwok: s.kwokArguments,
 	}
+	args := arguments[name](strconv.Itoa(s.Components[name].Port))
 	return append(append([]string{bin.path(name)}, args...), s.Options.Arguments[name]...)
+}
+
+func (s *State) pki(file string) string { return filepath.Join(s.Dir, "pki", file) }
+
+func (s *State) config(file string) string { return filepath.Join(s.Dir, "config", file) }
+
+func (s *State) etcdArguments(string) []string {
+	peer := "http://127.0.0.1:" + strconv.Itoa(s.Components[etcd].PeerPort)
+	return []string{
+		"--name=local",
+		"--data-dir=" + filepath.Join(s.Dir, "data", "etcd"),
+		"--listen-client-urls=" + s.Etcd, "--advertise-client-urls=" + s.Etcd,
+		"--listen-peer-urls=" + peer, "--initial-advertise-peer-urls=" + peer,
+		"--initial-cluster=local=" + peer,
+		// Survives any crash of the process, not one of the machine, and is many times faster.
+		"--unsafe-no-fsync",
+		"--quota-backend-bytes=8589934592",
+	}
+}
+
+func (s *State) apiServerArguments(port string) []string {
+	args := []string{
+		"--etcd-servers=" + s.Etcd,
+		"--bind-address=127.0.0.1", "--advertise-address=127.0.0.1", "--secure-port=" + port,
+		// No Endpoints for the Service "kubernetes": loopback addresses are invalid there.
+		"--endpoint-reconciler-type=none",
+		"--tls-cert-file=" + s.pki("server.crt"), "--tls-private-key-file=" + s.pki("server.key"),
+		"--client-ca-file=" + s.pki("ca.crt"),
+		"--token-auth-file=" + s.config("tokens.csv"),
+		"--authorization-mode=Node,RBAC",
+		"--service-cluster-ip-range=10.96.0.0/16",
+		"--service-account-issuer=https://kubernetes.default.svc",
+		"--service-account-key-file=" + s.pki("service-account.pub"),
+		"--service-account-signing-key-file=" + s.pki("service-account.key"),
+		"--requestheader-client-ca-file=" + s.pki("ca.crt"), "--requestheader-allowed-names=front-proxy-client",
+		"--requestheader-username-headers=X-Remote-User", "--requestheader-group-headers=X-Remote-Group",
+		"--requestheader-extra-headers-prefix=X-Remote-Extra-",
+		"--proxy-client-cert-file=" + s.pki("front-proxy.crt"), "--proxy-client-key-file=" + s.pki("front-proxy.key"),
+		// Measurements are to meet the limits of the machine, not these.
+		"--max-requests-inflight=4000", "--max-mutating-requests-inflight=2000",
+		"--allow-privileged=true",
+	}
+	if s.Options.AuditLog {
+		args = append(args, "--audit-policy-file="+s.config("audit.yaml"),
+			"--audit-log-path="+filepath.Join(s.Dir, "logs", "audit.log"), "--audit-log-mode=blocking")
+	}
+	return args
+}
+
+func (s *State) controllerManagerArguments(port string) []string {
+	return []string{
+		"--kubeconfig=" + s.config(controllerManager+".kubeconfig"),
+		"--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--tls-cert-file=" + s.pki("server.crt"), "--tls-private-key-file=" + s.pki("server.key"),
+		"--controllers=" + s.Options.controllers(),
+		"--use-service-account-credentials=true",
+		"--service-account-private-key-file=" + s.pki("service-account.key"),
+		"--root-ca-file=" + s.pki("ca.crt"),
+		"--cluster-signing-cert-file=" + s.pki("ca.crt"), "--cluster-signing-key-file=" + s.pki("ca.key"),
+		"--leader-elect=false",
+		"--kube-api-qps=3000", "--kube-api-burst=6000",
+	}
+}
+
+func (s *State) schedulerArguments(port string) []string {
+	return []string{
+		"--kubeconfig=" + s.config(scheduler+".kubeconfig"),
+		"--bind-address=127.0.0.1", "--secure-port=" + port,
+		"--tls-cert-file=" + s.pki("server.crt"), "--tls-private-key-file=" + s.pki("server.key"),
+		"--leader-elect=false",
+		"--kube-api-qps=3000", "--kube-api-burst=6000",
+	}
+}
+
+func (s *State) kwokArguments(port string) []string {
+	return []string{
+		"--kubeconfig=" + s.config(kwok+".kubeconfig"),
+		"--config=" + s.config("kwok.yaml"),
+		"--manage-all-nodes",
+		// One address family for Nodes and Pods, or kwok refuses to start a Pod. The range has room for a million Pods.
+		"--node-ip=10.0.0.1", "--cidr=10.128.0.1/9",
+		"--node-lease-duration-seconds=0",
+		"--server-address=127.0.0.1:" + port,
+	}
 }
 
 // controllers returns the controller manager's --controllers. Without nodes of a cloud there are no ranges to hand out.
