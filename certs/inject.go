@@ -89,24 +89,11 @@ func staleWebhooks(obj client.Object, bundle []byte) []string {
 // nothing about entries and fields that it does not mean, whatever their order; a JSON Patch would
 // have to address them by index.
 func bundlePatch(resourceVersion string, webhooks []string, bundle []byte) (client.Patch, error) {
-	type clientConfig struct {
-		CABundle []byte `json:"caBundle"`
-	}
-	type webhook struct {
-		Name         string       `json:"name"`
-		ClientConfig clientConfig `json:"clientConfig"`
-	}
-	var body struct {
-		Metadata struct {
-			ResourceVersion string `json:"resourceVersion"`
-		} `json:"metadata"`
-		Webhooks []webhook `json:"webhooks"`
-	}
-	body.Metadata.ResourceVersion = resourceVersion
+	var entries []map[string]any
 	for _, name := range webhooks {
-		body.Webhooks = append(body.Webhooks, webhook{Name: name, ClientConfig: clientConfig{CABundle: bundle}})
+		entries = append(entries, map[string]any{"name": name, "clientConfig": map[string]any{"caBundle": bundle}})
 	}
-	data, err := json.Marshal(body)
+	data, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": resourceVersion}, "webhooks": entries})
 	if err != nil {
 		return nil, err
 	}

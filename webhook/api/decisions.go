@@ -76,23 +76,20 @@ const (
 
 func (d *Decisions) validate() error {
 	var errs []error
-	if d.Builtin == nil {
-		errs = append(errs, errors.New("api: Builtin is nil: use a platform.Snapshot"))
-	}
-	if d.Source == nil {
-		errs = append(errs, errors.New("api: Source is nil: use that of the webhooks"))
-	}
-	if d.Schemas == nil {
-		errs = append(errs, errors.New("api: Schemas is nil: use lint.NewSchemas"))
-	}
-	if d.Clock == nil {
-		errs = append(errs, errors.New("api: Clock is nil: use clock.RealClock{} of k8s.io/utils"))
-	}
-	if d.Authenticator == nil {
-		errs = append(errs, errors.New("api: Authenticator is nil: use NewTokenReviews"))
-	}
-	if d.Authorizer == nil {
-		errs = append(errs, errors.New("api: Authorizer is nil: use NewAccessReviews"))
+	for _, check := range []struct {
+		missing bool
+		why     string
+	}{
+		{d.Builtin == nil, "Builtin is nil: use a platform.Snapshot"},
+		{d.Source == nil, "Source is nil: use that of the webhooks"},
+		{d.Schemas == nil, "Schemas is nil: use lint.NewSchemas"},
+		{d.Clock == nil, "Clock is nil: use clock.RealClock{} of k8s.io/utils"},
+		{d.Authenticator == nil, "Authenticator is nil: use NewTokenReviews"},
+		{d.Authorizer == nil, "Authorizer is nil: use NewAccessReviews"},
+	} {
+		if check.missing {
+			errs = append(errs, errors.New("api: "+check.why))
+		}
 	}
 	return errors.Join(errs...)
 }
