@@ -127,7 +127,7 @@ func TestKindComesBackBeforeItsFeedHasEnded(t *testing.T) {
 func TestKindsComeAndGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c, _ := begin(t)
-		c.profiles.SetAbsent() // Curfew's own CustomResourceDefinitions are not installed: built-in profiles apply.
+		c.profiles.SetAbsent(true) // Curfew's own CustomResourceDefinitions are not installed: built-in profiles apply.
 		after(2 * time.Second)
 		c.expect(t, nil, nil)
 		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))

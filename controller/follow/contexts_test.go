@@ -50,7 +50,7 @@ func following(t *testing.T, test contexts.Case) (Cached, *platform.Snapshot) {
 	sources := map[string]*source{v1alpha1.LifecyclePolicies: newSource(), v1alpha1.KindProfiles: newSource()}
 	for resource, texts := range map[string][]string{v1alpha1.LifecyclePolicies: test.Policies, v1alpha1.KindProfiles: test.Profiles} {
 		for _, text := range texts {
-			sources[resource].put(&unstructured.Unstructured{Object: contexts.Parse(t, text)})
+			sources[resource].Put(&unstructured.Unstructured{Object: contexts.Parse(t, text)})
 		}
 	}
 	var runtimes []runtime.Object

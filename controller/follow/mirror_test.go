@@ -52,14 +52,11 @@ func TestMirrorFollowsAgainSoon(t *testing.T) {
 				synctest.Wait()
 
 				from.err.Store(&test.err)
-				for _, watcher := range from.watchers {
-					watcher.Stop()
-				}
-				from.watchers = nil
+				from.EndWatches()
 				time.Sleep(test.outage)
 				object := &unstructured.Unstructured{}
 				object.SetName("b")
-				from.put(object)
+				from.Put(object)
 				from.err.Store(nil)
 				time.Sleep(5 * time.Second)
 				if _, ok := mirror.Get("b"); !ok {

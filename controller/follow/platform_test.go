@@ -66,7 +66,7 @@ func start(t *testing.T, p *Platform) {
 func TestPlatformWithoutItsCRDs(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		policies := newSource()
-		policies.absent = true
+		policies.SetAbsent(true)
 		p := platformOver(t, policies)
 		cached := Cached{Platform: p}
 		if _, err := cached.Snapshot(t.Context()); err == nil || p.Ready() == nil {
@@ -77,15 +77,13 @@ func TestPlatformWithoutItsCRDs(t *testing.T) {
 		if err := p.Ready(); err != nil {
 			t.Errorf("not ready without the CRDs: %v", err)
 		}
-		policies.mu.Lock()
-		policies.absent = false
-		policies.mu.Unlock()
-		policies.put(lifecyclePolicy(`"30s"`, 1))
+		policies.SetAbsent(false)
+		policies.Put(lifecyclePolicy(`"30s"`, 1))
 		after(time.Minute)
 		if snapshot, err := cached.Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
 			t.Errorf("%v, %v; want the policy", snapshot.Policies, err)
 		}
-		policies.remove("platform")
+		policies.Remove("platform")
 		after(time.Second)
 		if snapshot, err := cached.Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 0 {
 			t.Errorf("%v, %v after the deletion", snapshot.Policies, err)
@@ -96,15 +94,8 @@ func TestPlatformWithoutItsCRDs(t *testing.T) {
 // deaf is a source whose watches report nothing.
 type deaf struct{ *source }
 
-func (d deaf) Watch(ctx context.Context, options metav1.ListOptions) (w watch.Interface, err error) {
-	d.source.mu.Lock()
-	watchers := len(d.source.watchers)
-	d.source.mu.Unlock()
-	w, err = d.source.Watch(ctx, options)
-	d.source.mu.Lock()
-	d.source.watchers = d.source.watchers[:watchers]
-	d.source.mu.Unlock()
-	return w, err
+func (deaf) Watch(context.Context, metav1.ListOptions) (watch.Interface, error) {
+	return watch.NewRaceFreeFake(), nil
 }
 
 // What the cache has not heard of yet decides right before a deletion: policies, namespaces and
@@ -118,7 +109,7 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 		namespaces, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "dry-run"}, nil))
 		namespaces.observe(seen(t, api))
 		after(time.Second)
-		policies.put(lifecyclePolicy(`"30s"`, 1))
+		policies.Put(lifecyclePolicy(`"30s"`, 1))
 		if err := api.Update(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "ci"}}); err != nil {
 			t.Fatal(err)
 		}
@@ -167,7 +158,7 @@ func TestLiveReadsProfilesPastTheCache(t *testing.T) {
 			return object
 		}
 		profiles := deaf{newSource()}
-		profiles.put(profile(1, "Background"))
+		profiles.Put(profile(1, "Background"))
 		p := platformWith(t, newSource(), profiles)
 		start(t, p)
 		after(time.Second)
@@ -185,10 +176,10 @@ func TestLiveReadsProfilesPastTheCache(t *testing.T) {
 			}
 		}
 		expect("unchanged", live, 1, "Background")
-		profiles.put(profile(2, "Orphan"))
+		profiles.Put(profile(2, "Orphan"))
 		expect("corrected, cached", cached, 1, "Background")
 		expect("corrected, live", live, 2, "Orphan")
-		profiles.remove("things")
+		profiles.Remove("things")
 		expect("removed, cached", cached, 1, "Background")
 		expect("removed, live", live, 0, "")
 	})

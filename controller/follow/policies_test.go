@@ -41,14 +41,12 @@ func (p *patcher) Patch(_ context.Context, name string, _ types.PatchType, data 
 	if err := json.Unmarshal(data, &patch); err != nil {
 		return nil, err
 	}
-	p.source.mu.Lock()
-	object := p.objects[name].DeepCopy()
-	p.source.mu.Unlock()
+	object := p.Get(name)
 	if object.GetResourceVersion() != patch.Metadata.ResourceVersion {
 		return nil, apierrors.NewConflict(schema.GroupResource{}, name, nil)
 	}
 	object.Object["status"] = patch.Status
-	p.put(object)
+	p.Put(object)
 	return object, nil
 }
 
@@ -71,9 +69,9 @@ func TestPolicyStatus(t *testing.T) {
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
-		p.put(lifecyclePolicy(`"30s"`, 1))
+		p.Put(lifecyclePolicy(`"30s"`, 1))
 		after(2 * time.Second)
-		p.put(lifecyclePolicy(`objekt.name`, 2))
+		p.Put(lifecyclePolicy(`objekt.name`, 2))
 		after(2 * time.Second)
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -126,7 +124,7 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 				t.Errorf("it wrote %s", p.patches[seen:])
 			}
 		}
-		p.put(lifecyclePolicy(`"30s"`, 1))
+		p.Put(lifecyclePolicy(`"30s"`, 1))
 		expect("Accepted", "everything can be used")
 		fail("Job ci/a", 1, "spec.x: no such key")
 		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept)")
@@ -134,16 +132,16 @@ func TestEvaluationFailuresShowInTheStatus(t *testing.T) {
 		quiet()
 		fail("Job ci/b", 1, "spec.y: no such key")
 		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept); spec.y: no such key (Job ci/b, which is kept)")
-		p.put(lifecyclePolicy(`"40s"`, 2))
+		p.Put(lifecyclePolicy(`"40s"`, 2))
 		expect("Accepted", "everything can be used")
 		fail("Job ci/a", 1, "spec.z: a judgement that was under way")
 		quiet()
 		fail("Job ci/a", 2, "spec.x: no such key")
 		expect("EvaluationFailed", "spec.x: no such key (Job ci/a, which is kept)")
-		p.remove("platform")
+		p.Remove("platform")
 		again := lifecyclePolicy(`"40s"`, 2)
 		again.SetUID("uid-2")
-		p.put(again)
+		p.Put(again)
 		expect("Accepted", "everything can be used")
 	})
 }
@@ -180,23 +178,23 @@ func TestPauseShowsInTheStatus(t *testing.T) {
 			}
 		}
 		write("True", "Refused")
-		p.put(lifecyclePolicy(`"30s"`, 1))
+		p.Put(lifecyclePolicy(`"30s"`, 1))
 		expect("paused before it was there", "", "Ready True Accepted")
 		write("True", "Refused")
 		expect("paused", "platform", "Ready True Accepted", "Paused True Refused")
-		changed := p.objects["platform"].DeepCopy()
+		changed := p.Get("platform")
 		changed.SetGeneration(2)
 		if err := unstructured.SetNestedField(changed.Object, "objekt.name", "spec", "defaults", "ttl", "expression"); err != nil {
 			t.Fatal(err)
 		}
-		p.put(changed)
+		p.Put(changed)
 		expect("changed", "platform", "Ready False InvalidExpression", "Paused True Refused")
 		write("False", "DeletionsGoOn")
 		expect("gone on", "", "Ready False InvalidExpression", "Paused False DeletionsGoOn")
-		p.remove("platform")
+		p.Remove("platform")
 		again := lifecyclePolicy(`"40s"`, 1)
 		again.SetUID("uid-2")
-		p.put(again)
+		p.Put(again)
 		expect("made anew", "", "Ready True Accepted")
 		if policies.UID("platform") != "uid-2" || policies.UID("other") != "" || !slices.Equal(policies.All(), []string{"platform"}) {
 			t.Errorf("UID %q, all %q", policies.UID("platform"), policies.All())
@@ -221,7 +219,7 @@ func TestPolicyIsStampedByTheServersTime(t *testing.T) {
 		done := make(chan struct{})
 		go func() { runAll(ctx, policies); close(done) }()
 		defer func() { cancel(); <-done }()
-		p.put(lifecyclePolicy(`"30s"`, 1))
+		p.Put(lifecyclePolicy(`"30s"`, 1))
 		after(50 * time.Second)
 		p.mu.Lock()
 		if len(p.patches) != 0 {

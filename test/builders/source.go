@@ -98,9 +98,19 @@ func (s *Source) Get(name string) *unstructured.Unstructured {
 	return s.objects[name].DeepCopy()
 }
 
-// SetAbsent makes the kind one that is not served.
-func (s *Source) SetAbsent() {
+// SetAbsent decides whether the kind is not served.
+func (s *Source) SetAbsent(absent bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.absent = true
+	s.absent = absent
+}
+
+// EndWatches ends all watches.
+func (s *Source) EndWatches() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, watcher := range s.watchers {
+		watcher.Stop()
+	}
+	s.watchers = nil
 }
