@@ -175,7 +175,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	}
 	plan, err := s.tryToCome(patch)
 	if err == nil && expires(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {
-		return nil, fmt.Errorf("goes at %s by its label, whatever its TTL is: use --by or --until", s.at(e.ByLabel.Expiry))
+		return nil, fmt.Errorf("expires at %s by its label, whatever its TTL is: use --by or --until", s.at(e.ByLabel.Expiry))
 	}
 	return plan, err
 }
