@@ -77,10 +77,14 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return fmt.Errorf("--max-review-size=%s: %w", a.options.maxReviewSize, err)
 	}
+	objects, err := follow.NewObjects(a.config)
+	if err != nil {
+		return err
+	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Platform:        a.platform.Platform.Store(),
 		Runtimes:        a.platform.Platform.Runtimes,
-		Objects:         a.dynamic,
+		Objects:         objects,
 		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
 		Namespaces:      a.platform.Namespaces,
 		Clock:           a.clock,
