@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/builders"
 )
@@ -101,6 +103,44 @@ func TestPolicyInDryRunAtAdmission(t *testing.T) {
 	of.LatestDate, scope.Policies = time.Time{}, []*policy.PlatformPolicy{of}
 	if label := policy.DefaultedLabel(facts, scope, noon); label == nil || label.String() != `curfew.dev/ttl would be defaulted to 30d from policy "a" (dry-run)` {
 		t.Errorf("the label: %v", label)
+	}
+}
+
+// The first policy that sets the propagation decides, for TTLs and labels. Where it is not known
+// whether it does, dependents may have to stay: the object is kept (S6).
+func TestPropagationOfPolicies(t *testing.T) {
+	of := func(name string, propagation metav1.DeletionPropagation) *policy.PlatformPolicy {
+		return &policy.PlatformPolicy{Name: name, Propagation: propagation}
+	}
+	unknown := of("unknown", "")
+	unknown.PropagationErr = fmt.Errorf("evaluating: no such key")
+	for name, test := range map[string]struct {
+		policies []*policy.PlatformPolicy
+		want     string
+	}{
+		"none":          {nil, "delete "},
+		"none sets it":  {[]*policy.PlatformPolicy{of("a", "")}, "delete "},
+		"the first":     {[]*policy.PlatformPolicy{of("a", ""), of("b", metav1.DeletePropagationOrphan), of("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
+		"unknown first": {[]*policy.PlatformPolicy{unknown, of("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
+		"unknown later": {[]*policy.PlatformPolicy{of("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			scope := &policy.Scope{Namespace: namespaceOf(), Policies: test.policies}
+			wrapper := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-90*time.Minute)).TTL(60).Label(policy.LabelTTL, "1h")
+			facts := policy.FactsOfJob(wrapper.Obj())
+			effective := policy.Resolve(facts, scope)
+			for trigger, verdict := range map[string]policy.Verdict{
+				"ttl": policy.Judge(facts, &effective, noon), "label": policy.JudgeLabel(facts, policy.LabelTTL, scope, noon),
+			} {
+				got := verdict.Action.String() + " " + string(verdict.Propagation)
+				if verdict.Err != nil {
+					got += verdict.Err.Error()
+				}
+				if got != test.want {
+					t.Errorf("%s: %q, want %q", trigger, got, test.want)
+				}
+			}
+		})
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Action is what the controller is to do with an object.
@@ -73,6 +74,8 @@ type Verdict struct {
 	// Live asks for a live read before the deletion, Backfill for the capped rate, DryRun for a
 	// report instead.
 	Live, Backfill, DryRun bool
+	// Propagation of the deletion, where a policy sets it; else "".
+	Propagation metav1.DeletionPropagation
 }
 
 func keep(reason string) Verdict { return Verdict{Action: Keep, Reason: reason} }
@@ -98,6 +101,15 @@ func (v Verdict) due(expiry, now time.Time, act Action) Verdict {
 	if !expiry.After(now) {
 		v.Action = act
 	}
+	return v
+}
+
+// propagated is a verdict with what the policies set; an error keeps the object.
+func (v Verdict) propagated(propagation metav1.DeletionPropagation, err error) Verdict {
+	if err != nil {
+		return Verdict{Action: Keep, Reason: "what becomes of its dependents is not known", Source: v.Source, Err: err}
+	}
+	v.Propagation = propagation
 	return v
 }
 
@@ -140,7 +152,7 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	}
 	// A finish time in the future puts the expiry there too, so that it defers and never hastens.
 	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
-		due(facts.FinishTime.Add(value.TTL.After), now, Delete)
+		due(facts.FinishTime.Add(value.TTL.After), now, Delete).propagated(effective.Propagation, effective.PropagationErr)
 }
 
 // errNoFinishTime keeps a finished object whose status lacks the finish time. For a Pod, which can

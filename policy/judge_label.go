@@ -51,7 +51,9 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		// Admission denies it. A restored object, or one that bypassed admission, stays (S6).
 		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
 	}
-	return Verdict{Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun}.due(label.Expiry(facts.Created), now, Delete)
+	propagation, _, err := scope.Propagation()
+	return Verdict{Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun}.
+		due(label.Expiry(facts.Created), now, Delete).propagated(propagation, err)
 }
 
 // OwnKind reports whether the object is of a kind of Curfew's, such as a LifecyclePolicy.

@@ -21,6 +21,7 @@ func ResolveTrial(facts *Facts, scope *Scope) Effective {
 func resolve(from walk) Effective {
 	facts, trace := from.facts, from.trace
 	out := Effective{DryRun: from.scope.Mode() == ModeDryRun, LeaveNative: from.scope.LeaveNative}
+	out.Propagation, _, out.PropagationErr = from.scope.Propagation()
 	if facts.Profile.Finishable() {
 		w := from
 		w.ttl()

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Level is a level of precedence.
@@ -91,6 +93,22 @@ func (s *Scope) Mode() Mode {
 	return s.Namespace.Mode
 }
 
+// Propagation is what the policies want to become of an object's dependents, and the policy that
+// decides: the first that sets it. On an error the object is kept: its dependents might have to
+// stay (S6).
+func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, of Source, err error) {
+	for _, each := range s.Policies {
+		of = Source{LevelPolicy, each.Name}
+		switch {
+		case each.PropagationErr != nil:
+			return "", of, fmt.Errorf("spec.propagationPolicy of %s: %w", of.Phrase(), each.PropagationErr)
+		case each.Propagation != "":
+			return each.Propagation, of, nil
+		}
+	}
+	return "", Source{}, nil
+}
+
 // inDryRun reports whether the namespace or a policy is in dry-run.
 func (s *Scope) inDryRun() bool {
 	return s.Mode() == ModeDryRun || slices.ContainsFunc(s.Policies, func(of *PlatformPolicy) bool { return of.Mode == ModeDryRun })
@@ -135,6 +153,10 @@ type PlatformPolicy struct {
 	Label *Setting
 	// LatestDate is the last instant at which a TTL label may expire; zero means no bound.
 	LatestDate time.Time
+	// Propagation of deletions; "" where the policy sets none. PropagationErr says why it is not known
+	// whether the policy sets it for the object.
+	Propagation    metav1.DeletionPropagation
+	PropagationErr error
 	// LatestUnreadable is the latest date where it cannot be read, or where it is not known whether
 	// it applies; else nil.
 	LatestUnreadable *Setting

@@ -3,6 +3,8 @@ package policy
 import (
 	"fmt"
 	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
 // Value is an effective TTL or deadline.
@@ -41,6 +43,9 @@ type Effective struct {
 	DryRun bool
 	// LeaveNative is that of the scope.
 	LeaveNative bool
+	// Propagation of a deletion, see [Scope.Propagation].
+	Propagation    metav1.DeletionPropagation
+	PropagationErr error
 }
 
 // left reports whether a TTL is left to Kubernetes: the author of a Job set the native field.

@@ -91,7 +91,7 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.StringVar(&o.leaseName, "lease-name", o.leaseName, "name of the lease; the controller's Role has to allow it")
 	flags.DurationVar(&o.leaseDuration, "lease-duration", o.leaseDuration, "how long the lease of a silent leader holds")
 	flags.StringSliceVar(&o.namespaces, "namespaces", o.namespaces, "namespaces in which TTL labels are looked for, of kinds that may not be watched everywhere, beside those in which a role is bound to the controller")
-	flags.StringVar(&o.propagation, "propagation", o.propagation, "what becomes of dependents, where the profile does not say: Background, Foreground or Orphan")
+	flags.StringVar(&o.propagation, "propagation", o.propagation, "what happens to dependents, unless a LifecyclePolicy or the profile of the kind sets it: Background, Foreground or Orphan")
 	flags.BoolVar(&o.leaveNativeTTL, "leave-native-ttl", o.leaveNativeTTL, "leave Jobs whose author set ttlSecondsAfterFinished to Kubernetes, which deletes them")
 	flags.BoolVar(&o.failClosed, "fail-closed", o.failClosed, "refuse objects of kinds with a profile that Curfew could not validate, instead of letting them pass")
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")

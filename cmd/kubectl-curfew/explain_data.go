@@ -19,13 +19,15 @@ type explainedItem struct {
 	Finished *time.Time `json:"finished,omitempty"`
 	State    string     `json:"state"`
 	// Expiry does not regard obstacles.
-	Expiry    *time.Time     `json:"expiry"`
-	Trigger   string         `json:"trigger,omitempty"`
-	Source    string         `json:"source,omitempty"`
-	Deadline  *time.Time     `json:"deadline,omitempty"`
-	Levels    levelsData     `json:"levels"`
-	Bounds    []settingData  `json:"bounds,omitempty"`
-	Obstacles []obstacleData `json:"obstacles,omitempty"`
+	Expiry   *time.Time `json:"expiry"`
+	Trigger  string     `json:"trigger,omitempty"`
+	Source   string     `json:"source,omitempty"`
+	Deadline *time.Time `json:"deadline,omitempty"`
+	// Propagation of the deletion, where a policy sets it.
+	Propagation string         `json:"propagationPolicy,omitempty"`
+	Levels      levelsData     `json:"levels"`
+	Bounds      []settingData  `json:"bounds,omitempty"`
+	Obstacles   []obstacleData `json:"obstacles,omitempty"`
 	// Unknown are possible obstacles that this user cannot check.
 	Unknown   []string `json:"unknown,omitempty"`
 	Advice    []string `json:"advice,omitempty"`
@@ -61,6 +63,9 @@ func (e *explained) data() explainedItem {
 		Summary: e.summary(), State: e.state(), Created: timeData(facts.Created, e.now), Finished: timeData(facts.FinishTime, e.now),
 		Levels:    levelsData{TTL: levelsOf(e.of.TTL), Deadline: levelsOf(e.of.Deadline)},
 		Obstacles: obstaclesData(e.obstacles), Unknown: e.unknown, Advice: e.advice(), MayChange: e.mayChange, MayDelete: e.mayDelete,
+	}
+	if propagation, _, err := e.of.Scope.Propagation(); err == nil {
+		out.Propagation = string(propagation)
 	}
 	if e.of.LabelKey != "" {
 		out.Levels.Label = facts.Labels[e.of.LabelKey]

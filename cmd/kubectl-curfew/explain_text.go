@@ -34,6 +34,9 @@ func (e *explained) text(out io.Writer) error {
 	if deadline := e.deadline(); deadline != "" {
 		rows = append(rows, []string{"Deadline", deadline})
 	}
+	if propagation, of, err := e.of.Scope.Propagation(); err == nil && propagation != "" {
+		rows = append(rows, []string{"Propagation", string(propagation) + ", set by " + of.Phrase()})
+	}
 	if owner := facts.Owner; owner != nil {
 		rows = append(rows, []string{"Owner", owner.Kind + " " + owner.Name})
 	}

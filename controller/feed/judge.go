@@ -115,6 +115,7 @@ func (f *trigger) object(facts *policy.Facts, verdict policy.Verdict) engine.Obj
 		Expiry: verdict.Expiry, Phase: phase(verdict.Trigger), Source: verdict.Source.String(),
 		// A runtime can begin to speak at any time, so that it is asked again whatever decided.
 		Live: verdict.Live || f.kind.Runtime != nil || f.asksOwner(facts), Backfill: verdict.Backfill, DryRun: verdict.DryRun,
+		Propagation: verdict.Propagation,
 	}
 }
 
@@ -178,7 +179,7 @@ func (f *trigger) judgeLive(ctx context.Context, tracked engine.Object) (engine.
 			if err != nil {
 				return engine.Judgement{}, err
 			}
-			due.Propagation = cmp.Or(said, f.options.Propagation, metav1.DeletePropagationBackground)
+			due.Propagation = cmp.Or(verdict.Propagation, said, f.options.Propagation, metav1.DeletePropagationBackground)
 		}
 		found, err := meta.Accessor(object)
 		if err != nil {

@@ -83,4 +83,4 @@ func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object
 
 // needsWhole tells of a policy that it has to see an object whole in order to tell whether it
 // bounds its label.
-func needsWhole(p *expression.Policy) bool { return p.BoundsLabels() && p.NeedsObject() }
+func needsWhole(p *expression.Policy) bool { return p.ConcernsLabels() && p.NeedsObject() }

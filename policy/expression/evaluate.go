@@ -38,7 +38,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	out := &policy.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
 		Mode: p.Mode, WarnBelow: p.WarnBelow,
-		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable,
+		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation,
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),
 			Succeeded: p.succeeded.setting(ctx, p.source, variables),
@@ -116,6 +116,9 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	}
 	if p.label != nil {
 		out.Label = in("spec.match")
+	}
+	if p.Propagation != "" {
+		out.PropagationErr = err
 	}
 	out.Bounds = p.Bounds
 	for _, r := range []*policy.Range{&out.Bounds.TTL, &out.Bounds.Label, &out.Bounds.Deadline} {

@@ -6,22 +6,24 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// BoundsLabels reports whether the policy bounds TTL labels.
-func (p *Policy) BoundsLabels() bool {
-	return p.Bounds.Label != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
+// ConcernsLabels reports whether the policy bounds TTL labels, or sets the propagation of
+// deletions.
+func (p *Policy) ConcernsLabels() bool {
+	return p.Propagation != "" || p.Bounds.Label != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
 }
 
 // NeedsObject reports whether the policy's match needs more of an object than its metadata.
 func (p *Policy) NeedsObject() bool { return len(p.match.conditions) > 0 }
 
-// LabelBounds are the bounds that sorted policies set for the TTL label of one object, and nothing
-// else of them. If variables hold only the metadata (whole is false), policies that need more are
-// left out and undecided is true: the whole object must then be read before it is deleted.
+// LabelBounds are the bounds that sorted policies set for the TTL label of one object and the
+// propagation of its deletion, and nothing else of them. If variables hold only the metadata (whole
+// is false), policies that need more are left out and undecided is true: the whole object must then
+// be read before it is deleted.
 func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables, whole bool) (
 	out []*policy.PlatformPolicy, undecided bool, errs []error,
 ) {
 	for _, p := range policies {
-		if !p.BoundsLabels() {
+		if !p.ConcernsLabels() {
 			continue
 		}
 		if p.NeedsObject() && !whole {
@@ -36,11 +38,11 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		switch said := p.unusable(err); {
 		case err != nil:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestUnreadable: said.LatestUnreadable})
+				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr})
 			errs = append(errs, p.failure(err))
 		case matched:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable})
+				Bounds: policy.Bounds{Label: p.Bounds.Label}, LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation})
 		}
 	}
 	return out, undecided, errs

@@ -21,6 +21,10 @@ func TestLabelBounds(t *testing.T) {
 	}{
 		"by kind":                          {spec: `{bounds: {maxTTLLabel: 90d}}`, metadata: "max 90d", whole: "max 90d"},
 		"latest date":                      {spec: `{bounds: {latestDate: "2026-12-31"}}`, metadata: "until 2026-12-31", whole: "until 2026-12-31"},
+		"propagation":                      {spec: `{propagationPolicy: Orphan}`, metadata: "Orphan", whole: "Orphan"},
+		"propagation by a condition":       {spec: `{match: {matchConditions: [{name: a, expression: "has(object.spec)"}]}, propagationPolicy: Orphan}`, whole: "Orphan", undecided: true},
+		"propagation in dry-run":           {spec: `{mode: DryRun, propagationPolicy: Orphan}`},
+		"propagation, failing":             {spec: `{match: {matchConditions: [{name: a, expression: "object.nothing == 1"}]}, propagationPolicy: Orphan}`, whole: "unknown", undecided: true},
 		"another kind":                     {spec: `{match: {kinds: [{kind: Secret}]}, bounds: {maxTTLLabel: 90d}}`},
 		"another label":                    {spec: `{match: {objectSelector: {matchLabels: {app: other}}}, bounds: {maxTTLLabel: 90d}}`},
 		"no bounds of labels":              {spec: `{match: {matchConditions: [{name: a, expression: "true"}]}, bounds: {maxDeadline: 1h}, defaults: {ttl: {value: 1d}}}`},
@@ -42,7 +46,7 @@ func TestLabelBounds(t *testing.T) {
 				if whole {
 					want = row.whole
 				}
-				if text := bounded(got); text != want || undecided != (row.undecided && !whole) {
+				if text := bounded(got) + propagations(got); text != want || undecided != (row.undecided && !whole) {
 					t.Errorf("whole %v: %q, undecided %v; want %q", whole, text, undecided, want)
 				}
 				for _, said := range got {
@@ -53,6 +57,15 @@ func TestLabelBounds(t *testing.T) {
 			}
 		})
 	}
+}
+
+func propagations(policies []*policy.PlatformPolicy) (out string) {
+	for _, p := range policies {
+		if out += string(p.Propagation); p.PropagationErr != nil {
+			out += "unknown"
+		}
+	}
+	return out
 }
 
 func bounded(policies []*policy.PlatformPolicy) string {

@@ -11,7 +11,7 @@ import (
 func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, variables *Variables) ([]*policy.PlatformPolicy, []error) {
 	var out []*policy.PlatformPolicy
 	var errs []error
-	open := questions{label: true}
+	open := questions{label: true, propagation: true}
 	open.ttl, open.deadline = policy.LeftToPolicies(facts, variables.NamespacePolicy)
 	for _, p := range policies {
 		if !p.answers(open) {
@@ -25,6 +25,7 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 			open.ttl = open.ttl && said.TTL.Empty()
 			open.deadline = open.deadline && said.Deadline == nil
 			open.label = open.label && said.Label == nil
+			open.propagation = open.propagation && said.Propagation == ""
 		}
 		errs = append(errs, failed...)
 	}
@@ -32,12 +33,13 @@ func Matching(ctx context.Context, policies []*Policy, facts *policy.Facts, vari
 }
 
 // questions are the defaults that only the first policy that sets one decides.
-type questions struct{ ttl, deadline, label bool }
+type questions struct{ ttl, deadline, label, propagation bool }
 
 // answers reports whether the policy can make a difference. The bounds of all policies count.
 func (p *Policy) answers(open questions) bool {
 	return p.Bounds != (policy.Bounds{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil || p.WarnBelow > 0 ||
 		open.ttl && (p.ttl != nil || p.succeeded != nil || p.failed != nil) ||
 		open.deadline && p.deadline != nil ||
-		open.label && p.label != nil
+		open.label && p.label != nil ||
+		open.propagation && p.Propagation != ""
 }

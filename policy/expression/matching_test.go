@@ -43,7 +43,7 @@ func TestWhatIsNotAskedDoesNotCount(t *testing.T) {
 		var policies []*expression.Policy
 		for i := range rapid.IntRange(2, 6).Draw(t, "policies") {
 			text := "{" + strings.Join(nonEmpty(part("match"), part("defaults"), part("bounds"), rapid.SampledFrom([]string{"", "", "", "", "", "warnBelow: 5m"}).Draw(t, "warnBelow"),
-				rapid.SampledFrom([]string{"", "backfill: true"}).Draw(t, "backfill"), rapid.SampledFrom([]string{"", "", "mode: Warn", "mode: DryRun"}).Draw(t, "mode"), "priority: "+fmt.Sprint(rapid.IntRange(-1, 1).Draw(t, "priority"))), ", ") + "}"
+				rapid.SampledFrom([]string{"", "backfill: true"}).Draw(t, "backfill"), rapid.SampledFrom([]string{"", "", "mode: Warn", "mode: DryRun"}).Draw(t, "mode"), rapid.SampledFrom([]string{"", "", "propagationPolicy: Orphan", "propagationPolicy: Foreground"}).Draw(t, "propagation"), "priority: "+fmt.Sprint(rapid.IntRange(-1, 1).Draw(t, "priority"))), ", ") + "}"
 			compiled, _ := compiler.Policy(lifecyclePolicy(t, fmt.Sprintf("p%d", i), text))
 			policies = append(policies, compiled)
 		}
@@ -146,7 +146,7 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
 	known := map[string]string{
 		"Name": "no answer", "Since": "of a default", "Backfill": "of a default", "Mode": "of bounds",
-		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "WarnBelow": "always asked",
+		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "WarnBelow": "always asked", "Propagation": "first", "PropagationErr": "first",
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.PlatformPolicy]()) {
 		if known[field.Name] == "" {

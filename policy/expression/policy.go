@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -34,6 +35,8 @@ type Policy struct {
 	Since time.Time
 	// Backfill lets the defaults reach older objects.
 	Backfill bool
+	// Propagation of deletions; "" where the policy sets none, or is in dry-run.
+	Propagation metav1.DeletionPropagation
 	// Bounds, each with its source. One that cannot be read has an error.
 	Bounds policy.Bounds
 	// latestUnreadable is the latest date if it is not a date; else nil.
@@ -73,6 +76,9 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 	if out.Mode == "" { // The schema allows no such mode. In dry-run the policy deletes nothing (S6).
 		out.Mode = policy.ModeDryRun
 		errs = append(errs, field.NotSupported(path.Child("mode"), spec.Mode, slices.Sorted(maps.Keys(modes))[1:]))
+	}
+	if out.Mode != policy.ModeDryRun {
+		out.Propagation = spec.PropagationPolicy
 	}
 	out.matchAsksRuntime = c.reads(varRuntime)
 	if since := object.Status.Defaults; since != nil && since.Hash == out.Hash {

@@ -63,7 +63,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 		out.Namespace = &policy.NamespacePolicy{Name: facts.Name, Mode: policy.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
 	}
 	policies := snapshot.Concerning(facts.Profile.Kind.GroupKind())
-	if object.LabelOnly && !slices.ContainsFunc(policies, (*expression.Policy).BoundsLabels) {
+	if object.LabelOnly && !slices.ContainsFunc(policies, (*expression.Policy).ConcernsLabels) {
 		return out, nil
 	}
 	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, boundsByRuntime)
@@ -95,7 +95,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 
 // boundsByRuntime reports whether it takes an object's runtime to know if a policy bounds its
 // label.
-func boundsByRuntime(p *expression.Policy) bool { return p.BoundsLabels() && p.MatchAsksRuntime() }
+func boundsByRuntime(p *expression.Policy) bool { return p.ConcernsLabels() && p.MatchAsksRuntime() }
 
 func (c *Context) readNamespace(ctx context.Context, source Source, facts *policy.Facts) (err error) {
 	if facts.Namespace == "" {

@@ -31,12 +31,18 @@ const (
 // Duration is a length of time: a bare number of seconds ("90"), or numbers with the units s, m, h, d and w ("90s", "1h30m",
 // "1.5h", "7d", "2w"). A whole number of seconds, at most 2147483647 (68 years).
 //
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:XValidation:rule="type(self) == string",messageExpression="'is a number: write it in quotes: \"' + string(self) + '\"'"
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^([0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$`
 type Duration string
 
 // TTL is a Duration, or "never": what has finished then stays until somebody deletes it.
 //
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:XValidation:rule="type(self) == string",messageExpression="'is a number: write it in quotes: \"' + string(self) + '\"'"
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^(never|[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$`
 type TTL string
@@ -44,6 +50,9 @@ type TTL string
 // LabelTTL is a value of the label curfew.dev/ttl: a Duration from creation ("90m", "7d", "1d12h"), or an instant in UTC
 // ("2026-12-24", "2026-12-24T003000Z").
 //
+// +kubebuilder:validation:Type=""
+// +kubebuilder:validation:XIntOrString
+// +kubebuilder:validation:XValidation:rule="type(self) == string",messageExpression="'is a number: write it in quotes: \"' + string(self) + '\"'"
 // +kubebuilder:validation:MaxLength=63
 // +kubebuilder:validation:Pattern=`^([0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{6}Z)?)$`
 type LabelTTL string

@@ -46,7 +46,7 @@ type LifecyclePolicyList struct {
 
 // LifecyclePolicySpec is what a policy lays down.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.bounds) || has(self.warnBelow)",message="the policy says nothing: set defaults, bounds or warnBelow"
+// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.bounds) || has(self.warnBelow) || has(self.propagationPolicy)",message="the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy"
 type LifecyclePolicySpec struct {
 	// match selects the objects that the policy speaks of. What is left out selects everything.
 	// +optional
@@ -69,6 +69,12 @@ type LifecyclePolicySpec struct {
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode PolicyMode `json:"mode,omitempty"`
+	// propagationPolicy is what happens to the dependents of matching objects that Curfew deletes:
+	// Background deletes the object first and then its dependents, Foreground the dependents first,
+	// Orphan keeps them. It overrides the KindProfile and flag --propagation.
+	// +optional
+	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
+	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
 	// priority decides between policies that match the same object: the highest that says something holds.
 	// +optional
 	// +kubebuilder:default=0
@@ -155,6 +161,9 @@ type Bounds struct {
 	MaxDeadline *Duration `json:"maxDeadline,omitempty"`
 	// latestDate is the last day (UTC) that a TTL label may name, such as 2026-12-31.
 	// +optional
+	// +kubebuilder:validation:Type=""
+	// +kubebuilder:validation:XIntOrString
+	// +kubebuilder:validation:XValidation:rule="type(self) == string",messageExpression="'is a number: write it in quotes: \"' + string(self) + '\"'"
 	// +kubebuilder:validation:Format=date
 	// +kubebuilder:validation:Pattern=`^[0-9]{4}-[0-9]{2}-[0-9]{2}$`
 	LatestDate *string `json:"latestDate,omitempty"`

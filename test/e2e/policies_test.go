@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
 )
@@ -184,6 +186,39 @@ func TestPolicyModeDryRun(t *testing.T) {
 		if len(sent.Options.DryRun) == 0 {
 			t.Error("a DELETE was sent that is no dry run")
 		}
+	}
+}
+
+// A policy's propagation comes before the profile's and the flag's, for each trigger that deletes, and a change takes effect for
+// the next DELETE. A policy of higher priority decides.
+func TestPolicyPropagation(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	kinds := "kinds: [{group: batch, kind: Job}]"
+	name := s.policy("orphan", kinds, `propagationPolicy: Orphan`)
+	sent := func(object string) (last metav1.DeletionPropagation) {
+		for _, each := range suite.proxy.Deletes(s.name, object) {
+			if each.Options.PropagationPolicy != nil {
+				last = *each.Options.PropagationPolicy
+			}
+		}
+		return last
+	}
+	s.poll("the policy to be known", func(context.Context) (bool, error) {
+		return s.jsonpath("lifecyclepolicy", name, `.status.conditions[?(@.type=="Ready")].status`) == "True", nil
+	})
+	s.awaitGone(s.finishJob("first", now(), ttl(second)))
+	s.awaitGone(s.newJob(job("labelled", labelled("2s"))))
+	for _, object := range []string{"first", "labelled"} {
+		if got := sent(object); got != metav1.DeletePropagationOrphan {
+			t.Errorf("%s was deleted with propagation %q, want Orphan", object, got)
+		}
+	}
+	waiting := s.finishJob("waiting", now(), ttl(6*second))
+	s.policy("foreground", kinds, `priority: 1, propagationPolicy: Foreground`)
+	s.awaitGone(waiting)
+	if got := sent("waiting"); got != metav1.DeletePropagationForeground {
+		t.Errorf("after a change it was deleted with propagation %q, want Foreground", got)
 	}
 }
 

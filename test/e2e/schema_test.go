@@ -45,11 +45,13 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.refusing("LifecyclePolicy", []struct{ spec, want string }{
-		{`{match: {}}`, "the policy says nothing: set defaults, bounds or warnBelow"},
+		{`{match: {}}`, "the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy"},
 		{`{defaults: {ttl: {value: 1d, expression: "'1d'"}}}`, "set exactly one of value and expression"},
 		{`{defaults: {ttl: {value: soon}}}`, "spec.defaults.ttl.value in body should match"},
 		{`{defaults: {deadline: {value: never}}}`, "spec.defaults.deadline.value in body should match"},
 		{`{defaults: {ttlLabel: {value: 1y}}}`, "spec.defaults.ttlLabel.value in body should match"},
+		{`{defaults: {ttl: {value: 86400}}}`, `spec.defaults.ttl.value: Invalid value: 86400: is a number: write it in quotes: "86400"`},
+		{`{bounds: {maxTTL: 3600}}`, `spec.bounds.maxTTL: Invalid value: 3600: is a number: write it in quotes: "3600"`},
 		{`{bounds: {minTTL: "-1"}}`, "spec.bounds.minTTL in body should match"},
 		{`{bounds: {latestDate: "2026-13-01"}}`, "spec.bounds.latestDate in body must be of type date"},
 		{`{warnBelow: 1m, mode: Shrug}`, `spec.mode: Unsupported value: "Shrug": supported values: "Enforce", "Warn", "DryRun"`},

@@ -59,7 +59,8 @@ type Result struct {
 const (
 	// RuleReadable is broken by a document that cannot be read.
 	RuleReadable = "readable-document"
-	// RuleSchema is broken by an object of a Curfew kind that does not fit its schema.
+	// RuleSchema is broken by an object of a Curfew kind that does not fit its schema, and by a key
+	// of Curfew's whose value is no string.
 	RuleSchema = "schema"
 	// RuleEvaluates is broken by a policy of which it cannot be told what it says for an object.
 	RuleEvaluates = "policy-evaluates"
@@ -104,7 +105,7 @@ func Lint(ctx context.Context, documents []*Document, options Options) ([]*Resul
 func (w *world) judge(ctx context.Context, document *Document) (*Result, error) {
 	facts := w.factsOf(document, document.Object)
 	result := &Result{Document: document, Object: document.ref(facts.Namespace), Manifest: document.Object}
-	for _, finding := range w.about[document] {
+	for _, finding := range slices.Concat(w.about[document], notStrings(document.Object)) {
 		result.add(finding)
 	}
 	kind := document.Kind().GroupKind()

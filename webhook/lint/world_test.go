@@ -75,6 +75,15 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			"{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {bounds: {maxTTLLabel: 90d}}}\n---\n",
 			"{apiVersion: v1, kind: Namespace, metadata: {name: pr-42, labels: {curfew.dev/ttl: 120d}}}\n---\n"},
 			lines: []string{`error Namespace pr-42 ttl-label metadata.labels[curfew.dev/ttl]: 120d is above maxTTLLabel 90d of policy "p": use 90d or less`}},
+		"numbers where strings are expected": {documents: []string{
+			"{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {defaults: {ttl: {value: 86400}}}}\n---\n",
+			"{apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 86400, example.com/other: 1}}}\n---\n",
+			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, annotations: {curfew.dev/protect: true}, labels: {curfew.dev/ttl: 90}}}"},
+			lines: []string{
+				`error LifecyclePolicy p schema spec.defaults.ttl.value: Invalid value: 86400: is a number: write it in quotes: "86400"`,
+				`error Namespace ci schema metadata.annotations[curfew.dev/default-ttl]: 86400 is not a string: write it in quotes: "86400"`,
+				`error Job ci/a schema metadata.annotations[curfew.dev/protect]: true is not a string: write it in quotes: "true"`,
+				`error Job ci/a schema metadata.labels[curfew.dev/ttl]: 90 is not a string: write it in quotes: "90"`}},
 		"a label in the past": {documents: []string{"{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {curfew.dev/ttl: 2026-12-24T115959Z}}}"},
 			lines: []string{`error ConfigMap default/a expired-label metadata.labels[curfew.dev/ttl]: 2026-12-24T115959Z expired at 2026-12-24T11:59:59Z, before the ConfigMap was created: use a later one`}},
 		"a runtime speaks first": {documents: []string{trainJob, torch, namespaceCI},
@@ -157,7 +166,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 		"a misspelt field, and therefore nothing said": {text: strings.Replace(policyTTL, "defaults", "default", 1),
 			want: []string{
 				`f.yaml:1 error LifecyclePolicy p schema spec.default: unknown field "spec.default": remove it, or mend its name`,
-				`f.yaml:1 error LifecyclePolicy p schema spec: Invalid value: the policy says nothing: set defaults, bounds or warnBelow`}},
+				`f.yaml:1 error LifecyclePolicy p schema spec: Invalid value: the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy`}},
 		"a rule of the schema": {text: strings.Replace(policyTTL, "value: 2h", "value: 2h, expression: \"'1d'\"", 1),
 			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl: Invalid value: set exactly one of value and expression`}},
 		"a wrong shape": {text: strings.Replace(policyTTL, "{ttl: {value: 2h}}", "5", 1),

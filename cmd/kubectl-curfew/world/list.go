@@ -72,7 +72,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 
 func (w *World) needsObjects(kind Kind) bool {
 	for _, said := range w.platform.Policies {
-		if said.Concerns(kind.GroupKind()) && said.BoundsLabels() && said.NeedsObject() {
+		if said.Concerns(kind.GroupKind()) && said.ConcernsLabels() && said.NeedsObject() {
 			return true
 		}
 	}
