@@ -95,7 +95,7 @@ func uncovered(request *Request) *policy.Setting {
 // Removing it is allowed, since Curfew then writes a later one.
 func finishedAt(request *Request) *policy.Setting {
 	text, ok := request.Facts.Annotations[policy.AnnotationFinishedAt]
-	if !ok || !request.Facts.Profile.Finishable() || request.Options.ControllerUser != "" && request.User.Name == request.Options.ControllerUser {
+	if !ok || !request.Facts.Profile.Finishable() || request.byController() {
 		return nil
 	}
 	if request.OldFacts != nil && request.OldFacts.Annotations[policy.AnnotationFinishedAt] == text {

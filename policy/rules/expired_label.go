@@ -17,6 +17,9 @@ var expiredLabel = Rule{
 	// A label can expire, or its object lose its protection, without a request that sets it. So
 	// labels are compared, not findings.
 	Review: func(r *Request) []policy.Finding {
+		if r.byController() {
+			return nil // A policy's backfill labels what is older than its default.
+		}
 		before := map[string][2]string{} // by path
 		if r.OldFacts != nil {
 			for _, old := range r.subjects(r.OldFacts, r.Old) {

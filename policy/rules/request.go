@@ -183,3 +183,8 @@ func (r *Request) subjects(facts *policy.Facts, object map[string]any) []*Subjec
 	}
 	return out
 }
+
+// byController reports whether Curfew's own controller sent the request.
+func (r *Request) byController() bool {
+	return r.Options.ControllerUser != "" && r.User.Name == r.Options.ControllerUser
+}
