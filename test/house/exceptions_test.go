@@ -15,5 +15,5 @@ var longFunctions = map[string]int{}
 // the text of kubectl explain.
 var unwrapped = map[string]int{
 	"controller/engine": 4,
-	"policy/v1alpha1":   90,
+	"policy/v1alpha1":   91,
 }
