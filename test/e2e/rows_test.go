@@ -65,6 +65,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"deadline-twice":        {TestTrainJobDefaults},
 	"unusable-runtime":      {TestRuntimeThatDoesNotExist},
 	"runtime-ttl":           {TestRuntimePrecedence, TestRuntimeIsReadLive},
+	"runtime-backfill":      {TestRuntimeTTLIsForWhatFinishesLater},
 	"ttl-label":             {TestTTLLabel, TestLabelsOfAnyKindAreReviewed, TestLabelPolicySamples, TestStrictOptions, TestBoundsHoldForLabels, TestPolicyBounds, TestJobSetRules},
 	"expired-label":         {TestExpiredLabels, TestExpiredLabelOfAChild, TestTTLLabel, TestLabelsOfAnyKindAreReviewed, TestStrictOptions},
 	"own-kind":              {TestOwnKindsAreNeverDeleted},
