@@ -4,32 +4,36 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// ConditionReady says whether every part of an object can be used. Status False comes with a message that names each
-// field that cannot and why; what can be used holds nevertheless.
+// ConditionReady reports whether every part of an object is usable. With status False the message
+// names each unusable field and the reason. The usable parts still apply.
 const ConditionReady = "Ready"
 
-// ConditionPaused says whether the controller has paused the deletions that a LifecyclePolicy asks for, and why. A policy whose
-// deletions have never been paused does not have it.
+// ConditionPaused reports whether the controller has paused the deletions of a LifecyclePolicy, and
+// why. A policy whose deletions were never paused does not have it.
 const ConditionPaused = "Paused"
 
 // Reasons of the condition Ready.
 const (
-	// ReasonAccepted: everything can be used.
+	// ReasonAccepted: every part is usable.
 	ReasonAccepted = "Accepted"
-	// ReasonInvalidExpression: a CEL expression does not compile or type-check. The message has line and column.
+	// ReasonInvalidExpression: a CEL expression does not compile or type-check. The message gives line
+	// and column.
 	ReasonInvalidExpression = "InvalidExpression"
-	// ReasonInvalidField: a duration, path or selector cannot be read.
+	// ReasonInvalidField: a duration, path or selector does not parse.
 	ReasonInvalidField = "InvalidField"
-	// ReasonEvaluationFailed: an expression compiled and then failed on some object, which was kept.
+	// ReasonEvaluationFailed: an expression compiled, but failed on some object. Curfew kept that
+	// object.
 	ReasonEvaluationFailed = "EvaluationFailed"
-	// ReasonKindNotServed: the API server does not serve the kind that a KindProfile speaks of.
+	// ReasonKindNotServed: the API server does not serve the kind of a KindProfile.
 	ReasonKindNotServed = "KindNotServed"
-	// ReasonNoStatusSubresource: a kind that MarkFailed writes to has no status subresource, so that Curfew enforces no deadline by the profile.
+	// ReasonNoStatusSubresource: a kind that MarkFailed writes to has no status subresource. Curfew
+	// enforces no deadline with this profile.
 	ReasonNoStatusSubresource = "NoStatusSubresource"
 )
 
-// Duration is a length of time: a bare number of seconds ("90"), or numbers with the units s, m, h, d and w ("90s", "1h30m",
-// "1.5h", "7d", "2w"). A whole number of seconds, at most 2147483647 (68 years).
+// Duration is a length of time. It is a bare number of seconds ("90"), or numbers with the units s,
+// m, h, d or w ("90s", "1h30m", "1.5h", "7d", "2w"). It must be a whole number of seconds between 0
+// and 2147483647 (68 years).
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
@@ -38,7 +42,7 @@ const (
 // +kubebuilder:validation:Pattern=`^([0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$`
 type Duration string
 
-// TTL is a Duration, or "never": what has finished then stays until somebody deletes it.
+// TTL is a Duration or "never". With "never", Curfew keeps finished objects.
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
@@ -47,8 +51,8 @@ type Duration string
 // +kubebuilder:validation:Pattern=`^(never|[0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+)$`
 type TTL string
 
-// LabelTTL is a value of the label curfew.dev/ttl: a Duration from creation ("90m", "7d", "1d12h"), or an instant in UTC
-// ("2026-12-24", "2026-12-24T003000Z").
+// LabelTTL is a value of the label curfew.dev/ttl. It is a Duration from creation ("90m", "7d",
+// "1d12h"), or a date or time in UTC ("2026-12-24", "2026-12-24T003000Z").
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString
@@ -57,34 +61,35 @@ type TTL string
 // +kubebuilder:validation:Pattern=`^([0-9]+|(([0-9]+\.?[0-9]*|\.[0-9]+)(ns|us|ms|s|m|h|d|w))+|[0-9]{4}-[0-9]{2}-[0-9]{2}(T[0-9]{6}Z)?)$`
 type LabelTTL string
 
-// Expression is a CEL expression in the language of ValidatingAdmissionPolicies, with the same libraries and cost limit.
-// Fields of an object that may be absent are best read with optional syntax: object.?status.?phase.orValue("").
+// Expression is a CEL expression in the language of ValidatingAdmissionPolicy, with the same
+// libraries and cost limit. Use optional syntax to read fields that may be absent:
+// object.?status.?phase.orValue("").
 //
 // +kubebuilder:validation:MinLength=1
 // +kubebuilder:validation:MaxLength=4096
 type Expression string
 
-// FieldPath leads to a field of an object: names joined by dots, with [*] for every item of a list. Example:
-// spec.replicatedJobs[*].template.
+// FieldPath is the path of a field in an object: names joined by dots, with [*] for every item of a
+// list. Example: spec.replicatedJobs[*].template.
 //
 // +kubebuilder:validation:MaxLength=512
 // +kubebuilder:validation:Pattern=`^\.?[^\s.\[\]*]+(\[\*\])?(\.[^\s.\[\]*]+(\[\*\])?)*$`
 type FieldPath string
 
-// GroupKind names a kind, whatever its version.
+// GroupKind identifies a kind in any version.
 type GroupKind struct {
-	// group of the kind; empty for the core group, which Pods belong to. "*" means any group.
+	// group of the kind. Empty means the core group, which contains Pods. "*" matches any group.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	Group string `json:"group,omitempty"`
-	// kind, such as Job. "*" means any kind of the group.
+	// kind, such as Job. "*" matches any kind in the group.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Kind string `json:"kind"`
 }
 
-// Conditions are the observations of an object's state, by type.
+// Conditions are the latest observations of an object's state, by type.
 //
 // +listType=map
 // +listMapKey=type

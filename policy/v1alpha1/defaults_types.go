@@ -1,23 +1,28 @@
 package v1alpha1
 
-// Defaults of a policy. An expression that evaluates to null says nothing, so that the next policy is asked.
+// Defaults are the default TTLs and deadline of a policy. If an expression returns null, the next
+// matching policy applies.
 //
 // +kubebuilder:validation:MinProperties=1
 type Defaults struct {
-	// ttl is how long a finished object may stay.
+	// ttl is the default TTL after finished: how long Curfew keeps a finished object. Absent means no
+	// default.
 	// +optional
 	TTL *TTLValue `json:"ttl,omitempty"`
-	// ttlSucceeded is the same for objects that succeeded, and wins over ttl.
+	// ttlSucceeded is the default TTL after finished for objects that succeeded. It overrides ttl.
 	// +optional
 	TTLSucceeded *TTLValue `json:"ttlSucceeded,omitempty"`
-	// ttlFailed is the same for objects that failed, and wins over ttl.
+	// ttlFailed is the default TTL after finished for objects that failed. It overrides ttl.
 	// +optional
 	TTLFailed *TTLValue `json:"ttlFailed,omitempty"`
-	// deadline is how long an unfinished object may be active before it is failed, for kinds whose profile has a default
-	// deadline; never for Pods.
+	// deadline is the default deadline: how long an unfinished object may be active before it is
+	// failed. It applies to kinds whose profile sets deadline.allowDefault, and never to Pods. Absent
+	// means no default.
 	// +optional
 	Deadline *DurationValue `json:"deadline,omitempty"`
-	// ttlLabel is given as label curfew.dev/ttl to objects that carry none, and limits their life from creation, finished or not.
+	// ttlLabel is the label curfew.dev/ttl that Curfew adds to objects without one. The label limits
+	// their lifetime from creation, finished or not. Kinds that never finish get it only if
+	// match.kinds names them without a wildcard. Absent means that no label is added.
 	// +optional
 	TTLLabel *LabelValue `json:"ttlLabel,omitempty"`
 }
@@ -26,12 +31,13 @@ type Defaults struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
 type TTLValue struct {
-	// value is a constant: a duration such as 1d, or never.
+	// value is a constant: a duration such as 1d, or never. A bare number in quotes is seconds.
 	// +optional
 	Value *TTL `json:"value,omitempty"`
-	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "1d" or "never",
-	// whole seconds, or null for nothing; beside values of another type CEL wants it as dyn(null). An object on which it fails
-	// is kept, and reported. Example: object.metadata.namespace == "ci" ? "1d" : dyn(null)
+	// expression is a CEL expression over object, namespaceObject and runtime. It returns a CEL
+	// duration, a string such as "1d" or "never", whole seconds, or null for no value. Next to values
+	// of another type CEL needs dyn(null). If it fails on an object, Curfew keeps the object and
+	// reports it. Example: object.metadata.namespace == "ci" ? "1d" : dyn(null)
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }
@@ -40,11 +46,11 @@ type TTLValue struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
 type DurationValue struct {
-	// value is a constant, such as 12h. At least 1s.
+	// value is a constant duration, such as 12h. A bare number in quotes is seconds. At least 1s.
 	// +optional
 	Value *Duration `json:"value,omitempty"`
-	// expression computes the value over object, namespaceObject and runtime: a CEL duration, a string such as "12h", whole
-	// seconds, or null for nothing.
+	// expression is a CEL expression over object, namespaceObject and runtime. It returns a CEL
+	// duration, a string such as "12h", whole seconds, or null for no value. At least 1s.
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }
@@ -53,11 +59,12 @@ type DurationValue struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
 type LabelValue struct {
-	// value is a constant, such as 7d or 2026-12-24.
+	// value is a constant, such as 7d or 2026-12-24 (UTC).
 	// +optional
 	Value *LabelTTL `json:"value,omitempty"`
-	// expression computes the value over object, namespaceObject and runtime: a string in the label's form, a CEL duration of whole
-	// minutes, a CEL timestamp, or null for nothing.
+	// expression is a CEL expression over object, namespaceObject and runtime. It returns a string in
+	// the format of the label, a CEL duration of whole seconds (at least 1s), a CEL timestamp, or null
+	// for no label.
 	// +optional
 	Expression *Expression `json:"expression,omitempty"`
 }

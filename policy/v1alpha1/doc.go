@@ -1,8 +1,10 @@
-// Package v1alpha1 holds the types of the API group curfew.dev/v1alpha1, as the API server stores them.
+// Package v1alpha1 contains the types of the API group curfew.dev/v1alpha1, as the API server
+// stores them.
 //
-// A [LifecyclePolicy] is what a platform lays down for many namespaces at once; a [KindProfile] teaches Curfew a kind. Both
-// are plain data: policy/expression compiles what they say into what package policy understands, and reports what it cannot
-// use in the condition Ready. Schemas and deep copies are generated from the types:
+// A [LifecyclePolicy] sets defaults and bounds for many namespaces. A [KindProfile] describes a
+// kind to Curfew. Both are plain data: policy/expression compiles them for package policy, and
+// reports // unusable parts in the condition Ready. Schemas and deep copies are generated from
+// the types:
 //
 //	go generate ./policy/v1alpha1
 //

@@ -4,12 +4,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
 
-// LifecyclePolicy lays down how long things may stay once they have finished, and how long they may run, for many namespaces
-// at once.
+// LifecyclePolicy sets default TTLs, default deadlines and bounds for objects in many namespaces.
 //
-// Its defaults reach an object where neither the object, nor the runtime it uses, nor its namespace says anything. Of all
-// policies that match an object, the one of highest priority that says something decides; equals go by name. Bounds of all
-// matching policies hold together.
+// A default applies to an object only if the object, its runtime and its namespace set no value. If
+// several policies match, the policy with the highest priority that has a value decides, then the
+// first by name. The bounds of all matching policies apply together.
 //
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
@@ -27,7 +26,7 @@ type LifecyclePolicy struct {
 	metav1.TypeMeta   `json:",inline"`
 	metav1.ObjectMeta `json:"metadata,omitempty"`
 
-	// spec is what the policy lays down.
+	// spec of the policy.
 	// +required
 	Spec LifecyclePolicySpec `json:"spec"`
 	// status is written by Curfew.
@@ -44,50 +43,57 @@ type LifecyclePolicyList struct {
 	Items           []LifecyclePolicy `json:"items"`
 }
 
-// LifecyclePolicySpec is what a policy lays down.
+// LifecyclePolicySpec contains the settings of a policy. At least one of defaults, bounds,
+// warnBelow and propagationPolicy is required.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.bounds) || has(self.warnBelow) || has(self.propagationPolicy)",message="the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy"
+// +kubebuilder:validation:XValidation:rule="has(self.defaults) || has(self.bounds) || has(self.warnBelow) || has(self.propagationPolicy)",message="the policy has no effect: set defaults, bounds, warnBelow or propagationPolicy"
 type LifecyclePolicySpec struct {
-	// match selects the objects that the policy speaks of. What is left out selects everything.
+	// match selects the objects that the policy applies to. An absent part matches everything.
 	// +optional
 	Match Match `json:"match,omitempty"`
-	// defaults are given to objects about which nothing closer to them says anything.
+	// defaults apply to objects for which the object, its runtime and its namespace set no value.
+	// Absent means no defaults.
 	// +optional
 	Defaults *Defaults `json:"defaults,omitempty"`
-	// bounds limit what authors may set. A value outside is rejected (see mode), a default is
-	// clamped. Namespaces may narrow them and not widen them.
+	// bounds limit the values that authors may set. Curfew rejects a value outside the bounds (see
+	// mode) and clamps a default. Namespaces can narrow the bounds but not widen them. Absent means no
+	// bounds.
 	// +optional
 	Bounds *Bounds `json:"bounds,omitempty"`
-	// warnBelow is the TTL under which authors are warned that logs and status will be gone before they look. Absent means 60s.
+	// warnBelow is the TTL below which Curfew warns authors that logs and status may be deleted before
+	// anyone reads them. Absent or 0 means 60s.
 	// +optional
 	WarnBelow *Duration `json:"warnBelow,omitempty"`
-	// mode is what Curfew does with the policy. Enforce fills in defaults and rejects values
-	// outside the bounds. Warn fills in defaults, and admits values outside the bounds with a
-	// warning. DryRun changes, rejects and deletes nothing because of this policy: admission warns
-	// what it would do, and the controller reports what only this policy's default would delete.
-	// Objects created while the mode is DryRun count as older than the defaults.
+	// mode is how Curfew applies the policy: Enforce, Warn or DryRun. Enforce fills in defaults and
+	// rejects values outside the bounds. Warn fills in defaults, and admits values outside the bounds
+	// with a warning. DryRun changes, rejects and deletes nothing because of this policy: admission
+	// warns about what it would do, and the controller reports which objects only this policy's
+	// default would delete. Objects created while the mode is DryRun count as older than the defaults.
+	// Defaults to Enforce.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode PolicyMode `json:"mode,omitempty"`
-	// propagationPolicy is what happens to the dependents of matching objects that Curfew deletes:
-	// Background deletes the object first and then its dependents, Foreground the dependents first,
-	// Orphan keeps them. It overrides the KindProfile and flag --propagation.
+	// propagationPolicy is what happens to the dependents of matching objects that Curfew deletes.
+	// Background deletes the object first and then its dependents. Foreground deletes the dependents
+	// first. Orphan keeps them. It overrides the KindProfile and the flag --propagation. Absent means
+	// that the policy does not set it. With mode DryRun it has no effect.
 	// +optional
 	// +kubebuilder:validation:Enum=Background;Foreground;Orphan
 	PropagationPolicy metav1.DeletionPropagation `json:"propagationPolicy,omitempty"`
-	// priority decides between policies that match the same object: the highest that says something holds.
+	// priority orders the policies that match the same object. The policy with the highest priority
+	// that has a value decides. Between -1000000 and 1000000. Defaults to 0.
 	// +optional
 	// +kubebuilder:default=0
 	// +kubebuilder:validation:Minimum=-1000000
 	// +kubebuilder:validation:Maximum=1000000
 	Priority int32 `json:"priority,omitempty"`
-	// backfill lets the defaults reach objects that are older than the defaults, at a capped rate. Without it a new default
-	// never shortens the life of what exists already.
+	// backfill applies the defaults to objects that are older than the defaults too, at a limited
+	// rate. Defaults to false: a new default never shortens the lifetime of existing objects.
 	// +optional
 	Backfill bool `json:"backfill,omitempty"`
 }
 
-// PolicyMode is what Curfew does with a policy.
+// PolicyMode is how Curfew applies a policy.
 //
 // +kubebuilder:validation:Enum=Enforce;Warn;DryRun
 type PolicyMode string
@@ -99,23 +105,26 @@ const (
 	PolicyDryRun  PolicyMode = "DryRun"
 )
 
-// Match selects objects. All parts have to fit.
+// Match selects objects. An object must match all parts.
 type Match struct {
-	// kinds that the policy speaks of. Empty means every kind with a profile, and bounds then hold for the TTL labels of all others too.
+	// kinds that the policy applies to. Empty means every kind with a profile. The bounds then also
+	// apply to TTL labels on all other kinds.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
 	Kinds []GroupKind `json:"kinds,omitempty"`
-	// namespaceSelector selects by the labels of the object's namespace. A selector with any requirement matches no
-	// cluster-scoped object.
+	// namespaceSelector matches the labels of the object's namespace. A selector with any requirement
+	// matches no cluster-scoped object. Absent or empty matches every namespace.
 	// +optional
 	NamespaceSelector *metav1.LabelSelector `json:"namespaceSelector,omitempty"`
-	// objectSelector selects by the labels of the object.
+	// objectSelector matches the labels of the object. Absent or empty matches every object.
 	// +optional
 	ObjectSelector *metav1.LabelSelector `json:"objectSelector,omitempty"`
-	// matchConditions are CEL expressions that all have to be true. They know the variables object, namespaceObject (null for
-	// cluster-scoped objects) and runtime (null where the object uses none). An object on which one of them fails is left as it
-	// is: it gets no default, is not refused and does not go, and the condition Ready says so.
+	// matchConditions are CEL expressions over object, namespaceObject (null for cluster-scoped
+	// objects) and runtime (null if the object uses none). All of them must be true. If one is false,
+	// the policy does not match. If none is false and one fails, Curfew leaves the object as it is: it
+	// gets no default, is not rejected and is not deleted, and the condition Ready reports the
+	// failure.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -123,43 +132,44 @@ type Match struct {
 	MatchConditions []MatchCondition `json:"matchConditions,omitempty"`
 }
 
-// MatchCondition is one CEL expression that has to be true.
+// MatchCondition is a CEL expression that must be true.
 type MatchCondition struct {
 	// name of the condition, for messages.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=63
 	Name string `json:"name"`
-	// expression has to evaluate to true or false.
+	// expression is a CEL expression over object, namespaceObject and runtime. It returns true or
+	// false; null counts as false.
 	// +required
 	Expression Expression `json:"expression"`
 }
 
-// Bounds of a policy. Absent means no bound.
+// Bounds limit the values that authors may set. An absent field means no bound.
 //
 // +kubebuilder:validation:MinProperties=1
 type Bounds struct {
-	// minTTL is the shortest TTL after finished.
+	// minTTL is the shortest allowed TTL after finished.
 	// +optional
 	MinTTL *Duration `json:"minTTL,omitempty"`
-	// maxTTL is the longest TTL after finished. It also rejects never.
+	// maxTTL is the longest allowed TTL after finished. If it is set, Curfew also rejects never.
 	// +optional
 	MaxTTL *Duration `json:"maxTTL,omitempty"`
 	// minTTLLabel is the shortest lifetime that a TTL label may set, from the creation of the object
 	// to its expiry.
 	// +optional
 	MinTTLLabel *Duration `json:"minTTLLabel,omitempty"`
-	// maxTTLLabel is the longest lifetime that a TTL label may set, from the creation of the object
-	// to its expiry.
+	// maxTTLLabel is the longest lifetime that a TTL label may set, from the creation of the object to
+	// its expiry.
 	// +optional
 	MaxTTLLabel *Duration `json:"maxTTLLabel,omitempty"`
-	// minDeadline is the shortest deadline.
+	// minDeadline is the shortest allowed deadline. At least 1s.
 	// +optional
 	MinDeadline *Duration `json:"minDeadline,omitempty"`
-	// maxDeadline is the longest deadline.
+	// maxDeadline is the longest allowed deadline. At least 1s.
 	// +optional
 	MaxDeadline *Duration `json:"maxDeadline,omitempty"`
-	// latestDate is the last day (UTC) that a TTL label may name, such as 2026-12-31.
+	// latestDate is the last day (UTC) that a TTL label may set, such as 2026-12-31.
 	// +optional
 	// +kubebuilder:validation:Type=""
 	// +kubebuilder:validation:XIntOrString
@@ -169,27 +179,28 @@ type Bounds struct {
 	LatestDate *string `json:"latestDate,omitempty"`
 }
 
-// LifecyclePolicyStatus is what Curfew says about a policy.
+// LifecyclePolicyStatus is the observed state of a LifecyclePolicy.
 type LifecyclePolicyStatus struct {
-	// observedGeneration is the generation of the spec that the rest of the status speaks of.
+	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
-	// defaults say since when the present defaults are in effect. Absent for a policy without
-	// defaults.
+	// defaults report when the current defaults took effect. Absent for a policy without defaults.
 	// +optional
 	Defaults *DefaultsStatus `json:"defaults,omitempty"`
-	// conditions: Ready says whether every expression and field can be used, and which fails where.
+	// conditions of the policy. Ready reports whether every expression and field is usable. If not,
+	// the message names the field and the reason. Paused reports whether the controller has paused the
+	// deletions of this policy, and why.
 	// +optional
 	Conditions Conditions `json:"conditions,omitempty"`
 }
 
-// DefaultsStatus says since when the defaults of a policy are in effect.
+// DefaultsStatus reports when the defaults of a policy took effect.
 type DefaultsStatus struct {
-	// sinceTime is when the defaults took effect. Objects created later that admission did not see
-	// get the defaults as well.
+	// sinceTime is when the defaults took effect. They also apply to objects that were created later
+	// and that admission did not see.
 	// +required
 	SinceTime metav1.Time `json:"sinceTime"`
-	// hash of the fields that decide the defaults. If it does not match the spec, the defaults have
+	// hash of the fields that determine the defaults. If it does not match the spec, the defaults have
 	// changed, and sinceTime does not apply to them.
 	// +required
 	// +kubebuilder:validation:MinLength=1

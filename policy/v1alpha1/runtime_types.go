@@ -1,12 +1,15 @@
 package v1alpha1
 
-// Runtime is an object that others refer to: a training runtime, a pipeline, a workflow template. Its TTL is platform policy and
-// comes before what the object that refers to it says. Its deadline is a default, written into new objects that have none.
+// Runtime describes the runtimes that objects of a kind refer to, such as a training runtime, a
+// pipeline or a workflow template. The TTL of a runtime is platform policy and overrides the TTL of
+// the object that refers to it. Its deadline is a default: Curfew writes it into new objects that
+// have none.
 type Runtime struct {
-	// reference says which runtime an object uses. An object without a name there uses none.
+	// reference contains the paths of the fields that name the runtime of an object. An object without
+	// a name there uses no runtime.
 	// +required
 	Reference RuntimeReference `json:"reference"`
-	// kinds that may be referred to.
+	// kinds of runtime that objects may refer to.
 	// +required
 	// +listType=atomic
 	// +kubebuilder:validation:MinItems=1
@@ -14,44 +17,51 @@ type Runtime struct {
 	Kinds []RuntimeKind `json:"kinds"`
 }
 
-// RuntimeReference says where an object names its runtime.
+// RuntimeReference defines how an object names its runtime.
 //
 // +kubebuilder:validation:XValidation:rule="has(self.kind) || has(self.defaultKind) || has(self.clusterScope)",message="set kind, defaultKind or clusterScope: one name can belong to several kinds"
 type RuntimeReference struct {
-	// name leads to the name of the runtime.
+	// name is the path of the field with the name of the runtime.
 	// +required
 	Name FieldPath `json:"name"`
-	// apiGroup leads to the API group of the runtime.
+	// apiGroup is the path of the field with the API group of the runtime. Absent means that only
+	// defaultAPIGroup applies.
 	// +optional
 	APIGroup *FieldPath `json:"apiGroup,omitempty"`
-	// defaultAPIGroup holds where the object does not say.
+	// defaultAPIGroup is the API group of the runtime if the object sets none. Absent means any group
+	// in kinds.
 	// +optional
 	// +kubebuilder:validation:MaxLength=253
 	DefaultAPIGroup *string `json:"defaultAPIGroup,omitempty"`
-	// kind leads to the kind of the runtime.
+	// kind is the path of the field with the kind of the runtime. Absent means that only defaultKind
+	// applies.
 	// +optional
 	Kind *FieldPath `json:"kind,omitempty"`
-	// defaultKind holds where the object does not say.
+	// defaultKind is the kind of the runtime if the object sets none.
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	DefaultKind *string `json:"defaultKind,omitempty"`
-	// clusterScope leads to a boolean that picks the cluster-scoped of the kinds, for references that name no kind.
+	// clusterScope is the path of a boolean field, for references without a kind. True selects the
+	// cluster-scoped kind of runtime, false or absent the namespaced one.
 	// +optional
 	ClusterScope *FieldPath `json:"clusterScope,omitempty"`
 }
 
-// RuntimeKind is a kind of runtime. A namespaced one is looked up in the namespace of the object that refers to it.
+// RuntimeKind is a kind of runtime. Curfew looks up a namespaced runtime in the namespace of the
+// object that refers to it.
 //
-// Beside the fields named here, the annotations curfew.dev/ttl-after-finished, -succeeded and -failed of a runtime hold, and
-// win over its fields.
+// The annotations curfew.dev/ttl-after-finished, -succeeded and -failed on a runtime apply too, and
+// override its fields.
 type RuntimeKind struct {
 	ProfiledKind `json:",inline"`
-	// ttl leads to a TTL after finished in whole seconds; of several fields the first that is set holds.
+	// ttl lists the paths of fields with a TTL after finished, in whole seconds. The first field that
+	// is set applies. Empty means that only annotations apply.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4
 	TTL []FieldPath `json:"ttl,omitempty"`
-	// deadline leads to a deadline in whole seconds; of several fields the first that is set holds.
+	// deadline lists the paths of fields with a deadline, in whole seconds. The first field that is
+	// set applies. Empty means that only annotations apply.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=4

@@ -105,7 +105,7 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	for name, c := range map[string]struct{ spec, want string }{
 		"small":                {`{defaults: {ttl: {value: 1d}}}`, ""},
 		"all":                  {`{match: {kinds: [{group: "*", kind: Job}], matchConditions: [{name: a, expression: "true"}]}, defaults: {ttl: {expression: "'1d'"}, ttlFailed: {value: never}, deadline: {value: 12h}, ttlLabel: {value: 2026-12-24T003000Z}}, bounds: {maxTTL: 2w, minTTLLabel: 1h, maxTTLLabel: 9w, latestDate: "2026-12-31"}, warnBelow: "90", mode: Warn, priority: 5, backfill: true}`, ""},
-		"says nothing":         {`{match: {}}`, "the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy"},
+		"says nothing":         {`{match: {}}`, "the policy has no effect: set defaults, bounds, warnBelow or propagationPolicy"},
 		"empty defaults":       {`{defaults: {}}`, "should have at least 1 properties"},
 		"both":                 {`{defaults: {ttl: {value: 1d, expression: "'1d'"}}}`, "set exactly one of value and expression"},
 		"neither":              {`{defaults: {deadline: {}}}`, "set exactly one of value and expression"},

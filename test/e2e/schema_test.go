@@ -45,7 +45,7 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.refusing("LifecyclePolicy", []struct{ spec, want string }{
-		{`{match: {}}`, "the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy"},
+		{`{match: {}}`, "the policy has no effect: set defaults, bounds, warnBelow or propagationPolicy"},
 		{`{defaults: {ttl: {value: 1d, expression: "'1d'"}}}`, "set exactly one of value and expression"},
 		{`{defaults: {ttl: {value: soon}}}`, "spec.defaults.ttl.value in body should match"},
 		{`{defaults: {deadline: {value: never}}}`, "spec.defaults.deadline.value in body should match"},
@@ -79,14 +79,14 @@ func TestKindProfileSchema(t *testing.T) {
 	const kind, state = `kind: {group: example.com, version: v1, kind: Example, resource: examples}`, `state: {finished: "true", finishTime: "null", outcome: "'Failed'"}`
 	s.refusing("KindProfile", []struct{ spec, want string }{
 		{`{` + state + `}`, "spec.kind: Required value"},
-		{`{` + kind + `, fields: {ttl: spec.ttl}}`, "a TTL field needs state: Curfew has to know when an object has finished"},
-		{`{` + kind + `, deadline: {enforcement: [{by: Controller}]}}`, "a deadline needs state: Curfew has to know whether an object has started and finished"},
+		{`{` + kind + `, fields: {ttl: spec.ttl}}`, "a TTL field needs state: Curfew must know when an object has finished"},
+		{`{` + kind + `, deadline: {enforcement: [{by: Controller}]}}`, "a deadline needs state: Curfew must know whether an object has started and finished"},
 		{`{` + kind + `, runtime: {reference: {name: spec.ref, defaultKind: T}, kinds: [{version: v1, kind: T, resource: ts}]}}`,
-			"a runtime needs state: its TTL counts from the end of what uses it"},
+			"a runtime needs state: its TTL counts from the finish time of the objects that use it"},
 		{`{` + kind + `, ` + state + `, runtime: {reference: {name: spec.ref}, kinds: [{version: v1, kind: T, resource: ts}]}}`,
 			"set kind, defaultKind or clusterScope: one name can belong to several kinds"},
 		{`{` + kind + `, ` + state + `, deadline: {enforcement: [{by: Curfew}]}}`, "stop is required where Curfew enforces the deadline"},
-		{`{` + kind + `, ` + state + `, deadline: {enforcement: [{by: Curfew, stop: [{action: Delete}]}]}}`, "Delete needs child: Curfew deletes no object for its deadline, only what it runs"},
+		{`{` + kind + `, ` + state + `, deadline: {enforcement: [{by: Curfew, stop: [{action: Delete}]}]}}`, "Delete needs child: a deadline deletes only what the object runs, never the object"},
 		{`{` + kind + `, podTemplates: ["spec.jobs[0].template"]}`, "spec.podTemplates[0] in body should match"},
 		{`{kind: {group: batch, version: v1, kind: Job, resource: jobs}, ` + state + `}`, "Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"},
 		{`{kind: {version: v1, kind: Pod, resource: pods}, ` + state + `}`, "Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"},

@@ -60,7 +60,7 @@ func TestFunctionsAreShort(t *testing.T) {
 }
 
 // Tools need these on one line.
-var directive = regexp.MustCompile(`^\s*//(go:|\+|nolint)`)
+var directive = regexp.MustCompile(`^\s*//(go:| ?\+|nolint)`)
 
 func TestCommentsAreWrapped(t *testing.T) {
 	long, first := map[string]int{}, map[string]string{}

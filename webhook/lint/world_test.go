@@ -166,7 +166,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 		"a misspelt field, and therefore nothing said": {text: strings.Replace(policyTTL, "defaults", "default", 1),
 			want: []string{
 				`f.yaml:1 error LifecyclePolicy p schema spec.default: unknown field "spec.default": remove it, or mend its name`,
-				`f.yaml:1 error LifecyclePolicy p schema spec: Invalid value: the policy says nothing: set defaults, bounds, warnBelow or propagationPolicy`}},
+				`f.yaml:1 error LifecyclePolicy p schema spec: Invalid value: the policy has no effect: set defaults, bounds, warnBelow or propagationPolicy`}},
 		"a rule of the schema": {text: strings.Replace(policyTTL, "value: 2h", "value: 2h, expression: \"'1d'\"", 1),
 			want: []string{`f.yaml:1 error LifecyclePolicy p schema spec.defaults.ttl: Invalid value: set exactly one of value and expression`}},
 		"a wrong shape": {text: strings.Replace(policyTTL, "{ttl: {value: 2h}}", "5", 1),
