@@ -3,7 +3,7 @@
 //
 // A [LifecyclePolicy] sets defaults and bounds for many namespaces. A [KindProfile] describes a
 // kind to Curfew. Both are plain data: policy/expression compiles them for package policy, and
-// reports // unusable parts in the condition Ready. Schemas and deep copies are generated from
+// reports unusable parts in the condition Ready. Schemas and deep copies are generated from
 // the types:
 //
 //	go generate ./policy/v1alpha1
