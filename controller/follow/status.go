@@ -34,11 +34,18 @@ type Statuses struct {
 	// have defaults reach objects that are older than they are (S6).
 	serverTime ServerTime
 	log        logr.Logger
-	queue      *loop.Queue
+	queue      *loop.RetryQueue
 
 	mu      sync.Mutex
 	pending map[string]MakePatch
 }
+
+// statusFirst and statusMost bound how long a status that failed waits by itself: an object whose
+// status can never be written delays no other.
+const (
+	statusFirst = 200 * time.Millisecond
+	statusMost  = 10 * time.Second
+)
 
 // ServerTime answers with the API server's time. An error means that it is not known, and that
 // nothing is stamped. Nil means the local clock's.
@@ -52,7 +59,7 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	if serverTime == nil {
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
-	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewQueue(), pending: map[string]MakePatch{}}
+	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewRetryQueue(clock, statusMost), pending: map[string]MakePatch{}}
 }
 
 // Patch is that of a status with these conditions, or nil where there is nothing to write. defaults
@@ -91,6 +98,7 @@ func (s *Statuses) Add(name string, patch MakePatch) {
 	defer s.mu.Unlock()
 	if patch == nil {
 		delete(s.pending, name)
+		s.queue.Remove(name)
 		return
 	}
 	s.pending[name] = patch
@@ -99,26 +107,36 @@ func (s *Statuses) Add(name string, patch MakePatch) {
 
 // Run writes until ctx is done.
 func (s *Statuses) Run(ctx context.Context) {
-	s.queue.Work(ctx, s.clock, func(ctx context.Context, name string) error {
+	for {
+		name, ok := s.queue.Next(ctx)
+		if !ok {
+			return
+		}
 		s.mu.Lock()
 		patch := s.pending[name]
 		delete(s.pending, name)
 		s.mu.Unlock()
 		if patch == nil {
-			return nil
+			continue // A newer state was written while an older one waited.
 		}
 		err := s.write(ctx, name, patch)
 		if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
-			return nil // After a conflict a newer state is on its way through the watch.
+			s.queue.Done(name) // After a conflict a newer state is on its way through the watch.
+			continue
 		}
 		s.log.Info("could not write a status, trying again", "object", name, "reason", err.Error())
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.pending[name] == nil {
-			s.pending[name] = patch
-		}
-		return err
-	})
+		s.retry(name, patch)
+	}
+}
+
+// retry has a status written again, unless a newer one waits.
+func (s *Statuses) retry(name string, patch MakePatch) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.pending[name] == nil {
+		s.pending[name] = patch
+	}
+	s.queue.Retry(name, statusFirst)
 }
 
 func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) error {

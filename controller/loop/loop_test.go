@@ -154,6 +154,33 @@ func TestRetryQueue(t *testing.T) {
 			}
 		}
 	})
+	synctest.Test(t, func(t *testing.T) {
+		queue := loop.NewRetryQueue(clock.RealClock{}, 5*time.Second)
+		began := time.Now()
+		next := func(want string) {
+			t.Helper()
+			name, _ := queue.Next(t.Context())
+			if got := fmt.Sprint(name, " ", time.Since(began)); got != want {
+				t.Errorf("got %s, want %s", got, want)
+			}
+		}
+		for _, want := range []string{"a 1s", "a 3s", "a 7s", "a 12s", "a 17s"} { // Twice as long each time, up to the maximum.
+			queue.Retry("a", time.Second)
+			next(want)
+		}
+		queue.Retry("b", time.Second) // Failures of one name are not those of another.
+		next("b 18s")
+		queue.Done("a")
+		queue.Retry("a", time.Second)
+		next("a 19s")
+		queue.Retry("a", time.Second)
+		queue.Retry("b", time.Second)
+		queue.Remove("a")
+		queue.Remove("unknown")
+		next("b 21s")
+		queue.Retry("a", time.Second)
+		next("a 22s")
+	})
 	past := clocktesting.NewFakeClock(time.Unix(1_000_000, 0))
 	queue := loop.NewRetryQueue(past, time.Minute)
 	queue.AddAfter("a", time.Minute)

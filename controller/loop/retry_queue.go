@@ -13,20 +13,56 @@ type RetryQueue struct {
 	clock clock.Clock
 	most  time.Duration
 	// later are the names that wait, and next is the earliest of their times; zero if none waits.
-	// Both are guarded by the mutex of the queue.
-	later map[string]time.Time
-	next  time.Time
+	// failures counts those of a name in a row. All are guarded by the mutex of the queue.
+	later    map[string]time.Time
+	next     time.Time
+	failures map[string]int
 }
 
 // NewRetryQueue makes an empty queue in which no name waits for longer than most.
 func NewRetryQueue(clock clock.Clock, most time.Duration) *RetryQueue {
-	return &RetryQueue{Queue: NewQueue(), clock: clock, most: most, later: map[string]time.Time{}}
+	return &RetryQueue{Queue: NewQueue(), clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}}
 }
 
 // AddAfter appends a name after a while.
 func (q *RetryQueue) AddAfter(name string, d time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	q.addAfter(name, d)
+}
+
+// Retry appends a name whose work failed: after first, and after twice as long each time that it
+// fails again.
+func (q *RetryQueue) Retry(name string, first time.Duration) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	d := min(first, q.most)
+	for range q.failures[name] {
+		if d = min(2*d, q.most); d == q.most {
+			break
+		}
+	}
+	q.failures[name]++
+	q.addAfter(name, d)
+}
+
+// Done ends the failures of a name: the next one waits for as long as the first.
+func (q *RetryQueue) Done(name string) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.failures, name)
+}
+
+// Remove drops a name that needs no work any more, and what is known of it.
+func (q *RetryQueue) Remove(name string) {
+	q.Queue.Remove(name)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	delete(q.later, name)
+	delete(q.failures, name)
+}
+
+func (q *RetryQueue) addAfter(name string, d time.Duration) {
 	at := q.clock.Now().Add(min(d, q.most))
 	q.later[name] = at
 	if q.next.IsZero() || at.Before(q.next) {
