@@ -37,8 +37,18 @@ func (r *Runtimes) WriteStamps(serverTime ServerTime) {
 
 func (s *runtimeStamper) stampLater(resource schema.GroupVersionResource, key string) {
 	if s.pending != nil && key != "" {
-		s.pending.Add(resource.Resource + "." + resource.Version + "." + resource.Group + " " + key)
+		s.pending.Add(stampName(resource, key))
 	}
+}
+
+func (s *runtimeStamper) stampNever(resource schema.GroupVersionResource, key string) {
+	if s.pending != nil {
+		s.pending.Remove(stampName(resource, key))
+	}
+}
+
+func stampName(resource schema.GroupVersionResource, key string) string {
+	return resource.Resource + "." + resource.Version + "." + resource.Group + " " + key
 }
 
 // RunStamps writes the stamps until ctx is done. It may run once in a cluster.

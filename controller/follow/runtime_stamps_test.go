@@ -166,6 +166,28 @@ func TestStampRuntimesAgain(t *testing.T) {
 	}
 }
 
+// A standby stamps none, and hears of runtimes for as long as it stands by.
+func TestStampNoRuntimeThatIsGone(t *testing.T) {
+	r, _ := stampedRuntimes(t, torch(nil, nil))
+	follow := func(key string, gone bool) {
+		t.Helper()
+		content := torch(nil, nil).Object
+		r.followed[trainingRuntimes].mirror.set(key, &content)
+		if gone {
+			r.followed[trainingRuntimes].mirror.set(key, nil)
+		}
+	}
+	r.followed[trainingRuntimes].mirror.OnChange(r.changedOf(trainingRuntimes))
+	follow("ml/gone", true)
+	follow(torchKey, false)
+	if name, ok := r.stamper.pending.Pop(); !ok || name != torchName {
+		t.Errorf("got %q, %v, want %q alone", name, ok, torchName)
+	}
+	if name, ok := r.stamper.pending.Pop(); ok {
+		t.Errorf("%q waits although the runtime is gone", name)
+	}
+}
+
 // The patch names the state that was read: no newer TTL gets the stamp of an older one.
 func TestRuntimeStampIsForTheStateThatWasRead(t *testing.T) {
 	object := torch(nil, map[string]string{policy.AnnotationTTL: "1d"})

@@ -136,19 +136,26 @@ func (r *Runtimes) follow(ctx context.Context, snapshot *platform.Snapshot) {
 			object.SetManagedFields(nil)
 			return object.Object
 		}, r.clock, r.log.WithValues("resource", resource.GroupResource().String()))}
-		of.mirror.OnChange(func(key string, _, new *map[string]any) {
-			if new != nil {
-				r.stamper.stampLater(resource, key)
-			}
-			namespace, _, namespaced := strings.Cut(key, "/")
-			if !namespaced {
-				namespace = ""
-			}
-			for _, f := range r.changed {
-				f(resource, namespace)
-			}
-		})
+		of.mirror.OnChange(r.changedOf(resource))
 		r.followed[resource] = of
 		r.group.Go(func() { of.mirror.Run(ctx) })
+	}
+}
+
+// changedOf stamps the runtimes of a kind that change, and notifies all who registered.
+func (r *Runtimes) changedOf(resource schema.GroupVersionResource) func(key string, old, new *map[string]any) {
+	return func(key string, _, new *map[string]any) {
+		if new != nil {
+			r.stamper.stampLater(resource, key)
+		} else { // A standby stamps none, and hears of runtimes for as long as it stands by.
+			r.stamper.stampNever(resource, key)
+		}
+		namespace, _, namespaced := strings.Cut(key, "/")
+		if !namespaced {
+			namespace = ""
+		}
+		for _, f := range r.changed {
+			f(resource, namespace)
+		}
 	}
 }
