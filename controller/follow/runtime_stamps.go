@@ -23,16 +23,16 @@ type runtimeStamper struct {
 }
 
 const (
-	// stampAgain is how long a stamp that failed waits, and stampForbidden one that may not be
-	// written.
-	stampAgain     = 5 * time.Second
-	stampForbidden = 5 * time.Minute
+	// stampAgain is how long a stamp waits that failed for the first time, and stampMost how long it
+	// waits at most, as one that may not be written does from the first time on.
+	stampAgain = 5 * time.Second
+	stampMost  = 5 * time.Minute
 )
 
 // WriteStamps has runtimes stamped, once [Runtimes.RunStamps] runs. Call it before the follower
 // starts.
 func (r *Runtimes) WriteStamps(serverTime ServerTime) {
-	r.stamper = runtimeStamper{serverTime, loop.NewRetryQueue(r.clock, stampForbidden)}
+	r.stamper = runtimeStamper{serverTime, loop.NewRetryQueue(r.clock, stampMost)}
 }
 
 func (s *runtimeStamper) stampLater(resource schema.GroupVersionResource, key string) {
@@ -60,16 +60,17 @@ func (r *Runtimes) RunStamps(ctx context.Context) error {
 		}
 		err := r.stamp(ctx, name)
 		switch {
-		case err == nil || ctx.Err() != nil:
-		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-			// A newer state is on its way through the watch.
+		case ctx.Err() != nil:
+			return nil
+		case err == nil || apierrors.IsConflict(err) || isGone(err):
+			r.stamper.pending.Done(name) // After a conflict a newer state is on its way through the watch.
 		default:
 			again := stampAgain
 			if apierrors.IsForbidden(err) {
-				again = stampForbidden
+				again = stampMost
 			}
 			r.log.Info("could not stamp a runtime, trying again", "runtime", name, "reason", err.Error())
-			r.stamper.pending.AddAfter(name, again)
+			r.stamper.pending.Retry(name, again)
 		}
 	}
 }

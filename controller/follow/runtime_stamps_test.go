@@ -3,6 +3,7 @@ package follow
 import (
 	"context"
 	"errors"
+	"net/http"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -124,7 +125,8 @@ func TestStampRuntimesAgain(t *testing.T) {
 	}{
 		"the time is unknown": {time: errors.New("the API server's time is not known"), after: stampAgain},
 		"no answer":           {patch: errors.New("no route"), after: stampAgain},
-		"forbidden":           {patch: apierrors.NewForbidden(trainingRuntimes.GroupResource(), "torch", nil), after: stampForbidden},
+		"a proxy's 404":       {patch: apierrors.NewGenericServerResponse(http.StatusNotFound, "PATCH", trainingRuntimes.GroupResource(), "torch", "no such page", 0, true), after: stampAgain},
+		"forbidden":           {patch: apierrors.NewForbidden(trainingRuntimes.GroupResource(), "torch", nil), after: stampMost},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -164,6 +166,30 @@ func TestStampRuntimesAgain(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A stamp that keeps failing is tried less and less often.
+func TestStampRuntimesLessOften(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, api := stampedRuntimes(t, torch(nil, map[string]string{policy.AnnotationTTL: "1d"}))
+		tries := 0
+		api.PrependReactor("patch", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+			tries++
+			return true, nil, errors.New("never")
+		})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan error)
+		go func() { ended <- r.RunStamps(ctx) }()
+		r.stamper.stampLater(trainingRuntimes, torchKey)
+		time.Sleep(24 * time.Hour)
+		if most := int(24*time.Hour/stampMost) + 10; tries > most || tries < most-20 {
+			t.Errorf("%d tries in a day, want about %d", tries, most)
+		}
+		cancel()
+		if err := <-ended; err != nil {
+			t.Error(err)
+		}
+	})
 }
 
 // A standby stamps none, and hears of runtimes for as long as it stands by.
