@@ -47,8 +47,9 @@ type live struct{ Cached }
 // holds.
 func (c Cached) Live() platform.Source { return Share(live{c}) }
 
-// Snapshot implements [platform.Source]: a default that was taken back a moment ago deletes
-// nothing, and neither does a profile that was corrected.
+// Snapshot implements [platform.Source]. A judgement that is made live uses no default that was
+// taken back a moment ago, and no profile that was corrected. A DELETE without one does not compare
+// the live profile.
 func (l live) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
 	policies, err := l.Platform.Policies.Live(ctx)
 	if err != nil {
