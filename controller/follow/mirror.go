@@ -88,6 +88,14 @@ func (m *Mirror[T]) Get(key string) (T, bool) {
 	return item, ok
 }
 
+// empty reports whether no object is known. While one is, a 404 for a list does not say that there
+// are none: a proxy may have sent it.
+func (m *Mirror[T]) empty() bool {
+	m.mu.RLock()
+	defer m.mu.RUnlock()
+	return len(m.items) == 0
+}
+
 // Known returns why the objects are not known yet, or nil once they are and all who follow the kind
 // have been told.
 func (m *Mirror[T]) Known() error {

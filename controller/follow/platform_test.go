@@ -143,6 +143,28 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 	})
 }
 
+// A missing CRD is not an error. A 404 for a kind that has objects, which a proxy may send, is one:
+// it does not say that no bound applies.
+func TestLiveReadsWithoutCRDs(t *testing.T) {
+	policies, profiles := newSource(), newSource()
+	p := platformWith(t, policies, profiles)
+	policies.SetAbsent(true)
+	profiles.SetAbsent(true)
+	live := func() (ofPolicies, ofProfiles error) {
+		_, ofPolicies = p.Policies.Live(t.Context())
+		_, ofProfiles = p.Profiles.Live(t.Context())
+		return ofPolicies, ofProfiles
+	}
+	if a, b := live(); a != nil || b != nil {
+		t.Errorf("without CRDs: %v, %v", a, b)
+	}
+	p.Policies.mirror.items["platform"] = compiledPolicy{}
+	p.Profiles.mirror.items["things"] = compiledProfile{}
+	if a, b := live(); a == nil || b == nil {
+		t.Errorf("a 404 although there are objects: %v, %v; want errors", a, b)
+	}
+}
+
 // Nor does a profile count that was corrected, added or removed since the watch last reported.
 func TestLiveReadsProfilesPastTheCache(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

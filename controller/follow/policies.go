@@ -121,7 +121,7 @@ func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	options := metav1.ListOptions{Limit: 100}
 	for {
 		page, err := p.source.List(ctx, options)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && p.mirror.empty() {
 			return nil, nil
 		}
 		if err != nil {

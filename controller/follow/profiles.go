@@ -71,7 +71,7 @@ func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, er
 	out, options := map[string]*expression.Profile{}, metav1.ListOptions{Limit: 100}
 	for {
 		page, err := p.mirror.source.List(ctx, options)
-		if apierrors.IsNotFound(err) {
+		if apierrors.IsNotFound(err) && p.mirror.empty() {
 			return nil, nil
 		}
 		if err != nil {
