@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 
 	"curfew.dev/curfew/policy"
 )
@@ -17,11 +18,16 @@ type Reached struct {
 }
 
 // runtimeBackfill warns that a runtime's TTL is about to delete objects that finished before the
-// runtime had it, and of how many.
+// runtime had it, and of how many; or, where the TTL of an existing runtime changes, that it never
+// will.
 var runtimeBackfill = Rule{
 	Name:   "runtime-backfill",
 	Fields: annotations(policy.AnnotationBackfill),
 	Review: func(r *Request) []policy.Finding {
+		if leavesFinished(r) {
+			return []policy.Finding{warning(policy.AnnotationPath(policy.AnnotationBackfill), r.Facts.Annotations[policy.AnnotationBackfill],
+				"the new TTL does not delete "+r.Facts.Profile.RuntimeOf+"s that have finished already: set "+policy.AnnotationBackfill+`: "true" to delete these, too`)}
+		}
 		if !Backfills(r) {
 			return nil
 		}
@@ -43,10 +49,28 @@ var runtimeBackfill = Rule{
 // Backfills reports whether a request lets the TTL of a runtime reach what finished before: it sets
 // backfill, or another TTL beside it.
 func Backfills(r *Request) bool {
-	fields := r.Facts.Profile.RuntimeTTLs
-	if r.Facts.Profile.RuntimeOf == "" || r.Facts.Deleting || r.Facts.Annotations[policy.AnnotationBackfill] != "true" {
+	if r.Facts.Annotations[policy.AnnotationBackfill] != "true" {
 		return false
 	}
+	set, changed := newRuntimeTTL(r)
+	return set && (changed || r.OldFacts == nil || r.OldFacts.Annotations[policy.AnnotationBackfill] != "true")
+}
+
+// leavesFinished reports whether a request sets or changes the TTL of an existing runtime without
+// backfill. A TTL of never, or one that cannot be read, deletes nothing at all.
+func leavesFinished(r *Request) bool {
+	_, changed := newRuntimeTTL(r)
+	return changed && r.OldFacts != nil && r.Facts.Annotations[policy.AnnotationBackfill] != "true" &&
+		slices.ContainsFunc(r.Facts.TTLs().Settings(), func(ttl *policy.Setting) bool { return ttl.Err == nil && !ttl.TTL.Never })
+}
+
+// newRuntimeTTL reports whether a runtime has a TTL after a request, and whether it had another one
+// or none before.
+func newRuntimeTTL(r *Request) (set, changed bool) {
+	if r.Facts.Profile.RuntimeOf == "" || r.Facts.Deleting {
+		return false, false
+	}
+	fields := r.Facts.Profile.RuntimeTTLs
 	ttl := policy.RuntimeHash(r.Object, fields)
-	return ttl != "" && (r.OldFacts == nil || r.OldFacts.Annotations[policy.AnnotationBackfill] != "true" || policy.RuntimeHash(r.Old, fields) != ttl)
+	return ttl != "", ttl != "" && (r.OldFacts == nil || policy.RuntimeHash(r.Old, fields) != ttl)
 }

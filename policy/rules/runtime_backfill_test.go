@@ -6,7 +6,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Whoever has a runtime's TTL delete what finished before is told how much that is.
+// A warning says how much that finished before a runtime's TTL is deleted by it, or that none is.
 func TestRuntimeBackfill(t *testing.T) {
 	runtime := func(pairs ...string) map[string]any { return object("TrainingRuntime", map[string]any{}, pairs...) }
 	native := object("TrainingRuntime", map[string]any{"ttlSecondsAfterFinished": int64(60)}, "backfill", "true")
@@ -16,6 +16,7 @@ func TestRuntimeBackfill(t *testing.T) {
 		return []string{"warning " + at("backfill") + ": lets the TTL delete " + what}
 	}
 	const rate = " that finished before the runtime had it, at most 1000 a minute"
+	kept := []string{"warning " + at("backfill") + `: the new TTL does not delete TrainJobs that have finished already: set curfew.dev/backfill: "true" to delete these, too`}
 	unknown := says("TrainJobs" + rate + "; how many is not known")
 	for name, test := range map[string]struct {
 		old, object map[string]any
@@ -34,7 +35,16 @@ func TestRuntimeBackfill(t *testing.T) {
 		"taken away":                  {old: runtime("ttl-after-finished", "1d", "backfill", "true"), object: runtime("ttl-after-finished", "1d")},
 		"false":                       {object: runtime("ttl-after-finished", "1d", "backfill", "false")},
 		"without a TTL":               {object: runtime("backfill", "true")},
-		"the TTL changes, without it": {old: runtime("ttl-after-finished", "2d"), object: runtime("ttl-after-finished", "1d")},
+		"the TTL changes, without it": {old: runtime("ttl-after-finished", "2d"), object: runtime("ttl-after-finished", "1d"), want: kept},
+		"the first TTL":               {old: runtime(), object: runtime("ttl-after-failed", "1d"), want: kept},
+		"the field, without it":       {old: runtime(), object: object("TrainingRuntime", map[string]any{"ttlSecondsAfterFinished": int64(60)}), want: kept},
+		"it changes, with false":      {old: runtime("ttl-after-finished", "2d", "backfill", "false"), object: runtime("ttl-after-finished", "1d", "backfill", "false"), want: kept},
+		"it changes as it is taken":   {old: runtime("ttl-after-finished", "2d", "backfill", "true"), object: runtime("ttl-after-finished", "1d"), want: kept},
+		"created without it":          {object: runtime("ttl-after-finished", "1d")},
+		"as it was, without it":       {old: runtime("ttl-after-finished", "1d"), object: runtime("ttl-after-finished", "1d", "x", "y")},
+		"the TTL is removed":          {old: runtime("ttl-after-finished", "1d"), object: runtime()},
+		"never":                       {old: runtime("ttl-after-finished", "1d"), object: runtime("ttl-after-finished", "never")},
+		"unreadable":                  {old: runtime("ttl-after-finished", "1d"), object: runtime("ttl-after-finished", "soon")},
 	} {
 		t.Run(name, func(t *testing.T) {
 			equal(t, judge(runtimeBackfill, &profile, Request{Reached: test.reached}, test.old, test.object), test.want)
