@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"time"
@@ -9,6 +10,13 @@ import (
 // labelMargin is how far ahead a default date must lie: admission must not reject a default that it
 // gave a moment ago.
 const labelMargin = time.Minute
+
+// withoutBackfill is the time that a label must leave an existing object if its policy does not
+// say backfill: somebody has to be able to notice.
+const withoutBackfill = time.Hour
+
+// ErrNeedsBackfill is why [MissingLabel] does not give a label that expires too soon.
+var ErrNeedsBackfill = errors.New("its default would expire within an hour: set backfill: true in the policy to give it nevertheless")
 
 // DefaultLabel is the TTL label that admission gives to a new object without one, and the setting
 // of the policy that decided: the first that has one. The label is "" where none is given; the
@@ -29,8 +37,9 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 // MissingLabel is the TTL label that an existing object should have and does not, and the setting
 // of the policy that decided, as [DefaultLabel] returns them. Either admission was down when the
 // object was created, or it is older than the default and the policy says backfill. A duration
-// counts from the creation, so that the label may be expired when it is given. An object whose
-// label was removed is given no other.
+// counts from the creation, so that the label may be expired when it is given. Without backfill
+// such a label is not given, with [ErrNeedsBackfill]: an object may come to match long after its
+// creation. An object whose label was removed is given no other.
 func MissingLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) {
 	if _, given := facts.Annotations[AnnotationLabelSource]; given || facts.Deleting || facts.Created.IsZero() || !mayGetLabel(facts, scope) {
 		return "", nil
@@ -42,7 +51,12 @@ func MissingLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 		if !policy.Backfill && (policy.Since.IsZero() || !facts.Created.After(policy.Since)) {
 			return "", nil
 		}
-		return scope.label(policy, facts.Created, now)
+		text, said := scope.label(policy, facts.Created, now)
+		if label, err := ParseTTLLabel(text); err == nil && !policy.Backfill && label.Expiry(facts.Created).Before(now.Add(withoutBackfill)) {
+			said.Err = ErrNeedsBackfill
+			return "", said
+		}
+		return text, said
 	}
 	return "", nil
 }

@@ -229,12 +229,12 @@ func (l *Labels) reportMissing(missing map[string]string) {
 }
 
 // counts is what became of the objects of one kind.
-type counts struct{ given, moved, failed, dryRun int }
+type counts struct{ given, moved, failed, dryRun, withheld int }
 
 func (l *Labels) report(of *kind, counts *counts) {
-	if counts.given+counts.moved+counts.failed+counts.dryRun > 0 {
+	if counts.given+counts.moved+counts.failed+counts.dryRun+counts.withheld > 0 {
 		l.log.Info("existing objects without their default TTL label", "kind", of.GroupKind().String(),
-			"given", counts.given, "moved", counts.moved, "failed", counts.failed, "dryRun", counts.dryRun)
+			"given", counts.given, "moved", counts.moved, "failed", counts.failed, "dryRun", counts.dryRun, "withheld", counts.withheld)
 	}
 }
 

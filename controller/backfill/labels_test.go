@@ -238,6 +238,20 @@ func TestWhatIsLabelled(t *testing.T) {
 	}
 }
 
+// What comes to match when it is too old for its label is reported, not labelled.
+func TestOldObjectWithoutBackfill(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", "{match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 7d}}}")
+		w.policies[0].Since = time.Now().Add(-365 * day)
+		w.add("ci", "old", 100*day, "")
+		w.begin()
+		w.expect()
+		if !strings.Contains(w.log.String(), `"withheld"=1`) {
+			w.Errorf("it is not reported:\n%s", w.log.String())
+		}
+	})
+}
+
 // Selectors leave objects out by metadata alone. A condition has the object read whole, and so has
 // a computed label.
 func TestWholeObjects(t *testing.T) {

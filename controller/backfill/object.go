@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"time"
 
@@ -38,6 +39,9 @@ func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjec
 		counts.dryRun++
 		return nil
 	case found.label == "" && found.said != nil:
+		if errors.Is(found.said.Err, policy.ErrNeedsBackfill) {
+			counts.withheld++
+		}
 		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", found.said.Err.Error())
 		return nil
 	case found.label == "":
