@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"slices"
 	"time"
 )
 
@@ -28,7 +29,7 @@ func DefaultLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 	}
 	for _, policy := range scope.Policies {
 		if policy.givesLabel() {
-			return scope.label(policy, time.Time{}, now)
+			return scope.label(facts, policy, time.Time{}, now)
 		}
 	}
 	return "", nil
@@ -51,7 +52,7 @@ func MissingLabel(facts *Facts, scope *Scope, now time.Time) (string, *Setting) 
 		if !policy.Backfill && (policy.Since.IsZero() || !facts.Created.After(policy.Since)) {
 			return "", nil
 		}
-		text, said := scope.label(policy, facts.Created, now)
+		text, said := scope.label(facts, policy, facts.Created, now)
 		if label, err := ParseTTLLabel(text); err == nil && !policy.Backfill && label.Expiry(facts.Created).Before(now.Add(withoutBackfill)) {
 			said.Err = ErrNeedsBackfill
 			return "", said
@@ -79,18 +80,32 @@ func mayGetLabel(facts *Facts, scope *Scope) bool {
 	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
 	// is written, so not there (S5).
 	child := facts.IsPod() && facts.Owner != nil
-	return scope.gives(TriggerLabel) && !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun && NoDefault(facts) == ""
+	return scope.gives(TriggerLabel) && !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun &&
+		!facts.staysByTTL() && NoDefault(facts) == ""
+}
+
+// staysByTTL reports whether the object's own TTL after finished is never, or cannot be read, for
+// some outcome. A default label would delete it all the same.
+func (f *Facts) staysByTTL() bool {
+	ttls := f.TTLs()
+	return slices.ContainsFunc([]Outcome{Succeeded, Failed}, func(outcome Outcome) bool {
+		said := ttls.For(outcome)
+		return said != nil && (said.Err != nil || said.TTL.Never)
+	})
 }
 
 // givesLabel reports whether the policy has a label to give. One in dry-run gives none.
 func (p *PlatformPolicy) givesLabel() bool { return p.Label != nil && p.Mode != ModeDryRun }
 
 // label is the label of one policy for an object, created then; zero for one that is new.
-func (s *Scope) label(of *PlatformPolicy, created, now time.Time) (string, *Setting) {
+func (s *Scope) label(facts *Facts, of *PlatformPolicy, created, now time.Time) (string, *Setting) {
 	said := *of.Label
 	label, err := ParseTTLLabel(said.Text)
 	if said.Err == nil {
 		said.Err = err
+	}
+	if label.At.IsZero() && facts.isCronJobsJob() {
+		label.After = max(label.After, minCronJobTTL)
 	}
 	if said.Err == nil {
 		label, said.Err = s.fitLabel(label, created, now)

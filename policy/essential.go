@@ -13,7 +13,7 @@ var (
 		Group, "admissionregistration.k8s.io", "apiextensions.k8s.io", "apiregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io",
 		"coordination.k8s.io", "discovery.k8s.io", "events.k8s.io", "rbac.authorization.k8s.io",
 	}
-	essentialKinds = []schema.GroupKind{{Kind: "Event"}, {Kind: "Namespace"}, {Kind: "Node"}, {Kind: "PersistentVolume"}}
+	essentialKinds = []schema.GroupKind{{Kind: "Endpoints"}, {Kind: "Event"}, {Kind: "Namespace"}, {Kind: "Node"}, {Kind: "PersistentVolume"}}
 )
 
 // EssentialKind reports whether objects of a kind are never given a default TTL label.
@@ -21,10 +21,11 @@ func EssentialKind(kind schema.GroupKind) bool {
 	return slices.Contains(essentialGroups, kind.Group) || slices.Contains(essentialKinds, kind)
 }
 
-// essential reports the same of one object: Kubernetes creates these two in each namespace, again
-// if they are deleted.
+// essential reports the same of one object. Kubernetes creates two of them in each namespace, again
+// if they are deleted, and the Service by which Pods reach the API server.
 func (f *Facts) essential() bool {
 	kind := f.Profile.Kind.GroupKind()
 	return EssentialKind(kind) || kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
-		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default"
+		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default" ||
+		kind == schema.GroupKind{Kind: "Service"} && f.Namespace == "default" && f.Name == "kubernetes"
 }

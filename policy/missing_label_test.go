@@ -47,6 +47,19 @@ func withLabel(key string) func(*policy.Facts) {
 	return func(f *policy.Facts) { f.Labels = map[string]string{key: "30d"} }
 }
 
+// service is Service kubernetes of a namespace.
+func service(namespace string) func(*policy.Facts) {
+	return func(f *policy.Facts) {
+		f.Profile = policy.Profiles{}.For(schema.GroupVersionKind{Version: "v1", Kind: "Service"})
+		f.Namespace, f.Name = namespace, "kubernetes"
+	}
+}
+
+func cronJobsJob(f *policy.Facts) {
+	f.Profile = policy.JobProfile
+	f.Owner = &metav1.OwnerReference{APIVersion: "batch/v1", Kind: "CronJob", Name: "nightly", Controller: new(true)}
+}
+
 // An existing object gets the label of the policy that decides if it is younger than the default,
 // or if the policy backfills, unless something keeps it from getting one at creation too.
 func TestMissingLabel(t *testing.T) {
@@ -81,6 +94,13 @@ func TestMissingLabel(t *testing.T) {
 		"being deleted":                  {facts: existing(hour, func(f *policy.Facts) { f.Deleting = true }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
 		"no creation time":               {facts: existing(hour, func(f *policy.Facts) { f.Created = time.Time{} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
 		"a child":                        {facts: existing(hour, func(f *policy.Facts) { f.Owner = &metav1.OwnerReference{Kind: "Widget"} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"its own TTL is never":           {facts: existing(hour, annotation(policy.AnnotationTTL, "never")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"never, if it failed":            {facts: existing(hour, annotation(policy.AnnotationTTLFailed, "never")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"its own TTL cannot be read":     {facts: existing(hour, annotation(policy.AnnotationTTL, "soon")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"its own TTL is an hour":         {facts: existing(hour, annotation(policy.AnnotationTTL, "1h")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, want: "2d"},
+		"the API server's Service":       {facts: existing(hour, service("default")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
+		"another Service":                {facts: existing(hour, service("ci")), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}, want: "2d"},
+		"a CronJob's Job":                {facts: existing(hour, cronJobsJob), policies: []*policy.PlatformPolicy{labelPolicy("10s", backfill)}, want: "1m"},
 		"the root CA":                    {facts: existing(hour, func(f *policy.Facts) { f.Name = "kube-root-ca.crt" }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
 		"part of Curfew":                 {facts: existing(hour, func(f *policy.Facts) { f.Labels = map[string]string{policy.LabelPartOf: policy.PartOfCurfew} }), policies: []*policy.PlatformPolicy{labelPolicy("2d", backfill)}},
 		"cannot be computed":             {facts: existing(hour), policies: []*policy.PlatformPolicy{labelPolicy("soon", backfill)}, err: `"soon" is neither a duration nor a date: use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`},
@@ -125,7 +145,7 @@ func TestDefaultedLabelIsStamped(t *testing.T) {
 // What a cluster depends on is given no label, whatever policies say.
 func TestEssentialKind(t *testing.T) {
 	for kind, want := range map[schema.GroupKind]bool{
-		{Kind: "Namespace"}: true, {Kind: "PersistentVolume"}: true, {Kind: "Node"}: true, {Kind: "Event"}: true,
+		{Kind: "Namespace"}: true, {Kind: "PersistentVolume"}: true, {Kind: "Node"}: true, {Kind: "Event"}: true, {Kind: "Endpoints"}: true,
 		{Group: "events.k8s.io", Kind: "Event"}: true, {Group: "coordination.k8s.io", Kind: "Lease"}: true,
 		{Group: "discovery.k8s.io", Kind: "EndpointSlice"}: true, {Group: "rbac.authorization.k8s.io", Kind: "Role"}: true,
 		{Group: "apiextensions.k8s.io", Kind: "CustomResourceDefinition"}: true, {Group: "apiregistration.k8s.io", Kind: "APIService"}: true,
