@@ -152,9 +152,10 @@ func everything(scope admissionv1.ScopeType) []admissionv1.RuleWithOperations {
 
 // reviewed leaves out kinds that the cluster depends on and kinds that are never stored: a label on
 // them takes effect without a review. Webhook configurations are never sent to any webhook. The
-// labels of a Scale are not stored.
-var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "events.k8s.io"]) &&
-!(request.kind.group == "" && request.kind.kind == "Event") &&
+// labels of a Scale are not stored. Kubernetes copies the labels of a Service to its EndpointSlices
+// and Endpoints: a denial there would leave the Service with stale endpoints.
+var reviewed = admissionv1.MatchCondition{Name: "is-reviewed", Expression: `!(request.kind.group in ["admissionregistration.k8s.io", "authentication.k8s.io", "authorization.k8s.io", "coordination.k8s.io", "discovery.k8s.io", "events.k8s.io"]) &&
+!(request.kind.group == "" && request.kind.kind in ["Endpoints", "Event"]) &&
 !(request.kind.group == "autoscaling" && request.kind.kind == "Scale")`}
 
 // elsewhere leaves out kinds of which other webhooks send every object with a Curfew key: a denial
