@@ -2,8 +2,8 @@
 // admission, and older ones where their policy says backfill.
 //
 // A [Labels] lists the kinds that policies name, page by page and by metadata (labels.go). What may
-// lack a label is judged on its own, by the policies and the namespace as they are now, and patched
-// in exactly the state that was judged (object.go). It keeps nothing between rounds: an annotation
-// on the object records that it was given a label. From then on the feed of labelled objects does
-// the rest.
+// lack a label is judged on its own, first by what is cached, then by the policies and the
+// namespace as they are now. It is patched in exactly the state that was judged (object.go). It
+// keeps nothing between rounds: an annotation on the object records that it was given a label. From
+// then on the feed of labelled objects does the rest.
 package backfill

@@ -43,9 +43,11 @@ type world struct {
 	lacks    bool
 	timeErr  error
 	options  Options
-	refuse   error // the answer to each patch
+	live     *world // what live reads find, if that differs
+	refuse   error  // the answer to each patch
 	metadata *metadatafake.FakeMetadataClient
 
+	asked   int      // how often the policies were read
 	patches []string // name=label by source
 	at      []time.Time
 	reads   []string // of whole objects
@@ -54,6 +56,7 @@ type world struct {
 
 // Snapshot implements [platform.Source].
 func (w *world) Snapshot(context.Context) (*platform.Snapshot, error) {
+	w.asked++
 	return platform.SnapshotOf(nil, nil).WithPolicies(w.policies), nil
 }
 
@@ -130,6 +133,9 @@ func (w *world) begin() *Labels {
 	})
 	o := w.options
 	o.Metadata, o.Whole, o.Cached, o.Live, o.Clock, o.Registerer = w.metadata, objects, w, w, clock.RealClock{}, prometheus.NewRegistry()
+	if w.live != nil {
+		o.Live = w.live
+	}
 	o.Log = funcr.New(func(_, text string) { w.log.WriteString(text + "\n") }, funcr.Options{})
 	o.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), w.timeErr }
 	if o.Places == nil {
@@ -279,6 +285,37 @@ func TestBoundsOfAnotherPolicy(t *testing.T) {
 		w.add("ci", "short", time.Minute, "")
 		w.begin()
 		w.expect("long=30d by policy/p", "short=1d by policy/p")
+	})
+}
+
+// A policy that was given a condition during the round is asked about the whole object.
+func TestPolicyChangesDuringTheRound(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", "{"+namesConfigMaps+"}")
+		w.live = &world{T: w.T}
+		w.live.policy("p", `{match: {kinds: [{kind: ConfigMap}], matchConditions: [{name: a, expression: "!has(object.data)"}]}, defaults: {ttlLabel: {value: 30d}}}`)
+		w.add("ci", "a", time.Minute, "")
+		w.begin()
+		w.expect()
+		if !slices.Equal(w.reads, []string{"a"}) {
+			w.Errorf("read %q whole", w.reads)
+		}
+	})
+}
+
+// Nothing is read live for an object that gets no label by what is cached.
+func TestNothingIsReadLiveInVain(t *testing.T) {
+	run(t, func(w *world) {
+		w.policy("p", `{match: {kinds: [{kind: ConfigMap}], matchConditions: [{name: a, expression: "object.data.tier == 'yes'"}]}, defaults: {ttlLabel: {value: 30d}}}`)
+		w.live = &world{T: w.T, policies: w.policies}
+		for _, name := range []string{"a", "b", "yes"} {
+			w.add("ci", name, time.Minute, "")
+		}
+		w.begin()
+		w.expect("yes=30d by policy/p")
+		if w.live.asked != 1 {
+			w.Errorf("%d live reads, want 1", w.live.asked)
+		}
 	})
 }
 

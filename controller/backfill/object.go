@@ -107,9 +107,42 @@ type finding struct {
 	withheld bool
 }
 
-// judge decides which label an object lacks, by live reads of what decides.
-func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (found finding, err error) {
-	facts, object, err := l.read(ctx, of, meta)
+// subject is an object that is judged: its metadata, and the whole of it once that was read.
+type subject struct {
+	meta  *metav1.PartialObjectMetadata
+	whole map[string]any
+}
+
+// judge decides which label an object lacks. Only if it lacks one by what is cached, what decides
+// is read live.
+func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (finding, error) {
+	object := &subject{meta: meta}
+	found, err := l.judgeBy(ctx, l.options.Cached, of, object)
+	if err != nil || found.label == "" {
+		return found, err
+	}
+	return l.judgeBy(ctx, l.options.Live, of, object)
+}
+
+// pinned is a source whose snapshot stays the same while one object is judged.
+type pinned struct {
+	platform.Source
+	snapshot *platform.Snapshot
+}
+
+func (p pinned) Snapshot(context.Context) (*platform.Snapshot, error) { return p.snapshot, nil }
+
+// judgeBy judges an object by one source. That source's policies say whether the object is read
+// whole: they may have changed since the list began.
+func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, object *subject) (found finding, err error) {
+	snapshot, err := source.Snapshot(ctx)
+	if err == nil {
+		err = snapshot.Incomplete()
+	}
+	if err != nil {
+		return finding{}, err
+	}
+	facts, content, err := l.read(ctx, newKind(of.Place, snapshot), object)
 	if err != nil || facts == nil {
 		return finding{}, err
 	}
@@ -117,7 +150,7 @@ func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObject
 	if err != nil {
 		return finding{}, fmt.Errorf("the API server's time: %w", err)
 	}
-	around, err := platform.ContextOf(ctx, l.options.Live, platform.Whole(facts, object))
+	around, err := platform.ContextOf(ctx, pinned{source, snapshot}, platform.Whole(facts, content))
 	if err != nil {
 		return finding{}, err
 	}
@@ -134,24 +167,28 @@ func (l *Labels) judge(ctx context.Context, of *kind, meta *metav1.PartialObject
 }
 
 // read returns the object that is judged, whole where that is needed; nil if it is gone.
-func (l *Labels) read(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata) (*policy.Facts, map[string]any, error) {
-	if of.whole {
-		object, err := l.options.Whole.Resource(of.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
+func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.Facts, map[string]any, error) {
+	meta := object.meta
+	if of.whole && object.whole == nil {
+		read, err := l.options.Whole.Resource(of.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsNotFound(err):
 			return nil, nil, nil
 		case err != nil:
 			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err)
 		}
-		return policy.FactsOfObject(of.profile, object.Object), object.Object, nil
+		object.whole = read.Object
 	}
-	object, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
+	if object.whole != nil {
+		return policy.FactsOfObject(of.profile, object.whole), object.whole, nil
+	}
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
 	if err != nil {
 		return nil, nil, err
 	}
-	object["apiVersion"], object["kind"] = of.GroupVersion().String(), of.Kind.Kind
+	content["apiVersion"], content["kind"] = of.GroupVersion().String(), of.Kind.Kind
 	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
-	return &facts, object, nil
+	return &facts, content, nil
 }
 
 // patch writes the label and where it came from, if the object is still in the state that was
