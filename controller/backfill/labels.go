@@ -60,6 +60,8 @@ const (
 	gather = time.Second
 	// pageSize bounds what one answer costs in memory, here and in the API server.
 	pageSize = 500
+	// maxUnreadable is how many objects of a kind may be unreadable before its visit ends.
+	maxUnreadable = 10
 	// unlabelled are the objects that may lack a label.
 	unlabelled = "!" + policy.LabelTTL + ",!" + policy.LabelKyvernoTTL
 )
@@ -196,7 +198,7 @@ func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
 			}
 		}
 		if options.Continue = page.Continue; options.Continue == "" {
-			return nil
+			return errors.Join(counts.unreadable...)
 		}
 	}
 }
@@ -229,7 +231,10 @@ func (l *Labels) reportMissing(missing map[string]string) {
 }
 
 // counts is what became of the objects of one kind.
-type counts struct{ given, moved, failed, dryRun, withheld int }
+type counts struct {
+	given, moved, failed, dryRun, withheld int
+	unreadable                             []error
+}
 
 func (l *Labels) report(of *kind, counts *counts) {
 	if counts.given+counts.moved+counts.failed+counts.dryRun+counts.withheld > 0 {

@@ -128,8 +128,9 @@ func (w *world) begin() *Labels {
 	w.metadata.PrependReactor("patch", "*", w.patched)
 	objects := dynamicfake.NewSimpleDynamicClient(scheme, whole...)
 	objects.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		w.reads = append(w.reads, action.(clienttesting.GetAction).GetName())
-		return false, nil, nil
+		name := action.(clienttesting.GetAction).GetName()
+		w.reads = append(w.reads, name)
+		return strings.HasPrefix(name, "broken"), nil, apierrors.NewInternalError(errors.New("cannot decrypt " + name))
 	})
 	o := w.options
 	o.Metadata, o.Whole, o.Cached, o.Live, o.Clock, o.Registerer = w.metadata, objects, w, w, clock.RealClock{}, prometheus.NewRegistry()
@@ -317,6 +318,26 @@ func TestNothingIsReadLiveInVain(t *testing.T) {
 			w.Errorf("%d live reads, want 1", w.live.asked)
 		}
 	})
+}
+
+// An object that cannot be read keeps no other from its label. If many cannot, the visit ends.
+func TestUnreadableObjects(t *testing.T) {
+	for broken, want := range map[int][]string{1: {"yes=30d by policy/p"}, maxUnreadable: {"yes=30d by policy/p"}, maxUnreadable + 1: nil} {
+		run(t, func(w *world) {
+			w.policy("p", `{match: {kinds: [{kind: ConfigMap}], matchConditions: [{name: a, expression: "object.data.tier == 'yes'"}]}, defaults: {ttlLabel: {value: 30d}}}`)
+			for i := range broken {
+				w.add("ci", fmt.Sprintf("broken%02d", i), time.Minute, "")
+			}
+			w.add("ci", "yes", time.Minute, "")
+			w.begin()
+			w.expect(want...)
+			for _, text := range []string{"trying again", "cannot decrypt broken00", fmt.Sprintf(`"failed"=%d`, min(broken, maxUnreadable))} {
+				if want != nil && !strings.Contains(w.log.String(), text) {
+					w.Errorf("logged:\n%s\nwant %s", w.log.String(), text)
+				}
+			}
+		})
+	}
 }
 
 // At most so many objects are labelled in any minute.

@@ -32,7 +32,13 @@ func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjec
 		}
 	}
 	found, err := l.judge(ctx, of, meta)
+	unreadable := (*unreadableError)(nil)
 	switch {
+	case errors.As(err, &unreadable) && ctx.Err() == nil && len(counts.unreadable) < maxUnreadable:
+		counts.failed++
+		counts.unreadable = append(counts.unreadable, err)
+		l.results.WithLabelValues("failed").Inc()
+		return nil
 	case err != nil:
 		return err
 	case found.withheld || found.label != "" && l.options.DryRun:
@@ -166,6 +172,11 @@ func (l *Labels) judgeBy(ctx context.Context, source platform.Source, of *kind, 
 	return found, nil
 }
 
+// unreadableError means that one object cannot be read. Others may be.
+type unreadableError struct{ error }
+
+func (e *unreadableError) Unwrap() error { return e.error }
+
 // read returns the object that is judged, whole where that is needed; nil if it is gone.
 func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.Facts, map[string]any, error) {
 	meta := object.meta
@@ -175,7 +186,7 @@ func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.F
 		case apierrors.IsNotFound(err):
 			return nil, nil, nil
 		case err != nil:
-			return nil, nil, fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err)
+			return nil, nil, &unreadableError{fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err)}
 		}
 		object.whole = read.Object
 	}
