@@ -144,6 +144,25 @@ func TestCancelTakesLabels(t *testing.T) {
 	}
 }
 
+// TestCancelStampsTheLabel: without a stamp, the object would be given a default label again. A
+// policy's stamp stays.
+func TestCancelStampsTheLabel(t *testing.T) {
+	for stamp, want := range map[string]string{"": "map[curfew.dev/ttl-label-source:object]", "policy/p": "map[]"} {
+		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d")
+		if stamp != "" {
+			object = object.Annotation(policy.AnnotationLabelSource, stamp)
+		}
+		plan, err := Cancel(subject(object.Map(), &policy.Scope{}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		have, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
+		if fmt.Sprint(have) != want {
+			t.Errorf("stamp %q: %v, want %s", stamp, have, want)
+		}
+	}
+}
+
 // TestChangedDefaultLosesItsStamp: what extend and cancel write is no default any more.
 func TestChangedDefaultLosesItsStamp(t *testing.T) {
 	job := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200).Annotation(policy.AnnotationTTLSource, "policy/platform")
