@@ -124,6 +124,21 @@ func LabelAssignments(facts *Facts, label string, said *Setting) []Assignment {
 	return append([]Assignment{{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label}}, stamp(facts, AnnotationLabelSource, said.Source.String())...)
 }
 
+// StampRemovedLabel records that an update removes the TTL label, under a key that counts, so that
+// the object is given no other. A stamp that is there says so already.
+func StampRemovedLabel(old, updated *Facts, keys ...string) []Assignment {
+	if _, stamped := updated.Annotations[AnnotationLabelSource]; stamped {
+		return nil
+	}
+	for _, key := range keys {
+		_, had := old.Labels[key]
+		if _, has := updated.Labels[key]; had && !has {
+			return stamp(updated, AnnotationLabelSource, string(LevelObject))
+		}
+	}
+	return nil
+}
+
 // DefaultedLabel is the TTL label that admission gave an object, or would have given it if nothing
 // were in dry-run; nil where none.
 func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {

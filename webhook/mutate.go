@@ -8,15 +8,19 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// mutate fills in defaults of a new object. On UPDATE it corrects the stamp of a changed default.
-// It keeps the stamp of a runtime on both.
+// mutate fills in defaults of a new object. On UPDATE it corrects the stamp of a changed default,
+// and records that a TTL label is removed. It keeps the stamp of a runtime on both.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()
 	}
 	since := w.stampRuntime(ctx, request, now)
 	if !request.creating() {
-		return w.restamp(request, since)
+		keys := []string{policy.LabelTTL}
+		if w.RuleOptions().KyvernoLabel {
+			keys = append(keys, policy.LabelKyvernoTTL)
+		}
+		return w.restamp(request, append(since, policy.StampRemovedLabel(request.oldFacts, request.facts, keys...)...))
 	}
 	scope, err := w.scopeOf(ctx, request.facts, request.object, bare(request.facts))
 	if err != nil {

@@ -1,6 +1,8 @@
 package coverage
 
 import (
+	"fmt"
+	"maps"
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -28,6 +30,28 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 			out.name = "validate-default-labels"
 			p.validating = append(p.validating, out)
 		}
+		p.removedLabels(in, k, all)
+	}
+}
+
+// removedLabels adds the webhooks that send updates which remove a TTL label, of a kind to which a
+// policy gives one: without a stamp, the controller would take the object for one that never had a
+// label. Which objects the policy selects does not matter here, since that may change later.
+func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
+	gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsLabel(in, spec) }
+	if k.unchanging || !slices.ContainsFunc(all, func(s selection) bool { return s.any(gives) }) {
+		return
+	}
+	keys := map[string]string{"removed-labels": policy.LabelTTL}
+	if in.Alias {
+		keys["removed-labels-kyverno"] = policy.LabelKyvernoTTL
+	}
+	for _, name := range slices.Sorted(maps.Keys(keys)) {
+		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?annotations[?%[2]q].hasValue()",
+			keys[name], policy.AnnotationLabelSource)
+		out := in.entry(name, k.rule(admissionv1.Update), in.unprotected(), admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed})
+		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
+		p.mutating = append(p.mutating, out)
 	}
 }
 

@@ -105,6 +105,7 @@ func planOf(in *Input) *plan {
 	policies := selections(in.Policies)
 	for _, k := range kinds {
 		out.policies(in, k, policies)
+		out.removedLabels(in, k, policies)
 	}
 	out.defaultLabels(in, kinds, policies)
 	out.labels(in, kinds)

@@ -164,11 +164,16 @@ func (k *kind) getsDefault(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
 		return false
 	}
 	on := func(trigger policy.Trigger) bool { return !slices.Contains(in.Off, trigger) }
-	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind}) && !policy.EssentialKind(k.Kind.GroupKind())
 	ttl := defaults.TTL != nil || defaults.TTLSucceeded != nil || defaults.TTLFailed != nil
 	return ttl && k.Finishable() && on(policy.TriggerTTL) ||
 		defaults.Deadline != nil && k.DefaultDeadline && on(policy.TriggerDeadline) ||
-		defaults.TTLLabel != nil && (k.Finishable() || named) && on(policy.TriggerLabel)
+		k.getsLabel(in, spec)
+}
+
+// getsLabel reports whether a policy may give objects of the kind a TTL label.
+func (k *kind) getsLabel(in *Input, spec *v1alpha1.LifecyclePolicySpec) bool {
+	named := slices.Contains(spec.Match.Kinds, v1alpha1.GroupKind{Group: k.Kind.Group, Kind: k.Kind.Kind}) && !policy.EssentialKind(k.Kind.GroupKind())
+	return spec.Defaults != nil && spec.Defaults.TTLLabel != nil && (k.Finishable() || named) && !slices.Contains(in.Off, policy.TriggerLabel)
 }
 
 // isBounded reports whether a policy bounds deadlines, which objects of the kind may have without a

@@ -152,6 +152,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 		s.says(s.create(old.object))
 	}
 	dry.says(dry.create(aConfigMap("old", "").object))
+	s.says(s.create(aConfigMap("cancelled", `,"labels":{"curfew.dev/ttl":"30d"}`).object))
 
 	rest := `defaults: {ttlLabel: {value: 20s}}`
 	kinds := "kinds: [{group: apps, kind: Deployment}, {kind: ConfigMap}]"
@@ -162,6 +163,10 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	s.awaitLabelled(sentinel)
 	s.unlabelled(deployments, "old")
 	s.unlabelled(configMaps, "old")
+	s.passes(s.kubectl("label", "configmap", "cancelled", "curfew.dev/ttl-"))
+	if got := s.get(configMaps, "cancelled").GetAnnotations()[policy.AnnotationLabelSource]; got != "object" {
+		t.Errorf("the stamp of a label that its owner removed is %q", got)
+	}
 
 	s.passes(s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"backfill":true}}`))
 	for resource, source := range map[schema.GroupVersionResource]string{deployments: name, configMaps: name, widgets: s.name + "-sentinel"} {
@@ -179,8 +184,10 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	}
 	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
 	dry.unlabelled(configMaps, "old")
-	if got := s.get(configMaps, "removed").GetLabels(); got[policy.LabelTTL] != "" {
-		t.Errorf("an object whose label was removed is given another: %v", got)
+	for _, name := range []string{"removed", "cancelled"} {
+		if got := s.get(configMaps, name).GetLabels(); got[policy.LabelTTL] != "" {
+			t.Errorf("%s, whose label was removed, is given another: %v", name, got)
+		}
 	}
 	if got := s.get(configMaps, "own").GetLabels()[policy.LabelTTL]; got != "30d" {
 		t.Errorf("the author's own label became %q", got)
