@@ -84,9 +84,12 @@ func mayGetLabel(facts *Facts, scope *Scope) bool {
 		!facts.staysByTTL() && NoDefault(facts) == ""
 }
 
-// staysByTTL reports whether the object's own TTL after finished is never, or cannot be read, for
-// some outcome. A default label would delete it all the same.
+// staysByTTL reports whether the TTL after finished that the author set is never, or cannot be
+// read, for some outcome. A default label would delete the object all the same.
 func (f *Facts) staysByTTL() bool {
+	if level := ParseSource(f.Annotations[AnnotationTTLSource]).Level; level == LevelNamespace || level == LevelPolicy {
+		return false // A default.
+	}
 	ttls := f.TTLs()
 	return slices.ContainsFunc([]Outcome{Succeeded, Failed}, func(outcome Outcome) bool {
 		said := ttls.For(outcome)
