@@ -80,7 +80,7 @@ func mayGetLabel(facts *Facts, scope *Scope) bool {
 	// NoDefault lets the Pods of a Job through for default-pod-ttl, which is resolved live. A label
 	// is written, so not there (S5).
 	child := facts.IsPod() && facts.Owner != nil
-	return scope.gives(TriggerLabel) && !labelled && !aliased && !child && !facts.essential() && !scope.Protected && scope.Mode() != ModeDryRun &&
+	return scope.gives(TriggerLabel) && !labelled && !aliased && !child && !facts.Essential() && !scope.Protected && scope.Mode() != ModeDryRun &&
 		!facts.staysByTTL() && NoDefault(facts) == ""
 }
 

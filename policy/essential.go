@@ -21,9 +21,9 @@ func EssentialKind(kind schema.GroupKind) bool {
 	return slices.Contains(essentialGroups, kind.Group) || slices.Contains(essentialKinds, kind)
 }
 
-// essential reports the same of one object. Kubernetes creates two of them in each namespace, again
+// Essential reports the same of one object. Kubernetes creates two of them in each namespace, again
 // if they are deleted, and the Service by which Pods reach the API server.
-func (f *Facts) essential() bool {
+func (f *Facts) Essential() bool {
 	kind := f.Profile.Kind.GroupKind()
 	return EssentialKind(kind) || kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
 		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default" ||

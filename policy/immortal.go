@@ -11,8 +11,8 @@ import (
 // NamespaceLifecycle).
 var immortal = []string{metav1.NamespaceDefault, metav1.NamespaceSystem, metav1.NamespacePublic}
 
-// neverDeleted reports whether the API server refuses every DELETE of the object.
-func (f *Facts) neverDeleted() bool { return f.IsNamespace() && slices.Contains(immortal, f.Name) }
+// NeverDeleted reports whether the API server refuses every DELETE of the object.
+func (f *Facts) NeverDeleted() bool { return f.IsNamespace() && slices.Contains(immortal, f.Name) }
 
 // keptImmortal is the verdict on such a Namespace that has a TTL label.
 func keptImmortal(key string, source Source) Verdict {

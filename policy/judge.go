@@ -140,8 +140,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	case facts.IsPod() && facts.AlwaysRestarts():
 		return Verdict{Action: Keep, Reason: "restartPolicy is Always", Source: value.Source,
 			Err: fmt.Errorf("%s: a Pod with restartPolicy Always has no TTL after finished", value.Path)}
-	case facts.rerunBy() != "":
-		return facts.keepFor(facts.rerunBy(), value.Path, value.Source)
+	case facts.RerunBy() != "":
+		return facts.keepFor(facts.RerunBy(), value.Path, value.Source)
 	case facts.Uncounted():
 		return keep("its Job has not accounted for it yet")
 	case facts.FinishTime.IsZero() && !facts.IsPod():

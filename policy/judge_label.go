@@ -33,14 +33,14 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	}
 	label, err := ParseLabel(key, text)
 	switch {
-	case facts.neverDeleted():
+	case facts.NeverDeleted():
 		return keptImmortal(key, source)
 	case err != nil:
 		return unusable(err) // S6
 	case label.At.IsZero() && facts.Created.IsZero():
 		return unusable(fmt.Errorf("%s counts from the creation, which the object does not say: use a date", label))
-	case facts.rerunBy() != "":
-		return facts.keepFor(facts.rerunBy(), LabelPath(key), source)
+	case facts.RerunBy() != "":
+		return facts.keepFor(facts.RerunBy(), LabelPath(key), source)
 	case facts.IsPod() && facts.Uncounted():
 		return keep("its Job has not accounted for it yet") // S5
 	}

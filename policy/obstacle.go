@@ -88,7 +88,7 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 // protection, the API server's rules, dry-run, and a trigger that is switched off.
 func Brakes(facts *Facts, scope *Scope, around Surroundings) []Obstacle {
 	out := protections(facts, around)
-	if facts.neverDeleted() {
+	if facts.NeverDeleted() {
 		out = append(out, Obstacle{ObstacleProtection, "is one that the API server never deletes", true})
 	}
 	return append(append(out, dryRuns(scope, around)...), around.SwitchedOff(TriggerLabel)...)

@@ -33,10 +33,10 @@ func (f *Facts) ReplacedBy() (owner, until string) {
 	return owner, until
 }
 
-// rerunBy names the owner whose controller would run the object again if it were deleted, such as
+// RerunBy names the owner whose controller would run the object again if it were deleted, such as
 // TrainJob a; "" where there is none. It does not matter whether the owner still exists: the
 // garbage collector deletes the object with its owner, and an orphan has no owner reference.
-func (f *Facts) rerunBy() string { return f.ownerIn(reruns) }
+func (f *Facts) RerunBy() string { return f.ownerIn(reruns) }
 
 // ownerIn names the controller owner if these are its kind and the object's.
 func (f *Facts) ownerIn(children map[schema.GroupKind]schema.GroupKind) string {

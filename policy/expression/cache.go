@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/google/cel-go/cel"
 	"k8s.io/utils/lru"
 )
 
@@ -50,6 +51,8 @@ type cacheKey struct {
 	source string
 	scope  Scope
 	result Result
+	// declared are the names and types of the variables of the object that the expression is in.
+	declared string
 }
 
 type cached struct {
@@ -60,17 +63,33 @@ type cached struct {
 // Compile compiles an expression, or returns the cached result. An error in the expression is a
 // [*CompileError].
 func (c *Compiler) Compile(source string, scope Scope, result Result) (*Program, error) {
+	return c.compileWith(source, scope, result, nil)
+}
+
+// declared is a variable that an object declares itself.
+type declared struct {
+	name    string
+	returns *cel.Type
+}
+
+// compileWith compiles an expression that also knows variables of its object.
+func (c *Compiler) compileWith(source string, scope Scope, result Result, variables []declared) (*Program, error) {
 	// Before anything is looked up, or kept: the cache counts expressions and not their length.
 	if err := c.admit(source); err != nil {
 		return nil, err
 	}
-	key := cacheKey{source, scope, result}
+	key := cacheKey{source: source, scope: scope, result: result}
+	options := make([]cel.EnvOption, 0, len(variables))
+	for _, variable := range variables {
+		key.declared += variable.name + " " + variable.returns.String() + "\n"
+		options = append(options, cel.Variable(variablesPrefix+variable.name, variable.returns))
+	}
 	if value, ok := c.cache.Get(key); ok {
 		if known, ok := value.(cached); ok {
 			return known.program, known.err
 		}
 	}
-	program, err := compile(source, scope, result, c.costLimit)
+	program, err := compile(source, scope, result, c.costLimit, options...)
 	c.cache.Add(key, cached{program, err})
 	return program, err
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/cel-go/cel"
 	"github.com/google/cel-go/common/ast"
+	"github.com/google/cel-go/common/operators"
+	"github.com/google/cel-go/common/types"
 	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
@@ -24,6 +26,12 @@ type Program struct {
 	// constant means that the program uses no variable, so that the result is the same for every
 	// object.
 	constant bool
+	// whole means that the program reads more of the object than its metadata.
+	whole bool
+	// asks are the variables that the program uses.
+	asks []string
+	// returns is the type of the result, as far as the checker knows it.
+	returns *cel.Type
 }
 
 // CompileError is an error with its place in the expression.
@@ -46,13 +54,18 @@ var compiling = make(chan struct{}, max(1, runtime.GOMAXPROCS(0)/2))
 const maxErrorMessage = 512
 
 // compile parses, checks and plans an expression. costLimit is the limit of one evaluation.
-func compile(source string, scope Scope, result Result, costLimit uint64) (*Program, error) {
+func compile(source string, scope Scope, result Result, costLimit uint64, declared ...cel.EnvOption) (*Program, error) {
 	env, err := environments[scope]()
 	if err != nil {
 		return nil, err
 	}
 	compiling <- struct{}{}
 	defer func() { <-compiling }()
+	if len(declared) > 0 {
+		if env, err = env.Extend(declared...); err != nil {
+			return nil, fmt.Errorf("declaring variables: %w", err)
+		}
+	}
 	// Issues.Err writes out all errors, each with its source line: a hundred megabytes of text for
 	// a hostile expression.
 	ast, issues := env.Parse(source)
@@ -76,7 +89,11 @@ func compile(source string, scope Scope, result Result, costLimit uint64) (*Prog
 	if err != nil {
 		return nil, &CompileError{Line: 1, Column: 1, Message: err.Error()}
 	}
-	return &Program{source: source, result: result, program: program, loops: loops(ast), constant: !loops(ast) && !asksAnything(ast)}, nil
+	asks, whole := asksFor(ast)
+	return &Program{
+		source: source, result: result, program: program, loops: loops(ast), constant: !loops(ast) && len(asks) == 0,
+		asks: asks, whole: whole, returns: ast.OutputType(),
+	}, nil
 }
 
 // compileError keeps the first issue, since the others are mostly consequences. CEL counts columns
@@ -103,13 +120,38 @@ func loops(compiled *cel.Ast) bool {
 	return found
 }
 
-// asksAnything reports whether an expression uses a variable of any scope.
-func asksAnything(compiled *cel.Ast) bool {
-	found := false
+// asksFor returns the variables that an expression uses, and whether it reads more of the object
+// than its metadata.
+func asksFor(compiled *cel.Ast) (names []string, whole bool) {
+	metadata := map[int64]bool{} // uses of object that read no more than its metadata
 	ast.PreOrderVisit(compiled.NativeRep().Expr(), ast.NewExprVisitor(func(expr ast.Expr) {
-		found = found || expr.Kind() == ast.IdentKind && slices.Contains([]string{varObject, varNamespaceObject, varRuntime, varNow}, expr.AsIdent())
+		switch expr.Kind() {
+		case ast.SelectKind:
+			if operand := expr.AsSelect(); isMetadata(operand.FieldName()) {
+				metadata[operand.Operand().ID()] = true
+			}
+		case ast.CallKind: // object.?metadata
+			if call := expr.AsCall(); call.FunctionName() == operators.OptSelect && len(call.Args()) == 2 && call.Args()[1].Kind() == ast.LiteralKind {
+				if name, ok := call.Args()[1].AsLiteral().(types.String); ok && isMetadata(string(name)) {
+					metadata[call.Args()[0].ID()] = true
+				}
+			}
+		case ast.IdentKind:
+			name := expr.AsIdent()
+			known := slices.Contains([]string{varObject, varNamespaceObject, varRuntime, varNow}, name) ||
+				slices.Contains(Lookups, name) || strings.HasPrefix(name, variablesPrefix)
+			if known && !slices.Contains(names, name) {
+				names = append(names, name)
+			}
+			whole = whole || name == varObject && !metadata[expr.ID()]
+		default:
+		}
 	}))
-	return found
+	return names, whole
+}
+
+func isMetadata(field string) bool {
+	return field == "metadata" || field == "apiVersion" || field == "kind"
 }
 
 // evaluate runs the program. The context interrupts it; one that can never end costs nothing.

@@ -19,7 +19,7 @@ const (
 	ScopeProfile Scope = iota
 	// ScopePolicy knows object, namespaceObject and runtime.
 	ScopePolicy
-	// ScopeCleanup knows object, namespaceObject and now.
+	// ScopeCleanup knows object, namespaceObject, now, the lookups and the policy's own variables.
 	ScopeCleanup
 )
 
@@ -31,6 +31,24 @@ const (
 	varNow             = "now"
 )
 
+// Lookups of cleanup policies: facts about an object that other objects tell. See [Lookups].
+const (
+	// LookupMounted: a Pod or a pod template uses the volume.
+	LookupMounted = "lookup.mounted"
+	// LookupBound: a PersistentVolumeClaim or PersistentVolume is bound.
+	LookupBound = "lookup.bound"
+	// LookupOwned: the object has an owner reference.
+	LookupOwned = "lookup.owned"
+	// LookupService: a Service selects the Pod, or an EndpointSlice has it as an endpoint.
+	LookupService = "lookup.selectedByService"
+)
+
+// Lookups are all of them, in the order of the docs.
+var Lookups = []string{LookupMounted, LookupBound, LookupOwned, LookupService}
+
+// variablesPrefix begins the names of a cleanup policy's own variables.
+const variablesPrefix = "variables."
+
 func (s Scope) variables() []cel.EnvOption {
 	object := cel.Variable(varObject, cel.DynType)
 	namespaceObject := cel.Variable(varNamespaceObject, cel.DynType)
@@ -38,7 +56,11 @@ func (s Scope) variables() []cel.EnvOption {
 	case ScopePolicy:
 		return []cel.EnvOption{object, namespaceObject, cel.Variable(varRuntime, cel.DynType)}
 	case ScopeCleanup:
-		return []cel.EnvOption{object, namespaceObject, cel.Variable(varNow, cel.TimestampType)}
+		out := []cel.EnvOption{object, namespaceObject, cel.Variable(varNow, cel.TimestampType)}
+		for _, name := range Lookups {
+			out = append(out, cel.Variable(name, cel.BoolType))
+		}
+		return out
 	default:
 		return []cel.EnvOption{object}
 	}

@@ -33,6 +33,10 @@ const (
 	// ResultLabel is a value of the label curfew.dev/ttl, a duration of whole seconds, a timestamp,
 	// or nothing.
 	ResultLabel
+	// ResultText is a string.
+	ResultText
+	// ResultAny is anything: a variable, which other expressions use.
+	ResultAny
 )
 
 // String is the result as error messages name it.
@@ -48,6 +52,10 @@ func (r Result) String() string {
 		return `a duration, a string such as "1d" or "never", whole seconds or null`
 	case ResultDuration:
 		return `a duration, a string such as "1d", whole seconds or null`
+	case ResultText:
+		return "a string"
+	case ResultAny:
+		return "any value"
 	default:
 		return `a string such as "7d" or "2026-12-24", a duration, a timestamp or null`
 	}
@@ -56,6 +64,9 @@ func (r Result) String() string {
 // accepts reports whether an expression of a type can return the result. Types that are only known
 // at run time are accepted.
 func (r Result) accepts(t *cel.Type) bool {
+	if r == ResultAny {
+		return true
+	}
 	if t.Kind() == types.OpaqueKind && t.TypeName() == "optional_type" && len(t.Parameters()) == 1 {
 		t = t.Parameters()[0]
 	}

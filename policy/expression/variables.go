@@ -1,10 +1,15 @@
 package expression
 
 import (
+	"fmt"
 	"maps"
+	"slices"
+	"strings"
 	"time"
 
 	"github.com/google/cel-go/cel"
+	"github.com/google/cel-go/common/types"
+	"github.com/google/cel-go/common/types/ref"
 	"k8s.io/apimachinery/pkg/labels"
 
 	"curfew.dev/curfew/policy"
@@ -20,6 +25,10 @@ type Variables struct {
 	NamespacePolicy *policy.NamespacePolicy
 	// Now is the instant of the decision, for expressions of [ScopeCleanup].
 	Now time.Time
+	// Lookup answers one of [Lookups] for the object; nil if nothing can be looked up.
+	Lookup func(name string) (bool, error)
+	// computed is what the variables of the object's cleanup policy are; nil without any.
+	computed func(name string) (ref.Val, error)
 }
 
 // activation passes the variables to CEL without building a map for each evaluation.
@@ -37,8 +46,26 @@ func (a activation) ResolveName(name string) (any, bool) {
 	case varNow:
 		return a.Now, true
 	default:
+		return a.resolveLate(name)
+	}
+}
+
+// resolveLate looks up what costs something, only where an expression asks for it.
+func (a activation) resolveLate(name string) (any, bool) {
+	var value any
+	err := fmt.Errorf("%s is not known here", name)
+	switch {
+	case strings.HasPrefix(name, variablesPrefix) && a.computed != nil:
+		value, err = a.computed(strings.TrimPrefix(name, variablesPrefix))
+	case slices.Contains(Lookups, name) && a.Lookup != nil:
+		value, err = a.Lookup(name)
+	case !strings.HasPrefix(name, variablesPrefix) && !slices.Contains(Lookups, name):
 		return nil, false
 	}
+	if err != nil {
+		return types.WrapErr(err), true
+	}
+	return value, true
 }
 
 // Parent implements cel.Activation.

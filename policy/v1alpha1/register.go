@@ -19,6 +19,9 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 	scheme.AddKnownTypes(GroupVersion,
 		&LifecyclePolicy{}, &LifecyclePolicyList{},
 		&KindProfile{}, &KindProfileList{},
+		&CleanupPolicy{}, &CleanupPolicyList{}, &ClusterCleanupPolicy{}, &ClusterCleanupPolicyList{},
+		&CleanupReport{}, &CleanupReportList{}, &ClusterCleanupReport{}, &ClusterCleanupReportList{},
+		&CleanupApproval{}, &CleanupApprovalList{}, &ClusterCleanupApproval{}, &ClusterCleanupApprovalList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
@@ -26,6 +29,12 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 
 // Resource names, as URLs and RBAC rules write them.
 const (
-	LifecyclePolicies = "lifecyclepolicies"
-	KindProfiles      = "kindprofiles"
+	LifecyclePolicies       = "lifecyclepolicies"
+	KindProfiles            = "kindprofiles"
+	CleanupPolicies         = "cleanuppolicies"
+	ClusterCleanupPolicies  = "clustercleanuppolicies"
+	CleanupReports          = "cleanupreports"
+	ClusterCleanupReports   = "clustercleanupreports"
+	CleanupApprovals        = "cleanupapprovals"
+	ClusterCleanupApprovals = "clustercleanupapprovals"
 )

@@ -1,0 +1,3 @@
+package cleanup
+
+const fieldManager = "curfew-cleanup"

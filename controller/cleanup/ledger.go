@@ -1,0 +1,175 @@
+package cleanup
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+const (
+	// batchSize is how many objects a report page lists.
+	batchSize = 250
+	// inFlight is how many batches are deleted at once. The UIDs of all are in the status: 500 of
+	// them take less than 20 kB.
+	inFlight = 2
+	// detailedPages is how many pages of a run keep their items once they are counted.
+	detailedPages = 10_000 / batchSize
+	// maxSkipReasons and maxKinds bound the status.
+	maxSkipReasons = 32
+	maxKinds       = 256
+)
+
+// ledger keeps the counts of a run. All changes of the status go through it, one at a time.
+type ledger struct {
+	store *store
+	mu    sync.Mutex
+}
+
+// change writes a changed status, or leaves everything as it was.
+func (l *ledger) change(ctx context.Context, edit func(*v1alpha1.CleanupPolicyStatus)) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	next := l.store.status.DeepCopy()
+	edit(next)
+	return l.store.writeStatus(ctx, next)
+}
+
+// status is a copy of the status as it was last written.
+func (l *ledger) status() *v1alpha1.CleanupPolicyStatus {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.store.status.DeepCopy()
+}
+
+// begin records that a run has started. What an earlier run left uncounted stays.
+func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun) error {
+	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.LastRun, s.LastScheduleTime = run, &run.ScheduledTime
+	})
+}
+
+// announce writes a page, and then the UIDs on it into the status. Before that nothing on the page
+// may be deleted. A page that only the first step reached is written again by the next run.
+func (l *ledger) announce(ctx context.Context, page *page) error {
+	if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {
+		return err
+	}
+	uids := make([]types.UID, 0, len(page.fields.Items))
+	for i := range page.fields.Items {
+		uids = append(uids, page.fields.Items[i].UID)
+	}
+	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.UncountedDeletions = append(s.UncountedDeletions, v1alpha1.UncountedPage{Report: page.name, UIDs: uids})
+		s.LastRun.Pages = max(s.LastRun.Pages, page.fields.Page)
+	})
+}
+
+// count writes the outcomes on the page, and then moves its UIDs into the counters.
+func (l *ledger) count(ctx context.Context, page *page) error {
+	deleted := page.tally()
+	if page.fields.Page > detailedPages {
+		page.summarise()
+	}
+	if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {
+		return err
+	}
+	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.name })
+		s.Deleted += page.fields.Deleted
+		if s.LastRun != nil && s.LastRun.ID == page.fields.Run {
+			s.LastRun.Deleted += page.fields.Deleted
+		}
+		for kind, count := range deleted {
+			addKind(s, kind, count)
+		}
+	})
+}
+
+// drop forgets a page that somebody deleted: its objects are not known any more.
+func (l *ledger) drop(ctx context.Context, name string) error {
+	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == name })
+	})
+}
+
+// end records how a run ended.
+func (l *ledger) end(ctx context.Context, phase v1alpha1.RunPhase, at time.Time, edit func(*v1alpha1.CleanupPolicyStatus)) error {
+	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		done := metav1.NewTime(at)
+		s.LastRun.Phase, s.LastRun.CompletionTime = phase, &done
+		edit(s)
+	})
+}
+
+// addKind adds to the counter of a kind. Beyond maxKinds only the sum counts.
+func addKind(s *v1alpha1.CleanupPolicyStatus, kind metav1.GroupKind, count int64) {
+	i := slices.IndexFunc(s.DeletedByKind, func(c v1alpha1.KindCount) bool { return c.Group == kind.Group && c.Kind == kind.Kind })
+	switch {
+	case i >= 0:
+		s.DeletedByKind[i].Count += count
+	case len(s.DeletedByKind) < maxKinds:
+		s.DeletedByKind = append(s.DeletedByKind, v1alpha1.KindCount{Group: kind.Group, Kind: kind.Kind, Count: count})
+	}
+}
+
+// page is a report page.
+type page struct {
+	name   string
+	fields v1alpha1.CleanupReportFields
+}
+
+func newPage(policy v1alpha1.PolicyReference, run string, number int32, dryRun bool, items []v1alpha1.CleanupItem) *page {
+	return &page{
+		name:   pageName(policy.Name, run, number),
+		fields: v1alpha1.CleanupReportFields{Policy: policy, Run: run, Page: number, DryRun: dryRun, Items: items},
+	}
+}
+
+// pageName is at most 253 characters long.
+func pageName(policy, run string, number int32) string {
+	return fmt.Sprintf("%.180s-%s-%d", policy, run, number)
+}
+
+// decided reports whether the outcome of an item is known.
+func decided(item *v1alpha1.CleanupItem) bool { return item.Result != "" }
+
+// tally counts the deleted items, by kind.
+func (p *page) tally() map[metav1.GroupKind]int64 {
+	out := map[metav1.GroupKind]int64{}
+	p.fields.Deleted = 0
+	for i := range p.fields.Items {
+		item := &p.fields.Items[i]
+		if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {
+			out[metav1.GroupKind{Group: item.Group, Kind: item.Kind}]++
+			p.fields.Deleted++
+		}
+	}
+	return out
+}
+
+// summarise replaces the items by their numbers.
+func (p *page) summarise() {
+	type key struct{ group, kind, namespace string }
+	counts := map[key]int64{}
+	for i := range p.fields.Items {
+		item := &p.fields.Items[i]
+		if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone || item.Result == v1alpha1.ItemWouldDelete {
+			counts[key{item.Group, item.Kind, item.Namespace}]++
+		}
+	}
+	p.fields.Items, p.fields.Summary, p.fields.Truncated = nil, nil, true
+	for k, count := range counts {
+		p.fields.Summary = append(p.fields.Summary, v1alpha1.SummaryCount{Group: k.group, Kind: k.kind, Namespace: k.namespace, Count: count})
+	}
+	slices.SortFunc(p.fields.Summary, func(a, b v1alpha1.SummaryCount) int {
+		return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Kind, b.Kind), cmp.Compare(a.Namespace, b.Namespace))
+	})
+}

@@ -1,0 +1,175 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/dynamic"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// errOvertaken: somebody else wrote the status of the policy, such as another leader.
+var errOvertaken = errors.New("the status of the policy was written by somebody else")
+
+// errGone: the policy was deleted, or created again under its name.
+var errGone = errors.New("the policy is gone")
+
+const (
+	labelPolicyUID = policy.Group + "/cleanup-policy-uid"
+	labelRun       = policy.Group + "/cleanup-run"
+)
+
+// store is what a run keeps in the API server: the status of its policy and its report pages.
+type store struct {
+	policies, reports dynamic.ResourceInterface
+	policy            *cleanup.Policy
+	// kinds of the policy and its pages.
+	kind, reportKind string
+	// resourceVersion of the policy, and status as it was last read or written.
+	resourceVersion string
+	status          v1alpha1.CleanupPolicyStatus
+}
+
+// newStore keeps the runs of a policy, as it was just read.
+func newStore(client dynamic.Interface, of *cleanup.Policy, resourceVersion string, status v1alpha1.CleanupPolicyStatus) *store {
+	s := &store{policy: of, resourceVersion: resourceVersion, status: status}
+	resource := func(name string) dynamic.ResourceInterface {
+		r := client.Resource(v1alpha1.GroupVersion.WithResource(name))
+		if of.Namespace == "" {
+			return r
+		}
+		return r.Namespace(of.Namespace)
+	}
+	if of.Namespace == "" {
+		s.kind, s.reportKind = "ClusterCleanupPolicy", "ClusterCleanupReport"
+		s.policies, s.reports = resource(v1alpha1.ClusterCleanupPolicies), resource(v1alpha1.ClusterCleanupReports)
+	} else {
+		s.kind, s.reportKind = "CleanupPolicy", "CleanupReport"
+		s.policies, s.reports = resource(v1alpha1.CleanupPolicies), resource(v1alpha1.CleanupReports)
+	}
+	return s
+}
+
+// writeStatus replaces the status. A policy that was edited meanwhile is read again: its spec does
+// not matter here. A status that is not the one this store wrote last ends the run.
+func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error {
+	for {
+		object := &v1alpha1.CleanupPolicy{Status: *status}
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+		if err != nil {
+			return fmt.Errorf("status of %s: %w", s.policy.ID(), err)
+		}
+		// The API server takes everything but the status from what it has.
+		out := &unstructured.Unstructured{Object: map[string]any{"status": content["status"]}}
+		out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.kind))
+		out.SetNamespace(s.policy.Namespace)
+		out.SetName(s.policy.Name)
+		out.SetUID(s.policy.UID)
+		out.SetResourceVersion(s.resourceVersion)
+		written, err := s.policies.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
+		if err == nil {
+			s.resourceVersion, s.status = written.GetResourceVersion(), *status.DeepCopy()
+			return nil
+		}
+		if apierrors.IsNotFound(err) {
+			return errGone
+		}
+		if !apierrors.IsConflict(err) {
+			return fmt.Errorf("writing the status of %s: %w", s.policy.ID(), err)
+		}
+		if err := s.reread(ctx, status); err != nil {
+			return err
+		}
+		if equalStatus(&s.status, status) { // The answer to a write of ours was lost.
+			return nil
+		}
+	}
+}
+
+// reread reads the policy after a conflict.
+func (s *store) reread(ctx context.Context, wanted *v1alpha1.CleanupPolicyStatus) error {
+	live, err := s.policies.Get(ctx, s.policy.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err) || err == nil && live.GetUID() != s.policy.UID:
+		return errGone
+	case err != nil:
+		return fmt.Errorf("reading %s: %w", s.policy.ID(), err)
+	}
+	status, err := statusOf(live)
+	if err != nil {
+		return err
+	}
+	if !equalStatus(&status, &s.status) && !equalStatus(&status, wanted) {
+		return errOvertaken
+	}
+	s.resourceVersion, s.status = live.GetResourceVersion(), status
+	return nil
+}
+
+// writePage writes a report page, whether or not it exists.
+func (s *store) writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fields)
+	if err != nil {
+		return fmt.Errorf("report %s: %w", name, err)
+	}
+	page, controller := &unstructured.Unstructured{Object: content}, true
+	page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.reportKind))
+	page.SetNamespace(s.policy.Namespace)
+	page.SetName(name)
+	page.SetLabels(map[string]string{labelPolicyUID: string(s.policy.UID), labelRun: fields.Run})
+	page.SetOwnerReferences([]metav1.OwnerReference{{
+		APIVersion: v1alpha1.GroupVersion.String(), Kind: s.kind, Name: s.policy.Name, UID: s.policy.UID, Controller: &controller,
+	}})
+	if _, err = s.reports.Apply(ctx, name, page, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
+		return fmt.Errorf("writing report %s: %w", name, err)
+	}
+	return nil
+}
+
+// readPage reads a report page of this policy; nil if there is none.
+func (s *store) readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error) {
+	object, err := s.reports.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading report %s: %w", name, err)
+	}
+	page := &v1alpha1.CleanupReport{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, page); err != nil {
+		return nil, fmt.Errorf("reading report %s: %w", name, err)
+	}
+	if page.Policy.UID != s.policy.UID {
+		return nil, nil
+	}
+	return &page.CleanupReportFields, nil
+}
+
+// prune deletes the pages of all but the newest runs.
+func (s *store) prune(ctx context.Context, keep []string) error {
+	selector := fmt.Sprintf("%s=%s,%s notin (%s)", labelPolicyUID, s.policy.UID, labelRun, strings.Join(keep, ","))
+	if err := s.reports.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector}); err != nil {
+		return fmt.Errorf("deleting old reports of %s: %w", s.policy.ID(), err)
+	}
+	return nil
+}
+
+func equalStatus(a, b *v1alpha1.CleanupPolicyStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+func statusOf(object *unstructured.Unstructured) (v1alpha1.CleanupPolicyStatus, error) {
+	out := &v1alpha1.CleanupPolicy{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
+		return v1alpha1.CleanupPolicyStatus{}, fmt.Errorf("reading the status of %s: %w", object.GetName(), err)
+	}
+	return out.Status, nil
+}

@@ -1,0 +1,216 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// Verdict is what a policy says of an object.
+type Verdict uint8
+
+// The verdicts.
+const (
+	// NoMatch: the policy does not concern the object.
+	NoMatch Verdict = iota
+	// Skip: the policy matches, and the object is kept for a reason.
+	Skip
+	// Delete the object.
+	Delete
+)
+
+// Reasons to keep an object that matches.
+const (
+	SkipEvaluation  = "EvaluationFailed"
+	SkipLookup      = "LookupFailed"
+	SkipNamespace   = "NamespaceUnknown"
+	SkipDryRun      = "NamespaceDryRun"
+	SkipSystem      = "ProtectedNamespace"
+	SkipProtected   = "Protected"
+	SkipTerminating = "Terminating"
+	SkipOwned       = "Owned"
+	SkipCurfew      = "PartOfCurfew"
+	SkipCopy        = "MultiKueueCopy"
+	SkipRerun       = "OwnerRunsItAgain"
+	SkipUncounted   = "NotAccountedFor"
+	SkipEssential   = "Essential"
+	SkipNewest      = "KeepNewest"
+)
+
+// Decision is a verdict and its reason.
+type Decision struct {
+	Verdict Verdict
+	// Reason in one word, and Message, for Skip.
+	Reason, Message string
+	// Group and Time are what keepNewest goes by, for Delete.
+	Group string
+	Time  time.Time
+}
+
+// Object is what the policy judges.
+type Object struct {
+	Facts    *policy.Facts
+	Resource schema.GroupResource
+	// JSON is the object as decoded JSON: the metadata alone unless the policy needs more.
+	JSON map[string]any
+	// Namespace of the object; nil if it has none, or if it is not known.
+	Namespace *policy.NamespacePolicy
+	// Lookup answers one of expression.Lookups that depend on other objects.
+	Lookup func(name string) (bool, error)
+	// System reports that nothing in the namespace is deleted: kube-system and the like.
+	System bool
+	Now    time.Time
+}
+
+// Judge decides about one object.
+func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
+	matched, reason, err := p.matches(ctx, o)
+	switch {
+	case err != nil:
+		return Decision{Verdict: Skip, Reason: reason, Message: err.Error()}
+	case !matched:
+		return Decision{}
+	}
+	if reason, message := p.keeps(o); reason != "" {
+		return Decision{Verdict: Skip, Reason: reason, Message: message}
+	}
+	out := Decision{Verdict: Delete}
+	if p.Spec.KeepNewest == nil {
+		return out
+	}
+	variables := o.variables()
+	if out.Group, err = p.Expressions.Group(ctx, variables); err == nil {
+		out.Time, err = p.Expressions.Time(ctx, variables, o.Facts.Created)
+	}
+	if err != nil {
+		return Decision{Verdict: Skip, Reason: SkipEvaluation, Message: err.Error()}
+	}
+	out.Group = fmt.Sprintf("%s %s %q", o.Resource, o.Facts.Namespace, out.Group)
+	return out
+}
+
+// matches reports whether the policy selects the object. The cheap parts come first.
+func (p *Policy) matches(ctx context.Context, o *Object) (matched bool, reason string, err error) {
+	kind := o.Facts.Profile.Kind.Kind
+	if p.Namespace != "" && o.Facts.Namespace != p.Namespace || !p.match.rulesMatch(o.Resource, kind, o.Facts.Name) ||
+		!p.match.labels.Matches(labels.Set(o.Facts.Labels)) {
+		return false, "", nil
+	}
+	if o.Facts.Namespace != "" && o.Namespace == nil {
+		return false, SkipNamespace, fmt.Errorf("namespace %q is not known", o.Facts.Namespace)
+	}
+	if !p.match.inNamespace(o.Namespace) || p.excludes(o) {
+		return false, "", nil
+	}
+	matched, err = p.Expressions.Matches(ctx, o.variables())
+	return matched, SkipEvaluation, err
+}
+
+func (p *Policy) excludes(o *Object) bool {
+	e := p.exclude
+	return e != nil && (len(e.rules) == 0 || e.rulesMatch(o.Resource, o.Facts.Profile.Kind.Kind, o.Facts.Name)) &&
+		e.inNamespace(o.Namespace) && e.labels.Matches(labels.Set(o.Facts.Labels))
+}
+
+// inNamespace reports whether the namespaceSelector matches. One with a requirement matches no
+// cluster-scoped object.
+func (s *selection) inNamespace(namespace *policy.NamespacePolicy) bool {
+	return s.namespaces.Empty() || namespace != nil && s.namespaces.Matches(labels.Set(namespace.Labels))
+}
+
+// rulesMatch reports whether a rule names the resource and the object.
+func (s *selection) rulesMatch(resource schema.GroupResource, kind, name string) bool {
+	for i := range s.rules {
+		rule := &s.rules[i]
+		if !names(rule, resource, kind) {
+			continue
+		}
+		if matches, _ := matchesName(rule, name); matches {
+			return true
+		}
+	}
+	return false
+}
+
+// spellsOut reports whether a rule names this very object, without a wildcard.
+func (s *selection) spellsOut(resource schema.GroupResource, name string) bool {
+	for i := range s.rules {
+		rule := &s.rules[i]
+		if _, exact := matchesName(rule, name); exact && slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource) {
+			return true
+		}
+	}
+	return false
+}
+
+// keeps returns why an object that matches is kept all the same.
+func (p *Policy) keeps(o *Object) (reason, message string) {
+	facts := o.Facts
+	switch {
+	case facts.Deleting:
+		return SkipTerminating, "is being deleted already"
+	case facts.Protected():
+		return SkipProtected, "is protected by annotation " + policy.AnnotationProtect
+	case facts.CurfewsOwn():
+		return SkipCurfew, "is part of Curfew"
+	case facts.MultiKueueCopy():
+		return SkipCopy, "is MultiKueue's copy, which the manager cluster would dispatch again"
+	case o.System:
+		return SkipSystem, fmt.Sprintf("namespace %q is protected", facts.Namespace)
+	case o.Namespace != nil && o.Namespace.Mode == policy.ModeDryRun:
+		return SkipDryRun, fmt.Sprintf("namespace %q is in dry-run", facts.Namespace)
+	case facts.Essential() && !p.match.spellsOut(o.Resource, facts.Name):
+		return SkipEssential, "Kubernetes needs it: name it in resourceNames to delete it"
+	case facts.NeverDeleted():
+		return SkipEssential, "Kubernetes never deletes it"
+	case facts.Owner != nil && !p.Spec.IncludeOwned:
+		return SkipOwned, fmt.Sprintf("belongs to %s %s: see includeOwned", facts.Owner.Kind, facts.Owner.Name)
+	case facts.RerunBy() != "":
+		return SkipRerun, facts.RerunBy() + " would run it again"
+	case facts.IsPod() && facts.Uncounted():
+		return SkipUncounted, "its Job has not accounted for it yet"
+	}
+	return "", ""
+}
+
+func (o *Object) variables() *expression.Variables {
+	return &expression.Variables{Object: o.JSON, NamespacePolicy: o.Namespace, Now: o.Now, Lookup: o.lookup}
+}
+
+// lookup answers what the object itself shows, and asks for the rest.
+func (o *Object) lookup(name string) (bool, error) {
+	group, kind := o.Facts.Profile.Kind.Group, o.Facts.Profile.Kind.Kind
+	volume := group == "" && (kind == "PersistentVolumeClaim" || kind == "PersistentVolume")
+	switch {
+	case name == expression.LookupOwned:
+		metadata, _ := o.JSON["metadata"].(map[string]any)
+		owners, _ := metadata["ownerReferences"].([]any)
+		return len(owners) > 0, nil
+	case name == expression.LookupBound && volume:
+		status, _ := o.JSON["status"].(map[string]any)
+		phase, _ := status["phase"].(string)
+		switch phase {
+		case "Bound":
+			return true, nil
+		case "Available", "Released", "Pending", "Lost":
+			return false, nil
+		default:
+			return false, fmt.Errorf("%s: status.phase is %q", name, policy.Shorten(phase))
+		}
+	case name == expression.LookupMounted && !volume, name == expression.LookupBound && !volume:
+		return false, fmt.Errorf("%s: is for PersistentVolumes and PersistentVolumeClaims, not for a %s", name, kind)
+	case name == expression.LookupService && !o.Facts.IsPod():
+		return false, fmt.Errorf("%s: is for Pods, not for a %s", name, kind)
+	case o.Lookup == nil:
+		return false, fmt.Errorf("%s is not known here", name)
+	default:
+		return o.Lookup(name)
+	}
+}

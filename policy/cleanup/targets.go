@@ -1,0 +1,120 @@
+package cleanup
+
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Resource is a resource that the API server serves.
+type Resource struct {
+	schema.GroupResource
+	Kind       string
+	Namespaced bool
+	// Versions that are served, the preferred one first.
+	Versions []string
+}
+
+// Target is a resource that a policy lists.
+type Target struct {
+	schema.GroupVersionResource
+	Kind       string
+	Namespaced bool
+	// Name is the only name that the policy matches; empty if there may be others.
+	Name string
+}
+
+// GroupVersionKind is the kind of the target's objects.
+func (t *Target) GroupVersionKind() schema.GroupVersionKind {
+	return t.GroupVersion().WithKind(t.Kind)
+}
+
+// wildcard matches any group or resource in a rule.
+const wildcard = "*"
+
+// Targets are the resources that the policy lists, of those that are served. A CleanupPolicy never
+// lists cluster-scoped resources, and no policy lists Curfew's own.
+func (p *Policy) Targets(served []Resource) []Target {
+	var out []Target
+	for i := range served {
+		one := &served[i]
+		version, name, ok := p.match.target(one)
+		if !ok || one.Group == policy.Group || p.Namespace != "" && !one.Namespaced {
+			continue
+		}
+		out = append(out, Target{GroupVersionResource: one.WithVersion(version), Kind: one.Kind, Namespaced: one.Namespaced, Name: name})
+	}
+	return out
+}
+
+// target reports whether a rule names the resource, in which version it is read, and its only name
+// if all rules agree on one.
+func (s *selection) target(of *Resource) (version, name string, ok bool) {
+	for i := range s.rules {
+		rule := &s.rules[i]
+		if !names(rule, of.GroupResource, of.Kind) {
+			continue
+		}
+		read, served := versionOf(rule, of.Versions)
+		if !served {
+			continue
+		}
+		only := onlyName(rule)
+		if ok && only != name {
+			only = ""
+		}
+		if !ok {
+			version = read
+		}
+		name, ok = only, true
+	}
+	return version, name, ok
+}
+
+// versionOf is the version in which a rule reads a resource: the first served one that it names, or
+// the preferred one.
+func versionOf(rule *v1alpha1.ResourceRule, served []string) (string, bool) {
+	for _, version := range served {
+		if len(rule.APIVersions) == 0 || slices.Contains(rule.APIVersions, wildcard) || slices.Contains(rule.APIVersions, version) {
+			return version, true
+		}
+	}
+	return "", false
+}
+
+// names reports whether a rule names a resource. A wildcard matches nothing that a cluster depends
+// on.
+func names(rule *v1alpha1.ResourceRule, resource schema.GroupResource, kind string) bool {
+	explicit := slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
+	if explicit {
+		return true
+	}
+	matches := (slices.Contains(rule.APIGroups, wildcard) || slices.Contains(rule.APIGroups, resource.Group)) &&
+		(slices.Contains(rule.Resources, wildcard) || slices.Contains(rule.Resources, resource.Resource))
+	return matches && !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind})
+}
+
+// ServerSelector is the label selector that the API server applies to lists.
+func (p *Policy) ServerSelector() labels.Selector { return p.match.labels }
+
+// Namespaces are those of all that the policy lists: its own, or those that its namespaceSelector
+// matches. all means that it lists the whole cluster.
+func (p *Policy) Namespaces(known []*policy.NamespacePolicy) (names []string, all bool) {
+	if p.Namespace != "" {
+		return []string{p.Namespace}, false
+	}
+	if p.match.namespaces.Empty() {
+		return nil, true
+	}
+	for _, one := range known {
+		if p.match.namespaces.Matches(labels.Set(one.Labels)) {
+			names = append(names, one.Name)
+		}
+	}
+	slices.Sort(names)
+	return names, false
+}

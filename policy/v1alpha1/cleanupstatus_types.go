@@ -1,0 +1,177 @@
+package v1alpha1
+
+import (
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Conditions of cleanup policies, beside [ConditionReady].
+const (
+	// ConditionPermissionsGranted reports whether the service account of the policy may list and
+	// delete what the policy matches.
+	ConditionPermissionsGranted = "PermissionsGranted"
+	// ConditionStalled reports that the last run did not delete everything that matches, and why.
+	ConditionStalled = "Stalled"
+)
+
+// Reasons of the conditions of cleanup policies.
+const (
+	// ReasonInvalidSchedule: the schedule or the time zone cannot be used, or runs are too frequent.
+	ReasonInvalidSchedule = "InvalidSchedule"
+	// ReasonTooManyPolicies: the namespace has more cleanup policies than allowed.
+	ReasonTooManyPolicies = "TooManyPolicies"
+	// ReasonTooManyMatches: more objects match than maxDeletions or maxPercentage allow.
+	ReasonTooManyMatches = "TooManyMatches"
+	// ReasonForbidden: the service account lacks a permission.
+	ReasonForbidden = "Forbidden"
+	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
+	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonRunFailed: the run ended before it was complete. The message says why.
+	ReasonRunFailed = "RunFailed"
+	// ReasonTooManyGroups: keepNewest would have to remember too many objects.
+	ReasonTooManyGroups = "TooManyGroups"
+	// ReasonComplete: the last run deleted everything that it should.
+	ReasonComplete = "Complete"
+)
+
+// CleanupPolicyStatus is the observed state of a cleanup policy. Only Curfew writes it.
+type CleanupPolicyStatus struct {
+	// observedGeneration is the generation of the spec that this status describes.
+	// +optional
+	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// specHash identifies the fields of the spec that decide what is deleted. An approval names it.
+	// +optional
+	// +kubebuilder:validation:MaxLength=63
+	SpecHash string `json:"specHash,omitempty"`
+	// lastScheduleTime is the scheduled time of the last run, whether it ran or was skipped.
+	// +optional
+	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`
+	// nextScheduleTime is when the next run is due. Absent while the policy is suspended or not ready.
+	// +optional
+	NextScheduleTime *metav1.Time `json:"nextScheduleTime,omitempty"`
+	// lastRun is the current run, or else the last one.
+	// +optional
+	LastRun *CleanupRun `json:"lastRun,omitempty"`
+	// deleted is how many objects this policy has deleted in all its runs.
+	// +optional
+	Deleted int64 `json:"deleted,omitempty"`
+	// deletedByKind is the same by kind.
+	// +optional
+	// +listType=map
+	// +listMapKey=group
+	// +listMapKey=kind
+	// +kubebuilder:validation:MaxItems=256
+	DeletedByKind []KindCount `json:"deletedByKind,omitempty"`
+	// uncountedDeletions are the pages of the current run whose objects are about to be deleted, and
+	// are not in the counters yet.
+	// +optional
+	// +listType=map
+	// +listMapKey=report
+	// +kubebuilder:validation:MaxItems=2
+	UncountedDeletions []UncountedPage `json:"uncountedDeletions,omitempty"`
+	// conditions of the policy: Ready, PermissionsGranted and Stalled.
+	// +optional
+	Conditions Conditions `json:"conditions,omitempty"`
+}
+
+// RunPhase is how far a run is.
+//
+// +kubebuilder:validation:Enum=Running;Completed;Stalled;Failed
+type RunPhase string
+
+// Phases of a run.
+const (
+	RunRunning   RunPhase = "Running"
+	RunCompleted RunPhase = "Completed"
+	RunStalled   RunPhase = "Stalled"
+	RunFailed    RunPhase = "Failed"
+)
+
+// CleanupRun is one run of a cleanup policy.
+type CleanupRun struct {
+	// id of the run. Its report pages carry it.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	ID string `json:"id"`
+	// phase of the run.
+	// +required
+	Phase RunPhase `json:"phase"`
+	// generation of the policy that the run applies.
+	// +optional
+	Generation int64 `json:"generation,omitempty"`
+	// scheduledTime is when the run was due.
+	// +optional
+	ScheduledTime metav1.Time `json:"scheduledTime,omitempty"`
+	// startTime is when the run started. Expressions see it as now.
+	// +optional
+	StartTime metav1.Time `json:"startTime,omitempty"`
+	// completionTime is when the run ended.
+	// +optional
+	CompletionTime *metav1.Time `json:"completionTime,omitempty"`
+	// dryRun reports that the run deletes nothing.
+	// +optional
+	DryRun bool `json:"dryRun,omitempty"`
+	// pages is how many report pages the run has written.
+	// +optional
+	Pages int32 `json:"pages,omitempty"`
+	// listed is how many objects the run has looked at.
+	// +optional
+	Listed int64 `json:"listed,omitempty"`
+	// matched is how many objects the run has found to be deleted.
+	// +optional
+	Matched int64 `json:"matched,omitempty"`
+	// deleted is how many of them are deleted. An object counts when the API server accepted its
+	// deletion, or when it was deleted by anyone after the run had listed it.
+	// +optional
+	Deleted int64 `json:"deleted,omitempty"`
+	// skipped counts the objects that were kept although they match, by reason.
+	// +optional
+	// +listType=map
+	// +listMapKey=reason
+	// +kubebuilder:validation:MaxItems=32
+	Skipped []SkipCount `json:"skipped,omitempty"`
+}
+
+// KindCount is a number of objects of a kind.
+type KindCount struct {
+	// group of the kind; empty means the core group.
+	// +optional
+	// +kubebuilder:default=""
+	// +kubebuilder:validation:MaxLength=253
+	Group string `json:"group"`
+	// kind, such as Job.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Kind string `json:"kind"`
+	// count of objects.
+	// +optional
+	Count int64 `json:"count,omitempty"`
+}
+
+// SkipCount is a number of objects that were kept for the same reason.
+type SkipCount struct {
+	// reason in one word, such as Protected.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Reason string `json:"reason"`
+	// count of objects.
+	// +optional
+	Count int64 `json:"count,omitempty"`
+	// message explains the first of them.
+	// +optional
+	// +kubebuilder:validation:MaxLength=512
+	Message string `json:"message,omitempty"`
+}
+
+// UncountedPage names a report page and the objects on it.
+type UncountedPage struct {
+	// report is the name of the CleanupReport.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Report string `json:"report"`
+	// uids of the objects on it.
+	// +required
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=250
+	UIDs []types.UID `json:"uids"`
+}
