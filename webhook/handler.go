@@ -6,6 +6,7 @@ import (
 	"runtime/debug"
 	"time"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -55,11 +56,14 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 	return h.review(ctx, request, now)
 }
 
+// otherKind counts reviews of all kinds that Curfew does not know.
+var otherKind = schema.GroupKind{Kind: "other"}
+
 // kindLabel bounds the metric: anyone who reaches the port can make up kinds.
-func (h *handler) kindLabel(review *wire.Review) string {
+func (h *handler) kindLabel(review *wire.Review) schema.GroupKind {
 	kind := kindOf(review)
 	if _, ok := h.webhooks.Profiles()[kind.GroupKind()]; ok || kind.GroupKind() == namespaceKind.GroupKind() || kind.Group == v1alpha1.GroupVersion.Group && h.webhooks.compiles(kind.Kind) {
-		return kind.Kind
+		return kind.GroupKind()
 	}
-	return "other"
+	return otherKind
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // metrics of admission. No label is a namespace or a name.
@@ -20,8 +21,8 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		reviews: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_admission_reviews_total",
-			Help: "Admission requests by webhook, operation, kind and decision (allowed, defaulted, denied, invalid, error).",
-		}, []string{"webhook", "operation", "kind", "decision"}),
+			Help: "Admission requests by webhook, operation, kind and decision (allowed, defaulted, denied, throttled, invalid, error).",
+		}, []string{"webhook", "operation", "group", "kind", "decision"}),
 		dropped: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "curfew_admission_patch_dropped_total",
 			Help: "Patches that did not apply to the object they were made for and were not sent.",
@@ -46,13 +47,13 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 	return m, nil
 }
 
-func (m *metrics) reviewed(webhook, kind, operation string, outcome outcome, took time.Duration) {
+func (m *metrics) reviewed(webhook string, kind schema.GroupKind, operation string, outcome outcome, took time.Duration) {
 	switch operation {
 	case "CREATE", "UPDATE", "DELETE", "CONNECT":
 	default:
 		operation = "other"
 	}
-	m.reviews.WithLabelValues(webhook, operation, kind, string(outcome)).Inc()
+	m.reviews.WithLabelValues(webhook, operation, kind.Group, kind.Kind, string(outcome)).Inc()
 	// A clock that jumped back between the readings is no latency.
 	m.latency.WithLabelValues(webhook).Observe(max(took, 0).Seconds())
 }

@@ -67,7 +67,7 @@ func (h *handler) unreviewed(w http.ResponseWriter, out answer) {
 		out.outcome, out.status = outcomeInvalid, int(out.response.Result.Code)
 	}
 	h.webhooks.log.V(1).Info("a request was not reviewed", "webhook", h.name, "status", out.response.Result.Code, "reason", out.response.Result.Message)
-	h.webhooks.metrics.reviewed(h.name, "other", "other", out.outcome, 0)
+	h.webhooks.metrics.reviewed(h.name, otherKind, "other", out.outcome, 0)
 	h.write(w, out)
 }
 

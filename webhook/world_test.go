@@ -261,10 +261,10 @@ func (w *world) reviews(t testing.TB, labels ...string) float64 {
 	}
 	for _, family := range families {
 		for _, metric := range family.GetMetric() {
-			// Gathered labels are sorted by name: decision, kind, operation, webhook.
+			// Gathered labels are sorted by name: decision, group, kind, operation, webhook.
 			pairs := metric.GetLabel()
-			if family.GetName() == "curfew_admission_reviews_total" && pairs[3].GetValue() == labels[0] &&
-				pairs[2].GetValue() == labels[1] && pairs[1].GetValue() == labels[2] && pairs[0].GetValue() == labels[3] {
+			if family.GetName() == "curfew_admission_reviews_total" && pairs[4].GetValue() == labels[0] &&
+				pairs[3].GetValue() == labels[1] && pairs[2].GetValue() == labels[2] && pairs[0].GetValue() == labels[3] {
 				return metric.GetCounter().GetValue()
 			}
 		}

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 
 	"github.com/go-logr/logr"
 	"github.com/go-logr/zapr"
+	"github.com/prometheus/client_golang/prometheus"
 	"go.uber.org/zap"
 	"go.uber.org/zap/zapcore"
 	"k8s.io/client-go/dynamic"
@@ -20,6 +22,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/manager"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
 	"sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"curfew.dev/curfew/controller/action/deletion"
@@ -52,8 +55,20 @@ func run(ctx context.Context, options *options, parts parts) error {
 	if err := addHealth(ctx, p, ready); err != nil {
 		return fmt.Errorf("setting up health checks: %w", err)
 	}
+	if err := metrics.Registry.Register(buildInfo()); err != nil {
+		return fmt.Errorf("registering metrics of the build: %w", err)
+	}
 	p.log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
 	return p.mgr.Start(ctx)
+}
+
+// buildInfo shows in a metric which version runs, so that dashboards can tell an upgrade.
+func buildInfo() prometheus.Collector {
+	return prometheus.NewGaugeFunc(prometheus.GaugeOpts{
+		Name:        "curfew_build_info",
+		Help:        "Always 1. The labels are the version of Curfew and that of Go.",
+		ConstLabels: prometheus.Labels{"version": version, "goversion": runtime.Version()},
+	}, func() float64 { return 1 })
 }
 
 // newProcess connects to the API server.

@@ -36,6 +36,11 @@ type Type struct {
 	Aggregated bool
 }
 
+// GroupKind names the kind in metrics, whatever version is served.
+func (t *Type) GroupKind() schema.GroupKind {
+	return schema.GroupKind{Group: t.Resource.Group, Kind: t.Kind}
+}
+
 // Priority orders triggers that are due at the same time. The lowest number is served first.
 type Priority int8
 

@@ -92,7 +92,7 @@ func New(options Options) (*Labels, error) {
 		skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_default_label_kinds_skipped",
 			Help: "Kinds whose existing objects are given no default TTL label, by reason: Curfew lacks the permission to patch them.",
-		}, []string{"kind", "reason"}),
+		}, []string{"group", "kind", "reason"}),
 	}
 	if options.Registerer != nil {
 		for _, collector := range []prometheus.Collector{l.results, l.skipped} {
@@ -217,11 +217,11 @@ func resume(err error) (string, bool) {
 func (l *Labels) reportMissing(missing map[string]string) {
 	for name := range l.reported {
 		if missing[name] == "" {
-			l.skipped.DeleteLabelValues(name, "permission")
+			l.skipped.Delete(skippedLabels(name))
 		}
 	}
 	for name, need := range missing {
-		l.skipped.WithLabelValues(name, "permission").Set(1)
+		l.skipped.With(skippedLabels(name)).Set(1)
 		if l.reported[name] != need {
 			l.log.Info("existing objects of a kind are given no default TTL label: Curfew lacks a permission", "kind", name, "missing", need,
 				"hint", "grant it to a ClusterRole with label "+policy.LabelAggregate)

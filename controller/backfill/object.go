@@ -7,9 +7,11 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
@@ -220,3 +222,9 @@ func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
 }
 
 const fieldManager = "curfew-defaults"
+
+// skippedLabels are the labels of the metric for a kind that is called "Deployment.apps" in logs.
+func skippedLabels(name string) prometheus.Labels {
+	kind := schema.ParseGroupKind(name)
+	return prometheus.Labels{"group": kind.Group, "kind": kind.Kind, "reason": "permission"}
+}

@@ -82,7 +82,7 @@ type Labels struct {
 	// The run loop alone uses these.
 	discovered map[schema.GroupResource]Kind
 	lacking    []string
-	reported   map[string]string // by kind
+	reported   map[schema.GroupKind]string
 
 	mu sync.Mutex
 	// everywhere and places are the last answers, in order; nil until they are known.
@@ -93,7 +93,7 @@ type Labels struct {
 // New makes a Labels. The errors are those of registering metrics.
 func New(options Options) (*Labels, error) {
 	l := &Labels{
-		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[string]string{},
+		options: options, log: options.Log.WithName("labels"), wake: loop.NewSignal(), reported: map[schema.GroupKind]string{},
 		watched: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "curfew_label_kinds_watched",
 			Help: "Kinds whose TTL labels are carried out, in some namespaces at least.",
@@ -104,7 +104,7 @@ func New(options Options) (*Labels, error) {
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_label_kinds_skipped",
 			Help: "Kinds whose TTL labels have no effect, by reason: Curfew lacks a permission, or the feed cannot be made.",
-		}, []string{"kind", "reason"}),
+		}, []string{"group", "kind", "reason"}),
 	}
 	if options.Registerer != nil {
 		for _, collector := range []prometheus.Collector{l.source.Skipped, l.watched} {
@@ -168,7 +168,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	}
 	var specs []*feedset.Spec
 	places := []Place{}
-	states := map[string]string{}
+	states := map[schema.GroupKind]string{}
 	everywhere := []schema.GroupResource{}
 	for _, kind := range kinds {
 		namespaces, err := answers.Namespaces(ctx, kind.VersionResource(), kind.ClusterScoped)
@@ -187,7 +187,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 			state = watched
 			everywhere = append(everywhere, kind.GroupResource())
 		}
-		states[kind.GroupKind().String()] = state
+		states[kind.GroupKind()] = state
 		places = append(places, Place{Kind: kind, Namespaces: namespaces})
 		for _, namespace := range namespaces {
 			specs = append(specs, l.specs(kind, namespace, propagation)...)

@@ -317,7 +317,7 @@ func TestBrokenFeedDelaysNoOther(t *testing.T) {
 		e, l := keep(t, func(e *cluster) { e.broken["secrets"] = true }, nil)
 		after(2 * time.Second)
 		e.expect(t, "configmaps.v1", "nodes.v1")
-		if value(t, l.source.Skipped.WithLabelValues("Secret", "error")) != 1 {
+		if value(t, l.source.Skipped.WithLabelValues("", "Secret", "error")) != 1 {
 			t.Error("the metric does not say that Secrets are skipped")
 		}
 		e.edit(func() { e.broken = map[string]bool{} })

@@ -54,7 +54,7 @@ func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
 			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",
-		}, []string{"kind", "reason"}),
+		}, []string{"group", "kind", "reason"}),
 	}
 	if options.Registerer != nil {
 		if err := options.Registerer.Register(p.source.Skipped); err != nil {

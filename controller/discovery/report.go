@@ -4,6 +4,8 @@ import (
 	"maps"
 	"slices"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
 	"curfew.dev/curfew/policy"
 )
 
@@ -16,24 +18,24 @@ const (
 )
 
 // report logs what has changed, in one line for all kinds, and keeps the metrics.
-func (l *Labels) report(states map[string]string) {
+func (l *Labels) report(states map[schema.GroupKind]string) {
 	changed := map[string][]string{}
 	count := 0
-	for name, state := range states {
+	for kind, state := range states {
 		if state == skipped {
-			l.source.Skipped.WithLabelValues(name, "permission").Set(1)
+			l.source.Skipped.WithLabelValues(kind.Group, kind.Kind, "permission").Set(1)
 		} else {
-			l.source.Skipped.DeleteLabelValues(name, "permission")
+			l.source.Skipped.DeleteLabelValues(kind.Group, kind.Kind, "permission")
 			count++
 		}
-		if l.reported[name] != state {
-			changed[state] = append(changed[state], name)
+		if l.reported[kind] != state {
+			changed[state] = append(changed[state], kind.String())
 		}
 	}
-	for name := range l.reported {
-		if states[name] == "" {
-			l.source.Skipped.DeleteLabelValues(name, "permission")
-			changed[gone] = append(changed[gone], name)
+	for kind := range l.reported {
+		if states[kind] == "" {
+			l.source.Skipped.DeleteLabelValues(kind.Group, kind.Kind, "permission")
+			changed[gone] = append(changed[gone], kind.String())
 		}
 	}
 	l.watched.Set(float64(count))

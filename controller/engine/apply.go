@@ -3,6 +3,8 @@ package engine
 import (
 	"slices"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // origin is who says something of an object.
@@ -152,6 +154,7 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 		x.set(slot, o)
 		x.at(slot).state = stateTombstone // not counted as tracked, until below
 	} else {
+		e.countForeign(slot, o.UID, since)
 		if o.Expiry.IsZero() {
 			o.Expiry = time.Unix(0, x.at(slot).expiry)
 		}
@@ -170,6 +173,23 @@ func (e *Engine) terminating(o *Object, since time.Time) {
 	default:
 		e.enter(slot, stateTerminating, at)
 	}
+}
+
+// countForeign counts an object that was due and that somebody else deletes. What Curfew may have
+// deleted itself is not counted: a request is under way, was accepted, or got no answer.
+func (e *Engine) countForeign(slot uint32, uid types.UID, since time.Time) {
+	en := e.index.at(slot)
+	t := e.triggers[en.trigger]
+	if !t.Deletes || en.expiry > nanos(since) || en.flags&flagUnanswered != 0 {
+		return
+	}
+	for _, of := range e.index.entriesOf(uid) {
+		if s := e.index.at(of).state; s != stateArmed && s != stateReported {
+			return
+		}
+	}
+	kind := e.kinds[en.kind].opts.GroupKind()
+	e.metrics.byOthers.WithLabelValues(t.Name, kind.Group, kind.Kind).Inc()
 }
 
 // reportedElsewhere reports whether another trigger already waits for the object's end: a stuck

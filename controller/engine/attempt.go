@@ -129,7 +129,7 @@ func (j *job) missing() Result {
 	if j.unanswered {
 		return Unconfirmed
 	}
-	return Other
+	return AlreadyGone
 }
 
 func resultOf(o action.Outcome) Result {

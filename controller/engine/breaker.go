@@ -50,7 +50,7 @@ const (
 	breakerIdle = 2 * backoffMost
 )
 
-// Classes of scopes, as in BreakerEvent.Class and the label class of curfew_breaker_open.
+// Classes of scopes, as in BreakerEvent.Class and the label class of curfew_paused_scopes.
 const (
 	classClock     = "clock"
 	classAPIServer = "apiserver"

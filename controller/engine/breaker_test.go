@@ -38,8 +38,8 @@ func TestBreakerRefused(t *testing.T) {
 	if len(*events) != 1 || !ev.Open || ev.Class != "namespace" || ev.Source != "namespace/ci" || ev.Namespace != "ci" || ev.Reason != ReasonRefused || ev.Kind != "Job" {
 		t.Fatalf("%+v", *events)
 	}
-	if got := metricValue(t, w.engine, `curfew_breaker_open{class="namespace"}`); got != 1 {
-		t.Errorf("curfew_breaker_open %v", got)
+	if got := metricValue(t, w.engine, `curfew_paused_scopes{class="namespace"}`); got != 1 {
+		t.Errorf("curfew_paused_scopes %v", got)
 	}
 	for range 600 {
 		w.advance(time.Second)
@@ -175,7 +175,7 @@ func TestBreakerOfWhatIsGone(t *testing.T) {
 			}
 			w.engine.Remove(w.kind, w.list()[0].uid)
 			pass(30 * time.Minute)
-			if len(*events) != 2 || (*events)[1].Open || (*events)[1].Scope != (*events)[0].Scope || metricValue(t, w.engine, "curfew_breaker_open") != 0 {
+			if len(*events) != 2 || (*events)[1].Open || (*events)[1].Scope != (*events)[0].Scope || metricValue(t, w.engine, "curfew_paused_scopes") != 0 {
 				t.Errorf("half an hour after the last is gone: %+v", *events)
 			}
 			if n := len(w.engine.breakers.scopes); n != 0 {
@@ -275,7 +275,7 @@ func TestBreakerEventsNameTheirScope(t *testing.T) {
 	if len(*events) != 4 || len(open) != 0 {
 		t.Errorf("after the kind was forgotten: %+v", *events)
 	}
-	if got := metricValue(t, w.engine, "curfew_breaker_open"); got != 0 {
-		t.Errorf("curfew_breaker_open %v", got)
+	if got := metricValue(t, w.engine, "curfew_paused_scopes"); got != 0 {
+		t.Errorf("curfew_paused_scopes %v", got)
 	}
 }

@@ -186,10 +186,10 @@ func TestConflictIsJudgedAtOnce(t *testing.T) {
 		"status changed only":    {func(w *world, x *thing) { w.changed(x) }, Deleted, 0, 0},
 		"TTL raised":             {func(w *world, x *thing) { x.ttl = time.Hour; w.changed(x) }, "", 1, time.Hour},
 		"TTL taken away":         {func(w *world, x *thing) { x.ttl = -1; w.changed(x) }, Kept, 1, 0},
-		"re-created":             {func(w *world, x *thing) { w.erase(x); w.create(x.name, time.Hour, false) }, Other, 1, 0},
-		"re-created, and is due": {func(w *world, x *thing) { w.erase(x); y := w.create(x.name, time.Hour, false); w.finish(y) }, Other, 1, time.Hour + time.Second},
-		"gone":                   {func(w *world, x *thing) { w.erase(x) }, Other, 0, 0},
-		"being deleted":          {func(w *world, x *thing) { x.deleting = w.server; w.changed(x) }, Other, 1, 0},
+		"re-created":             {func(w *world, x *thing) { w.erase(x); w.create(x.name, time.Hour, false) }, AlreadyGone, 1, 0},
+		"re-created, and is due": {func(w *world, x *thing) { w.erase(x); y := w.create(x.name, time.Hour, false); w.finish(y) }, AlreadyGone, 1, time.Hour + time.Second},
+		"gone":                   {func(w *world, x *thing) { w.erase(x) }, AlreadyGone, 0, 0},
+		"being deleted":          {func(w *world, x *thing) { x.deleting = w.server; w.changed(x) }, AlreadyGone, 1, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			w, outcomes, _ := ready(t, nil)

@@ -41,7 +41,7 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 		Object: res.sent, Trigger: j.trigger.label(res.sent.Phase), Result: res.result, Deleted: res.Deleted,
 		At: time.Unix(0, now).UTC(), Err: res.Err,
 	}
-	if res.result == Deleted {
+	if res.result == Deleted || res.result == Unconfirmed {
 		out.Lateness = max(0, out.At.Sub(res.sent.Expiry))
 	}
 	e.judgeScopes(j, &res, r)
@@ -84,7 +84,7 @@ func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now i
 	if res.postponed {
 		out.Result = Kept
 	}
-	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == Other && res.deleting.IsZero() {
+	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == AlreadyGone && res.deleting.IsZero() {
 		for _, slot := range e.index.entriesOf(j.object.UID) {
 			if e.index.at(slot).state != stateTombstone {
 				e.bury(slot, now)
@@ -97,7 +97,7 @@ func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now i
 
 // finishEntry brings the entry of a job into the state that follows.
 func (e *Engine) finishEntry(j *job, res *attemptResult, now int64, r reading) {
-	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == Other || res.result == Unconfirmed)
+	gone := res.deleting.IsZero() && (res.result == Deleted || res.result == AlreadyGone || res.result == Unconfirmed)
 	if gone {
 		e.goneForOthers(j.object.UID, j.trigger, now)
 	}

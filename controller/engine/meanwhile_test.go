@@ -100,7 +100,7 @@ func TestWatchOvertakesTheFreshLookAtASuccessor(t *testing.T) {
 	w.pump()
 	w.advance(2 * time.Hour)
 	w.pump()
-	if n := count(*outcomes); n[Other] != 1 || n[Deleted] != 1 {
+	if n := count(*outcomes); n[AlreadyGone] != 1 || n[Deleted] != 1 {
 		t.Errorf("%v, want the first one gone and the second one deleted", n)
 	}
 }

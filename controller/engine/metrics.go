@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // metrics are the engine's. Counters and the histogram are written to as things happen, gauges are
@@ -9,10 +12,10 @@ import (
 type metrics struct {
 	engine *Engine
 
-	lateness  prometheus.Histogram
-	deletions *prometheus.CounterVec
+	lateness                       *prometheus.HistogramVec
+	attempts, backfilled, byOthers *prometheus.CounterVec
 
-	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, breaker, concurrency, inFlight *prometheus.Desc
+	tracked, overdue, oldest, stuck, blocked, skew, skewWidth, paused, concurrency, inFlight *prometheus.Desc
 }
 
 // latenessBuckets are fine below a second, where the engine should be, and reach to what an outage
@@ -22,29 +25,40 @@ var latenessBuckets = []float64{
 	1.5, 2, 3, 5, 10, 30, 60, 300, 1800, 3600, 21600, 86400,
 }
 
+// byKind are the labels of what is counted for each trigger and kind.
+var byKind = []string{"trigger", "group", "kind"}
+
 func newMetrics(e *Engine) *metrics {
 	desc := func(name, help string, labels ...string) *prometheus.Desc {
 		return prometheus.NewDesc(name, help, labels, nil)
 	}
 	return &metrics{
 		engine: e,
-		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "curfew_deletion_lateness_seconds",
-			Help:    "Time from an object's expiry to its DELETE being accepted, backfilled defaults aside.",
+			Help:    "Time from an object's expiry until the API server accepted its DELETE. Without backfill, whose expiries may lie years back.",
 			Buckets: latenessBuckets,
-		}),
-		deletions: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "curfew_deletions_total",
-			Help: "Attempts to delete by trigger, kind and result (deleted, other, unconfirmed, dry_run, kept, conflict, throttled, refused, error).",
-		}, []string{"trigger", "kind", "result"}),
-		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry or its being carried out.", "kind"),
-		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, those that are blocked for a reason of their own aside."),
-		oldest:      desc("curfew_oldest_overdue_seconds", "Time since the earliest expiry of those that are overdue, 0 if none is."),
+		}, byKind),
+		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "curfew_deletion_attempts_total",
+			Help: "Attempts to delete by trigger, kind and result (deleted, already_gone, unconfirmed, dry_run, kept, conflict, throttled, refused, error).",
+		}, append(slices.Clone(byKind), "result")),
+		backfilled: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "curfew_backfill_deletions_total",
+			Help: "Deletions of objects that a default reached although they are older than it. curfew_deletion_attempts_total counts them, too.",
+		}, byKind),
+		byOthers: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "curfew_deletions_by_others_total",
+			Help: "Objects that were due and that somebody else deleted, such as the in-tree TTL controller.",
+		}, byKind),
+		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet.", "group", "kind"),
+		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, without those that curfew_blocked_objects counts."),
+		oldest:      desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. Without objects that wait for the rate of backfill."),
 		stuck:       desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
 		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).", "reason"),
 		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth:   desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
-		breaker:     desc("curfew_breaker_open", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime).", "class"),
+		paused:      desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime).", "class"),
 		concurrency: desc("curfew_delete_concurrency", "DELETEs that may be under way at a time."),
 		inFlight:    desc("curfew_deletes_in_flight", "DELETEs under way."),
 	}
@@ -53,8 +67,10 @@ func newMetrics(e *Engine) *metrics {
 // Describe implements prometheus.Collector.
 func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 	m.lateness.Describe(ch)
-	m.deletions.Describe(ch)
-	for _, d := range []*prometheus.Desc{m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.breaker, m.concurrency, m.inFlight} {
+	m.attempts.Describe(ch)
+	m.backfilled.Describe(ch)
+	m.byOthers.Describe(ch)
+	for _, d := range []*prometheus.Desc{m.tracked, m.overdue, m.oldest, m.stuck, m.blocked, m.skew, m.skewWidth, m.paused, m.concurrency, m.inFlight} {
 		ch <- d
 	}
 }
@@ -62,7 +78,9 @@ func (m *metrics) Describe(ch chan<- *prometheus.Desc) {
 // Collect implements prometheus.Collector.
 func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	m.lateness.Collect(ch)
-	m.deletions.Collect(ch)
+	m.attempts.Collect(ch)
+	m.backfilled.Collect(ch)
+	m.byOthers.Collect(ch)
 	gauge := func(d *prometheus.Desc, v float64, labels ...string) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
@@ -74,10 +92,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 
 	e.mu.Lock()
 	// Two versions of one kind share a name.
-	byKind := map[string]int{}
+	tracked := map[schema.GroupKind]int{}
 	for _, k := range e.kinds {
 		if k != nil {
-			byKind[k.opts.Kind] += k.tracked
+			tracked[k.opts.GroupKind()] += k.tracked
 		}
 	}
 	open := e.breakers.openByClass()
@@ -92,11 +110,11 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	stuck, limit, inFlight := e.stuck, e.conc.Limit(), e.inFlight+e.apart
 	e.unlock()
 
-	for kind, n := range byKind {
-		gauge(m.tracked, float64(n), kind)
+	for kind, n := range tracked {
+		gauge(m.tracked, float64(n), kind.Group, kind.Kind)
 	}
 	for class, n := range open {
-		gauge(m.breaker, float64(n), class)
+		gauge(m.paused, float64(n), class)
 	}
 	for reason, n := range blocked {
 		gauge(m.blocked, float64(n), reason)

@@ -49,7 +49,7 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 					w.advance(time.Second)
 					w.pump()
 				}
-				if n := count(*outcomes); n[Deleted] != 0 || n[Other] != 0 || n[Refused] != denials || calls != denials+1 {
+				if n := count(*outcomes); n[Deleted] != 0 || n[AlreadyGone] != 0 || n[Refused] != denials || calls != denials+1 {
 					t.Errorf("%v after %d DELETEs, want each denial to be a refusal", n, calls)
 				}
 				w.advance(time.Hour)
@@ -348,7 +348,7 @@ func TestMissingIsConfirmedForOtherTriggers(t *testing.T) {
 				w.engine.Upsert(w.object(x))
 				w.pump()
 			}
-			if n := count(*outcomes); n[Other] != 0 || w.engine.Tracked() == 0 {
+			if n := count(*outcomes); n[AlreadyGone] != 0 || w.engine.Tracked() == 0 {
 				t.Fatalf("%v, %d tracked: the object exists", n, w.engine.Tracked())
 			}
 			w.advance(30 * time.Second)

@@ -71,7 +71,7 @@ func TestPayloadThatIsMissing(t *testing.T) {
 			if len(a.calls) != 1 || a.calls[0].Payload != "read live at 7" || *judged != 1 {
 				t.Errorf("%d live reads, calls %+v: want one of each", *judged, a.calls)
 			}
-			if n := metricValue(t, w.engine, `curfew_deletions_total{result="conflict"}`); n != 0 {
+			if n := metricValue(t, w.engine, `curfew_deletion_attempts_total{result="conflict"}`); n != 0 {
 				t.Errorf("%v conflicts were counted", n)
 			}
 		})

@@ -36,7 +36,7 @@ func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due
 		res.result = j.missing()
 		return false
 	case BeingDeleted:
-		res.result, res.deleting = Other, jd.Since
+		res.result, res.deleting = AlreadyGone, jd.Since
 		return false
 	case Track:
 	default:
@@ -80,7 +80,7 @@ func (e *Engine) accept(j *job, res *attemptResult, judged *Object) (proceed boo
 	if judged.UID != j.object.UID {
 		// Re-created under the same name (S2): the old one is gone, the new one has a life of its
 		// own.
-		res.result = Other
+		res.result = AlreadyGone
 		if j.run == nil {
 			// A watch may know more of it by now: it counts as a list does.
 			e.apply(judged, now, fromRelist)

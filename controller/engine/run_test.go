@@ -197,7 +197,7 @@ func TestStandbyIsSilent(t *testing.T) {
 			t.Fatal(err)
 		}
 		skew.Learn(time.Now(), time.Now(), header(time.Now().Add(-time.Minute)))
-		if got := metricValue(t, e, `curfew_breaker_open{class="clock"}`); got != 1 || len(events) != 0 {
+		if got := metricValue(t, e, `curfew_paused_scopes{class="clock"}`); got != 1 || len(events) != 0 {
 			t.Errorf("on standby the metric is %v and it told %+v, want 1 and nothing", got, events)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
@@ -304,7 +304,7 @@ func TestDeleteNow(t *testing.T) {
 		s.mu.Lock()
 		delete(s.objects, "j00004")
 		s.mu.Unlock()
-		if out := deleteNow(t.Context(), e, missing, nil); out.Result != Other {
+		if out := deleteNow(t.Context(), e, missing, nil); out.Result != AlreadyGone {
 			t.Errorf("gone: %+v", out)
 		}
 		// The rate holds for these too: two were accepted, two more may be.

@@ -19,7 +19,9 @@ func (e *Engine) trackedNow() (n int) {
 	return n
 }
 
-// overdueNow counts what is due and not done, and finds the oldest. The engine's lock is not held.
+// overdueNow counts what is due and not done, and returns the age of the oldest. What waits for the
+// rate of backfill has no age: its expiry may lie years back, although it is not late. The
+// engine's lock is not held.
 func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	r := e.read()
 	e.mu.Lock()
@@ -37,7 +39,9 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 			e.index.eachBefore(h, now, func(en *entry) {
 				if en.state == stateArmed && en.flags&flagLate == 0 && en.expiry <= now {
 					count++
-					first = min(first, en.expiry)
+					if h != &q.backfill {
+						first = min(first, en.expiry)
+					}
 				}
 			})
 		}

@@ -101,7 +101,7 @@ func TestRunOfSubmissions(t *testing.T) {
 	w.engine.Submit(t.Context(), run, gone, changed, unlike, early, Object{Kind: kind, Name: "nonsense"})
 	w.pump()
 	want := map[string]Result{
-		"a": Deleted, "b": Deleted, "tracked": Deleted, "refused": Refused, "gone": Other, "changed": Deleted, "unlike": Kept, "early": Kept, "nonsense": Held,
+		"a": Deleted, "b": Deleted, "tracked": Deleted, "refused": Refused, "gone": AlreadyGone, "changed": Deleted, "unlike": Kept, "early": Kept, "nonsense": Held,
 	}
 	if fmt.Sprint(run.outcomes) != fmt.Sprint(want) || run.results[Deleted] != 4 || run.deleted != 4 {
 		t.Errorf("%v, %v, %d deleted\nwant %v, and each once", run.outcomes, run.results, run.deleted, want)
@@ -109,8 +109,8 @@ func TestRunOfSubmissions(t *testing.T) {
 	if w.engine.Tracked() != 0 {
 		t.Error("what a run deleted is still tracked for its TTL")
 	}
-	if got := metricValue(t, w.engine, `curfew_deletions_total{trigger="cleanup"}`); got != 9 { // two of them conflicts
-		t.Errorf("curfew_deletions_total %v for cleanup, want 9", got)
+	if got := metricValue(t, w.engine, `curfew_deletion_attempts_total{trigger="cleanup"}`); got != 9 { // two of them conflicts
+		t.Errorf("curfew_deletion_attempts_total %v for cleanup, want 9", got)
 	}
 	for _, o := range *outcomes {
 		if o.Trigger != "cleanup" {

@@ -75,7 +75,7 @@ func (e *Engine) summarize(r reading) {
 		return
 	}
 	e.note(func() {
-		e.opts.Log.Info("deletions so far", "interval", e.opts.SummaryEvery, "deleted", outcomes[Deleted], "other", outcomes[Other]+outcomes[Unconfirmed],
+		e.opts.Log.Info("deletions so far", "interval", e.opts.SummaryEvery, "deleted", outcomes[Deleted], "alreadyGone", outcomes[AlreadyGone]+outcomes[Unconfirmed],
 			"dryRun", outcomes[DryRun], "conflicts", outcomes[Conflict], "refused", outcomes[Refused], "errors", outcomes[Failed],
 			"throttled", outcomes[Throttled], "tracked", n, "retrying", late, "stuck", stuck, "concurrency", limit, "held", held)
 		if e.opts.OnSummary == nil || len(of) == 0 {
@@ -94,17 +94,23 @@ func (e *Engine) summarize(r reading) {
 
 // record counts an outcome and leaves its log line to be written. The lock is held.
 func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
-	m, o, kind := e.metrics, &out.Object, j.kind.Kind
+	m, o, group, kind := e.metrics, &out.Object, j.kind.Resource.Group, j.kind.Kind
 	if res.conflicts > 0 {
-		m.deletions.WithLabelValues(out.Trigger, kind, string(Conflict)).Add(float64(res.conflicts))
+		m.attempts.WithLabelValues(out.Trigger, group, kind, string(Conflict)).Add(float64(res.conflicts))
 		if e.summary.outcomes == nil {
 			e.summary.outcomes = map[Result]int{}
 		}
 		e.summary.outcomes[Conflict] += res.conflicts
 	}
-	m.deletions.WithLabelValues(out.Trigger, kind, string(out.Result)).Inc()
-	if out.Result == Deleted && !o.Backfill {
-		m.lateness.Observe(out.Lateness.Seconds())
+	m.attempts.WithLabelValues(out.Trigger, group, kind, string(out.Result)).Inc()
+	switch {
+	case out.Result == AlreadyGone && j.trigger.Deletes:
+		m.byOthers.WithLabelValues(out.Trigger, group, kind).Inc()
+	case out.Result != Deleted && out.Result != Unconfirmed:
+	case o.Backfill:
+		m.backfilled.WithLabelValues(out.Trigger, group, kind).Inc()
+	default:
+		m.lateness.WithLabelValues(out.Trigger, group, kind).Observe(out.Lateness.Seconds())
 	}
 	e.summary.add(j.kind, &out)
 	attempt := j.attempt + 1
@@ -124,7 +130,7 @@ func (e *Engine) record(j *job, res *attemptResult, out Outcome) {
 			} else {
 				log.Info("would act (dry run)", with()...)
 			}
-		case out.Result == Other, out.Result == Unconfirmed:
+		case out.Result == AlreadyGone, out.Result == Unconfirmed:
 			log.Info("gone already", with("result", out.Result)...)
 		case out.Result == Kept:
 			log.V(2).Info("not due any more", with()...)

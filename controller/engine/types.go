@@ -50,7 +50,7 @@ type Object struct {
 	// was resolved live). The engine asks Judge right before it acts.
 	Live bool
 	// Backfill says that a default reached something older than itself. Such deletions have a rate
-	// of their own, and their lateness is not observed, because their expiry may lie years back.
+	// and a counter of their own instead of a lateness: their expiry may lie years back.
 	Backfill bool
 	// DryRun says that the action is only to be reported. The engine asks for a dry run, reports it
 	// once and keeps the entry idle until it changes.
@@ -97,14 +97,14 @@ type Judgement struct {
 // never Track.
 type Judge func(ctx context.Context, o Object) (Judgement, error)
 
-// Result is what came of an attempt, and the label "result" of curfew_deletions_total.
+// Result is what came of an attempt, and the label "result" of curfew_deletion_attempts_total.
 type Result string
 
 const (
 	// Deleted: the DELETE was accepted.
 	Deleted Result = "deleted"
-	// Other: the object was gone already; somebody else deleted it.
-	Other Result = "other"
+	// AlreadyGone: somebody else deleted the object, or is deleting it.
+	AlreadyGone Result = "already_gone"
 	// Unconfirmed: the object is gone, and an earlier request of ours got no answer: it was
 	// probably that one.
 	Unconfirmed Result = "unconfirmed"
@@ -128,7 +128,7 @@ const (
 // deleted.
 func (r Result) Final() bool {
 	switch r {
-	case Deleted, Other, Unconfirmed, DryRun, Kept:
+	case Deleted, AlreadyGone, Unconfirmed, DryRun, Kept:
 		return true
 	default:
 		return false
@@ -146,7 +146,7 @@ type Outcome struct {
 	Deleted int
 	// At is the instant the outcome was known, in the API server's time as far as that is known.
 	At time.Time
-	// Lateness is At minus the expiry, for the Result Deleted.
+	// Lateness is At minus the expiry, for the Results Deleted and Unconfirmed.
 	Lateness time.Duration
 	// Err says why, for results that are not final. It names the object.
 	Err error

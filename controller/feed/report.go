@@ -44,7 +44,7 @@ func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prome
 		unusable: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_unusable_values_total",
 			Help: "Judgements that kept an object because a value that decides cannot be read or is not allowed.",
-		}, []string{"kind", "level"}),
+		}, []string{"group", "kind", "level"}),
 		budget: newEventBudget(),
 	}
 	if err := registerer.Register(reports.unusable); err != nil {
@@ -62,7 +62,8 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 	if level == "" {
 		level = string(policy.LevelObject)
 	}
-	f.options.Reports.unusable.WithLabelValues(f.kind.Profile.Kind.Kind, level).Inc()
+	kind := f.kind.Profile.Kind
+	f.options.Reports.unusable.WithLabelValues(kind.Group, kind.Kind, level).Inc()
 	f.options.Reports.kept(f.reference(facts.Namespace, facts.Name, facts.UID), verdict.Reason, verdict.Err, verdict.Source.String())
 }
 

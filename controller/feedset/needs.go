@@ -29,8 +29,7 @@ func (s *Set) ask(ctx context.Context, source *Source, spec *Spec, needs *Needs)
 	if s.options.Lacks == nil || len(needs.All) == 0 {
 		return ctx.Err() == nil
 	}
-	kind := spec.Kind.GroupKind().String()
-	defer source.Skipped.DeleteLabelValues(kind, needs.Reason)
+	defer source.Skipped.DeleteLabelValues(spec.Kind.Group, spec.Kind.Kind, needs.Reason)
 	reported := ""
 	for backoff := loop.NewBackoffOf(time.Second, recheck); ; {
 		missing, err := s.options.Lacks(ctx, needs.All)
@@ -40,7 +39,7 @@ func (s *Set) ask(ctx context.Context, source *Source, spec *Spec, needs *Needs)
 		case len(missing) == 0:
 			return true
 		default:
-			source.Skipped.WithLabelValues(kind, needs.Reason).Set(1)
+			source.Skipped.WithLabelValues(spec.Kind.Group, spec.Kind.Kind, needs.Reason).Set(1)
 			if text := needs.text(missing); text != reported {
 				reported = text
 				source.report(spec, needs, text)

@@ -47,15 +47,15 @@ func (r *running) run(ctx context.Context) {
 
 // make makes the feed, however often that fails. It returns nil once ctx is done.
 func (r *running) make(ctx context.Context) Feed {
-	label := r.spec.Kind.GroupKind().String()
-	defer r.source.Skipped.DeleteLabelValues(label, "error")
+	kind := r.spec.Kind.GroupKind()
+	defer r.source.Skipped.DeleteLabelValues(kind.Group, kind.Kind, "error")
 	for backoff := loop.NewBackoff(); ctx.Err() == nil; loop.Pause(ctx, r.set.options.Clock, backoff.Next()) {
 		feed, err := r.source.Make(r.spec)
 		if err == nil {
 			return feed
 		}
-		r.source.Skipped.WithLabelValues(label, "error").Set(1)
-		r.source.Log.Error(err, "kind cannot be watched, trying again", "kind", label, "purpose", r.spec.Purpose)
+		r.source.Skipped.WithLabelValues(kind.Group, kind.Kind, "error").Set(1)
+		r.source.Log.Error(err, "kind cannot be watched, trying again", "kind", kind.String(), "purpose", r.spec.Purpose)
 	}
 	return nil
 }

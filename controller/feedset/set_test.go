@@ -85,7 +85,7 @@ func begin(t *testing.T, handles map[string][]engine.Kind) (*world, *feedset.Set
 		Make: func(spec *feedset.Spec) (feedset.Feed, error) {
 			return &stream{world: w, name: spec.Namespace + spec.Version, handles: handles[spec.Version]}, nil
 		},
-		Log: logr.Discard(), Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{}, []string{"kind", "reason"}),
+		Log: logr.Discard(), Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{}, []string{"group", "kind", "reason"}),
 	}
 	return w, set, func(specs ...*feedset.Spec) { set.Apply(ctx, source, specs, set.Changes()) }
 }

@@ -90,6 +90,6 @@ type Source struct {
 	// Make makes the feed of a spec, registered with the engine.
 	Make func(spec *Spec) (Feed, error)
 	Log  logr.Logger
-	// Skipped counts, by kind and reason, what is not watched or not for all purposes.
+	// Skipped counts, by group, kind and reason, what is not watched or not for all purposes.
 	Skipped *prometheus.GaugeVec
 }

@@ -39,9 +39,16 @@ type rules struct {
 }
 
 type panel struct {
-	ID      int    `json:"id"`
-	Type    string `json:"type"`
-	Title   string `json:"title"`
+	ID          int    `json:"id"`
+	Type        string `json:"type"`
+	Title       string `json:"title"`
+	FieldConfig struct {
+		Defaults struct {
+			Thresholds struct {
+				Steps []struct{} `json:"steps"`
+			} `json:"thresholds"`
+		} `json:"defaults"`
+	} `json:"fieldConfig"`
 	Targets []struct {
 		Expr         string `json:"expr"`
 		LegendFormat string `json:"legendFormat"`
@@ -97,6 +104,9 @@ func labelsOf(family *dto.MetricFamily) map[string][]string {
 	return out
 }
 
+// ofCluster is what each query of the dashboard selects by. Prometheus adds the label, if anyone.
+var ofCluster = matcher{"cluster", "=~", "$cluster"}
+
 // check holds a query against what is exposed, and tells which families it shows.
 func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []string, errs []error) {
 	bad := func(format string, args ...any) { errs = append(errs, fmt.Errorf(format, args...)) }
@@ -134,6 +144,9 @@ func check(expr string, exposed map[string]*dto.MetricFamily) (shown, labels []s
 			bad("%s is a %s: counters want rate or increase, gauges neither", s.metric, family.GetType())
 		}
 		for _, m := range s.matchers {
+			if m == ofCluster {
+				continue
+			}
 			values, ok := known[m.label]
 			if !ok {
 				bad("%s has no label %s", s.metric, m.label)
@@ -207,21 +220,51 @@ func TestQueriesAgainstMetrics(t *testing.T) {
 	}
 }
 
+// TestDashboard: each query is of the chosen clusters, and what should stay low shows its limits.
+func TestDashboard(t *testing.T) {
+	limits := []string{"Overdue", "Oldest overdue", "Stuck", "Paused scopes", "Leaders", "Lateness", "Deadline lateness", "Clock skew", "Latency"}
+	for _, p := range panels(t) {
+		for _, target := range p.Targets {
+			parsed, err := scan(target.Expr)
+			if err != nil {
+				t.Fatalf("%s: %v", p.Title, err)
+			}
+			for _, s := range parsed.selectors {
+				if !slices.Contains(s.matchers, ofCluster) {
+					t.Errorf("%s: %s is of all clusters", p.Title, s.metric)
+				}
+			}
+		}
+		if i := slices.Index(limits, p.Title); i >= 0 {
+			limits = slices.Delete(limits, i, i+1)
+			if len(p.FieldConfig.Defaults.Thresholds.Steps) < 2 {
+				t.Errorf("%s has no thresholds", p.Title)
+			}
+		}
+	}
+	if len(limits) > 0 {
+		t.Errorf("no panels %q", limits)
+	}
+	if text := string(read(t, "dashboard.json")); !strings.Contains(text, `"label_values(curfew_build_info, cluster)"`) {
+		t.Error("no variable for the cluster")
+	}
+}
+
 // TestCheckFindsFaults: each of these is a fault that check is there for.
 func TestCheckFindsFaults(t *testing.T) {
 	exposed := families(t)
 	for expr, want := range map[string]string{
 		`curfew_overdue`: "metric curfew_overdue is not exposed",
-		`sum(rate(curfew_deletions_total{outcome="deleted"}[5m]))`:              "has no label outcome",
-		`sum(rate(curfew_deletions_total{result=~"deleted|done"}[5m]))`:         `never "done"`,
+		`sum(rate(curfew_deletion_attempts_total{outcome="deleted"}[5m]))`:      "has no label outcome",
+		`sum(rate(curfew_deletion_attempts_total{result=~"deleted|done"}[5m]))`: `never "done"`,
 		`sum by (namespace_name) (curfew_tracked_objects)`:                      "no metric in it has the label namespace_name",
-		`sum(curfew_deletions_total)`:                                           "counters want rate",
+		`sum(curfew_deletion_attempts_total)`:                                   "counters want rate",
 		`rate(curfew_overdue_objects[5m])`:                                      "gauges neither",
 		`rate(curfew_deletion_lateness_seconds[5m])`:                            "is a histogram",
 		`sum by (le) (curfew_overdue_objects)`:                                  "the label le",
 		`sum(curfew_overdue_objects`:                                            "stay open",
 		`median(curfew_overdue_objects)`:                                        "function median is not known",
-		`curfew_breaker_open{class="clock"`:                                     "do not end",
+		`curfew_paused_scopes{class="clock"`:                                    "do not end",
 		`max(curfew_overdue_objects) >> 1 ; drop`:                               "cannot read on",
 		`leader_election_master_status{name="curfew-webhook"}`:                  `never "curfew-webhook"`,
 		`curfew_overdue_objects_count`:                                          "is not exposed",
@@ -239,11 +282,14 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(strings.ToLower(strings.TrimLeft(heading, "# ")), " ", "-")
 }
 
+// home is where the repository is published, as its module path says.
+const home = "https://curfew.dev/curfew/"
+
 func TestAlertsSayWhatToDo(t *testing.T) {
 	known := map[string]bool{}
 	for _, line := range strings.Split(string(read(t, "../../docs/troubleshooting.md")), "\n") {
 		if strings.HasPrefix(line, "#") {
-			known["docs/troubleshooting.md#"+anchor(line)] = true
+			known[home+"docs/troubleshooting.md#"+anchor(line)] = true
 		}
 	}
 	for _, a := range alerts(t) {
@@ -253,8 +299,8 @@ func TestAlertsSayWhatToDo(t *testing.T) {
 		if a.Annotations["summary"] == "" || len(a.Annotations["description"]) < 80 {
 			t.Errorf("%s says too little", a.Alert)
 		}
-		if !known[a.Annotations["runbook"]] {
-			t.Errorf("%s: no such section: %s", a.Alert, a.Annotations["runbook"])
+		if !known[a.Annotations["runbook_url"]] {
+			t.Errorf("%s: no such section: %s", a.Alert, a.Annotations["runbook_url"])
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"errors"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"strings"
 	"testing"
 	"time"
@@ -20,6 +21,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/tools/events"
@@ -31,9 +33,13 @@ import (
 	"curfew.dev/curfew/certs"
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/backfill"
 	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/servertime"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -53,6 +59,7 @@ func families(t *testing.T) map[string]*dto.MetricFamily {
 	census(t, registry)
 	registry.MustRegister(certs.NewExpiryMetric(served{}))
 	admission(t, registry)
+	unused(t, registry)
 	leader(t)
 	out := map[string]*dto.MetricFamily{}
 	for _, gatherer := range []prometheus.Gatherer{registry, ctrlmetrics.Registry} {
@@ -116,6 +123,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	expiry, err := engine.New(engine.Options{
 		Triggers: triggers(t, answers{
 			"deleted": {Code: http.StatusOK},
+			"old":     {Code: http.StatusOK},
 			"other":   {Code: http.StatusNotFound, ObjectMissing: true},
 			"refused": {Code: http.StatusForbidden},
 			"failed":  {Err: errors.New("no answer")},
@@ -136,7 +144,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	}
 	object := func(name string, at time.Time) engine.Object {
 		return engine.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
-			Expiry: at, Source: "object"}
+			Expiry: at, Source: "object", Backfill: name == "old"}
 	}
 	expiry.Upsert(object("later", time.Now().Add(time.Hour)))
 	if err := ping(t.Context()); err != nil {
@@ -146,7 +154,7 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	ended := make(chan error, 1)
 	go func() { ended <- expiry.Run(ctx) }()
 	for name, want := range map[string]engine.Result{
-		"deleted": engine.Deleted, "other": engine.Other, "refused": engine.Refused, "failed": engine.Failed,
+		"deleted": engine.Deleted, "old": engine.Deleted, "other": engine.AlreadyGone, "refused": engine.Refused, "failed": engine.Failed,
 	} {
 		run := make(run, 1)
 		expiry.Submit(ctx, run, object(name, due))
@@ -218,6 +226,53 @@ func census(t *testing.T, registry *prometheus.Registry) {
 	}
 	go func() { _ = one.Run(t.Context()) }()
 	<-known
+}
+
+// labelled is a Registerer that gives each vector one series for each reason.
+type labelled struct{ prometheus.Registerer }
+
+var variable = regexp.MustCompile(`variableLabels: \{([a-z,]*)\}`)
+
+func (l labelled) Register(c prometheus.Collector) error {
+	described := make(chan *prometheus.Desc, 1)
+	c.Describe(described)
+	names := strings.Split(variable.FindStringSubmatch((<-described).String())[1], ",")
+	for _, reason := range []string{"permission", "deadline", "finish-time", "error"} {
+		labels := prometheus.Labels{}
+		for _, name := range names {
+			labels[name] = map[string]string{"group": "batch", "kind": "Job", "reason": reason, "result": "given"}[name]
+		}
+		switch vector := c.(type) {
+		case *prometheus.GaugeVec:
+			vector.With(labels).Set(1)
+		case *prometheus.CounterVec:
+			vector.With(labels).Inc()
+		case *prometheus.HistogramVec:
+			vector.With(labels).Observe(1)
+		}
+	}
+	return l.Registerer.Register(c)
+}
+
+// unused has what takes a cluster register its metrics.
+func unused(t *testing.T, registry *prometheus.Registry) {
+	t.Helper()
+	registerer := labelled{registry}
+	build := prometheus.Labels{"version": "v0.1.0", "goversion": "go1.26"} // as in cmd/curfew
+	registry.MustRegister(prometheus.NewGauge(prometheus.GaugeOpts{Name: "curfew_build_info", ConstLabels: build}))
+	followed, err := follow.NewPlatform(follow.Options{
+		Clock: clock.RealClock{}, Source: func(schema.GroupVersionResource) follow.Source { return nil },
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, errLabels := discovery.New(discovery.Options{Clock: clock.RealClock{}, Registerer: registerer})
+	_, errProfiles := discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
+	_, errBackfill := backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
+	_, errStop := stop.New(stop.Options{Registerer: registerer})
+	if err := errors.Join(errLabels, errProfiles, errBackfill, errStop); err != nil {
+		t.Fatal(err)
+	}
 }
 
 // served is a certificate that ends at some time.

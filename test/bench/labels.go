@@ -120,7 +120,7 @@ func (c *curfewProcess) awaitLabels(ctx context.Context) error {
 	defer cancel()
 	for {
 		samples, err := scrape(ctx, http.DefaultClient, "http://"+c.metrics+"/metrics")
-		_, skipped := samples[`curfew_label_kinds_skipped{kind="ConfigMap",reason="permission"}`]
+		_, skipped := samples[`curfew_label_kinds_skipped{group="",kind="ConfigMap",reason="permission"}`]
 		if err == nil && !skipped && samples["curfew_label_kinds_watched"] > 0 {
 			return nil
 		}

@@ -265,12 +265,13 @@ func (run *latenessRun) count(seen []sighting, prefix string, start time.Time, p
 	return nil
 }
 
-// quantile reads a quantile off a Prometheus histogram, as histogram_quantile does: linear within the bucket.
+// quantile reads a quantile off a Prometheus histogram that has one series, as histogram_quantile
+// does: linear within the bucket.
 func quantile(samples map[string]float64, name string, q float64) float64 {
 	type bucket struct{ le, count float64 }
 	var buckets []bucket
 	for series, count := range samples {
-		if le, ok := strings.CutPrefix(series, name+`_bucket{le="`); ok {
+		if _, le, ok := strings.Cut(series, `le="`); ok && strings.HasPrefix(series, name+"_bucket{") {
 			if v, err := strconv.ParseFloat(strings.TrimSuffix(le, `"}`), 64); err == nil {
 				buckets = append(buckets, bucket{v, count})
 			}

@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/http"
 	"os"
+	"strings"
 	"time"
 )
 
@@ -186,7 +187,12 @@ func (c *curfewProcess) awaitTrackedOf(ctx context.Context, kind string, want in
 	defer cancel()
 	for {
 		samples, err := scrape(ctx, http.DefaultClient, "http://"+c.metrics+"/metrics")
-		got := samples[`curfew_tracked_objects{kind="`+kind+`"}`]
+		got := 0.0
+		for series, value := range samples {
+			if strings.HasPrefix(series, "curfew_tracked_objects{") && strings.Contains(series, `kind="`+kind+`"`) {
+				got += value
+			}
+		}
 		switch {
 		case err == nil && int(got) == want:
 			return nil

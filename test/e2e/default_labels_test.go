@@ -195,6 +195,6 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	// Without permission to patch the kind it is left alone, and the controller says so.
 	s.unlabelled(gadgets, "old")
 	s.awaitMetrics("the kind without permission to be reported", func(text string) bool {
-		return strings.Contains(text, `curfew_default_label_kinds_skipped{kind="Gadget.`+gadgets.Group+`",reason="permission"} 1`)
+		return strings.Contains(text, `curfew_default_label_kinds_skipped{group="`+gadgets.Group+`",kind="Gadget",reason="permission"} 1`)
 	})
 }

@@ -93,7 +93,8 @@ func (s *space) grant(name string, resources ...schema.GroupVersionResource) {
 // awaitWatched waits until the controller says of a kind that its labels are carried out, or are not.
 func (s *space) awaitWatched(kind string, watched bool) {
 	s.Helper()
-	skipped := `curfew_label_kinds_skipped{kind="` + kind + `",reason="permission"} 1`
+	of := schema.ParseGroupKind(kind)
+	skipped := fmt.Sprintf(`curfew_label_kinds_skipped{group=%q,kind=%q,reason="permission"} 1`, of.Group, of.Kind)
 	s.awaitMetrics("kind "+kind+" to be watched or skipped", func(text string) bool {
 		return strings.Contains(text, skipped) != watched && !strings.Contains(text, "curfew_label_kinds_watched 0")
 	})

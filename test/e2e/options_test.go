@@ -195,7 +195,8 @@ func TestMetrics(t *testing.T) {
 	s.awaitGone(s.finishJob("due", now(), ttl(second)))
 	s.awaitLog(suite.controller.Log, s.name+"/due", "deleted") // which comes after the counters
 	for _, series := range []string{
-		`curfew_deletions_total{kind="Job",result="deleted",trigger="ttl"}`, "curfew_deletion_lateness_seconds_count",
+		`curfew_deletion_attempts_total{group="batch",kind="Job",result="deleted",trigger="ttl"}`,
+		`curfew_deletion_lateness_seconds_count{group="batch",kind="Job",trigger="ttl"}`,
 	} {
 		if value, err := strconv.ParseFloat(metric(t, s.ctx, series), 64); err != nil || value < 1 {
 			t.Errorf("%s is %v (%v), want at least 1", series, value, err)

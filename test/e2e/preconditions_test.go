@@ -129,7 +129,7 @@ func TestJobWithTheOrphanFinalizer(t *testing.T) {
 		t.Errorf("%d DELETEs were sent", len(sent))
 	}
 	s.awaitLog(suite.controller.Log, s.name+"/due", "deleted")
-	const series = `curfew_deletions_uid_only_total{kind="Job"}`
+	const series = `curfew_deletions_uid_only_total{group="batch",kind="Job"}`
 	if got := metric(t, s.ctx, series); got == "" || got == "0" {
 		t.Errorf("%s is %q, want at least 1", series, got)
 	}

@@ -99,7 +99,7 @@ func TestSourcesAreTold(t *testing.T) {
 			}
 			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition, "--timeout=60s"))
 			s.eventAbout(kind, name, "Refused", "deletions are paused", "Pod of source", s.name)
-			series := `curfew_breaker_open{class="` + class + `"}`
+			series := `curfew_paused_scopes{class="` + class + `"}`
 			if open, err := strconv.Atoi(metric(t, s.ctx, series)); err != nil || open < 1 {
 				t.Errorf("%s is %d (%v), want at least 1", series, open, err)
 			}

@@ -21,8 +21,8 @@ const Namespace = "curfew-system"
 // overlayAddress is what manifests/overlays/local writes for the webhook.
 const overlayAddress = "https://127.0.0.1:9443"
 
-// Install applies manifests/overlays/local for a webhook on a port of loopback, and waits until the ServiceAccounts that
-// come with it can be used. Applying it again, for another port too, is harmless.
+// Install applies manifests/overlays/local for a webhook on a port of loopback, with the permissions of the HTTP API. Applying it
+// again, for another port too, is harmless.
 func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 	rendered, err := c.mustKubectl(ctx, "", "kustomize", filepath.Join(c.root, "manifests", "overlays", "local"))
 	if err != nil {
@@ -32,7 +32,10 @@ func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 		return fmt.Errorf("manifests/overlays/local: found no %s to replace", overlayAddress)
 	}
 	rendered = strings.ReplaceAll(rendered, overlayAddress, fmt.Sprintf("https://127.0.0.1:%d", webhookPort))
-	_, err = c.mustKubectl(ctx, rendered, "apply", "-f", "-")
+	if _, err = c.mustKubectl(ctx, rendered, "apply", "-f", "-"); err != nil {
+		return err
+	}
+	_, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml"))
 	return err
 }
 

@@ -84,7 +84,7 @@ func (w *World) paused(ctx context.Context, kind Kind, source policy.Source, nam
 		name = source.Name
 	}
 	if name == "" {
-		return nil, "of what lies in no namespace only the controller's log and its metric curfew_breaker_open tell", nil
+		return nil, "of what lies in no namespace only the controller's log and its metric curfew_paused_scopes tell", nil
 	}
 	object, err := w.clients.Objects.Resource(at).Get(ctx, name, metav1.GetOptions{})
 	switch {

@@ -70,7 +70,7 @@ func New(sender Sender, measure clock.PassiveClock, registerer prometheus.Regist
 	a := &Action{sender: sender, clock: measure, uidOnly: prometheus.NewCounterVec(prometheus.CounterOpts{
 		Name: "curfew_deletions_uid_only_total",
 		Help: "Deletions with the UID as only precondition, right after a live read, because the API does not honour the resourceVersion.",
-	}, []string{"kind"})}
+	}, []string{"group", "kind"})}
 	if registerer != nil {
 		if err := registerer.Register(a.uidOnly); err != nil {
 			return nil, fmt.Errorf("registering metrics of deletions: %w", err)
@@ -96,7 +96,7 @@ func (a *Action) Do(ctx context.Context, due action.Due) action.Result {
 	out.Latency = max(1, a.clock.Since(began))
 	switch {
 	case out.Outcome == action.Done && uidOnly:
-		a.uidOnly.WithLabelValues(due.Kind).Inc()
+		a.uidOnly.WithLabelValues(due.Resource.Group, due.Kind).Inc()
 	case out.Outcome == action.Conflict:
 		out.VersionConflict = !uidOnly && resp.Reason == metav1.StatusReasonConflict
 	}

@@ -156,9 +156,9 @@ func (s *stopping) message(now time.Time) string {
 
 // markAccepted counts, logs and reports a mark, once.
 func (s *stopping) markAccepted(condition metav1.Condition, now time.Time) {
-	late := max(0, now.Sub(s.due.Expiry))
-	s.marks.WithLabelValues(s.plan.Kind.Kind).Inc()
-	s.lateness.Observe(late.Seconds())
+	late := max(0, now.Add(s.took).Sub(s.due.Expiry))
+	s.marks.WithLabelValues(s.plan.Kind.Group, s.plan.Kind.Kind).Inc()
+	s.lateness.WithLabelValues(s.plan.Kind.Group, s.plan.Kind.Kind).Observe(late.Seconds())
 	s.log.Info("failed", "kind", s.plan.Kind.Kind, "object", s.due.ObjectName(), "uid", s.due.UID,
 		"reason", condition.Reason, "message", condition.Message, "lateness", late, "source", s.due.Source)
 	if s.options.Marked != nil {

@@ -109,7 +109,7 @@ type Action struct {
 	log      logr.Logger
 	pods     *podIndex
 	marks    *prometheus.CounterVec
-	lateness prometheus.Histogram
+	lateness *prometheus.HistogramVec
 	logged   *lru.Cache // logKey → nothing
 }
 
@@ -128,12 +128,12 @@ func New(options Options) (*Action, error) {
 		marks: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_deadlines_exceeded_total",
 			Help: "Objects that Curfew failed because they were active beyond their deadline, by kind.",
-		}, []string{"kind"}),
-		lateness: prometheus.NewHistogram(prometheus.HistogramOpts{
+		}, []string{"group", "kind"}),
+		lateness: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "curfew_deadline_lateness_seconds",
-			Help:    "Time from the instant at which Curfew was to fail an object to the mark being accepted.",
+			Help:    "Time from the instant at which Curfew was to fail an object until the API server accepted the mark.",
 			Buckets: []float64{.005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 300, 1800, 3600},
-		}),
+		}, []string{"group", "kind"}),
 	}
 	if options.Registerer != nil {
 		for _, c := range []prometheus.Collector{s.marks, s.lateness} {

@@ -46,7 +46,7 @@ func Find(ctx context.Context, feeds *feedset.Set, objects dynamic.Interface, op
 	source := &feedset.Source{
 		Make:    func(*feedset.Spec) (feedset.Feed, error) { return feed.New(kind, options) },
 		Log:     options.Log.WithName("stale"),
-		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_stale_skipped"}, []string{"kind", "reason"}),
+		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "curfew_stale_skipped"}, []string{"group", "kind", "reason"}),
 	}
 	spec := &feedset.Spec{
 		Key:  feedset.Key{Resource: schema.GroupResource{Group: leases.Kind.Group, Resource: leases.Resource}, Purpose: "stale"},
