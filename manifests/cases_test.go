@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/policy"
 )
 
@@ -67,8 +68,8 @@ func readCase(t *testing.T, file string, into any) bool {
 	return true
 }
 
-// TestWhatRulesSayIsSent: each rule has cases among those of the webhooks. A rule about a field that no match condition has sent would
-// pass there, and be of no use in a cluster.
+// TestWhatRulesSayIsSent: each rule has cases among those of the webhooks. A rule about a field that
+// no match condition sends would pass there, and have no effect in a cluster.
 func TestWhatRulesSayIsSent(t *testing.T) {
 	folders, err := os.ReadDir(cases)
 	if err != nil {
@@ -130,7 +131,8 @@ func caseEntries(t *testing.T, planned map[string][]webhook, at string, request 
 			policies = strings.Split(string(text), "\n---\n")
 		}
 		planned[key] = coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
-			Protect: []string{"curfew-system", "kube-system"}, DryRun: request.Settings.DryRun, Alias: request.Settings.KyvernoLabel}, policies...)
+			Protect: []string{"curfew-system", "kube-system"}, DryRun: request.Settings.DryRun, Alias: request.Settings.KyvernoLabel,
+			Labelled: []discovery.Kind{{GroupVersionKind: kinds["configmaps"], Resource: "configmaps"}}}, policies...)
 	}
 	return planned[key]
 }
