@@ -32,8 +32,8 @@ const (
 )
 
 // Duration is a length of time. It is a bare number of seconds ("90"), or numbers with the units s,
-// m, h, d or w ("90s", "1h30m", "1.5h", "7d", "2w"). It must be a whole number of seconds between 0
-// and 2147483647 (68 years).
+// m, h, d or w ("90s", "1h30m", "1.5h", "7d", "2w"). Go's units ms, us and ns are accepted too. It
+// must be a whole number of seconds between 0 and 2147483647 (68 years).
 //
 // +kubebuilder:validation:Type=""
 // +kubebuilder:validation:XIntOrString

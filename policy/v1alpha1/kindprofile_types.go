@@ -53,7 +53,7 @@ type KindProfileSpec struct {
 	// group and kind are immutable.
 	// +required
 	// +kubebuilder:validation:XValidation:rule="!(self.kind == 'Job' && has(self.group) && self.group == 'batch' || self.kind == 'Pod' && (!has(self.group) || self.group == ''))",message="Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"
-	// +kubebuilder:validation:XValidation:rule="self.group == oldSelf.group && self.kind == oldSelf.kind",message="group and kind are immutable: create another KindProfile"
+	// +kubebuilder:validation:XValidation:rule="(has(self.group) ? self.group : '') == (has(oldSelf.group) ? oldSelf.group : '') && self.kind == oldSelf.kind",message="group and kind are immutable: create another KindProfile"
 	Kind ProfiledKind `json:"kind"`
 	// state contains the CEL expressions that read the state of an object: started, finished, outcome.
 	// Absent means that objects of this kind never finish. Only the rules for pod templates, forbidden

@@ -226,8 +226,22 @@ func TestKindProfileSchema(t *testing.T) {
 		}
 		expect(t, crd.check(decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {kind: "+kind+"}}"), nil), want)
 	}
-	t.Run("kind changes", func(t *testing.T) {
-		expect(t, crd.check(kindProfile(t, "Other", state), kindProfile(t, "Example", state)), "group and kind are immutable")
+	t.Run("updates", func(t *testing.T) {
+		const denied = "group and kind are immutable"
+		for name, c := range map[string]struct{ from, to, want string }{
+			"kind":                 {"group: example.com, kind: Example", "group: example.com, kind: Other", denied},
+			"group":                {"group: example.com, kind: Example", "group: example.org, kind: Example", denied},
+			"to the core group":    {"group: example.com, kind: Example", "kind: Example", denied},
+			"from the core group":  {"kind: Example", "group: example.com, kind: Example", denied},
+			"neither":              {"group: example.com, kind: Example", "group: example.com, kind: Example", ""},
+			"in the core group":    {"kind: Example", "kind: Example", ""},
+			"the core group, said": {"kind: Example", `group: "", kind: Example`, ""},
+		} {
+			of := func(kind, path string) map[string]any {
+				return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: x}, spec: {podTemplates: ["+path+"], kind: {version: v1, resource: examples, "+kind+"}}}")
+			}
+			t.Run(name, func(t *testing.T) { expect(t, crd.check(of(c.to, "spec.b"), of(c.from, "spec.a")), c.want) })
+		}
 	})
 }
 

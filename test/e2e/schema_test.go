@@ -96,6 +96,16 @@ func TestKindProfileSchema(t *testing.T) {
 		{`{` + kind + `, state: {finished: "'yes'", finishTime: "null", outcome: "'Failed'"}}`, `spec.state.finished: line 1, column 1: the result is of type string, and must be `},
 		{`{` + kind + `, state: {finished: "true", finishTime: "now", outcome: "'Failed'"}}`, `spec.state.finishTime: line 1, column 1: undeclared reference to 'now'`},
 	})
+	// A kind of the core group has no group, and its profile can be changed all the same.
+	profile := func(kind, path string) string {
+		return "{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: " + s.name + "}, spec: {kind: {version: v1, " + kind + "}, podTemplates: [" + path + "]}}"
+	}
+	s.Cleanup(func() { s.kubectl("delete", "kindprofile", s.name, "--ignore-not-found") })
+	s.says(s.kubectlInput(profile("kind: LimitRange, resource: limitranges", "spec.a"), "apply", "-f", "-"))
+	s.says(s.kubectlInput(profile("kind: LimitRange, resource: limitranges", "spec.b"), "apply", "-f", "-"))
+	if out := s.kubectlInput(profile("kind: ResourceQuota, resource: resourcequotas", "spec.b"), "apply", "-f", "-"); !strings.Contains(out.stderr, "group and kind are immutable: create another KindProfile") {
+		s.Errorf("another kind: %s%s", out.stdout, out.stderr)
+	}
 	// The profiles that come with Curfew, as anybody would write them.
 	s.says(s.kubectl("apply", "--dry-run=server", "-k", "../../manifests/profiles"))
 }
