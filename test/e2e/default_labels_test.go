@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"strings"
 	"testing"
 	"time"
@@ -132,6 +133,15 @@ func (s *space) awaitLabelled(object *unstructured.Unstructured) {
 	})
 }
 
+// awaitStamped waits until admission would add an annotation to a change, which is not made.
+func (s *space) awaitStamped(key string, change ...string) {
+	s.Helper()
+	s.poll(key+" to be written by admission", func(context.Context) (bool, error) {
+		out := s.passes(s.kubectl(append(change, "--dry-run=server", "--output=yaml")...))
+		return strings.Contains(out.stdout, key), nil
+	})
+}
+
 // Existing objects get the label of a policy that names their kind by backfill, and not without it,
 // and expire by it. Objects that must not be touched are not, and without permission none is.
 func TestDefaultLabelsOfExistingObjects(t *testing.T) {
@@ -163,6 +173,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	s.awaitLabelled(sentinel)
 	s.unlabelled(deployments, "old")
 	s.unlabelled(configMaps, "old")
+	s.awaitStamped(policy.AnnotationLabelSource, "label", "configmap", "cancelled", "curfew.dev/ttl-")
 	s.passes(s.kubectl("label", "configmap", "cancelled", "curfew.dev/ttl-"))
 	if got := s.get(configMaps, "cancelled").GetAnnotations()[policy.AnnotationLabelSource]; got != "object" {
 		t.Errorf("the stamp of a label that its owner removed is %q", got)

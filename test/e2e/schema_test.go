@@ -73,6 +73,13 @@ func TestLifecyclePolicySchema(t *testing.T) {
 	s.says(out)
 }
 
+// TestPolicyModesSample: the sample can be applied as it is.
+func TestPolicyModesSample(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.says(s.kubectl("apply", "--dry-run=server", "-f", "../../manifests/samples/10-policy-modes.yaml"))
+}
+
 func TestKindProfileSchema(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
