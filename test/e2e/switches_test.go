@@ -159,3 +159,49 @@ func TestLeaveNativeTTL(t *testing.T) {
 	restart()
 	s.awaitGone(own)
 }
+
+// With --builtin-profiles=false Curfew knows Jobs, Pods and the kinds of KindProfiles in the
+// cluster. A JobSet gets no default, and its TTL has no effect until the built-in profiles are back.
+func TestWithoutBuiltinProfiles(t *testing.T) {
+	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
+	r := render{"alone.e2e.example.com"}
+	suite.revoked.Store(r.group, true) // at the end, its role may be deleted before its definition
+	s.apply(r.role())
+	s.apply(r.definition())
+	s.apply(r.profile())
+	t.Cleanup(func() { s.afterwards("delete", "kindprofile", "renders."+r.group) })
+	port := suite.webhook.WebhookPort
+	restart := func(args ...string) {
+		s.Helper()
+		s.ok(suite.webhook.Stop(s.ctx))
+		s.ok(startWebhook(s.ctx, port, args...))
+		s.ok(suite.controller.Stop(s.ctx))
+		s.ok(startController(s.ctx, args...))
+	}
+	defer restart()
+	restart("--builtin-profiles=false")
+	s.awaitNoRule("jobset.x-k8s.io")
+	s.awaitRule(r.group)
+	s.awaitDefault(r)
+
+	s.says(s.create(s.jobSet("default")))
+	s.says(s.create(s.jobSet("own", noted(policy.AnnotationTTL, "1s"))))
+	end := now()
+	s.finished("jobset", "default", "Completed", end)
+	s.finished("jobset", "own", "Completed", end)
+	if got := s.jsonpath("jobset", "default", ".spec.ttlSecondsAfterFinished"); got != "" {
+		t.Errorf("a JobSet was given TTL %s", got)
+	}
+	s.awaitGone(s.finishJob("job", now(), ttl(second)))
+	c := s.ofKind("Render", r.resource(), false)
+	filled := c.create("filled", `{}`)
+	c.status("filled", renderDone(now(), false))
+	s.awaitGone(filled)
+	s.outlast(end.Add(2 * second))
+	s.there("jobset", "default")
+	s.there("jobset", "own")
+
+	restart()
+	s.goneBy("jobset", "default", end.Add(2*second))
+	s.goneBy("jobset", "own", end.Add(second))
+}
