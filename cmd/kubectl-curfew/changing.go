@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -18,6 +19,7 @@ import (
 type changing struct {
 	*connection
 	selection world.Selection
+	files     []string
 	dryRun    string
 	yes       bool
 	output    *output
@@ -37,13 +39,14 @@ func (c *changing) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	c.add(flags)
 	addSelection(flags, &c.selection)
+	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
 	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (nothing is sent) or server (the API server and its webhooks are asked, nothing is stored)")
 	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask before more than one object is changed")
 	c.output.addFlags(command)
 	c.completeFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": c.output.formats()})
 }
 
-const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR)"
+const changingUse = "(KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE)"
 
 func (c *changing) validate() (printFunc, error) {
 	var errs []error
@@ -62,7 +65,6 @@ func (c *changing) validate() (printFunc, error) {
 // planned is one object with its plan, or the reason why there is none.
 type planned struct {
 	world.Selected
-	namespace, name string
 	// before is the deletion without the change.
 	before change.Deletion
 	plan   *change.Plan
@@ -70,10 +72,16 @@ type planned struct {
 }
 
 func (p *planned) String() string {
-	if p.namespace == "" {
-		return p.Kind.Name(p.name)
+	if p.Namespace == "" {
+		return p.Kind.Name(p.Name)
 	}
-	return p.Kind.Name(p.name) + " in namespace " + p.namespace
+	return p.Kind.Name(p.Name) + " in namespace " + p.Namespace
+}
+
+// unchanged reports whether the object is already as wanted.
+func (p *planned) unchanged() bool {
+	nothing := (*change.NothingError)(nil)
+	return errors.As(p.err, &nothing)
 }
 
 // run runs all three commands.
@@ -87,6 +95,12 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	c.selection.Args = args
 	if c.selection.Namespace, err = c.namespace(); err != nil {
 		return err
+	}
+	if c.selection.References, err = readReferences(c.files, cmd.InOrStdin()); err != nil {
+		return err
+	}
+	if len(c.files) > 0 && len(c.selection.References) == 0 {
+		return c.nothing(print, now, out, diagnostics)
 	}
 	progress := newProgress(c.environment, diagnostics)
 	defer progress.done()
@@ -115,7 +129,23 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	return c.carryOut(ctx, w, all, print, now, out, progress)
 }
 
+// nothing ends a command whose -f is an empty list.
+func (c *changing) nothing(print printFunc, now time.Time, out, diagnostics io.Writer) error {
+	fmt.Fprintln(diagnostics, "note: the list is empty, so that nothing changes")
+	if print == nil {
+		return nil
+	}
+	return print(printedChanges(nil, now), out)
+}
+
 func (c *changing) planOne(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*planned, error) {
+	if one.Gone != nil {
+		out := &planned{Selected: one, err: one.Gone}
+		if c.atOnce {
+			out.err = change.Nothing("%s", one.Gone)
+		}
+		return out, nil
+	}
 	explained, err := w.Explain(ctx, one.Kind, one.Object, now)
 	if err != nil {
 		return nil, err
@@ -131,7 +161,7 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 		}
 		obstacles = append(append(obstacles, paused...), w.SwitchedOff(explained.Facts, policy.TriggerLabel)...)
 	}
-	out := &planned{Selected: one, namespace: explained.Facts.Namespace, name: explained.Facts.Name, before: change.DeletionOf(explained)}
+	out := &planned{Selected: one, before: change.DeletionOf(explained)}
 	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)
 	return out, nil
 }

@@ -5,42 +5,45 @@ import (
 	"time"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/change"
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
-// changedData is the document of -o json.
-type changedData struct {
-	Items []changedItem `json:"items"`
-}
-
+// changedItem is one change for programs.
 type changedItem struct {
 	Object   objectData      `json:"object"`
 	Before   deletionData    `json:"before"`
 	After    deletionData    `json:"after"`
-	Patch    json.RawMessage `json:"patch"`
-	Warnings []string        `json:"warnings,omitempty"`
+	Patch    json.RawMessage `json:"patch" doc:"the JSON merge patch; {} where the object was already as wanted"`
+	Warnings []string        `json:"warnings,omitempty" doc:"what admission would warn about"`
 }
 
 type deletionData struct {
-	Expiry *time.Time `json:"expiry"`
-	// TTL of an unfinished object, and TTLFailed after a failure where that differs.
-	TTL       string `json:"ttlAfterFinished,omitempty"`
-	TTLFailed string `json:"ttlAfterFailed,omitempty"`
+	Expiry    *time.Time `json:"expiry" doc:"null where the object stays or has not finished"`
+	TTL       string     `json:"ttlAfterFinished,omitempty" doc:"of an object that has not finished"`
+	TTLFailed string     `json:"ttlAfterFailed,omitempty" doc:"where it differs after a failure"`
 }
 
 // printedChanges are the changes in the forms that programs read.
 func printedChanges(changed []*planned, now time.Time) printed {
-	data := changedData{Items: []changedItem{}}
-	out := printed{list: "items"}
+	var out printed
+	var items []changedItem
 	for _, each := range changed {
+		if each.Gone != nil {
+			continue
+		}
 		item := changedOf(each, now)
-		data.Items, out.objects = append(data.Items, item), append(out.objects, item.Object)
+		items, out.objects = append(items, item), append(out.objects, item.Object)
 	}
-	out.document = data
+	out.document = listOf("ChangeList", now, items, nil)
 	return out
 }
 
 func changedOf(each *planned, now time.Time) changedItem {
-	patch, err := json.Marshal(each.plan.Patch)
+	plan := each.plan
+	if each.unchanged() {
+		plan = &change.Plan{Patch: map[string]any{}, Before: each.before, After: each.before}
+	}
+	patch, err := json.Marshal(plan.Patch)
 	if err != nil {
 		patch = []byte("null") // Plain data always marshals.
 	}
@@ -55,7 +58,7 @@ func changedOf(each *planned, now time.Time) changedItem {
 		return out
 	}
 	return changedItem{
-		Object: objectOf(each.Kind, each.namespace, each.name, ""),
-		Before: deletion(each.plan.Before), After: deletion(each.plan.After), Patch: patch, Warnings: each.plan.Warnings,
+		Object: objectOf(each.Kind, each.Namespace, each.Name, world.UIDOf(each.Object)),
+		Before: deletion(plan.Before), After: deletion(plan.After), Patch: patch, Warnings: plan.Warnings,
 	}
 }

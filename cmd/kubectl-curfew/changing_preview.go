@@ -22,13 +22,19 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 	}
 	table := newTable("NAMESPACE", "NAME", "NOW", "THEN")
 	for _, each := range all {
-		then := ""
-		if each.err != nil {
+		before, then := deletionText(each.before, now), ""
+		switch {
+		case each.unchanged():
+			then = "unchanged: " + each.err.Error()
+		case each.err != nil:
 			then = "not changed: " + each.err.Error()
-		} else {
+		default:
 			then = deletionText(each.plan.After, now)
 		}
-		addRow(table, nil, orDash(each.namespace), each.Kind.Name(each.name), deletionText(each.before, now), then)
+		if each.Gone != nil {
+			before = "-"
+		}
+		addRow(table, nil, orDash(each.Namespace), each.Kind.Name(each.Name), before, then)
 	}
 	if err := printTable(table, printers.PrintOptions{}, diagnostics); err != nil {
 		return err
@@ -37,7 +43,7 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 		return nil
 	}
 	if !c.terminal(in) {
-		return fmt.Errorf("%s would be changed, and nobody can be asked: add --yes, or look first with --dry-run=server", count(ready, "object"))
+		return fmt.Errorf("%s would be changed, and stdin is not a terminal: pass --yes, or preview with --dry-run=server", count(ready, "object"))
 	}
 	fmt.Fprintf(diagnostics, "Change %s? [y/N] ", count(ready, "object"))
 	answer := make(chan string, 1)

@@ -13,8 +13,8 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
@@ -93,8 +93,8 @@ func TestExpireNowByTheServersClock(t *testing.T) {
 				return false, nil, nil
 			})
 			command := root(environment{now: func() time.Time { return server.Add(test.ahead) }, terminal: func(any) bool { return true },
-				connect: func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error) {
-					clients, err := cluster.connect(flags, warnings)
+				connect: func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
+					clients, err := cluster.connect(config, warnings)
 					clients.ServerTime = func(context.Context) (time.Time, error) { return server, nil }
 					return clients, err
 				}})

@@ -9,13 +9,13 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
-	"curfew.dev/curfew/cmd/kubectl-curfew/change"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
-// carryOut writes the plans and prints what came of each. It continues after a failure.
+// carryOut writes the plans and prints what came of each. It continues after a failure. An object
+// that is already as wanted is no failure.
 func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned, print printFunc, now time.Time, out io.Writer, progress *progress) error {
-	var changed []*planned
+	var done []*planned
 	var interrupted error
 	failed := false
 	for i, each := range all {
@@ -23,20 +23,19 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 		if interrupted = c.attempt(ctx, w, all, i, progress); interrupted != nil {
 			break
 		}
-		if nothing := (*change.NothingError)(nil); each.err != nil {
-			failed = failed || len(all) == 1 || !errors.As(each.err, &nothing)
+		if each.err != nil && !each.unchanged() {
+			failed = true
 			continue
 		}
-		changed = append(changed, each)
+		done = append(done, each)
 		if print == nil {
 			progress.done() // The line itself shows the progress.
-			fmt.Fprintf(out, "%s %s: %s (was: %s)%s\n", each.Kind.Name(each.name), c.done,
-				deletionText(each.plan.After, now), deletionText(each.plan.Before, now), c.mode())
+			fmt.Fprintln(out, c.result(each, now))
 		}
 	}
 	progress.done()
 	if print != nil {
-		if err := print(printedChanges(changed, now), out); err != nil {
+		if err := print(printedChanges(done, now), out); err != nil {
 			return err
 		}
 	}
@@ -50,6 +49,18 @@ func (c *changing) carryOut(ctx context.Context, w *world.World, all []*planned,
 	}
 }
 
+// result is the line of an object. It names the namespace unless -n does.
+func (c *changing) result(each *planned, now time.Time) string {
+	name := each.Kind.Name(each.Name)
+	if c.selection.Everywhere || len(c.selection.References) > 0 {
+		name = each.String()
+	}
+	if each.unchanged() {
+		return name + " unchanged: " + oneLine(each.err.Error())
+	}
+	return fmt.Sprintf("%s %s: %s (was: %s)%s", name, c.done, deletionText(each.plan.After, now), deletionText(each.plan.Before, now), c.mode())
+}
+
 // attempt writes one plan and reports errors and warnings to diagnostics. It fails only where the
 // user interrupted it.
 func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, i int, diagnostics io.Writer) error {
@@ -57,23 +68,19 @@ func (c *changing) attempt(ctx context.Context, w *world.World, all []*planned, 
 	if ctx.Err() != nil {
 		return fmt.Errorf("interrupted before object %d of %d: those before it are changed", i+1, len(all))
 	}
-	foreseen := each.err != nil
-	if !foreseen {
+	if each.err == nil {
 		each.err = c.write(ctx, w, each)
 	}
 	if each.err != nil && ctx.Err() != nil {
 		return fmt.Errorf("interrupted at object %d of %d, %s, which may be changed: those before it are", i+1, len(all), each)
 	}
-	nothing := (*change.NothingError)(nil)
 	switch {
 	case each.err == nil:
 		for _, warning := range each.plan.Warnings {
 			fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, oneLine(warning))
 		}
-	case len(all) == 1 || !errors.As(each.err, &nothing):
+	case !each.unchanged():
 		fmt.Fprintf(diagnostics, "error: %s: %s\n", each, oneLine(each.err.Error()))
-	case !foreseen: // Else the preview said so.
-		fmt.Fprintf(diagnostics, "warning: %s: %s\n", each, oneLine(each.err.Error()))
 	}
 	return nil
 }
@@ -117,7 +124,7 @@ func (c *changing) write(ctx context.Context, w *world.World, each *planned) err
 		if tooSlow {
 			continue
 		}
-		fresh, err := w.Get(ctx, each.Kind, each.namespace, each.name)
+		fresh, err := w.Get(ctx, each.Kind, each.Namespace, each.Name)
 		if err != nil {
 			return err
 		}

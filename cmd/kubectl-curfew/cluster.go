@@ -10,8 +10,8 @@ import (
 
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/manifests/profiles"
@@ -23,8 +23,8 @@ type environment struct {
 	// now is the time, in the user's time zone. Each command reads it once, and once more for each
 	// object right before it changes that.
 	now func() time.Time
-	// connect makes clients for the cluster that the flags name.
-	connect func(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error)
+	// connect makes clients for the cluster that the configuration names.
+	connect func(config clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error)
 	// terminal reports whether a stream is a terminal.
 	terminal func(stream any) bool
 }
@@ -32,25 +32,38 @@ type environment struct {
 // connection has the flags of commands that need a cluster.
 type connection struct {
 	environment
-	flags           *genericclioptions.ConfigFlags
+	kubeconfig      *clientcmd.ClientConfigLoadingRules
+	overrides       *clientcmd.ConfigOverrides
+	config          clientcmd.ClientConfig
 	curfewNamespace string
 }
 
+// newConnection uses clientcmd and not genericclioptions, which would link kustomize and, with it,
+// double the size of the program.
 func newConnection(env environment) *connection {
-	flags := genericclioptions.NewConfigFlags(true)
-	flags.CacheDir = nil // No cache on disk: it would hide a kind that was installed a minute ago.
-	return &connection{environment: env, flags: flags, curfewNamespace: "curfew-system"}
+	rules := clientcmd.NewDefaultClientConfigLoadingRules()
+	rules.DefaultClientConfig = &clientcmd.DefaultClientConfig
+	overrides := &clientcmd.ConfigOverrides{ClusterDefaults: clientcmd.ClusterDefaults}
+	return &connection{
+		environment: env, kubeconfig: rules, overrides: overrides,
+		config:          clientcmd.NewNonInteractiveDeferredLoadingClientConfig(rules, overrides),
+		curfewNamespace: "curfew-system",
+	}
 }
 
 // add adds kubectl's flags: -n, --context, --kubeconfig and others.
 func (c *connection) add(flags *pflag.FlagSet) {
-	c.flags.AddFlags(flags)
+	names := clientcmd.RecommendedConfigOverrideFlags("")
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
+	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	clientcmd.BindOverrideFlags(c.overrides, flags, names)
+	flags.StringVar(&c.kubeconfig.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
 	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew itself runs in, to learn how its controller is set")
 }
 
 // namespace is that of -n, by default the one of the context.
 func (c *connection) namespace() (string, error) {
-	namespace, _, err := c.flags.ToRawKubeConfigLoader().Namespace()
+	namespace, _, err := c.config.Namespace()
 	return namespace, err
 }
 
@@ -62,7 +75,7 @@ type overlay struct {
 
 // open connects and reads what applies to all objects. Warnings of the API server go to warnings.
 func (c *connection) open(ctx context.Context, now time.Time, with overlay, warnings io.Writer) (*world.World, error) {
-	clients, err := c.connect(c.flags, warnings)
+	clients, err := c.connect(c.config, warnings)
 	if err != nil {
 		return nil, err
 	}
@@ -83,9 +96,9 @@ func (c *connection) open(ctx context.Context, now time.Time, with overlay, warn
 	return w, err
 }
 
-// connect makes clients for the cluster that the flags name.
-func connect(flags *genericclioptions.ConfigFlags, warnings io.Writer) (world.Clients, error) {
-	config, err := flags.ToRESTConfig()
+// connect makes clients for the cluster that the configuration names.
+func connect(kubeconfig clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
+	config, err := kubeconfig.ClientConfig()
 	if err != nil {
 		return world.Clients{}, err
 	}

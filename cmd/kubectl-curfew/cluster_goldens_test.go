@@ -4,6 +4,11 @@ import "strings"
 
 func words(line string) []string { return strings.Fields(line) }
 
+// pipedObjects are what kubectl get -o json prints. One of them was created again since.
+const pipedObjects = `{"apiVersion": "v1", "kind": "List", "items": [
+	{"apiVersion": "batch/v1", "kind": "Job", "metadata": {"namespace": "ci", "name": "build", "uid": "earlier"}},
+	{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"namespace": "default", "name": "demo"}}]}`
+
 // clusterGoldens are command lines that ask the cluster of testdata/cluster.
 var clusterGoldens = map[string]golden{
 	"expiring":                    {args: words("expiring -A")},
@@ -98,15 +103,15 @@ var clusterGoldens = map[string]golden{
 	"extend-label-until":    {args: []string{"extend", "cm/demo", "--until", "2027-02-01T08:30:15Z"}},
 	"extend-end-of-month":   {args: []string{"extend", "cm/demo", "--until", "2027-02-01"}},
 	"extend-date":           {args: words("extend cm/demo-2 --by 36h")},
-	"extend-never-shortens": {args: words("extend cm/demo-2 --until tomorrow"), code: 1},
-	"extend-nothing-to":     {args: words("extend cm/plain --by 1d"), code: 1},
+	"extend-never-shortens": {args: words("extend cm/demo-2 --until tomorrow")},
+	"extend-nothing-to":     {args: words("extend cm/plain --by 1d")},
 	"extend-gives-label":    {args: words("extend cm/plain --to 3d")},
-	"extend-until-as-it-is": {args: words("extend cm/demo --until 2027-01-07T08:00:00Z"), code: 1},
+	"extend-until-as-it-is": {args: words("extend cm/demo --until 2027-01-07T08:00:00Z")},
 	"extend-to-overdue":     {args: words("extend cm/plain --to 3h"), code: 1},
 	"extend-unclear":        {args: words("extend pod/unclear -n foo --by 1h")},
 	"extend-unclear-until":  {args: words("extend pod/unclear -n foo --until tomorrow"), code: 1},
 	"cancel-unclear":        {args: words("cancel pod/unclear -n foo --dry-run=client")},
-	"extend-to-the-same":    {args: words("extend job/own -n refused --to 7000"), code: 1},
+	"extend-to-the-same":    {args: words("extend job/own -n refused --to 7000")},
 	"extend-too-long":       {args: words("extend job/own -n refused --by 2147480000"), code: 1},
 	"extend-terminating":    {args: words("extend secret/stuck -n foo --by 1d"), code: 1},
 	"extend-dry-run":        {args: words("extend job/build -n ci --by 1d --dry-run=client")},
@@ -127,20 +132,35 @@ var clusterGoldens = map[string]golden{
 	"extend-past":           {args: words("extend job/build -n ci --until 11:00"), code: 2},
 	"extend-never":          {args: words("extend job/build -n ci --to never"), code: 2},
 
-	"expire-now":            {args: words("expire-now job/build -n ci")},
-	"expire-now-active":     {args: words("expire-now job/active -n ci")},
-	"expire-now-protected":  {args: words("expire-now job/protected -n foo"), code: 1},
-	"expire-now-system":     {args: words("expire-now cm/system -n kube-system"), code: 1},
-	"expire-now-unreadable": {args: words("expire-now job/unreadable -n foo")},
-	"expire-now-namespace":  {args: words("expire-now ns/foo --dry-run=client")},
-	"expire-now-permission": {args: words("expire-now cm/demo"), scene: scene{notAllowed: []string{"delete configmaps"}}, code: 1},
+	"expire-now":             {args: words("expire-now job/build -n ci")},
+	"expire-now-active":      {args: words("expire-now job/active -n ci")},
+	"expire-now-protected":   {args: words("expire-now job/protected -n foo"), code: 1},
+	"expire-now-system":      {args: words("expire-now cm/system -n kube-system"), code: 1},
+	"expire-now-unreadable":  {args: words("expire-now job/unreadable -n foo")},
+	"expire-now-namespace":   {args: words("expire-now ns/foo --dry-run=client")},
+	"expire-now-terminating": {args: words("expire-now secret/stuck -n foo")},
+	"expire-now-permission":  {args: words("expire-now cm/demo"), scene: scene{notAllowed: []string{"delete configmaps"}}, code: 1},
 
-	"cancel":           {args: words("cancel job/build -n ci"), code: 1},
-	"cancel-unbounded": {args: words("cancel job/report -n dry")},
-	"cancel-label":     {args: words("cancel cm/demo")},
-	"cancel-outcomes":  {args: words("cancel job/outcomes -n foo")},
-	"cancel-runtime":   {args: words("cancel trainjob/tune -n lab")},
-	"cancel-default":   {args: words("cancel job/missed -n lab")},
-	"cancel-nothing":   {args: words("cancel cm/plain"), code: 1},
-	"cancel-all":       {args: words("cancel cm --all -n default --yes")},
+	"cancel":            {args: words("cancel job/build -n ci"), code: 1},
+	"cancel-unbounded":  {args: words("cancel job/report -n dry")},
+	"cancel-label":      {args: words("cancel cm/demo")},
+	"cancel-outcomes":   {args: words("cancel job/outcomes -n foo")},
+	"cancel-runtime":    {args: words("cancel trainjob/tune -n lab")},
+	"cancel-default":    {args: words("cancel job/missed -n lab")},
+	"cancel-nothing":    {args: words("cancel cm/plain")},
+	"cancel-all":        {args: words("cancel cm --all -n default --yes")},
+	"cancel-everywhere": {args: words("cancel cm -l app=demo -A --yes")},
+
+	// What a list names is changed, in its own namespace and only if it is the same object.
+	"pipe-extend":            {args: words("extend -f testdata/expiring.json --by 1d --yes"), code: 1},
+	"pipe-expire-now":        {args: words("expire-now -f - --yes -o name"), scene: scene{stdin: pipedObjects}},
+	"pipe-unasked":           {args: words("extend -f - --by 1d"), scene: scene{stdin: pipedObjects}, code: 2},
+	"pipe-manifest":          {args: words("cancel -f - -n lab --dry-run=client"), scene: scene{stdin: "apiVersion: batch/v1\nkind: Job\nmetadata: {name: missed}\n"}},
+	"pipe-empty":             {args: words("cancel -f -"), scene: scene{stdin: `{"apiVersion":"cli.curfew.dev/v1alpha1","kind":"ExpiryList","items":[]}`}},
+	"pipe-nothing":           {args: words("cancel -f -"), code: 2},
+	"pipe-strange":           {args: words("cancel -f -"), scene: scene{stdin: "apiVersion: v1\nkind: Pod\n"}, code: 2},
+	"pipe-unknown":           {args: words("cancel -f -"), scene: scene{stdin: "apiVersion: v1\nkind: Gadget\nmetadata: {name: a}\n"}, code: 2},
+	"pipe-and-names":         {args: words("cancel job/build -f -"), scene: scene{stdin: pipedObjects}, code: 2},
+	"output-name-everywhere": {args: words("expiring -A -o name"), code: 2},
+	"output-name-changing":   {args: words("cancel cm -l app=demo -A --yes -o name"), code: 2},
 }

@@ -17,12 +17,11 @@ import (
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/cli-runtime/pkg/genericclioptions"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
-	authorizationfake "k8s.io/client-go/kubernetes/typed/authorization/v1/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/client-go/tools/clientcmd"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/webhook/lint"
@@ -95,7 +94,6 @@ type fakeCluster struct {
 	objects   *dynamicfake.FakeDynamicClient
 	metadata  *metadatafake.FakeMetadataClient
 	discovery *discoveryfake.FakeDiscovery
-	reviews   *clienttesting.Fake
 	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller
 	// included; notMine those that the user may not.
 	notAllowed, notMine map[string]bool
@@ -120,7 +118,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 		}
 	}
 	kinds[corev1.SchemeGroupVersion.WithResource("events")] = "EventList"
-	c := &fakeCluster{reviews: &clienttesting.Fake{}, notAllowed: map[string]bool{}, notMine: map[string]bool{}}
+	c := &fakeCluster{notAllowed: map[string]bool{}, notMine: map[string]bool{}}
 	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
 	scheme := metadatafake.NewTestScheme()
 	if err := metav1.AddMetaToScheme(scheme); err != nil {
@@ -139,7 +137,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	c.metadata = metadatafake.NewSimpleMetadataClient(scheme, slim...)
 	c.discovery = &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
 	c.objects.PrependReactor("list", "*", c.selectFields)
-	c.reviews.AddReactor("create", "*", c.review)
+	c.objects.PrependReactor("create", "*", c.review)
 	for _, fake := range []*clienttesting.Fake{&c.objects.Fake, &c.metadata.Fake} {
 		fake.PrependReactor("*", "*", c.authorize)
 	}
@@ -169,20 +167,22 @@ func (c *fakeCluster) selectFields(action clienttesting.Action) (bool, runtime.O
 // review answers access reviews.
 func (c *fakeCluster) review(action clienttesting.Action) (bool, runtime.Object, error) {
 	create, _ := action.(clienttesting.CreateAction)
-	switch review := create.GetObject().(type) {
-	case *authorizationv1.SelfSubjectAccessReview:
-		key := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Resource
-		review.Status.Allowed = !c.notMine[key] && !c.notAllowed[key]
-		return true, review, nil
-	case *authorizationv1.SubjectAccessReview:
-		if c.notMine["create subjectaccessreviews"] {
-			return true, nil, forbidden("create", "subjectaccessreviews")
-		}
-		key := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Resource
-		review.Status.Allowed = !c.notAllowed[key]
-		return true, review, nil
+	asked, _ := create.GetObject().(*unstructured.Unstructured)
+	resource := action.GetResource().Resource
+	if !strings.HasSuffix(resource, "subjectaccessreviews") {
+		return false, nil, nil
 	}
-	return false, nil, nil
+	if c.notMine["create "+resource] {
+		return true, nil, forbidden("create", resource)
+	}
+	var review authorizationv1.SubjectAccessReview // The other kind has the same fields.
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(asked.Object, &review); err != nil {
+		return true, nil, err
+	}
+	key := review.Spec.ResourceAttributes.Verb + " " + review.Spec.ResourceAttributes.Resource
+	allowed := !c.notAllowed[key] && (resource == "subjectaccessreviews" || !c.notMine[key])
+	answer := asked.DeepCopy()
+	return true, answer, unstructured.SetNestedField(answer.Object, allowed, "status", "allowed")
 }
 
 // authorize refuses what the user may not do, and notes patches.
@@ -197,11 +197,8 @@ func (c *fakeCluster) authorize(action clienttesting.Action) (bool, runtime.Obje
 	return false, nil, nil
 }
 
-func (c *fakeCluster) connect(*genericclioptions.ConfigFlags, io.Writer) (world.Clients, error) {
-	return world.Clients{
-		Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata,
-		Authorization: &authorizationfake.FakeAuthorizationV1{Fake: c.reviews},
-	}, nil
+func (c *fakeCluster) connect(clientcmd.ClientConfig, io.Writer) (world.Clients, error) {
+	return world.Clients{Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata}, nil
 }
 
 func forbidden(verb, resource string) error {

@@ -7,11 +7,9 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"regexp"
 	"strings"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/cli-runtime/pkg/printers"
 	"k8s.io/client-go/util/jsonpath"
 
@@ -30,45 +28,33 @@ type columns struct {
 	paths   []*jsonpath.JSONPath
 }
 
-// customColumns reads -o custom-columns=HEADER:PATH,... or -o custom-columns-file=FILE; ok is false
-// for another format. The argument may also come from --template.
-func customColumns(format, template string) (out columns, ok bool, err error) {
-	name, text, given := strings.Cut(format, "=")
-	if !given {
-		text = template
-	}
+// newColumns reads HEADER:PATH,... or, for a file, a line of headers and one of paths.
+func newColumns(format, text string) (out columns, err error) {
 	var headers, paths []string
-	switch name {
-	case columnsFormat:
+	if format == columnsFileFormat {
+		first, rest, _ := strings.Cut(text, "\n")
+		second, _, _ := strings.Cut(rest, "\n")
+		if headers, paths = strings.Fields(first), strings.Fields(second); len(headers) != len(paths) || len(paths) == 0 {
+			return out, errors.New("give one line of headers and one of as many paths")
+		}
+	} else {
 		for part := range strings.SplitSeq(text, ",") {
 			header, path, ok := strings.Cut(part, ":")
 			if !ok {
-				return out, true, fmt.Errorf("--output=%s: %q is not HEADER:PATH: give %s=HEADER:PATH,...", format, part, name)
+				return out, fmt.Errorf("%q is not HEADER:PATH: give %s=HEADER:PATH,...", part, format)
 			}
 			headers, paths = append(headers, header), append(paths, path)
 		}
-	case columnsFileFormat:
-		data, err := os.ReadFile(text)
-		if err != nil {
-			return out, true, fmt.Errorf("--output=%s: %w", format, err)
-		}
-		first, rest, _ := strings.Cut(string(data), "\n")
-		second, _, _ := strings.Cut(rest, "\n")
-		if headers, paths = strings.Fields(first), strings.Fields(second); len(headers) != len(paths) || len(paths) == 0 {
-			return out, true, fmt.Errorf("--output=%s: give one line of headers and one of as many paths", format)
-		}
-	default:
-		return out, false, nil
 	}
 	for _, path := range paths {
 		parsed, err := parsePath(path)
 		if err != nil {
-			return out, true, fmt.Errorf("--output=%s: %w", format, err)
+			return out, err
 		}
 		out.paths = append(out.paths, parsed)
 	}
 	out.headers = headers
-	return out, true, nil
+	return out, nil
 }
 
 func (c columns) print(answer printed, noHeaders bool, out io.Writer) error {
@@ -107,9 +93,8 @@ func itemsOf(answer printed) ([]any, error) {
 	if err := decoder.Decode(&document); err != nil {
 		return nil, err
 	}
-	items, _, err := unstructured.NestedFieldNoCopy(document, answer.list)
-	list, _ := items.([]any)
-	return list, err
+	items, _ := document["items"].([]any)
+	return items, nil
 }
 
 var relaxedPath = regexp.MustCompile(`^\{?\.?([^{}]+)\}?$`)

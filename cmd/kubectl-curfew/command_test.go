@@ -177,7 +177,7 @@ func TestNobodyAnswers(t *testing.T) {
 			cluster := newFakeCluster(t, objects(t))
 			cluster.objects.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, nil, test.err })
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, test.args...)
-			if code != exitUsage || stdout != "" || stderr != "kubectl curfew: "+test.want+"\n" {
+			if code != exitUsage || stdout != "" || stderr != "error: "+test.want+"\n" {
 				t.Errorf("exit status %d: %s%s", code, stdout, stderr)
 			}
 		})

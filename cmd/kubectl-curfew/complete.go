@@ -120,7 +120,7 @@ func completeFlags(command *cobra.Command, of map[string]cobra.CompletionFunc) {
 
 func (c *connection) completeConfig(names func(clientcmdapi.Config) []string) cobra.CompletionFunc {
 	return func(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-		config, err := c.flags.ToRawKubeConfigLoader().RawConfig()
+		config, err := c.config.RawConfig()
 		if err != nil {
 			return nil, noFiles
 		}

@@ -146,7 +146,7 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 }
 
 func (o *expiringOptions) view() view {
-	return view{wide: o.output.format() == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.output.noHeaders}
+	return view{wide: o.output.format == "wide", bareNames: !o.showKind, labels: o.showLabels, noHeaders: o.output.noHeaders}
 }
 
 // answer reads everything that the query asks about, once.

@@ -108,39 +108,31 @@ func ttlText(entry *world.Entry) string {
 	return entry.Value.String()
 }
 
-// expiringData is the answer for programs.
-type expiringData struct {
-	Now   time.Time   `json:"now"`
-	Items []entryData `json:"items"`
-	Notes []string    `json:"notes,omitempty"`
-}
-
+// entryData is one expiry for programs.
 type entryData struct {
-	Object  objectData `json:"object"`
-	Trigger string     `json:"trigger"`
-	Source  string     `json:"source"`
-	TTL     string     `json:"ttl"`
-	// ByOutcome: how it ends decides its TTL, and ttl is the longer one.
-	ByOutcome bool       `json:"ttlByOutcome,omitempty"`
-	Expiry    *time.Time `json:"expiry"`
-	Estimate  bool       `json:"estimated,omitempty"`
-	// Left are seconds; negative where it is overdue.
-	Left      *int64         `json:"leftSeconds"`
+	Object    objectData     `json:"object"`
+	Trigger   string         `json:"trigger" doc:"ttl, label or deadline"`
+	Source    string         `json:"source" doc:"object, runtime/NAME, namespace/NAME or policy/NAME"`
+	TTL       string         `json:"ttl" doc:"the TTL or deadline, as a duration, or never"`
+	ByOutcome bool           `json:"ttlByOutcome,omitempty" doc:"the outcome decides the TTL; ttl is the longer one"`
+	Expiry    *time.Time     `json:"expiry" doc:"null while the object has not finished"`
+	Estimate  bool           `json:"estimated,omitempty" doc:"the object does not say when it finished: the TTL starts when the controller sees it"`
+	Left      *int64         `json:"leftSeconds" doc:"negative where it is overdue"`
 	Created   *time.Time     `json:"created,omitempty"`
 	Finished  *time.Time     `json:"finished,omitempty"`
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
 }
 
 type obstacleData struct {
-	Kind    string `json:"kind"`
+	Kind    string `json:"kind" doc:"the BLOCKER of the table"`
 	Message string `json:"message"`
-	Stops   bool   `json:"stops"`
+	Stops   bool   `json:"stops" doc:"false where it may only delay the deletion"`
 }
 
 // printed is the report in the forms that programs read. An object that has a deadline as well is
 // named once.
 func (r *expiringReport) printed() printed {
-	out := printed{document: r.data(), list: "items"}
+	out := printed{document: listOf("ExpiryList", r.now, r.items(), r.notes)}
 	named := map[types.UID]bool{}
 	for _, entry := range r.entries {
 		if entry.UID == "" || !named[entry.UID] {
@@ -173,8 +165,8 @@ func objectOf(kind world.Kind, namespace, name string, uid types.UID) objectData
 	return objectData{kind.GroupVersion().String(), kind.Kind, namespace, name, string(uid)}
 }
 
-func (r *expiringReport) data() *expiringData {
-	out := &expiringData{Now: r.now, Items: []entryData{}, Notes: r.notes}
+func (r *expiringReport) items() []entryData {
+	var out []entryData
 	for _, entry := range r.entries {
 		item := entryData{
 			Object:  objectOf(entry.Kind, entry.Namespace, entry.Name, entry.UID),
@@ -186,7 +178,7 @@ func (r *expiringReport) data() *expiringData {
 			seconds := int64(entry.Expiry.Sub(r.now) / time.Second)
 			item.Left = &seconds
 		}
-		out.Items = append(out.Items, item)
+		out = append(out, item)
 	}
 	return out
 }

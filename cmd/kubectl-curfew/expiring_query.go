@@ -72,7 +72,7 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 		errs = append(errs, err)
 	}
 	if o.watch && out.print != nil {
-		bad("output", o.output.format(), errors.New("with --watch give table or wide"))
+		bad("output", o.output.format, errors.New("with --watch give table or wide"))
 	}
 	if o.sortBy != "" {
 		_, err := parsePath(o.sortBy)

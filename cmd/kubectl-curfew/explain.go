@@ -104,7 +104,7 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	}
 	progress.done()
 	if print != nil {
-		return print(printedOf(all, w.Notes()), out)
+		return print(printedOf(all, now, w.Notes()), out)
 	}
 	if err := writeExplained(all, out); err != nil {
 		return err

@@ -6,39 +6,31 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// explainedData is the document of -o json.
-type explainedData struct {
-	Items []explainedItem `json:"items"`
-	Notes []string        `json:"notes,omitempty"`
-}
-
+// explainedItem is one explanation for programs.
 type explainedItem struct {
-	Object   objectData `json:"object"`
-	Summary  string     `json:"summary"`
-	Created  *time.Time `json:"created,omitempty"`
-	Finished *time.Time `json:"finished,omitempty"`
-	State    string     `json:"state"`
-	// Expiry does not regard obstacles.
-	Expiry   *time.Time `json:"expiry"`
-	Trigger  string     `json:"trigger,omitempty"`
-	Source   string     `json:"source,omitempty"`
-	Deadline *time.Time `json:"deadline,omitempty"`
-	// Propagation of the deletion, where a policy sets it.
-	Propagation string         `json:"propagationPolicy,omitempty"`
+	Object      objectData     `json:"object"`
+	Summary     string         `json:"summary" doc:"the first line of the text"`
+	Created     *time.Time     `json:"created,omitempty"`
+	Finished    *time.Time     `json:"finished,omitempty"`
+	State       string         `json:"state"`
+	Expiry      *time.Time     `json:"expiry" doc:"if nothing blocks it"`
+	Trigger     string         `json:"trigger,omitempty" doc:"ttl or label"`
+	Source      string         `json:"source,omitempty"`
+	Deadline    *time.Time     `json:"deadline,omitempty"`
+	Propagation string         `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
 	Levels      levelsData     `json:"levels"`
 	Bounds      []settingData  `json:"bounds,omitempty"`
 	Obstacles   []obstacleData `json:"obstacles,omitempty"`
-	// Unknown are possible obstacles that this user cannot check.
-	Unknown   []string `json:"unknown,omitempty"`
-	Advice    []string `json:"advice,omitempty"`
-	MayChange bool     `json:"mayChange"`
-	MayDelete bool     `json:"mayDelete"`
+	Unknown     []string       `json:"unknown,omitempty" doc:"what may block it, and you may not check"`
+	Advice      []string       `json:"advice,omitempty" doc:"commands that would change the expiry"`
+	MayChange   bool           `json:"mayChange" doc:"whether you may patch the object"`
+	MayDelete   bool           `json:"mayDelete" doc:"whether you may delete it"`
 }
 
 type levelsData struct {
-	TTL      []levelData `json:"ttl,omitempty"`
-	Deadline []levelData `json:"deadline,omitempty"`
-	Label    string      `json:"label,omitempty"`
+	TTL      []levelData `json:"ttl,omitempty" doc:"in order of precedence"`
+	Deadline []levelData `json:"deadline,omitempty" doc:"in order of precedence"`
+	Label    string      `json:"label,omitempty" doc:"the value of the TTL label"`
 }
 
 type levelData struct {
@@ -49,11 +41,10 @@ type levelData struct {
 }
 
 type settingData struct {
-	Path  string `json:"path"`
-	Value string `json:"value"`
-	// Source of a bound.
-	Source string `json:"source,omitempty"`
-	Error  string `json:"error,omitempty"`
+	Path   string `json:"path" doc:"the annotation or field"`
+	Value  string `json:"value" doc:"as written"`
+	Source string `json:"source,omitempty" doc:"of a bound"`
+	Error  string `json:"error,omitempty" doc:"why the value cannot be used"`
 }
 
 func (e *explained) data() explainedItem {
@@ -109,13 +100,13 @@ func settingOf(setting *policy.Setting) settingData {
 }
 
 // printedOf are explanations in the forms that programs read.
-func printedOf(all []*explained, notes []string) printed {
-	data := explainedData{Items: []explainedItem{}, Notes: notes}
-	out := printed{list: "items"}
+func printedOf(all []*explained, now time.Time, notes []string) printed {
+	var out printed
+	var items []explainedItem
 	for _, one := range all {
 		item := one.data()
-		data.Items, out.objects = append(data.Items, item), append(out.objects, item.Object)
+		items, out.objects = append(items, item), append(out.objects, item.Object)
 	}
-	out.document = data
+	out.document = listOf("ExplanationList", now, items, notes)
 	return out
 }

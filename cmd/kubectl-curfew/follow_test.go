@@ -171,8 +171,8 @@ func TestWatchSaysWhatMayNotBeListed(t *testing.T) {
 	}
 	watch.end()
 	for of, want := range map[string]string{
-		"jobs": `kubectl curfew: listing jobs.batch: jobs is forbidden: you cannot list it`,
-		"":     `kubectl curfew: you may not list anything in namespace "ci": give another with -n`,
+		"jobs": `error: listing jobs.batch: jobs is forbidden: you cannot list it`,
+		"":     `error: you may not list anything in namespace "ci": give another with -n`,
 	} {
 		cluster := newFakeCluster(t, objects(t))
 		for _, resources := range served {
@@ -207,7 +207,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 		"the named kind fails":    {err: unavailable, kinds: []string{"jobs"}, said: "note: no answer since 2026-12-24 13:00:00 CET, rows may have changed: listing jobs.batch: overloaded\n"},
 		"nothing answers":         {err: errors.New("connection refused"), said: "note: no answer since 2026-12-24 13:00:00 CET, rows may have changed: listing jobs.batch: connection refused\n"},
 		"the kind is gone":        {err: notFound, gone: true},
-		"the named kind is taken": {err: forbidden, kinds: []string{"jobs"}, ends: true, said: "kubectl curfew: listing jobs.batch: jobs.batch is forbidden: no more\n"},
+		"the named kind is taken": {err: forbidden, kinds: []string{"jobs"}, ends: true, said: "error: listing jobs.batch: jobs.batch is forbidden: no more\n"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {

@@ -38,7 +38,7 @@ type lintOptions struct {
 
 func lintCommand(now func() time.Time) *cobra.Command {
 	options := lintOptions{namespace: lint.DefaultNamespace, output: newOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on", now: now}
-	options.output.kubectl.NamePrintFlags = nil // Findings have no names.
+	options.output.nameless = true // Findings have no names.
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
 		Short: "Say what admission would refuse, warn about and fill in, without a cluster",
@@ -178,13 +178,21 @@ func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, ou
 	return nil
 }
 
+// lintData is the answer for programs.
+type lintData struct {
+	list[lint.Finding]
+	Allowed  bool           `json:"allowed" doc:"nothing would be refused"`
+	Objects  int            `json:"objects" doc:"how many objects were judged"`
+	Defaults []lint.Default `json:"defaults" doc:"what would be filled in"`
+}
+
 func (o *lintOptions) write(report *lint.Report, print printFunc, out, diagnostics io.Writer) error {
 	switch {
 	case print != nil:
-		return print(printed{document: report, list: "findings"}, out)
-	case o.output.format() == "github":
+		return print(printed{document: lintData{listOf("FindingList", o.now(), report.Findings, nil), report.Allowed, report.Objects, report.Defaults}}, out)
+	case o.output.format == "github":
 		return writeGitHub(report, out)
 	default:
-		return writeFindings(report, o.output.format() == "wide", printers.PrintOptions{NoHeaders: o.output.noHeaders}, out, diagnostics)
+		return writeFindings(report, o.output.format == "wide", printers.PrintOptions{NoHeaders: o.output.noHeaders}, out, diagnostics)
 	}
 }

@@ -3,9 +3,11 @@ package main
 import (
 	"fmt"
 	"os"
+	"reflect"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -95,7 +97,84 @@ func page(root *cobra.Command) string {
 	var all []*pflag.Flag
 	connecting.VisitAll(func(flag *pflag.Flag) { all = append(all, flag) })
 	out.WriteString(flagTable(all))
+	out.WriteString(documents())
 	return out.String()
+}
+
+// documents describes what -o json prints.
+func documents() string {
+	var out strings.Builder
+	out.WriteString("\n## JSON\n\n`-o json` and all formats that templates make of it print one list. Its `apiVersion` is `" + outputVersion +
+		"`; while that stays the same, fields are only added. Times are RFC 3339, in the time zone of your machine. " +
+		"`extend`, `expire-now` and `cancel` read the `object` of each item with `-f`.\n")
+	seen := map[reflect.Type]bool{}
+	table := func(of reflect.Type) {
+		out.WriteString("\n| field | type | meaning |\n|---|---|---|\n")
+		describe(&out, "", of, seen)
+	}
+	table(reflect.TypeFor[list[struct{}]]())
+	out.WriteString("\nThe `object` of an item:\n")
+	table(reflect.TypeFor[objectData]())
+	for _, of := range []struct {
+		kind, commands string
+		list           any
+	}{
+		{"ExpiryList", "expiring", list[entryData]{}},
+		{"ExplanationList", "explain", list[explainedItem]{}},
+		{"ChangeList", "extend, expire-now and cancel", list[changedItem]{}},
+		{"FindingList", "lint", lintData{}},
+	} {
+		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
+		whole := reflect.TypeOf(of.list)
+		items, _ := whole.FieldByName("Items")
+		out.WriteString("Its items:\n")
+		table(items.Type.Elem())
+		if of.kind == "FindingList" {
+			out.WriteString("\nBeside the items:\n")
+			seen[whole.Field(0).Type] = true
+			table(whole)
+		}
+	}
+	return out.String()
+}
+
+// describe writes a row for each field of a type, and for those of each type within it once.
+func describe(out *strings.Builder, path string, of reflect.Type, seen map[reflect.Type]bool) {
+	seen[of] = true
+	for i := range of.NumField() {
+		field := of.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		switch {
+		case name == "-":
+			continue
+		case field.Anonymous && name == "":
+			if !seen[field.Type] {
+				describe(out, path, field.Type, seen)
+			}
+			continue
+		}
+		kind, suffix, element := "object", "", field.Type
+		if element.Kind() == reflect.Pointer {
+			element = element.Elem()
+		}
+		if element.Kind() == reflect.Slice && element.Elem().Kind() != reflect.Uint8 {
+			suffix, element = "[]", element.Elem()
+		}
+		switch {
+		case element == reflect.TypeFor[time.Time]():
+			kind = "time"
+		case element.Kind() == reflect.Bool:
+			kind = "boolean"
+		case element.Kind() == reflect.String:
+			kind = "string"
+		case element.Kind() == reflect.Int, element.Kind() == reflect.Int64:
+			kind = "integer"
+		}
+		fmt.Fprintf(out, "| `%s%s%s` | %s | %s |\n", path, name, suffix, kind, field.Tag.Get("doc"))
+		if kind == "object" && element.Kind() == reflect.Struct && !seen[element] {
+			describe(out, path+name+suffix+".", element, seen)
+		}
+	}
 }
 
 func lower(text string) string { return strings.ToLower(text[:1]) + text[1:] }

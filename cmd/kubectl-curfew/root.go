@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -65,7 +66,9 @@ func run(ctx context.Context, command *cobra.Command) int {
 	case errors.Is(err, errBadNews):
 		return exitBadNews
 	default:
-		fmt.Fprintln(command.ErrOrStderr(), "kubectl curfew:", err)
+		for line := range strings.Lines(err.Error() + "\n") { // Joined errors have a line each.
+			fmt.Fprint(command.ErrOrStderr(), "error: ", line)
+		}
 		return exitUsage
 	}
 }

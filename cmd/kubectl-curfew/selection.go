@@ -30,10 +30,10 @@ func (c *connection) selected(ctx context.Context, now time.Time, with overlay, 
 	if err != nil {
 		return nil, nil, err
 	}
-	progress.say("reading what is meant")
+	progress.say("reading the objects")
 	found, err := w.Select(ctx, selection)
 	if err == nil && len(found) == 0 {
-		err = errors.New("nothing is selected")
+		err = errors.New("no object matches")
 	}
 	return w, found, err
 }

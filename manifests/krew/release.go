@@ -162,7 +162,7 @@ func compile(version, file string, flags []string, env ...string) error {
 	if err != nil {
 		return err
 	}
-	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
+	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), env...)
 	if text, err := cmd.CombinedOutput(); err != nil {

@@ -1,6 +1,7 @@
 package change
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"testing"
@@ -144,22 +145,60 @@ func TestCancelTakesLabels(t *testing.T) {
 	}
 }
 
-// TestCancelStampsTheLabel: without a stamp, the object would be given a default label again. A
-// policy's stamp stays.
-func TestCancelStampsTheLabel(t *testing.T) {
-	for stamp, want := range map[string]string{"": "map[curfew.dev/ttl-label-source:object]", "policy/p": "map[]"} {
+// TestLabelIsStampedAsItsOwn: no change leaves a stamp that names the policy whose label it was.
+// After cancel there is always a stamp: without one the object would be given a default label again.
+func TestLabelIsStampedAsItsOwn(t *testing.T) {
+	for stamp, want := range map[string]string{"": "map[]", "policy/p": "map[curfew.dev/ttl-label-source:object]"} {
 		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d")
 		if stamp != "" {
 			object = object.Annotation(policy.AnnotationLabelSource, stamp)
 		}
-		plan, err := Cancel(subject(object.Map(), &policy.Scope{}))
-		if err != nil {
-			t.Fatal(err)
+		stamped := func(plan *Plan, err error) string {
+			t.Helper()
+			if err != nil {
+				t.Fatal(err)
+			}
+			annotations, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
+			return fmt.Sprint(annotations)
 		}
-		have, _ := plan.Patch["metadata"].(map[string]any)["annotations"].(map[string]any)
-		if fmt.Sprint(have) != want {
-			t.Errorf("stamp %q: %v, want %s", stamp, have, want)
+		s := subject(object.Map(), &policy.Scope{})
+		if have := stamped(Extend(s, Target{By: time.Hour})); have != want {
+			t.Errorf("extend, stamp %q: %s, want %s", stamp, have, want)
 		}
+		if have := stamped(ExpireNow(s, nil)); have != want {
+			t.Errorf("expire-now, stamp %q: %s, want %s", stamp, have, want)
+		}
+		if have := stamped(Cancel(s)); have != "map[curfew.dev/ttl-label-source:object]" {
+			t.Errorf("cancel, stamp %q: %s", stamp, have)
+		}
+	}
+}
+
+// TestTwiceIsOnce: what is already as wanted needs no change, which is no failure.
+func TestTwiceIsOnce(t *testing.T) {
+	until := noon.Add(48 * time.Hour)
+	for name, change := range map[string]func(*Subject) (*Plan, error){
+		"cancel":       Cancel,
+		"extend until": func(s *Subject) (*Plan, error) { return Extend(s, Target{Until: until}) },
+		"extend to":    func(s *Subject) (*Plan, error) { return Extend(s, Target{To: 72 * time.Hour}) },
+		"expire now":   func(s *Subject) (*Plan, error) { return ExpireNow(s, nil) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			job := builders.MakeJob("ci", "a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-time.Hour)).TTL(7200)
+			s := subject(job.Map(), &policy.Scope{})
+			plan, err := change(s)
+			if err != nil {
+				t.Fatal(err)
+			}
+			object, _ := merged(runtime.DeepCopyJSONValue(s.Object), plan.Patch).(map[string]any)
+			facts := policy.FactsOfObject(policy.JobProfile, object)
+			later := noon.Add(time.Minute)
+			again := &Subject{Object: object, Now: later, Explained: policy.Explain(facts, &policy.Scope{}, policy.Question{Now: later})}
+			nothing := (*NothingError)(nil)
+			if plan, err := change(again); !errors.As(err, &nothing) {
+				t.Errorf("%v, %v: want that there is nothing to change", plan, err)
+			}
+		})
 	}
 }
 

@@ -15,8 +15,8 @@ const soon = 2 * time.Second
 // ExpireNow has Curfew delete an object at once, by a TTL label: with preconditions, and only if no
 // obstacle stops it.
 func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
-	if err := s.untouchable(); err != nil {
-		return nil, err
+	if s.facts().Deleting {
+		return nil, Nothing("is being deleted")
 	}
 	var warnings []string
 	for _, obstacle := range obstacles {
@@ -30,6 +30,9 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 		}
 	}
 	facts := s.facts()
+	if due := s.Explained.ByLabel; due.Action == policy.Delete {
+		return nil, Nothing("expired at %s", s.at(due.Expiry))
+	}
 	switch {
 	case facts.IsNamespace():
 		warnings = append(warnings, "all that lies in the namespace goes with it")
@@ -67,7 +70,7 @@ func Cancel(s *Subject) (*Plan, error) {
 		}
 	}
 	if len(patch) == 0 {
-		return nil, nothing("stays as it is: nothing to cancel")
+		return nil, Nothing("has no expiry")
 	}
 	return s.try(patch, warnings...)
 }

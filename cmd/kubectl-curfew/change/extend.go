@@ -47,9 +47,9 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	case !until.After(s.Now):
 		return nil, fmt.Errorf("would still be overdue, since %s: give more", s.at(until))
 	case until.Equal(goes.Expiry):
-		return nil, nothing("expires at %s as it is: nothing to extend", s.at(until))
+		return nil, Nothing("expires at %s already", s.at(until))
 	case until.Before(goes.Expiry):
-		return nil, nothing("expires at %s, which is later: nothing to extend", s.at(goes.Expiry))
+		return nil, Nothing("expires at %s, which is later", s.at(goes.Expiry))
 	}
 	patch := map[string]any{}
 	if verdict := e.ByTTL; expires(verdict) && verdict.Expiry.Before(until) {
@@ -126,7 +126,7 @@ func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 		}
 	}
 	if !found {
-		return nil, nothing("has no expiry to extend: give it one with --to")
+		return nil, Nothing("has no expiry; --to gives it one")
 	}
 	return s.try(patch)
 }
@@ -137,7 +137,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	if !e.Facts.Profile.Finishable() {
 		fresh := policy.TTLLabel{After: to}
 		if e.ByLabel.Err == nil && expires(e.ByLabel) && fresh.Expiry(e.Facts.Created).Before(e.ByLabel.Expiry) {
-			return nil, nothing("expires at %s, which is later: nothing to extend", s.at(e.ByLabel.Expiry))
+			return nil, Nothing("expires at %s, which is later", s.at(e.ByLabel.Expiry))
 		}
 		key := e.LabelKey
 		if key == "" {
@@ -149,7 +149,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 	outcomes := s.outcomes()
 	has := slices.ContainsFunc(outcomes, func(outcome policy.Outcome) bool { return e.Effective.TTL(outcome).Set })
 	if !has && expires(e.ByLabel) {
-		return nil, nothing("expires at %s by its label, and a TTL could only have it go before: use --by or --until", s.at(e.ByLabel.Expiry))
+		return nil, fmt.Errorf("expires at %s by its label, and a TTL could only delete it sooner: use --by or --until", s.at(e.ByLabel.Expiry))
 	}
 	var longer policy.Value
 	changed := false
@@ -171,7 +171,7 @@ func extendTo(s *Subject, to time.Duration) (*Plan, error) {
 		}
 	}
 	if !changed {
-		return nil, nothing("has a TTL of %s, which is no shorter: nothing to extend", longer.TTL)
+		return nil, Nothing("has a TTL of %s, which is no shorter", longer.TTL)
 	}
 	plan, err := s.tryToCome(patch)
 	if err == nil && expires(e.ByLabel) && plan.After.Expiry.Equal(e.ByLabel.Expiry) {

@@ -39,13 +39,14 @@ type Deletion struct {
 	After, AfterFailure *policy.TTL
 }
 
-// NothingError says that an object needs no change, which is not a failure for one of many.
+// NothingError says that an object is already as wanted, which is not a failure.
 type NothingError struct{ reason string }
 
 // Error implements error.
 func (e *NothingError) Error() string { return e.reason }
 
-func nothing(format string, values ...any) error {
+// Nothing is a NothingError.
+func Nothing(format string, values ...any) error {
 	return &NothingError{fmt.Sprintf(format, values...)}
 }
 
@@ -107,12 +108,13 @@ func (s *Subject) patched(patch map[string]any) (map[string]any, *policy.Facts) 
 // try applies a patch to a copy of the object, and explains and reviews that as the cluster would.
 func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 	changed, facts := s.patched(patch)
-	if outdated := policy.Outdated(s.facts(), facts); len(outdated) > 0 {
-		for _, key := range outdated { // The stamp names a default, which the value no longer is.
-			set(patch, annotation(key), nil)
-		}
-		changed, facts = s.patched(patch)
+	for _, key := range policy.Outdated(s.facts(), facts) { // The stamp names a default, which the value no longer is.
+		set(patch, annotation(key), nil)
 	}
+	if facts.Labels[policy.LabelTTL] != s.facts().Labels[policy.LabelTTL] && s.facts().Annotations[policy.AnnotationLabelSource] != "" {
+		set(patch, annotation(policy.AnnotationLabelSource), string(policy.LevelObject)) // It never goes: see [policy.AnnotationLabelSource].
+	}
+	changed, facts = s.patched(patch)
 	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
 	plan := &Plan{Patch: patch, Before: DeletionOf(s.Explained), After: DeletionOf(after), Warnings: warnings}
 	decision := rules.Review(&rules.Request{
@@ -143,4 +145,6 @@ func (s *Subject) untouchable() error {
 }
 
 // at formats a time for messages.
-func (s *Subject) at(at time.Time) string { return at.In(s.Now.Location()).Format(time.RFC3339) }
+func (s *Subject) at(at time.Time) string {
+	return at.In(s.Now.Location()).Format("2006-01-02 15:04:05 MST")
+}

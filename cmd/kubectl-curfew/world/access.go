@@ -3,10 +3,13 @@ package world
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
 
@@ -18,11 +21,27 @@ func (w *World) MayI(ctx context.Context, kind Kind, namespace, name, verb strin
 	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
 		ResourceAttributes: attributes(kind, namespace, name, verb),
 	}}
-	answer, err := w.clients.Authorization.SelfSubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
-	if err != nil {
+	if err := w.ask(ctx, "SelfSubjectAccessReview", review); err != nil {
 		return false, fmt.Errorf("asking whether you may %s %s: %w", verb, kind.Name(name), err)
 	}
-	return answer.Status.Allowed, nil
+	return review.Status.Allowed, nil
+}
+
+// ask creates a review and reads the answer into it. client-go's typed client would link every API
+// type.
+func (w *World) ask(ctx context.Context, kind string, review any) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
+	if err != nil {
+		return err
+	}
+	object := &unstructured.Unstructured{Object: content}
+	object.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind(kind))
+	resource := authorizationv1.SchemeGroupVersion.WithResource(strings.ToLower(kind) + "s")
+	answer, err := w.clients.Objects.Resource(resource).Create(ctx, object, metav1.CreateOptions{})
+	if err != nil {
+		return err
+	}
+	return runtime.DefaultUnstructuredConverter.FromUnstructured(answer.Object, review)
 }
 
 func attributes(kind Kind, namespace, name, verb string) *authorizationv1.ResourceAttributes {
@@ -64,14 +83,14 @@ func (w *World) review(ctx context.Context, kind Kind, namespace string) (permis
 			review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 				ResourceAttributes: attributes(kind, namespace, "", verb), User: w.Controller.User, Groups: groupsOf(w.Controller.User),
 			}}
-			answer, err := w.clients.Authorization.SubjectAccessReviews().Create(ctx, review, metav1.CreateOptions{})
+			err := w.ask(ctx, "SubjectAccessReview", review)
 			switch {
 			case apierrors.IsForbidden(err):
 				w.noReviews.Store(true)
 				return permission{}, nil
 			case err != nil:
 				return permission{}, fmt.Errorf("asking whether %s may %s %s: %w", w.Controller.User, verb, kind.GroupResource(), err)
-			case !answer.Status.Allowed:
+			case !review.Status.Allowed:
 				return permission{rules.No, verb}, nil
 			}
 		}

@@ -8,11 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery/cached/memory"
-	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
-	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/manifests/profiles"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -80,7 +77,7 @@ func reading(t *testing.T, test contexts.Case) *World {
 			Objects:  dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), lists, objects...),
 			Metadata: metadatafake.NewSimpleMetadataClient(scheme, namespaces...),
 		},
-		discovery: memory.NewMemCacheClient(&discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{}}),
+		discover: func() (discovered, error) { return discovered{}, nil },
 	}
 	if err := w.readPlatform(t.Context()); err != nil {
 		t.Fatal(err)

@@ -9,7 +9,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 
 	"curfew.dev/curfew/policy"
 )
@@ -72,16 +71,16 @@ func (w *World) Kind(at schema.GroupResource) (kind Kind, ok bool, err error) {
 // served are the kinds whose objects can expire, in the version of their profile where that is
 // served, else in the preferred one.
 func (w *World) served() (map[schema.GroupResource]Kind, error) {
-	groups, lists, err := w.discover()
+	found, err := w.discover()
 	if err != nil {
 		return nil, err
 	}
 	preferred := map[string]bool{}
-	for _, group := range groups {
+	for _, group := range found.groups {
 		preferred[group.PreferredVersion.GroupVersion] = true
 	}
 	out := map[schema.GroupResource]Kind{}
-	for _, list := range lists {
+	for _, list := range found.lists {
 		of, err := schema.ParseGroupVersion(list.GroupVersion)
 		if err != nil {
 			continue
@@ -119,18 +118,23 @@ func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 	return &labelled
 }
 
-// discover asks the API server once which kinds it serves. A group that does not answer is left
-// out, and noted.
-func (w *World) discover() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
-	groups, lists, err := w.discovery.ServerGroupsAndResources()
-	if failed := (*discovery.ErrGroupDiscoveryFailed)(nil); errors.As(err, &failed) {
-		for group := range failed.Groups {
+// discovered are the groups, most important first, and what each version serves.
+type discovered struct {
+	groups []*metav1.APIGroup
+	lists  []*metav1.APIResourceList
+}
+
+// askDiscovery leaves out a group that does not answer, with a note.
+func (w *World) askDiscovery() (discovered, error) {
+	groups, lists, err := w.clients.Discovery.ServerGroupsAndResources()
+	if silent := (*silentError)(nil); errors.As(err, &silent) {
+		for _, group := range silent.groups {
 			w.note("group %s does not answer: its kinds are left out", group)
 		}
 	} else if err != nil {
-		return nil, nil, fmt.Errorf("asking the API server which kinds it serves: %w", err)
+		return discovered{}, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
-	return groups, lists, nil
+	return discovered{groups, lists}, nil
 }
 
 func lacks(have metav1.Verbs) bool {

@@ -38,7 +38,7 @@ func (w *World) Patch(ctx context.Context, kind Kind, object, patch map[string]a
 }
 
 // Same reports whether two states belong to one object, and not to two of the same name.
-func Same(a, b map[string]any) bool { return uidOf(a) == uidOf(b) }
+func Same(a, b map[string]any) bool { return UIDOf(a) == UIDOf(b) }
 
 // NamesOf are names of objects of a kind in a namespace, at most one page.
 func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, error) {
@@ -60,6 +60,7 @@ func (w *World) NamesOf(ctx context.Context, text, namespace string) ([]string, 
 	return out, nil
 }
 
-func uidOf(object map[string]any) types.UID {
+// UIDOf is the UID of an object.
+func UIDOf(object map[string]any) types.UID {
 	return (&unstructured.Unstructured{Object: object}).GetUID()
 }

@@ -8,7 +8,6 @@ import (
 	"strings"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -26,53 +25,52 @@ type Selection struct {
 	// Selector is -l; All is --all.
 	Selector string
 	All      bool
+	// References are objects from a file, which exclude everything else.
+	References []Reference
 }
 
 // Selected is one selected object.
 type Selected struct {
 	Kind   Kind
 	Object map[string]any
+	// Namespace and Name are those of the object.
+	Namespace, Name string
+	// Gone says why there is no object, where a reference names one.
+	Gone *GoneError
 }
 
 // KindOf finds a kind by any of its names: jobs, job, Job, jobs.batch, deploy.
 func (w *World) KindOf(text string) (Kind, error) {
-	if _, _, err := w.discover(); err != nil {
+	found, err := w.discover()
+	if err != nil {
 		return Kind{}, err
 	}
-	mapping, err := mappingOf(w.mapper, text)
-	if meta.IsNoMatchError(err) {
+	var at schema.GroupResource
+	best := 0
+	for _, list := range found.lists {
+		of, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			continue
+		}
+		for i := range list.APIResources {
+			resource := &list.APIResources[i]
+			if rank := rank(text, of, resource); rank > 0 && (best == 0 || rank < best) && !strings.Contains(resource.Name, "/") {
+				at, best = of.WithResource(resource.Name).GroupResource(), rank
+			}
+		}
+	}
+	if best == 0 {
 		return Kind{}, fmt.Errorf("the server has no kind %q: kubectl api-resources lists those that it has", text)
 	}
-	if err != nil {
-		return Kind{}, fmt.Errorf("kind %q: %w", text, err)
-	}
-	kind, ok, err := w.Kind(mapping.Resource.GroupResource())
+	return w.servedAt(at, text)
+}
+
+func (w *World) servedAt(at schema.GroupResource, text string) (Kind, error) {
+	kind, ok, err := w.Kind(at)
 	if err == nil && !ok {
 		err = fmt.Errorf("%s: %w", text, ErrNotServed)
 	}
 	return kind, err
-}
-
-func mappingOf(mapper meta.RESTMapper, text string) (*meta.RESTMapping, error) {
-	full, resource := schema.ParseResourceArg(text)
-	var kind schema.GroupVersionKind
-	var err error
-	if full != nil {
-		kind, err = mapper.KindFor(*full)
-	}
-	if full == nil || err != nil {
-		kind, err = mapper.KindFor(resource.WithVersion(""))
-	}
-	if err == nil {
-		return mapper.RESTMapping(kind.GroupKind(), kind.Version)
-	}
-	fullKind, groupKind := schema.ParseKindArg(text)
-	if fullKind != nil {
-		if mapping, err := mapper.RESTMapping(fullKind.GroupKind(), fullKind.Version); err == nil {
-			return mapping, nil
-		}
-	}
-	return mapper.RESTMapping(groupKind)
 }
 
 // Validate finds the errors that can be found without a cluster.
@@ -86,6 +84,9 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	names, err := s.named()
 	if err != nil {
 		return nil, err
+	}
+	if len(s.References) > 0 {
+		return w.referred(ctx, s.References, s.Namespace)
 	}
 	var out []Selected
 	for _, named := range names {
@@ -107,7 +108,7 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 		}
 		err = pages(ctx, w.lister(kind.At(), namespace), metav1.ListOptions{LabelSelector: s.Selector}, func(item runtime.Object) error {
 			if object, ok := item.(*unstructured.Unstructured); ok {
-				out = append(out, Selected{kind, object.Object})
+				out = append(out, selected(kind, object))
 			}
 			return nil
 		})
@@ -118,12 +119,16 @@ func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	return each(out), nil
 }
 
+func selected(kind Kind, object *unstructured.Unstructured) Selected {
+	return Selected{Kind: kind, Object: object.Object, Namespace: object.GetNamespace(), Name: object.GetName()}
+}
+
 // each drops objects that were selected twice, for example by two names of the kind: extending one
 // twice would be wrong.
 func each(all []Selected) []Selected {
 	seen := map[types.UID]bool{}
 	return slices.DeleteFunc(all, func(one Selected) bool {
-		uid := uidOf(one.Object)
+		uid := UIDOf(one.Object)
 		known := uid != "" && seen[uid]
 		seen[uid] = true
 		return known
@@ -138,21 +143,26 @@ func (w *World) Get(ctx context.Context, kind Kind, namespace, name string) (Sel
 	object, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
 		if namespace == "" {
-			return Selected{}, fmt.Errorf("%s does not exist", kind.Name(name))
+			return Selected{}, &GoneError{kind.Name(name) + " does not exist"}
 		}
-		return Selected{}, fmt.Errorf("%s does not exist in namespace %q", kind.Name(name), namespace)
+		return Selected{}, &GoneError{fmt.Sprintf("%s does not exist in namespace %q", kind.Name(name), namespace)}
 	}
 	if err != nil {
 		return Selected{}, err
 	}
-	return Selected{kind, object.Object}, nil
+	return selected(kind, object), nil
 }
 
 // named is one argument: a kind, and a name unless there is a selector or All.
 type named struct{ kind, name string }
 
 func (s Selection) named() ([]named, error) {
-	if len(s.Args) == 0 {
+	switch given := len(s.Args) > 0; {
+	case len(s.References) > 0 && (given || s.Everywhere || s.All || s.Selector != ""):
+		return nil, errors.New("-f names the objects: leave out arguments, -A, -l and --all")
+	case len(s.References) > 0:
+		return nil, nil
+	case !given:
 		return nil, errors.New("say which: KIND/NAME, KIND NAME, or KIND with -l or --all")
 	}
 	var out []named

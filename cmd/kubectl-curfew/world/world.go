@@ -9,16 +9,12 @@ import (
 	"sync/atomic"
 	"time"
 
-	"k8s.io/apimachinery/pkg/api/meta"
+	metascheme "k8s.io/apimachinery/pkg/apis/meta/internalversion/scheme"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/discovery"
-	"k8s.io/client-go/discovery/cached/memory"
 	"k8s.io/client-go/dynamic"
-	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
 	"k8s.io/client-go/metadata"
 	"k8s.io/client-go/rest"
-	"k8s.io/client-go/restmapper"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/servertime"
@@ -29,10 +25,9 @@ import (
 
 // Clients connect to the API server as the user.
 type Clients struct {
-	Discovery     discovery.DiscoveryInterface
-	Objects       dynamic.Interface
-	Metadata      metadata.Interface
-	Authorization authorizationclient.AuthorizationV1Interface
+	Discovery Discovery
+	Objects   dynamic.Interface
+	Metadata  metadata.Interface
 	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
 	ServerTime func(context.Context) (time.Time, error)
 }
@@ -47,11 +42,13 @@ func NewClients(config *rest.Config) (Clients, error) {
 		_, err := out.Discovery.ServerVersion()
 		return err
 	}).Now
-	var errs [4]error
-	out.Discovery, errs[0] = discovery.NewDiscoveryClientForConfig(config)
+	plain := rest.CopyConfig(config)
+	plain.GroupVersion, plain.NegotiatedSerializer = &schema.GroupVersion{}, metascheme.Codecs.WithoutConversion()
+	var errs [3]error
+	client, err := rest.RESTClientFor(plain)
+	out.Discovery, errs[0] = &discoveryClient{client}, err
 	out.Objects, errs[1] = dynamic.NewForConfig(config)
 	out.Metadata, errs[2] = metadata.NewForConfig(config)
-	out.Authorization, errs[3] = authorizationclient.NewForConfig(config)
 	if err := errors.Join(errs[:]...); err != nil {
 		return out, fmt.Errorf("client of the API server: %w", err)
 	}
@@ -76,12 +73,11 @@ type World struct {
 	// Controller is how Curfew's controller runs.
 	Controller Controller
 
-	clients Clients
-	options Options
-	// discovery remembers which kinds are served; mapper finds them by name.
-	discovery discovery.CachedDiscoveryInterface
-	mapper    meta.RESTMapper
-	platform  *platform.Snapshot
+	clients  Clients
+	options  Options
+	platform *platform.Snapshot
+	// discover asks once which kinds are served.
+	discover func() (discovered, error)
 
 	mu    sync.Mutex
 	notes []string
@@ -101,8 +97,7 @@ type World struct {
 // Open reads what applies to all objects. A missing permission is a note, not an error.
 func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
 	w := &World{clients: clients, options: options, unfed: map[schema.GroupKind]bool{}}
-	w.discovery = memory.NewMemCacheClient(clients.Discovery)
-	w.mapper = restmapper.NewShortcutExpander(restmapper.NewDeferredDiscoveryRESTMapper(w.discovery), w.discovery, nil)
+	w.discover = sync.OnceValues(w.askDiscovery)
 	if err := w.readController(ctx); err != nil {
 		return nil, err
 	}

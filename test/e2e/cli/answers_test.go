@@ -25,7 +25,8 @@ var goldens = map[string]struct {
 }{
 	"expiring":          {line: "kubectl curfew expiring -A"},
 	"expiring-wide":     {line: "kubectl curfew expiring -A -o wide"},
-	"expiring-name":     {line: "kubectl curfew expiring -A -o name"},
+	"expiring-name":     {line: "kubectl curfew expiring -n foo -o name"},
+	"expiring-names":    {line: "kubectl curfew expiring -A -o name", code: 2},
 	"expiring-here":     {line: "kubectl curfew expiring"},
 	"expiring-kinds":    {line: "kubectl curfew expiring deploy,job.batch clusterroles -A"},
 	"expiring-cluster":  {line: "kubectl curfew expiring clusterroles -n foo"},

@@ -1,0 +1,128 @@
+package world
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	apidiscovery "k8s.io/api/apidiscovery/v2"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/version"
+	"k8s.io/client-go/rest"
+)
+
+// Discovery asks which kinds are served. client-go's own client would link every API type.
+type Discovery interface {
+	ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error)
+	ServerVersion() (*version.Info, error)
+}
+
+// aggregated is the form in which one answer has all groups of an endpoint.
+const aggregated = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+
+type discoveryClient struct{ rest rest.Interface }
+
+// ServerVersion implements [Discovery].
+func (d *discoveryClient) ServerVersion() (*version.Info, error) {
+	text, err := d.rest.Get().AbsPath("/version").Do(context.Background()).Raw()
+	if err != nil {
+		return nil, err
+	}
+	out := &version.Info{}
+	return out, json.Unmarshal(text, out)
+}
+
+// ServerGroupsAndResources implements [Discovery]. Where a group does not answer, there is a
+// [silentError] beside the others.
+func (d *discoveryClient) ServerGroupsAndResources() ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
+	var groups []*metav1.APIGroup
+	var lists []*metav1.APIResourceList
+	silent := &silentError{}
+	for _, path := range []string{"/api", "/apis"} {
+		text, err := d.rest.Get().AbsPath(path).SetHeader("Accept", aggregated).Do(context.Background()).Raw()
+		if err != nil {
+			return nil, nil, err
+		}
+		var answer apidiscovery.APIGroupDiscoveryList
+		if err := json.Unmarshal(text, &answer); err != nil {
+			return nil, nil, fmt.Errorf("%s: %w", path, err)
+		}
+		for i := range answer.Items {
+			group, served := groupOf(&answer.Items[i], silent)
+			groups, lists = append(groups, group), append(lists, served...)
+		}
+	}
+	if len(silent.groups) > 0 {
+		return groups, lists, silent
+	}
+	return groups, lists, nil
+}
+
+// groupOf is a group with its versions that answer; the first is preferred.
+func groupOf(of *apidiscovery.APIGroupDiscovery, silent *silentError) (*metav1.APIGroup, []*metav1.APIResourceList) {
+	group := &metav1.APIGroup{Name: of.Name}
+	var lists []*metav1.APIResourceList
+	for i := range of.Versions {
+		version := &of.Versions[i]
+		at := schema.GroupVersion{Group: of.Name, Version: version.Version}
+		if version.Freshness == apidiscovery.DiscoveryFreshnessStale {
+			silent.groups = append(silent.groups, at)
+			continue
+		}
+		group.Versions = append(group.Versions, metav1.GroupVersionForDiscovery{GroupVersion: at.String(), Version: at.Version})
+		group.PreferredVersion = group.Versions[0]
+		list := &metav1.APIResourceList{GroupVersion: at.String()}
+		for j := range version.Resources {
+			if resource := &version.Resources[j]; resource.ResponseKind != nil {
+				list.APIResources = append(list.APIResources, metav1.APIResource{
+					Name: resource.Resource, SingularName: resource.SingularResource, ShortNames: resource.ShortNames, Kind: resource.ResponseKind.Kind,
+					Namespaced: resource.Scope == apidiscovery.ScopeNamespace, Verbs: resource.Verbs,
+				})
+			}
+		}
+		lists = append(lists, list)
+	}
+	return group, lists
+}
+
+// silentError names groups whose API server does not answer.
+type silentError struct{ groups []schema.GroupVersion }
+
+// Error implements error.
+func (e *silentError) Error() string {
+	var names []string
+	for _, group := range e.groups {
+		names = append(names, group.String())
+	}
+	return strings.Join(names, ", ") + " do not answer"
+}
+
+// How well a text names a resource. A short name of one never hides the full name of another.
+const (
+	byPlural = iota + 1
+	bySingular
+	byShortName
+)
+
+// rank tells how well a text such as jobs, job.batch, Job.v1.batch or deploy names a resource; 0
+// for not at all.
+func rank(text string, at schema.GroupVersion, resource *metav1.APIResource) int {
+	name, rest, dotted := strings.Cut(strings.ToLower(text), ".")
+	if dotted && rest != at.Version+"."+at.Group && (rest == "" || !strings.HasPrefix(at.Group, rest)) {
+		return 0
+	}
+	switch name {
+	case resource.Name:
+		return byPlural
+	case resource.SingularName, strings.ToLower(resource.Kind):
+		return bySingular
+	}
+	for _, short := range resource.ShortNames {
+		if name == short {
+			return byShortName
+		}
+	}
+	return 0
+}
