@@ -96,6 +96,10 @@ const manifests = `
 ---
 {apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: r, namespace: keep}, spec: {runtimeRef: {name: torch}, labels: {curfew.dev/ttl: 1d}}}
 ---
+{apiVersion: v1, kind: Namespace, metadata: {name: misspelt, annotations: {curfew.dev/defualt-ttl: 1d}}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: s, namespace: ci, annotations: {curfew.dev/default-ttl: 1d}}}
+---
 {apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: tune, namespace: keep, annotations: {curfew.dev/ttl-after-finished: 1d},
   ownerReferences: [{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, name: tune, uid: u, controller: true}]}}
 `

@@ -60,12 +60,15 @@ func TestEveryKeyIsInTheReference(t *testing.T) {
 
 var keyInText = regexp.MustCompile(`\bcurfew\.dev/([a-z][a-z-]*[a-z])`)
 
+// misspelt is the example of a key that the code does not know.
+const misspelt = "curfew.dev/defualt-ttl"
+
 // TestNoKeyIsMadeUp: a key in a page is one that the code knows.
 func TestNoKeyIsMadeUp(t *testing.T) {
 	known := keys(t)
 	for name, text := range pages(t) {
 		for _, match := range keyInText.FindAllString(text, -1) {
-			if _, ok := known[match]; !ok && match != "curfew.dev/curfew" && !strings.HasPrefix(name, "test/") {
+			if _, ok := known[match]; !ok && match != "curfew.dev/curfew" && match != misspelt && !strings.HasPrefix(name, "test/") {
 				t.Errorf("%s names %s, which the code does not know", name, match)
 			}
 		}

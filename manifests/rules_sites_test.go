@@ -85,7 +85,10 @@ func keys(metadata policy.FieldPath) []site {
 	for _, key := range append(slices.Clone(policy.LifetimeAnnotations), policy.AnnotationProtect) {
 		out = append(out, at(label(key), "5"))
 	}
+	const misspelt = policy.Prefix + "defualt-ttl"
 	return append(out,
+		at(annotation(misspelt), "1h"), at(label(misspelt), "1h"),
+		at(annotation(policy.AnnotationDefaultTTL), "1h"), at(label(policy.AnnotationDefaultTTL), "1h"),
 		at(annotation(policy.AnnotationActiveDeadline), "5", "soon"), at(annotation(policy.AnnotationProtect), "perhaps"),
 		at(annotation(policy.AnnotationBackfill), "perhaps", "true"),
 		at(annotation(policy.AnnotationFinishedAt), "2026-01-01T00:00:00Z"), at(annotation(policy.LabelTTL), "1h"),

@@ -38,7 +38,7 @@ func TestFieldsOfRulesAreSent(t *testing.T) {
 		}
 	}
 	for _, rule := range rules.All() {
-		for _, field := range append(slices.Clone(rule.Fields), rule.InUse...) {
+		for _, field := range slices.Concat(rule.Fields, rule.InUse) {
 			if !s.fired[rule.Name+" "+field] {
 				t.Errorf("rule %s declares field %q, and no object of the sweep violates it there", rule.Name, field)
 			}
@@ -142,6 +142,9 @@ func (s *sweep) review(stage stage, kind sweptKind, old, object map[string]any) 
 				return at >= 0
 			}
 			always := declared(rule.Fields)
+			if !always && declared(rule.Beside) {
+				continue
+			}
 			if !always && !declared(rule.InUse) {
 				s.Fatalf("rule %s fires on %s of a %s, which it does not declare: add one of %q to its Fields", rule.Name, finding.Field, kind.Kind.Kind, names)
 			}
@@ -212,6 +215,8 @@ func (s *sweep) called(stage stage, kind sweptKind, old, object map[string]any) 
 	return s.sent[string(key)]
 }
 
+var curfewKey = regexp.MustCompile(`\[(curfew\.dev/[^\]]*)\]$`)
+
 var listIndex = regexp.MustCompile(`\[[0-9]+\]`)
 
 // fieldNames are the names by which rules may declare the field of a finding.
@@ -239,6 +244,12 @@ func fieldNames(kind sweptKind, field string) []string {
 	for _, template := range kind.Templates {
 		if rest, ok := strings.CutPrefix(field, template.Path.String()+"."); ok {
 			out = append(out, fieldNames(sweptKind{Profile: template.Profile}, rest)...)
+		}
+	}
+	if key := curfewKey.FindStringSubmatch(field); key != nil && !policy.Known(key[1]) {
+		out = append(out, rules.UnknownKey)
+		if kind.Kind.Kind == "Namespace" {
+			out = append(out, rules.UnknownNamespaceKey)
 		}
 	}
 	switch field {

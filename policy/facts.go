@@ -2,6 +2,7 @@ package policy
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"time"
 
@@ -166,6 +167,11 @@ func (f *Facts) Deadline() *Setting {
 		return nil
 	}
 	return deadlineSetting(AnnotationPath(AnnotationActiveDeadline), text)
+}
+
+// Known reports whether Curfew reads or writes a key.
+func Known(key string) bool {
+	return slices.Contains(ObjectKeys, key) || slices.Contains(NamespaceKeys, key) || key == LabelAggregate
 }
 
 // AnnotationPath is the field path of an annotation, as messages and field errors write it.

@@ -13,6 +13,10 @@ const (
 	RuntimeReference = "runtime reference"
 	ForbiddenField   = "forbidden field"
 	RawTTL           = "pod template spec.ttlSecondsAfterFinished"
+	// UnknownKey is any key with Curfew's prefix that Curfew does not know; UnknownNamespaceKey is
+	// one on a Namespace.
+	UnknownKey          = "unknown key"
+	UnknownNamespaceKey = "unknown key of a Namespace"
 	// InPodTemplate and InInherited begin the names of keys in the metadata of pod templates, and
 	// in metadata that the kind's controller copies onto the objects it creates.
 	InPodTemplate = "pod template "

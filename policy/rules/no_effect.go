@@ -1,36 +1,86 @@
 package rules
 
 import (
+	"fmt"
+
 	"curfew.dev/curfew/policy"
 )
 
-// noEffect warns of an annotation that Curfew ignores on this kind.
+// noEffect warns of a key of Curfew's that means nothing on this kind.
 var noEffect = Rule{
 	Name:   "no-effect",
 	Fields: annotations(policy.LifetimeAnnotations...),
+	Beside: append(annotations(policy.NamespaceAnnotations...), fieldsOf(LabelField, policy.NamespaceAnnotations...)...),
 	Check: func(s *Subject) []policy.Finding {
 		if s.Inherited {
 			return nil
 		}
 		var out []policy.Finding
 		kind := s.Profile.Kind.Kind
-		why := ", which never finishes: remove it"
-		if s.Profile.Unknown {
-			why = ": no KindProfile says when it finishes; use label " + policy.LabelTTL
-		}
 		for _, key := range policy.TTLAnnotations {
 			if text, ok := s.Annotations[key]; ok && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
-				out = append(out, s.warn(policy.AnnotationPath(key), text, "has no effect on a "+kind+why))
+				out = append(out, s.warn(policy.AnnotationPath(key), text, "has no effect on a "+kind+s.ttlInstead(key)))
 			}
 		}
 		if text, ok := s.Annotations[policy.AnnotationActiveDeadline]; ok && !s.Profile.AnnotatedDeadline && s.Profile.RuntimeOf == "" {
 			fix := "remove it"
-			if s.Profile.Deadline != nil {
+			switch {
+			case s.Profile.Deadline != nil:
 				fix = "set " + s.path(s.Profile.Deadline.String())
+			case isNamespace(s.Facts):
+				fix = "for the objects in it set " + policy.AnnotationDefaultDeadline
 			}
 			out = append(out, s.warn(policy.AnnotationPath(policy.AnnotationActiveDeadline), text,
 				"has no effect on a "+kind+": "+fix))
 		}
+		if !isNamespace(s.Facts) {
+			out = append(out, misplaced(s)...)
+		}
 		return out
 	},
+}
+
+// ttlInstead says why a TTL annotation has no effect, with the fix.
+func (s *Subject) ttlInstead(key string) string {
+	switch {
+	case isNamespace(s.Facts):
+		return fmt.Sprintf(": for the objects in it set %s, for the Namespace itself label %s", defaultOf[key], policy.LabelTTL)
+	case s.Profile.Unknown:
+		return ": no KindProfile says when it finishes; use label " + policy.LabelTTL
+	default:
+		return ", which never finishes: remove it"
+	}
+}
+
+// defaultOf is the annotation of a Namespace that gives the objects in it the TTL of an annotation.
+var defaultOf = map[string]string{
+	policy.AnnotationTTL: policy.AnnotationDefaultTTL, policy.AnnotationTTLSucceeded: policy.AnnotationDefaultTTLSucceeded,
+	policy.AnnotationTTLFailed: policy.AnnotationDefaultTTLFailed,
+}
+
+// misplaced are the findings about annotations of a Namespace on another kind.
+func misplaced(s *Subject) []policy.Finding {
+	var out []policy.Finding
+	for _, key := range policy.NamespaceAnnotations {
+		if key == policy.AnnotationBackfill && s.Profile.RuntimeOf != "" {
+			continue
+		}
+		fix := "set it on a Namespace"
+		if s.Namespace != "" {
+			fix = fmt.Sprintf("set it on namespace %q", s.Namespace)
+		}
+		for _, own := range policy.TTLAnnotations {
+			if defaultOf[own] == key && s.Profile.Finishable() {
+				fix += ", or " + own + " on the " + s.Profile.Kind.Kind
+			}
+		}
+		message := fmt.Sprintf("has no effect on a %s, only on a Namespace: %s", s.Profile.Kind.Kind, fix)
+		if text, ok := s.Annotations[key]; ok {
+			out = append(out, s.warn(policy.AnnotationPath(key), text, message))
+		}
+		if text, ok := s.Labels[key]; ok {
+			out = append(out, s.warn(policy.LabelPath(key), text, message))
+		}
+	}
+	return out
 }

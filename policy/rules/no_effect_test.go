@@ -21,6 +21,16 @@ func TestNoEffect(t *testing.T) {
 			want: []string{"warning spec.jobTemplate." + at("active-deadline") + ": has no effect on a Job: set spec.jobTemplate.spec.activeDeadlineSeconds"}},
 		"deadline on a CronJob": {object: builders.MakeCronJob("ci", "a").Annotation(policy.AnnotationActiveDeadline, "1h").Map(),
 			want: []string{"warning " + at("active-deadline") + ": has no effect on a CronJob: remove it"}},
+		"a default of a Namespace on a Job": {object: job().Annotation(policy.AnnotationDefaultTTL, "1h").Map(),
+			want: []string{"warning " + at("default-ttl") + `: has no effect on a Job, only on a Namespace: set it on namespace "ci", or curfew.dev/ttl-after-finished on the Job`}},
+		"a bound, as a label": {object: job().Label(policy.AnnotationMaxTTL, "1h").Map(),
+			want: []string{`warning metadata.labels[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace "ci"`}},
+		"a mode in a CronJob's template": {object: builders.MakeCronJob("ci", "a").JobAnnotation(policy.AnnotationMode, "warn").Map(),
+			want: []string{"warning spec.jobTemplate." + at("mode") + `: has no effect on a Job, only on a Namespace: set it on namespace "ci"`}},
+		"a TTL on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{policy.AnnotationTTLFailed: "1h", policy.AnnotationMode: "warn"}}},
+			want: []string{"warning " + at("ttl-after-failed") + ": has no effect on a Namespace: for the objects in it set curfew.dev/default-ttl-failed, for the Namespace itself label curfew.dev/ttl"}},
+		"a deadline on a Namespace": {object: map[string]any{"kind": "Namespace", "metadata": map[string]any{"name": "ci", "annotations": map[string]any{policy.AnnotationActiveDeadline: "1h"}}},
+			want: []string{"warning " + at("active-deadline") + ": has no effect on a Namespace: for the objects in it set curfew.dev/default-deadline"}},
 		"unchanged": {old: job().Annotation(policy.AnnotationActiveDeadline, "1h").Map(), object: job().TTL(90).Annotation(policy.AnnotationActiveDeadline, "1h").Map()},
 	})
 }
@@ -28,7 +38,7 @@ func TestNoEffect(t *testing.T) {
 // A runtime's TTL is for those that use it; of a kind without a profile nobody knows when it
 // finishes.
 func TestNoEffectByProfile(t *testing.T) {
-	equal(t, judge(noEffect, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s")), nil)
+	equal(t, judge(noEffect, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s", "backfill", "true")), nil)
 	unknown := policy.Profiles{}.For(schema.GroupVersionKind{Group: "example.org", Version: "v1", Kind: "Thing"})
 	equal(t, judge(noEffect, unknown, Request{}, nil, object("Thing", nil, "ttl-after-failed", "5s")),
 		[]string{"warning " + at("ttl-after-failed") + ": has no effect on a Thing: no KindProfile says when it finishes; use label curfew.dev/ttl"})

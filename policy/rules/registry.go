@@ -18,7 +18,10 @@ type Rule struct {
 	Fields []string
 	// InUse are fields for which alone nothing is sent. The rule finds fault with them where the
 	// namespace or a policy uses Curfew.
-	InUse      []string
+	InUse []string
+	// Beside are fields that never cause a request to be sent. The rule finds fault with them on
+	// requests that are sent for another reason.
+	Beside     []string
 	Check      func(*Subject) []policy.Finding
 	Transition func(*Request) []policy.Finding
 	Review     func(*Request) []policy.Finding
@@ -48,6 +51,7 @@ func All() []Rule {
 		replacedChild,
 		labelAsAnnotation,
 		annotationAsLabel,
+		unknownKey,
 		shortTTL,
 		hookJob,
 		gitOps,
