@@ -125,16 +125,22 @@ build: $(CLUSTER) ## bin/curfew, bin/kubectl-curfew and its completion, and what
 	@install -m 755 cmd/kubectl-curfew/kubectl_complete-curfew bin/
 
 .PHONY: krew
-krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's manifest in dist/ (VERSION=v0.1.0, KREW="-url https://...")
-	@go run ./manifests/krew -version "$(VERSION)" $(KREW)
+krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's manifest in dist/ (VERSION=v0.1.0 names a release; KREW="-url https://..." says where they will lie)
+	@echo "building for 5 platforms; where nothing is compiled yet, each takes minutes" >&2
+	@$(COMPILING) go run ./manifests/krew -version "$(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))" $(KREW)
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and the house rules (test/house)
+	@echo "1/5 gofmt" >&2
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt these: $$unformatted" >&2; exit 1; }
-	go vet ./...
-	go -C test/cluster vet ./...
-	go run $(STATICCHECK) ./...
-	go test -count=1 ./test/house
+	@echo "2/5 go vet; where nothing is compiled yet, this takes minutes" >&2
+	@$(COMPILING) go vet -v ./... 2> >($(PROGRESS))
+	@echo "3/5 go vet of test/cluster, with Kubernetes itself" >&2
+	@$(COMPILING) go -C test/cluster vet -v ./... 2> >($(PROGRESS))
+	@echo "4/5 staticcheck; the first time it reads all dependencies, for minutes" >&2
+	@go run $(STATICCHECK) ./...
+	@echo "5/5 house rules" >&2
+	@go test $(NOVET) -count=1 ./test/house
 
 GENERATED = manifests/crd/*.yaml manifests/profiles/kustomization.yaml manifests/rbac/builtin-kinds.yaml policy/v1alpha1/zz_generated*.go
 

@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"slices"
 	"strings"
@@ -64,13 +65,17 @@ func unpack(t *testing.T, archive []byte) (content map[string][]byte, programs [
 func TestManifest(t *testing.T) {
 	dir := t.TempDir()
 	all := strings.Split(platforms, ",")
+	var progress strings.Builder
 	files, err := (&release{version: "v1.2.3", out: dir, url: "https://example.com/releases/v1.2.3/", homepage: "https://example.com",
-		platforms: all, build: fake}).pack()
+		platforms: all, build: fake, progress: &progress}).pack()
 	if err != nil {
 		t.Fatal(err)
 	}
 	if len(files) != len(all)+1 {
 		t.Errorf("wrote %v", files)
+	}
+	if shown := progress.String(); !strings.HasPrefix(shown, "darwin/amd64 (1 of 5)\n") || strings.Count(shown, "\n") != len(all) {
+		t.Errorf("progress %q", shown)
 	}
 	var manifest plugin
 	if err := yaml.UnmarshalStrict(read(t, filepath.Join(dir, "curfew.yaml")), &manifest); err != nil {
@@ -121,7 +126,7 @@ func TestSameSourceSameArchive(t *testing.T) {
 	var archives [2][]byte
 	for i := range archives {
 		dir := t.TempDir()
-		files, err := (&release{version: "v0.1.0", out: dir, platforms: []string{"linux/amd64"}, build: fake}).pack()
+		files, err := (&release{version: "v0.1.0", out: dir, platforms: []string{"linux/amd64"}, build: fake, progress: io.Discard}).pack()
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -150,7 +155,7 @@ func TestRefused(t *testing.T) {
 		"a build that fails": {release{version: "v0.1.0", platforms: []string{"linux/amd64"}}, "linux/amd64: no compiler"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			test.release.out = t.TempDir()
+			test.release.out, test.release.progress = t.TempDir(), io.Discard
 			test.release.build = func(_, _, _, _ string) error { return errors.New("no compiler") }
 			if _, err := test.release.pack(); err == nil || err.Error() != test.want {
 				t.Errorf("%v, want %s", err, test.want)
@@ -164,7 +169,7 @@ func TestRefused(t *testing.T) {
 func TestArchiveRuns(t *testing.T) {
 	dir := t.TempDir()
 	asMake := func(_, _, version, file string) error { return compile(version, file, nil) }
-	files, err := (&release{version: "v9.8.7", out: dir, platforms: []string{runtime.GOOS + "/" + runtime.GOARCH}, build: asMake}).pack()
+	files, err := (&release{version: "v9.8.7", out: dir, platforms: []string{runtime.GOOS + "/" + runtime.GOARCH}, build: asMake, progress: io.Discard}).pack()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -176,5 +181,37 @@ func TestArchiveRuns(t *testing.T) {
 	out, err := exec.Command(plugin, "version").CombinedOutput()
 	if err != nil || string(out) != "kubectl-curfew v9.8.7\n" {
 		t.Errorf("%v: %s", err, out)
+	}
+}
+
+// TestMakeKrew: make krew works as make help prints it, in a clone without a tag, too.
+func TestMakeKrew(t *testing.T) {
+	root, err := root()
+	if err != nil {
+		t.Fatal(err)
+	}
+	version := regexp.MustCompile(`krew -version "([^"]*)" (.*)`)
+	for name, test := range map[string]struct{ args, version, flags string }{
+		"alone":                    {"", "", ""},
+		"a commit":                 {"VERSION=0371042", "v0.0.0-g0371042", ""},
+		"a changed commit":         {"VERSION=037c104-dirty", "v0.0.0-g037c104-dirty", ""},
+		"a release":                {"VERSION=v0.1.0", "v0.1.0", ""},
+		"a release and where":      {"VERSION=v0.1.0 KREW=-url=https://example.com", "v0.1.0", "-url=https://example.com"},
+		"a commit after a tag":     {"VERSION=v0.1.0-3-g037c104", "v0.1.0-3-g037c104", ""},
+		"a folder without history": {"VERSION=unknown", "v0.0.0-gunknown", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			cmd := exec.Command("make", append([]string{"-n", "krew"}, strings.Fields(test.args)...)...)
+			cmd.Dir = root
+			out, err := cmd.CombinedOutput()
+			found := version.FindSubmatch(out)
+			if err != nil || found == nil {
+				t.Fatalf("%v: %s", err, out)
+			}
+			have := string(found[1])
+			if test.version != "" && have != test.version || !semantic.MatchString(have) || string(found[2]) != test.flags {
+				t.Errorf("runs %s", found[0])
+			}
+		})
 	}
 }

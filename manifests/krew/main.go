@@ -17,7 +17,7 @@ import (
 const platforms = "darwin/amd64,darwin/arm64,linux/amd64,linux/arm64,windows/amd64"
 
 func main() {
-	release := release{build: build}
+	release := release{build: build, progress: os.Stderr}
 	flag.StringVar(&release.version, "version", "", "version, such as v0.1.0")
 	flag.StringVar(&release.out, "out", "dist", "folder for the archives and the manifest")
 	flag.StringVar(&release.url, "url", "", "address that the archives will lie below")

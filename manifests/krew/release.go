@@ -24,6 +24,8 @@ import (
 type release struct {
 	version, out, url, homepage string
 	platforms                   []string
+	// progress gets a line for each step.
+	progress io.Writer
 	// build writes the plugin for a platform into a file.
 	build func(goos, goarch, version, file string) error
 }
@@ -63,7 +65,8 @@ func (r *release) pack() ([]string, error) {
 	}
 	manifest := newPlugin(r.version, r.homepage)
 	var files []string
-	for _, platform := range r.platforms {
+	for i, platform := range r.platforms {
+		fmt.Fprintf(r.progress, "%s (%d of %d)\n", platform, i+1, len(r.platforms))
 		goos, goarch, _ := strings.Cut(platform, "/")
 		archive, err := r.archive(root, goos, goarch)
 		if err != nil {
@@ -154,7 +157,7 @@ func add(to *tar.Writer, path string, mode int64) error {
 
 // build runs go build, independent of the machine.
 func build(goos, goarch, version, file string) error {
-	return compile(version, file, []string{"-trimpath"}, "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
+	return compile(version, file, []string{"-v", "-trimpath"}, "GOOS="+goos, "GOARCH="+goarch, "CGO_ENABLED=0")
 }
 
 func compile(version, file string, flags []string, env ...string) error {
@@ -165,10 +168,29 @@ func compile(version, file string, flags []string, env ...string) error {
 	cmd := exec.Command("go", slices.Concat([]string{"build"}, flags, []string{"-ldflags", "-s -w -X main.version=" + version, "-o", file, "./cmd/kubectl-curfew"})...)
 	cmd.Dir = root
 	cmd.Env = append(os.Environ(), env...)
-	if text, err := cmd.CombinedOutput(); err != nil {
-		return fmt.Errorf("go build: %w\n%s", err, text)
+	var text counted
+	cmd.Stdout, cmd.Stderr = &text, &text
+	if err := cmd.Run(); err != nil {
+		return fmt.Errorf("go build: %w\n%s", err, text.Bytes())
 	}
 	return nil
+}
+
+// counted is the output of go build -v, a line for each package. It shows how many there are.
+type counted struct {
+	bytes.Buffer
+	lines int
+}
+
+// Write implements io.Writer.
+func (c *counted) Write(text []byte) (int, error) {
+	const every = 150
+	before := c.lines
+	c.lines += bytes.Count(text, []byte("\n"))
+	if c.lines/every > before/every {
+		fmt.Fprintf(os.Stderr, "  %d packages compiled\n", c.lines)
+	}
+	return c.Buffer.Write(text)
 }
 
 // root is the top folder of the repository.
