@@ -162,3 +162,22 @@ func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
 	s.says(s.kubectl("annotate", "deployment", "web", policy.LabelTTL+"=1d"), asAnnotation)
 	s.says(s.kubectl("annotate", "deployment", "web", "example.com/note=x"))
 }
+
+// A misspelt key has no effect, and a key of a Namespace has none elsewhere. The Namespace is sent
+// to Curfew for its misspelt key alone, the Job for its TTL.
+func TestMisspeltKeysAreWarnedAbout(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	unknown := func(path, near string) string {
+		return warned(path + ": is not a key of Curfew, and has no effect: did you mean " + near + "?")
+	}
+	here := namespace("misspelt")
+	here.Annotations = map[string]string{"curfew.dev/defualt-ttl": "1h"}
+	s.wouldCreate(row{here, unknown("metadata.annotations[curfew.dev/defualt-ttl]", "annotation curfew.dev/default-ttl")})
+	s.says(s.kubectl("annotate", "namespace", s.name, "curfew.dev/max-tlt=1h"), unknown("metadata.annotations[curfew.dev/max-tlt]", "annotation curfew.dev/max-ttl"))
+	s.says(s.kubectl("annotate", "namespace", s.name, "example.com/note=x"))
+	s.creates(
+		row{job("misspelt", annotated(policy.AnnotationTTL, "1h"), annotated("curfew.dev/ttl-after-faild", "1d")), unknown("metadata.annotations[curfew.dev/ttl-after-faild]", "annotation curfew.dev/ttl-after-failed")},
+		row{job("misplaced", annotated(policy.AnnotationTTL, "1h"), annotated(policy.AnnotationMaxTTL, "1d")), warned("metadata.annotations[curfew.dev/max-ttl]: has no effect on a Job, only on a Namespace: set it on namespace \"" + s.name + "\"")},
+	)
+}
