@@ -35,10 +35,11 @@ func TestContexts(t *testing.T) {
 				if len(errs) > 0 {
 					t.Fatal(errs)
 				}
-				w, err := newWorld(t.Context(), &options, documents)
+				linter, err := linterFor(t.Context(), documents, options)
 				if err != nil {
 					t.Fatal(err)
 				}
+				w := linter.world
 				document := documents[len(documents)-1]
 				facts := w.factsOf(document, document.Object)
 				found, err := platform.ContextOf(t.Context(), source{w, document.Kind().GroupKind()}, platform.Whole(facts, document.Object))

@@ -29,6 +29,8 @@ type Document struct {
 	// Object is the manifest in its JSON form, with int64 and float64 for numbers.
 	Object map[string]any
 
+	// item counts the objects of a source from 0.
+	item int
 	// text is the document as written; nil for items of a list and for JSON.
 	text []byte
 	// node is the same object as YAML nodes, with comments and lines; nil if there is none.
@@ -49,6 +51,9 @@ type DocumentError struct {
 	File        string
 	Index, Line int
 	Err         error
+	// Foreign means that the text does not claim to be a Kubernetes object, which has an apiVersion
+	// and a kind.
+	Foreign bool
 }
 
 // Error names the document by file, index and line.

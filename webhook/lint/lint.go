@@ -70,42 +70,12 @@ const (
 	RuleFillable = "fillable"
 )
 
-// Lint judges documents that belong together, each as if it were created now. It fails where the
-// cluster cannot be asked, or ctx ends.
-func Lint(ctx context.Context, documents []*Document, options Options) ([]*Result, error) {
-	if options.Source == nil {
-		return nil, errors.New("lint: Source is nil: use platform.Offline")
-	}
-	if options.Now.IsZero() {
-		return nil, errors.New("lint: Now is zero: labels are compared with it")
-	}
-	if options.Namespace == "" {
-		options.Namespace = DefaultNamespace
-	}
-	world, err := newWorld(ctx, &options, documents)
-	if err != nil {
-		return nil, err
-	}
-	out := make([]*Result, 0, len(documents))
-	for _, document := range documents {
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		result, err := world.judge(ctx, document)
-		if err != nil {
-			return nil, fmt.Errorf("%s: %w", document.ref("").String(), err)
-		}
-		out = append(out, result)
-	}
-	return out, nil
-}
-
 // judge takes the steps of admission in order: it fills in defaults, and asks the rules about the
 // result.
 func (w *world) judge(ctx context.Context, document *Document) (*Result, error) {
 	facts := w.factsOf(document, document.Object)
 	result := &Result{Document: document, Object: document.ref(facts.Namespace), Manifest: document.Object}
-	for _, finding := range slices.Concat(w.about[document], notStrings(document.Object)) {
+	for _, finding := range slices.Concat(w.about[placeOf(document)], notStrings(document.Object)) {
 		result.add(finding)
 	}
 	kind := document.Kind().GroupKind()

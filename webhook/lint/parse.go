@@ -64,7 +64,7 @@ func (r *reader) failYAML(document Document, err error) {
 		text = text[:at[0]] + text[at[1]:]
 	}
 	first, _, _ := strings.Cut(strings.TrimSpace(text), "\n")
-	r.fail(line, fmt.Errorf("not readable as YAML: %s", first))
+	r.failForeign(line, fmt.Errorf("not readable as YAML: %s", first), Foreign(document.text))
 }
 
 // boundAliases rejects a document whose aliases, written out, would be far larger than the document
@@ -138,7 +138,7 @@ func (r *reader) readJSON(data []byte) {
 			if syntax := (*json.SyntaxError)(nil); errors.As(err, &syntax) {
 				end = min(int(syntax.Offset), len(data))
 			}
-			r.fail(lineAt(end), &jsonSyntaxError{err})
+			r.failForeign(lineAt(end), &jsonSyntaxError{err}, Foreign(data))
 			return
 		}
 		line := lineAt(end - len(raw))

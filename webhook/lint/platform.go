@@ -83,12 +83,13 @@ func (w *world) read(ctx context.Context, document *Document, into any) bool {
 func (w *world) compiled(document *Document, errs field.ErrorList) {
 	for _, err := range errs {
 		finding := policy.Finding{Rule: rules.PolicyCompiles, Field: err.Field, Value: fmt.Sprint(err.BadValue), Severity: policy.Deny, Message: err.Detail}
-		at := slices.IndexFunc(w.about[document], func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
+		about := w.about[placeOf(document)]
+		at := slices.IndexFunc(about, func(other policy.Finding) bool { return other.Rule == RuleSchema && other.Field == err.Field })
 		switch {
 		case at < 0:
 			w.find(document, finding)
-		case !strings.Contains(w.about[document][at].Message, finding.Message):
-			w.about[document][at].Message += "; " + finding.Message
+		case !strings.Contains(about[at].Message, finding.Message):
+			about[at].Message += "; " + finding.Message
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -117,6 +118,22 @@ func (r *reader) fail(line int, err error) {
 	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err})
 }
 
+// failForeign is fail for what may be no Kubernetes object.
+func (r *reader) failForeign(line int, err error, foreign bool) {
+	r.errs = append(r.errs, &DocumentError{File: r.file, Index: r.index, Line: line, Err: err, Foreign: foreign})
+}
+
+var (
+	claimsVersion = regexp.MustCompile(`(?m)^[ \t{,-]*"?apiVersion"?[ \t]*:`)
+	claimsKind    = regexp.MustCompile(`(?m)^[ \t{,-]*"?kind"?[ \t]*:`)
+)
+
+// Foreign reports whether a text that cannot be parsed does not claim to be a Kubernetes object, or
+// is a template of one.
+func Foreign(text []byte) bool {
+	return bytes.Contains(text, []byte("{{")) || !claimsVersion.Match(text) || !claimsKind.Match(text)
+}
+
 // add takes a parsed value: an object, a list of objects, or an error.
 func (r *reader) add(value any, document Document) {
 	if r.full {
@@ -142,7 +159,7 @@ func (r *reader) add(value any, document Document) {
 			r.addItem(typed(item, value["apiVersion"], strings.TrimSuffix(kind, "List")), document, nodes, i)
 		}
 	default:
-		r.fail(document.Line, fmt.Errorf("%s is no object: write apiVersion, kind and metadata", describe(value)))
+		r.failForeign(document.Line, fmt.Errorf("%s is no object: write apiVersion, kind and metadata", describe(value)), true)
 	}
 }
 
@@ -173,7 +190,8 @@ func typed(item, apiVersion any, kind string) any {
 func (r *reader) addObject(document Document) {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if text, ok := document.Object[field].(string); !ok || text == "" {
-			r.fail(document.Line, fmt.Errorf("%s is %s: give one, such as %s", field, describe(document.Object[field]), examples[field]))
+			foreign := document.Object["apiVersion"] == nil || document.Object["kind"] == nil
+			r.failForeign(document.Line, fmt.Errorf("%s is %s: give one, such as %s", field, describe(document.Object[field]), examples[field]), foreign)
 			return
 		}
 	}
@@ -187,6 +205,7 @@ func (r *reader) addObject(document Document) {
 		r.full = true
 		return
 	}
+	document.item = len(r.documents)
 	r.documents = append(r.documents, &document)
 }
 

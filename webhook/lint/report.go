@@ -50,21 +50,29 @@ type Report struct {
 
 // NewReport collects results, and the errors of unreadable documents as findings, which come first.
 func NewReport(results []*Result, unreadable ...error) *Report {
-	report := &Report{Objects: len(results), Defaults: []Default{}, Findings: []Finding{}}
+	report := &Report{Allowed: len(unreadable) == 0, Defaults: []Default{}, Findings: []Finding{}}
 	for _, err := range unreadable {
 		report.Findings = append(report.Findings, unreadableFinding(err))
 	}
 	for _, result := range results {
-		report.Findings = append(report.Findings, result.Findings...)
-		for _, filled := range result.Defaults {
-			report.Defaults = append(report.Defaults, Default{
-				Object: result.Object, Field: filled.Field, Value: filled.Value, Source: filled.Source.String(), DryRun: filled.DryRun,
-				File: result.Document.File, Line: result.Document.Line,
-			})
-		}
+		report.Add(result)
 	}
-	report.Allowed = report.Count(policy.Deny) == 0
 	return report
+}
+
+// Add adds a result. The report does not keep its document.
+func (r *Report) Add(result *Result) {
+	r.Objects++
+	for _, finding := range result.Findings {
+		r.Findings = append(r.Findings, finding)
+		r.Allowed = r.Allowed && finding.Severity != policy.Deny
+	}
+	for _, filled := range result.Defaults {
+		r.Defaults = append(r.Defaults, Default{
+			Object: result.Object, Field: filled.Field, Value: filled.Value, Source: filled.Source.String(), DryRun: filled.DryRun,
+			File: result.Document.File, Line: result.Document.Line,
+		})
+	}
 }
 
 // Count is the number of findings of a severity.

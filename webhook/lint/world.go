@@ -32,7 +32,11 @@ type world struct {
 	ownRuntimes                    map[schema.GroupKind]bool
 	hidesRuntimes, hidesNamespaces bool
 	// about has the findings about documents of the context.
-	about map[*Document][]policy.Finding
+	about map[place][]policy.Finding
+	// given is the platform of the source, without the documents.
+	given *platform.Snapshot
+	// kinds of all documents.
+	kinds map[schema.GroupKind]bool
 
 	compiler *expression.Compiler
 	policies []*expression.Policy
@@ -72,41 +76,62 @@ var contextKinds = map[schema.GroupKind]addDocument{
 	definitionKind: addDefinition,
 }
 
-func newWorld(ctx context.Context, options *Options, documents []*Document) (*world, error) {
-	w := &world{
-		options: options, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
-		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[*Document][]policy.Finding{},
-		// A separate cache: posted expressions must not evict those of the cluster's policies.
-		compiler: expression.NewCompiler(expression.DefaultCacheSize),
-	}
-	for _, document := range documents {
-		add, ok := contextKinds[document.Kind().GroupKind()]
-		if !ok {
-			continue
-		}
-		if err := ctx.Err(); err != nil {
-			return nil, err
-		}
-		add(ctx, w, document)
-		if most := options.MaxPlatform; most > 0 && len(w.policies)+len(w.profiles) > most {
-			return nil, &LimitError{What: "policies and profiles", Have: len(w.policies) + len(w.profiles), Max: most}
-		}
-	}
-	for _, review := range w.reviews {
-		review()
-	}
-	w.hide()
+// place identifies a document, which may be read more than once.
+type place struct {
+	file        string
+	index, item int
+}
+
+func placeOf(document *Document) place { return place{document.File, document.Index, document.item} }
+
+func newWorld(ctx context.Context, options *Options) (*world, error) {
 	given, err := options.Source.Snapshot(ctx)
 	if err != nil {
 		return nil, err
 	}
-	w.platform = given.With(w.policies, w.profiles)
-	for _, document := range documents {
-		if w.platform.Profiles.For(document.Kind()).RuntimeOf != "" {
-			addRuntime(w, document)
+	return &world{
+		options: options, given: given, namespaces: map[string]namespaceAnswer{}, runtimes: map[runtimeKey]runtimeAnswer{},
+		clusterScoped: map[schema.GroupKind]bool{}, ownRuntimes: map[schema.GroupKind]bool{}, about: map[place][]policy.Finding{},
+		kinds: map[schema.GroupKind]bool{},
+		// A separate cache: posted expressions must not evict those of the cluster's policies.
+		compiler: expression.NewCompiler(expression.DefaultCacheSize),
+	}, nil
+}
+
+func (w *world) add(ctx context.Context, document *Document) error {
+	kind := document.Kind().GroupKind()
+	w.kinds[kind] = true
+	add, ok := contextKinds[kind]
+	if !ok {
+		return nil
+	}
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	add(ctx, w, document)
+	if most := w.options.MaxPlatform; most > 0 && len(w.policies)+len(w.profiles) > most {
+		return &LimitError{What: "policies and profiles", Have: len(w.policies) + len(w.profiles), Max: most}
+	}
+	return nil
+}
+
+// added completes the platform. It reports whether there are runtimes among the documents.
+func (w *world) added() bool {
+	for _, review := range w.reviews {
+		review()
+	}
+	w.hide()
+	w.platform = w.given.With(w.policies, w.profiles)
+	for kind := range w.kinds {
+		if w.isRuntime(kind) {
+			return true
 		}
 	}
-	return w, nil
+	return false
+}
+
+func (w *world) isRuntime(kind schema.GroupKind) bool {
+	return w.platform.Profiles.For(kind.WithVersion("")).RuntimeOf != ""
 }
 
 // hide notes what the posted policies and profiles could disclose.
@@ -122,7 +147,8 @@ func (w *world) hide() {
 
 // find records a finding about a document.
 func (w *world) find(document *Document, finding policy.Finding) {
-	w.about[document] = append(w.about[document], finding)
+	at := placeOf(document)
+	w.about[at] = append(w.about[at], finding)
 }
 
 // source is the [platform.Source] for objects of one kind.
