@@ -5,6 +5,7 @@ package main
 import (
 	"fmt"
 	"os"
+	_ "time/tzdata" // The image has no time zones.
 
 	ctrl "sigs.k8s.io/controller-runtime"
 )

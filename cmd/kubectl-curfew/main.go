@@ -11,6 +11,7 @@ import (
 	"os/signal"
 	"syscall"
 	"time"
+	_ "time/tzdata" // Windows has no time zones.
 )
 
 // version is set by the linker.
