@@ -99,19 +99,33 @@ func (s *Schedule) offset(at time.Time) time.Duration {
 	return time.Duration(seconds) * time.Second
 }
 
+// zoneEnd is when the offset from UTC may change next, or the zero time.
+//
+// On 31 December of leap years, the ZoneBounds of Go 1.26 ends at the start of that day: not after
+// the time that was asked for. Then it goes on hour by hour.
+func (s *Schedule) zoneEnd(at time.Time) time.Time {
+	_, end := at.In(s.location).ZoneBounds()
+	if !end.IsZero() && !end.After(at) {
+		return at.Add(time.Hour)
+	}
+	return end
+}
+
 // furthest is the latest time that the clock has shown so far. After the clock was set back, that
 // is later than what it shows now.
 func (s *Schedule) furthest(at time.Time) time.Time {
 	wall := s.wall(at)
-	start, _ := at.In(s.location).ZoneBounds()
-	for !start.IsZero() && at.Sub(start) < 2*maxShift {
+	for from := at; ; {
+		start, _ := from.In(s.location).ZoneBounds()
 		before := start.Add(-1)
+		if start.IsZero() || !before.Before(from) || at.Sub(start) > 2*maxShift {
+			return wall
+		}
 		if shown := s.wall(before); shown.After(wall) {
 			wall = shown
 		}
-		start, _ = before.In(s.location).ZoneBounds()
+		from = before
 	}
-	return wall
 }
 
 // reached is the instant at which the clock first shows the given time or a later one.
@@ -121,7 +135,7 @@ func (s *Schedule) reached(wall time.Time) time.Time {
 		if at.Before(from) {
 			at = from // The clock skipped it.
 		}
-		_, end := from.In(s.location).ZoneBounds()
+		end := s.zoneEnd(from)
 		if end.IsZero() || at.Before(end) {
 			return at.In(s.location)
 		}
@@ -137,8 +151,7 @@ func (s *Schedule) nextShown(after time.Time) time.Time {
 		if wall.IsZero() {
 			return wall
 		}
-		at := wall.Add(-s.offset(from))
-		_, end := from.In(s.location).ZoneBounds()
+		at, end := wall.Add(-s.offset(from)), s.zoneEnd(from)
 		if end.IsZero() || at.Before(end) {
 			return at.In(s.location)
 		}

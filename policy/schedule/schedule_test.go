@@ -171,3 +171,20 @@ func TestMinInterval(t *testing.T) {
 		}
 	}
 }
+
+// The last day of leap years, on which Go's own bounds of a zone stand still.
+func TestLastDayOfLeapYears(t *testing.T) {
+	for _, zone := range []string{"Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Asia/Kolkata", "Africa/Casablanca"} {
+		for _, cron := range []string{"30 * * * *", "30 */2 * * *"} {
+			s := parse(t, cron, zone)
+			for _, year := range []int{2028, 2032, 2040, 2096, 2400} {
+				from := time.Date(year, 12, 29, 0, 0, 0, 0, s.Location())
+				to := from.AddDate(0, 0, 5)
+				want := walk(s.Location(), from, to, []sample{{everyHour: cron == "30 * * * *", match: func(s shown) bool {
+					return s.minute == 30 && (cron == "30 * * * *" || s.hour%2 == 0)
+				}}})[0]
+				compare(t, cron, zone, from, to, want)
+			}
+		}
+	}
+}
