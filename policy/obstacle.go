@@ -32,6 +32,7 @@ const (
 	ObstacleFinalizer   ObstacleKind = "finalizer"
 	ObstacleOwner       ObstacleKind = "owner"
 	ObstaclePermission  ObstacleKind = "permission"
+	ObstacleController  ObstacleKind = "controller"
 	ObstacleBreaker     ObstacleKind = "breaker"
 	ObstacleRefused     ObstacleKind = "refused"
 	ObstacleConflict    ObstacleKind = "conflict"

@@ -105,6 +105,9 @@ func (c *changing) run(cmd *cobra.Command, args []string) error {
 	progress := newProgress(c.environment, diagnostics)
 	defer progress.done()
 	w, selected, err := c.selected(ctx, now, overlay{}, c.selection, progress, progress)
+	if err == nil {
+		err = w.Installed()
+	}
 	if err != nil {
 		return err
 	}

@@ -67,7 +67,7 @@ var clusterGoldens = map[string]golden{
 	"explain-undecided":   {args: words("explain job/undecided -n foo")},
 	"explain-dry-run":     {args: words("explain job/report -n dry")},
 	"explain-paused":      {args: words("explain job/due job/own -n refused")},
-	"explain-unknown":     {args: words("explain job/own -n refused --curfew-namespace elsewhere"), scene: scene{notMine: []string{"get namespaces"}}},
+	"explain-unknown":     {args: words("explain job/own -n refused"), scene: scene{notMine: []string{"get namespaces", "get configmaps", "get leases", "get deployments"}}},
 	"explain-runtime":     {args: words("explain trainjob/tune -n lab")},
 	"explain-backfill":    {args: words("explain trainjob/earlier -n lab")},
 	"explain-label":       {args: words("explain cm/demo")},

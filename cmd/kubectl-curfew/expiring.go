@@ -156,6 +156,9 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
+	if err := w.Installed(); err != nil {
+		return nil, err
+	}
 	kinds, err := o.kinds(w, query)
 	if err != nil {
 		return nil, err

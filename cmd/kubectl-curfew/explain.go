@@ -106,11 +106,8 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	if print != nil {
 		return print(printedOf(all, now, w.Notes()), out)
 	}
-	if err := writeExplained(all, out); err != nil {
-		return err
-	}
 	printNotes(w.Notes(), diagnostics)
-	return nil
+	return writeExplained(all, out)
 }
 
 func explain(ctx context.Context, w *world.World, one world.Selected, now time.Time) (*explained, error) {

@@ -53,6 +53,8 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 			"kubectl create clusterrole " + role + " --verb=get,list,watch,delete --resource=" + resource.String(),
 			"kubectl label clusterrole " + role + " " + policy.LabelAggregate + "=true",
 		}
+	case policy.ObstacleController:
+		return e.controller.Remedies()
 	case policy.ObstacleBreaker:
 		goes, _ := e.of.Goes()
 		switch goes.Source.Level {

@@ -17,11 +17,14 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Controller is how Curfew's controller runs, by the ConfigMap that it publishes. Without it the
-// defaults apply.
+// Controller is how Curfew's controller runs: its flags, by the ConfigMap that it publishes, and
+// whether it runs at all (liveness.go). Without the ConfigMap the defaults apply.
 type Controller struct {
 	// Unknown says why the settings cannot be read; "" where they are known.
 	Unknown string
+	// Settings is whether the ConfigMap could be read, and Published its data.
+	Settings  Presence
+	Published map[string]string
 	// Namespace that it runs in.
 	Namespace string
 	// User name that it has to the API server.
@@ -33,6 +36,12 @@ type Controller struct {
 	NoBuiltinProfiles, LeaveNative bool
 	// Off are the triggers that --enable leaves out.
 	Off []policy.Trigger
+
+	// State says whether it runs, and Why how that is known.
+	State    State
+	Why      string
+	Lease    Lease
+	Workload Workload
 }
 
 // Surroundings are what the settings mean for obstacles.
@@ -54,19 +63,19 @@ func (w *World) readController(ctx context.Context) error {
 	switch {
 	case apierrors.IsForbidden(err):
 		w.Controller.Unknown = fmt.Sprintf("you may not get configmaps/%s in namespace %q", settings.Name, namespace)
-		w.note("%s: whether Curfew's controller runs with --dry-run, --enable, --protect or --kyverno-label is not known", w.Controller.Unknown)
 		return nil
 	case apierrors.IsNotFound(err):
+		w.Controller.Settings = Missing
 		w.Controller.Unknown = fmt.Sprintf("there is no ConfigMap %s in namespace %q; --curfew-namespace names another", settings.Name, namespace)
 		return nil
 	case err != nil:
 		return fmt.Errorf("reading the settings of Curfew's controller in namespace %q: %w", namespace, err)
 	}
 	data, _, err := unstructured.NestedStringMap(object.Object, "data")
+	w.Controller.Settings = Found
 	read, invalid := w.Controller.with(data)
 	if err = errors.Join(err, invalid); err != nil {
 		w.Controller.Unknown = fmt.Sprintf("ConfigMap %s in namespace %q cannot be used: %s", settings.Name, namespace, strings.ReplaceAll(err.Error(), "\n", ", "))
-		w.note("%s: whether Curfew's controller runs with --dry-run, --enable, --protect or --kyverno-label is not known", w.Controller.Unknown)
 		return nil
 	}
 	w.Controller = read
@@ -90,8 +99,10 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 		}
 		return value
 	}
+	c.Published = data
 	c.DryRun, c.Alias = boolean("dry-run"), boolean("kyverno-label")
 	c.NoBuiltinProfiles, c.LeaveNative = !boolean("builtin-profiles"), boolean("leave-native-ttl")
+	c.Lease.Name, c.Lease.Unused = data["lease-name"], data["leader-elect"] == "false"
 	list := func(name string) []string {
 		return strings.FieldsFunc(flag(name), func(r rune) bool { return r == ',' })
 	}

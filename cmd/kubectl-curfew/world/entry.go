@@ -91,13 +91,13 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	return out, nil
 }
 
-// SwitchedOff is the obstacle to a trigger of an object that is switched off. The kind's own
-// controller may enforce a deadline all the same.
+// SwitchedOff is why Curfew does not carry out a trigger of an object at all: it is switched off,
+// or no controller runs. The kind's own controller may enforce a deadline all the same.
 func (w *World) SwitchedOff(facts *policy.Facts, trigger policy.Trigger) []policy.Obstacle {
 	if trigger == policy.TriggerDeadline && !Stops(facts) {
 		return nil
 	}
-	return w.Controller.Surroundings().SwitchedOff(trigger)
+	return append(w.Controller.Surroundings().SwitchedOff(trigger), w.Controller.down()...)
 }
 
 // Stops reports whether Curfew itself stops an object at its deadline.

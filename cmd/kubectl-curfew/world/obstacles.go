@@ -35,9 +35,7 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Expl
 // deletions. unknown says which of them this user cannot check.
 func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
 	all []policy.Obstacle, unknown []string, err error) {
-	if why := w.Controller.Unknown; why != "" {
-		unknown = append(unknown, "whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: "+why)
-	}
+	unknown = w.Controller.unknown()
 	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
 		return nil, nil, err

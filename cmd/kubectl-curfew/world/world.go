@@ -98,11 +98,10 @@ type World struct {
 func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
 	w := &World{clients: clients, options: options, unfed: map[schema.GroupKind]bool{}}
 	w.discover = sync.OnceValues(w.askDiscovery)
-	if err := w.readController(ctx); err != nil {
-		return nil, err
-	}
-	if err := w.readPlatform(ctx); err != nil {
-		return nil, err
+	for _, read := range []func(context.Context) error{w.readController, w.readLiveness, w.readPlatform} {
+		if err := read(ctx); err != nil {
+			return nil, err
+		}
 	}
 	return w, nil
 }

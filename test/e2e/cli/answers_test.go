@@ -109,7 +109,8 @@ func TestGoldens(t *testing.T) {
 			t.Errorf("%s belongs to no test: remove it", file)
 		}
 	}
-	// No service of Curfew has to be reachable: the same answers with both of them ended. What a webhook says to a change is missing then.
+	// No service of Curfew has to be reachable: the same answers with both of them ended, while a controller leads elsewhere. What a webhook
+	// says to a change is missing then.
 	if err := stop(suite.controller); err != nil {
 		t.Fatal(err)
 	}
@@ -117,6 +118,9 @@ func TestGoldens(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer restart(t)
+	if err := leads(t.Context(), "elsewhere"); err != nil {
+		t.Fatal(err)
+	}
 	t.Run("down", func(t *testing.T) { compare(t, lines) })
 }
 
@@ -164,6 +168,9 @@ func restart(t *testing.T) {
 		t.Fatal(err)
 	}
 	if err := suite.cluster.WaitForWebhook(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := leads(ctx, ""); err != nil {
 		t.Fatal(err)
 	}
 	if err := startController(ctx); err != nil {

@@ -5,6 +5,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -59,7 +60,15 @@ func typed(t *testing.T, l line) answer {
 	t.Helper()
 	atOnce <- struct{}{}
 	defer func() { <-atOnce }()
-	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	out, err := l.run(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return out
+}
+
+func (l line) run(ctx context.Context) (answer, error) {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	cmd := l.command(ctx)
 	cmd.Stdin = strings.NewReader(l.stdin)
@@ -67,9 +76,9 @@ func typed(t *testing.T, l line) answer {
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	err := cmd.Run()
 	if exit := (*exec.ExitError)(nil); err != nil && !errors.As(err, &exit) {
-		t.Fatalf("%s: %v", l.text, err)
+		return answer{}, fmt.Errorf("%s: %w", l.text, err)
 	}
-	return answer{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}
+	return answer{out.String(), errOut.String(), cmd.ProcessState.ExitCode()}, nil
 }
 
 // kubectl runs a command line as the administrator, and fails the test unless its exit status is 0.

@@ -113,7 +113,7 @@ func TestControllerSettingsAreExplained(t *testing.T) {
 		t.Errorf("exit status %d: %s", got.code, got.stderr)
 	}
 	kubectl(t, "delete configmap curfew-settings -n curfew-system")
-	explains(t, "job/due -n reported", `not known: whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: `+
+	explains(t, "job/due -n reported", `not known: whether Curfew's controller runs with --dry-run, --enable, --protect or --kyverno-label: `+
 		`there is no ConfigMap curfew-settings in namespace "curfew-system"; --curfew-namespace names another`)
 }
 

@@ -9,6 +9,12 @@ import (
 	"testing"
 	"time"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/wait"
+	coordinationclient "k8s.io/client-go/kubernetes/typed/coordination/v1"
+
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -18,6 +24,8 @@ var suite struct {
 	cluster    *harness.Cluster
 	webhook    *harness.Curfew
 	controller *harness.Curfew
+	// bare are the answers of command lines before Curfew was installed.
+	bare map[string]answer
 }
 
 // controllers are all but those that would change what the tests wrote: without them a status stays as it is.
@@ -48,6 +56,12 @@ func run(m *testing.M) (code int, err error) {
 	if err != nil {
 		return 0, err
 	}
+	suite.bare = map[string]answer{}
+	for text := range bare {
+		if suite.bare[text], err = (line{text: text}).run(ctx); err != nil {
+			return 0, err
+		}
+	}
 	if err := suite.cluster.InstallCRDs(ctx, harness.JobSet, harness.Trainer); err != nil {
 		return 0, err
 	}
@@ -65,8 +79,37 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
+// startController starts one and waits until it leads.
 func startController(ctx context.Context, args ...string) (err error) {
-	suite.controller, err = suite.cluster.StartController(ctx, harness.CurfewOptions{Args: append([]string{"--leader-elect=false"}, args...)})
+	if suite.controller, err = suite.cluster.StartController(ctx, harness.CurfewOptions{Args: args}); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, patience)
+	defer cancel()
+	began := time.Now()
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		lease, err := leases().Get(ctx, leaseName, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return false, nil
+		}
+		return err == nil && *lease.Spec.HolderIdentity != "" && lease.Spec.RenewTime.After(began), err
+	})
+	if err != nil {
+		return fmt.Errorf("waiting for the controller to lead: %w", err)
+	}
+	return nil
+}
+
+const leaseName = "curfew-controller"
+
+func leases() coordinationclient.LeaseInterface {
+	return suite.cluster.Client.CoordinationV1().Leases(harness.Namespace)
+}
+
+// leads has the Lease say that a replica leads, for an hour, or with "" that none does.
+func leads(ctx context.Context, replica string) error {
+	patch := fmt.Sprintf(`{"spec":{"holderIdentity":%q,"leaseDurationSeconds":3600,"renewTime":%q}}`, replica, time.Now().UTC().Format(metav1.RFC3339Micro))
+	_, err := leases().Patch(ctx, leaseName, types.MergePatchType, []byte(patch), metav1.PatchOptions{})
 	return err
 }
 

@@ -64,7 +64,7 @@ func TestOneNamespaceAlone(t *testing.T) {
 	contains(dev("expiring secrets -n foo"), 2, `secrets is forbidden: User "system:serviceaccount:tenant:dev" cannot list resource "secrets"`)
 	contains(dev("explain configmap/mine"), 0, "configmap/mine in namespace tenant expires 2099-01-01 00:00:00 UTC",
 		"not known: whether Curfew's controller may delete it: you may not create subjectaccessreviews.authorization.k8s.io",
-		`not known: whether Curfew's controller runs with --dry-run, protects further namespaces, or runs at all: you may not get configmaps/curfew-settings in namespace "curfew-system"`)
+		`not known: whether and how Curfew's controller runs: you may not get configmaps/curfew-settings and leases/curfew-controller in namespace "curfew-system"`)
 	contains(dev("extend configmap/mine --by 1d"), 0, "configmap/mine extended: 2099-01-02 00:00:00 UTC (was: 2099-01-01 00:00:00 UTC)")
 	contains(dev("cancel cm/demo -n default"), 2, `configmaps "demo" is forbidden`)
 	// Somebody else's context in the same file.

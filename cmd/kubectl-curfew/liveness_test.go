@@ -1,0 +1,138 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+var leases = schema.GroupVersionResource{Group: "coordination.k8s.io", Version: "v1", Resource: "leases"}
+
+// withController is the cluster of testdata after a change of what Curfew itself has there. A
+// change to nil removes an object.
+func withController(t *testing.T, change func(*unstructured.Unstructured) *unstructured.Unstructured) *fakeCluster {
+	t.Helper()
+	var all []runtime.Object
+	for _, object := range objects(t) {
+		one, _ := object.(*unstructured.Unstructured)
+		if one = change(one); one != nil {
+			all = append(all, one)
+		}
+	}
+	return newFakeCluster(t, all)
+}
+
+// lease changes the Lease of the controller.
+func lease(t *testing.T, path string, value any) *fakeCluster {
+	t.Helper()
+	return withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		if object.GetKind() == "Lease" {
+			if err := unstructured.SetNestedField(object.Object, value, "spec", path); err != nil {
+				t.Fatal(err)
+			}
+		}
+		return object
+	})
+}
+
+// uninstalled is the cluster of testdata without Curfew. Its kinds may be served all the same.
+func uninstalled(t *testing.T, served bool) *fakeCluster {
+	t.Helper()
+	out := withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		if object.GetNamespace() == "curfew-system" || object.GroupVersionKind().Group == policy.Group {
+			return nil
+		}
+		return object
+	})
+	if !served {
+		out.discovery.Resources = slices.DeleteFunc(out.discovery.Resources, func(list *metav1.APIResourceList) bool {
+			return strings.HasPrefix(list.GroupVersion, policy.Group+"/")
+		})
+	}
+	return out
+}
+
+// Whatever the controller would do, expiring and explain say that it does not run, and expire-now
+// refuses.
+func TestControllerThatDoesNotRun(t *testing.T) {
+	const leads = "no replica of Curfew's controller leads: "
+	for name, test := range map[string]struct {
+		cluster func(t *testing.T) *fakeCluster
+		scene   scene
+		// blocker of each row, what is said, and whether expire-now works.
+		blocker, says string
+		runs          bool
+	}{
+		"it leads":       {cluster: func(t *testing.T) *fakeCluster { return newFakeCluster(t, objects(t)) }, blocker: "-", runs: true},
+		"it was killed":  {cluster: func(t *testing.T) *fakeCluster { return lease(t, "renewTime", "2026-12-24T11:59:25.000000Z") }, blocker: "controller", says: leads + "curfew-controller-0 last renewed its Lease 35s ago"},
+		"it was scaled":  {cluster: func(t *testing.T) *fakeCluster { return lease(t, "holderIdentity", "") }, blocker: "controller", says: leads + "the last one ended 2s ago; 0 of 1 replicas are ready"},
+		"not for a user": {cluster: func(t *testing.T) *fakeCluster { return newFakeCluster(t, objects(t)) }, scene: scene{notMine: []string{"get leases", "get configmaps", "get deployments"}}, blocker: "-", says: `you may not get configmaps/curfew-settings and leases/curfew-controller in namespace "curfew-system"`, runs: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr, _ := executeIn(t, test.cluster(t), test.scene, words("expiring pods -n foo --within 6h -o custom-columns=B:.obstacles[*].kind --no-headers")...)
+			want := strings.Replace(test.blocker, "-", "<none>", 1)
+			if code != exitOK || strings.TrimSpace(stdout) == "" || strings.Trim(stdout, want+"\n") != "" || !strings.Contains(stderr, test.says) {
+				t.Errorf("expiring: exit status %d\n%s%s", code, stdout, stderr)
+			}
+			code, stdout, stderr, _ = executeIn(t, test.cluster(t), test.scene, words("explain pod/once -n foo")...)
+			if code != exitOK || strings.Contains(stdout, "stays, although it is due") != (test.blocker == "controller") || !strings.Contains(stdout+stderr, test.says) {
+				t.Errorf("explain: exit status %d\n%s%s", code, stdout, stderr)
+			}
+			code, _, stderr, patched := executeIn(t, test.cluster(t), test.scene, words("expire-now pod/once -n foo")...)
+			if (code == exitOK) != test.runs || len(patched) > 0 != test.runs || !strings.Contains(stderr, test.says) {
+				t.Errorf("expire-now: exit status %d, patches %q\n%s", code, patched, stderr)
+			}
+			// What is written applies once a controller runs again.
+			code, _, stderr, patched = executeIn(t, test.cluster(t), test.scene, words("extend pod/once -n foo --by 1d")...)
+			if code != exitOK || len(patched) != 1 || !strings.Contains(stderr, test.says) {
+				t.Errorf("extend: exit status %d, patches %q\n%s", code, patched, stderr)
+			}
+		})
+	}
+}
+
+// A deadline that the kind's own controller enforces does not need Curfew's.
+func TestDeadlinesWithoutController(t *testing.T) {
+	cluster := lease(t, "holderIdentity", "")
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("expiring jobs -n ci --trigger deadline --no-headers")...)
+	if code != exitOK || !strings.HasSuffix(strings.TrimSpace(stdout), "-") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+	const jobSet = "{apiVersion: jobset.x-k8s.io/v1alpha2, kind: JobSet, metadata: {name: a, namespace: foo, uid: a, " +
+		"creationTimestamp: \"2026-12-24T11:00:00Z\", annotations: {curfew.dev/active-deadline: 2h}}, spec: {}}"
+	cluster = withFlag(t, "dry-run", "false", jobSet)
+	if err := cluster.objects.Tracker().Delete(leases, "curfew-system", "curfew-controller"); err != nil {
+		t.Fatal(err)
+	}
+	code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("explain jobset/a -n foo")...)
+	if code != exitOK || !strings.Contains(stdout, "nothing stops it: no replica of Curfew's controller leads") {
+		t.Errorf("exit status %d\n%s%s", code, stdout, stderr)
+	}
+}
+
+// Where Curfew is not installed, explain says so first. What relies on Curfew has no answer, and
+// changes nothing.
+func TestCurfewIsNotInstalled(t *testing.T) {
+	for served, why := range map[bool]string{
+		false: "Curfew is not installed in this cluster: the API server serves no kind of group curfew.dev",
+		true:  `Curfew does not run in namespace "curfew-system", which has no Lease curfew-controller and no ConfigMap curfew-settings; --curfew-namespace names another`,
+	} {
+		for _, line := range []string{"expiring -A", "expiring -A --watch", "extend pod/once -n foo --by 1d", "expire-now pod/once -n foo", "cancel pod/once -n foo"} {
+			code, stdout, stderr, patched := executeIn(t, uninstalled(t, served), scene{}, words(line)...)
+			if code != exitUsage || stdout != "" || stderr != "error: "+why+"\n" || len(patched) > 0 {
+				t.Errorf("%s: exit status %d, patches %q\n%s%s", line, code, patched, stdout, stderr)
+			}
+		}
+		code, stdout, stderr, _ := executeIn(t, uninstalled(t, served), scene{}, words("explain pod/once -n foo")...)
+		if code != exitOK || !strings.HasPrefix(stderr, "note: "+why) || !strings.Contains(stdout, "stays, although it is due") || !strings.Contains(stdout, "   controller   "+why) {
+			t.Errorf("explain: exit status %d\n%s%s", code, stdout, stderr)
+		}
+	}
+}
