@@ -69,7 +69,7 @@ type Feed struct {
 	triggers []*trigger
 	options  Options
 	log      logr.Logger
-	rejudge  *loop.Queue
+	rejudge  *loop.RetryQueue
 	finishes *recorder
 	synced   atomic.Bool
 	// pagedUntil is until when lists are read in pages, because the API server did not end the
@@ -104,7 +104,7 @@ func New(kind Kind, options Options) (*Feed, error) {
 	feed := &Feed{
 		kind: kind, options: options,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),
-		rejudge: loop.NewQueue(),
+		rejudge: loop.NewRetryQueue(options.Clock, rejudgeMost),
 	}
 	if kind.Label != "" {
 		feed.log = options.Log.WithName("labels").WithValues("resource", kind.Profile.Kind.GroupVersion().WithResource(kind.Profile.Resource).String())

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 
@@ -31,16 +32,23 @@ func (f *Feed) RejudgeAll() {
 	}
 }
 
+// rejudgeAgain and rejudgeMost bound how long a namespace that could not be listed waits by itself.
+const (
+	rejudgeAgain = 200 * time.Millisecond
+	rejudgeMost  = 10 * time.Second
+)
+
 // rejudgeLoop lists the namespaces whose objects have to be judged again.
 func (f *Feed) rejudgeLoop(ctx context.Context) {
 	to := f.watched()
-	f.rejudge.Work(ctx, f.options.Clock, func(ctx context.Context, name string) error {
+	f.rejudge.Work(ctx, func(ctx context.Context, name string) time.Duration {
 		_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
 			return f.tell(ctx, facts, object, to)
 		})
-		if err != nil && ctx.Err() == nil {
-			f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
+		if err == nil || ctx.Err() != nil {
+			return 0
 		}
-		return err
+		f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
+		return rejudgeAgain
 	})
 }

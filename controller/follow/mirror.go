@@ -23,14 +23,16 @@ type Source interface {
 	Watch(ctx context.Context, options metav1.ListOptions) (watch.Interface, error)
 }
 
-// Mirror keeps what is read off the objects of a small kind in step with the API server. Other than
-// an informer it takes "no such kind" for an answer: the kind has no objects then, until it is
-// served.
+// Mirror keeps what is read off the objects of a small kind in step with the API server. Unlike an
+// informer it can follow a custom kind that is not served: the kind has no objects until it is.
 type Mirror[T any] struct {
 	source Source
 	read   func(*unstructured.Unstructured) T
 	clock  clock.Clock
 	log    logr.Logger
+	// unserved reports whether the kind is not served; nil for kinds that always are. A 404 for a list
+	// does not say so: a proxy may have sent it.
+	unserved func(context.Context) (bool, error)
 
 	mu      sync.RWMutex
 	items   map[string]T
@@ -88,12 +90,14 @@ func (m *Mirror[T]) Get(key string) (T, bool) {
 	return item, ok
 }
 
-// empty reports whether no object is known. While one is, a 404 for a list does not say that there
-// are none: a proxy may have sent it.
-func (m *Mirror[T]) empty() bool {
-	m.mu.RLock()
-	defer m.mu.RUnlock()
-	return len(m.items) == 0
+// absent reports whether the error of a list or watch means that there are no objects, because the
+// kind is not served.
+func (m *Mirror[T]) absent(ctx context.Context, err error) bool {
+	if m.unserved == nil || !apierrors.IsNotFound(err) {
+		return false
+	}
+	unserved, err := m.unserved(ctx)
+	return err == nil && unserved
 }
 
 // Known returns why the objects are not known yet, or nil once they are and all who follow the kind
@@ -140,8 +144,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 		switch {
 		case ctx.Err() != nil:
 			return
-		case apierrors.IsNotFound(err):
-			// The kind is not served: it has no objects.
+		case m.absent(ctx, err):
 			m.replace(map[string]T{})
 			if pause = absentFor; !absent {
 				absent = true

@@ -6,13 +6,16 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/go-logr/logr"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
@@ -32,7 +35,7 @@ func stamped(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWa
 		reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(),
 		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 		// The local clock is behind.
-		stamper: stamper{api, func(context.Context) (time.Time, error) { return noon, nil }, loop.NewQueue()},
+		stamper: stamper{api, func(context.Context) (time.Time, error) { return noon, nil }, loop.NewRetryQueue(clocktesting.NewFakeClock(noon), writeMost)},
 	}, api
 }
 
@@ -244,6 +247,55 @@ func TestNamespaceCreatedAgain(t *testing.T) {
 			}
 		})
 	}
+}
+
+// A namespace that cannot be stamped delays no other, however many there are and for how long.
+func TestStampThatFailsDelaysNoOther(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		n, api := stamped(t)
+		n.clock = clock.RealClock{}
+		tries := 0
+		n.WriteStamps(interceptor.NewClient(api, interceptor.Funcs{Patch: func(ctx context.Context, to client.WithWatch, object client.Object, patch client.Patch, options ...client.PatchOption) error {
+			if strings.HasPrefix(object.GetName(), "bad") {
+				tries++
+				return apierrors.NewForbidden(corev1.Resource("namespaces"), object.GetName(), nil)
+			}
+			return to.Patch(ctx, object, patch, options...)
+		}}), func(context.Context) (time.Time, error) { return noon, nil })
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() { _ = n.Run(ctx); close(done) }()
+		put := func(name string) {
+			t.Helper()
+			of := namespace(map[string]string{policy.AnnotationDefaultTTL: "1d"}, nil)
+			of.Name = name
+			if err := api.Create(t.Context(), of); err != nil {
+				t.Fatal(err)
+			}
+			meta := NamespaceMeta()
+			if err := api.Get(t.Context(), client.ObjectKey{Name: name}, meta); err != nil {
+				t.Fatal(err)
+			}
+			n.observe(meta)
+		}
+		for i := range 5 {
+			put(fmt.Sprintf("bad%d", i))
+		}
+		time.Sleep(time.Hour)
+		before := tries
+		put("good")
+		synctest.Wait()
+		meta := NamespaceMeta()
+		if err := api.Get(t.Context(), client.ObjectKey{Name: "good"}, meta); err != nil || meta.Labels[policy.LabelInUse] != "true" {
+			t.Errorf("%v, %v: want it stamped at once", meta.Labels, err)
+		}
+		time.Sleep(time.Minute)
+		if tries -= before; tries < 5*5 || tries > 5*7 {
+			t.Errorf("%d tries in a minute, want each about every %s", tries, writeMost)
+		}
+		cancel()
+		<-done
+	})
 }
 
 // A standby, which stamps none, remembers no namespace that is gone.

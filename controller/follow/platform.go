@@ -9,6 +9,7 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
@@ -58,11 +59,14 @@ func NewPlatform(options Options) (*Platform, error) {
 		return nil, err
 	}
 	p := &Platform{store: store, clock: options.Clock, dirty: loop.NewSignal()}
+	definitions := options.Source(definitionResource)
 	own := func(resource string) Source { return options.Source(v1alpha1.GroupVersion.WithResource(resource)) }
 	p.Policies = NewPolicies(own(v1alpha1.LifecyclePolicies), store, options.Clock, options.Log)
 	p.Profiles = NewProfiles(own(v1alpha1.KindProfiles), store, options.Clock, options.Log)
+	p.Policies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
+	p.Profiles.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
 	p.Runtimes = newRuntimes(options, store)
-	p.definitions = NewMirror(options.Source(definitionResource), readDefinition, options.Clock, options.Log.WithName("kinds"))
+	p.definitions = NewMirror(definitions, readDefinition, options.Clock, options.Log.WithName("kinds"))
 	p.definitions.OnChange(func(name string, _, new *expression.Definition) {
 		if name != "" {
 			store.SetDefinition(name, new)
@@ -79,6 +83,24 @@ func NewPlatform(options Options) (*Platform, error) {
 // and large ones.
 func readDefinition(object *unstructured.Unstructured) expression.Definition {
 	return expression.DefinitionOf(object.Object)
+}
+
+// unserved reports whether no CustomResourceDefinition serves a resource.
+func unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
+	name := of.GroupResource().String()
+	return func(ctx context.Context) (bool, error) {
+		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
+		found, err := definitions.List(ctx, options)
+		if err != nil {
+			return false, err
+		}
+		for i := range found.Items {
+			if _, served := readDefinition(&found.Items[i]).Schemas[of.Version]; served && found.Items[i].GetName() == name {
+				return false, nil
+			}
+		}
+		return true, nil
+	}
 }
 
 // OnKinds registers a function that is called when kinds or profiles come, change or go, and once

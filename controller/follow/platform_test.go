@@ -33,17 +33,19 @@ func platformOver(t *testing.T, policies Source, objects ...runtime.Object) *Pla
 // platformWith follows KindProfiles, too.
 func platformWith(t *testing.T, policies, profiles Source, objects ...runtime.Object) *Platform {
 	t.Helper()
+	return platformFrom(t, map[string]Source{v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles}, objects...)
+}
+
+// platformFrom follows these sources. All other kinds have no objects.
+func platformFrom(t *testing.T, sources map[string]Source, objects ...runtime.Object) *Platform {
+	t.Helper()
 	out, err := NewPlatform(Options{
 		Client: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme(), objects...), Clock: clock.RealClock{}, Log: logr.Discard(),
 		Source: func(resource schema.GroupVersionResource) Source {
-			switch resource.Resource {
-			case v1alpha1.LifecyclePolicies:
-				return policies
-			case v1alpha1.KindProfiles:
-				return profiles
-			default:
-				return newSource()
+			if source := sources[resource.Resource]; source != nil {
+				return source
 			}
+			return newSource()
 		},
 	})
 	if err != nil {
@@ -143,11 +145,11 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 	})
 }
 
-// A missing CRD is not an error. A 404 for a kind that has objects, which a proxy may send, is one:
-// it does not say that no bound applies.
+// A missing CRD is not an error. A 404 while the CRD is there, which a proxy may send, is one: it
+// does not say that no bound applies.
 func TestLiveReadsWithoutCRDs(t *testing.T) {
-	policies, profiles := newSource(), newSource()
-	p := platformWith(t, policies, profiles)
+	policies, profiles, definitions := newSource(), newSource(), newSource()
+	p := platformFrom(t, map[string]Source{v1alpha1.LifecyclePolicies: policies, v1alpha1.KindProfiles: profiles, definitionResource.Resource: definitions})
 	policies.SetAbsent(true)
 	profiles.SetAbsent(true)
 	live := func() (ofPolicies, ofProfiles error) {
@@ -158,11 +160,84 @@ func TestLiveReadsWithoutCRDs(t *testing.T) {
 	if a, b := live(); a != nil || b != nil {
 		t.Errorf("without CRDs: %v, %v", a, b)
 	}
-	p.Policies.mirror.items["platform"] = compiledPolicy{}
-	p.Profiles.mirror.items["things"] = compiledProfile{}
+	definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
+	definitions.Put(ownCRD(v1alpha1.KindProfiles))
 	if a, b := live(); a == nil || b == nil {
-		t.Errorf("a 404 although there are objects: %v, %v; want errors", a, b)
+		t.Errorf("a 404 although there are CRDs: %v, %v; want errors", a, b)
 	}
+	definitions.SetAbsent(true)
+	if a, b := live(); a == nil || b == nil {
+		t.Errorf("a 404 for everything: %v, %v; want errors", a, b)
+	}
+}
+
+// ownCRD is the CustomResourceDefinition of one of Curfew's own kinds.
+func ownCRD(resource string) *unstructured.Unstructured {
+	object := &unstructured.Unstructured{Object: map[string]any{
+		"spec": map[string]any{
+			"group": v1alpha1.GroupVersion.Group, "scope": "Cluster", "names": map[string]any{"kind": resource, "plural": resource},
+			"versions": []any{map[string]any{"name": v1alpha1.GroupVersion.Version, "served": true, "schema": map[string]any{"openAPIV3Schema": map[string]any{"type": "object"}}}},
+		},
+		"status": map[string]any{"conditions": []any{map[string]any{"type": "Established", "status": "True"}}},
+	}}
+	object.SetName(resource + "." + v1alpha1.GroupVersion.Group)
+	return object
+}
+
+// A 404 for a list empties nothing, and makes nothing known, while the CRD is there: a proxy may have
+// sent it. Without the CRD there are no objects.
+func TestNotFoundIsNoEmptyList(t *testing.T) {
+	for name, change := range map[string]struct {
+		change  func(definitions *source)
+		want    int // policies
+		unknown bool
+	}{
+		"the CRD is there":               {func(*source) {}, 1, true},
+		"nor can CRDs be listed":         {func(definitions *source) { definitions.SetAbsent(true) }, 1, true},
+		"the CRD is not installed":       {func(definitions *source) { definitions.Remove("lifecyclepolicies.curfew.dev") }, 0, false},
+		"the CRD serves another version": {func(definitions *source) { definitions.Put(other(ownCRD(v1alpha1.LifecyclePolicies))) }, 0, false},
+		"the CRD of another kind is there": {func(definitions *source) {
+			definitions.Remove("lifecyclepolicies.curfew.dev")
+			definitions.Put(ownCRD(v1alpha1.KindProfiles))
+		}, 0, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				policies, definitions := newSource(), newSource()
+				sources := map[string]Source{v1alpha1.LifecyclePolicies: policies, definitionResource.Resource: definitions}
+				definitions.Put(ownCRD(v1alpha1.LifecyclePolicies))
+				policies.Put(lifecyclePolicy(`"30s"`, 1))
+				p := platformFrom(t, sources)
+				start(t, p)
+				after(time.Second)
+				policies.SetAbsent(true)
+				change.change(definitions)
+				policies.EndWatches()
+				after(time.Minute)
+				if snapshot, err := (Cached{Platform: p}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != change.want {
+					t.Errorf("%v, %v; want %d policies", snapshot.Policies, err, change.want)
+				}
+				late := platformFrom(t, sources) // as after a restart
+				start(t, late)
+				after(time.Minute)
+				if _, err := (Cached{Platform: late}).Snapshot(t.Context()); (err != nil) != change.unknown {
+					t.Errorf("after a restart: %v, want an error: %t", err, change.unknown)
+				}
+				definitions.SetAbsent(false)
+				policies.SetAbsent(false)
+				after(time.Minute)
+				if snapshot, err := (Cached{Platform: late}).Snapshot(t.Context()); err != nil || len(snapshot.Policies) != 1 {
+					t.Errorf("in the end: %v; want the policy", err)
+				}
+			})
+		})
+	}
+}
+
+// other is a CustomResourceDefinition that serves another version alone.
+func other(definition *unstructured.Unstructured) *unstructured.Unstructured {
+	definition.Object["spec"].(map[string]any)["versions"].([]any)[0].(map[string]any)["name"] = "v2"
+	return definition
 }
 
 // Nor does a profile count that was corrected, added or removed since the watch last reported.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -121,7 +120,7 @@ func (p *Policies) Live(ctx context.Context) ([]*expression.Policy, error) {
 	options := metav1.ListOptions{Limit: 100}
 	for {
 		page, err := p.source.List(ctx, options)
-		if apierrors.IsNotFound(err) && p.mirror.empty() {
+		if p.mirror.absent(ctx, err) {
 			return nil, nil
 		}
 		if err != nil {

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/go-logr/logr"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -71,7 +70,7 @@ func (p *Profiles) Live(ctx context.Context) (map[string]*expression.Profile, er
 	out, options := map[string]*expression.Profile{}, metav1.ListOptions{Limit: 100}
 	for {
 		page, err := p.mirror.source.List(ctx, options)
-		if apierrors.IsNotFound(err) && p.mirror.empty() {
+		if p.mirror.absent(ctx, err) {
 			return nil, nil
 		}
 		if err != nil {

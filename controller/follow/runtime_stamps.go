@@ -53,26 +53,18 @@ func stampName(resource schema.GroupVersionResource, key string) string {
 
 // RunStamps writes the stamps until ctx is done. It may run once in a cluster.
 func (r *Runtimes) RunStamps(ctx context.Context) error {
-	for {
-		name, ok := r.stamper.pending.Next(ctx)
-		if !ok {
-			return nil
-		}
+	r.stamper.pending.Work(ctx, func(ctx context.Context, name string) time.Duration {
 		err := r.stamp(ctx, name)
-		switch {
-		case ctx.Err() != nil:
-			return nil
-		case err == nil || apierrors.IsConflict(err) || isGone(err):
-			r.stamper.pending.Done(name) // After a conflict a newer state is on its way through the watch.
-		default:
-			again := stampAgain
-			if apierrors.IsForbidden(err) {
-				again = stampMost
-			}
-			r.log.Info("could not stamp a runtime, trying again", "runtime", name, "reason", err.Error())
-			r.stamper.pending.Retry(name, again)
+		if settled(err) || ctx.Err() != nil {
+			return 0
 		}
-	}
+		r.log.Info("could not stamp a runtime, trying again", "runtime", name, "reason", err.Error())
+		if apierrors.IsForbidden(err) {
+			return stampMost
+		}
+		return stampAgain
+	})
+	return nil
 }
 
 // stamp writes default-since where it is not as it has to be. Until it is, the TTL of the runtime

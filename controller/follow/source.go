@@ -4,8 +4,6 @@ import (
 	"context"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
@@ -29,7 +27,7 @@ func (c Cached) Snapshot(context.Context) (*platform.Snapshot, error) {
 // Namespace implements [platform.Source].
 func (c Cached) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	read, err := c.Namespaces.Namespace(ctx, name)
-	if apierrors.IsNotFound(err) {
+	if isGone(err) {
 		return nil, nil // It is gone, and its objects go with it.
 	}
 	return read, err

@@ -18,12 +18,12 @@ type stamper struct {
 	client client.Client
 	// serverTime is the API server's, by which namespaces are stamped.
 	serverTime func(context.Context) (time.Time, error)
-	pending    *loop.Queue // nil where nothing is stamped
+	pending    *loop.RetryQueue // nil where nothing is stamped
 }
 
 // WriteStamps has namespaces stamped, once [Namespaces.Run] runs. Call it before the cache starts.
 func (n *Namespaces) WriteStamps(writer client.Client, serverTime func(context.Context) (time.Time, error)) {
-	n.stamper = stamper{writer, serverTime, loop.NewQueue()}
+	n.stamper = stamper{writer, serverTime, loop.NewRetryQueue(n.clock, writeMost)}
 }
 
 func (s *stamper) stampLater(name string) {
@@ -40,18 +40,20 @@ func (s *stamper) stampNever(name string) {
 
 // Run writes the stamps until ctx is done. It may run once in a cluster.
 func (n *Namespaces) Run(ctx context.Context) error {
-	n.pending.Work(ctx, n.clock, func(ctx context.Context, name string) error {
+	n.pending.Work(ctx, func(ctx context.Context, name string) time.Duration {
 		err := n.stamp(ctx, name)
-		switch {
-		case apierrors.IsConflict(err) || apierrors.IsNotFound(err):
-			return nil // A newer state is on its way through the watch.
-		case err != nil && ctx.Err() == nil:
-			n.log.Info("could not stamp a namespace, trying again", "namespace", name, "reason", err.Error())
+		if settled(err) || ctx.Err() != nil {
+			return 0
 		}
-		return err
+		n.log.Info("could not stamp a namespace, trying again", "namespace", name, "reason", err.Error())
+		return writeAgain
 	})
 	return nil
 }
+
+// settled reports whether a write needs no other attempt. After a conflict a newer state is on its
+// way through the watch.
+func settled(err error) bool { return err == nil || apierrors.IsConflict(err) || isGone(err) }
 
 // stamp writes Curfew's own keys where they are not as they have to be, because a change slipped
 // past admission.

@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/api/equality"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -40,11 +39,11 @@ type Statuses struct {
 	pending map[string]MakePatch
 }
 
-// statusFirst and statusMost bound how long a status that failed waits by itself: an object whose
-// status can never be written delays no other.
+// writeAgain and writeMost bound how long a write that failed waits by itself: an object that can
+// never be written delays no other.
 const (
-	statusFirst = 200 * time.Millisecond
-	statusMost  = 10 * time.Second
+	writeAgain = 200 * time.Millisecond
+	writeMost  = 10 * time.Second
 )
 
 // ServerTime answers with the API server's time. An error means that it is not known, and that
@@ -59,7 +58,7 @@ func NewStatuses(patcher Patcher, clock clock.Clock, serverTime ServerTime, log 
 	if serverTime == nil {
 		serverTime = func(context.Context) (time.Time, error) { return clock.Now(), nil }
 	}
-	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewRetryQueue(clock, statusMost), pending: map[string]MakePatch{}}
+	return &Statuses{patcher: patcher, clock: clock, serverTime: serverTime, log: log, queue: loop.NewRetryQueue(clock, writeMost), pending: map[string]MakePatch{}}
 }
 
 // Patch is that of a status with these conditions, or nil where there is nothing to write. defaults
@@ -120,8 +119,8 @@ func (s *Statuses) Run(ctx context.Context) {
 			continue // A newer state was written while an older one waited.
 		}
 		err := s.write(ctx, name, patch)
-		if err == nil || apierrors.IsConflict(err) || apierrors.IsNotFound(err) || ctx.Err() != nil {
-			s.queue.Done(name) // After a conflict a newer state is on its way through the watch.
+		if settled(err) || ctx.Err() != nil {
+			s.queue.Done(name)
 			continue
 		}
 		s.log.Info("could not write a status, trying again", "object", name, "reason", err.Error())
@@ -136,7 +135,7 @@ func (s *Statuses) retry(name string, patch MakePatch) {
 	if s.pending[name] == nil {
 		s.pending[name] = patch
 	}
-	s.queue.Retry(name, statusFirst)
+	s.queue.Retry(name, writeAgain)
 }
 
 func (s *Statuses) write(ctx context.Context, name string, patch MakePatch) error {

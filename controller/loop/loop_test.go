@@ -106,30 +106,32 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A name whose work failed comes again after the others, after a wait. The end of
-// the context ends the work although it fails.
+// A name whose work failed comes again after a wait and delays no other. The end of the context ends
+// the work although it fails.
 func TestWorkOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		queue, began := loop.NewQueue(), time.Now()
+		queue, began := loop.NewRetryQueue(clock.RealClock{}, time.Minute), time.Now()
 		queue.Add("a")
 		queue.Add("b")
 		ctx, cancel := context.WithCancel(t.Context())
 		var got []string
-		queue.Work(ctx, clock.RealClock{}, func(_ context.Context, name string) error {
+		queue.Work(ctx, func(_ context.Context, name string) time.Duration {
 			got = append(got, name)
 			switch {
+			case name == "b" && time.Since(began) > 0:
+				t.Error("b waits for a")
 			case len(got) == 4:
 				cancel()
 			case name == "b":
-				return nil
+				return 0
 			}
-			return errors.New("not now")
+			return 200 * time.Millisecond
 		})
 		if want := []string{"a", "b", "a", "a"}; !slices.Equal(got, want) {
 			t.Errorf("worked on %v, want %v", got, want)
 		}
-		if took := time.Since(began); took < 400*time.Millisecond {
-			t.Errorf("three failures took %s, want a wait after each of the first two", took)
+		if took := time.Since(began); took != 600*time.Millisecond {
+			t.Errorf("three failures took %s, want a wait of 200ms, and one twice as long", took)
 		}
 	})
 }

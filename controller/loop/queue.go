@@ -59,27 +59,6 @@ func (q *Queue) Next(ctx context.Context) (string, bool) {
 	}
 }
 
-// Work does the work for each name until ctx is done. After a failure, which do reports itself, the
-// name waits again, and all wait for a while.
-func (q *Queue) Work(ctx context.Context, clock clock.Clock, do func(ctx context.Context, name string) error) {
-	for delay := NewBackoff(); ; {
-		name, ok := q.Next(ctx)
-		if !ok {
-			return
-		}
-		err := do(ctx, name)
-		switch {
-		case ctx.Err() != nil:
-			return
-		case err == nil:
-			delay.Reset()
-		default:
-			q.Add(name)
-			Pause(ctx, clock, delay.Next())
-		}
-	}
-}
-
 // Wait returns once there may be a name, and after atMost unless that is 0. It returns false once
 // ctx is done.
 func (q *Queue) Wait(ctx context.Context, clock clock.Clock, atMost time.Duration) bool {

@@ -99,6 +99,26 @@ func (q *RetryQueue) Next(ctx context.Context) (string, bool) {
 	}
 }
 
+// Work does the work for each name until ctx is done. If do returns a wait, the work failed, which
+// do reports itself: the name waits as by [RetryQueue.Retry].
+func (q *RetryQueue) Work(ctx context.Context, do func(ctx context.Context, name string) (again time.Duration)) {
+	for {
+		name, ok := q.Next(ctx)
+		if !ok {
+			return
+		}
+		again := do(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case again == 0:
+			q.Done(name)
+		default:
+			q.Retry(name, again)
+		}
+	}
+}
+
 // due appends the names whose time has come, and returns how long the next one waits; 0 if none
 // does. A name that seems to wait for longer than the maximum is due: the clock was set back.
 func (q *RetryQueue) due() time.Duration {
