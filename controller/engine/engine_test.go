@@ -277,6 +277,27 @@ func TestJudgeFails(t *testing.T) {
 	}
 }
 
+// Rules that are being replaced are no evidence against a source: its objects wait, and nothing is
+// paused.
+func TestRulesAreReplaced(t *testing.T) {
+	w, outcomes, events := ready(t, nil)
+	w.judgeErr, w.judgeFault = 1<<30, fmt.Errorf("wrapped: %w", ErrRulesChanged)
+	w.dueSoon(2*breakerThreshold, "live", func(o *Object) { o.Live, o.Source = true, "policy/p" })
+	w.advance(time.Second)
+	w.pump()
+	if n := count(*outcomes); n[Failed] != 2*breakerThreshold || n[Deleted] != 0 {
+		t.Fatalf("%v, want each tried once", n)
+	}
+	w.judgeErr = 0
+	for range 10 {
+		w.advance(time.Second)
+		w.pump()
+	}
+	if n := count(*outcomes); n[Deleted] != 2*breakerThreshold || len(*events) > 0 {
+		t.Errorf("%v in the end, events %+v; want all deleted, and none", n, *events)
+	}
+}
+
 func TestJudgeErrorClasses(t *testing.T) {
 	for name, c := range map[string]struct {
 		err  error

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -96,6 +97,10 @@ type Judgement struct {
 // again later, without end. A runtime or namespace that cannot be read is an error, not Keep and
 // never Track.
 type Judge func(ctx context.Context, o Object) (Judgement, error)
+
+// ErrRulesChanged is what a [Judge] returns while the rules of the kind are about to be replaced.
+// The engine tries again later. It is no evidence against the source of the object.
+var ErrRulesChanged = errors.New("waiting until its kind is judged by the new rules")
 
 // Result is what came of an attempt, and the label "result" of curfew_deletion_attempts_total.
 type Result string

@@ -64,6 +64,7 @@ type world struct {
 	racing      func(*thing) // runs once on the object of the next DELETE, before that is looked at
 	racingJudge func(*thing) // the same, after the next fresh look
 	judgeErr    int          // so many fresh looks fail
+	judgeFault  error        // how they do, if not nil
 
 	labels labelFeed
 	around surroundings
@@ -351,6 +352,9 @@ func (w *world) relist(list []thing, rv uint64) {
 func (w *world) judge(_ context.Context, o Object) (Judgement, error) {
 	if w.judgeErr > 0 {
 		w.judgeErr--
+		if w.judgeFault != nil {
+			return Judgement{}, w.judgeFault
+		}
 		return Judgement{}, errors.New("the namespace cannot be read")
 	}
 	if f := w.racingJudge; f != nil {

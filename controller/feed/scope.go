@@ -10,6 +10,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -56,7 +57,7 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 var (
 	errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
 	// errProfileChanged lasts until a feed with the new profile has replaced this one.
-	errProfileChanged = errors.New("its KindProfile has changed since: waiting until its kind is judged by the new one")
+	errProfileChanged = fmt.Errorf("its KindProfile has changed: %w", engine.ErrRulesChanged)
 )
 
 // tolerant keeps the objects that use a runtime which cannot be read. An error would end the whole
