@@ -40,6 +40,49 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	})
 }
 
+// A runtime that Curfew may not stamp is reported by log and metric until it may, and so is no other
+// kind.
+func TestPermissionToStampRuntimes(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		granted, lines := false, []string{}
+		c, r := begin(t, func(c *profiled, r *Profiles) {
+			c.lacks = func(needs []permission.Need) []permission.Need {
+				mu.Lock()
+				defer mu.Unlock()
+				return slices.DeleteFunc(slices.Clone(needs), func(need permission.Need) bool {
+					return granted || need.Verb != "patch" || !strings.HasSuffix(need.Resource.Resource, "runtimes")
+				})
+			}
+			r.source.Log = funcr.New(func(_, args string) {
+				mu.Lock()
+				defer mu.Unlock()
+				if strings.Contains(args, "lacks a permission") {
+					lines = append(lines, args)
+				}
+			}, funcr.Options{})
+		})
+		c.definitions.Put(jobSets(1, "ttlSecondsAfterFinished"))
+		c.definitions.Put(definition("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs", 1))
+		after(10 * time.Minute)
+		if n := count(t, r.source.Skipped); n != 1 {
+			t.Errorf("%d kinds are said to lack a permission, want TrainJob", n)
+		}
+		mu.Lock()
+		for _, want := range []string{`"kind"="TrainJob"`, "patch clustertrainingruntimes.trainer.kubeflow.org", "patch trainingruntimes.trainer.kubeflow.org", "deletes nothing without backfill"} {
+			if len(lines) != 1 || !strings.Contains(lines[0], want) {
+				t.Errorf("logged %q, want %q, once", lines, want)
+			}
+		}
+		granted = true
+		mu.Unlock()
+		after(2 * time.Minute)
+		if n := count(t, r.source.Skipped); n != 0 {
+			t.Errorf("%d kinds are said to lack a permission that was granted", n)
+		}
+	})
+}
+
 // A permission that finish times or deadlines take is asked for at the start. What lacks it is
 // said, by log and metric, until it is granted; what does not take it goes on.
 func TestPermissionsToPatchAreAskedFor(t *testing.T) {

@@ -53,7 +53,7 @@ func NewProfiles(options ProfilesOptions) (*Profiles, error) {
 		Make: options.Make, Log: p.log,
 		Skipped: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "curfew_kinds_skipped",
-			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline or to write finish times, or the feed cannot be made.",
+			Help: "Kinds with a profile that are not watched, or not for all, by reason: Curfew lacks a permission to watch and delete, to enforce a deadline, to write finish times or to stamp runtimes, or the feed cannot be made.",
 		}, []string{"group", "kind", "reason"}),
 	}
 	if options.Registerer != nil {
@@ -102,7 +102,7 @@ func (p *Profiles) wanted() ([]*feedset.Spec, error) {
 		spec := feedset.OfProfile(profile, fmt.Sprintf("%s/%s/%d/%s/%d/%s",
 			profile.Name, profile.UID, profile.Generation, definition.UID, definition.Generation, profile.Unenforced))
 		if !p.options.Deadlines {
-			spec.Optional = feedset.Needs{}
+			spec.Optional = slices.DeleteFunc(spec.Optional, func(needs feedset.Needs) bool { return needs.Reason == feedset.ReasonDeadline })
 		}
 		out = append(out, spec)
 	}

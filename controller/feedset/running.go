@@ -39,7 +39,9 @@ func (r *running) run(ctx context.Context) {
 	r.began(feed)
 	var beside sync.WaitGroup
 	defer beside.Wait()
-	beside.Go(func() { r.set.ask(ctx, r.source, r.spec, &r.spec.Optional) })
+	for i := range r.spec.Optional {
+		beside.Go(func() { r.set.ask(ctx, r.source, r.spec, &r.spec.Optional[i]) })
+	}
 	if err := feed.Run(ctx); err != nil && ctx.Err() == nil {
 		r.source.Log.Error(err, "the feed of a kind ended", "kind", r.spec.Kind.GroupKind().String(), "purpose", r.spec.Purpose)
 	}

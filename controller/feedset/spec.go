@@ -53,7 +53,8 @@ type Spec struct {
 	Version string
 	// Required permissions are waited for. While one of Optional is missing, the kind is watched
 	// nonetheless.
-	Required, Optional Needs
+	Required Needs
+	Optional []Needs
 	// Forbidden is called when the API server refuses to list or watch. It may be nil.
 	Forbidden func()
 }

@@ -15,10 +15,10 @@ import (
 // to patch Pods, those that do not say when they finished are kept.
 func Typed() []*Spec {
 	jobs, pods := finish(policy.JobProfile), finish(policy.PodProfile)
-	pods.Optional = Needs{
+	pods.Optional = []Needs{{
 		Reason: "finish-time", Effect: "Pods that do not say when they finished are kept",
 		All: []permission.Need{{Verb: "patch", Resource: pods.VersionResource()}},
-	}
+	}}
 	return []*Spec{jobs, pods}
 }
 
@@ -28,8 +28,26 @@ func OfProfile(profile *expression.Profile, version string) *Spec {
 	spec := finish(profile.Profile)
 	spec.Profile, spec.Version, spec.Propagation = profile, version, profile.Propagation
 	spec.Required = Needs{Reason: "permission", All: permission.ToDelete(spec.VersionResource())}
-	spec.Optional = Needs{Reason: "deadline", Effect: "deadlines of this kind are not enforced", All: toStop(profile)}
+	spec.Optional = []Needs{
+		{Reason: ReasonDeadline, Effect: "deadlines of this kind are not enforced", All: toStop(profile)},
+		{Reason: "runtime-stamp", Effect: "a TTL that a runtime was given past admission deletes nothing without backfill", All: toStamp(profile)},
+	}
 	return spec
+}
+
+// ReasonDeadline is the reason of the needs that deadlines have.
+const ReasonDeadline = "deadline"
+
+// toStamp is what it takes to stamp the runtimes of a kind with default-since.
+func toStamp(profile *expression.Profile) []permission.Need {
+	if profile.Runtime == nil {
+		return nil
+	}
+	var out []permission.Need
+	for _, resource := range profile.Runtime.Resources() {
+		out = append(out, permission.Need{Verb: "patch", Resource: resource})
+	}
+	return out
 }
 
 func finish(profile *policy.Profile) *Spec {
