@@ -96,6 +96,9 @@ func (c *Compiler) enforcement(at *field.Path, way *v1alpha1.Enforcement, errs *
 			"must be MarkFailed or Suspend: nothing is deleted before the object was failed or suspended"))
 	}
 	if way.Acts == nil {
+		if way.By == v1alpha1.EnforcedByController && len(way.Stop) > 0 && stoppable(way.Stop) { // A stored profile may be older than the schema.
+			*errs = append(*errs, field.Required(at.Child("acts"), "says how an object shows that its controller enforces the deadline: until it is set, Curfew enforces the deadline itself, without a grace period"))
+		}
 		return nil
 	}
 	program, err := c.Compile(string(*way.Acts), ScopeProfile, ResultBool)

@@ -3,6 +3,7 @@ package expression_test
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -88,6 +89,43 @@ func TestWhoEnforcesTheDeadline(t *testing.T) {
 	} {
 		if got := policy.FactsOfObject(c.profile.Profile, c.object).DeadlineByCurfew; got != c.byCurfew {
 			t.Errorf("%s: enforced by Curfew is %v, want %v", name, got, c.byCurfew)
+		}
+	}
+}
+
+// A stored profile can be older than the schema's rule that a backstop says how its controller shows
+// that it acts. Without that, Curfew cannot tell: it fails the object at its deadline and not a grace
+// period later, and says so.
+func TestBackstopThatDoesNotSayWhoActs(t *testing.T) {
+	const reported = "spec.deadline.enforcement[0].acts: Required value: says how an object shows that its controller enforces the deadline: until it is set, Curfew enforces the deadline itself, without a grace period"
+	stop := []v1alpha1.StopStep{{Action: v1alpha1.StopMarkFailed}}
+	started := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	for name, c := range map[string]struct {
+		way   v1alpha1.Enforcement
+		after time.Duration
+		err   string
+	}{
+		"it does not say": {v1alpha1.Enforcement{By: v1alpha1.EnforcedByController, GraceSeconds: 30, Stop: stop}, time.Minute, reported},
+		"it acts":         {v1alpha1.Enforcement{By: v1alpha1.EnforcedByController, GraceSeconds: 30, Stop: stop, Acts: new(v1alpha1.Expression("true"))}, 90 * time.Second, ""},
+		"it does not act": {v1alpha1.Enforcement{By: v1alpha1.EnforcedByController, GraceSeconds: 30, Stop: stop, Acts: new(v1alpha1.Expression("false"))}, time.Minute, ""},
+	} {
+		profile, errs := expression.NewCompiler(expression.DefaultCacheSize).Profile(&v1alpha1.KindProfile{Spec: v1alpha1.KindProfileSpec{
+			Kind:     v1alpha1.ProfiledKind{Group: "example.com", Version: "v1", Kind: "Run", Resource: "runs"},
+			State:    &v1alpha1.StateExpressions{Started: new(v1alpha1.Expression("object.metadata.creationTimestamp")), Finished: "false", FinishTime: "null", Outcome: `"Failed"`},
+			Fields:   &v1alpha1.NativeFields{Deadline: new(v1alpha1.FieldPath("spec.activeDeadlineSeconds"))},
+			Deadline: &v1alpha1.DeadlineRules{Enforcement: []v1alpha1.Enforcement{c.way}},
+		}})
+		said := ""
+		if err := errs.ToAggregate(); err != nil {
+			said = err.Error()
+		}
+		facts := policy.FactsOfObject(profile.Profile, map[string]any{
+			"metadata": map[string]any{"namespace": "ci", "name": "a", "creationTimestamp": started.Format(time.RFC3339)}, "spec": map[string]any{"activeDeadlineSeconds": int64(60)},
+		})
+		effective := policy.Resolve(facts, &policy.Scope{})
+		verdict := policy.JudgeDeadline(facts, &effective, profile.Enforcement.Grace, started)
+		if said != c.err || verdict.Action != policy.Wait || !verdict.Expiry.Equal(started.Add(c.after)) {
+			t.Errorf("%s: %s %s, error %q; want stopped %s after the start, error %q", name, verdict.Action, verdict.Expiry, said, c.after, c.err)
 		}
 	}
 }
