@@ -88,7 +88,7 @@ func TestPolicyInDryRunAtAdmission(t *testing.T) {
 	for _, assignment := range assignments {
 		filled = append(filled, fmt.Sprintf("%s=%v", assignment.Path, assignment.Value))
 	}
-	equal(t, filled, []string{"spec.ttlSecondsAfterFinished=10800", "metadata.annotations.curfew.dev/ttl-source=policy/low", "metadata.labels.curfew.dev/ttl=9d", "metadata.annotations.curfew.dev/ttl-label-source=policy/low"})
+	equal(t, filled, []string{"spec.ttlSecondsAfterFinished=10800", "metadata.annotations.curfew.dev/ttl-source=policy/low", "metadata.labels.curfew.dev/ttl=9d", "metadata.annotations.curfew.dev/ttl-label-source=policy/low 9d"})
 
 	stamped := policy.FactsOfJob(builders.MakeJob("ci", "a").Created(noon).TTL(10800).Annotation(policy.AnnotationTTLSource, "policy/low").Obj())
 	var told []string
@@ -114,6 +114,8 @@ func TestPropagationOfPolicies(t *testing.T) {
 	}
 	unknown := of("unknown", "")
 	unknown.PropagationErr = fmt.Errorf("evaluating: no such key")
+	dry, unknownDry := of("dry", metav1.DeletePropagationOrphan), of("dry", "")
+	dry.Mode, unknownDry.Mode, unknownDry.PropagationErr = policy.ModeDryRun, policy.ModeDryRun, unknown.PropagationErr
 	for name, test := range map[string]struct {
 		policies []*policy.PlatformPolicy
 		want     string
@@ -122,6 +124,7 @@ func TestPropagationOfPolicies(t *testing.T) {
 		"none sets it":  {[]*policy.PlatformPolicy{of("a", "")}, "delete "},
 		"the first":     {[]*policy.PlatformPolicy{of("a", ""), of("b", metav1.DeletePropagationOrphan), of("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
 		"unknown first": {[]*policy.PlatformPolicy{unknown, of("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
+		"in dry-run":    {[]*policy.PlatformPolicy{dry, unknownDry, of("c", metav1.DeletePropagationForeground)}, "delete Foreground"},
 		"unknown later": {[]*policy.PlatformPolicy{of("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -11,6 +11,8 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 func none() *namespaces { return &namespaces{of: map[string]map[string]string{}} }
@@ -286,19 +288,27 @@ func TestJudge(t *testing.T) {
 	}
 }
 
-// The profile of a kind has the last word on its dependents, the flag speaks for the others.
+// A policy decides what becomes of dependents, else the profile of the kind, else the flag.
 func TestPropagation(t *testing.T) {
-	for name, test := range map[string]struct{ profile, flag, want metav1.DeletionPropagation }{
-		"neither": {want: metav1.DeletePropagationBackground},
-		"flag":    {flag: metav1.DeletePropagationForeground, want: metav1.DeletePropagationForeground},
-		"both":    {profile: metav1.DeletePropagationOrphan, flag: metav1.DeletePropagationForeground, want: metav1.DeletePropagationOrphan},
+	for name, test := range map[string]struct{ policy, profile, flag, want metav1.DeletionPropagation }{
+		"neither":            {want: metav1.DeletePropagationBackground},
+		"flag":               {flag: metav1.DeletePropagationForeground, want: metav1.DeletePropagationForeground},
+		"both":               {profile: metav1.DeletePropagationOrphan, flag: metav1.DeletePropagationForeground, want: metav1.DeletePropagationOrphan},
+		"policy and profile": {policy: metav1.DeletePropagationForeground, profile: metav1.DeletePropagationOrphan, want: metav1.DeletePropagationForeground},
+		"policy and flag":    {policy: metav1.DeletePropagationForeground, flag: metav1.DeletePropagationOrphan, want: metav1.DeletePropagationForeground},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				w := newWorld()
 				w.propagation = test.profile
 				w.put(finished("ci", "a", "uid-a", 1))
-				start(t, w, none(), func(o *Options) { o.Propagation = test.flag })
+				start(t, w, none(), func(o *Options) {
+					o.Propagation = test.flag
+					if test.policy != "" {
+						of := []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: test.policy})}
+						over(o, func(r *reads) { r.policies = &lagging{cached: of, live: of} })
+					}
+				})
 				at(5 * time.Second)
 				w.mu.Lock()
 				defer w.mu.Unlock()

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -102,21 +103,27 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newStore()
 		s.put(config("a", policy.LabelTTL, "2m"))
-		said := metav1.DeletePropagationOrphan
+		said, policies := metav1.DeletePropagationOrphan, &lagging{}
 		feeds, _ := stock(t, s, none(), func(o *Options) {
 			over(o, func(r *reads) {
+				r.policies = policies
 				r.profile = func() *expression.Profile {
 					return &expression.Profile{Profile: &policy.Profile{Kind: configMap}, Propagation: said}
 				}
 			})
 		}, LabelledKind{Propagation: metav1.DeletePropagationForeground})
-		for _, want := range []metav1.DeletionPropagation{metav1.DeletePropagationOrphan, metav1.DeletePropagationBackground} {
+		expect := func(want metav1.DeletionPropagation) {
+			t.Helper()
 			got, err := feeds[0].Judge(t.Context(), engine.Object{Namespace: "ci", Name: "a"})
 			if err != nil || got.Object.Propagation != want {
 				t.Errorf("%q, %v; want %q", got.Object.Propagation, err, want)
 			}
-			said = "" // The profile leaves it to the flag now, which says nothing.
 		}
+		expect(metav1.DeletePropagationOrphan)
+		policies.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{PropagationPolicy: metav1.DeletePropagationForeground})}
+		expect(metav1.DeletePropagationForeground)
+		policies.live, said = nil, "" // The profile leaves it to the flag now, which says nothing.
+		expect(metav1.DeletePropagationBackground)
 	})
 }
 
@@ -139,6 +146,10 @@ func TestCorrectedProfileIsReadLive(t *testing.T) {
 		at(7 * time.Second)
 		r.expect("while the profile is the same", "meanwhile Complete=True/Done; ")
 		served = corrected
+		// That is no evidence against the source of an object.
+		if _, err := feed.Judge(t.Context(), engine.Object{Namespace: "ci", Name: "meanwhile"}); !errors.Is(err, engine.ErrRulesChanged) {
+			t.Errorf("%v, want %v", err, engine.ErrRulesChanged)
+		}
 		r.engine.RecheckNamespace("ci")
 		at(time.Minute)
 		r.expect("judged by the old profile", "meanwhile Complete=True/Done; ")
