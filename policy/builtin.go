@@ -79,10 +79,11 @@ func NewProfiles(profiles ...*Profile) Profiles {
 }
 
 // For returns the profile of a kind. Kinds without one get a bare profile, to which only labels and
-// protection apply.
+// protection apply. Any value of its spec.managedBy counts as another controller: which one is the
+// kind's own is not known.
 func (p Profiles) For(kind schema.GroupVersionKind) *Profile {
 	if profile, ok := p[kind.GroupKind()]; ok {
 		return profile
 	}
-	return &Profile{Name: kind.Kind, Kind: kind, Unknown: true}
+	return &Profile{Name: kind.Kind, Kind: kind, Unknown: true, ManagedBy: JobProfile.ManagedBy}
 }

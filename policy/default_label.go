@@ -120,26 +120,12 @@ func (s *Scope) label(facts *Facts, of *PlatformPolicy, created, now time.Time) 
 }
 
 // LabelAssignments are what gives an object a TTL label, with the policy that it came from.
-func LabelAssignments(facts *Facts, label string, said *Setting) []Assignment {
+// backfill means that the object exists.
+func LabelAssignments(facts *Facts, label string, said *Setting, backfill bool) []Assignment {
 	if label == "" {
 		return nil
 	}
-	return append([]Assignment{{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label}}, stamp(facts, AnnotationLabelSource, said.Source.String())...)
-}
-
-// StampRemovedLabel records that an update removes the TTL label, under a key that counts, so that
-// the object is given no other. A stamp that is there says so already.
-func StampRemovedLabel(old, updated *Facts, keys ...string) []Assignment {
-	if _, stamped := updated.Annotations[AnnotationLabelSource]; stamped {
-		return nil
-	}
-	for _, key := range keys {
-		_, had := old.Labels[key]
-		if _, has := updated.Labels[key]; had && !has {
-			return stamp(updated, AnnotationLabelSource, string(LevelObject))
-		}
-	}
-	return nil
+	return append([]Assignment{{Path: FieldPath{"metadata", "labels", LabelTTL}, Value: label}}, stamp(facts, AnnotationLabelSource, labelStamp(label, said, backfill))...)
 }
 
 // DefaultedLabel is the TTL label that admission gave an object, or would have given it if nothing
@@ -160,7 +146,7 @@ func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 		return nil
 	}
 	text, said := DefaultLabel(&without, scope, now)
-	if text == "" || labelled && (text != have || facts.Annotations[AnnotationLabelSource] != said.Source.String()) {
+	if text == "" || labelled && (text != have || facts.Annotations[AnnotationLabelSource] != labelStamp(text, said, false)) {
 		return nil
 	}
 	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: !labelled}

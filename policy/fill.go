@@ -9,5 +9,6 @@ func FillIn(facts *Facts, scope *Scope, now time.Time) ([]Assignment, Effective)
 	effective := Resolve(facts, scope)
 	assignments := Defaults(facts, &effective, scope)
 	label, said := DefaultLabel(facts, scope, now)
-	return append(assignments, LabelAssignments(facts, label, said)...), effective
+	assignments = append(assignments, LabelAssignments(facts, label, said, false)...)
+	return append(assignments, forgedLabelSource(facts, scope, now)...), effective
 }

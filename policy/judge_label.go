@@ -26,7 +26,10 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 	case key != LabelTTL && outranked:
 		return keep(fmt.Sprintf("label %s decides", LabelTTL))
 	}
-	source := Source{Level: LevelObject}
+	source, backfill := Source{Level: LevelObject}, false
+	if key == LabelTTL {
+		source, backfill = facts.labelSource()
+	}
 	unusable := func(err error) Verdict {
 		return Verdict{Action: Keep, Reason: "its TTL label cannot be used", Source: source,
 			Err: fmt.Errorf("%s: %w", LabelPath(key), err)}
@@ -52,7 +55,7 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
 	}
 	propagation, _, err := scope.Propagation()
-	return Verdict{Trigger: TriggerLabel, Source: source, DryRun: scope.Mode() == ModeDryRun}.
+	return Verdict{Trigger: TriggerLabel, Source: source, Backfill: backfill, DryRun: scope.Mode() == ModeDryRun}.
 		due(label.Expiry(facts.Created), now, Delete).propagated(propagation, err)
 }
 

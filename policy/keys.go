@@ -22,8 +22,8 @@ const (
 	AnnotationTTLSource = Prefix + "ttl-source"
 	// AnnotationDeadlineSource does the same for an active deadline.
 	AnnotationDeadlineSource = Prefix + "deadline-source"
-	// AnnotationLabelSource names the policy that gave the object its TTL label. It stays when the
-	// label is removed, so that the object is never given another one.
+	// AnnotationLabelSource names the policy that gave the object its TTL label, and that label. It
+	// stays when the label is removed, so that the object is never given another one.
 	AnnotationLabelSource = Prefix + "ttl-label-source"
 	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"

@@ -125,10 +125,10 @@ func TestMissingLabel(t *testing.T) {
 			continue
 		}
 		text := ""
-		for _, assignment := range policy.LabelAssignments(row.facts, got, said) {
+		for _, assignment := range policy.LabelAssignments(row.facts, got, said, true) {
 			text += assignment.Path.String() + "=" + assignment.Value.(string) + " "
 		}
-		if want := "metadata.labels.curfew.dev/ttl=" + row.want + " metadata.annotations.curfew.dev/ttl-label-source=policy/p "; text != want {
+		if want := "metadata.labels.curfew.dev/ttl=" + row.want + " metadata.annotations.curfew.dev/ttl-label-source=policy/p " + row.want + " backfill "; text != want {
 			t.Errorf("%s: writes %s, want %s", name, text, want)
 		}
 	}
@@ -137,7 +137,7 @@ func TestMissingLabel(t *testing.T) {
 // Only a label that carries the stamp of its policy is announced as a default.
 func TestDefaultedLabelIsStamped(t *testing.T) {
 	scope := &policy.Scope{Creating: true, Policies: []*policy.PlatformPolicy{labelPolicy("30d")}}
-	for stamp, want := range map[string]bool{"": false, "policy/q": false, "policy/p": true} {
+	for stamp, want := range map[string]bool{"": false, "policy/q 30d": false, "policy/p": false, "policy/p 3d": false, "policy/p 30d": true} {
 		facts := existing(0, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, stamp))
 		if got := policy.DefaultedLabel(facts, scope, noon) != nil; got != want {
 			t.Errorf("stamp %q: a default is %t, want %t", stamp, got, want)

@@ -20,7 +20,8 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 		Deadline: policy.FieldPath{"spec", "activeDeadlineSeconds"}, AnnotatedDeadline: true, DefaultDeadline: true,
 	}
 	labelled := platform("a", "ttl-after-finished", "2h")
-	labelled.Label = &policy.Setting{Path: "spec.defaults.ttlLabel", Text: "7d"}
+	labelled.Label = &policy.Setting{Path: "spec.defaults.ttlLabel", Text: "7d", Source: policy.Source{Level: policy.LevelPolicy, Name: "a"}}
+	const byLabel = "curfew.dev/ttl-label-source=policy/a 7d"
 	plain := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
 	for name, test := range map[string]struct {
 		facts *policy.Facts
@@ -29,11 +30,11 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	}{
 		"all on": {policy.FactsOfJob(plain().Obj()), nil, []string{"ttlSecondsAfterFinished=3600",
 			"curfew.dev/ttl-source=namespace/ci", "activeDeadlineSeconds=600",
-			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d"}},
+			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
 		"no TTL": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerTTL}, []string{"activeDeadlineSeconds=600",
-			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d"}},
+			"curfew.dev/deadline-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
 		"no deadline": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerDeadline}, []string{"ttlSecondsAfterFinished=3600",
-			"curfew.dev/ttl-source=namespace/ci", "curfew.dev/ttl=7d"}},
+			"curfew.dev/ttl-source=namespace/ci", "curfew.dev/ttl=7d", byLabel}},
 		"no label": {policy.FactsOfJob(plain().Obj()), []policy.Trigger{policy.TriggerLabel}, []string{"ttlSecondsAfterFinished=3600",
 			"curfew.dev/ttl-source=namespace/ci", "activeDeadlineSeconds=600",
 			"curfew.dev/deadline-source=namespace/ci"}},
@@ -43,8 +44,8 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 		"a forged stamp": {policy.FactsOfJob(plain().TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci").Obj()),
 			[]policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerDeadline}, []string{"curfew.dev/ttl-source=object"}},
 		"an annotation is copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL},
-			[]string{"activeDeadlineSeconds=3600", "curfew.dev/ttl=7d"}},
-		"an annotation is not copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d"}},
+			[]string{"activeDeadlineSeconds=3600", "curfew.dev/ttl=7d", byLabel}},
+		"an annotation is not copied": {factsOf(trainJob, policy.AnnotationActiveDeadline, "1h"), []policy.Trigger{policy.TriggerTTL, policy.TriggerDeadline}, []string{"curfew.dev/ttl=7d", byLabel}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			scope := &policy.Scope{

@@ -101,7 +101,7 @@ func TestLabelForEveryKindIsNotForDeployments(t *testing.T) {
   defaults: {ttlLabel: {value: 14d}}}}`)
 	deployment := "{apiVersion: apps/v1, kind: Deployment, metadata: {name: NAME, namespace: plain}, spec: {template: {}}}"
 	for name, want := range map[string]string{
-		"shop": "", "pr-42": `[{"op":"add","path":"/metadata/labels","value":{"curfew.dev/ttl":"14d"}},{"op":"add","path":"/metadata/annotations","value":{"curfew.dev/ttl-label-source":"policy/previews"}}]`,
+		"shop": "", "pr-42": `[{"op":"add","path":"/metadata/labels","value":{"curfew.dev/ttl":"14d"}},{"op":"add","path":"/metadata/annotations","value":{"curfew.dev/ttl-label-source":"policy/previews 14d"}}]`,
 	} {
 		response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: strings.Replace(deployment, "NAME", name, 1)})
 		if got := string(response.Patch); got != want {

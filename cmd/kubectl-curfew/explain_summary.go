@@ -21,7 +21,7 @@ func (e *explained) summary() string {
 		}
 		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
 		if entry.Trigger == policy.TriggerLabel {
-			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + e.sooner()
+			by = fmt.Sprintf("by its label %s=%s", e.of.LabelKey, e.of.Facts.Labels[e.of.LabelKey]) + fromSource(entry.Source) + e.sooner()
 		}
 		switch {
 		case entry.Expiry.IsZero() && entry.ByOutcome && entry.Value.Never:

@@ -136,7 +136,7 @@ func (e *explained) label() [][]string {
 	case verdict.Err != nil:
 		text += ", which cannot be used: " + verdict.Err.Error()
 	case !verdict.Expiry.IsZero():
-		text += ", which is " + instant(verdict.Expiry, e.now.Location())
+		text += fromSource(verdict.Source) + ", which is " + instant(verdict.Expiry, e.now.Location())
 	}
 	return [][]string{{"   " + text}}
 }

@@ -20,7 +20,6 @@ import (
 	"curfew.dev/curfew/controller/pace"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
 )
 
@@ -153,27 +152,6 @@ func (l *Labels) round(ctx context.Context) (time.Duration, error) {
 	}
 	l.reportMissing(missing)
 	return every, errors.Join(errs...)
-}
-
-// kind is a kind that policies have a label for.
-type kind struct {
-	*discovery.Place
-	profile  *policy.Profile
-	policies []*expression.Policy
-	// whole objects are read to judge them, not only their metadata.
-	whole bool
-}
-
-func newKind(place *discovery.Place, snapshot *platform.Snapshot) *kind {
-	out := &kind{Place: place, profile: snapshot.Profiles.For(place.GroupVersionKind)}
-	out.whole = !out.profile.Unknown
-	for _, p := range snapshot.Concerning(place.GroupKind()) {
-		out.whole = out.whole || p.NeedsObject() || p.ComputesLabel()
-		if p.GivesLabel(out.profile) {
-			out.policies = append(out.policies, p)
-		}
-	}
-	return out
 }
 
 // visit lists the objects of a kind in a namespace, or with "" in all, and labels what lacks a

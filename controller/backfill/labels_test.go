@@ -1,8 +1,6 @@
 package backfill
 
 import (
-	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -11,194 +9,14 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/go-logr/logr/funcr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	dynamicfake "k8s.io/client-go/dynamic/fake"
-	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
-	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/discovery"
-	"curfew.dev/curfew/controller/permission"
-	"curfew.dev/curfew/policy"
-	"curfew.dev/curfew/policy/expression"
-	"curfew.dev/curfew/policy/platform"
-	"curfew.dev/curfew/policy/v1alpha1"
 )
-
-var configMaps = discovery.Kind{GroupVersionKind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Resource: "configmaps"}
-
-// world is a cluster with objects of one kind, and what is written to it.
-type world struct {
-	*testing.T
-	objects  []*unstructured.Unstructured
-	policies []*expression.Policy
-	lacks    bool
-	timeErr  error
-	options  Options
-	live     *world // what live reads find, if that differs
-	refuse   error  // the answer to each patch
-	metadata *metadatafake.FakeMetadataClient
-
-	asked   int      // how often the policies were read
-	patches []string // name=label by source
-	at      []time.Time
-	reads   []string // of whole objects
-	log     strings.Builder
-}
-
-// Snapshot implements [platform.Source].
-func (w *world) Snapshot(context.Context) (*platform.Snapshot, error) {
-	w.asked++
-	return platform.SnapshotOf(nil, nil).WithPolicies(w.policies), nil
-}
-
-// Namespace implements [platform.Source].
-func (w *world) Namespace(_ context.Context, name string) (*policy.NamespacePolicy, error) {
-	switch name {
-	case "gone":
-		return nil, nil
-	case "dry":
-		return policy.ParseNamespace(name, map[string]string{policy.AnnotationMode: "dry-run"}, nil), nil
-	default:
-		return policy.ParseNamespace(name, nil, map[string]string{"name": name}), nil
-	}
-}
-
-// Runtime implements [platform.Source].
-func (w *world) Runtime(context.Context, *expression.Reference) (map[string]any, error) {
-	return nil, nil
-}
-
-// policy adds a policy whose default is an hour old.
-func (w *world) policy(name, spec string) {
-	w.Helper()
-	object := &v1alpha1.LifecyclePolicy{ObjectMeta: metav1.ObjectMeta{Name: name}}
-	if err := yaml.UnmarshalStrict([]byte(spec), &object.Spec); err != nil {
-		w.Fatal(err)
-	}
-	compiled, errs := expression.NewCompiler(10).Policy(object)
-	if len(errs) > 0 {
-		w.Fatal(errs)
-	}
-	compiled.Since = time.Now().Add(-time.Hour)
-	w.policies = append(w.policies, compiled)
-}
-
-// add adds an object of that age. The metadata is YAML.
-func (w *world) add(namespace, name string, age time.Duration, metadata string) {
-	w.Helper()
-	object := map[string]any{}
-	if err := yaml.Unmarshal([]byte("{"+metadata+"}"), &object); err != nil {
-		w.Fatal(err)
-	}
-	out := &unstructured.Unstructured{Object: map[string]any{"metadata": object, "data": map[string]any{"tier": name}}}
-	out.SetGroupVersionKind(configMaps.GroupVersionKind)
-	out.SetNamespace(namespace)
-	out.SetName(name)
-	out.SetUID(types.UID("uid-" + name))
-	out.SetResourceVersion("7")
-	out.SetCreationTimestamp(metav1.NewTime(time.Now().Add(-age)))
-	w.objects = append(w.objects, out)
-}
-
-// begin starts a Labels over the world and stops it with the test.
-func (w *world) begin() *Labels {
-	w.Helper()
-	scheme := metadatafake.NewTestScheme()
-	if err := metav1.AddMetaToScheme(scheme); err != nil {
-		w.Fatal(err)
-	}
-	var partial, whole []runtime.Object
-	for _, object := range w.objects {
-		meta := &metav1.PartialObjectMetadata{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ConfigMap"}}
-		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, meta); err != nil {
-			w.Fatal(err)
-		}
-		partial, whole = append(partial, meta), append(whole, object)
-	}
-	w.metadata = metadatafake.NewSimpleMetadataClient(scheme, partial...)
-	w.metadata.PrependReactor("patch", "*", w.patched)
-	objects := dynamicfake.NewSimpleDynamicClient(scheme, whole...)
-	objects.PrependReactor("get", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
-		name := action.(clienttesting.GetAction).GetName()
-		w.reads = append(w.reads, name)
-		return strings.HasPrefix(name, "broken"), nil, apierrors.NewInternalError(errors.New("cannot decrypt " + name))
-	})
-	o := w.options
-	o.Metadata, o.Whole, o.Cached, o.Live, o.Clock, o.Registerer = w.metadata, objects, w, w, clock.RealClock{}, prometheus.NewRegistry()
-	if w.live != nil {
-		o.Live = w.live
-	}
-	o.Log = funcr.New(func(_, text string) { w.log.WriteString(text + "\n") }, funcr.Options{})
-	o.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), w.timeErr }
-	if o.Places == nil {
-		o.Places = func() ([]discovery.Place, bool) {
-			return []discovery.Place{{Kind: configMaps, Namespaces: []string{metav1.NamespaceAll}}}, true
-		}
-	}
-	o.Lacks = func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
-		if w.lacks {
-			return needs, nil
-		}
-		return nil, nil
-	}
-	labels, err := New(o)
-	if err != nil {
-		w.Fatal(err)
-	}
-	ctx, cancel := context.WithCancel(w.Context())
-	done := make(chan struct{})
-	go func() { _ = labels.Run(ctx); close(done) }()
-	w.Cleanup(func() { cancel(); <-done })
-	return labels
-}
-
-// patched checks that a patch names the state that was judged, and records what it writes.
-func (w *world) patched(action clienttesting.Action) (bool, runtime.Object, error) {
-	patch := action.(clienttesting.PatchAction)
-	var sent metav1.PartialObjectMetadata
-	if err := json.Unmarshal(patch.GetPatch(), &sent); err != nil {
-		return true, nil, err
-	}
-	if string(sent.UID) != "uid-"+patch.GetName() || sent.ResourceVersion != "7" || patch.GetPatchType() != types.MergePatchType {
-		w.Errorf("patch %s has no precondition: %s", patch.GetName(), patch.GetPatch())
-	}
-	if w.refuse != nil {
-		return true, nil, w.refuse
-	}
-	w.patches = append(w.patches, fmt.Sprintf("%s=%s by %s", patch.GetName(), sent.Labels[policy.LabelTTL], sent.Annotations[policy.AnnotationLabelSource]))
-	w.at = append(w.at, time.Now())
-	return false, nil, nil
-}
-
-// expect waits for a minute and compares the patches since the last call.
-func (w *world) expect(want ...string) {
-	w.Helper()
-	time.Sleep(time.Minute)
-	synctest.Wait()
-	if !slices.Equal(w.patches, want) {
-		w.Errorf("patched %q, want %q\n%s", w.patches, want, w.log.String())
-	}
-	w.patches = nil
-}
-
-const (
-	namesConfigMaps = "match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 30d}}"
-	day             = 24 * time.Hour
-)
-
-func run(t *testing.T, test func(*world)) {
-	t.Helper()
-	synctest.Test(t, func(t *testing.T) { test(&world{T: t}) })
-}
 
 // Without backfill only objects younger than the default are labelled, with it older ones too.
 // What must not be touched is left alone, and what was labelled is not labelled again.
@@ -207,11 +25,11 @@ func TestWhatIsLabelled(t *testing.T) {
 		spec string
 		want []string
 	}{
-		"without backfill": {"{" + namesConfigMaps + "}", []string{"young=30d by policy/p"}},
-		"backfill":         {"{" + namesConfigMaps + ", backfill: true}", []string{"old=30d by policy/p", "young=30d by policy/p"}},
-		"no label":         {"{match: {kinds: [{kind: ConfigMap}]}, defaults: {ttl: {value: 30d}}, backfill: true}", nil},
-		"no kind":          {"{defaults: {ttlLabel: {value: 30d}}, backfill: true}", nil},
-		"a wildcard":       {"{match: {kinds: [{kind: '*'}]}, defaults: {ttlLabel: {value: 30d}}, backfill: true}", nil},
+		"without":    {"{" + namesConfigMaps + "}", []string{"young=30d by policy/p 30d backfill"}},
+		"backfill":   {"{" + namesConfigMaps + ", backfill: true}", []string{"old=30d by policy/p 30d backfill", "young=30d by policy/p 30d backfill"}},
+		"no label":   {"{match: {kinds: [{kind: ConfigMap}]}, defaults: {ttl: {value: 30d}}, backfill: true}", nil},
+		"no kind":    {"{defaults: {ttlLabel: {value: 30d}}, backfill: true}", nil},
+		"a wildcard": {"{match: {kinds: [{kind: '*'}]}, defaults: {ttlLabel: {value: 30d}}, backfill: true}", nil},
 	} {
 		t.Run(name, func(t *testing.T) {
 			run(t, func(w *world) {
@@ -270,7 +88,7 @@ func TestWholeObjects(t *testing.T) {
 		w.add("ci", "other", time.Minute, "")
 		w.add("cd", "elsewhere", time.Minute, "labels: {a: b}")
 		w.begin()
-		w.expect("yes=2d by policy/p")
+		w.expect("yes=2d by policy/p 2d backfill")
 		if !slices.Equal(w.reads, []string{"no", "yes"}) {
 			w.Errorf("read %q whole", w.reads)
 		}
@@ -285,7 +103,7 @@ func TestBoundsOfAnotherPolicy(t *testing.T) {
 		w.add("ci", "long", time.Minute, "")
 		w.add("ci", "short", time.Minute, "")
 		w.begin()
-		w.expect("long=30d by policy/p", "short=1d by policy/p")
+		w.expect("long=30d by policy/p 30d backfill", "short=1d by policy/p 1d backfill")
 	})
 }
 
@@ -313,7 +131,7 @@ func TestNothingIsReadLiveInVain(t *testing.T) {
 			w.add("ci", name, time.Minute, "")
 		}
 		w.begin()
-		w.expect("yes=30d by policy/p")
+		w.expect("yes=30d by policy/p 30d backfill")
 		if w.live.asked != 1 {
 			w.Errorf("%d live reads, want 1", w.live.asked)
 		}
@@ -322,7 +140,7 @@ func TestNothingIsReadLiveInVain(t *testing.T) {
 
 // An object that cannot be read keeps no other from its label. If many cannot, the visit ends.
 func TestUnreadableObjects(t *testing.T) {
-	for broken, want := range map[int][]string{1: {"yes=30d by policy/p"}, maxUnreadable: {"yes=30d by policy/p"}, maxUnreadable + 1: nil} {
+	for broken, want := range map[int][]string{1: {"yes=30d by policy/p 30d backfill"}, maxUnreadable: {"yes=30d by policy/p 30d backfill"}, maxUnreadable + 1: nil} {
 		run(t, func(w *world) {
 			w.policy("p", `{match: {kinds: [{kind: ConfigMap}], matchConditions: [{name: a, expression: "object.data.tier == 'yes'"}]}, defaults: {ttlLabel: {value: 30d}}}`)
 			for i := range broken {
@@ -408,7 +226,7 @@ func TestPermissionIsGrantedLater(t *testing.T) {
 		}
 		w.lacks = false
 		time.Sleep(every)
-		w.expect("a=30d by policy/p")
+		w.expect("a=30d by policy/p 30d backfill")
 		if got := collected(labels.skipped); got != 0 {
 			w.Errorf("%d kinds are skipped, want none", got)
 		}
@@ -436,7 +254,7 @@ func TestExpiredList(t *testing.T) {
 			return asked == 1, nil, expired
 		})
 		labels.Again()
-		w.expect("a=30d by policy/p")
+		w.expect("a=30d by policy/p 30d backfill")
 		if asked != 2 || strings.Contains(w.log.String(), "trying again") {
 			w.Errorf("listed %d times, want 2 in one round\n%s", asked, w.log.String())
 		}

@@ -2,7 +2,6 @@ package backfill
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -12,7 +11,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/controller/loop"
@@ -21,61 +19,72 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// object labels one object if it lacks a label. An error ends the list: something that concerns
-// more than this object could not be read.
+// object labels one object if it lacks a label. If it changed since it was listed, it is judged
+// once more in its newest state; the next round sees what keeps changing. An error ends the list:
+// something that concerns more than this object could not be read.
 func (l *Labels) object(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) error {
+	moved, err := l.label(ctx, of, meta, counts)
+	if err != nil || !moved {
+		return err
+	}
+	newest, err := l.options.Metadata.Resource(of.VersionResource()).Namespace(meta.Namespace).Get(ctx, meta.Name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+	case err != nil:
+		return l.unreadable(ctx, counts, fmt.Errorf("reading %s %s/%s: %w", of.GroupResource(), meta.Namespace, meta.Name, err))
+	default:
+		if moved, err = l.label(ctx, of, newest, counts); err != nil || !moved {
+			return err
+		}
+	}
+	counts.moved++
+	l.results.WithLabelValues("moved").Inc()
+	return nil
+}
+
+// unreadable counts an object that cannot be read. Beyond a number of them, the visit ends.
+func (l *Labels) unreadable(ctx context.Context, counts *counts, err error) error {
+	if ctx.Err() != nil || len(counts.unreadable) == maxUnreadable {
+		return err
+	}
+	counts.failed++
+	counts.unreadable = append(counts.unreadable, err)
+	l.results.WithLabelValues("failed").Inc()
+	return nil
+}
+
+// label makes one attempt on one state of an object, and reports whether that is not its state any
+// more.
+func (l *Labels) label(ctx context.Context, of *kind, meta *metav1.PartialObjectMetadata, counts *counts) (moved bool, err error) {
 	may, err := l.mayLack(ctx, of, meta)
 	if err != nil || !may {
-		return err
+		return false, err
 	}
 	for wait := l.rate.Wait(l.mono()); wait > 0; wait = l.rate.Wait(l.mono()) {
 		if !loop.Pause(ctx, l.options.Clock, wait) {
-			return ctx.Err()
+			return false, ctx.Err()
 		}
 	}
 	found, err := l.judge(ctx, of, meta)
 	unreadable := (*unreadableError)(nil)
 	switch {
-	case errors.As(err, &unreadable) && ctx.Err() == nil && len(counts.unreadable) < maxUnreadable:
-		counts.failed++
-		counts.unreadable = append(counts.unreadable, err)
-		l.results.WithLabelValues("failed").Inc()
-		return nil
+	case errors.As(err, &unreadable):
+		return false, l.unreadable(ctx, counts, err)
 	case err != nil:
-		return err
+		return false, err
 	case found.withheld || found.label != "" && l.options.DryRun:
 		counts.dryRun++
-		return nil
+		return false, nil
 	case found.label == "" && found.said != nil:
 		if errors.Is(found.said.Err, policy.ErrNeedsBackfill) {
 			counts.withheld++
 		}
 		l.log.V(1).Info("no default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(meta.Namespace, meta.Name), "reason", found.said.Err.Error())
-		return nil
+		return false, nil
 	case found.label == "":
-		return nil
+		return false, nil
 	}
-	l.rate.Take(l.mono())
-	facts := found.facts
-	err = l.patch(ctx, of, found)
-	l.rate.Done(l.mono(), err == nil)
-	switch {
-	case err == nil:
-		counts.given++
-		l.results.WithLabelValues("given").Inc()
-		l.log.V(1).Info("given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "uid", facts.UID,
-			"label", found.label, "source", found.said.Source.String())
-	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
-		counts.moved++ // The next round sees its newer state.
-		l.results.WithLabelValues("moved").Inc()
-	case ctx.Err() != nil:
-		return ctx.Err()
-	default:
-		counts.failed++
-		l.results.WithLabelValues("failed").Inc()
-		l.log.V(1).Info("could not be given its default TTL label", "kind", of.Kind.Kind, "object", klog.KRef(facts.Namespace, facts.Name), "reason", err.Error())
-	}
-	return nil
+	return l.give(ctx, of, found, counts)
 }
 
 // mono is the time since the start, which no change of the wall clock moves.
@@ -203,25 +212,6 @@ func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.F
 	facts := policy.FactsOfMeta(of.profile, &meta.ObjectMeta)
 	return &facts, content, nil
 }
-
-// patch writes the label and where it came from, if the object is still in the state that was
-// judged.
-func (l *Labels) patch(ctx context.Context, of *kind, found finding) error {
-	facts := found.facts
-	content := map[string]any{"uid": facts.UID, "resourceVersion": facts.ResourceVersion}
-	for _, assignment := range policy.LabelAssignments(facts, found.label, found.said) {
-		field, key := assignment.Path[1], assignment.Path[2]
-		content[field] = map[string]any{key: assignment.Value}
-	}
-	patch, err := json.Marshal(map[string]any{"metadata": content})
-	if err != nil {
-		return err
-	}
-	_, err = l.options.Metadata.Resource(of.VersionResource()).Namespace(facts.Namespace).Patch(ctx, facts.Name, types.MergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
-	return err
-}
-
-const fieldManager = "curfew-defaults"
 
 // skippedLabels are the labels of the metric for a kind that is called "Deployment.apps" in logs.
 func skippedLabels(name string) prometheus.Labels {

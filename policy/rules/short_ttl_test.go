@@ -44,7 +44,7 @@ func TestShortTTLOfLabel(t *testing.T) {
 	short := func(text string) string {
 		return "warning metadata.labels[curfew.dev/ttl]: " + text + " is under 60s: the Job is deleted " + text + " after its creation; use 60s or more"
 	}
-	given := Request{Now: noon, Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "short", Label: &policy.Setting{Text: "30s"}}}}}
+	given := Request{Now: noon, Scope: &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "short", Label: &policy.Setting{Text: "30s", Source: policy.Source{Level: policy.LevelPolicy, Name: "p"}}}}}}
 	for name, test := range map[string]struct {
 		request  Request
 		key      string
@@ -71,7 +71,7 @@ func TestShortTTLOfLabel(t *testing.T) {
 			if test.old != "" {
 				old = job().Label(key, test.old).Map()
 			}
-			equal(t, judge(shortTTL, policy.JobProfile, test.request, old, job().Label(key, test.new).Map()), test.want)
+			equal(t, judge(shortTTL, policy.JobProfile, test.request, old, job().Label(key, test.new).Annotation(policy.AnnotationLabelSource, "policy/p 30s").Map()), test.want)
 		})
 	}
 }

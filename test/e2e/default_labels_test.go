@@ -57,7 +57,7 @@ func (s *space) unlabelled(resource schema.GroupVersionResource, names ...string
 // widgets defines a custom kind of the space's own, whose labels take effect.
 func (s *space) widgets() schema.GroupVersionResource {
 	s.Helper()
-	resource := s.define("Widget", s.name+".example.com", true, version{name: "v1", storage: true})
+	resource := s.define("Widget", s.name+".example.com", true, version{name: "v1", storage: true, open: true})
 	s.grant("e2e-"+s.name, resource, deployments)
 	s.awaitWatched("Widget."+resource.Group, true)
 	s.awaitWatched("Deployment.apps", true)
@@ -86,7 +86,7 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 		s.eventually(row)
 		s.says(s.create(row.object), row.said)
 		object := s.get(resource, "a")
-		if got := object.GetLabels()[policy.LabelTTL] + " " + object.GetAnnotations()[policy.AnnotationLabelSource]; got != "5s policy/"+name {
+		if got := object.GetLabels()[policy.LabelTTL] + " " + object.GetAnnotations()[policy.AnnotationLabelSource]; got != "5s policy/"+name+" 5s" {
 			t.Errorf("%s: label and stamp are %q", resource.Resource, got)
 		}
 		s.onTime(s.awaitDeletion(object), object.GetCreationTimestamp().Add(5*time.Second))
@@ -94,13 +94,16 @@ func TestDefaultLabelsOfNewObjects(t *testing.T) {
 	owner := s.newObject(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "owner")
 	reference := `,"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"owner","uid":"` + string(owner.GetUID()) + `","controller":true}]`
 	own := aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`)
+	managed := anObject(widgets, "Widget", "managed", "", `,"spec":{"managedBy":"example.com/another"}`)
 	for _, kept := range []row{
+		managed,
 		aConfigMap("owned", reference), aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`),
 		aConfigMap("part", `,"labels":{"app.kubernetes.io/part-of":"curfew"}`), own,
 	} {
 		s.says(s.create(kept.object))
 	}
 	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
+	s.unlabelled(widgets, "managed")
 	s.unlabelled(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "owner")
 	if got := s.get(configMaps, "own"); got.GetLabels()[policy.LabelTTL] != "30d" || got.GetAnnotations()[policy.AnnotationLabelSource] != "" {
 		t.Errorf("the author's own label became %v", got.GetLabels())
@@ -155,7 +158,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	owner := s.newObject(schema.GroupVersionResource{Version: "v1", Resource: "secrets"}, "Secret", "owner")
 	reference := `,"ownerReferences":[{"apiVersion":"v1","kind":"Secret","name":"owner","uid":"` + string(owner.GetUID()) + `","controller":true}]`
 	for _, old := range []row{
-		aDeployment("old"), aConfigMap("old", ""), anObject(widgets, "Widget", "old", "", ""), anObject(gadgets, "Gadget", "old", "", ""), aConfigMap("owned", reference),
+		aDeployment("old"), aConfigMap("old", ""), anObject(widgets, "Widget", "old", "", ""), anObject(widgets, "Widget", "managed", "", `,"spec":{"managedBy":"example.com/another"}`), anObject(gadgets, "Gadget", "old", "", ""), aConfigMap("owned", reference),
 		aConfigMap("protected", `,"annotations":{"curfew.dev/protect":"true"}`), aConfigMap("removed", `,"annotations":{"curfew.dev/ttl-label-source":"policy/other"}`),
 		aConfigMap("part", `,"labels":{"app.kubernetes.io/part-of":"curfew"}`), aConfigMap("own", `,"labels":{"curfew.dev/ttl":"30d"}`),
 	} {
@@ -185,7 +188,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 		s.ok(err)
 		for i := range list.Items {
 			deleted := s.awaitDeletion(&list.Items[i])
-			if got := deleted.GetLabels()[policy.LabelTTL] + " " + deleted.GetAnnotations()[policy.AnnotationLabelSource]; got != "20s policy/"+source {
+			if got := deleted.GetLabels()[policy.LabelTTL] + " " + deleted.GetAnnotations()[policy.AnnotationLabelSource]; got != "20s policy/"+source+" 20s backfill" {
 				t.Errorf("%s was deleted with label and stamp %q", resource.Resource, got)
 			}
 			if expiry := deleted.GetCreationTimestamp().Add(20 * time.Second); deleted.At.Before(expiry) {
@@ -194,6 +197,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 		}
 	}
 	s.unlabelled(configMaps, "owned", "protected", "part", "kube-root-ca.crt")
+	s.unlabelled(widgets, "managed")
 	dry.unlabelled(configMaps, "old")
 	for _, name := range []string{"removed", "cancelled"} {
 		if got := s.get(configMaps, name).GetLabels(); got[policy.LabelTTL] != "" {

@@ -200,6 +200,8 @@ func builtIn(group string) bool {
 type version struct {
 	name    string
 	storage bool
+	// open keeps fields that the schema does not have.
+	open bool
 }
 
 // define makes a custom kind, or changes it, and waits until it is served.
@@ -213,7 +215,8 @@ func (s *space) defineWith(kind, group string, namespaced bool, conversion strin
 	scope := map[bool]string{true: "Namespaced", false: "Cluster"}[namespaced]
 	var list []string
 	for _, v := range versions {
-		list = append(list, fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object"}}}`, v.name, v.storage))
+		unknown := map[bool]string{true: `,"x-kubernetes-preserve-unknown-fields":true`}[v.open]
+		list = append(list, fmt.Sprintf(`{"name":%q,"served":true,"storage":%v,"schema":{"openAPIV3Schema":{"type":"object"%s}}}`, v.name, v.storage, unknown))
 	}
 	plural := strings.ToLower(kind) + "s"
 	name := plural + "." + group

@@ -1,0 +1,111 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// A label that a policy gave expires on the policy's account, and one that an existing object was
+// given at the backfill rate. A stamp beside another label counts for nothing: the author set that.
+func TestSourceOfALabel(t *testing.T) {
+	for stamp, want := range map[string]string{
+		"":                       "object false",
+		"policy/p 30d":           "policy/p false",
+		"policy/p 30d backfill":  "policy/p true",
+		"policy/p 30d backfills": "policy/p false",
+		"policy/p 31d":           "object false",
+		"policy/p 31d backfill":  "object false",
+		"policy/p":               "object false",
+		"policy/p  30d":          "object false",
+		"object 30d":             "object false",
+		"object":                 "object false",
+		"namespace/ci 30d":       "object false",
+		"runtime/r 30d":          "object false",
+	} {
+		facts := existing(time.Hour, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, stamp))
+		verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon)
+		if got := fmt.Sprint(verdict.Source, " ", verdict.Backfill); got != want || verdict.Action != policy.Wait {
+			t.Errorf("stamp %q: %s, %s; want %s", stamp, got, verdict.Action, want)
+		}
+	}
+	// What cannot be used is the policy's, too. The alias is nobody's but the author's.
+	unusable := &policy.Scope{Policies: []*policy.PlatformPolicy{labelPolicy("1h", atMost("1d"))}}
+	facts := existing(time.Hour, withLabel(policy.LabelTTL), annotation(policy.AnnotationLabelSource, "policy/p 30d"))
+	if verdict := policy.JudgeLabel(facts, policy.LabelTTL, unusable, noon); verdict.Err == nil || verdict.Source.String() != "policy/p" {
+		t.Errorf("outside the bounds: %v by %s", verdict.Err, verdict.Source)
+	}
+	facts = existing(time.Hour, withLabel(policy.LabelKyvernoTTL), annotation(policy.AnnotationLabelSource, "policy/p 30d"))
+	if verdict := policy.JudgeLabel(facts, policy.LabelKyvernoTTL, &policy.Scope{}, noon); verdict.Source.String() != "object" || verdict.Action != policy.Wait {
+		t.Errorf("the alias: %s by %s", verdict.Action, verdict.Source)
+	}
+}
+
+// A stamp that the author of a new object forged is removed. That of an earlier call for the same
+// CREATE stays.
+func TestForgedStampOfALabel(t *testing.T) {
+	dryRun := policy.ParseNamespace("ci", map[string]string{policy.AnnotationMode: "dry-run"}, nil)
+	for name, c := range map[string]struct {
+		label, stamp string
+		namespace    *policy.NamespacePolicy
+		removed      bool
+	}{
+		"given a moment ago":    {label: "30d", stamp: "policy/p 30d"},
+		"another label":         {label: "1d", stamp: "policy/p 1d", removed: true},
+		"another policy":        {label: "30d", stamp: "policy/q 30d", removed: true},
+		"as if it existed":      {label: "30d", stamp: "policy/p 30d backfill", removed: true},
+		"it claims nothing":     {label: "1d", stamp: "object"},
+		"in dry-run":            {label: "1d", stamp: "policy/p 1d", namespace: dryRun},
+		"beside another label":  {label: "1d", stamp: "policy/p 30d"},
+		"its label was removed": {stamp: "policy/q 30d"},
+	} {
+		job := builders.MakeJob("ci", "a").Annotation(policy.AnnotationLabelSource, c.stamp)
+		if c.label != "" {
+			job.Label(policy.LabelTTL, c.label)
+		}
+		scope := &policy.Scope{Creating: true, Namespace: c.namespace, Policies: []*policy.PlatformPolicy{labelPolicy("30d")}}
+		assignments, _ := policy.FillIn(policy.FactsOfObject(policy.JobProfile, job.Map()), scope, noon)
+		removed := false
+		for _, one := range assignments {
+			removed = removed || one.Path[len(one.Path)-1] == policy.AnnotationLabelSource && one.Value == nil
+		}
+		if removed != c.removed {
+			t.Errorf("%s: removed is %t, want %t", name, removed, c.removed)
+		}
+	}
+}
+
+// An object that names another controller gets no default label, whether its kind has a profile or
+// not. A label of its own counts.
+func TestDefaultLabelOfManagedObjects(t *testing.T) {
+	widget := schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Widget"}
+	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{labelPolicy("30d", backfill)}}
+	for name, c := range map[string]struct {
+		spec  any
+		given bool
+	}{
+		"it names none":              {map[string]any{}, true},
+		"it is empty":                {map[string]any{"managedBy": ""}, true},
+		"it names one":               {map[string]any{"managedBy": "example.com/other"}, false},
+		"it names one by an object":  {map[string]any{"managedBy": map[string]any{"name": "other"}}, false},
+		"its spec is of wrong shape": {"managedBy", true},
+	} {
+		facts := policy.FactsOfObject(policy.Profiles{}.For(widget), map[string]any{
+			"metadata": map[string]any{"namespace": "ci", "name": "a", "creationTimestamp": noon.Add(-time.Hour).Format(time.RFC3339)}, "spec": c.spec,
+		})
+		created, _ := policy.DefaultLabel(facts, scope, noon)
+		missing, _ := policy.MissingLabel(facts, scope, noon)
+		if (created != "") != c.given || (missing != "") != c.given {
+			t.Errorf("%s: given %q at creation and %q later, want a label: %t", name, created, missing, c.given)
+		}
+		facts.Labels = map[string]string{policy.LabelTTL: "30d"}
+		if verdict := policy.JudgeLabel(facts, policy.LabelTTL, &policy.Scope{}, noon); verdict.Action != policy.Wait {
+			t.Errorf("%s: its own label: %s", name, verdict.Reason)
+		}
+	}
+}
