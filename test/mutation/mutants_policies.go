@@ -1,0 +1,118 @@
+package main
+
+const (
+	backfills = "controller/backfill"
+	follows   = "controller/follow"
+)
+
+// ofPolicies break how far a LifecyclePolicy reaches: default TTL labels, mode DryRun, propagation.
+var ofPolicies = []Mutant{
+	{
+		Invariant: "S6", Name: "a default label reaches what is older than it without backfill",
+		File: "policy/default_label.go",
+		Old:  "if !policy.Backfill && (policy.Since.IsZero() || !facts.Created.After(policy.Since)) {", New: "if false {",
+		Package: decides, Tests: []string{"TestMissingLabel"},
+	},
+	{
+		Invariant: "S6", Name: "without backfill a label is given that expires soon",
+		File: "policy/default_label.go",
+		Old:  "err == nil && !policy.Backfill && label", New: "err == nil && false && label",
+		Package: decides, Tests: []string{"TestMissingLabel"},
+	},
+	{
+		Invariant: "S5", Name: "what another controller manages is given a default label",
+		File: "policy/builtin.go",
+		Old:  "Unknown: true, ManagedBy: JobProfile.ManagedBy}", New: "Unknown: true}",
+		Package: decides, Tests: []string{"TestDefaultLabelOfManagedObjects"},
+	},
+	{
+		Invariant: "S5", Name: "the controller does not look who manages an existing object",
+		File: "controller/backfill/kind.go",
+		Old:  "!out.profile.Unknown || mayBeManaged(place, snapshot, out.profile)", New: "!out.profile.Unknown",
+		Package: backfills, Tests: []string{"TestManagedObjects"},
+	},
+	{
+		Invariant: "S6", Name: "existing objects are labelled without a rate",
+		File: "controller/backfill/object.go",
+		Old:  "for wait := l.rate.Wait(l.mono()); wait > 0; wait = l.rate.Wait(l.mono()) {", New: "for wait := time.Duration(0); wait > 0; {",
+		Package: backfills, Tests: []string{"TestRate"},
+	},
+	{
+		Invariant: "S1", Name: "a label is given to a state that was not judged",
+		File: "controller/backfill/give.go",
+		Old:  ", \"resourceVersion\": facts.ResourceVersion}", New: "}",
+		Package: backfills, Tests: []string{"TestWhatIsLabelled", "TestObjectThatChanges"},
+	},
+	{
+		Invariant: "S6", Name: "labels that existing objects were given are carried out without a rate",
+		File: "policy/judge_label.go",
+		Old:  "Source: source, Backfill: backfill, DryRun", New: "Source: source, Backfill: backfill && false, DryRun",
+		Package: feeds, Tests: []string{"TestBackfilledLabelsAreDeletedAtTheirRate"},
+	},
+	{
+		Invariant: "S6", Name: "a stamp counts beside any label",
+		File: "policy/label_stamp.go",
+		Old:  "source.Level != LevelPolicy || label != f.Labels[LabelTTL] {", New: "source.Level != LevelPolicy || label == \"\" {",
+		Package: decides, Tests: []string{"TestSourceOfALabel"},
+	},
+	{
+		Invariant: "S6", Name: "a policy in dry-run gives a default label",
+		File: "policy/default_label.go",
+		Old:  "return p.Label != nil && p.Mode != ModeDryRun", New: "return p.Label != nil",
+		Package: decides, Tests: []string{"TestMissingLabel", "TestPolicyInDryRunAtAdmission"},
+	},
+	{
+		Invariant: "S6", Name: "a policy in dry-run decides",
+		File: "policy/resolve.go",
+		Old:  "next.skipped = \"its mode is DryRun\"", New: "next.dryRun = false",
+		Package: decides, Tests: []string{"TestPolicyInDryRun", "TestPolicyInDryRunAtAdmission", "TestDeadlineOfPolicyInDryRun"},
+	},
+	{
+		Invariant: "S6", Name: "what a policy in dry-run makes due is deleted",
+		File: "policy/value.go",
+		Old:  "value.DryRun = true, true, !young, w.winner.dryRun", New: "value.DryRun = true, true, !young, false",
+		Package: decides, Tests: []string{"TestPolicyInDryRun", "TestDeadlineOfPolicyInDryRun"},
+	},
+	{
+		Invariant: "S6", Name: "a policy in dry-run decides what becomes of dependents",
+		File: "policy/scope.go",
+		Old:  "case each.Mode == ModeDryRun:\n\t\tcase each", New: "case each",
+		Package: decides, Tests: []string{"TestPropagationOfPolicies"},
+	},
+	{
+		Invariant: "S6", Name: "an object is deleted although it is not known what becomes of its dependents",
+		File: "policy/judge.go",
+		Old:  "\tif err != nil {\n\t\treturn Verdict{Action: Keep, Reason: \"what becomes of its dependents is not known\"", New: "\tif false {\n\t\treturn Verdict{Action: Keep, Reason: \"what becomes of its dependents is not known\"",
+		Package: decides, Tests: []string{"TestPropagationOfPolicies"},
+	},
+	{
+		Invariant: "S6", Name: "a profile outranks a policy about dependents",
+		File: "controller/action/deletion/deletion.go",
+		Old:  "cmp.Or(due.Propagation, due.Type.Propagation,", New: "cmp.Or(due.Type.Propagation, due.Propagation,",
+		Package: feeds, Tests: []string{"TestPropagation"},
+	},
+	{
+		Invariant: "S6", Name: "a profile outranks a policy about the dependents of a labelled object",
+		File: "controller/feed/judge.go",
+		Old:  "cmp.Or(verdict.Propagation, said,", New: "cmp.Or(said, verdict.Propagation,",
+		Package: feeds, Tests: []string{"TestPropagationIsReadLiveForLabels"},
+	},
+	{
+		Invariant: "S6", Name: "any 404 for a list empties what is known",
+		File: "controller/follow/mirror.go",
+		Old:  "return err == nil && unserved", New: "return true || err == nil && unserved",
+		Package: follows, Tests: []string{"TestNotFoundIsNoEmptyList", "TestLiveReadsWithoutCRDs"},
+	},
+	{
+		Invariant: "S3", Name: "a profile that is edited pauses deletions",
+		File: "controller/engine/scopes.go",
+		Old:  ", errors.Is(res.Err, ErrRulesChanged):", New: ", res.Err == nil && errors.Is(res.Err, ErrRulesChanged):",
+		Package: engine, Tests: []string{"TestRulesAreReplaced"},
+	},
+	{
+		Invariant: "S3", Name: "a stamp that fails delays all others",
+		File: "controller/loop/retry_queue.go",
+		Old:  "\t\t\tq.Retry(name, again)\n", New: "\t\t\tq.Retry(name, again)\n\t\t\tPause(ctx, q.clock, q.most)\n",
+		Package: follows, Tests: []string{"TestStampThatFailsDelaysNoOther"},
+	},
+}
