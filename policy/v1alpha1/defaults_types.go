@@ -31,7 +31,7 @@ type Defaults struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
 type TTLValue struct {
-	// value is a constant: a duration such as 1d, or never. A bare number in quotes is seconds.
+	// value is a constant: a duration such as "1d", or "never". A number in quotes is seconds ("90").
 	// +optional
 	Value *TTL `json:"value,omitempty"`
 	// expression is a CEL expression over object, namespaceObject and runtime. It returns a CEL
@@ -46,7 +46,8 @@ type TTLValue struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
 type DurationValue struct {
-	// value is a constant duration, such as 12h. A bare number in quotes is seconds. At least 1s.
+	// value is a constant: a duration such as "12h". A number in quotes is seconds ("90"). At least
+	// "1s".
 	// +optional
 	Value *Duration `json:"value,omitempty"`
 	// expression is a CEL expression over object, namespaceObject and runtime. It returns a CEL
@@ -59,7 +60,8 @@ type DurationValue struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.value) != has(self.expression)",message="set exactly one of value and expression"
 type LabelValue struct {
-	// value is a constant, such as 7d or 2026-12-24 (UTC).
+	// value is a constant: a duration from creation such as "7d", or a date or time in UTC such as
+	// "2026-12-24" or "2026-12-24T003000Z".
 	// +optional
 	Value *LabelTTL `json:"value,omitempty"`
 	// expression is a CEL expression over object, namespaceObject and runtime. It returns a string in

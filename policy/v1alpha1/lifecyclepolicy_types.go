@@ -61,7 +61,7 @@ type LifecyclePolicySpec struct {
 	// +optional
 	Bounds *Bounds `json:"bounds,omitempty"`
 	// warnBelow is the TTL below which Curfew warns authors that logs and status may be deleted before
-	// anyone reads them. Absent or 0 means 60s.
+	// anyone reads them. A duration such as "5m". Absent or "0" means 60s.
 	// +optional
 	WarnBelow *Duration `json:"warnBelow,omitempty"`
 	// mode is how Curfew applies the policy: Enforce, Warn or DryRun. Enforce fills in defaults and
@@ -145,31 +145,33 @@ type MatchCondition struct {
 	Expression Expression `json:"expression"`
 }
 
-// Bounds limit the values that authors may set. An absent field means no bound.
+// Bounds limit the values that authors may set. Durations are strings: seconds ("90"), or numbers
+// with the units s, m, h, d or w ("1h30m", "7d"). An absent field means no bound.
 //
 // +kubebuilder:validation:MinProperties=1
 type Bounds struct {
-	// minTTL is the shortest allowed TTL after finished.
+	// minTTL is the shortest allowed TTL after finished. A duration such as "10m".
 	// +optional
 	MinTTL *Duration `json:"minTTL,omitempty"`
-	// maxTTL is the longest allowed TTL after finished. If it is set, Curfew also rejects never.
+	// maxTTL is the longest allowed TTL after finished. A duration such as "7d". If it is set, Curfew
+	// also rejects never.
 	// +optional
 	MaxTTL *Duration `json:"maxTTL,omitempty"`
 	// minTTLLabel is the shortest lifetime that a TTL label may set, from the creation of the object
-	// to its expiry.
+	// to its expiry. A duration such as "1h".
 	// +optional
 	MinTTLLabel *Duration `json:"minTTLLabel,omitempty"`
 	// maxTTLLabel is the longest lifetime that a TTL label may set, from the creation of the object to
-	// its expiry.
+	// its expiry. A duration such as "90d".
 	// +optional
 	MaxTTLLabel *Duration `json:"maxTTLLabel,omitempty"`
-	// minDeadline is the shortest allowed deadline. At least 1s.
+	// minDeadline is the shortest allowed deadline. A duration of at least "1s", such as "10m".
 	// +optional
 	MinDeadline *Duration `json:"minDeadline,omitempty"`
-	// maxDeadline is the longest allowed deadline. At least 1s.
+	// maxDeadline is the longest allowed deadline. A duration of at least "1s", such as "1d".
 	// +optional
 	MaxDeadline *Duration `json:"maxDeadline,omitempty"`
-	// latestDate is the last day (UTC) that a TTL label may set, such as 2026-12-31.
+	// latestDate is the last day (UTC) that a TTL label may set. A string such as "2026-12-31".
 	// +optional
 	// +kubebuilder:validation:Type=""
 	// +kubebuilder:validation:XIntOrString
