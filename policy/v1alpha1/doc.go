@@ -14,3 +14,4 @@
 package v1alpha1
 
 //go:generate go run sigs.k8s.io/controller-tools/cmd/controller-gen@v0.23.0 object paths=. crd:maxDescLen=1000 output:crd:artifacts:config=../../manifests/crd
+//go:generate go run ../../manifests/crd/generate ../../manifests/crd

@@ -55,8 +55,8 @@ type KindProfileSpec struct {
 	// +kubebuilder:validation:XValidation:rule="!(self.kind == 'Job' && has(self.group) && self.group == 'batch' || self.kind == 'Pod' && (!has(self.group) || self.group == ''))",message="Curfew has code of its own for Jobs and Pods, which no KindProfile replaces"
 	// +kubebuilder:validation:XValidation:rule="(has(self.group) ? self.group : '') == (has(oldSelf.group) ? oldSelf.group : '') && self.kind == oldSelf.kind",message="group and kind are immutable: create another KindProfile"
 	Kind ProfiledKind `json:"kind"`
-	// state contains the CEL expressions that read the state of an object: started, finished, outcome.
-	// Absent means that objects of this kind never finish. Only the rules for pod templates, forbidden
+	// state contains the CEL expressions that read the state of an object, such as finished. Absent
+	// means that objects of this kind never finish. Only the rules for pod templates, forbidden
 	// fields, TTL labels and protection then apply.
 	// +optional
 	State *StateExpressions `json:"state,omitempty"`

@@ -1,0 +1,49 @@
+package e2e
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// TestMetricsOfAKind: what Curfew deleted is counted by group and kind, with how late it was, and
+// what somebody else deleted after its expiry is counted apart.
+func TestMetricsOfAKind(t *testing.T) {
+	t.Parallel()
+	s, resource := custom(t)
+	s.grant("e2e-"+s.name, resource)
+	s.awaitWatched(groupKind(resource), true)
+	series := func(metric, more string) string {
+		return fmt.Sprintf(`%s{group=%q,kind="Thing"%s,trigger="label"}`, metric, resource.Group, more)
+	}
+	s.awaitGone(s.newObject(resource, "Thing", "own", policy.LabelTTL, "2s"))
+	s.awaitMetrics("the deletion", func(text string) bool {
+		return strings.Contains(text, series("curfew_deletion_attempts_total", `,result="deleted"`)+" 1")
+	})
+	late, err := strconv.ParseFloat(metric(t, s.ctx, series("curfew_deletion_lateness_seconds_sum", "")), 64)
+	if err != nil || late < 0 || late > tooLate.Seconds() {
+		t.Errorf("the only deletion was %vs late (%v), want less than %s", late, err, tooLate)
+	}
+
+	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))
+	early := s.newObject(resource, "Thing", "early", policy.LabelTTL, "1h")
+	due := s.newObject(resource, "Thing", "due", policy.LabelTTL, "2s")
+	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
+	// As the in-tree TTL controller deletes.
+	s.passes(s.kubectl("delete", resource.Resource+"."+resource.Group, "early", "due", "--cascade=foreground", "--wait=false"))
+	s.awaitDeletion(early)
+	s.awaitDeletion(due)
+	byOthers := series("curfew_deletions_by_others_total", "")
+	s.awaitMetrics("the deletion by somebody else", func(text string) bool { return strings.Contains(text, byOthers+" 1") })
+	for _, process := range []*harness.Curfew{suite.controller, suite.webhook} {
+		text, err := process.Scrape(s.ctx)
+		s.ok(err)
+		if !strings.Contains(text, "curfew_build_info{goversion=") {
+			t.Error("no curfew_build_info")
+		}
+	}
+}
