@@ -136,11 +136,12 @@ func (s *space) awaitLabelled(object *unstructured.Unstructured) {
 	})
 }
 
-// awaitStamped waits until admission would add an annotation to a change, which is not made.
-func (s *space) awaitStamped(key string, change ...string) {
+// awaitStamped waits until admission would add an annotation to a change, which is not made. (With
+// --dry-run=server, kubectl label prints what it sent, and kubectl patch the answer.)
+func (s *space) awaitStamped(key, kind, name, metadata string) {
 	s.Helper()
 	s.poll(key+" to be written by admission", func(context.Context) (bool, error) {
-		out := s.passes(s.kubectl(append(change, "--dry-run=server", "--output=yaml")...))
+		out := s.passes(s.kubectl("patch", kind, name, "--type=merge", "-p", `{"metadata":`+metadata+`}`, "--dry-run=server", "--output=yaml"))
 		return strings.Contains(out.stdout, key), nil
 	})
 }
@@ -176,7 +177,7 @@ func TestDefaultLabelsOfExistingObjects(t *testing.T) {
 	s.awaitLabelled(sentinel)
 	s.unlabelled(deployments, "old")
 	s.unlabelled(configMaps, "old")
-	s.awaitStamped(policy.AnnotationLabelSource, "label", "configmap", "cancelled", "curfew.dev/ttl-")
+	s.awaitStamped(policy.AnnotationLabelSource, "configmap", "cancelled", `{"labels":{"curfew.dev/ttl":null}}`)
 	s.passes(s.kubectl("label", "configmap", "cancelled", "curfew.dev/ttl-"))
 	if got := s.get(configMaps, "cancelled").GetAnnotations()[policy.AnnotationLabelSource]; got != "object" {
 		t.Errorf("the stamp of a label that its owner removed is %q", got)

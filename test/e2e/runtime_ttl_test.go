@@ -18,7 +18,7 @@ func TestRuntimeTTLIsForWhatFinishesLater(t *testing.T) {
 	s.creates(row{s.runtime("TrainingRuntime", "torch"), ""}, row{s.trainJob("early", "torch", own), ""}, row{s.trainJob("late", "torch", own), ""})
 	early := now()
 	s.finished("trainjob", "early", "Complete", early)
-	s.awaitStamped(policy.AnnotationDefaultSince, "annotate", "trainingruntime", "torch", policy.AnnotationTTL+"=1s")
+	s.awaitStamped(policy.AnnotationDefaultSince, "trainingruntime", "torch", `{"annotations":{"`+policy.AnnotationTTL+`":"1s"}}`)
 	s.passes(s.kubectl("annotate", "trainingruntime", "torch", policy.AnnotationTTL+"=1s"))
 	stamp := s.metaOf("trainingruntime", "torch").Annotations[policy.AnnotationDefaultSince]
 	since, hash, ok := policy.ParseSince(stamp)
