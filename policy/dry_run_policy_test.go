@@ -114,8 +114,6 @@ func TestPropagationOfPolicies(t *testing.T) {
 	}
 	unknown := of("unknown", "")
 	unknown.PropagationErr = fmt.Errorf("evaluating: no such key")
-	dry, unknownDry := of("dry", metav1.DeletePropagationOrphan), of("dry", "")
-	dry.Mode, unknownDry.Mode, unknownDry.PropagationErr = policy.ModeDryRun, policy.ModeDryRun, unknown.PropagationErr
 	for name, test := range map[string]struct {
 		policies []*policy.PlatformPolicy
 		want     string
@@ -124,7 +122,6 @@ func TestPropagationOfPolicies(t *testing.T) {
 		"none sets it":  {[]*policy.PlatformPolicy{of("a", "")}, "delete "},
 		"the first":     {[]*policy.PlatformPolicy{of("a", ""), of("b", metav1.DeletePropagationOrphan), of("c", metav1.DeletePropagationForeground)}, "delete Orphan"},
 		"unknown first": {[]*policy.PlatformPolicy{unknown, of("b", metav1.DeletePropagationOrphan)}, "keep spec.propagationPolicy of policy \"unknown\": evaluating: no such key"},
-		"in dry-run":    {[]*policy.PlatformPolicy{dry, unknownDry, of("c", metav1.DeletePropagationForeground)}, "delete Foreground"},
 		"unknown later": {[]*policy.PlatformPolicy{of("b", metav1.DeletePropagationOrphan), unknown}, "delete Orphan"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -94,13 +94,12 @@ func (s *Scope) Mode() Mode {
 }
 
 // Propagation is what the policies want to become of an object's dependents, and the policy that
-// decides: the first that sets it and is not in dry-run. On an error the object is kept: its
-// dependents might have to stay (S6).
+// decides: the first that sets it. On an error the object is kept: its dependents might have to
+// stay (S6).
 func (s *Scope) Propagation() (propagation metav1.DeletionPropagation, of Source, err error) {
 	for _, each := range s.Policies {
 		of = Source{LevelPolicy, each.Name}
 		switch {
-		case each.Mode == ModeDryRun:
 		case each.PropagationErr != nil:
 			return "", of, fmt.Errorf("spec.propagationPolicy of %s: %w", of.Phrase(), each.PropagationErr)
 		case each.Propagation != "":

@@ -98,9 +98,9 @@ type Judgement struct {
 // never Track.
 type Judge func(ctx context.Context, o Object) (Judgement, error)
 
-// ErrRulesChanged is what a [Judge] returns while the rules of the kind are about to be replaced.
-// The engine tries again later. It is no evidence against the source of the object.
-var ErrRulesChanged = errors.New("waiting until its kind is judged by the new rules")
+// ErrRulesChanged is what a [Judge] returns while the rules that it judges by are about to be
+// replaced. The engine tries again later. It is no evidence against the source of the object.
+var ErrRulesChanged = errors.New("waiting until objects are judged by the new rules")
 
 // Result is what came of an attempt, and the label "result" of curfew_deletion_attempts_total.
 type Result string

@@ -2,6 +2,7 @@ package feed
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -15,6 +16,8 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // timed is a store that records when it is asked to delete which object.
@@ -86,6 +89,24 @@ func TestBackfilledLabelsAreDeletedAtTheirRate(t *testing.T) {
 		}
 		if sources["policy/p"] != 42 || sources["object"] != 42 {
 			t.Errorf("deleted by source: %v, want 42 of policy/p and 42 of object", sources)
+		}
+	})
+}
+
+// A policy that the cache does not have yet asks for the whole object: its label is not carried out
+// until then, which is no evidence against its source.
+func TestPolicyThatIsNewerThanTheCache(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, policies := newStore(), &lagging{}
+		s.put(config("a", policy.LabelTTL, "5m"))
+		feeds, _ := stock(t, s, none(), func(o *Options) { over(o, func(r *reads) { r.policies = policies }) }, LabelledKind{})
+		limit := v1alpha1.Duration("1m")
+		policies.live = []*expression.Policy{lifecycle(t, v1alpha1.LifecyclePolicySpec{
+			Match:  v1alpha1.Match{MatchConditions: []v1alpha1.MatchCondition{{Name: "a", Expression: "has(object.spec)"}}},
+			Bounds: &v1alpha1.Bounds{MaxTTLLabel: &limit},
+		})}
+		if got, err := feeds[0].Judge(t.Context(), engine.Object{Namespace: "ci", Name: "a"}); !errors.Is(err, engine.ErrRulesChanged) {
+			t.Errorf("%+v, %v; want %v", got, err, engine.ErrRulesChanged)
 		}
 	})
 }

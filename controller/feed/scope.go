@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -55,7 +54,8 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 }
 
 var (
-	errPoliciesChanged = errors.New("a LifecyclePolicy changed while the object was read")
+	// errPoliciesChanged lasts until the cache has the policy: it says what is read of an object.
+	errPoliciesChanged = fmt.Errorf("a LifecyclePolicy has changed: %w", engine.ErrRulesChanged)
 	// errProfileChanged lasts until a feed with the new profile has replaced this one.
 	errProfileChanged = fmt.Errorf("its KindProfile has changed: %w", engine.ErrRulesChanged)
 )

@@ -151,7 +151,7 @@ func (m *Mirror[T]) Run(ctx context.Context) {
 				m.log.Info("CRD is not installed: none of its objects count until it is")
 			}
 		case err != nil:
-			if apierrors.IsForbidden(err) {
+			if apierrors.IsForbidden(err) || m.unserved == nil && apierrors.IsNotFound(err) { // Its API group may be switched off.
 				pause = forbidden.Next()
 			}
 			m.mu.Lock()

@@ -40,6 +40,7 @@ func TestMirrorFollowsAgainSoon(t *testing.T) {
 		"started, its roles not read":   {apierrors.NewForbidden(schema.GroupResource{Resource: "kindprofiles"}, "", nil), time.Second},
 		"unreachable for a moment":      {errors.New("connection reset by peer"), time.Millisecond},
 		"starting, storage not ready":   {apierrors.NewServiceUnavailable("not ready"), 20 * time.Second},
+		"a proxy's 404":                 {apierrors.NewNotFound(schema.GroupResource{}, ""), time.Second},
 		"overloaded, for half a minute": {apierrors.NewTooManyRequests("slow down", 1), 30 * time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -48,12 +49,18 @@ func TestMirrorFollowsAgainSoon(t *testing.T) {
 				from := &failing{source: newSource()}
 				mirror := NewMirror(from, func(object *unstructured.Unstructured) string { return object.GetName() }, clock.RealClock{}, logr.Discard())
 				ended := make(chan struct{})
+				known := &unstructured.Unstructured{}
+				known.SetName("a")
+				from.Put(known)
 				go func() { mirror.Run(ctx); close(ended) }()
 				synctest.Wait()
 
 				from.err.Store(&test.err)
 				from.EndWatches()
 				time.Sleep(test.outage)
+				if _, ok := mirror.Get("a"); !ok {
+					t.Error("what was known is forgotten")
+				}
 				object := &unstructured.Unstructured{}
 				object.SetName("b")
 				from.Put(object)

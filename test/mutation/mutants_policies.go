@@ -75,9 +75,9 @@ var ofPolicies = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a policy in dry-run decides what becomes of dependents",
-		File: "policy/scope.go",
-		Old:  "case each.Mode == ModeDryRun:\n\t\tcase each", New: "case each",
-		Package: decides, Tests: []string{"TestPropagationOfPolicies"},
+		File: "policy/expression/policy.go",
+		Old:  "if out.Mode != policy.ModeDryRun {", New: "if true {",
+		Package: "policy/expression", Tests: []string{"TestLabelBounds"},
 	},
 	{
 		Invariant: "S6", Name: "an object is deleted although it is not known what becomes of its dependents",
