@@ -3,6 +3,7 @@ package backfill
 import (
 	"context"
 	"encoding/json"
+	"errors"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -17,7 +18,8 @@ func (l *Labels) give(ctx context.Context, of *kind, found finding, counts *coun
 	l.rate.Take(l.mono())
 	facts := found.facts
 	err = l.patch(ctx, of, found)
-	l.rate.Done(l.mono(), err == nil)
+	answer := apierrors.APIStatus(nil)
+	l.rate.Done(l.mono(), err == nil || !errors.As(err, &answer)) // Without an answer it may have been written.
 	switch {
 	case err == nil:
 		counts.given++

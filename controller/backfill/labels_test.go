@@ -158,26 +158,31 @@ func TestUnreadableObjects(t *testing.T) {
 	}
 }
 
-// At most so many objects are labelled in any minute.
+// At most so many objects are labelled in any minute, those included that may have been: no answer
+// came.
 func TestRate(t *testing.T) {
-	run(t, func(w *world) {
-		w.policy("p", "{"+namesConfigMaps+"}")
-		w.options.PerMinute = 10
-		for i := range 35 {
-			w.add("ci", fmt.Sprintf("c%02d", i), time.Minute, "")
-		}
-		w.begin()
-		time.Sleep(5 * time.Minute)
-		synctest.Wait()
-		if len(w.at) != 35 {
-			w.Fatalf("%d labelled, want 35", len(w.at))
-		}
-		for i := range len(w.at) - 10 {
-			if took := w.at[i+10].Sub(w.at[i]); took < time.Minute {
-				w.Errorf("11 objects were labelled within %s", took)
-			}
-		}
-	})
+	for name, refuse := range map[string]error{"given": nil, "no answer": errors.New("connection reset by peer")} {
+		t.Run(name, func(t *testing.T) {
+			run(t, func(w *world) {
+				w.policy("p", "{"+namesConfigMaps+"}")
+				w.options.PerMinute, w.refuse = 10, refuse
+				for i := range 35 {
+					w.add("ci", fmt.Sprintf("c%02d", i), time.Minute, "")
+				}
+				w.begin()
+				time.Sleep(5 * time.Minute)
+				synctest.Wait()
+				if len(w.tries) != 35 || refuse == nil && len(w.at) != 35 {
+					w.Fatalf("%d of %d labelled, want 35", len(w.at), len(w.tries))
+				}
+				for i := range len(w.tries) - 10 {
+					if took := w.tries[i+10].Sub(w.tries[i]); took < time.Minute {
+						w.Errorf("11 objects were labelled within %s", took)
+					}
+				}
+			})
+		})
+	}
 }
 
 // What holds labels back is tried again, or reported, and writes nothing.

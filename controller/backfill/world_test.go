@@ -57,7 +57,8 @@ type world struct {
 	asked   int      // how often the policies were read
 	patches []string // name=label by source
 	at      []time.Time
-	reads   []string // of whole objects
+	tries   []time.Time // of all patches, refused ones included
+	reads   []string    // of whole objects
 	log     strings.Builder
 }
 
@@ -208,6 +209,7 @@ func (w *world) patched(action clienttesting.Action) (bool, runtime.Object, erro
 	if string(sent.UID) != "uid-"+patch.GetName() || sent.ResourceVersion != cmp.Or(w.versions[patch.GetName()], "7") || patch.GetPatchType() != types.MergePatchType {
 		w.Errorf("patch %s has no precondition: %s", patch.GetName(), patch.GetPatch())
 	}
+	w.tries = append(w.tries, time.Now())
 	if w.refuse != nil {
 		return true, nil, w.refuse
 	}
