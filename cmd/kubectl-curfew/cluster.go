@@ -54,11 +54,16 @@ func newConnection(env environment) *connection {
 // add adds kubectl's flags: -n, --context, --kubeconfig and others.
 func (c *connection) add(flags *pflag.FlagSet) {
 	names := clientcmd.RecommendedConfigOverrideFlags("")
-	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
+	c.bind(flags, names)
+	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew itself runs in, to learn how its controller is set")
+}
+
+// bind adds kubectl's flags, as far as they have a name.
+func (c *connection) bind(flags *pflag.FlagSet, names clientcmd.ConfigOverrideFlags) {
+	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
 	clientcmd.BindOverrideFlags(c.overrides, flags, names)
 	flags.StringVar(&c.kubeconfig.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
-	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew itself runs in, to learn how its controller is set")
 }
 
 // namespace is that of -n, by default the one of the context.
@@ -106,7 +111,9 @@ func connect(kubeconfig clientcmd.ClientConfig, warnings io.Writer) (world.Clien
 	// These are kubectl's limits. They are enough for many small lists.
 	config.QPS, config.Burst = 50, 300
 	config.WarningHandler = rest.NoWarnings{}
-	if warnings != nil {
+	if handler, ok := warnings.(rest.WarningHandler); ok {
+		config.WarningHandler = handler
+	} else if warnings != nil {
 		config.WarningHandler = rest.NewWarningWriter(warnings, rest.WarningWriterOptions{Deduplicate: true})
 	}
 	return world.NewClients(config)

@@ -20,6 +20,7 @@ import (
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
+	"k8s.io/client-go/rest"
 	clienttesting "k8s.io/client-go/testing"
 	"k8s.io/client-go/tools/clientcmd"
 
@@ -97,6 +98,8 @@ type fakeCluster struct {
 	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller
 	// included; notMine those that the user may not.
 	notAllowed, notMine map[string]bool
+	// warn is told the warnings of the API server.
+	warn rest.WarningHandler
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH".
 	patched []string
 }
@@ -197,7 +200,8 @@ func (c *fakeCluster) authorize(action clienttesting.Action) (bool, runtime.Obje
 	return false, nil, nil
 }
 
-func (c *fakeCluster) connect(clientcmd.ClientConfig, io.Writer) (world.Clients, error) {
+func (c *fakeCluster) connect(_ clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
+	c.warn, _ = warnings.(rest.WarningHandler)
 	return world.Clients{Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata}, nil
 }
 

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"bytes"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -11,68 +14,58 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// extensions of the files that are read in a directory. A named file may have any.
-var extensions = []string{".yaml", ".yml", ".json"}
-
-// readSources reads files in the given order, and those of a directory in the order of their names.
-func readSources(names []string, recursive bool, in io.Reader) ([]lint.Source, error) {
-	var out []lint.Source
+// listFiles lists the files that -f names, in the given order and each once, and those of a
+// directory in the order of their names.
+func listFiles(names []string, recursive bool, ignored []string, in io.Reader) ([]file, error) {
+	var out []file
+	seen := map[string]bool{}
 	for _, name := range names {
+		files := []file{{name: name}}
 		if name == "-" {
 			data, err := readAll(in)
 			if err != nil {
 				return nil, fmt.Errorf("reading standard input: %w", err)
 			}
-			out = append(out, lint.Source{Data: data})
-			continue
-		}
-		files, err := expand(name, recursive)
-		if err != nil {
-			return nil, err
-		}
-		for _, file := range files {
-			source, err := readFile(file)
-			if err != nil {
+			files = []file{{data: append([]byte{}, data...)}}
+		} else if info, err := os.Stat(name); err != nil {
+			return nil, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+		} else if info.IsDir() {
+			if files, err = listFolder(name, recursive, ignored); err != nil {
 				return nil, err
 			}
-			out = append(out, source)
+		}
+		for _, each := range files {
+			if at := filepath.Clean(each.name); each.data != nil || !seen[at] {
+				out, seen[at] = append(out, each), true
+			}
 		}
 	}
 	return out, nil
 }
 
-// expand returns a file itself, and the manifests in a directory.
-func expand(name string, recursive bool) ([]string, error) {
-	info, err := os.Stat(name)
+// readSources reads files that are to be manifests.
+func readSources(names []string, in io.Reader) ([]lint.Source, error) {
+	files, err := listFiles(names, false, nil, in)
 	if err != nil {
-		return nil, fmt.Errorf("-f %s: %w", name, unwrapPath(err))
+		return nil, err
 	}
-	if !info.IsDir() {
-		return []string{name}, nil
-	}
-	var files []string
-	err = filepath.WalkDir(name, func(path string, entry fs.DirEntry, err error) error {
-		switch {
-		case err != nil:
-			return err
-		case entry.IsDir() && path != name && !recursive:
-			return filepath.SkipDir
-		case !entry.IsDir() && slices.Contains(extensions, filepath.Ext(path)):
-			files = append(files, path)
+	var out []lint.Source
+	for i := range files {
+		source, err := files[i].source()
+		if err != nil {
+			return nil, err
 		}
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("-f %s: %w", name, err)
+		out = append(out, source)
 	}
-	if len(files) == 0 {
-		fix := ""
-		if !recursive {
-			fix = ", or -R to look in the directories below"
-		}
-		return nil, fmt.Errorf("-f %s: there is no .yaml, .yml or .json file in it: give another%s", name, fix)
+	return out, nil
+}
+
+// source reads the file.
+func (f *file) source() (lint.Source, error) {
+	if f.data != nil {
+		return lint.Source{Data: f.data}, nil
 	}
-	return files, nil
+	return readFile(f.name)
 }
 
 func readFile(name string) (lint.Source, error) {
@@ -99,4 +92,107 @@ func unwrapPath(err error) error {
 		return pathError.Err
 	}
 	return err
+}
+
+// manifests reads the documents of files as often as they are needed.
+type manifests struct {
+	files []file
+	// parsed are the documents of the first files, as long as these have few bytes. The others are
+	// read again each time, so that memory does not grow with their number.
+	parsed      map[int][]*lint.Document
+	keep, bytes int
+	// skipped and unreadable are known after the first reading.
+	skipped    []skipped
+	unreadable []error
+	read       bool
+}
+
+// skipped is a file, or a document of one, that is not judged.
+type skipped struct {
+	File   string `json:"file"`
+	Line   int    `json:"line,omitempty" doc:"of the document; none for a whole file"`
+	Reason string `json:"reason"`
+}
+
+// keptBytes are the bytes of manifests whose documents are kept. Parsed, they take some 30 times
+// the memory.
+const keptBytes = 4 << 20
+
+func newManifests(files []file) *manifests {
+	return &manifests{files: files, keep: keptBytes, parsed: map[int][]*lint.Document{}}
+}
+
+// each passes all documents to a function, in their order.
+func (m *manifests) each(ctx context.Context, progress *progress, do func(*lint.Document) error) error {
+	for i := range m.files {
+		progress.say("%d of %s read", i, count(len(m.files), "file"))
+		documents, err := m.documents(i)
+		if err != nil {
+			return err
+		}
+		for _, document := range documents {
+			if err := do(document); err != nil {
+				return err
+			}
+		}
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+	}
+	m.read = true
+	return nil
+}
+
+func (m *manifests) documents(i int) ([]*lint.Document, error) {
+	from := &m.files[i]
+	if documents, ok := m.parsed[i]; ok {
+		return documents, nil
+	}
+	if from.skip != "" {
+		m.skip(skipped{File: filepath.ToSlash(from.name), Reason: from.skip})
+		return nil, nil
+	}
+	source, err := from.source()
+	if err != nil {
+		return nil, err
+	}
+	documents, errs := lint.Read(source, lint.Limits{})
+	if from.found {
+		errs = m.withoutForeign(source, errs)
+	}
+	if !m.read {
+		m.unreadable = append(m.unreadable, errs...)
+	}
+	if m.bytes += len(source.Data); m.bytes <= m.keep {
+		m.parsed[i] = documents
+	}
+	return documents, nil
+}
+
+// withoutForeign leaves out the errors of what is not meant for the API server.
+func (m *manifests) withoutForeign(source lint.Source, errs []error) []error {
+	return slices.DeleteFunc(errs, func(err error) bool {
+		one := skipped{File: source.Name, Reason: skippedForeign}
+		if bytes.Contains(source.Data, []byte("{{")) {
+			one.Reason = skippedTemplate
+		}
+		unreadable, limit := (*lint.DocumentError)(nil), (*lint.LimitError)(nil)
+		switch {
+		case errors.As(err, &unreadable) && unreadable.Foreign:
+			one.Line = unreadable.Line
+		case errors.As(err, &limit) && lint.Foreign(source.Data):
+		default:
+			return false
+		}
+		m.skip(one)
+		return true
+	})
+}
+
+// skip records a document, or several of one file for the same reason.
+func (m *manifests) skip(one skipped) {
+	last := len(m.skipped) - 1
+	if !m.read && (last < 0 || m.skipped[last].File != one.File || m.skipped[last].Reason != one.Reason) {
+		m.skipped = append(m.skipped, one)
+	}
 }

@@ -5,11 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
-	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/cli-runtime/pkg/printers"
 
 	"curfew.dev/curfew/manifests/crd"
@@ -22,8 +19,11 @@ import (
 
 // lintOptions are the flags of lint, each documented where it is added.
 type lintOptions struct {
+	*connection
 	files            []string
 	recursive        bool
+	ignored          []string
+	server           bool
 	namespace        string
 	output           *output
 	warningsAsErrors bool
@@ -32,32 +32,39 @@ type lintOptions struct {
 	expiredLabels    string
 	kyvernoLabel     bool
 	nativeTTL        string
-	// now is when the manifests would be created.
-	now func() time.Time
 }
 
-func lintCommand(now func() time.Time) *cobra.Command {
-	options := lintOptions{namespace: lint.DefaultNamespace, output: newOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on", now: now}
+func lintCommand(env environment) *cobra.Command {
+	options := lintOptions{connection: newConnection(env), output: newOutput("table", "wide", "github"), warnBelow: "60s", expiredLabels: "deny", nativeTTL: "on"}
 	options.output.nameless = true // Findings have no names.
 	command := &cobra.Command{
 		Use:   "lint -f FILE|DIR|-",
-		Short: "Say what admission would refuse, warn about and fill in, without a cluster",
-		Long: `Say what Curfew's admission would refuse, warn about and fill in for the objects
-of manifests, without a cluster.
+		Short: "Show what admission would reject, warn about and fill in",
+		Long: `Show what Curfew's admission would reject, warn about and fill in for the
+objects of manifests. It needs no cluster.
 
-All files are judged together, whatever their order. Namespaces,
-LifecyclePolicies, KindProfiles and training runtimes among them hold for the
-other objects, as if all were applied; what is not among them says nothing.
-LifecyclePolicies and KindProfiles are checked themselves, schema and
-expressions. A TTL inside a pod template is found as well, which the API server
-would silently drop.
+All files are judged together, in any order. Namespaces, LifecyclePolicies,
+KindProfiles and training runtimes among them apply to the other objects, as if
+all were applied; anything else in the cluster is unknown. LifecyclePolicies and
+KindProfiles are checked themselves, schema and expressions. A TTL inside a pod
+template is found as well, which the API server would silently drop.
 
-Exit status: 0 nothing would be refused, 1 something would be (or, with
+In a directory lint skips what is not meant for the API server, and counts it:
+Helm templates, Kustomizations and their patches, and what has no apiVersion and
+kind. It also leaves out what --ignore or the file .curfewlintignore in that
+directory names, with patterns as in .gitignore.
+
+With --server, the API server judges each object by a server-side dry run:
+the cluster's own namespaces, policies and settings apply, and its other
+admission too. Nothing is changed. The manifests are not context for each other.
+
+Exit status: 0 nothing would be rejected, 1 something would be (or, with
 --warnings-as-errors, warned about), 2 usage.`,
 		Example: `  kubectl curfew lint -f manifests/ -R
   kubectl kustomize . | kubectl curfew lint -f -
   kubectl curfew lint -f job.yaml -o wide     # what is filled in, too
-  kubectl curfew lint -f job.yaml -o github   # annotations in a pull request`,
+  kubectl curfew lint -f job.yaml -o github   # annotations in a pull request
+  kubectl curfew lint -f job.yaml --server    # by the policies of the cluster`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) > 0 {
 				return fmt.Errorf("%q stands alone: put -f before it", args[0])
@@ -65,55 +72,15 @@ Exit status: 0 nothing would be refused, 1 something would be (or, with
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			print, err := options.validate()
+			print, err := options.validate(cmd.Flags())
 			if err != nil {
 				return err
 			}
 			return options.run(cmd.Context(), print, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
-	flags := command.Flags()
-	flags.StringArrayVarP(&options.files, "filename", "f", nil, "file or directory with manifests, or - for standard input; may be given more than once")
-	flags.BoolVarP(&options.recursive, "recursive", "R", false, "read the directories below as well")
-	flags.StringVarP(&options.namespace, "namespace", "n", options.namespace, "namespace of manifests that name none")
-	options.output.addFlags(command)
-	flags.BoolVar(&options.warningsAsErrors, "warnings-as-errors", false, "exit with 1 on warnings, too")
-	flags.StringVar(&options.warnBelow, "warn-below", options.warnBelow, "TTLs under this are warned about, as with the webhook's flag")
-	flags.BoolVar(&options.strictLabels, "strict-labels", false, "deny a TTL label that cannot be read, as with the webhook's flag")
-	flags.StringVar(&options.expiredLabels, "expired-labels", options.expiredLabels, "deny, or warn about, a TTL label that is expired when it is set, as with the webhook's flag")
-	flags.BoolVar(&options.kyvernoLabel, "kyverno-label", false, "check label cleanup.kyverno.io/ttl as curfew.dev/ttl, as with the webhook's flag")
-	flags.StringVar(&options.nativeTTL, "native-ttl", options.nativeTTL, "on: constant default TTLs go into the native field; off: into annotations, as with the webhook's flag")
-	completeFlags(command, map[string]cobra.CompletionFunc{
-		"output":         cobra.FixedCompletions(options.output.formats(), cobra.ShellCompDirectiveNoFileComp),
-		"native-ttl":     cobra.FixedCompletions([]string{"off", "on"}, cobra.ShellCompDirectiveNoFileComp),
-		"expired-labels": cobra.FixedCompletions([]string{"deny", "warn"}, cobra.ShellCompDirectiveNoFileComp),
-	})
+	options.addFlags(command)
 	return command
-}
-
-// validate names every flag that cannot be used, with its value and the fix.
-func (o *lintOptions) validate() (printFunc, error) {
-	var errs []error
-	if len(o.files) == 0 {
-		errs = append(errs, errors.New("-f is missing: give a file, a directory, or - for standard input"))
-	}
-	if problems := validation.IsDNS1123Label(o.namespace); len(problems) > 0 {
-		errs = append(errs, fmt.Errorf("--namespace=%s: %s", o.namespace, strings.Join(problems, "; ")))
-	}
-	print, err := o.output.printer()
-	if err != nil {
-		errs = append(errs, err)
-	}
-	if _, err := policy.ParseDuration(o.warnBelow); err != nil {
-		errs = append(errs, fmt.Errorf("--warn-below=%s: %w", o.warnBelow, err))
-	}
-	if o.nativeTTL != "on" && o.nativeTTL != "off" {
-		errs = append(errs, fmt.Errorf("--native-ttl=%s: give on or off", o.nativeTTL))
-	}
-	if o.expiredLabels != "deny" && o.expiredLabels != "warn" {
-		errs = append(errs, fmt.Errorf("--expired-labels=%s: give deny or warn", o.expiredLabels))
-	}
-	return print, errors.Join(errs...)
 }
 
 // builtin returns the built-in profiles, and the schemas of Curfew's own kinds.
@@ -134,42 +101,48 @@ func builtin() (*platform.Snapshot, *lint.Schemas, error) {
 	return platform.Snapshot(), schemas, err
 }
 
+// judge judges one document.
+type judge func(ctx context.Context, document *lint.Document) (*lint.Result, error)
+
 func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, out, diagnostics io.Writer) error {
-	sources, err := readSources(o.files, o.recursive, in)
+	files, err := listFiles(o.files, o.recursive, o.ignored, in)
 	if err != nil {
 		return err
 	}
-	var documents []*lint.Document
-	var unreadable []error
-	for _, source := range sources {
-		read, errs := lint.Read(source, lint.Limits{})
-		documents, unreadable = append(documents, read...), append(unreadable, errs...)
+	progress := newProgress(o.environment, diagnostics)
+	defer progress.done()
+	from := newManifests(files)
+	var judge judge
+	if o.server {
+		judge, err = o.asServer()
+	} else {
+		judge, err = o.asLinter(ctx, from, progress)
 	}
-	if len(documents)+len(unreadable) == 0 {
+	if err != nil {
+		return err
+	}
+	report := lintReport{Report: lint.NewReport(nil)}
+	if err := from.each(ctx, progress, func(document *lint.Document) error {
+		result, err := judge(ctx, document)
+		if err == nil {
+			report.Add(result)
+		}
+		return err
+	}); err != nil {
+		return err
+	}
+	progress.done()
+	report.Unreadable(from.unreadable...)
+	report.skipped = from.skipped
+	if report.Objects+len(from.unreadable) == 0 {
 		// A pipe whose first command failed must not look like clean manifests.
-		return errors.New("there is no manifest in what -f names: give at least one")
+		none := "there is no manifest in what -f names: give at least one"
+		if skipped := report.skippedText(); skipped != "" {
+			none += "; " + skipped
+		}
+		return errors.New(none)
 	}
-	warnBelow, err := policy.ParseDuration(o.warnBelow)
-	if err != nil {
-		return err
-	}
-	own, schemas, err := builtin()
-	if err != nil {
-		return err
-	}
-	results, err := lint.Lint(ctx, documents, lint.Options{
-		Source:          platform.Offline{Platform: own},
-		Schemas:         schemas,
-		Namespace:       o.namespace,
-		Now:             o.now(),
-		AnnotationsOnly: o.nativeTTL == "off",
-		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
-	})
-	if err != nil {
-		return err
-	}
-	report := lint.NewReport(results, unreadable...)
-	if err := o.write(report, print, out, diagnostics); err != nil {
+	if err := o.write(&report, print, out, diagnostics); err != nil {
 		return fmt.Errorf("writing the output: %w", err)
 	}
 	if !report.Allowed || (o.warningsAsErrors && len(report.Findings) > 0) {
@@ -178,20 +151,57 @@ func (o *lintOptions) run(ctx context.Context, print printFunc, in io.Reader, ou
 	return nil
 }
 
+// asLinter judges by the manifests alone, which it reads once for the context of each.
+func (o *lintOptions) asLinter(ctx context.Context, from *manifests, progress *progress) (judge, error) {
+	warnBelow, err := policy.ParseDuration(o.warnBelow)
+	if err != nil {
+		return nil, err
+	}
+	own, schemas, err := builtin()
+	if err != nil {
+		return nil, err
+	}
+	linter, err := lint.NewLinter(ctx, lint.Options{
+		Source:          platform.Offline{Platform: own},
+		Schemas:         schemas,
+		Namespace:       o.namespace,
+		Now:             o.now(),
+		AnnotationsOnly: o.nativeTTL == "off",
+		Rules:           rules.Options{WarnBelow: warnBelow, StrictLabels: o.strictLabels, WarnExpiredLabels: o.expiredLabels == "warn", KyvernoLabel: o.kyvernoLabel, Controller: policy.Surroundings{Protect: policy.DefaultProtect()}},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return linter.Judge, addAll(ctx, linter, from, progress)
+}
+
+// addAll makes all manifests context for each other.
+func addAll(ctx context.Context, linter *lint.Linter, from *manifests, progress *progress) error {
+	err := from.each(ctx, progress, func(document *lint.Document) error { return linter.Add(ctx, document) })
+	if err != nil || !linter.Added() {
+		return err
+	}
+	return from.each(ctx, progress, func(document *lint.Document) error {
+		linter.AddRuntime(document)
+		return nil
+	})
+}
+
 // lintData is the answer for programs.
 type lintData struct {
 	list[lint.Finding]
-	Allowed  bool           `json:"allowed" doc:"nothing would be refused"`
+	Allowed  bool           `json:"allowed" doc:"nothing would be rejected"`
 	Objects  int            `json:"objects" doc:"how many objects were judged"`
 	Defaults []lint.Default `json:"defaults" doc:"what would be filled in"`
+	Skipped  []skipped      `json:"skipped,omitempty" doc:"files and documents in directories that are not meant for the API server"`
 }
 
-func (o *lintOptions) write(report *lint.Report, print printFunc, out, diagnostics io.Writer) error {
+func (o *lintOptions) write(report *lintReport, print printFunc, out, diagnostics io.Writer) error {
 	switch {
 	case print != nil:
-		return print(printed{document: lintData{listOf("FindingList", o.now(), report.Findings, nil), report.Allowed, report.Objects, report.Defaults}}, out)
+		return print(printed{document: lintData{listOf("FindingList", o.now(), report.Findings, nil), report.Allowed, report.Objects, report.Defaults, report.skipped}}, out)
 	case o.output.format == "github":
-		return writeGitHub(report, out)
+		return writeGitHub(report.Report, out)
 	default:
 		return writeFindings(report, o.output.format == "wide", printers.PrintOptions{NoHeaders: o.output.noHeaders}, out, diagnostics)
 	}

@@ -3,7 +3,10 @@ package main
 import (
 	"fmt"
 	"io"
+	"maps"
+	"slices"
 	"strconv"
+	"strings"
 
 	"k8s.io/cli-runtime/pkg/printers"
 
@@ -11,24 +14,52 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// writeFindings writes a row for each finding, and with defaults one for each of those, and a
-// summary to diagnostics.
-func writeFindings(report *lint.Report, defaults bool, options printers.PrintOptions, out, diagnostics io.Writer) error {
+// lintReport is a report with what was skipped.
+type lintReport struct {
+	*lint.Report
+	skipped []skipped
+}
+
+// skippedText counts what was skipped by reason; "" for nothing.
+func (r *lintReport) skippedText() string {
+	counts := map[string]int{}
+	for _, each := range r.skipped {
+		counts[each.Reason]++
+	}
+	var parts []string
+	for _, reason := range slices.Sorted(maps.Keys(counts)) {
+		parts = append(parts, fmt.Sprintf("%s %d", reason, counts[reason]))
+	}
+	if len(parts) == 0 {
+		return ""
+	}
+	return fmt.Sprintf("%d skipped (%s)", len(r.skipped), strings.Join(parts, ", "))
+}
+
+// writeFindings writes a row for each finding, if wide one for each default and each skipped file
+// too, and a summary to diagnostics.
+func writeFindings(report *lintReport, wide bool, options printers.PrintOptions, out, diagnostics io.Writer) error {
 	table := newTable("WHERE", "SEVERITY", "OBJECT", "RULE", "MESSAGE")
 	for i := range report.Findings {
 		finding := &report.Findings[i]
 		addRow(table, nil, where(finding.File, finding.Line), string(finding.Severity), objectName(finding.Object), finding.Rule, finding.Finding.String())
 	}
-	if defaults {
+	if wide {
 		for _, filled := range report.Defaults {
 			addRow(table, nil, where(filled.File, filled.Line), "default", objectName(filled.Object), "-", filled.String())
+		}
+		for _, each := range report.skipped {
+			addRow(table, nil, where(each.File, each.Line), "skipped", "-", "-", each.Reason)
 		}
 	}
 	if err := printTable(table, options, out); err != nil {
 		return err
 	}
-	_, err := fmt.Fprintf(diagnostics, "%s: %s, %s, %s\n", count(report.Objects, "object"),
-		count(report.Count(policy.Deny), "error"), count(report.Count(policy.Warn), "warning"), count(len(report.Defaults), "default"))
+	counts := []string{count(report.Count(policy.Deny), "error"), count(report.Count(policy.Warn), "warning"), count(len(report.Defaults), "default")}
+	if skipped := report.skippedText(); skipped != "" {
+		counts = append(counts, skipped)
+	}
+	_, err := fmt.Fprintf(diagnostics, "%s: %s\n", count(report.Objects, "object"), strings.Join(counts, ", "))
 	return err
 }
 

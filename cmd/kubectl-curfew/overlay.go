@@ -20,7 +20,7 @@ func readOverlay(ctx context.Context, files []string) (overlay, error) {
 	if len(files) == 0 {
 		return out, nil
 	}
-	sources, err := readSources(files, false, strings.NewReader(""))
+	sources, err := readSources(files, strings.NewReader(""))
 	if err != nil {
 		return out, fmt.Errorf("--with=%s", strings.TrimPrefix(err.Error(), "-f ")) // as lint's flag is named
 	}

@@ -22,7 +22,7 @@ func readReferences(names []string, in io.Reader) ([]world.Reference, error) {
 	if len(names) == 0 {
 		return nil, nil
 	}
-	sources, err := readSources(names, false, in)
+	sources, err := readSources(names, in)
 	if err != nil {
 		return nil, err
 	}

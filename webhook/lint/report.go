@@ -48,16 +48,23 @@ type Report struct {
 	Findings []Finding `json:"findings"`
 }
 
-// NewReport collects results, and the errors of unreadable documents as findings, which come first.
+// NewReport collects results.
 func NewReport(results []*Result, unreadable ...error) *Report {
-	report := &Report{Allowed: len(unreadable) == 0, Defaults: []Default{}, Findings: []Finding{}}
-	for _, err := range unreadable {
-		report.Findings = append(report.Findings, unreadableFinding(err))
-	}
+	report := &Report{Allowed: true, Defaults: []Default{}, Findings: []Finding{}}
 	for _, result := range results {
 		report.Add(result)
 	}
+	report.Unreadable(unreadable...)
 	return report
+}
+
+// Unreadable puts the errors of unreadable documents before all other findings.
+func (r *Report) Unreadable(errs ...error) {
+	var first []Finding
+	for _, err := range errs {
+		first = append(first, unreadableFinding(err))
+	}
+	r.Findings, r.Allowed = append(first, r.Findings...), r.Allowed && len(errs) == 0
 }
 
 // Add adds a result. The report does not keep its document.

@@ -1,0 +1,127 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	clienttesting "k8s.io/client-go/testing"
+)
+
+const serverManifests = `apiVersion: batch/v1
+kind: Job
+metadata:
+  name: denied
+  namespace: ci
+spec:
+  ttlSecondsAfterFinished: 864000
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: filled, resourceVersion: "7"}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {generateName: made-, namespace: ci}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: nowhere, namespace: absent}}
+---
+{apiVersion: batch/v1, kind: Job, metadata: {name: secret, namespace: ci}}
+---
+{apiVersion: example.com/v1, kind: Widget, metadata: {name: unknown}}
+---
+{apiVersion: v1, kind: Namespace, metadata: {name: new}}
+`
+
+// server is an API server that answers by the name of the object, and never changes anything.
+func server(t *testing.T, broken bool) (cluster *fakeCluster, asked *[]string) {
+	t.Helper()
+	cluster, asked = newFakeCluster(t, objects(t)), new([]string)
+	denied := &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 403, Reason: metav1.StatusReasonForbidden, Message: "admission webhook denied the request: all of it",
+		Details: &metav1.StatusDetails{Causes: []metav1.StatusCause{{Field: "spec.ttlSecondsAfterFinished", Message: "864000 is too long"}}}}}
+	answer := func(name, namespace string, dryRun []string) (bool, runtime.Object, error) {
+		*asked = append(*asked, namespace+"/"+name)
+		if !slices.Equal(dryRun, []string{metav1.DryRunAll}) {
+			t.Errorf("%s would be changed: dry run %v", name, dryRun)
+		}
+		job := schema.GroupResource{Group: "batch", Resource: "jobs"}
+		switch {
+		case broken:
+			return true, nil, apierrors.NewInternalError(errors.New("etcd is away"))
+		case name == "denied":
+			return true, nil, denied
+		case name == "nowhere":
+			return true, nil, apierrors.NewNotFound(corev1.Resource("namespaces"), namespace)
+		case name == "secret":
+			return true, nil, apierrors.NewForbidden(job, name, errors.New("jane cannot patch it"))
+		case name == "filled":
+			cluster.warn.HandleWarningHeader(299, "", `curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`)
+			cluster.warn.HandleWarningHeader(299, "", "curfew: metadata.annotations[curfew.dev/ttl]: is a label: use it: as one")
+			cluster.warn.HandleWarningHeader(299, "", "batch/v1 Job is getting old")
+		}
+		return true, &unstructured.Unstructured{Object: map[string]any{}}, nil
+	}
+	cluster.objects.PrependReactor("patch", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, _ := action.(clienttesting.PatchActionImpl)
+		if strings.Contains(string(patch.GetPatch()), "resourceVersion") {
+			t.Errorf("%s is asked about in a state that may be past", patch.GetName())
+		}
+		return answer(patch.GetName(), patch.GetNamespace(), patch.PatchOptions.DryRun)
+	})
+	cluster.objects.PrependReactor("create", "*", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create, _ := action.(clienttesting.CreateActionImpl)
+		return answer("(created)", create.GetNamespace(), create.CreateOptions.DryRun)
+	})
+	return cluster, asked
+}
+
+func TestLintServer(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "a.yaml")
+	if err := os.WriteFile(file, []byte(serverManifests), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cluster, asked := server(t, false)
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{}, "lint", "--server", "-n", "ci", "-f", file, "-o", "custom-columns=L:.line,S:.severity,N:.object.name,R:.rule,F:.field,M:.message", "--no-headers")
+	var have []string
+	for line := range strings.Lines(stdout) {
+		have = append(have, strings.Join(strings.Fields(line), " "))
+	}
+	want := []string{
+		"7 error denied server spec.ttlSecondsAfterFinished 864000 is too long",
+		"9 warning filled server metadata.annotations[curfew.dev/ttl] is a label: use it: as one",
+		"9 warning filled server <none> batch/v1 Job is getting old",
+		`13 warning nowhere known-namespace metadata.namespace namespace "absent" does not exist yet: not checked; create it first`,
+		`15 error secret server <none> jobs.batch "secret" is forbidden: jane cannot patch it`,
+		"17 warning unknown server kind the cluster does not serve Widget of example.com/v1: not checked; install its CustomResourceDefinition first",
+	}
+	if code != exitBadNews || !slices.Equal(have, want) {
+		t.Errorf("exit status %d, %s\nhave %s\nwant %s", code, stderr, strings.Join(have, "\n"), strings.Join(want, "\n"))
+	}
+	if got := fmt.Sprint(*asked); got != "[ci/denied ci/filled ci/(created) absent/nowhere ci/secret /new]" {
+		t.Errorf("asked about %s", got)
+	}
+	_, stdout, stderr, _ = executeIn(t, cluster, scene{}, "lint", "--server", "-n", "ci", "-f", file, "-o", "wide")
+	if !strings.Contains(stdout, "default    Job ci/filled        -                 ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace \"ci\"\n") ||
+		stderr != "7 objects: 2 errors, 4 warnings, 1 default\n" {
+		t.Errorf("%s%s", stdout, stderr)
+	}
+}
+
+// TestLintServerWithoutAnswer: what is no answer about an object is no finding.
+func TestLintServerWithoutAnswer(t *testing.T) {
+	cluster, _ := server(t, true)
+	code, stdout, stderr, _ := executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-f", "-")
+	if code != exitUsage || stdout != "" || stderr != "error: asking the API server about Job denied: Internal error occurred: etcd is away\n" {
+		t.Errorf("exit status %d: %s%s", code, stdout, stderr)
+	}
+	code, _, stderr, _ = executeIn(t, cluster, scene{stdin: serverManifests}, "lint", "--server", "-f", "-", "--strict-labels", "--warn-below=5s")
+	if want := "error: --warn-below: with --server the webhook's own setting applies: leave it out\nerror: --strict-labels: with --server"; code != exitUsage || !strings.Contains(stderr, want) {
+		t.Errorf("exit status %d: %s", code, stderr)
+	}
+}
