@@ -74,7 +74,7 @@ func ParseNamespace(name string, annotations, labels map[string]string) *Namespa
 		policy.Deadline = deadlineSetting(AnnotationPath(AnnotationDefaultDeadline), text)
 	}
 	policy.Bounds = namespaceBounds(annotations)
-	for _, setting := range policy.settings() {
+	for _, setting := range policy.Settings() {
 		setting.Source = Source{LevelNamespace, name}
 		if setting.Err != nil {
 			policy.Errors = append(policy.Errors, fieldError(setting.Path, setting.Text, setting.Err))
@@ -103,7 +103,8 @@ func namespaceBounds(annotations map[string]string) Bounds {
 	}
 }
 
-func (n *NamespacePolicy) settings() []*Setting {
+// Settings are the TTLs, deadlines and bounds that are set, including those that cannot be read.
+func (n *NamespacePolicy) Settings() []*Setting {
 	return append(append(n.TTL.Settings(), present(n.PodTTL, n.Deadline)...), n.Bounds.Settings()...)
 }
 

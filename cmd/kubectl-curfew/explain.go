@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"time"
 
@@ -18,21 +19,30 @@ type explainOptions struct {
 	selection world.Selection
 	output    *output
 	with      []string
+	// from are manifests to explain instead of objects of the cluster.
+	from fileOptions
 }
 
 func explainCommand(env environment) *cobra.Command {
 	options := explainOptions{connection: newConnection(env), output: newOutput("text")}
 	command := &cobra.Command{
-		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR) [flags]",
+		Use:   "explain (KIND/NAME... | KIND NAME... | KIND -l SELECTOR | -f FILE) [flags]",
 		Short: "Explain when an object is deleted, why, and what blocks it",
 		Long: `Explain when an object is deleted, or why it is not: what each level of
 precedence sets and which one decides, for its TTL after finished, its TTL label
 and its deadline; what blocks it, and the command that would change it.
 
 It asks the API server alone, with your own permissions, and judges as the
-controller does. What you may not read is said.`,
+controller does. What you may not read is said.
+
+With -f, it explains what would happen to the objects of manifests if they were
+created now: by the cluster's namespaces, policies and runtimes, and by those
+among the manifests, which come first. With --offline only these apply.`,
 		Example: `  # When is this Job deleted, why, and what blocks it?
   kubectl curfew explain job/build -n ci
+
+  # What would happen to the objects of a manifest?
+  kubectl curfew explain -f job.yaml
 
   # What would a policy change that is not applied yet?
   kubectl curfew explain job/build -n ci --with policy.yaml
@@ -41,6 +51,12 @@ controller does. What you may not read is said.`,
   kubectl curfew explain configmap/demo -o json`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			options.selection.Args = args
+			if len(options.from.files) > 0 {
+				return options.runFiles(cmd.Context(), cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+			}
+			if options.from.offline || options.from.recursive {
+				return errors.New("--offline and -R need -f")
+			}
 			return options.run(cmd.Context(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 		ValidArgsFunction: options.completeObjects(),
@@ -50,6 +66,7 @@ controller does. What you may not read is said.`,
 	addSelection(flags, &options.selection)
 	options.output.addFlags(command)
 	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
+	options.from.add(flags)
 	options.completeFlags(command, map[string][]string{"output": options.output.formats()})
 	return command
 }

@@ -122,14 +122,16 @@ func documents() string {
 		{"ExpiryList", "expiring", list[entryData]{}},
 		{"ExplanationList", "explain", list[explainedItem]{}},
 		{"ChangeList", "extend, expire-now and cancel", list[changedItem]{}},
+		{"ForecastList", "explain -f", list[forecastItem]{}},
 		{"FindingList", "lint", lintData{}},
+		{"DefaultsList", "defaults", defaultsData{}},
 	} {
 		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
 		whole := reflect.TypeOf(of.list)
 		items, _ := whole.FieldByName("Items")
 		out.WriteString("Its items:\n")
 		table(items.Type.Elem())
-		if of.kind == "FindingList" {
+		if _, nested := whole.FieldByName("list"); nested {
 			out.WriteString("\nBeside the items:\n")
 			seen[whole.Field(0).Type] = true
 			table(whole)

@@ -363,3 +363,37 @@ func TestStreamsAreBounded(t *testing.T) {
 		t.Errorf("lines %v", where)
 	}
 }
+
+// TestExplain: the default of a namespace decides, the status of a manifest means nothing, and a
+// default label counts from now.
+func TestExplain(t *testing.T) {
+	const text = namespaceCI + `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, creationTimestamp: "2020-01-01T00:00:00Z"},
+  status: {conditions: [{type: Complete, status: "True", lastTransitionTime: "2020-01-02T00:00:00Z"}]}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: b, namespace: ci}}
+---
+{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: p}, spec: {match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 2d}}}}
+`
+	documents, errs := Read(Source{Data: []byte(text)}, Limits{})
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
+	linter, err := linterFor(t.Context(), documents, offline(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	job, err := linter.Explain(t.Context(), documents[1])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if value := job.Effective.Succeeded; job.Facts.Finished || value.Source.String() != "namespace/ci" || value.TTL.String() != "1d" || policy.Decider(job.TTL).Source.String() != "namespace/ci" {
+		t.Errorf("the Job gets %+v, finished: %t", value, job.Facts.Finished)
+	}
+	labelled, err := linter.Explain(t.Context(), documents[2])
+	if err != nil {
+		t.Fatal(err)
+	}
+	if want := noon.Add(48 * time.Hour); labelled.LabelKey != policy.LabelTTL || !labelled.ByLabel.Expiry.Equal(want) || labelled.ByLabel.Source.String() != "policy/p" {
+		t.Errorf("the ConfigMap goes by %q at %s, want %s", labelled.LabelKey, labelled.ByLabel.Expiry, want)
+	}
+}

@@ -41,6 +41,9 @@ func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[str
 	return &found.Scope, nil
 }
 
+// Source reads what decides how an object is treated, as the user.
+func (w *World) Source() platform.Source { return source{w} }
+
 // source is the [platform.Source] of a command: it reads everything once, as the user.
 type source struct{ *World }
 

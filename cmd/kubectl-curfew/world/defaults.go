@@ -1,0 +1,95 @@
+package world
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
+)
+
+// Defaults are what admission fills into any new object of a kind in a namespace.
+type Defaults struct {
+	Kind                        Kind
+	Succeeded, Failed, Deadline policy.Value
+	// Label is "" where none is given. LabelFrom is its setting, or the one that cannot be used.
+	Label     string
+	LabelFrom *policy.Setting
+	Bounds    []*policy.Setting
+	// Depends are what looks at the object, and so may give it something else.
+	Depends []string
+	// Unusable are settings that cannot be used, for other kinds of outcomes too.
+	Unusable []*policy.Setting
+}
+
+// Empty reports whether there is nothing to tell.
+func (d *Defaults) Empty() bool {
+	return !d.Succeeded.Set && !d.Failed.Set && !d.Deadline.Set && d.LabelFrom == nil && len(d.Depends)+len(d.Unusable) == 0
+}
+
+// Namespace reads a namespace that has to exist.
+func (w *World) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	object, err := w.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsForbidden(err):
+		return nil, fmt.Errorf("you may not get namespace %q: ask for the verb get on it", name)
+	case apierrors.IsNotFound(err):
+		return nil, fmt.Errorf("there is no namespace %q: give another", name)
+	case err != nil:
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return policy.NamespaceOf(&object.ObjectMeta), nil
+}
+
+// Defaults asks what a new object of a kind, of which no more is known, would be given in a
+// namespace. Policies that look at the object decide nothing here, and are named instead.
+func (w *World) Defaults(ctx context.Context, kind Kind, namespace *policy.NamespacePolicy, now time.Time) (*Defaults, error) {
+	object := map[string]any{
+		"apiVersion": kind.GroupVersion().String(), "kind": kind.Kind, "metadata": map[string]any{"namespace": namespace.Name},
+		"spec": map[string]any{"restartPolicy": "Never"}, // or a Pod would have none
+	}
+	out := &Defaults{Kind: kind}
+	facts := policy.FactsOfObject(kind.Profile, object)
+	found, err := platform.ContextOf(ctx, source{w}, platform.Whole(facts, object))
+	if err != nil {
+		return nil, err
+	}
+	scope := &found.Scope
+	if w.platform.RuntimeOf(kind.GroupKind()) != nil {
+		scope.Runtime, out.Depends = nil, append(out.Depends, "its runtime")
+	}
+	for _, each := range w.platform.Concerning(kind.GroupKind()) {
+		if each.VariesIn(namespace) {
+			out.Depends = append(out.Depends, "policy/"+each.Name)
+			scope.Policies = slices.DeleteFunc(scope.Policies, func(of *policy.PlatformPolicy) bool { return of.Name == each.Name })
+		}
+	}
+	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, slices.Contains(w.Controller.Protect, namespace.Name)
+	effective := policy.Resolve(facts, scope)
+	out.Succeeded, out.Failed, out.Deadline = effective.Succeeded, effective.Failed, effective.Deadline
+	out.Label, out.LabelFrom = policy.DefaultLabel(facts, scope, now)
+	out.Bounds = scope.BoundsFor(facts, policy.AllBounds).Settings()
+	settings := slices.Concat(namespace.Settings(), out.Bounds)
+	for _, of := range scope.Policies {
+		settings = slices.Concat(settings, of.TTL.Settings(), of.Bounds.Settings())
+		for _, one := range []*policy.Setting{of.Deadline, of.LatestUnreadable} {
+			if one != nil {
+				settings = append(settings, one)
+			}
+		}
+	}
+	if out.LabelFrom != nil {
+		settings = append(settings, out.LabelFrom)
+	}
+	for _, one := range settings {
+		if one.Err != nil && !slices.Contains(out.Unusable, one) {
+			out.Unusable = append(out.Unusable, one)
+		}
+	}
+	return out, nil
+}
