@@ -29,6 +29,19 @@ func Shorten(text string) string {
 	return text[:end] + "…"
 }
 
+// ShortenTo cuts a text to a number of bytes, for a field with a maximum length.
+func ShortenTo(text string, most int) string {
+	const end = "…"
+	if len(text) <= most {
+		return text
+	}
+	cut := most - len(end)
+	for cut > 0 && !utf8.RuneStart(text[cut]) {
+		cut--
+	}
+	return text[:cut] + end
+}
+
 // Describe names a field's value in a message: a scalar as it is, anything else only by its type,
 // so that a message never repeats what lies below a field (S9).
 func Describe(value any) string {

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"strings"
@@ -15,9 +16,9 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// AccessReviewer reports whether a user may delete an object.
+// AccessReviewer reports whether a user may delete an object, or do what what.Verb says.
 type AccessReviewer interface {
-	MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
+	May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error)
 }
 
 // SubjectAccessReviews asks the API server's own authorizer.
@@ -25,15 +26,15 @@ type SubjectAccessReviews struct {
 	Client authorizationclient.SubjectAccessReviewInterface
 }
 
-// MayDelete implements [AccessReviewer].
-func (s SubjectAccessReviews) MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-	what.Verb = "delete"
+// May implements [AccessReviewer].
+func (s SubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	what.Verb = cmp.Or(what.Verb, "delete")
 	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
 		ResourceAttributes: &what, User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
 	}}
 	answer, err := s.Client.Create(ctx, review, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking whether %s may delete %s in %q: %w", user.Username, what.Resource, what.Namespace, err)
+		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", user.Username, what.Verb, what.Resource, what.Namespace, err)
 	}
 	return answer.Status.Allowed, nil
 }
@@ -79,12 +80,12 @@ func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
 	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[string]cachedAnswer{}}
 }
 
-// MayDelete implements [AccessReviewer]. Errors are not cached.
-func (c *CachedReviews) MayDelete(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+// May implements [AccessReviewer]. Errors are not cached.
+func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 	what.Name = ""
 	key := strings.Join([]string{
 		user.Username, user.UID, strings.Join(user.Groups, "\x01"), fmt.Sprint(user.Extra),
-		what.Group, what.Resource, what.Namespace,
+		what.Verb, what.Group, what.Resource, what.Namespace,
 	}, "\x00")
 	now := c.clock.Now()
 	c.mu.Lock()
@@ -93,7 +94,7 @@ func (c *CachedReviews) MayDelete(ctx context.Context, user authenticationv1.Use
 	if ok && now.Before(known.until) {
 		return known.allowed, nil
 	}
-	allowed, err := c.reviewer.MayDelete(ctx, user, what)
+	allowed, err := c.reviewer.May(ctx, user, what)
 	if err != nil {
 		return false, err
 	}
@@ -147,7 +148,7 @@ func (w *Webhooks) access(ctx context.Context, review *rules.Request, resource m
 }
 
 func (w *Webhooks) ask(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (rules.Answer, error) {
-	allowed, err := w.reviews.MayDelete(ctx, user, what)
+	allowed, err := w.reviews.May(ctx, user, what)
 	switch {
 	case err != nil:
 		w.log.V(1).Info("no answer to an access review", "user", user.Username, "reason", err.Error())

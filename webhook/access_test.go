@@ -21,7 +21,7 @@ type answers struct {
 	last  authorizationv1.ResourceAttributes
 }
 
-func (a *answers) MayDelete(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+func (a *answers) May(_ context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 	a.asked = append(a.asked, user.Username)
 	a.last = what
 	return a.of[user.Username], a.err
@@ -33,7 +33,7 @@ func TestCachedReviews(t *testing.T) {
 	cached := NewCachedReviews(behind, clock)
 	may := func(user authenticationv1.UserInfo, namespace, name string, want bool) {
 		t.Helper()
-		got, err := cached.MayDelete(t.Context(), user, authorizationv1.ResourceAttributes{
+		got, err := cached.May(t.Context(), user, authorizationv1.ResourceAttributes{
 			Namespace: namespace, Group: "batch", Resource: "jobs", Name: name,
 		})
 		if err != nil || got != want {
@@ -59,13 +59,13 @@ func TestCachedReviews(t *testing.T) {
 	behind.err = errors.New("no answer")
 	clock.Step(keepAnswers)
 	for range 2 {
-		if _, err := cached.MayDelete(t.Context(), ann, authorizationv1.ResourceAttributes{}); err == nil {
+		if _, err := cached.May(t.Context(), ann, authorizationv1.ResourceAttributes{}); err == nil {
 			t.Error("an error was remembered as an answer, or lost")
 		}
 	}
 	behind.err = nil
 	for i := range 2 * maxAnswers {
-		_, _ = cached.MayDelete(t.Context(), ann, authorizationv1.ResourceAttributes{Namespace: string(rune('a' + i))})
+		_, _ = cached.May(t.Context(), ann, authorizationv1.ResourceAttributes{Namespace: string(rune('a' + i))})
 	}
 	if len(cached.answers) > maxAnswers {
 		t.Errorf("%d answers are remembered, want at most %d", len(cached.answers), maxAnswers)

@@ -33,6 +33,8 @@ type Clock interface {
 
 // Options are what the webhooks need from their surroundings.
 type Options struct {
+	// CleanupInterval is the shortest time between two runs of a cleanup policy.
+	CleanupInterval time.Duration
 	// Platform holds the profiles and policies.
 	Platform *platform.Store
 	// Runtimes reads the runtimes that objects use; nil means that none is read.
@@ -125,6 +127,8 @@ type Webhooks struct {
 
 	reviews        AccessReviewer
 	controllerUser string
+	// cleanupInterval is the shortest time between two runs of a cleanup policy.
+	cleanupInterval time.Duration
 }
 
 // New checks the options, registers the metrics and returns the webhooks.
@@ -155,9 +159,10 @@ func New(options Options) (*Webhooks, error) {
 			Controller: options.Controller, ControllerUser: options.ControllerUser,
 		},
 
-		load:           newLoad(options.MaxReview, options.Memory),
-		reviews:        options.Access,
-		controllerUser: options.ControllerUser,
+		load:            newLoad(options.MaxReview, options.Memory),
+		reviews:         options.Access,
+		controllerUser:  options.ControllerUser,
+		cleanupInterval: options.CleanupInterval,
 	}, nil
 }
 

@@ -16,14 +16,17 @@ import (
 
 // compiles reports whether objects of a kind of Curfew's group are compiled at admission.
 func (w *Webhooks) compiles(kind string) bool {
-	return kind == "LifecyclePolicy" || kind == "KindProfile"
+	return kind == "LifecyclePolicy" || kind == "KindProfile" || kind == cleanupKind || kind == clusterCleanupKind
 }
 
-// validatePolicy asks the rules about a LifecyclePolicy or KindProfile.
-func (w *Webhooks) validatePolicy(_ context.Context, request *request, now time.Time) answer {
+// validatePolicy asks the rules about a policy or KindProfile.
+func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) answer {
 	kind := request.facts.Profile.Kind
 	if request.facts.Deleting || kind.Group != policy.Group || !w.compiles(kind.Kind) {
 		return untouched()
+	}
+	if kind.Kind == cleanupKind || kind.Kind == clusterCleanupKind {
+		return w.validateCleanup(ctx, request)
 	}
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
 	var err error

@@ -13,6 +13,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/backfill"
+	"curfew.dev/curfew/controller/cleanup"
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/engine"
@@ -40,13 +41,14 @@ type controller struct {
 	labels     *discovery.Labels // nil where trigger label is switched off
 	coverage   *coverage.Keeper
 	settings   *settings.Publisher
-	backfill   *backfill.Labels // nil likewise
+	backfill   *backfill.Labels    // nil likewise
+	cleanup    *cleanup.Controller // nil where trigger cleanup is switched off
 }
 
 // addController wires feeds → engine → API server. Each step uses what those before it made.
 func addController(ctx context.Context, process *process) error {
 	c := &controller{process: process}
-	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addSettings)
+	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addCleanup, c.addSettings)
 	if err != nil {
 		return err
 	}

@@ -41,6 +41,9 @@ type options struct {
 	builtinProfiles            bool
 	maxDeletionsPerMinute      int
 	relistEvery, stuckAfter    time.Duration
+	cleanupMinInterval         time.Duration
+	cleanupMaxPolicies         int
+	requireApproval            bool
 	leaseName                  string
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
@@ -57,7 +60,7 @@ func defaultOptions() *options {
 	return &options{
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
-		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
 	}
 }
 
@@ -71,6 +74,7 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.StringSliceVar(&o.enable, "enable", o.enable, "triggers that are switched on. For the others no default is filled in, nothing is tracked and nothing is deleted or stopped; values that objects carry stay")
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
 	flags.BoolVar(&o.builtinProfiles, "builtin-profiles", o.builtinProfiles, "know the kinds whose KindProfiles come with Curfew. Without them, of custom kinds only those with a KindProfile in the cluster")
+	flags.DurationVar(&o.cleanupMinInterval, "cleanup-min-interval", o.cleanupMinInterval, "shortest time between two runs of a cleanup policy")
 	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing; admission says so")
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
@@ -97,6 +101,8 @@ func (o *options) addController(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.favourDrain, "favour-drain", o.favourDrain, "take all that the API server gives, at the cost of its other clients")
 	flags.IntVar(&o.maxDeletionsPerMinute, "max-deletions-per-minute", o.maxDeletionsPerMinute, "bound on deletions in any minute, those of deadlines included; the first minute after a start has no budget; 0 means none")
 	flags.DurationVar(&o.relistEvery, "relist-every", o.relistEvery, "how often everything is listed anew, for what a watch lost")
+	flags.IntVar(&o.cleanupMaxPolicies, "cleanup-max-policies", o.cleanupMaxPolicies, "how many CleanupPolicies of one namespace run; the oldest do")
+	flags.BoolVar(&o.requireApproval, "require-approval", o.requireApproval, "let a new or changed CleanupPolicy delete nothing before somebody has approved it")
 	flags.DurationVar(&o.stuckAfter, "stuck-after", o.stuckAfter, "report what is still terminating after this long")
 }
 
@@ -145,6 +151,12 @@ func (o *options) validate() error {
 	}
 	if o.stuckAfter < time.Second {
 		bad("stuck-after", o.stuckAfter, "give 1s or more")
+	}
+	if o.cleanupMinInterval < time.Minute {
+		bad("cleanup-min-interval", o.cleanupMinInterval, "give 1m or more")
+	}
+	if o.cleanupMaxPolicies < 0 {
+		bad("cleanup-max-policies", o.cleanupMaxPolicies, "give 0 or more")
 	}
 	if o.verbosity < 0 || o.verbosity > verbosityMost {
 		bad("verbosity", o.verbosity, fmt.Sprintf("give 0 to %d", verbosityMost))

@@ -9,7 +9,9 @@ import (
 	"k8s.io/client-go/metadata"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/stop"
+	"curfew.dev/curfew/controller/cleanup"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/policy"
@@ -34,6 +36,7 @@ type registration struct {
 var registered = []registration{
 	{name: policy.TriggerTTL, action: deletes, judge: feed.TTLs},
 	{name: policy.TriggerLabel, action: deletes, find: labelled},
+	{name: policy.TriggerCleanup, action: cleans, find: scheduled},
 	{name: policy.TriggerDeadline, action: stops, judge: feed.Deadlines},
 }
 
@@ -58,6 +61,14 @@ func stops(c *controller) (engine.Trigger, error) {
 
 // labelled finds the objects of any kind that carry a TTL label.
 func labelled(ctx context.Context, c *controller) error { return c.labels.Run(ctx) }
+
+// cleans is the action of cleanup policies: it deletes the object with the rights of their account.
+func cleans(*controller) (engine.Trigger, error) {
+	return engine.Trigger{Action: cleanup.Action{}, Deletes: true, Priority: action.Background}, nil
+}
+
+// scheduled runs the cleanup policies that are due.
+func scheduled(ctx context.Context, c *controller) error { return c.cleanup.Run(ctx) }
 
 // triggerNames are the names of all triggers.
 func triggerNames() []string {

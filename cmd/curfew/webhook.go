@@ -98,6 +98,7 @@ func (a *admission) addHandlers(context.Context) error {
 		StrictLabels:    a.options.strictLabels,
 		WarnExpired:     a.options.expiredLabels == "warn",
 		KyvernoLabel:    a.options.kyvernoLabel,
+		CleanupInterval: a.options.cleanupMinInterval,
 		MaxReview:       maxReview.Value(),
 		Memory:          memoryLimit(),
 		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},

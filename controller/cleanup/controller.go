@@ -1,3 +1,224 @@
 package cleanup
 
-const fieldManager = "curfew-cleanup"
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Engine is what a run needs of the engine.
+type Engine interface {
+	RegisterKind(k engine.KindOptions) (engine.Kind, error)
+	ForgetKind(k engine.Kind)
+	Submit(ctx context.Context, run engine.Run, objects ...engine.Object)
+	Epoch() uint64
+}
+
+// Options are what a Controller works with. All fields are required unless they say otherwise.
+type Options struct {
+	// Objects reads policies and approvals, and writes statuses and reports.
+	Objects dynamic.Interface
+	// Account returns the clients of a service account; the zero name is Curfew's own.
+	Account func(types.NamespacedName) (*Account, error)
+	Engine  Engine
+	// Served are the resources that can be listed and deleted.
+	Served func(context.Context) ([]cleanup.Resource, error)
+	// Cached is the platform that decides about objects of a list, Live about one that changed.
+	Cached, Live platform.Source
+	// Namespaces are all that are known, or an error until they are.
+	Namespaces func() ([]*policy.NamespacePolicy, error)
+	// Protect are the namespaces in which nothing is deleted.
+	Protect []string
+	// DryRun makes every run a dry run.
+	DryRun bool
+	// MinInterval is the shortest time between two runs of a policy.
+	MinInterval time.Duration
+	// MaxPolicies is how many CleanupPolicies of a namespace may run.
+	MaxPolicies int
+	// RequireApproval makes approval mandatory for CleanupPolicies.
+	RequireApproval bool
+	// ServerTime is the API server's time, or an error while that is not known.
+	ServerTime func(context.Context) (time.Time, error)
+	// Event records an Event on a policy. It may be nil.
+	Event func(object *unstructured.Unstructured, eventType, reason, message string)
+
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
+}
+
+const (
+	fieldManager = "curfew-cleanup"
+	// recheck is how often a policy is looked at without any reason to.
+	recheck = 10 * time.Minute
+	// retryFirst is the wait after a first failure of a policy. It doubles up to recheck.
+	retryFirst = time.Second
+	// workers is how many policies run at once.
+	workers = 4
+)
+
+// Controller runs cleanup policies.
+type Controller struct {
+	options  Options
+	log      logr.Logger
+	compiler *expression.Compiler
+	queue    *loop.RetryQueue
+	metrics  *metrics
+	// namespaced and cluster are the policies of both kinds.
+	namespaced, cluster *follow.Mirror[seen]
+	// unchanged reports whether a policy is still what a run applies.
+	unchanged func(*cleanup.Policy) bool
+
+	mu   sync.Mutex
+	busy map[string]bool
+}
+
+// seen is what is kept of a policy, to know when it changed and how many a namespace has.
+type seen struct {
+	uid        types.UID
+	generation int64
+	created    time.Time
+	suspended  bool
+}
+
+// New makes a controller that does nothing until Run.
+func New(options Options) (*Controller, error) {
+	c := &Controller{
+		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
+		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{},
+	}
+	var err error
+	if c.metrics, err = newMetrics(options.Registerer); err != nil {
+		return nil, err
+	}
+	follows := func(resource string) *follow.Mirror[seen] {
+		m := follow.NewMirror(options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)), see, options.Clock, c.log.WithValues("resource", resource))
+		m.OnChange(func(name string, old, now *seen) {
+			switch {
+			case name == "":
+			case now == nil:
+				c.queue.Remove(resource + "/" + name)
+			case old == nil || *old != *now:
+				c.queue.Add(resource + "/" + name)
+			}
+		})
+		return m
+	}
+	c.unchanged = c.stillApplies
+	c.namespaced, c.cluster = follows(v1alpha1.CleanupPolicies), follows(v1alpha1.ClusterCleanupPolicies)
+	return c, nil
+}
+
+func see(object *unstructured.Unstructured) seen {
+	suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend")
+	return seen{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended}
+}
+
+// Run runs policies until ctx is done. It may run once in a cluster.
+func (c *Controller) Run(ctx context.Context) error {
+	var all sync.WaitGroup
+	all.Go(func() { c.namespaced.Run(ctx) })
+	all.Go(func() { c.cluster.Run(ctx) })
+	for range workers {
+		all.Go(func() {
+			for {
+				key, ok := c.queue.Next(ctx)
+				if !ok {
+					return
+				}
+				c.work(ctx, key)
+			}
+		})
+	}
+	all.Wait()
+	return nil
+}
+
+// work does what a policy needs now, and has it looked at again.
+func (c *Controller) work(ctx context.Context, key string) {
+	if !c.begin(key) {
+		c.queue.AddAfter(key, retryFirst)
+		return
+	}
+	defer c.done(key)
+	again, err := c.step(ctx, key)
+	switch {
+	case ctx.Err() != nil:
+	case errors.Is(err, errGone):
+		c.queue.Remove(key)
+	case err != nil:
+		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
+		c.queue.Retry(key, retryFirst)
+	default:
+		c.queue.Done(key)
+		c.queue.AddAfter(key, again)
+	}
+}
+
+// begin reports whether nobody works on a policy, and reserves it.
+func (c *Controller) begin(key string) bool {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.busy[key] {
+		return false
+	}
+	c.busy[key] = true
+	return true
+}
+
+func (c *Controller) done(key string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	delete(c.busy, key)
+}
+
+// read reads a policy live. The error is errGone if it does not exist.
+func (c *Controller) read(ctx context.Context, key string) (*unstructured.Unstructured, error) {
+	resource, name, _ := strings.Cut(key, "/")
+	client := dynamic.ResourceInterface(c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)))
+	if namespace, of, ok := strings.Cut(name, "/"); ok {
+		client, name = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(resource)).Namespace(namespace), of
+	}
+	object, err := client.Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return nil, errGone
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading policy %s: %w", key, err)
+	}
+	if object.GetDeletionTimestamp() != nil {
+		return nil, errGone
+	}
+	return object, nil
+}
+
+// stillApplies reports whether a policy is still what a run applies.
+func (c *Controller) stillApplies(p *cleanup.Policy) bool {
+	mirror, key := c.cluster, p.Name
+	if p.Namespace != "" {
+		mirror, key = c.namespaced, p.Namespace+"/"+p.Name
+	}
+	now, ok := mirror.Get(key)
+	return ok && now.uid == p.UID && now.generation <= p.Generation && !now.suspended
+}

@@ -15,21 +15,34 @@ import (
 )
 
 const (
-	// batchSize is how many objects a report page lists.
-	batchSize = 250
+	// maxBatch is how many objects a report page lists.
+	maxBatch = 250
 	// inFlight is how many batches are deleted at once. The UIDs of all are in the status: 500 of
 	// them take less than 20 kB.
 	inFlight = 2
 	// detailedPages is how many pages of a run keep their items once they are counted.
-	detailedPages = 10_000 / batchSize
+	detailedPages = 10_000 / maxBatch
 	// maxSkipReasons and maxKinds bound the status.
 	maxSkipReasons = 32
 	maxKinds       = 256
 )
 
+// batchSize is how many objects are deleted together. Tests make it smaller.
+var batchSize = maxBatch
+
+// storage is where a ledger keeps a policy's status and report pages.
+type storage interface {
+	// current is the status as it was last read or written.
+	current() *v1alpha1.CleanupPolicyStatus
+	writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error
+	writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields) error
+	readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error)
+	prune(ctx context.Context) error
+}
+
 // ledger keeps the counts of a run. All changes of the status go through it, one at a time.
 type ledger struct {
-	store *store
+	store storage
 	mu    sync.Mutex
 }
 
@@ -37,7 +50,7 @@ type ledger struct {
 func (l *ledger) change(ctx context.Context, edit func(*v1alpha1.CleanupPolicyStatus)) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	next := l.store.status.DeepCopy()
+	next := l.store.current().DeepCopy()
 	edit(next)
 	return l.store.writeStatus(ctx, next)
 }
@@ -46,7 +59,7 @@ func (l *ledger) change(ctx context.Context, edit func(*v1alpha1.CleanupPolicySt
 func (l *ledger) status() *v1alpha1.CleanupPolicyStatus {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return l.store.status.DeepCopy()
+	return l.store.current().DeepCopy()
 }
 
 // begin records that a run has started. What an earlier run left uncounted stays.
@@ -62,9 +75,9 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 	if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {
 		return err
 	}
-	uids := make([]types.UID, 0, len(page.fields.Items))
-	for i := range page.fields.Items {
-		uids = append(uids, page.fields.Items[i].UID)
+	uids := make([]types.UID, 0, len(page.fields.Objects))
+	for i := range page.fields.Objects {
+		uids = append(uids, page.fields.Objects[i].UID)
 	}
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.UncountedDeletions = append(s.UncountedDeletions, v1alpha1.UncountedPage{Report: page.name, UIDs: uids})
@@ -100,6 +113,13 @@ func (l *ledger) drop(ctx context.Context, name string) error {
 	})
 }
 
+// prune deletes the pages of all but the last runs.
+func (l *ledger) prune(ctx context.Context) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.store.prune(ctx)
+}
+
 // end records how a run ended.
 func (l *ledger) end(ctx context.Context, phase v1alpha1.RunPhase, at time.Time, edit func(*v1alpha1.CleanupPolicyStatus)) error {
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
@@ -129,7 +149,7 @@ type page struct {
 func newPage(policy v1alpha1.PolicyReference, run string, number int32, dryRun bool, items []v1alpha1.CleanupItem) *page {
 	return &page{
 		name:   pageName(policy.Name, run, number),
-		fields: v1alpha1.CleanupReportFields{Policy: policy, Run: run, Page: number, DryRun: dryRun, Items: items},
+		fields: v1alpha1.CleanupReportFields{Policy: policy, Run: run, Page: number, DryRun: dryRun, Objects: items},
 	}
 }
 
@@ -145,8 +165,8 @@ func decided(item *v1alpha1.CleanupItem) bool { return item.Result != "" }
 func (p *page) tally() map[metav1.GroupKind]int64 {
 	out := map[metav1.GroupKind]int64{}
 	p.fields.Deleted = 0
-	for i := range p.fields.Items {
-		item := &p.fields.Items[i]
+	for i := range p.fields.Objects {
+		item := &p.fields.Objects[i]
 		if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {
 			out[metav1.GroupKind{Group: item.Group, Kind: item.Kind}]++
 			p.fields.Deleted++
@@ -159,13 +179,13 @@ func (p *page) tally() map[metav1.GroupKind]int64 {
 func (p *page) summarise() {
 	type key struct{ group, kind, namespace string }
 	counts := map[key]int64{}
-	for i := range p.fields.Items {
-		item := &p.fields.Items[i]
+	for i := range p.fields.Objects {
+		item := &p.fields.Objects[i]
 		if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone || item.Result == v1alpha1.ItemWouldDelete {
 			counts[key{item.Group, item.Kind, item.Namespace}]++
 		}
 	}
-	p.fields.Items, p.fields.Summary, p.fields.Truncated = nil, nil, true
+	p.fields.Objects, p.fields.Summary, p.fields.Truncated = nil, nil, true
 	for k, count := range counts {
 		p.fields.Summary = append(p.fields.Summary, v1alpha1.SummaryCount{Group: k.group, Kind: k.kind, Namespace: k.namespace, Count: count})
 	}

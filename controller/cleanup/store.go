@@ -4,7 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
+	"maps"
+	"slices"
 
 	"k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -59,6 +60,8 @@ func newStore(client dynamic.Interface, of *cleanup.Policy, resourceVersion stri
 	}
 	return s
 }
+
+func (s *store) current() *v1alpha1.CleanupPolicyStatus { return &s.status }
 
 // writeStatus replaces the status. A policy that was edited meanwhile is read again: its spec does
 // not matter here. A status that is not the one this store wrote last ends the run.
@@ -155,11 +158,33 @@ func (s *store) readPage(ctx context.Context, name string) (*v1alpha1.CleanupRep
 	return &page.CleanupReportFields, nil
 }
 
-// prune deletes the pages of all but the newest runs.
-func (s *store) prune(ctx context.Context, keep []string) error {
-	selector := fmt.Sprintf("%s=%s,%s notin (%s)", labelPolicyUID, s.policy.UID, labelRun, strings.Join(keep, ","))
-	if err := s.reports.DeleteCollection(ctx, metav1.DeleteOptions{}, metav1.ListOptions{LabelSelector: selector}); err != nil {
-		return fmt.Errorf("deleting old reports of %s: %w", s.policy.ID(), err)
+// keptRuns is how many runs keep their pages.
+const keptRuns = 5
+
+// prune deletes the pages of all but the newest runs. The ids of runs sort by time.
+func (s *store) prune(ctx context.Context) error {
+	pages := map[string][]string{} // by run
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: labelPolicyUID + "=" + string(s.policy.UID)}
+	for {
+		page, err := s.reports.List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("listing reports of %s: %w", s.policy.ID(), err)
+		}
+		for i := range page.Items {
+			run := page.Items[i].GetLabels()[labelRun]
+			pages[run] = append(pages[run], page.Items[i].GetName())
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			break
+		}
+	}
+	runs := slices.Sorted(maps.Keys(pages))
+	for _, run := range runs[:max(0, len(runs)-keptRuns)] {
+		for _, name := range pages[run] {
+			if err := s.reports.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+				return fmt.Errorf("deleting report %s: %w", name, err)
+			}
+		}
 	}
 	return nil
 }

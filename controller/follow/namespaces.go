@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"maps"
-	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -223,24 +222,6 @@ func (n *Namespaces) LiveNamespace(ctx context.Context, name string) (*policy.Na
 	return policy.NamespaceOf(&meta.ObjectMeta), nil
 }
 
-// Bounded are the namespaces with bounds, by name.
-func (n *Namespaces) Bounded() []*policy.NamespacePolicy {
-	return n.those(func(read *policy.NamespacePolicy) bool { return read.Bounds != (policy.Bounds{}) })
-}
-
-func (n *Namespaces) those(are func(*policy.NamespacePolicy) bool) []*policy.NamespacePolicy {
-	n.mu.RLock()
-	defer n.mu.RUnlock()
-	var out []*policy.NamespacePolicy
-	for _, read := range n.known {
-		if are(read) {
-			out = append(out, read)
-		}
-	}
-	slices.SortFunc(out, func(a, b *policy.NamespacePolicy) int { return strings.Compare(a.Name, b.Name) })
-	return out
-}
-
 // UID is that of a namespace, "" where it is not known.
 func (n *Namespaces) UID(name string) types.UID {
 	n.mu.RLock()
@@ -249,13 +230,4 @@ func (n *Namespaces) UID(name string) types.UID {
 		return meta.UID
 	}
 	return ""
-}
-
-// InUse are the namespaces that carry annotations of Curfew.
-func (n *Namespaces) InUse() []string {
-	var out []string
-	for _, read := range n.those(usesCurfew) {
-		out = append(out, read.Name)
-	}
-	return out
 }

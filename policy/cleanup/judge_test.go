@@ -39,6 +39,9 @@ func tryCompile(spec string) (*cleanup.Policy, error) {
 	if object.Spec.MatchConstraints.ResourceRules == nil {
 		object.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
 	}
+	if object.Spec.Schedule == "" {
+		object.Spec.Schedule = "@daily"
+	}
 	out, errs := cleanup.Compile(expression.NewCompiler(10), object)
 	return out, errs.ToAggregate()
 }
@@ -220,6 +223,10 @@ func TestCompileErrors(t *testing.T) {
 		`{keepNewest: {count: 1, groupBy: '1'}}`:                                                                 "spec.keepNewest.groupBy",
 		`{keepNewest: {count: 1, sortBy: '1'}}`:                                                                  "spec.keepNewest.sortBy",
 		`{matchConstraints: {objectSelector: {matchExpressions: [{key: a, operator: Is}]}}}`:                     "spec.matchConstraints.objectSelector",
+		`{schedule: "61 * * * *"}`:                                                                               "spec.schedule",
+		`{schedule: "0 0 30 2 *"}`:                                                                               "would never run",
+		`{schedule: "TZ=UTC 0 0 * * *"}`:                                                                         "spec.schedule",
+		`{timeZone: Mars/Olympus}`:                                                                               "spec.schedule",
 		`{exclude: {namespaceSelector: {matchLabels: {"a b": c}}}}`:                                              "spec.exclude.namespaceSelector",
 	} {
 		if _, err := tryCompile(spec); err == nil || !strings.Contains(err.Error(), want) {
@@ -227,6 +234,7 @@ func TestCompileErrors(t *testing.T) {
 		}
 	}
 	namespaced := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "p"}}
+	namespaced.Spec.Schedule = "@daily"
 	namespaced.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{"*"}, Resources: []string{"*"}}}
 	if _, errs := cleanup.CompileNamespaced(expression.NewCompiler(1), namespaced); errs.ToAggregate() == nil {
 		t.Error("a CleanupPolicy without a service account would run with Curfew's rights")

@@ -67,6 +67,9 @@ func (n *Newest) Keeps(group string, at time.Time, uid types.UID) bool {
 	return (*of)[0].compare(member{at, uid}) < 0
 }
 
+// Kept is how many objects the first pass found to be kept.
+func (n *Newest) Kept() int { return n.size }
+
 type member struct {
 	at  time.Time
 	uid types.UID

@@ -5,6 +5,7 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/schedule"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -27,6 +29,8 @@ type Policy struct {
 	Spec *v1alpha1.CleanupSpec
 	// Hash of what decides which objects are deleted.
 	Hash string
+	// Schedule of the runs; nil if it cannot be read.
+	Schedule *schedule.Schedule
 	// Expressions of the policy.
 	Expressions *expression.Cleanup
 
@@ -60,6 +64,12 @@ func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alp
 	out := &Policy{Name: meta.Name, UID: meta.UID, Generation: meta.Generation, Account: account, Spec: spec, Hash: hash(spec, account)}
 	var errs field.ErrorList
 	path := field.NewPath("spec")
+	var err error
+	if out.Schedule, err = schedule.Parse(spec.Schedule, spec.TimeZone); err != nil {
+		errs = append(errs, field.Invalid(path.Child("schedule"), spec.Schedule, err.Error()))
+	} else if out.Schedule.Never() {
+		errs = append(errs, field.Invalid(path.Child("schedule"), spec.Schedule, "no date matches: the policy would never run"))
+	}
 	match := &spec.MatchConstraints
 	if len(match.ResourceRules) == 0 {
 		errs = append(errs, field.Required(path.Child("matchConstraints", "resourceRules"), "name the resources that the policy deletes"))
@@ -102,6 +112,15 @@ func hash(spec *v1alpha1.CleanupSpec, account types.NamespacedName) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
+}
+
+// CheckInterval returns an error for a schedule that runs more often than allowed.
+func (p *Policy) CheckInterval(least time.Duration) *field.Error {
+	if p.Schedule == nil || p.Schedule.Never() || p.Schedule.MinInterval() >= least {
+		return nil
+	}
+	return field.Invalid(field.NewPath("spec", "schedule"), p.Spec.Schedule,
+		fmt.Sprintf("two runs are %s apart: leave at least %s between them", p.Schedule.MinInterval(), least))
 }
 
 // ID names the policy in logs, metrics and as the source of deletions: cleanup/NAME, or

@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -117,4 +118,13 @@ func (p *Policy) Namespaces(known []*policy.NamespacePolicy) (names []string, al
 	}
 	slices.Sort(names)
 	return names, false
+}
+
+// NeedsObject reports whether the policy has to see more of an object than its metadata.
+func (p *Policy) NeedsObject() bool {
+	if p.Expressions.NeedsObject {
+		return true
+	}
+	// An object shows itself whether it is bound.
+	return slices.Contains(p.Expressions.Lookups, expression.LookupBound)
 }

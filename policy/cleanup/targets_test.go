@@ -64,7 +64,7 @@ func TestTargets(t *testing.T) {
 		}
 	}
 	namespaced := &v1alpha1.CleanupPolicy{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "p"}}
-	namespaced.Spec.ServiceAccountName = "janitor"
+	namespaced.Spec.ServiceAccountName, namespaced.Spec.Schedule = "janitor", "@daily"
 	namespaced.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{"*", ""}, Resources: []string{"*", "namespaces"}}}
 	p, errs := cleanup.CompileNamespaced(expression.NewCompiler(1), namespaced)
 	if got := targets(p); errs.ToAggregate() != nil || got != "configmaps/v1 deployments/v1" {

@@ -75,15 +75,15 @@ type CleanupReportFields struct {
 	// deleted is how many of the objects are deleted and counted.
 	// +optional
 	Deleted int64 `json:"deleted,omitempty"`
-	// truncated reports that the items of further objects were dropped. Their counts are in summary.
+	// truncated reports that the list of objects was dropped. Their numbers are in summary.
 	// +optional
 	Truncated bool `json:"truncated,omitempty"`
-	// items are the objects.
+	// objects that the run deletes, and what became of each.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=250
-	Items []CleanupItem `json:"items,omitempty"`
-	// summary counts deleted objects whose items were dropped, by kind and namespace.
+	Objects []CleanupItem `json:"objects,omitempty"`
+	// summary counts deleted objects that are not listed any more, by kind and namespace.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000

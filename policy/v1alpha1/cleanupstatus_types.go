@@ -43,6 +43,10 @@ type CleanupPolicyStatus struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=63
 	SpecHash string `json:"specHash,omitempty"`
+	// scheduleSinceTime is when the policy was last changed. Runs that were due before are not made up
+	// for.
+	// +optional
+	ScheduleSinceTime *metav1.Time `json:"scheduleSinceTime,omitempty"`
 	// lastScheduleTime is the scheduled time of the last run, whether it ran or was skipped.
 	// +optional
 	LastScheduleTime *metav1.Time `json:"lastScheduleTime,omitempty"`

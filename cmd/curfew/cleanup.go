@@ -1,0 +1,44 @@
+package main
+
+import (
+	"context"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clientdiscovery "k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"curfew.dev/curfew/controller/cleanup"
+	"curfew.dev/curfew/controller/discovery"
+	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/cleanup"
+)
+
+// addCleanup wires cleanup policies → engine.
+func (c *controller) addCleanup(context.Context) (err error) {
+	if !c.options.on(policy.TriggerCleanup) {
+		return nil
+	}
+	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
+	c.cleanup, err = cleanup.New(cleanup.Options{
+		Objects: c.objects, Account: cleanup.NewAccounts(c.config, c.deletion, c.clock).Of, Engine: c.engine,
+		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
+		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
+		Protect:    c.options.protected(), DryRun: c.options.dryRun,
+		MinInterval: c.options.cleanupMinInterval, MaxPolicies: c.options.cleanupMaxPolicies, RequireApproval: c.options.requireApproval,
+		ServerTime: c.serverTime,
+		Event: func(object *unstructured.Unstructured, eventType, reason, message string) {
+			recorder.Eventf(object, nil, eventType, reason, "Cleanup", "%s", message)
+		},
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+	return err
+}
+
+// served are the resources that cleanup policies can match.
+func (c *controller) served(ctx context.Context) ([]match.Resource, error) {
+	groups, lists, err := clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
+	if err != nil && !clientdiscovery.IsGroupDiscoveryFailedError(err) {
+		return nil, err
+	}
+	return discovery.Resources(groups, lists), nil // What an aggregated API does not show is kept.
+}

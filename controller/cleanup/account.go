@@ -1,0 +1,110 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
+	"k8s.io/client-go/metadata"
+	"k8s.io/client-go/rest"
+	"k8s.io/utils/clock"
+	"k8s.io/utils/lru"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/permission"
+)
+
+// Account are the clients that act as one service account (S10).
+type Account struct {
+	Objects  dynamic.Interface
+	Metadata metadata.Interface
+	Delete   action.Action
+	// Lacks returns the permissions that the account does not have in a namespace, or with "" in
+	// all.
+	Lacks func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error)
+}
+
+// maxAccounts is how many accounts keep their clients.
+const maxAccounts = 256
+
+// Accounts makes clients that impersonate service accounts. The API server grants that by the verb
+// impersonate on serviceaccounts; without it every request of such a client is forbidden.
+type Accounts struct {
+	config *rest.Config
+	own    action.Action
+	clock  clock.PassiveClock
+
+	mu    sync.Mutex
+	known *lru.Cache
+}
+
+// NewAccounts makes accounts for an API server. Curfew's own deletes by the given action.
+func NewAccounts(config *rest.Config, own action.Action, clock clock.PassiveClock) *Accounts {
+	return &Accounts{config: config, own: own, clock: clock, known: lru.New(maxAccounts)}
+}
+
+// Of returns the clients of a service account; the zero name is Curfew's own.
+func (a *Accounts) Of(name types.NamespacedName) (*Account, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if known, ok := a.known.Get(name); ok {
+		if account, ok := known.(*Account); ok {
+			return account, nil
+		}
+	}
+	account, err := a.make(name)
+	if err != nil {
+		return nil, fmt.Errorf("clients of service account %s: %w", name, err)
+	}
+	a.known.Add(name, account)
+	return account, nil
+}
+
+func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
+	config, own := rest.CopyConfig(a.config), a.own
+	if name.Name != "" {
+		// The API server adds the groups of a service account.
+		config.Impersonate = rest.ImpersonationConfig{UserName: fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, name.Name)}
+		client, err := deletion.NewClient(config)
+		if err != nil {
+			return nil, err
+		}
+		if own, err = deletion.New(client, a.clock, nil); err != nil {
+			return nil, err
+		}
+	}
+	objects, err := dynamic.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	partial, err := metadata.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	authorization, err := authorizationclient.NewForConfig(config)
+	if err != nil {
+		return nil, err
+	}
+	return &Account{
+		Objects: objects, Metadata: partial, Delete: own,
+		Lacks: permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}.LacksIn,
+	}, nil
+}
+
+// Action deletes what a run submits, as the account of the run.
+type Action struct{}
+
+// Do implements action.Action.
+func (Action) Do(ctx context.Context, due action.Due) action.Result {
+	batch, ok := due.Run.(*batch)
+	if !ok {
+		return action.Result{Outcome: action.Refused, Err: fmt.Errorf("%T is no batch of a cleanup run: this is a bug", due.Run)}
+	}
+	result := batch.run.account.Delete.Do(ctx, due)
+	batch.answered(due.UID, result)
+	return result
+}

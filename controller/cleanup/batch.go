@@ -1,0 +1,184 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// batches deletes up to inFlight batches at once.
+type batches struct {
+	ctx    context.Context
+	cancel context.CancelCauseFunc
+	run    *run
+	free   chan struct{}
+	all    sync.WaitGroup
+}
+
+func newBatches(ctx context.Context, r *run) *batches {
+	ctx, cancel := context.WithCancelCause(ctx)
+	return &batches{ctx: ctx, cancel: cancel, run: r, free: make(chan struct{}, inFlight)}
+}
+
+// add deletes the objects once there is room. It returns the first error of any batch.
+func (b *batches) add(items []v1alpha1.CleanupItem) error {
+	select {
+	case b.free <- struct{}{}:
+	case <-b.ctx.Done():
+		return context.Cause(b.ctx)
+	}
+	if err := context.Cause(b.ctx); err != nil {
+		return err
+	}
+	r := b.run
+	r.pages++
+	page := newPage(v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, r.info.ID, r.pages, r.info.DryRun, items)
+	b.all.Go(func() {
+		defer func() { <-b.free }()
+		if err := r.batch(b.ctx, page); err != nil {
+			b.cancel(err)
+		}
+	})
+	return nil
+}
+
+// wait waits for all batches. It returns the first error of any.
+func (b *batches) wait() error {
+	b.all.Wait()
+	err := context.Cause(b.ctx)
+	b.cancel(nil)
+	return err
+}
+
+// batch deletes the objects of a page and counts them.
+func (r *run) batch(ctx context.Context, page *page) error {
+	if r.info.DryRun {
+		for i := range page.fields.Objects {
+			page.fields.Objects[i].Result = v1alpha1.ItemWouldDelete
+		}
+		r.observe(page)
+		if page.fields.Page > detailedPages {
+			page.summarise()
+		}
+		return r.ledger.store.writePage(ctx, page.name, &page.fields)
+	}
+	if err := r.ledger.announce(ctx, page); err != nil {
+		return err
+	}
+	return r.deletePage(ctx, page, true)
+}
+
+// deletePage deletes the objects of a page whose outcome is not known yet, and then counts the
+// page. Without mayDelete it only finds out which of them are gone.
+func (r *run) deletePage(ctx context.Context, page *page, mayDelete bool) error {
+	b := &batch{run: r, mayDelete: mayDelete, pending: map[types.UID]*v1alpha1.CleanupItem{}, done: make(chan struct{})}
+	var objects []engine.Object
+	for i := range page.fields.Objects {
+		item := &page.fields.Objects[i]
+		if decided(item) {
+			continue
+		}
+		object, err := r.objectOf(item)
+		if err != nil {
+			return err
+		}
+		b.pending[item.UID] = item
+		objects = append(objects, object)
+	}
+	b.left = len(objects)
+	if len(objects) > 0 {
+		r.c.options.Engine.Submit(ctx, b, objects...)
+		<-b.done // The engine gives back what it holds when ctx ends.
+	}
+	if b.err != nil {
+		return b.err
+	}
+	r.observe(page)
+	return r.ledger.count(ctx, page)
+}
+
+func (r *run) observe(page *page) {
+	for i := range page.fields.Objects {
+		r.c.metrics.objects.WithLabelValues(r.policy.ID(), string(page.fields.Objects[i].Result)).Inc()
+	}
+}
+
+// objectOf is an item as the engine takes it.
+func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Object, error) {
+	gvr := schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource}
+	kind, err := r.kind(gvr, item)
+	return engine.Object{
+		Kind: kind, Namespace: item.Namespace, Name: item.Name, UID: item.UID, ResourceVersion: item.ResourceVersion,
+		Expiry: r.began(), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
+		// Other objects decide a lookup, and they may have changed since the list. So may anything since
+		// a run was interrupted.
+		Live: r.settling || len(r.policy.Expressions.Lookups) > 0, Epoch: r.epoch,
+	}, err
+}
+
+// kind registers a kind with the engine, once in a run.
+func (r *run) kind(gvr schema.GroupVersionResource, item *v1alpha1.CleanupItem) (engine.Kind, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if known, ok := r.kinds[gvr]; ok {
+		return known, nil
+	}
+	kind, err := r.c.options.Engine.RegisterKind(engine.KindOptions{
+		Type: action.Type{
+			Resource: gvr, Kind: item.Kind, Namespaced: item.Namespace != "", Protobuf: builtIn(gvr.GroupVersion().WithKind(item.Kind)),
+			Aggregated: !builtIn(gvr.GroupVersion().WithKind(item.Kind)),
+		},
+		Trigger: string(policy.TriggerCleanup), Scope: r.policy.ID(),
+		Judge: func(context.Context, engine.Object) (engine.Judgement, error) {
+			return engine.Judgement{}, errors.New("an object of a cleanup run is judged by the run: this is a bug")
+		},
+	})
+	if err != nil {
+		return 0, err
+	}
+	r.kinds[gvr] = kind
+	return kind, nil
+}
+
+// forgetKinds lets the engine forget the kinds of the run.
+func (r *run) forgetKinds() {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for gvr, kind := range r.kinds {
+		r.c.options.Engine.ForgetKind(kind)
+		delete(r.kinds, gvr)
+	}
+}
+
+// settle finds out what became of the objects that an interrupted run had announced, and counts
+// them. With mayDelete it deletes those that still match.
+func (r *run) settle(ctx context.Context, mayDelete bool) error {
+	defer r.forgetKinds()
+	r.settling = true
+	defer func() { r.settling = false }()
+	for _, uncounted := range r.ledger.status().UncountedDeletions {
+		fields, err := r.ledger.store.readPage(ctx, uncounted.Report)
+		if err != nil {
+			return err
+		}
+		if fields == nil {
+			r.log.Info("a report page is gone before its objects were counted", "report", uncounted.Report, "objects", len(uncounted.UIDs))
+			if err := r.ledger.drop(ctx, uncounted.Report); err != nil {
+				return err
+			}
+			continue
+		}
+		if err := r.deletePage(ctx, &page{name: uncounted.Report, fields: *fields}, mayDelete); err != nil {
+			return err
+		}
+	}
+	return nil
+}

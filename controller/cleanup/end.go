@@ -1,0 +1,89 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// interrupted ends the attempt, not the run: the run is resumed after a while, at its next step.
+func (r *run) interrupted(ctx context.Context, err error) error {
+	reason := v1alpha1.ReasonRunFailed
+	if errors.Is(err, errForbidden) || isForbidden(err) {
+		reason = v1alpha1.ReasonForbidden
+	}
+	if ctx.Err() != nil || errors.Is(err, errOvertaken) || errors.Is(err, errGone) {
+		return err
+	}
+	written := r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		r.conditions(s, reason, "the run was interrupted and will go on: "+err.Error())
+	})
+	return errors.Join(err, written)
+}
+
+// end ends the run.
+func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message string) error {
+	now, err := r.c.options.ServerTime(ctx)
+	if err != nil {
+		now = r.info.StartTime.Time
+	}
+	err = r.ledger.end(ctx, phase, now, func(s *v1alpha1.CleanupPolicyStatus) {
+		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.listed), max(r.matched, s.LastRun.Deleted), r.info.DryRun
+		s.LastRun.Skipped = nil
+		for _, count := range r.skipped {
+			s.LastRun.Skipped = append(s.LastRun.Skipped, *count)
+		}
+		slices.SortFunc(s.LastRun.Skipped, func(a, b v1alpha1.SkipCount) int { return strings.Compare(a.Reason, b.Reason) })
+		r.conditions(s, reason, message)
+	})
+	if err != nil {
+		return err
+	}
+	r.report(phase, reason, message)
+	return r.ledger.prune(ctx)
+}
+
+// report tells people how the run ended: one log line, one Event.
+func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
+	status := r.ledger.status().LastRun
+	verb, count := "deleted", status.Deleted
+	if status.DryRun {
+		verb, count = "would delete", status.Matched
+	}
+	text := fmt.Sprintf("%s %d of %d objects", verb, count, status.Listed)
+	if message != "" {
+		text += ": " + message
+	}
+	r.c.metrics.runs.WithLabelValues(r.policy.ID(), string(phase)).Inc()
+	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched, "listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
+	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
+}
+
+// conditions sets PermissionsGranted and Stalled.
+func (r *run) conditions(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
+	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
+		meta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions), metav1.Condition{
+			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: r.policy.Generation, LastTransitionTime: metav1.NewTime(r.cur.now),
+		})
+	}
+	granted, stalled := metav1.ConditionTrue, metav1.ConditionTrue
+	if reason == v1alpha1.ReasonForbidden {
+		granted = metav1.ConditionFalse
+	}
+	if reason == v1alpha1.ReasonComplete {
+		stalled = metav1.ConditionFalse
+	}
+	set(v1alpha1.ConditionStalled, stalled, reason, policy.ShortenTo(message, 1024))
+	if granted == metav1.ConditionTrue {
+		message, reason = "", "Granted"
+	}
+	set(v1alpha1.ConditionPermissionsGranted, granted, reason, policy.ShortenTo(message, 1024))
+}

@@ -1,0 +1,199 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
+)
+
+// lookups answer from other objects, read as the account of the policy. What the account may not
+// read is an error, and the object is kept. A list shares what was read of a namespace; right
+// before a DELETE it is read again.
+type lookups struct {
+	account  *Account
+	volumes  map[string]*volumes
+	services map[string]*services
+	claims   map[string]map[string]string // UID of each claim by namespace and name
+}
+
+func newLookups(account *Account) *lookups {
+	return &lookups{account, map[string]*volumes{}, map[string]*services{}, map[string]map[string]string{}}
+}
+
+// answer answers one of expression.Lookups for an object.
+func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, object map[string]any) (bool, error) {
+	switch {
+	case name == expression.LookupService:
+		all, err := remember(ctx, l.services, facts.Namespace, l.readServices)
+		return err == nil && all.selects(facts), err
+	case facts.Profile.Kind.Kind == "PersistentVolumeClaim":
+		all, err := remember(ctx, l.volumes, facts.Namespace, l.readVolumes)
+		return err == nil && all.mounts(facts.Name), err
+	default:
+		return l.volumeMounted(ctx, object)
+	}
+}
+
+func remember[T any](ctx context.Context, known map[string]T, namespace string, read func(context.Context, string) (T, error)) (T, error) {
+	if all, ok := known[namespace]; ok {
+		return all, nil
+	}
+	all, err := read(ctx, namespace)
+	if err == nil {
+		known[namespace] = all
+	}
+	return all, err
+}
+
+// volumeMounted: a PersistentVolume is mounted if its claim exists and is mounted.
+func (l *lookups) volumeMounted(ctx context.Context, object map[string]any) (bool, error) {
+	namespace, _, _ := unstructured.NestedString(object, "spec", "claimRef", "namespace")
+	name, _, _ := unstructured.NestedString(object, "spec", "claimRef", "name")
+	uid, _, _ := unstructured.NestedString(object, "spec", "claimRef", "uid")
+	if name == "" {
+		return false, nil
+	}
+	claims, err := remember(ctx, l.claims, namespace, l.readClaims)
+	if err != nil {
+		return false, err
+	}
+	if found, ok := claims[name]; !ok || uid != "" && found != uid {
+		return false, nil
+	}
+	all, err := remember(ctx, l.volumes, namespace, l.readVolumes)
+	return err == nil && all.mounts(name), err
+}
+
+func (l *lookups) readClaims(ctx context.Context, namespace string) (map[string]string, error) {
+	out := map[string]string{}
+	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "persistentvolumeclaims"}, namespace, func(claim *unstructured.Unstructured) {
+		out[claim.GetName()] = string(claim.GetUID())
+	})
+	return out, err
+}
+
+// volumes are the claims of a namespace that something mounts: by name, and those that StatefulSets
+// make from their templates, TEMPLATE-STATEFULSET-ORDINAL.
+type volumes struct {
+	names    map[string]bool
+	prefixes []string
+}
+
+func (v *volumes) mounts(claim string) bool {
+	return v.names[claim] || slices.ContainsFunc(v.prefixes, func(prefix string) bool {
+		ordinal, ok := strings.CutPrefix(claim, prefix)
+		return ok && ordinal != "" && strings.Trim(ordinal, "0123456789") == ""
+	})
+}
+
+// workloads are the built-in kinds with a pod template, and where it is. Workloads that are scaled
+// to zero, suspended or between two runs count: their next Pod wants its data back.
+var workloads = []struct {
+	schema.GroupVersionResource
+	path []string
+}{
+	{schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, []string{"spec", "template", "spec"}},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, []string{"spec", "template", "spec"}},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, []string{"spec", "template", "spec"}},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, []string{"spec", "template", "spec"}},
+	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, []string{"spec", "template", "spec"}},
+	{schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, []string{"spec", "template", "spec"}},
+	{schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, []string{"spec", "jobTemplate", "spec", "template", "spec"}},
+}
+
+func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, error) {
+	out := &volumes{names: map[string]bool{}}
+	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, func(pod *unstructured.Unstructured) {
+		if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase != "Succeeded" && phase != "Failed" {
+			out.add(pod.Object, pod.GetName(), "spec")
+		}
+	})
+	for i := 0; err == nil && i < len(workloads); i++ {
+		err = l.each(ctx, workloads[i].GroupVersionResource, namespace, func(object *unstructured.Unstructured) {
+			out.add(object.Object, "", workloads[i].path...)
+			templates, _, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
+			for _, item := range templates {
+				template, _ := item.(map[string]any)
+				name, _, _ := unstructured.NestedString(template, "metadata", "name")
+				out.prefixes = append(out.prefixes, name+"-"+object.GetName()+"-")
+			}
+		})
+	}
+	return out, err
+}
+
+// add adds the claims that a pod spec mounts. The claim of a generic ephemeral volume is
+// POD-VOLUME.
+func (v *volumes) add(object map[string]any, pod string, path ...string) {
+	all, _, _ := unstructured.NestedSlice(object, append(slices.Clone(path), "volumes")...)
+	for _, item := range all {
+		volume, _ := item.(map[string]any)
+		if claim, _, _ := unstructured.NestedString(volume, "persistentVolumeClaim", "claimName"); claim != "" {
+			v.names[claim] = true
+		}
+		if _, ephemeral := volume["ephemeral"]; ephemeral && pod != "" {
+			name, _ := volume["name"].(string)
+			v.names[pod+"-"+name] = true
+		}
+	}
+}
+
+// services are the selectors of a namespace's Services, and the Pods in its EndpointSlices.
+type services struct {
+	selectors []labels.Selector
+	endpoints map[string]bool
+}
+
+// selects reports whether a Service selects a Pod. One without selector selects none.
+func (s *services) selects(pod *policy.Facts) bool {
+	return s.endpoints[pod.Name] || slices.ContainsFunc(s.selectors, func(one labels.Selector) bool { return one.Matches(labels.Set(pod.Labels)) })
+}
+
+func (l *lookups) readServices(ctx context.Context, namespace string) (*services, error) {
+	out := &services{endpoints: map[string]bool{}}
+	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "services"}, namespace, func(service *unstructured.Unstructured) {
+		if selector, _, _ := unstructured.NestedStringMap(service.Object, "spec", "selector"); len(selector) > 0 {
+			out.selectors = append(out.selectors, labels.SelectorFromSet(selector))
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = l.each(ctx, schema.GroupVersionResource{Group: "discovery.k8s.io", Version: "v1", Resource: "endpointslices"}, namespace, func(slice *unstructured.Unstructured) {
+		endpoints, _, _ := unstructured.NestedSlice(slice.Object, "endpoints")
+		for _, item := range endpoints {
+			endpoint, _ := item.(map[string]any)
+			if kind, _, _ := unstructured.NestedString(endpoint, "targetRef", "kind"); kind == "Pod" {
+				name, _, _ := unstructured.NestedString(endpoint, "targetRef", "name")
+				out.endpoints[name] = true
+			}
+		}
+	})
+	return out, err
+}
+
+// each calls f for each object of a resource in a namespace.
+func (l *lookups) each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(*unstructured.Unstructured)) error {
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := l.account.Objects.Resource(resource).Namespace(namespace).List(ctx, options)
+		if err != nil {
+			return fmt.Errorf("looking up %s in namespace %q: %w", resource.GroupResource(), namespace, err)
+		}
+		for i := range page.Items {
+			f(&page.Items[i])
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil
+		}
+	}
+}

@@ -1,0 +1,137 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/kubernetes/scheme"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// batch is what the engine reports to. It implements engine.Run.
+type batch struct {
+	run       *run
+	mayDelete bool
+	done      chan struct{}
+
+	mu      sync.Mutex
+	pending map[types.UID]*v1alpha1.CleanupItem
+	left    int
+	err     error
+}
+
+// Judge implements engine.Run: it reads an object live, as the account of the run.
+func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) {
+	b.mu.Lock()
+	item := *b.pending[o.UID]
+	b.mu.Unlock()
+	at := &cleanup.Target{
+		GroupVersionResource: schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource},
+		Kind:                 item.Kind, Namespaced: item.Namespace != "",
+	}
+	object, err := b.run.get(ctx, at, item.Namespace, item.Name)
+	switch {
+	case apierrors.IsNotFound(err), err == nil && object.GetUID() != o.UID:
+		return engine.Judgement{Verdict: engine.Gone}, nil
+	case err != nil:
+		return engine.Judgement{}, fmt.Errorf("reading %s %s/%s: %w", item.Kind, item.Namespace, item.Name, err)
+	}
+	if since := object.GetDeletionTimestamp(); since != nil {
+		return engine.Judgement{Verdict: engine.BeingDeleted, Since: since.Time}, nil
+	}
+	if !b.mayDelete || !b.run.c.unchanged(b.run.policy) {
+		b.keep(o.UID, "the policy was changed or suspended")
+		return engine.Judgement{Verdict: engine.Keep}, nil
+	}
+	decision, err := b.run.judge(ctx, at, object, b.run.c.options.Live, newLookups(b.run.account))
+	if err != nil {
+		return engine.Judgement{}, err
+	}
+	newest := b.run.newest
+	switch {
+	case decision.Verdict == cleanup.NoMatch:
+		b.keep(o.UID, "it does not match any more")
+	case decision.Verdict == cleanup.Skip:
+		b.keep(o.UID, decision.Message)
+	case newest != nil && newest.Keeps(decision.Group, decision.Time, o.UID):
+		b.keep(o.UID, "it is one of the newest")
+	default:
+		o.ResourceVersion = object.GetResourceVersion()
+		return engine.Judgement{Verdict: engine.Track, Object: o, Finalizers: object.GetFinalizers()}, nil
+	}
+	return engine.Judgement{Verdict: engine.Keep}, nil
+}
+
+// keep notes why an object is kept.
+func (b *batch) keep(uid types.UID, why string) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending[uid].Message = policy.ShortenTo(why, maxMessage)
+}
+
+// maxMessage bounds the message of an item, as the schema does.
+const maxMessage = 256
+
+// answered notes an answer that no retry will change: something but the rights of the account
+// refuses the deletion, such as an admission webhook.
+func (b *batch) answered(uid types.UID, result action.Result) {
+	rights := result.Origin != action.FromAdmission && (result.Code == http.StatusForbidden || result.Code == http.StatusUnauthorized)
+	if result.Outcome != action.Refused || rights {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.pending[uid].Result, b.pending[uid].Message = v1alpha1.ItemFailed, policy.ShortenTo(result.Err.Error(), maxMessage)
+}
+
+// Report implements engine.Run.
+func (b *batch) Report(o engine.Outcome) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	item := b.pending[o.Object.UID]
+	switch o.Result {
+	case engine.Deleted, engine.Unconfirmed:
+		item.Result, item.Message = v1alpha1.ItemDeleted, ""
+	case engine.Other:
+		item.Result, item.Message = v1alpha1.ItemGone, ""
+	case engine.Kept:
+		item.Result = v1alpha1.ItemKept
+	default:
+		if item.Result == v1alpha1.ItemFailed {
+			break
+		}
+		if b.err == nil {
+			b.err = fmt.Errorf("%s %s/%s: %w", item.Kind, item.Namespace, item.Name, reasonOf(o))
+		}
+	}
+	if b.left--; b.left == 0 {
+		close(b.done)
+	}
+}
+
+func reasonOf(o engine.Outcome) error {
+	switch {
+	case o.Err == nil:
+		return fmt.Errorf("the deletion was not carried out: %s", o.Result)
+	case o.Result == engine.Refused:
+		return errors.Join(errForbidden, o.Err)
+	default:
+		return o.Err
+	}
+}
+
+// builtIn reports whether the API server itself serves a kind.
+func builtIn(kind schema.GroupVersionKind) bool { return scheme.Scheme.Recognizes(kind) }
+
+func isForbidden(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errForbidden) }

@@ -1,0 +1,119 @@
+package cleanup
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// run is one run of a policy. It goes over the objects once if nothing limits what it may delete,
+// and otherwise twice: the first time it only counts.
+type run struct {
+	c       *Controller
+	cur     *current
+	policy  *cleanup.Policy
+	account *Account
+	ledger  *ledger
+	log     logr.Logger
+	info    v1alpha1.CleanupRun // as it began
+	at      []place
+	lookups *lookups
+	newest  *cleanup.Newest
+	// left is how many objects the run may still delete; negative means any number.
+	left    int64
+	pages   int32 // written so far
+	matched int64
+	listed  int64
+	skipped map[string]*v1alpha1.SkipCount
+
+	// epoch of the engine before the objects were listed.
+	epoch uint64
+	// settling: the objects were listed by a run that was interrupted.
+	settling bool
+
+	mu    sync.Mutex
+	kinds map[schema.GroupVersionResource]engine.Kind
+}
+
+func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, error) {
+	account, err := c.options.Account(cur.policy.Account)
+	if err != nil {
+		return nil, err
+	}
+	r := &run{
+		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info, left: -1,
+		log:     c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
+		skipped: map[string]*v1alpha1.SkipCount{}, kinds: map[schema.GroupVersionResource]engine.Kind{},
+	}
+	r.lookups = newLookups(account)
+	return r, nil
+}
+
+// start begins a new run and carries it out.
+func (r *run) start(ctx context.Context) error {
+	if err := r.ledger.begin(ctx, r.info.DeepCopy()); err != nil {
+		return err
+	}
+	return r.carryOut(ctx)
+}
+
+// resume goes on with a run that was interrupted: what it had announced comes first.
+func (r *run) resume(ctx context.Context) error {
+	if err := r.settle(ctx, true); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	return r.carryOut(ctx)
+}
+
+func (r *run) carryOut(ctx context.Context) error {
+	defer r.forgetKinds()
+	r.epoch = r.c.options.Engine.Epoch()
+	status := r.ledger.status()
+	r.pages = status.LastRun.Pages
+	approved, err := r.c.approved(ctx, r.policy)
+	if err != nil {
+		return err
+	}
+	r.info.DryRun = r.info.DryRun || !approved
+	var lacks []string
+	if r.at, lacks, err = r.places(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	if err := r.survey(ctx, status.LastRun.Deleted); err != nil {
+		if stalled := (*stallError)(nil); errors.As(err, &stalled) {
+			return r.end(ctx, v1alpha1.RunStalled, stalled.reason, stalled.Error())
+		}
+		return r.interrupted(ctx, err)
+	}
+	if err := r.deleteAll(ctx); err != nil {
+		return r.interrupted(ctx, err)
+	}
+	switch {
+	case len(lacks) > 0:
+		message := fmt.Sprintf("service account %s may not %s", r.accountName(), strings.Join(lacks[:min(3, len(lacks))], ", "))
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, message)
+	case !approved:
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, "nobody has approved the policy as it is now: kubectl curfew approve "+r.policy.Name)
+	}
+	return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonComplete, "")
+}
+
+func (r *run) accountName() string {
+	if r.policy.Account.Name == "" {
+		return "of Curfew"
+	}
+	return r.policy.Account.String()
+}
+
+// began is when the run started.
+func (r *run) began() time.Time { return r.info.StartTime.Time }

@@ -1,0 +1,241 @@
+package cleanup
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// current is a policy as it was just read.
+type current struct {
+	object *unstructured.Unstructured
+	policy *cleanup.Policy
+	ledger *ledger
+	now    time.Time
+}
+
+// step does what a policy needs now, and returns after how long it needs something again.
+func (c *Controller) step(ctx context.Context, key string) (time.Duration, error) {
+	object, err := c.read(ctx, key)
+	if err != nil {
+		return 0, err
+	}
+	now, err := c.options.ServerTime(ctx)
+	if err != nil {
+		return 0, err
+	}
+	p, errs, status := c.compile(object)
+	cur := &current{
+		object: object, policy: p, now: now,
+		ledger: &ledger{store: newStore(c.options.Objects, p, object.GetResourceVersion(), status)},
+	}
+	limits, err := c.limit(p)
+	if err != nil {
+		return 0, err
+	}
+	errs = append(errs, limits...)
+	usable := len(errs) == 0 && !p.Spec.Suspend
+	if err := c.finish(ctx, cur, usable); err != nil {
+		return 0, err
+	}
+	due, next := time.Time{}, time.Time{}
+	if usable {
+		due, next = cur.due()
+	}
+	if err := cur.observe(ctx, errs, due, next); err != nil {
+		return 0, err
+	}
+	if !due.IsZero() {
+		return c.start(ctx, cur, due)
+	}
+	if next.IsZero() {
+		return recheck, nil
+	}
+	return max(next.Sub(now), time.Second), nil
+}
+
+// finish brings a run to its end that has begun and has not ended: the process was killed, or
+// something failed. A policy that has changed since deletes nothing more on its account.
+func (c *Controller) finish(ctx context.Context, cur *current, usable bool) error {
+	status := cur.ledger.status()
+	if status.LastRun == nil || status.LastRun.Phase != v1alpha1.RunRunning && len(status.UncountedDeletions) == 0 {
+		return nil
+	}
+	r, err := c.newRun(cur, status.LastRun)
+	if err != nil {
+		return err
+	}
+	if usable && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
+		return r.resume(ctx)
+	}
+	if err := r.settle(ctx, false); err != nil {
+		return err
+	}
+	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, "the policy was changed or suspended during the run")
+}
+
+// start starts a run that is due.
+func (c *Controller) start(ctx context.Context, cur *current, due time.Time) (time.Duration, error) {
+	r, err := c.newRun(cur, &v1alpha1.CleanupRun{
+		ID: runID(due, cur.policy.UID), Phase: v1alpha1.RunRunning, Generation: cur.policy.Generation,
+		ScheduledTime: metav1.NewTime(due), StartTime: metav1.NewTime(cur.now), DryRun: cur.policy.Spec.DryRun || c.options.DryRun,
+	})
+	if err != nil {
+		return 0, err
+	}
+	return time.Second, r.start(ctx) // Then the next run is looked for.
+}
+
+// runID is unique to a policy and a scheduled time.
+func runID(due time.Time, policy types.UID) string {
+	return fmt.Sprintf("%s-%.8s", due.UTC().Format("20060102-1504"), policy)
+}
+
+// compile reads and compiles a policy of either kind.
+func (c *Controller) compile(object *unstructured.Unstructured) (*cleanup.Policy, field.ErrorList, v1alpha1.CleanupPolicyStatus) {
+	unreadable := func(err error) field.ErrorList {
+		return field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error())}
+	}
+	convert := runtime.DefaultUnstructuredConverter
+	if object.GetNamespace() == "" {
+		of := &v1alpha1.ClusterCleanupPolicy{}
+		err := convert.FromUnstructured(object.Object, of)
+		p, errs := cleanup.Compile(c.compiler, of)
+		if err != nil {
+			errs = unreadable(err)
+		}
+		return p, errs, of.Status
+	}
+	of := &v1alpha1.CleanupPolicy{}
+	err := convert.FromUnstructured(object.Object, of)
+	p, errs := cleanup.CompileNamespaced(c.compiler, of)
+	if err != nil {
+		errs = unreadable(err)
+	}
+	return p, errs, of.Status
+}
+
+// limit checks what admission checks as well: policies get past it.
+func (c *Controller) limit(p *cleanup.Policy) (errs field.ErrorList, err error) {
+	if err := p.CheckInterval(c.options.MinInterval); err != nil {
+		errs = append(errs, err)
+	}
+	if p.Namespace == "" {
+		return errs, nil
+	}
+	all, err := c.namespaced.All()
+	if err != nil {
+		return nil, err
+	}
+	own, older := all[p.Namespace+"/"+p.Name], 0
+	for key, one := range all {
+		namespace, _, _ := strings.Cut(key, "/")
+		if namespace == p.Namespace && one.uid != p.UID && cmp.Or(one.created.Compare(own.created), cmp.Compare(one.uid, p.UID)) < 0 {
+			older++
+		}
+	}
+	if older >= c.options.MaxPolicies {
+		errs = append(errs, field.Forbidden(field.NewPath("metadata", "namespace"), fmt.Sprintf("namespace %q has %d older CleanupPolicies, and %d may run", p.Namespace, older, c.options.MaxPolicies)))
+	}
+	return errs, nil
+}
+
+// due returns the scheduled time of a run that should start now, and when the next one is due.
+func (cur *current) due() (due, next time.Time) {
+	status := cur.ledger.status()
+	after := cur.object.GetCreationTimestamp().Time
+	if status.ScheduleSinceTime != nil && status.ScheduleSinceTime.After(after) {
+		after = status.ScheduleSinceTime.Time
+	}
+	if status.ObservedGeneration != 0 && status.ObservedGeneration != cur.policy.Generation {
+		after = cur.now // A new schedule makes up for nothing.
+	}
+	if status.LastScheduleTime != nil && status.LastScheduleTime.After(after) {
+		after = status.LastScheduleTime.Time
+	}
+	due, _ = cur.policy.Schedule.Latest(after, cur.now)
+	if deadline := cur.policy.Spec.StartingDeadlineSeconds; deadline != nil && !due.IsZero() && cur.now.Sub(due) > time.Duration(*deadline)*time.Second {
+		due = time.Time{}
+	}
+	return due, cur.policy.Schedule.Next(cur.now)
+}
+
+// observe writes what can be said of a policy without a run.
+func (cur *current) observe(ctx context.Context, errs field.ErrorList, due, next time.Time) error {
+	before := cur.ledger.status()
+	after := before.DeepCopy()
+	after.SpecHash, after.NextScheduleTime = cur.policy.Hash, nil
+	if before.ObservedGeneration != 0 && before.ObservedGeneration != cur.policy.Generation {
+		since := metav1.NewTime(cur.now)
+		after.ScheduleSinceTime = &since
+	}
+	after.ObservedGeneration = cur.policy.Generation
+	if !next.IsZero() {
+		at := metav1.NewTime(next)
+		after.NextScheduleTime = &at
+	}
+	ready := expression.Ready(cur.policy.Generation, errs, nil)
+	ready.LastTransitionTime = metav1.NewTime(cur.now)
+	meta.SetStatusCondition((*[]metav1.Condition)(&after.Conditions), ready)
+	if equalStatus(before, after) {
+		return nil
+	}
+	return cur.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { *s = *after })
+}
+
+// approved reports whether the first run of the policy as it is now may delete.
+func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, error) {
+	if p.Spec.Approval != v1alpha1.ApprovalRequired && (p.Namespace == "" || !c.options.RequireApproval) {
+		return true, nil
+	}
+	resource := c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals))
+	list := resource.List
+	if p.Namespace != "" {
+		list = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupApprovals)).Namespace(p.Namespace).List
+	}
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := list(ctx, options)
+		if err != nil {
+			return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
+		}
+		found := slices.ContainsFunc(page.Items, func(one unstructured.Unstructured) bool {
+			uid, _, _ := unstructured.NestedString(one.Object, "spec", "policyUID")
+			hash, _, _ := unstructured.NestedString(one.Object, "spec", "specHash")
+			return types.UID(uid) == p.UID && hash == p.Hash && p.Hash != ""
+		})
+		if options.Continue = page.GetContinue(); found || options.Continue == "" {
+			return found, nil
+		}
+	}
+}
+
+// event records an Event on a policy.
+func (c *Controller) event(object *unstructured.Unstructured, warning bool, reason, message string) {
+	if c.options.Event == nil {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	c.options.Event(object, kind, reason, message)
+}
+
+var errForbidden = errors.New("the service account lacks a permission")

@@ -1,0 +1,94 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+)
+
+// Names of the rules about cleanup policies.
+const (
+	// CleanupAuthor: the author of a cleanup policy must be allowed to list and delete what it
+	// matches.
+	CleanupAuthor = "cleanup-author"
+	// CleanupAccount: the service account of a cleanup policy should be allowed the same.
+	CleanupAccount = "cleanup-account"
+)
+
+// Deletion is a resource that a cleanup policy names, and with it the permissions that it takes.
+type Deletion struct{ Group, Resource, Name string }
+
+// String is the resource as messages write it.
+func (d Deletion) String() string {
+	switch {
+	case d.Group == "*" && d.Resource == "*":
+		return "every resource"
+	case d.Group == "":
+		return d.Resource
+	default:
+		return d.Resource + "." + d.Group
+	}
+}
+
+// MaxDeletions is how many resources a policy may name: each takes access reviews at admission.
+const MaxDeletions = 64
+
+// DeletionsOf are the resources that a policy names. An error is too many.
+func DeletionsOf(p *cleanup.Policy) ([]Deletion, *field.Error) {
+	var out []Deletion
+	for i := range p.Spec.MatchConstraints.ResourceRules {
+		rule := &p.Spec.MatchConstraints.ResourceRules[i]
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				one := Deletion{Group: group, Resource: resource}
+				if !slices.Contains(out, one) {
+					out = append(out, one)
+				}
+			}
+		}
+		if len(out) > MaxDeletions {
+			return nil, field.TooMany(field.NewPath("spec", "matchConstraints", "resourceRules"), len(out), MaxDeletions)
+		}
+	}
+	return out, nil
+}
+
+// CleanupRequest is one change of a cleanup policy.
+type CleanupRequest struct {
+	// Errors are those of compiling the policy, and OldErrors of the old one.
+	Errors, OldErrors field.ErrorList
+	// Policy is the policy, if it compiles; else nil.
+	Policy *cleanup.Policy
+	// AuthorLacks are permissions that the author does not have, and AccountLacks those of the
+	// account that the policy runs as.
+	AuthorLacks, AccountLacks []string
+	Options                   Options
+}
+
+// ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not delete what
+// it matches: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
+func ReviewCleanup(r *CleanupRequest) *policy.Decision {
+	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
+	path := field.NewPath("spec", "matchConstraints", "resourceRules").String()
+	for _, lacks := range r.AuthorLacks {
+		message := fmt.Sprintf("the policy deletes objects, but you may not %s: ask for this permission, or match less", lacks)
+		finding := warning(path, lacks, message)
+		if r.Policy != nil && r.Policy.Namespace != "" || r.Options.RequireDelete {
+			finding = denial(path, lacks, message)
+		}
+		out.Findings = append(out.Findings, named(Rule{Name: CleanupAuthor}, []policy.Finding{finding})...)
+	}
+	for _, lacks := range r.AccountLacks {
+		who := "Curfew"
+		if r.Policy != nil && r.Policy.Account.Name != "" {
+			who = "service account " + r.Policy.Account.String()
+		}
+		message := fmt.Sprintf("%s may not %s: such objects are kept until it may", who, lacks)
+		out.Findings = append(out.Findings, named(Rule{Name: CleanupAccount}, []policy.Finding{warning(path, lacks, message)})...)
+	}
+	return out
+}

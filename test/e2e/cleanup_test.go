@@ -1,0 +1,223 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// soon is a schedule for the next whole minute but one second, once a year.
+func soon() string {
+	at := time.Now().Add(2 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
+	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
+}
+
+// cleanupPolicy creates a cleanup policy that runs within a minute: of the cluster, restricted to
+// the space, or with an account of the space.
+func (s *space) cleanupPolicy(name, account, spec string) string {
+	s.Helper()
+	kind, match := "ClusterCleanupPolicy", fmt.Sprintf("namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %s}}, ", s.name)
+	if account != "" {
+		kind, match, spec = "CleanupPolicy", "", "serviceAccountName: "+account+", "+spec
+	} else {
+		name = s.name + "-" + name
+		s.Cleanup(func() { s.afterwards("delete", "clustercleanuppolicy", name, "--ignore-not-found") })
+	}
+	spec = strings.Replace(spec, "matchConstraints: {", "matchConstraints: {"+match, 1)
+	s.apply(fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: %s, metadata: {name: %s}, spec: {schedule: %q, %s}}", kind, name, soon(), spec))
+	return name
+}
+
+// awaitRun waits until the run of a policy has ended.
+func (s *space) awaitCleanup(name string) *v1alpha1.CleanupPolicyStatus {
+	s.Helper()
+	out := &v1alpha1.CleanupPolicy{}
+	s.poll("the run of "+name, func(ctx context.Context) (bool, error) {
+		object, err := s.readCleanup(ctx, name)
+		if err != nil {
+			return false, err
+		}
+		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
+			return false, err
+		}
+		run := out.Status.LastRun
+		return run != nil && run.Phase != v1alpha1.RunRunning, nil
+	})
+	return &out.Status
+}
+
+func (s *space) readCleanup(ctx context.Context, name string) (*unstructured.Unstructured, error) {
+	if strings.HasPrefix(name, s.name) {
+		return s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)).Get(ctx, name, metav1.GetOptions{})
+	}
+	return s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupPolicies)).Namespace(s.name).Get(ctx, name, metav1.GetOptions{})
+}
+
+// configMapsLeft are the names of the space's ConfigMaps but for the one of Kubernetes.
+func (s *space) configMapsLeft() []string {
+	s.Helper()
+	list, err := s.objects(configMaps).Namespace(s.name).List(s.ctx, metav1.ListOptions{})
+	s.ok(err)
+	var out []string
+	for i := range list.Items {
+		if name := list.Items[i].GetName(); name != "kube-root-ca.crt" {
+			out = append(out, name)
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+func reasonOf(status *v1alpha1.CleanupPolicyStatus, condition string) string {
+	found := meta.FindStatusCondition(status.Conditions, condition)
+	if found == nil {
+		return "none"
+	}
+	return string(found.Status) + " " + found.Reason
+}
+
+const allConfigMaps = `resourceRules: [{apiGroups: [""], resources: [configmaps]}]`
+
+// A policy deletes what matches and nothing like it, once, and says how many.
+func TestCleanupPolicy(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	s.apply(strings.Join([]string{
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: match, labels: {app: x}}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: also, labels: {app: x}}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: other-label, labels: {app: z}}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: no-label}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: other-data, labels: {app: x}}, data: {tier: keep}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: no-data, labels: {app: x}}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: keep-me, labels: {app: x}}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: protected, labels: {app: x}, annotations: {curfew.dev/protect: "true"}}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: ConfigMap, metadata: {name: finalized, labels: {app: x}, finalizers: [test.curfew.dev/hold]}, data: {tier: tmp}}`,
+		`{apiVersion: v1, kind: Secret, metadata: {name: match, labels: {app: x}}, stringData: {tier: tmp}}`,
+	}, "\n---\n"))
+	s.Cleanup(func() { s.afterwards("-n", s.name, "patch", "configmap", "finalized", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`) })
+	name := s.cleanupPolicy("tmp", "", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, `+allConfigMaps+`},
+		exclude: {resourceRules: [{apiGroups: ["*"], resources: ["*"], resourceNames: ["keep-*"]}]},
+		variables: [{name: tier, expression: object.data.tier}], conditions: [{name: tmp, expression: 'variables.tier == "tmp"'}]`)
+	status := s.awaitCleanup(name)
+	if want := []string{"finalized", "keep-me", "no-data", "no-label", "other-data", "other-label", "protected"}; !slices.Equal(s.configMapsLeft(), want) {
+		t.Errorf("left %v, want %v", s.configMapsLeft(), want)
+	}
+	if s.get(configMaps, "finalized").GetDeletionTimestamp() == nil {
+		t.Error("the ConfigMap with a finalizer is not being deleted")
+	}
+	if _, err := suite.cluster.Client.CoreV1().Secrets(s.name).Get(s.ctx, "match", metav1.GetOptions{}); err != nil {
+		t.Errorf("the Secret: %v", err)
+	}
+	run := status.LastRun
+	var skipped []string
+	for _, one := range run.Skipped {
+		skipped = append(skipped, fmt.Sprintf("%s %d", one.Reason, one.Count))
+	}
+	if status.Deleted != 3 || run.Deleted != 3 || run.Matched != 3 || fmt.Sprint(skipped) != "[EvaluationFailed 1 Protected 1]" || len(status.UncountedDeletions) != 0 {
+		t.Errorf("deleted %d, run %+v", status.Deleted, run)
+	}
+	if got := reasonOf(status, v1alpha1.ConditionStalled); got != "False Complete" {
+		t.Errorf("stalled: %s", got)
+	}
+	reports, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)).List(s.ctx, metav1.ListOptions{LabelSelector: "curfew.dev/cleanup-run=" + run.ID})
+	s.ok(err)
+	if len(reports.Items) != 1 || len(reports.Items[0].Object["objects"].([]any)) != 3 {
+		t.Errorf("reports: %v", reports.Items)
+	}
+	s.eventAbout("ClusterCleanupPolicy", name, "CleanupCompleted", "deleted 3 of")
+}
+
+// A namespaced policy acts as its service account, in its own namespace, and stalls where that may
+// not delete.
+func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
+	t.Parallel()
+	s, other := labelSpace(t), newSpace(t)
+	for _, in := range []*space{s, other} {
+		in.newConfigMap("a")
+		in.apply("{apiVersion: v1, kind: Secret, metadata: {name: a}}")
+	}
+	s.apply(strings.Join([]string{
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
+	}, "\n---\n"))
+	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets]}]}`)
+	nobody := s.cleanupPolicy("nobody", "nobody", `matchConstraints: {`+allConfigMaps+`}`)
+	status := s.awaitCleanup(name)
+	if left := s.configMapsLeft(); len(left) != 0 || status.Deleted != 1 {
+		t.Errorf("left %v, deleted %d: %+v", left, status.Deleted, status.LastRun)
+	}
+	if got := reasonOf(status, v1alpha1.ConditionPermissionsGranted); got != "False Forbidden" {
+		t.Errorf("permissions: %s", got)
+	}
+	if found := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled); found == nil || !strings.Contains(found.Message, "list secrets") {
+		t.Errorf("stalled: %+v", found)
+	}
+	if status := s.awaitCleanup(nobody); status.Deleted != 0 || reasonOf(status, v1alpha1.ConditionPermissionsGranted) != "False Forbidden" {
+		t.Errorf("an account without rights: %+v", status)
+	}
+	for _, in := range []*space{s, other} {
+		if _, err := suite.cluster.Client.CoreV1().Secrets(in.name).Get(in.ctx, "a", metav1.GetOptions{}); err != nil {
+			t.Errorf("the Secret: %v", err)
+		}
+	}
+	if left := other.configMapsLeft(); len(left) != 1 {
+		t.Errorf("in another namespace: %v", left)
+	}
+}
+
+// keepNewest, limits, approvals and dry runs: what is kept, and what is said of it.
+func TestCleanupLimits(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		spec    string
+		left    string
+		deleted int64
+		stalled string
+	}{
+		"newest":    {`keepNewest: {count: 1, groupBy: 'object.metadata.labels.app', sortBy: 'object.metadata.annotations.at'}`, "[a2 b1]", 3, "False Complete"},
+		"max":       {`maxDeletions: 4`, "[a1 a2 a3 b0 b1]", 0, "True TooManyMatches"},
+		"max-trunc": {`maxDeletions: 4, onExceed: Truncate`, "", 4, "False Complete"},
+		"percent":   {`maxPercentage: 50`, "[a1 a2 a3 b0 b1]", 0, "True TooManyMatches"},
+		"dry-run":   {`dryRun: true`, "[a1 a2 a3 b0 b1]", 0, "False Complete"},
+		"approval":  {`approval: Required`, "[a1 a2 a3 b0 b1]", 0, "True WaitingForApproval"},
+		"suspended": {`suspend: true`, "[a1 a2 a3 b0 b1]", -1, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			s := labelSpace(t)
+			for object, at := range map[string]string{"a1": "2026-01-01T00:00:00Z", "a2": "2026-01-03T00:00:00Z", "a3": "2026-01-02T00:00:00Z", "b0": "2026-01-01T00:00:00Z", "b1": "2026-01-01T00:00:01Z"} {
+				s.apply(fmt.Sprintf("{apiVersion: v1, kind: ConfigMap, metadata: {name: %s, labels: {app: %s}, annotations: {at: %q}}}", object, object[:1], at))
+			}
+			policy := s.cleanupPolicy("p", "", `matchConstraints: {objectSelector: {matchExpressions: [{key: app, operator: Exists}]}, `+allConfigMaps+`}, `+c.spec)
+			if c.deleted < 0 { // It has no run: wait for another policy's.
+				s.awaitCleanup(s.cleanupPolicy("other", "", `dryRun: true, matchConstraints: {`+allConfigMaps+`}`))
+				object, err := s.readCleanup(s.ctx, policy)
+				s.ok(err)
+				if _, ok, _ := unstructured.NestedMap(object.Object, "status", "lastRun"); ok {
+					t.Errorf("it ran: %v", object.Object["status"])
+				}
+				return
+			}
+			status := s.awaitCleanup(policy)
+			left := s.configMapsLeft()
+			if c.left != "" && fmt.Sprint(left) != c.left || len(left) != 5-int(c.deleted) || status.Deleted != c.deleted {
+				t.Errorf("left %v, want %s; deleted %d, want %d", left, c.left, status.Deleted, c.deleted)
+			}
+			if got := reasonOf(status, v1alpha1.ConditionStalled); got != c.stalled {
+				t.Errorf("stalled: %s, want %s", got, c.stalled)
+			}
+		})
+	}
+}
