@@ -198,7 +198,7 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 			out.Err = err
 			return out
 		case judged.Verdict == engine.Gone || judged.Verdict == engine.BeingDeleted:
-			out.Result = engine.Other
+			out.Result = engine.AlreadyGone
 			return out
 		case judged.Verdict == engine.Keep:
 			out.Result = engine.Kept
@@ -211,7 +211,7 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 	case action.Done:
 		out.Result = engine.Deleted
 	case action.Gone:
-		out.Result = engine.Other
+		out.Result = engine.AlreadyGone
 	case action.Conflict:
 		return c.attempt(ctx, run, out.Object, true)
 	default:

@@ -103,7 +103,7 @@ func (b *batch) Report(o engine.Outcome) {
 	switch o.Result {
 	case engine.Deleted, engine.Unconfirmed:
 		item.Result, item.Message = v1alpha1.ItemDeleted, ""
-	case engine.Other:
+	case engine.AlreadyGone:
 		item.Result, item.Message = v1alpha1.ItemGone, ""
 	case engine.Kept:
 		item.Result = v1alpha1.ItemKept

@@ -104,7 +104,9 @@ func TestCleanupPolicy(t *testing.T) {
 		`{apiVersion: v1, kind: ConfigMap, metadata: {name: finalized, labels: {app: x}, finalizers: [test.curfew.dev/hold]}, data: {tier: tmp}}`,
 		`{apiVersion: v1, kind: Secret, metadata: {name: match, labels: {app: x}}, stringData: {tier: tmp}}`,
 	}, "\n---\n"))
-	s.Cleanup(func() { s.afterwards("-n", s.name, "patch", "configmap", "finalized", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`) })
+	s.Cleanup(func() {
+		s.afterwards("-n", s.name, "patch", "configmap", "finalized", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`)
+	})
 	name := s.cleanupPolicy("tmp", "", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, `+allConfigMaps+`},
 		exclude: {resourceRules: [{apiGroups: ["*"], resources: ["*"], resourceNames: ["keep-*"]}]},
 		variables: [{name: tier, expression: object.data.tier}], conditions: [{name: tmp, expression: 'variables.tier == "tmp"'}]`)
