@@ -3,6 +3,7 @@ package policy
 import (
 	"cmp"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -22,6 +23,9 @@ type Step struct {
 	Settings []*Setting
 	// Decides is set on the level that wins, even if it decides that there is no value.
 	Decides bool
+	// Changed means that the object's stamp names a source that does not give this value, although its
+	// defaults are older than the object. The value counts as the author's.
+	Changed bool
 	// Why says why the level decides, is not asked or does not reach the object, where the settings
 	// do not show it.
 	Why string
@@ -47,7 +51,7 @@ func (w *walk) step(from *level, decides bool) Step {
 	case fromRuntime && decides && runtime.Missing:
 		step.Settings, step.Why = nil, "it does not exist, or cannot be told: the object is kept"
 	case decides && from.source.Level == LevelObject:
-		step.Why = w.whyOwn(from)
+		step.Why, step.Changed = w.whyOwn(from)
 	case decides:
 		step.Why = w.whyReached(from)
 	case from.final || len(step.Settings) > 0:
@@ -56,10 +60,10 @@ func (w *walk) step(from *level, decides bool) Step {
 	return step
 }
 
-// whyOwn says how the object's own value came about.
-func (w *walk) whyOwn(from *level) string {
+// whyOwn says how the object's own value came about, and whether it has been changed since.
+func (w *walk) whyOwn(from *level) (why string, changed bool) {
 	if from.final {
-		return "its value was taken away after its creation, which means none"
+		return "its value was taken away after its creation, which means none", false
 	}
 	stamp := AnnotationTTLSource
 	if w.deadline {
@@ -68,11 +72,26 @@ func (w *walk) whyOwn(from *level) string {
 	source, stamped := defaultSource(w.facts.Annotations, stamp)
 	switch {
 	case !stamped || w.scope.Creating:
-		return ""
-	case !w.deadline && !w.givesAgain(source):
-		return "filled in at its creation from " + source.Phrase() + ", or changed since"
+		return "", false
+	case w.deadline || w.givesAgain(source):
+		return "filled in at its creation from " + source.Phrase(), false
+	case w.stoodAtCreation(source):
+		return "its stamp names " + source.Phrase() + ", which gives another value: it counts as the object's own", true
 	default:
-		return "filled in at its creation from " + source.Phrase()
+		return "filled in at its creation from " + source.Phrase() + ", or changed since", false
+	}
+}
+
+// stoodAtCreation reports whether a source has had its defaults since before the object was created.
+func (w *walk) stoodAtCreation(source Source) bool {
+	older := func(since time.Time) bool { return !since.IsZero() && w.facts.Created.After(since) }
+	switch namespace := w.scope.Namespace; source.Level {
+	case LevelNamespace:
+		return namespace != nil && older(namespace.Since)
+	case LevelPolicy:
+		return slices.ContainsFunc(w.scope.Policies, func(of *PlatformPolicy) bool { return of.Name == source.Name && older(of.Since) })
+	default:
+		return false
 	}
 }
 

@@ -176,6 +176,18 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err := noteLeftOut(w, left, kinds, reading); err != nil {
 		return nil, err
 	}
+	if len(query.kinds) == 0 && query.selector == "" {
+		// What deletes everything in a namespace concerns those who ask about it.
+		of, err := w.NamespaceEntries(ctx, reading.Namespace, query.now)
+		if err != nil {
+			return nil, err
+		}
+		for i := range of {
+			if query.matches(&of[i]) {
+				entries = append(entries, &of[i])
+			}
+		}
+	}
 	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes()}
 	for _, one := range left {
 		if !world.Gone(one.err) {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -52,7 +53,7 @@ func (r *expiringReport) header(v view) []string {
 		out = append([]string{"NAMESPACE"}, out...)
 	}
 	if v.wide {
-		out = append(out[:len(out)-1], "TTL", "CREATED", "FINISHED", "BLOCKER")
+		out = append(out[:len(out)-1], "TTL", "CREATED", "FINISHED", "BLOCKER", "NOTE")
 	}
 	return out
 }
@@ -74,12 +75,31 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 	}
 	switch {
 	case blocker == nil:
-		return append(out, "-")
+		out = append(out, "-")
 	case v.wide:
-		return append(out, blocker.Message)
+		out = append(out, blocker.Message)
 	default:
-		return append(out, string(blocker.Kind))
+		out = append(out, string(blocker.Kind))
 	}
+	if v.wide {
+		out = append(out, orDash(note(entry)))
+	}
+	return out
+}
+
+// note is what else there is to know: who deletes the object in Curfew's place, and what may delay
+// its deletion or undo it.
+func note(entry *world.Entry) string {
+	var out []string
+	if by := entry.DeletedBy(); by != "" {
+		out = append(out, by+" deletes it by "+entry.Native.Setting.Field())
+	}
+	for _, obstacle := range entry.Obstacles {
+		if !obstacle.Stops {
+			out = append(out, obstacle.Message)
+		}
+	}
+	return strings.Join(out, "; ")
 }
 
 // expires is when an object is deleted, or how long after it has finished.
@@ -120,6 +140,7 @@ type entryData struct {
 	Left      *int64         `json:"leftSeconds" doc:"negative where it is overdue"`
 	Created   *time.Time     `json:"created,omitempty"`
 	Finished  *time.Time     `json:"finished,omitempty"`
+	DeletedBy string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
 }
 
@@ -172,7 +193,7 @@ func (r *expiringReport) items() []entryData {
 			Object:  objectOf(entry.Kind, entry.Namespace, entry.Name, entry.UID),
 			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome, Estimate: entry.Estimated,
 			Expiry: timeData(entry.Expiry, r.now), Created: timeData(entry.Created, r.now), Finished: timeData(entry.Finished, r.now),
-			Obstacles: obstaclesData(entry.Obstacles),
+			DeletedBy: entry.DeletedBy(), Obstacles: obstaclesData(entry.Obstacles),
 		}
 		if !entry.Expiry.IsZero() {
 			seconds := int64(entry.Expiry.Sub(r.now) / time.Second)

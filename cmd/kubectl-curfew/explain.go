@@ -83,6 +83,10 @@ type explained struct {
 	unknown []string
 	// entries are its expiry and its deadline, without regard to obstacles.
 	entries []world.Entry
+	// native is the deletion by the kind's own controller; nil for none.
+	native *policy.NativeDeletion
+	// cascade is the earliest deletion of another object that deletes this one; nil for none.
+	cascade *world.Cascade
 	// runtime that the object uses; nil for none.
 	runtime *expression.Reference
 	// enforcer says who enforces its deadline.
@@ -132,7 +136,10 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	if err != nil {
 		return nil, err
 	}
-	out := &explained{kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of, runtime: w.Platform().Reference(of.Facts, one.Object)}
+	out := &explained{
+		kind: one.Kind, object: one.Object, controller: w.Controller, now: now, of: of,
+		runtime: w.Platform().Reference(of.Facts, one.Object), native: policy.NativeDeletionOf(of.Facts),
+	}
 	out.enforcer = "its own controller stops it"
 	if world.Stops(of.Facts) {
 		out.enforcer = "Curfew stops it"
@@ -149,6 +156,11 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	if out.entries, err = w.Entries(ctx, one.Kind, one.Object, now); err != nil {
 		return nil, err
 	}
+	cascade, unknown, err := w.Cascade(ctx, one.Object, now)
+	if err != nil {
+		return nil, err
+	}
+	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
 	for _, entry := range out.entries {
 		if entry.Trigger != policy.TriggerDeadline {
 			out.obstacles = append(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger)...)

@@ -19,15 +19,26 @@ func (e *explained) advice() []string {
 	if e.of.Facts.Namespace != "" {
 		name += " -n " + e.of.Facts.Namespace
 	}
-	var out []string
-	for _, obstacle := range e.obstacles {
-		out = append(out, e.against(obstacle.Kind, name)...)
+	if e.of.Facts.Deleting {
+		return unique(e.againstObstacles(name))
 	}
-	if !e.of.Facts.Deleting && (!e.blocked() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
+	out := append(e.againstOthers(name), e.againstObstacles(name)...)
+	if !e.withAnother() && (!e.blocked() || e.unusable() || len(e.entries) == 0 && !e.kept()) {
 		out = append(out, e.aboutExpiry(name)...)
 		out = append(out, e.aboutDeadline(name)...)
 	}
 	return unique(out)
+}
+
+func (e *explained) againstObstacles(name string) []string {
+	var out []string
+	for _, obstacle := range e.obstacles {
+		if obstacle.Kind == policy.ObstaclePermission && e.kind.ClusterScoped && len(e.entries) == 0 {
+			continue // Nobody asked Curfew to delete it.
+		}
+		out = append(out, e.against(obstacle.Kind, name)...)
+	}
+	return out
 }
 
 // aboutExpiry are the commands that would change the expiry.
@@ -92,6 +103,9 @@ func (e *explained) changing(entry world.Entry, name string) []string {
 // given are the commands that would give it an expiry, about a day from now.
 func (e *explained) given(name string) []string {
 	facts := e.of.Facts
+	if e.kind.ClusterScoped && !facts.IsNamespace() && e.of.LabelKey == "" {
+		return nil // Such an object rarely is temporary, and belongs to everybody.
+	}
 	if facts.Profile.Finishable() {
 		if to, ok := e.inADay(e.enforced().TTL, e.finished()); ok && e.may(change.Target{To: to}) {
 			return []string{"kubectl curfew extend " + name + " --to " + policy.FormatDuration(to)}

@@ -17,6 +17,8 @@ type explainedItem struct {
 	Trigger     string         `json:"trigger,omitempty" doc:"ttl or label"`
 	Source      string         `json:"source,omitempty"`
 	Deadline    *time.Time     `json:"deadline,omitempty"`
+	DeletedBy   string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
+	With        *withData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first"`
 	Propagation string         `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
 	Levels      levelsData     `json:"levels"`
 	Bounds      []settingData  `json:"bounds,omitempty"`
@@ -25,6 +27,12 @@ type explainedItem struct {
 	Advice      []string       `json:"advice,omitempty" doc:"commands that would change the expiry"`
 	MayChange   bool           `json:"mayChange" doc:"whether you may patch the object"`
 	MayDelete   bool           `json:"mayDelete" doc:"whether you may delete it"`
+}
+
+// withData is another object, whose deletion deletes this one.
+type withData struct {
+	Object objectData `json:"object"`
+	Expiry *time.Time `json:"expiry" doc:"null if that is to finish first, or being deleted"`
 }
 
 type levelsData struct {
@@ -66,6 +74,13 @@ func (e *explained) data() explainedItem {
 			out.Deadline = timeData(entry.Expiry, e.now)
 		} else {
 			out.Expiry, out.Trigger, out.Source = timeData(entry.Expiry, e.now), string(entry.Trigger), entry.Source.String()
+			out.DeletedBy = entry.DeletedBy()
+		}
+	}
+	if e.withAnother() {
+		out.With = &withData{Object: objectOf(e.cascade.Kind, e.cascade.Namespace, e.cascade.Name, "")}
+		if e.cascade.Entry != nil {
+			out.With.Expiry = timeData(e.cascade.Entry.Expiry, e.now)
 		}
 	}
 	for _, bound := range e.of.Bounds {

@@ -15,9 +15,15 @@ func (e *explained) summary() string {
 	if facts := e.of.Facts; facts.Deleting {
 		return fmt.Sprintf("is being deleted, since %s, %s", instant(facts.DeletingSince, zone), relative(facts.DeletingSince, e.now))
 	}
+	if e.withAnother() {
+		return e.cascadeText("is")
+	}
 	for _, entry := range e.entries {
 		if entry.Trigger == policy.TriggerDeadline {
 			continue
+		}
+		if entry.Native != nil {
+			return e.nativeSummary(&entry)
 		}
 		by := "by " + ownTTL(entry.Source, "its") + " TTL of " + entry.Value.String() + fromSource(entry.Source)
 		if entry.Trigger == policy.TriggerLabel {

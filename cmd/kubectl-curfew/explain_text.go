@@ -52,8 +52,12 @@ func (e *explained) text(out io.Writer) error {
 		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
 		{"Bounds", e.bounds()},
 		{"Blocked by", e.blockers()},
+		{"Also deleted by", e.alsoDeletedBy()},
 		{"To change it", e.toChange()},
 	} {
+		if len(part.rows) == 0 {
+			continue
+		}
 		fmt.Fprintf(out, "\n%s\n", part.title)
 		if err := printAligned(out, part.rows); err != nil {
 			return err

@@ -102,16 +102,21 @@ func TestExpireNowWhileLabelsAreOff(t *testing.T) {
 	}
 }
 
-// A Job that the controller leaves to Kubernetes is not listed, and explained as such.
+// A Job that the controller leaves to Kubernetes is explained as such. It is not listed where Kubernetes has evidently not
+// deleted it.
 func TestJobsLeftToKubernetes(t *testing.T) {
 	own := job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:00Z")
 	own = strings.Replace(own, "status: {", "spec: {ttlSecondsAfterFinished: 3600}, status: {", 1)
 	unfinished := strings.Replace(job("creationTimestamp: 2026-12-20T11:00:00Z", ""), "status: {", "spec: {ttlSecondsAfterFinished: 3600}, status: {", 1)
-	for _, object := range []string{own, unfinished} {
+	for object, summary := range map[string]string{
+		own: "stays: its spec.ttlSecondsAfterFinished is left to Kubernetes (--leave-native-ttl)",
+		unfinished: "expires 1h after it finishes: Kubernetes' TTL-after-finished controller deletes it by ttlSecondsAfterFinished 3600 (1h), " +
+			"which is left to Kubernetes (--leave-native-ttl)",
+	} {
 		for flag, left := range map[string]bool{"false": false, "true": true} {
 			cluster := withFlag(t, "leave-native-ttl", flag, object)
 			code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words("explain job/a -n foo")...)
-			if code != exitOK || strings.Contains(stdout, "stays: its spec.ttlSecondsAfterFinished is left to Kubernetes (--leave-native-ttl)") != left {
+			if code != exitOK || strings.Contains(stdout, summary) != left {
 				t.Errorf("--leave-native-ttl=%s: exit status %d\n%s%s", flag, code, stdout, stderr)
 			}
 			code, stdout, stderr, _ = executeIn(t, cluster, scene{}, words("expiring jobs -n foo --within 60d")...)

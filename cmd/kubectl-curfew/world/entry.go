@@ -31,35 +31,37 @@ type Entry struct {
 	// Estimated: the object does not say when it finished, so that the TTL starts when the
 	// controller sees it.
 	Estimated bool
+	// Native is set where the kind's own controller deletes the object, and Curfew does not, or would
+	// later. No obstacle of Curfew's stops that.
+	Native    *policy.NativeDeletion
 	Obstacles []policy.Obstacle
 }
 
-// Blocker is the first obstacle, nil for none. Those that stop the deletion come before those that
-// may only delay it.
+// Blocker is the first obstacle that keeps the object, nil for none.
 func (e *Entry) Blocker() *policy.Obstacle {
-	var first *policy.Obstacle
 	for i := range e.Obstacles {
 		if e.Obstacles[i].Stops {
 			return &e.Obstacles[i]
 		}
-		if first == nil {
-			first = &e.Obstacles[i]
-		}
 	}
-	return first
+	return nil
 }
 
 // Entries are the expiry and the deadline of an object; none where it stays. They do not regard
-// obstacles, which are reported beside them.
+// obstacles, which are reported beside them, unless the kind's own controller deletes the object all
+// the same.
 func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, now time.Time) ([]Entry, error) {
 	explained, err := w.Explain(ctx, kind, object, now)
 	if err != nil {
 		return nil, err
 	}
-	free := policy.Explain(policy.Unobstructed(explained.Facts), explained.Scope, policy.Question{Now: now, Alias: w.Controller.Alias})
+	facts, native := explained.Facts, NativeDeletion(explained.Facts, now)
+	free := policy.Explain(policy.Unobstructed(facts), explained.Scope, policy.Question{Now: now, Alias: w.Controller.Alias})
 	var out []Entry
 	if entry, ok := w.goes(free, now); ok {
 		out = append(out, entry)
+	} else if native != nil {
+		out = append(out, nativeEntry(free, native))
 	}
 	if verdict := free.ByDeadline; verdict.Trigger == policy.TriggerDeadline {
 		out = append(out, Entry{Trigger: verdict.Trigger, Source: verdict.Source, Value: free.Effective.Deadline.TTL, Expiry: verdict.Expiry})
@@ -74,19 +76,24 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	// An unusable value only blocks its own trigger.
 	obstacles = slices.DeleteFunc(obstacles, func(o policy.Obstacle) bool { return o.Kind == policy.ObstacleValue })
 	if first := out[0].Expiry; !first.IsZero() && !first.After(now) {
-		blocked, err := w.blocked(ctx, explained.Facts)
+		blocked, err := w.blocked(ctx, facts)
 		if err != nil {
 			return nil, err
 		}
 		obstacles = append(obstacles, blocked...)
 	}
-	facts := explained.Facts
 	for i := range out {
 		entry := &out[i]
+		entry.Obstacles = append(slices.Clone(obstacles), w.SwitchedOff(facts, entry.Trigger)...)
+		if native != nil && entry.overtakenBy(native) {
+			byNative := nativeEntry(free, native)
+			byNative.Obstacles = entry.Obstacles
+			*entry = byNative
+		}
+		entry.released()
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
 		entry.Labels = facts.Labels
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime
-		entry.Obstacles = append(slices.Clone(obstacles), w.SwitchedOff(facts, entry.Trigger)...)
 	}
 	return out, nil
 }
@@ -135,7 +142,7 @@ func byLabel(e *policy.Explanation) (Entry, bool) {
 
 func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
 	verdict, value := e.ByTTL, e.Effective.TTL(e.Facts.Outcome)
-	entry := Entry{Trigger: policy.TriggerTTL, Source: value.Source, Value: value.TTL}
+	entry := Entry{Trigger: policy.TriggerTTL, Source: sourceOf(e, value), Value: value.TTL}
 	switch verdict.Action {
 	case policy.Wait, policy.Delete:
 		entry.Expiry = verdict.Expiry
@@ -158,9 +165,17 @@ func byTTL(e *policy.Explanation, now time.Time) (Entry, bool) {
 	if !usable(longer) || e.Facts.StateError != nil || (e.Facts.IsPod() && e.Facts.AlwaysRestarts()) {
 		return entry, false
 	}
-	entry.Source, entry.Value = longer.Source, longer.TTL
+	entry.Source, entry.Value = sourceOf(e, longer), longer.TTL
 	entry.ByOutcome = !usable(other) || other.TTL != longer.TTL
 	return entry, true
+}
+
+// sourceOf is the source of a TTL. A stamp that its source does not bear out is ignored.
+func sourceOf(e *policy.Explanation, value policy.Value) policy.Source {
+	if decides := policy.Decider(e.TTL); decides != nil && decides.Changed {
+		return decides.Source
+	}
+	return value.Source
 }
 
 func usable(value policy.Value) bool { return value.Set && value.Err == nil }

@@ -28,15 +28,13 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// TestBlocker: what stops an object comes before what may only hold it back.
+// TestBlocker: only what keeps the object is a blocker, and not what merely delays or undoes its deletion.
 func TestBlocker(t *testing.T) {
 	owner, finalizer := policy.Obstacle{Kind: policy.ObstacleOwner}, policy.Obstacle{Kind: policy.ObstacleFinalizer}
 	permission := policy.Obstacle{Kind: policy.ObstaclePermission, Stops: true}
 	for want, obstacles := range map[policy.ObstacleKind][]policy.Obstacle{
-		"":                        nil,
-		policy.ObstacleFinalizer:  {finalizer, owner},
+		"":                        {finalizer, owner},
 		policy.ObstaclePermission: {finalizer, owner, permission},
-		policy.ObstacleOwner:      {owner, finalizer},
 	} {
 		have := policy.ObstacleKind("")
 		if blocker := (&Entry{Obstacles: obstacles}).Blocker(); blocker != nil {

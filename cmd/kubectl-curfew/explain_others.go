@@ -1,0 +1,112 @@
+package main
+
+import (
+	"fmt"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy"
+)
+
+// withAnother reports whether the object is deleted with another one before its own expiry, or
+// without one.
+func (e *explained) withAnother() bool {
+	if e.cascade == nil {
+		return false
+	}
+	for _, entry := range e.entries {
+		switch other := e.cascade.Entry; {
+		case entry.Trigger == policy.TriggerDeadline:
+		case entry.Native == nil && e.held(), entry.Expiry.IsZero() && entry.Value.Never, other == nil:
+			return true
+		case entry.Expiry.IsZero():
+			return !other.Expiry.IsZero()
+		default:
+			return !other.Expiry.IsZero() && other.Expiry.Before(entry.Expiry)
+		}
+	}
+	return true
+}
+
+// cascadeText says with which other object this one is deleted, and when.
+func (e *explained) cascadeText(is string) string {
+	with, entry := e.cascade.Kind.Kind+" "+e.cascade.Name, e.cascade.Entry
+	switch {
+	case e.cascade.Gone:
+		return fmt.Sprintf("%s left to the garbage collector: its owner %s is gone", is, with)
+	case e.cascade.Deleting:
+		return fmt.Sprintf("%s deleted with %s, which is being deleted", is, with)
+	case entry.Expiry.IsZero():
+		return fmt.Sprintf("%s deleted with %s, %s", is, with, expires(entry, e.now.Location()))
+	default:
+		return fmt.Sprintf("%s deleted with %s at %s, %s", is, with, expires(entry, e.now.Location()), relative(entry.Expiry, e.now))
+	}
+}
+
+// nativeSummary is the answer where the kind's own controller deletes the object, and Curfew does
+// not, or would later.
+func (e *explained) nativeSummary(entry *world.Entry) string {
+	when := expires(entry, e.now.Location())
+	if !entry.Expiry.IsZero() {
+		when += ", " + relative(entry.Expiry, e.now)
+	}
+	why := ", before Curfew would"
+	switch {
+	case e.of.Effective.LeftToKubernetes(e.of.Facts):
+		why = ", which is left to Kubernetes (--leave-native-ttl)"
+	case e.blocked():
+		why = ", whatever keeps Curfew from it"
+	}
+	return fmt.Sprintf("expires %s: %s deletes it by %s%s",
+		when, e.of.Facts.Profile.NativeDeleter(), settingText(entry.Native.Setting.Field(), entry.Native.Setting), why)
+}
+
+// alsoDeletedBy is what deletes the object beside Curfew.
+func (e *explained) alsoDeletedBy() [][]string {
+	var out [][]string
+	if native := e.native; native != nil {
+		text := settingText(native.Setting.Field(), native.Setting)
+		switch {
+		case native.Expiry.IsZero():
+		case world.NativeDeletion(e.of.Facts, e.now) == nil && !e.of.Facts.Deleting:
+			text += ": due " + relative(native.Expiry, e.now) + ", so that controller is switched off here, or refused"
+		default:
+			text += ": " + instant(native.Expiry, e.now.Location())
+		}
+		out = append(out, []string{"   " + e.of.Facts.Profile.NativeDeleter(), text})
+	}
+	if e.cascade != nil {
+		by := "garbage collector"
+		if e.cascade.OfNamespace() {
+			by = "namespace controller"
+		}
+		out = append(out, []string{"   " + by, e.cascadeText("it is")})
+	}
+	return out
+}
+
+// againstOthers are the commands that keep the object from those who delete it beside Curfew.
+func (e *explained) againstOthers(name string) []string {
+	var out []string
+	for _, entry := range e.entries {
+		if entry.Native == nil || e.withAnother() || !e.blocked() {
+			continue
+		}
+		path, err := policy.ParseFieldPath(entry.Native.Setting.Path)
+		if err != nil {
+			continue
+		}
+		patch := "null"
+		for i := len(path) - 1; i >= 0; i-- {
+			patch = fmt.Sprintf("{%q:%s}", path[i], patch)
+		}
+		out = append(out, fmt.Sprintf("kubectl patch %s --type=merge -p '%s'   # else %s deletes it", name, patch, e.of.Facts.Profile.NativeDeleter()))
+	}
+	if e.withAnother() && !e.cascade.Gone {
+		other := e.cascade.Kind.Name(e.cascade.Name)
+		if e.cascade.Namespace != "" {
+			other += " -n " + e.cascade.Namespace
+		}
+		out = append(out, "kubectl curfew explain "+other)
+	}
+	return out
+}

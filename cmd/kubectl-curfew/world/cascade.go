@@ -1,0 +1,196 @@
+package world
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// ownersDeep bounds how many levels of owners are followed, such as Pod, Job, JobSet, TrainJob.
+const ownersDeep = 6
+
+// Cascade is the deletion of an object together with another one: its Namespace, or its last
+// owner.
+type Cascade struct {
+	// Kind, Namespace and Name are the other object, whose own deletion comes first.
+	Kind            Kind
+	Namespace, Name string
+	// Entry is the expiry of the other object; nil where that is gone, or being deleted, already.
+	Entry *Entry
+	// Deleting: it is being deleted already. Gone: all owners are gone.
+	Deleting, Gone bool
+}
+
+// OfNamespace reports whether the other object is a Namespace, whose deletion no owner reference is
+// needed for.
+func (c *Cascade) OfNamespace() bool {
+	return c.Kind.GroupResource() == namespaceResource.GroupResource()
+}
+
+// fate is what becomes of an object, itself or with another one. unknown says what the user may not
+// read.
+type fate struct {
+	cascade *Cascade
+	unknown []string
+}
+
+// Cascade is the earliest deletion of another object that deletes this one as well; nil for none.
+// unknown says what the user may not read.
+func (w *World) Cascade(ctx context.Context, object map[string]any, now time.Time) (with *Cascade, unknown []string, err error) {
+	found, err := w.cascade(ctx, object, now, ownersDeep)
+	return found.cascade, found.unknown, err
+}
+
+func (w *World) cascade(ctx context.Context, object map[string]any, now time.Time, depth int) (fate, error) {
+	u := &unstructured.Unstructured{Object: object}
+	var out fate
+	if namespace := u.GetNamespace(); namespace != "" {
+		found, err := w.fateOf(ctx, namespaceResource.GroupVersion().WithKind("Namespace"), "", namespace, "", now, depth)
+		if err != nil {
+			return fate{}, err
+		}
+		out.unknown = found.unknown
+		if found.cascade != nil && !found.cascade.Gone {
+			out.cascade = found.cascade
+		}
+	}
+	owners, err := w.owners(ctx, u, now, depth)
+	out.unknown = append(slices.Clone(out.unknown), owners.unknown...)
+	if c := owners.cascade; c != nil && (out.cascade == nil || c.at().Before(out.cascade.at())) {
+		out.cascade = c
+	}
+	return out, err
+}
+
+// owners is the fate of the owner that is deleted last. The garbage collector deletes an object once
+// all its owners are gone.
+func (w *World) owners(ctx context.Context, u *unstructured.Unstructured, now time.Time, depth int) (fate, error) {
+	var last *Cascade
+	for _, owner := range u.GetOwnerReferences() {
+		of, err := schema.ParseGroupVersion(owner.APIVersion)
+		if err != nil || depth == 0 {
+			return fate{}, nil
+		}
+		found, err := w.fateOf(ctx, of.WithKind(owner.Kind), u.GetNamespace(), owner.Name, string(owner.UID), now, depth-1)
+		if err != nil || found.cascade == nil {
+			return found, err
+		}
+		if last == nil || last.at().Before(found.cascade.at()) {
+			last = found.cascade
+		}
+	}
+	return fate{cascade: last}, nil
+}
+
+// at is when the other object is deleted. One that is to finish first comes last.
+func (c *Cascade) at() time.Time {
+	switch {
+	case c.Entry == nil:
+		return time.Time{}
+	case c.Entry.Expiry.IsZero():
+		return time.Unix(1<<40, 0)
+	default:
+		return c.Entry.Expiry
+	}
+}
+
+// fateOf is the deletion of an owner or Namespace that its dependents follow; nil where it stays, or
+// leaves them behind.
+func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespace, name, uid string, now time.Time, depth int) (fate, error) {
+	return w.fates.get(gvk.String()+" "+namespace+"/"+name+" "+uid, func() (fate, error) {
+		kind, err := w.kindOf(gvk.GroupKind())
+		if err != nil {
+			return fate{}, nil // It is not served, or can never be deleted.
+		}
+		switch {
+		case kind.ClusterScoped:
+			namespace = ""
+		case namespace == "":
+			return fate{}, nil // The garbage collector ignores such a reference.
+		}
+		read, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: you may not get %s", gvk.Kind, name, kind.GroupResource())}}, nil
+		case apierrors.IsNotFound(err):
+			return fate{cascade: &Cascade{Kind: kind, Namespace: namespace, Name: name, Gone: true}}, nil
+		case err != nil:
+			return fate{}, fmt.Errorf("reading %s: %w", kind.Name(name), err)
+		case uid != "" && string(read.GetUID()) != uid:
+			return fate{cascade: &Cascade{Kind: kind, Namespace: namespace, Name: name, Gone: true}}, nil
+		}
+		return w.dependents(ctx, kind, read, now, depth)
+	})
+}
+
+// dependents is the fate of an object as its dependents share it.
+func (w *World) dependents(ctx context.Context, kind Kind, u *unstructured.Unstructured, now time.Time, depth int) (fate, error) {
+	own := &Cascade{Kind: kind, Namespace: u.GetNamespace(), Name: u.GetName()}
+	if slices.Contains(u.GetFinalizers(), metav1.FinalizerOrphanDependents) {
+		return fate{}, nil // It leaves them behind.
+	}
+	if u.GetDeletionTimestamp() != nil {
+		own.Deleting = true
+		return fate{cascade: own}, nil
+	}
+	entries, err := w.Entries(ctx, kind, u.Object, now)
+	if err != nil {
+		return fate{}, err
+	}
+	out, err := w.cascade(ctx, u.Object, now, depth)
+	if err != nil || len(entries) == 0 {
+		return out, err
+	}
+	entry := &entries[0]
+	own.Entry = entry
+	never := entry.Expiry.IsZero() && entry.Value.Never
+	if entry.Trigger == policy.TriggerDeadline || never || entry.Blocker() != nil || out.cascade != nil && out.cascade.at().Before(own.at()) {
+		return out, nil
+	}
+	orphans, err := w.orphans(ctx, kind, u.Object, entry, now)
+	if err != nil || orphans {
+		return out, err
+	}
+	out.cascade = own
+	return out, nil
+}
+
+// orphans reports whether the deletion of an object leaves its dependents behind.
+func (w *World) orphans(ctx context.Context, kind Kind, object map[string]any, entry *Entry, now time.Time) (bool, error) {
+	if entry.Native != nil || kind.GroupResource() == namespaceResource.GroupResource() {
+		return false, nil
+	}
+	explained, err := w.Explain(ctx, kind, object, now)
+	if err != nil {
+		return false, err
+	}
+	bySettings, _, _ := explained.Scope.Propagation()
+	byProfile, _ := w.platform.Propagation(kind.GroupKind())
+	return cmp.Or(bySettings, byProfile) == metav1.DeletePropagationOrphan, nil
+}
+
+// NamespaceEntries are the entries of a Namespace itself; none for "", or where the user may not
+// read it.
+func (w *World) NamespaceEntries(ctx context.Context, name string, now time.Time) ([]Entry, error) {
+	kind, ok, err := w.Kind(namespaceResource.GroupResource())
+	if name == "" || err != nil || !ok {
+		return nil, err
+	}
+	read, err := w.clients.Objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
+	}
+	return w.Entries(ctx, kind, read.Object, now)
+}
