@@ -27,6 +27,8 @@ const (
 	AnnotationLabelSource = Prefix + "ttl-label-source"
 	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"
+	// AnnotationDeleted lists, on an Event, the last objects that Curfew deleted.
+	AnnotationDeleted = Prefix + "deleted"
 )
 
 // Annotations on a Namespace.

@@ -82,7 +82,7 @@ func (w *walk) whyOwn(from *level) (why string, changed bool) {
 	}
 }
 
-// stoodAtCreation reports whether a source has had its defaults since before the object was created.
+// stoodAtCreation reports whether the defaults of a source are older than the object.
 func (w *walk) stoodAtCreation(source Source) bool {
 	older := func(since time.Time) bool { return !since.IsZero() && w.facts.Created.After(since) }
 	switch namespace := w.scope.Namespace; source.Level {

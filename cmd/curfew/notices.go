@@ -6,7 +6,6 @@ import (
 	"os"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -56,7 +55,7 @@ func (c *controller) addNotices(ctx context.Context) error {
 	c.notices = &notices{
 		reports: reports,
 		digests: notice.NewDigests(notice.DigestOptions{
-			Events: c.typed.CoreV1().Events(metav1.NamespaceDefault), UIDs: uids, Instance: instance, Clock: c.clock, Log: c.log,
+			Events: func(namespace string) notice.Events { return c.typed.CoreV1().Events(namespace) }, UIDs: uids, Instance: instance, Clock: c.clock, Log: c.log,
 		}),
 		pauses: notice.NewPauses(notice.PauseOptions{
 			Recorder: recorder, Namespaces: notice.Namespaces{Client: c.typed.CoreV1().Namespaces(), InUse: c.namespaces.InUse},

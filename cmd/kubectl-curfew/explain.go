@@ -111,6 +111,10 @@ func (o *explainOptions) run(ctx context.Context, out, diagnostics io.Writer) er
 	progress := newProgress(o.environment, diagnostics)
 	defer progress.done()
 	w, selected, err := o.selected(ctx, now, with, o.selection, progress, nil)
+	if gone := missing(err); gone != nil && o.selection.One() {
+		progress.done()
+		return o.gone(ctx, w, gone, now, print, out)
+	}
 	if err != nil {
 		return err
 	}

@@ -18,6 +18,7 @@ type explainedItem struct {
 	Source      string         `json:"source,omitempty"`
 	Deadline    *time.Time     `json:"deadline,omitempty"`
 	DeletedBy   string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
+	Deleted     *deletedData   `json:"deleted,omitempty" doc:"how Curfew deleted an object that does not exist any more"`
 	With        *withData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first"`
 	Propagation string         `json:"propagationPolicy,omitempty" doc:"where a policy sets it"`
 	Levels      levelsData     `json:"levels"`

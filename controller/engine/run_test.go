@@ -247,17 +247,17 @@ func TestRunSummaryAndLog(t *testing.T) {
 		o.OnSummary = func(s []Summary) { mu.Lock(); defer mu.Unlock(); got = append(got, s...) }
 	}, func(t *testing.T, e *Engine, s *store, kind Kind) {
 		at := time.Now().Add(time.Second)
-		for i := range 5 {
+		for i := range 12 {
 			s.track(e, kind, i, at)
 		}
 		pass(3 * time.Minute)
 	})
-	if len(got) != 1 || got[0].Deleted != 5 || got[0].Source != "namespace/ci" || got[0].Namespace != "ci" || len(got[0].Examples) != 3 || got[0].Kind.Kind != "Job" {
+	if len(got) != 1 || got[0].Deleted != 12 || got[0].Source != "namespace/ci" || got[0].Namespace != "ci" || len(got[0].Examples) != 10 || got[0].Kind.Kind != "Job" {
 		t.Errorf("%+v", got)
 	}
 	lines := strings.Count(log.String(), `"msg"="deleted"`)
-	if lines != 5 {
-		t.Errorf("%d log lines for 5 deletions:\n%s", lines, log.String())
+	if lines != 12 {
+		t.Errorf("%d log lines for 12 deletions:\n%s", lines, log.String())
 	}
 	for _, want := range []string{`"kind"="Job"`, `"object"="ci/j00000"`, `"uid"="00000000-0000-4000-8000-000000000000"`, `"source"="namespace/ci"`, `"trigger"="ttl"`, `"lateness"="5ms"`, `"expiry"=`} {
 		if !strings.Contains(log.String(), want) {

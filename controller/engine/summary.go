@@ -18,10 +18,13 @@ type summaries struct {
 type summaryKey struct {
 	kind            Kind
 	source, trigger string
+	// namespace keeps apart what objects, or their runtimes, asked for themselves: that concerns their
+	// namespaces.
+	namespace string
 }
 
 const (
-	summaryExamples = 3
+	summaryExamples = 10
 	// summaryMost bounds how many sources are kept apart within one interval; the rest share an
 	// entry without a source.
 	summaryMost = 10000
@@ -36,11 +39,14 @@ func (s *summaries) add(k *KindOptions, out *Outcome) {
 	if result != Deleted && result != DryRun {
 		return
 	}
-	key := summaryKey{o.Kind, o.Source, out.Trigger}
+	key := summaryKey{kind: o.Kind, source: o.Source, trigger: out.Trigger}
+	if class := sourceClass(o.Source); class == "object" || class == "runtime" {
+		key.namespace = o.Namespace
+	}
 	sum := s.of[key]
 	if sum == nil {
 		if len(s.of) >= summaryMost {
-			key.source = ""
+			key.source, key.namespace = "", ""
 			sum = s.of[key]
 		}
 		if sum == nil {

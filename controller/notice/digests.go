@@ -20,12 +20,12 @@ import (
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/controller/record"
 )
 
 // Reasons of the Events about deletions.
 const (
-	ReasonDeleted     = "Deleted"
+	ReasonDeleted     = record.Reason
 	ReasonWouldDelete = "WouldDelete"
 )
 
@@ -37,7 +37,7 @@ const (
 	noteMost = 1024
 	// kindsMost bounds how many kinds a note names.
 	kindsMost = 8
-	examples  = 3
+	examples  = 10
 )
 
 // Events creates and patches Events of one namespace, of the core group: an Event of events.k8s.io
@@ -49,8 +49,8 @@ type Events interface {
 
 // DigestOptions are those of [Digests]. All are required.
 type DigestOptions struct {
-	// Events of namespace default, which holds those about cluster-scoped objects.
-	Events Events
+	// Events of a namespace.
+	Events func(namespace string) Events
 	UIDs   UIDs
 	// Instance tells replicas apart.
 	Instance string
@@ -78,8 +78,9 @@ type digestKey struct {
 
 // deletions counts what was deleted and names some of it.
 type deletions struct {
-	counts map[group]int
-	names  []string
+	counts  map[group]int
+	names   []string
+	records []record.Record
 }
 
 type group struct{ kind, trigger string }
@@ -90,6 +91,7 @@ type digest struct {
 	first, last time.Time
 	count       int32 // of changes
 	total       int   // of deletions
+	records     []record.Record
 }
 
 // NewDigests makes digests that are written by Run and Flush.
@@ -98,17 +100,18 @@ func NewDigests(options DigestOptions) *Digests {
 	return &Digests{options: options, changed: loop.NewSignal(), fresh: map[digestKey]*deletions{}, events: map[digestKey]*digest{}}
 }
 
-// Add takes what was deleted since the last call. It does not block. Deletions by an object's own
-// or its runtime's TTL have no source to notify; they are in the log.
+// Add takes what was deleted since the last call. It does not block. Deletions of cluster-scoped
+// objects by their own TTL or label have no source to notify; they are in the log.
 func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range summaries {
-		if level := policy.ParseSource(s.Source).Level; level != policy.LevelNamespace && level != policy.LevelPolicy {
+		target := digestOf(s.Source, s.Namespace)
+		if target.Name == "" {
 			continue
 		}
-		d.add(digestKey{targetOf(s.Source, ""), ReasonDeleted}, s.Deleted, &s)
-		d.add(digestKey{targetOf(s.Source, ""), ReasonWouldDelete}, s.DryRun, &s)
+		d.add(digestKey{target, ReasonDeleted}, s.Deleted, &s)
+		d.add(digestKey{target, ReasonWouldDelete}, s.DryRun, &s)
 	}
 	d.changed.Set()
 }
@@ -124,6 +127,28 @@ func (d *Digests) add(key digestKey, n int, s *engine.Summary) {
 	}
 	of.counts[group{s.Kind.Kind, s.Trigger}] += n
 	of.names = append(of.names, s.Examples[:min(len(s.Examples), examples-len(of.names))]...)
+	for _, name := range s.Examples {
+		of.records = append(of.records, recordOf(s, name))
+	}
+}
+
+func recordOf(s *engine.Summary, name string) record.Record {
+	namespace, name, ok := strings.Cut(name, "/")
+	if !ok {
+		namespace, name = "", namespace
+	}
+	return record.Record{
+		Resource: s.Kind.Resource.GroupResource().String(), Namespace: namespace, Name: name, Trigger: s.Trigger, Source: s.Source,
+		From: s.First.UTC(), To: s.Last.UTC(),
+	}
+}
+
+// annotations are those of the Event. Only real deletions are on record.
+func (e *digest) annotations(reason string) map[string]string {
+	if reason != ReasonDeleted {
+		return nil
+	}
+	return record.Annotations(e.records)
 }
 
 // Run writes until ctx is done. Flush writes what comes after that.
@@ -152,11 +177,13 @@ func (d *Digests) Flush(ctx context.Context) {
 
 func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now time.Time) error {
 	if event := d.events[key]; event != nil {
-		patch, err := json.Marshal(map[string]any{"message": event.add(key.reason, of, now), "count": event.count, "lastTimestamp": metav1.NewTime(now)})
+		message := event.add(key.reason, of, now)
+		patch, err := json.Marshal(map[string]any{"message": message, "count": event.count, "lastTimestamp": metav1.NewTime(now),
+			"metadata": map[string]any{"annotations": event.annotations(key.reason)}})
 		if err != nil {
 			return err
 		}
-		if _, err = d.options.Events.Patch(ctx, event.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
+		if _, err = d.options.Events(key.target.home()).Patch(ctx, event.name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); !apierrors.IsNotFound(err) {
 			return err
 		}
 	}
@@ -164,10 +191,11 @@ func (d *Digests) write(ctx context.Context, key digestKey, of *deletions, now t
 	event := &digest{name: fmt.Sprintf("%s.%x-%d", key.target.Name, now.UnixNano(), d.serial), first: now}
 	d.events[key] = event
 	at := metav1.NewTime(now)
-	_, err := d.options.Events.Create(ctx, &corev1.Event{
-		ObjectMeta:     metav1.ObjectMeta{Namespace: metav1.NamespaceDefault, Name: event.name},
+	message := event.add(key.reason, of, now)
+	_, err := d.options.Events(key.target.home()).Create(ctx, &corev1.Event{
+		ObjectMeta:     metav1.ObjectMeta{Namespace: key.target.home(), Name: event.name, Annotations: event.annotations(key.reason)},
 		InvolvedObject: key.target.reference(d.options.UIDs),
-		Type:           corev1.EventTypeNormal, Reason: key.reason, Action: "Delete", Message: event.add(key.reason, of, now),
+		Type:           corev1.EventTypeNormal, Reason: key.reason, Action: "Delete", Message: message,
 		FirstTimestamp: at, LastTimestamp: at, Count: 1,
 		Source:              corev1.EventSource{Component: component},
 		ReportingController: component, ReportingInstance: d.options.Instance,
@@ -184,6 +212,7 @@ func (e *digest) add(reason string, of *deletions, now time.Time) string {
 	e.last = now
 	e.count++
 	e.total += fresh
+	e.records = record.Latest(append(e.records, of.records...))
 	note := of.describe(reason)
 	if fresh > len(of.names) {
 		note += ", …"

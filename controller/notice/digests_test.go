@@ -13,11 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/record"
 )
 
 // store keeps Events as the API server would.
@@ -56,14 +58,23 @@ func (s *store) all() []string {
 }
 
 func summary(source, kind, trigger string, deleted, dryRun int, names ...string) engine.Summary {
-	return engine.Summary{Source: source, Trigger: trigger, Kind: engine.KindOptions{Type: action.Type{Kind: kind}}, Deleted: deleted, DryRun: dryRun, Examples: names}
+	resource := schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: strings.ToLower(kind) + "s"}
+	at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	return engine.Summary{Source: source, Trigger: trigger, Kind: engine.KindOptions{Type: action.Type{Kind: kind, Resource: resource}},
+		Deleted: deleted, DryRun: dryRun, Examples: names, First: at, Last: at.Add(time.Second)}
+}
+
+// in is a summary of objects of one namespace.
+func in(namespace string, s engine.Summary) engine.Summary {
+	s.Namespace = namespace
+	return s
 }
 
 // One Event a source, however much is deleted and for how long; it says what the last minute brought and how much there was in all.
 func TestDigests(t *testing.T) {
 	events := &store{of: map[string]*corev1.Event{}}
 	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
-	digests := NewDigests(DigestOptions{Events: events, Instance: "host", Clock: clk, Log: logr.Discard(),
+	digests := NewDigests(DigestOptions{Events: func(string) Events { return events }, Instance: "host", Clock: clk, Log: logr.Discard(),
 		UIDs: func(target Target) types.UID { return types.UID("uid-" + target.Name) }})
 	say := func(summaries ...engine.Summary) {
 		digests.Add(summaries)
@@ -87,7 +98,7 @@ func TestDigests(t *testing.T) {
 		"WouldDelete curfew.dev/v1alpha1 LifecyclePolicy/platform uid-platform x1: Would delete (dry-run) 2 x Job by ttl: x/a, …",
 	}
 	expect("the first minute", slices.Concat(platform[:1],
-		[]string{"Deleted v1 Namespace/ci uid-ci x1: Deleted 12 x Job by ttl, 3 x Pod by ttl: ci/a, ci/b, ci/c, …"}, platform[1:])...)
+		[]string{"Deleted v1 Namespace/ci uid-ci x1: Deleted 12 x Job by ttl, 3 x Pod by ttl: ci/a, ci/b, ci/c, ci/p, ci/q, ci/r, …"}, platform[1:])...)
 
 	for range 10 {
 		clk.Step(time.Minute)
@@ -131,5 +142,55 @@ func TestDigestOfManyKinds(t *testing.T) {
 	}
 	if len(note) > noteMost {
 		t.Errorf("%d bytes", len(note))
+	}
+}
+
+// What objects asked for themselves is reported inside their namespace, and what is cluster-scoped in the log alone. Ten objects are
+// named, and forty are on record, the latest ones.
+func TestDigestsOfObjects(t *testing.T) {
+	stores := map[string]*store{}
+	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
+	digests := NewDigests(DigestOptions{Instance: "host", Clock: clk, Log: logr.Discard(), UIDs: func(target Target) types.UID { return types.UID("uid-" + target.Name) },
+		Events: func(namespace string) Events {
+			if stores[namespace] == nil {
+				stores[namespace] = &store{of: map[string]*corev1.Event{}}
+			}
+			return stores[namespace]
+		}})
+	var names []string
+	for i := range 10 {
+		names = append(names, fmt.Sprintf("ci/job-%d", i))
+	}
+	for range 5 {
+		digests.Add([]engine.Summary{
+			in("ci", summary("object", "Job", "label", 12, 0, names...)), in("ci", summary("runtime/torch", "TrainJob", "ttl", 0, 3, "ci/train")),
+			in("", summary("object", "Node", "label", 1, 0, "worker")), in("lab", summary("namespace/lab", "Job", "ttl", 1, 0, "lab/a")),
+		})
+		digests.Flush(t.Context())
+		clk.Step(time.Minute)
+	}
+	if len(stores) != 2 || len(stores["ci"].of) != 2 || len(stores["default"].of) != 1 {
+		t.Fatalf("Events are in %d namespaces, %d in ci, %d in default", len(stores), len(stores["ci"].of), len(stores["default"].of))
+	}
+	for _, event := range stores["ci"].of {
+		on := event.InvolvedObject
+		if event.Namespace != "ci" || on.Kind != "Namespace" || on.Name != "ci" || on.Namespace != "ci" {
+			t.Errorf("an Event in %s on %+v", event.Namespace, on)
+		}
+		records := record.Read(event.Annotations)
+		if event.Reason == ReasonWouldDelete {
+			if len(records) > 0 || !strings.HasPrefix(event.Message, "Would delete (dry-run) 3 x TrainJob by ttl: ci/train") {
+				t.Errorf("%s, with %d records", event.Message, len(records))
+			}
+			continue
+		}
+		if want := "Deleted 12 x Job by label: " + strings.Join(names, ", ") + ", … (60 since 2026-12-24T12:00:00Z)"; event.Message != want {
+			t.Errorf("%s\nwant %s", event.Message, want)
+		}
+		at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+		want := record.Record{Resource: "jobs.batch", Namespace: "ci", Name: "job-9", Trigger: "label", Source: "object", From: at, To: at.Add(time.Second)}
+		if len(records) != 40 || records[39] != want {
+			t.Errorf("%d records, the last %+v", len(records), records[len(records)-1])
+		}
 	}
 }

@@ -2,6 +2,7 @@ package notice
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
@@ -13,6 +14,9 @@ import (
 type Target struct {
 	Policy bool
 	Name   string
+	// Inside means that the notice is stored in the Namespace that it is about, where those who may
+	// see its objects may see it.
+	Inside bool
 }
 
 // targetOf returns the object behind a source. An object's own or its runtime's TTL concerns the
@@ -28,11 +32,31 @@ func targetOf(source, namespace string) Target {
 	}
 }
 
+// digestOf is the target of a digest. What objects ask for themselves is reported inside their
+// namespace.
+func digestOf(source, namespace string) Target {
+	out := targetOf(source, namespace)
+	level := policy.ParseSource(source).Level
+	out.Inside = level != policy.LevelNamespace && level != policy.LevelPolicy
+	return out
+}
+
+// home is the namespace that holds the Events about the target.
+func (t Target) home() string {
+	if t.Inside {
+		return t.Name
+	}
+	return metav1.NamespaceDefault
+}
+
 // UIDs looks up the UID of a target; "" if it is unknown. kubectl describe finds Events by it.
 type UIDs func(Target) types.UID
 
 func (t Target) reference(uids UIDs) corev1.ObjectReference {
 	reference := corev1.ObjectReference{APIVersion: "v1", Kind: "Namespace", Name: t.Name, UID: uids(t)}
+	if t.Inside {
+		reference.Namespace = t.Name // The API server demands that of an Event there.
+	}
 	if t.Policy {
 		reference.APIVersion, reference.Kind = v1alpha1.GroupVersion.String(), "LifecyclePolicy"
 	}

@@ -71,8 +71,8 @@ func (w *World) cascade(ctx context.Context, object map[string]any, now time.Tim
 	return out, err
 }
 
-// owners is the fate of the owner that is deleted last. The garbage collector deletes an object once
-// all its owners are gone.
+// owners is the fate of the owner that is deleted last. The garbage collector deletes an object
+// once all its owners are gone.
 func (w *World) owners(ctx context.Context, u *unstructured.Unstructured, now time.Time, depth int) (fate, error) {
 	var last *Cascade
 	for _, owner := range u.GetOwnerReferences() {
@@ -103,8 +103,8 @@ func (c *Cascade) at() time.Time {
 	}
 }
 
-// fateOf is the deletion of an owner or Namespace that its dependents follow; nil where it stays, or
-// leaves them behind.
+// fateOf is the deletion of an owner or Namespace that its dependents follow; nil where it stays,
+// or leaves them behind.
 func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespace, name, uid string, now time.Time, depth int) (fate, error) {
 	return w.fates.get(gvk.String()+" "+namespace+"/"+name+" "+uid, func() (fate, error) {
 		kind, err := w.kindOf(gvk.GroupKind())

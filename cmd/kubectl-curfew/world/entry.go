@@ -48,8 +48,8 @@ func (e *Entry) Blocker() *policy.Obstacle {
 }
 
 // Entries are the expiry and the deadline of an object; none where it stays. They do not regard
-// obstacles, which are reported beside them, unless the kind's own controller deletes the object all
-// the same.
+// obstacles, which are reported beside them, unless the kind's own controller deletes the object
+// all the same.
 func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, now time.Time) ([]Entry, error) {
 	explained, err := w.Explain(ctx, kind, object, now)
 	if err != nil {

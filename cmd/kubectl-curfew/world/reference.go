@@ -19,7 +19,11 @@ type Reference struct {
 }
 
 // GoneError says that an object does not exist, or is not the one that was meant.
-type GoneError struct{ reason string }
+type GoneError struct {
+	Kind            Kind
+	Namespace, Name string
+	reason          string
+}
 
 // Error implements error.
 func (e *GoneError) Error() string { return e.reason }
@@ -41,11 +45,11 @@ func (w *World) referred(ctx context.Context, references []Reference, namespace 
 		gone := (*GoneError)(nil)
 		switch {
 		case errors.As(err, &gone):
-			gone = &GoneError{"does not exist any more"}
+			gone = &GoneError{reason: "does not exist any more"}
 		case err != nil:
 			return nil, err
 		case reference.UID != "" && UIDOf(one.Object) != reference.UID:
-			gone = &GoneError{fmt.Sprintf("was deleted and created again: its UID is %s and no longer %s", UIDOf(one.Object), reference.UID)}
+			gone = &GoneError{reason: fmt.Sprintf("was deleted and created again: its UID is %s and no longer %s", UIDOf(one.Object), reference.UID)}
 		}
 		if gone != nil {
 			one = Selected{Kind: kind, Namespace: in, Name: reference.Name, Gone: gone}

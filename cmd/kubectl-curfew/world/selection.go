@@ -79,6 +79,12 @@ func (s Selection) Validate() error {
 	return err
 }
 
+// One reports whether one object is named.
+func (s Selection) One() bool {
+	names, err := s.named()
+	return err == nil && len(names) == 1 && names[0].name != ""
+}
+
 // Select reads the selected objects, each once, in the order of the arguments.
 func (w *World) Select(ctx context.Context, s Selection) ([]Selected, error) {
 	names, err := s.named()
@@ -142,10 +148,11 @@ func (w *World) Get(ctx context.Context, kind Kind, namespace, name string) (Sel
 	}
 	object, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) {
-		if namespace == "" {
-			return Selected{}, &GoneError{kind.Name(name) + " does not exist"}
+		gone := &GoneError{Kind: kind, Namespace: namespace, Name: name, reason: kind.Name(name) + " does not exist"}
+		if namespace != "" {
+			gone.reason += fmt.Sprintf(" in namespace %q", namespace)
 		}
-		return Selected{}, &GoneError{fmt.Sprintf("%s does not exist in namespace %q", kind.Name(name), namespace)}
+		return Selected{}, gone
 	}
 	if err != nil {
 		return Selected{}, err

@@ -1,0 +1,51 @@
+package main
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// deletedEvent is an Event of the controller, with the records of what it deleted.
+func deletedEvent(namespace, name, records string) string {
+	return fmt.Sprintf("{apiVersion: v1, kind: Event, metadata: {name: %s, namespace: %s, annotations: {curfew.dev/deleted: %q}}, reason: Deleted}", name, namespace, records)
+}
+
+const (
+	byLabel     = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"label","source":"object","from":"2026-12-24T11:00:00Z","to":"2026-12-24T11:00:00Z"}`
+	byNamespace = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"ttl","source":"namespace/foo","from":"2026-12-24T10:59:00Z","to":"2026-12-24T11:00:30Z"}`
+	byItself    = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"ttl","source":"object","from":"2026-12-24T09:00:00Z","to":"2026-12-24T09:00:00Z"}`
+)
+
+// TestWhoDeletedIt: the records in the Events answer for an object that is gone, the latest one first. Without one it is said that none
+// remains, and which Events the user may not list.
+func TestWhoDeletedIt(t *testing.T) {
+	const none = `error: job.batch/x does not exist in namespace "foo", and no record of its deletion by Curfew remains: ` +
+		"Events are kept for an hour, and the controller's log has a line for each deletion"
+	const own = "job.batch/x in namespace foo does not exist: Curfew deleted it "
+	for name, test := range map[string]struct {
+		events  []string
+		notMine []string
+		args    string
+		code    int
+		want    string
+	}{
+		"by its label":           {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
+		"by its namespace":       {[]string{deletedEvent("default", "a", "["+byNamespace+"]")}, nil, "job x", 0, own + "between 2026-12-24 11:59:00 CET and 2026-12-24 12:00:30 CET, 59m30s ago, by the TTL after finished from namespace \"foo\"\n"},
+		"the latest one":         {[]string{deletedEvent("foo", "a", "["+byLabel+"]"), deletedEvent("foo", "b", "["+byItself+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
+		"another namespace":      {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "foo", "ci")+"]")}, nil, "job/x", 2, none + "\n"},
+		"another kind":           {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "jobs.batch", "jobs.batch.volcano.sh")+"]")}, nil, "job/x", 2, none + "\n"},
+		"not a record":           {[]string{deletedEvent("foo", "a", "["+byLabel)}, nil, "job/x", 2, none + "\n"},
+		"the user may list none": {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, []string{"list events"}, "job/x", 2, none + "; you may not list Events in namespace default, foo\n"},
+		"two are asked about":    {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/kept job/x", 2, `error: job.batch/x does not exist in namespace "foo"` + "\n"},
+		"for programs": {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/x -o jsonpath={.items[*].deleted.source}={.items[*].deleted.trigger}={.items[*].deleted.from}", 0,
+			"object=label=2026-12-24T12:00:00+01:00"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			code, stdout, stderr, _ := executeIn(t, clusterOf(t, test.events...), scene{notMine: test.notMine}, append([]string{"explain", "-n", "foo"}, words(test.args)...)...)
+			if code != test.code || stdout+stderr != test.want {
+				t.Errorf("exit status %d:\n%s%s\nwant %d:\n%s", code, stdout, stderr, test.code, test.want)
+			}
+		})
+	}
+}

@@ -1,0 +1,53 @@
+// Package record is the form in which an Event about deletions lists some of the objects, for
+// kubectl curfew explain. Package notice writes it.
+package record
+
+import (
+	"encoding/json"
+	"time"
+
+	"curfew.dev/curfew/policy"
+)
+
+const (
+	// Reason of the Events that have records.
+	Reason = "Deleted"
+	// most bounds how many records an Event holds.
+	most = 40
+)
+
+// Record is one object that Curfew deleted.
+type Record struct {
+	// Resource with its group, such as jobs.batch.
+	Resource  string `json:"resource"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	Trigger   string `json:"trigger"`
+	Source    string `json:"source"`
+	// From and To are when the deletions that it was among took place.
+	From time.Time `json:"from"`
+	To   time.Time `json:"to"`
+}
+
+// Latest are the records that one Event holds.
+func Latest(all []Record) []Record { return all[max(0, len(all)-most):] }
+
+// Annotations are those of an Event with records, oldest first, as JSON; nil without any. The text
+// of the Event is for people.
+func Annotations(all []Record) map[string]string {
+	text, err := json.Marshal(all)
+	if err != nil || len(all) == 0 {
+		return nil
+	}
+	return map[string]string{policy.AnnotationDeleted: string(text)}
+}
+
+// Read reads the records of an Event. What cannot be read is none: the API server cut it, or
+// somebody else wrote it.
+func Read(annotations map[string]string) []Record {
+	var out []Record
+	if json.Unmarshal([]byte(annotations[policy.AnnotationDeleted]), &out) != nil {
+		return nil
+	}
+	return out
+}
