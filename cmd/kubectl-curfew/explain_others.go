@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
@@ -84,11 +85,17 @@ func (e *explained) alsoDeletedBy() [][]string {
 	return out
 }
 
+// meantToStay reports whether somebody keeps the object from Curfew on purpose.
+func (e *explained) meantToStay() bool {
+	purpose := []policy.ObstacleKind{policy.ObstacleProtection, policy.ObstacleDryRun, policy.ObstacleValue}
+	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return slices.Contains(purpose, o.Kind) })
+}
+
 // againstOthers are the commands that keep the object from those who delete it beside Curfew.
 func (e *explained) againstOthers(name string) []string {
 	var out []string
 	for _, entry := range e.entries {
-		if entry.Native == nil || e.withAnother() || !e.blocked() {
+		if entry.Native == nil || e.withAnother() || !e.meantToStay() {
 			continue
 		}
 		path, err := policy.ParseFieldPath(entry.Native.Setting.Path)
