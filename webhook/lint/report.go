@@ -60,7 +60,7 @@ func NewReport(results []*Result, unreadable ...error) *Report {
 
 // Unreadable puts the errors of unreadable documents before all other findings.
 func (r *Report) Unreadable(errs ...error) {
-	var first []Finding
+	first := []Finding{} // No findings are an empty list in JSON.
 	for _, err := range errs {
 		first = append(first, unreadableFinding(err))
 	}
