@@ -47,14 +47,14 @@ run: build ## the same control plane with Curfew, to play with; Ctrl-C ends it
 ##@ Local control plane (state, logs and kubeconfig in .cluster/)
 
 .PHONY: cluster
-cluster: $(CLUSTER) ## start a control plane in the background, return when it is ready (IN_TREE_TTL=1: with the in-tree TTL controller)
-	@$(CLUSTER) start
+cluster: $(CLUSTER) ## start a control plane in the background, return when it is ready (IN_TREE_TTL=0: without the in-tree TTL controller)
+	@$(CLUSTER) start --in-tree-ttl=$(if $(filter 0,$(IN_TREE_TTL)),false,true)
 
 .PHONY: cluster-stop
 cluster-stop: down ## stop it and remove its data
 
 .PHONY: up
-up: build ## make cluster, and Curfew installed and running against it
+up: build ## make cluster, and Curfew installed and running against it (IN_TREE_TTL=0: as for make cluster)
 	@bin/demo up
 
 .PHONY: down

@@ -20,6 +20,7 @@ import (
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -43,11 +44,12 @@ type controller struct {
 	settings   *settings.Publisher
 	backfill   *backfill.Labels    // nil likewise
 	cleanup    *cleanup.Controller // nil where trigger cleanup is switched off
+	reported   loop.Signal         // has the published report made again
 }
 
 // addController wires feeds → engine → API server. Each step uses what those before it made.
 func addController(ctx context.Context, process *process) error {
-	c := &controller{process: process}
+	c := &controller{process: process, reported: loop.NewSignal()}
 	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addCleanup, c.addSettings)
 	if err != nil {
 		return err
@@ -129,7 +131,11 @@ func (c *controller) addEngine(context.Context) error {
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,
-		OnSummary:  c.notices.digests.Add, OnBreaker: c.notices.pauses.Breaker, OnStuck: c.notices.reports.Stuck, OnBlocked: c.notices.reports.Blocked,
+		OnSummary:  c.notices.digests.Add, OnStuck: c.notices.reports.Stuck, OnBlocked: c.notices.reports.Blocked,
+		OnBreaker: func(event engine.BreakerEvent) {
+			c.notices.pauses.Breaker(event)
+			c.reported.Set()
+		},
 	})
 	return err
 }

@@ -28,7 +28,8 @@ func (c *controller) addCoverage(context.Context) (err error) {
 		Mutating: configurations("mutatingwebhookconfigurations"), Validating: configurations("validatingwebhookconfigurations"),
 		Namespace: c.options.namespace, Controller: controllerAccount, Static: certs.DefaultConfiguration,
 		FailClosed: c.options.failClosed, Alias: c.options.kyvernoLabel, Protect: c.options.protected(), DryRun: c.options.dryRun, Off: c.options.off(),
-		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+		Changed: c.reported.Set,
+		Clock:   c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 	return err
 }

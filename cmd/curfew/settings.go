@@ -17,7 +17,7 @@ func (c *controller) addSettings(context.Context) error {
 			who, err := c.identify(ctx)
 			return who.User, err
 		},
-		Data: data, Clock: c.clock, Log: c.log.WithName("settings"),
+		Data: data, Report: c.report, Changed: c.reported, Clock: c.clock, Log: c.log.WithName("settings"),
 	}
 	return nil
 }

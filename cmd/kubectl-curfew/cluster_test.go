@@ -11,6 +11,7 @@ import (
 
 	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -121,6 +122,7 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 		}
 	}
 	kinds[corev1.SchemeGroupVersion.WithResource("events")] = "EventList"
+	kinds[discoveryv1.SchemeGroupVersion.WithResource("endpointslices")] = "EndpointSliceList"
 	c := &fakeCluster{notAllowed: map[string]bool{}, notMine: map[string]bool{}}
 	c.objects = dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), kinds, all...)
 	scheme := metadatafake.NewTestScheme()

@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/health"
 )
 
 const referencePage = "../../docs/cli.md"
@@ -123,6 +125,7 @@ func documents() string {
 		{"ExplanationList", "explain", list[explainedItem]{}},
 		{"ChangeList", "extend, expire-now and cancel", list[changedItem]{}},
 		{"ForecastList", "explain -f", list[forecastItem]{}},
+		{"CheckList", "status", list[health.Check]{}},
 		{"FindingList", "lint", lintData{}},
 		{"DefaultsList", "defaults", defaultsData{}},
 	} {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/settings"
 )
 
 // Client reads and writes one kind of webhook configuration, as a resource of a dynamic client
@@ -74,6 +75,9 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 	static, _ := c.static.Get(c.keeper.options.Static)
 	have, exists := c.own.Get(Name)
 	want, err := c.want(plan, static)
+	if err == nil {
+		c.keeper.record(c.kind, want)
+	}
 	switch {
 	case err != nil:
 		return false, fmt.Errorf("reading %s %q: %w", c.kind, c.keeper.options.Static, err)
@@ -98,6 +102,21 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 	}
 	_, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
 	return c.wrote("updated", len(want.Webhooks), err)
+}
+
+// record keeps what a configuration should be, for [Keeper.State].
+func (k *Keeper) record(kind string, want *webhooks) {
+	fingerprint := settings.NoWebhooks
+	if want != nil {
+		fingerprint = settings.Fingerprint(want.Webhooks)
+	}
+	k.mu.Lock()
+	changed := k.wanted[kind] != fingerprint
+	k.wanted[kind] = fingerprint
+	k.mu.Unlock()
+	if changed && k.options.Changed != nil {
+		k.options.Changed()
+	}
 }
 
 // want returns the configuration for a plan, or nil if there is nothing to send or no static

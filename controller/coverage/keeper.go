@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"sync"
 	"time"
 
@@ -53,6 +54,8 @@ type Options struct {
 	DryRun  bool
 	// Off are triggers that are switched off: they give no defaults.
 	Off []policy.Trigger
+	// Changed is called when [Keeper.State] has another fingerprint. It may be nil.
+	Changed func()
 
 	Clock      clock.Clock
 	Log        logr.Logger
@@ -80,11 +83,23 @@ type Keeper struct {
 	// Only the loop uses these.
 	began  time.Time
 	coarse bool // the API server refused a plan
+
+	mu     sync.Mutex
+	wanted map[string]string // fingerprints, by the kind of the configuration
+	err    error             // of the last attempt
+}
+
+// State returns the fingerprint of each configuration as it should be, by its kind, and why the
+// last attempt to write them failed.
+func (k *Keeper) State() (wanted map[string]string, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return maps.Clone(k.wanted), k.err
 }
 
 // New makes a keeper. It fails if its metric cannot be registered.
 func New(options Options) (*Keeper, error) {
-	k := &Keeper{options: options, log: options.Log.WithName("coverage"), changed: loop.NewSignal(), failed: prometheus.NewCounter(prometheus.CounterOpts{
+	k := &Keeper{options: options, wanted: map[string]string{}, log: options.Log.WithName("coverage"), changed: loop.NewSignal(), failed: prometheus.NewCounter(prometheus.CounterOpts{
 		Name: "curfew_coverage_errors_total",
 		Help: "Attempts to bring the webhook configurations curfew-kinds in step with profiles and policies that failed.",
 	})}
@@ -144,10 +159,14 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 			errs = append(errs, err) // The others mean that the watch will bring a newer state.
 		}
 	}
+	err = errors.Join(errs...)
+	k.mu.Lock()
+	k.err = err
+	k.mu.Unlock()
 	if wrote {
 		loop.Pause(ctx, k.options.Clock, writeEvery)
 	}
-	return 0, errors.Join(errs...)
+	return 0, err
 }
 
 // input returns what a plan is made of, or an error while something is unknown; then it also

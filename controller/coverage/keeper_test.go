@@ -22,6 +22,7 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy/platform"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -277,6 +278,11 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 		s.validating.expect(t, "first", "create")
 		if got := s.mutating.get(t); len(got.Webhooks) != 3 || got.OwnerReferences[0].Name != "curfew" || string(got.Webhooks[0].ClientConfig.CABundle) != "bundle" {
 			t.Errorf("created %+v", got)
+		}
+		wanted, err := s.State()
+		if err != nil || wanted["MutatingWebhookConfiguration"] != settings.Fingerprint(s.mutating.get(t).Webhooks) ||
+			wanted["ValidatingWebhookConfiguration"] != settings.Fingerprint(s.validating.get(t).Webhooks) {
+			t.Errorf("state %v, %v: not what was written", wanted, err)
 		}
 		s.Again()
 		after(time.Hour)

@@ -242,8 +242,17 @@ func TestPauseOfEverything(t *testing.T) {
 		s.said("two seconds", "Warning ClockSkew Pause v1 Namespace/curfew-system uid-curfew-system: skew: true",
 			"Normal DeletionsGoOn Pause v1 Namespace/curfew-system uid-curfew-system: skew: false")
 
+		open := func(when string, everything bool, want ...string) {
+			t.Helper()
+			if have, all := s.pauses.Open(); !slices.Equal(have, want) || all != everything {
+				t.Errorf("%s: %q are open, everything %t", when, have, all)
+			}
+		}
+		open("none", false)
 		s.pauses.Breaker(refused("namespace/exp", "exp", "Job", true))
+		open("a source", false, "deletions are paused: Job in exp")
 		s.pauses.Breaker(clockSkew(true))
+		open("everything", true, "deletions are paused: Job in exp", "skew: true")
 		after(lasting / 2)
 		s.pauses.Breaker(clockSkew(true)) // said once more does not begin it anew
 		after(lasting/2 + time.Second)

@@ -1,5 +1,5 @@
 // Package settings publishes how the controller runs: a ConfigMap in its own namespace with one key
-// for each flag.
+// for each flag, and a [Report] of what only the controller knows.
 //
 // [Of] reads the effective values of the flags, and a [Publisher] applies them, on the leader only.
 // `kubectl curfew` reads the ConfigMap, because nothing else in the cluster shows the flags of a

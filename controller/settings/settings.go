@@ -2,7 +2,9 @@ package settings
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -35,6 +37,10 @@ const (
 	fieldManager = "curfew-controller"
 	// applyEvery brings back what somebody changed or deleted.
 	applyEvery = 10 * time.Minute
+	// reportEvery is how often the report is made. It is written where it differs.
+	reportEvery = time.Minute
+	// gather is how long a change waits for others.
+	gather = time.Second
 )
 
 // Of returns the effective values of flags, in a form that their flags accept. Lists are joined by
@@ -57,28 +63,56 @@ func Of(flags *pflag.FlagSet) map[string]string {
 type Publisher struct {
 	ConfigMaps dynamic.ResourceInterface
 	// User asks the API server for the controller's user name.
-	User  func(ctx context.Context) (string, error)
-	Data  map[string]string
-	Clock clock.Clock
-	Log   logr.Logger
+	User func(ctx context.Context) (string, error)
+	Data map[string]string
+	// Report returns the state of the controller; nil means that none is published.
+	Report func() Report
+	// Changed has the report made at once.
+	Changed loop.Signal
+	Clock   clock.Clock
+	Log     logr.Logger
+
+	// Only the loop uses these.
+	written string
+	at      time.Time
 }
 
 // Run applies the settings until ctx is done.
 func (p *Publisher) Run(ctx context.Context) error {
 	worker := loop.Worker{
-		Clock: p.Clock, Signal: loop.NewSignal(), Backoff: loop.NewBackoffOf(time.Second, applyEvery),
-		Do: func(ctx context.Context) (time.Duration, error) { return applyEvery, p.apply(ctx) },
+		Clock: p.Clock, Signal: p.Changed, Gather: gather, Backoff: loop.NewBackoffOf(time.Second, applyEvery), Do: p.reconcile,
 		Failed: func(err error, again time.Duration) {
 			p.Log.Error(err, "could not publish the settings, trying again", "configMap", Name, "after", again)
 		},
 	}
-	worker.Signal.Set()
+	p.Changed.Set()
 	worker.Run(ctx)
 	return nil
 }
 
+// reconcile writes the settings where the report has changed, or they have not been written for
+// long.
+func (p *Publisher) reconcile(ctx context.Context) (time.Duration, error) {
+	now := p.Clock.Now()
+	if p.Report == nil {
+		return applyEvery, p.apply(ctx, nil)
+	}
+	text, err := json.Marshal(p.Report())
+	if err != nil {
+		return 0, fmt.Errorf("writing the report: %w", err)
+	}
+	if string(text) == p.written && now.Sub(p.at) < applyEvery {
+		return reportEvery, nil
+	}
+	if err := p.apply(ctx, map[string]any{ReportKey: string(text), ReportedAt: now.UTC().Format(time.RFC3339)}); err != nil {
+		return 0, err
+	}
+	p.written, p.at = string(text), now
+	return reportEvery, nil
+}
+
 // apply is a server-side apply, which takes no right to read, and creates by name.
-func (p *Publisher) apply(ctx context.Context) error {
+func (p *Publisher) apply(ctx context.Context, report map[string]any) error {
 	user, err := p.User(ctx)
 	if err != nil {
 		return fmt.Errorf("asking the API server who Curfew is: %w", err)
@@ -87,6 +121,7 @@ func (p *Publisher) apply(ctx context.Context) error {
 	for key, value := range p.Data {
 		data[key] = value
 	}
+	maps.Copy(data, report)
 	object := &unstructured.Unstructured{Object: map[string]any{}}
 	object.SetAPIVersion("v1")
 	object.SetKind("ConfigMap")

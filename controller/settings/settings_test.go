@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/settings"
 )
 
@@ -40,7 +41,7 @@ func TestPublisher(t *testing.T) {
 		target := &applied{errs: []error{errors.New("one"), errors.New("two")}}
 		publisher := &settings.Publisher{
 			ConfigMaps: target, User: func(context.Context) (string, error) { return "me", nil },
-			Data: map[string]string{"dry-run": "true"}, Clock: clock.RealClock{}, Log: logr.Discard(),
+			Data: map[string]string{"dry-run": "true"}, Changed: loop.NewSignal(), Clock: clock.RealClock{}, Log: logr.Discard(),
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)

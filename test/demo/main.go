@@ -67,9 +67,9 @@ func withCurfew(ctx context.Context, dir string, screen *screen, do func(context
 		defer cancel()
 		err = errors.Join(err, harness.StopCluster(last, dir))
 	}()
-	screen.note("starting a control plane: etcd, kube-apiserver, controllers, and a node that is played by kwok")
+	screen.note("starting a control plane: etcd, kube-apiserver, controllers (Kubernetes' own TTL controller included), and a node that is played by kwok")
 	stage := &stage{screen: screen}
-	if stage.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Out: screen.quiet()}); err != nil {
+	if stage.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: true, AuditLog: true, Out: screen.quiet()}); err != nil {
 		return err
 	}
 	defer func() {
@@ -98,7 +98,7 @@ func withCurfew(ctx context.Context, dir string, screen *screen, do func(context
 }
 
 func up(ctx context.Context, dir string, screen *screen) error {
-	cluster, err := harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: os.Getenv("IN_TREE_TTL") == "1", Out: screen.quiet()})
+	cluster, err := harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, InTreeTTL: os.Getenv("IN_TREE_TTL") != "0", Out: screen.quiet()})
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/test/harness"
@@ -48,7 +49,8 @@ func (p *player) kubectl(line string) result {
 	p.command("kubectl " + strings.Join(shown, " "))
 	cmd := exec.CommandContext(p.ctx, p.cluster.KubectlPath(), args...)
 	cmd.Dir = p.dir
-	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.cluster.Kubeconfig)
+	plugins := filepath.Dir(filepath.Dir(p.cluster.KubectlPath()))
+	cmd.Env = append(os.Environ(), "KUBECONFIG="+p.cluster.Kubeconfig, "PATH="+plugins+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	out, err := cmd.CombinedOutput()
 	p.output(string(out))
 	var exit *exec.ExitError
@@ -155,8 +157,8 @@ const (
 	patience = 30 * time.Second
 )
 
-// vanish waits until objects ("Kind/name") are gone, and tells when they finished, were due and went, as the API server's
-// watch told it.
+// vanish waits until objects ("Kind/name") are gone. It shows when they finished, were due and were deleted, as the API server's
+// watch shows it, and who deleted them, by its audit log.
 func (p *player) vanish(objects ...string) {
 	if p.err != nil {
 		return
@@ -165,18 +167,25 @@ func (p *player) vanish(objects ...string) {
 	ctx, cancel := context.WithTimeout(p.ctx, patience)
 	defer cancel()
 	table := tabwriter.NewWriter(p.out, 0, 0, 3, ' ', 0)
-	fmt.Fprintln(table, "OBJECT\tFINISHED\tTTL\tEXPIRY\tDELETED\tLATE BY")
+	fmt.Fprintln(table, "OBJECT\tFINISHED\tTTL\tEXPIRY\tDELETED\tLATE BY\tDELETED BY")
 	var complaints []error
 	for _, object := range objects {
 		finish, gone, err := p.follow(ctx, object)
+		deleter := ""
+		if err == nil {
+			deleter, err = p.deleter(ctx, object)
+		}
 		if err != nil {
 			p.fail(fmt.Errorf("wait for %s: %w", object, err))
 			return
 		}
 		expiry := finish.Add(ttl)
 		late := gone.Sub(expiry)
-		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\n", strings.ToLower(object), finish.Local().Format(time.TimeOnly), ttl,
-			expiry.Local().Format(time.TimeOnly), gone.Local().Format(time.TimeOnly+".000"), late.Round(time.Millisecond))
+		fmt.Fprintf(table, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", strings.ToLower(object), finish.Local().Format(time.TimeOnly), ttl,
+			expiry.Local().Format(time.TimeOnly), gone.Local().Format(time.TimeOnly+".000"), late.Round(time.Millisecond), deleter)
+		if kind, _, _ := strings.Cut(object, "/"); kind != "Job" && deleter != "curfew-controller" {
+			complaints = append(complaints, fmt.Errorf("only Curfew was to delete %s, and %s did", object, deleter))
+		}
 		if late < 0 || late > tooLate {
 			complaints = append(complaints, fmt.Errorf("%s was to go at its expiry, at most %s late, and went %s after it", object, tooLate, late))
 		}
@@ -187,6 +196,17 @@ func (p *player) vanish(objects ...string) {
 	for _, complaint := range complaints {
 		p.fail(complaint)
 	}
+}
+
+// deleter is the ServiceAccount that deleted an object. The audit log may lag behind the watch.
+func (p *player) deleter(ctx context.Context, object string) (account string, err error) {
+	kind, name, _ := strings.Cut(object, "/")
+	err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		user, err := p.cluster.DeletedBy(strings.ToLower(kind)+"s", "ci", name)
+		account = user[strings.LastIndex(user, ":")+1:]
+		return user != "", err
+	})
+	return account, err
 }
 
 // follow waits for an object to finish and to be gone.

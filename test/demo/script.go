@@ -37,9 +37,16 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 	t.kubectl("-n ci run task --image=busybox:1.37 --restart=Never --annotations=curfew.dev/ttl-after-finished=5s").
 		prints("pod/task created")
 
-	t.heading("Job and Pod run, finish, and vanish at their second")
+	t.heading("Job and Pod run, finish, and are deleted at their second")
+	t.note("Kubernetes' own controller reads a Job's ttlSecondsAfterFinished, too: whoever is first deletes the Job. It knows no Pods")
 	t.vanish("Job/quick", "Pod/task")
 	t.kubectl("-n ci get jobs,pods").prints("job.batch/build").lacks("quick", "task")
+
+	t.heading("Curfew works, beside Kubernetes' own TTL controller as on every cluster; what is due, and which setting decided it")
+	t.kubectl("curfew status").
+		prints("leads, and renewed its Lease", "the API server calls it", "on, by its ServiceAccount: it deletes Jobs by spec.ttlSecondsAfterFinished, too").
+		lacks("failed", "unknown")
+	t.kubectl("curfew expiring -n ci --within 2d").prints("job.batch/build", "namespace/ci")
 
 	t.heading("A TTL that is raised in time keeps the Job")
 	t.kubectl("-n ci create -f report.yaml").prints("job.batch/report created")

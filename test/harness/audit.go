@@ -61,6 +61,17 @@ func (c *Cluster) Creations(namespace string) (map[string]Creation, error) {
 	return found, err
 }
 
+// DeletedBy is the user whose DELETE of an object the API server accepted; "" while the audit log has none.
+func (c *Cluster) DeletedBy(resource, namespace, name string) (user string, err error) {
+	err = c.eachAudited(func(event *auditEvent) {
+		of := event.ObjectRef
+		if event.Verb == "delete" && event.ResponseStatus.Code == http.StatusOK && of.Resource == resource && of.Namespace == namespace && of.Name == name && user == "" {
+			user = event.User.Username
+		}
+	})
+	return user, err
+}
+
 // RulesAudited are the rules that had something to say of any request so far.
 func (c *Cluster) RulesAudited() (map[string]bool, error) {
 	found := map[string]bool{}
@@ -80,7 +91,7 @@ func (c *Cluster) RulesAudited() (map[string]bool, error) {
 type auditEvent struct {
 	Verb, RequestURI string
 	User             struct{ Username string }
-	ObjectRef        struct{ Namespace, Name string }
+	ObjectRef        struct{ Resource, Namespace, Name string }
 	ResponseStatus   struct{ Code int }
 	Annotations      map[string]string
 }

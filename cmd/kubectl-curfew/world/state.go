@@ -114,7 +114,7 @@ func (w *World) noteController() {
 	case Stopped:
 		w.note("%s: Curfew deletes and stops nothing until one does", c.Why)
 	case NotInstalled:
-		w.note("%s; the answer is what it would do", c.Why)
+		w.note("%s", c.Why)
 	}
 	if what, why := c.unread(); what != "" && (c.Settings != Missing || c.State == Unknown) {
 		w.note("%s: %s is not known", why, what)

@@ -37,6 +37,7 @@ func TestControllerThatDoesNotRun(t *testing.T) {
 			"kubectl describe pods -n curfew-system -l app.kubernetes.io/component=controller")
 		says("expiring configmaps", 0, "object   controller\n", how, "Curfew deletes and stops nothing until one does")
 		says("expire-now cm/later", 1, "would stay: "+none, how)
+		becomes(t, 1, map[string]string{"controller": "failed " + none, "deletions": "unknown before the controller stopped: "})
 		if err := errors.Join(leads(t.Context(), ""), startController(t.Context())); err != nil {
 			t.Fatal(err)
 		}
@@ -72,4 +73,5 @@ var bare = map[string]struct {
 	"kubectl curfew expire-now serviceaccount/default -n default": {2, "error: "},
 	"kubectl curfew cancel serviceaccount/default -n default":     {2, "error: "},
 	"kubectl curfew explain namespace/default":                    {0, "note: "},
+	"kubectl curfew status --no-headers":                          {1, "controller   failed   "},
 }

@@ -66,6 +66,7 @@ func TestBreakerIsExplained(t *testing.T) {
 		w.job(t, finishedJob("paused", name, time.Now().Add(-time.Minute), -1))
 	}
 	explains(t, "job/a -n paused", `deletions are paused: Job of source "namespace/paused" in namespace "paused" (Refused)`)
+	becomes(t, 0, map[string]string{"deletions": `warning deletions are paused: Job of source "namespace/paused" in namespace "paused" (Refused)`})
 	got := kubectl(t, "curfew explain job/a -n paused")
 	if !strings.Contains(got.stdout, "job.batch/a in namespace paused stays, although it was due") {
 		t.Errorf("the answer:\n%s", got.stdout)

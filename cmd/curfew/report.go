@@ -1,0 +1,78 @@
+package main
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"curfew.dev/curfew/controller/settings"
+)
+
+// report is the state that is published with the settings. Numbers are those of the metrics.
+func (c *controller) report() settings.Report {
+	paused, everything := c.notices.pauses.Open()
+	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
+	skipped := map[string]bool{}
+	families, err := metrics.Registry.Gather()
+	if err != nil {
+		c.log.V(1).Info("not all metrics could be read", "reason", err.Error())
+	}
+	for _, family := range families {
+		for _, metric := range family.GetMetric() {
+			value := int(metric.GetGauge().GetValue())
+			switch family.GetName() {
+			case "curfew_tracked_objects":
+				out.Tracked += value
+			case "curfew_overdue_objects":
+				out.Overdue += value
+			case "curfew_stuck_objects":
+				out.Stuck += value
+			case "curfew_blocked_objects":
+				out.Blocked += value
+			case "curfew_oldest_overdue_seconds":
+				if value > 0 {
+					// To the minute, so that the report does not change all the time.
+					out.OldestDue = new(c.clock.Now().Add(-time.Duration(value) * time.Second).UTC().Truncate(time.Minute))
+				}
+			case "curfew_kinds_skipped":
+				var name, reason string
+				for _, label := range metric.GetLabel() {
+					switch label.GetName() {
+					case "kind":
+						name = label.GetValue()
+					case "reason":
+						reason = label.GetValue()
+					}
+				}
+				skipped[name+" ("+reason+")"] = value > 0
+			}
+		}
+	}
+	maps.DeleteFunc(skipped, func(_ string, skipped bool) bool { return !skipped })
+	out.Skipped = settings.ListOf(slices.Sorted(maps.Keys(skipped)))
+	c.reportLabels(&out)
+	wanted, err := c.coverage.State()
+	if out.Coverage = wanted; err != nil {
+		out.CoverageError = err.Error()
+	}
+	return out
+}
+
+// reportLabels reports which kinds have TTL labels.
+func (c *controller) reportLabels(out *settings.Report) {
+	if c.labels == nil {
+		return
+	}
+	places, _ := c.labels.Places()
+	var skipped []string
+	for _, place := range places {
+		if len(place.Namespaces) == 0 {
+			skipped = append(skipped, place.GroupResource().String())
+		} else {
+			out.LabelKinds++
+		}
+	}
+	out.Unlabelled = settings.ListOf(skipped)
+}

@@ -1,0 +1,335 @@
+package main
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"math/big"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	corev1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	clienttesting "k8s.io/client-go/testing"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/policy"
+)
+
+// installation is all that kubectl curfew status looks at. Tests change it.
+type installation struct {
+	definitions []*apiextensionsv1.CustomResourceDefinition
+	// configurations of admission, and the Secret with their serving certificate.
+	configurations []*admissionv1.MutatingWebhookConfiguration
+	serving        []byte
+	webhook        map[string]any // status of the Deployment curfew-webhook
+	endpoints      []bool         // those that are ready
+	report         settings.Report
+	settings       map[string]string
+	lease          map[string]any
+	accounts       []string // ServiceAccounts of kube-controller-manager
+	// reached is whether the API server calls the webhooks.
+	reached bool
+	// absent: Curfew is not installed.
+	absent bool
+}
+
+// issued is a certificate from half a year ago, and its CA, which is itself.
+func issued(t *testing.T, until time.Time) []byte {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "curfew"}, NotBefore: noon.AddDate(0, -6, 0), NotAfter: until,
+		IsCA: true, BasicConstraintsValid: true, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+}
+
+// healthy is an installation without a fault.
+func healthy(t *testing.T) *installation {
+	t.Helper()
+	in := &installation{
+		serving: issued(t, noon.AddDate(0, 0, 60)), webhook: map[string]any{"readyReplicas": int64(2)}, endpoints: []bool{true, true}, reached: true,
+		lease: map[string]any{}, accounts: []string{"namespace-controller", "ttl-after-finished-controller"},
+		settings: map[string]string{settings.Version: version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
+		report: settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{
+			"MutatingWebhookConfiguration": settings.NoWebhooks,
+		}},
+	}
+	var err error
+	if in.definitions, err = crd.All(); err != nil {
+		t.Fatal(err)
+	}
+	for _, of := range in.definitions {
+		of.Status.Conditions = []apiextensionsv1.CustomResourceDefinitionCondition{{Type: apiextensionsv1.Established, Status: apiextensionsv1.ConditionTrue}}
+	}
+	for _, file := range []string{"mutating", "validating"} {
+		text, err := os.ReadFile(filepath.Join("../../manifests/webhook", file+".yaml"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		one := &admissionv1.MutatingWebhookConfiguration{}
+		if err := yaml.Unmarshal(text, one); err != nil {
+			t.Fatal(err)
+		}
+		in.configurations = append(in.configurations, one)
+	}
+	kinds := in.configurations[1].DeepCopy()
+	kinds.Name, kinds.Webhooks = "curfew-kinds", kinds.Webhooks[:1]
+	in.configurations = append(in.configurations, kinds)
+	in.report.Coverage["ValidatingWebhookConfiguration"] = settings.Fingerprint(kinds.Webhooks)
+	for _, one := range in.configurations {
+		for i := range one.Webhooks {
+			one.Webhooks[i].ClientConfig.CABundle = in.serving
+		}
+	}
+	return in
+}
+
+// cluster is that of testdata with the installation.
+func (in *installation) cluster(t *testing.T) *fakeCluster {
+	t.Helper()
+	if in.absent {
+		return uninstalled(t, false)
+	}
+	report, err := json.Marshal(in.report)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var added []runtime.Object
+	for _, object := range objects(t) {
+		one, _ := object.(*unstructured.Unstructured)
+		switch {
+		case one.GetName() == settings.Name:
+			data, _ := one.Object["data"].(map[string]any)
+			data[settings.ReportKey] = string(report)
+			for key, value := range in.settings {
+				data[key] = value
+			}
+		case one.GetKind() == "Lease":
+			spec, _ := one.Object["spec"].(map[string]any)
+			for key, value := range in.lease {
+				spec[key] = value
+			}
+		case one.GetKind() == "Deployment" && one.GetName() == "curfew-controller":
+			one.Object["status"] = map[string]any{"readyReplicas": int64(1)}
+		}
+		added = append(added, one)
+	}
+	add := func(version, kind, namespace, name string, of any) {
+		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(of)
+		if err != nil {
+			t.Fatal(err)
+		}
+		object := &unstructured.Unstructured{Object: content}
+		object.SetAPIVersion(version)
+		object.SetKind(kind)
+		object.SetNamespace(namespace)
+		object.SetName(name)
+		added = append(added, object)
+	}
+	for _, one := range in.definitions {
+		add(apiextensionsv1.SchemeGroupVersion.String(), "CustomResourceDefinition", "", one.Name, one)
+	}
+	for _, one := range in.configurations {
+		add(admissionv1.SchemeGroupVersion.String(), one.Kind, "", one.Name, one)
+	}
+	add("v1", "Secret", "curfew-system", "curfew-webhook-tls", &corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: in.serving}})
+	add("apps/v1", "Deployment", "curfew-system", "curfew-webhook", &map[string]any{"spec": map[string]any{"replicas": int64(2)}, "status": in.webhook})
+	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook"}}}
+	for _, ready := range in.endpoints {
+		slice.Endpoints = append(slice.Endpoints, discoveryv1.Endpoint{Addresses: []string{"10.0.0.1"}, Conditions: discoveryv1.EndpointConditions{Ready: &ready}})
+	}
+	add(discoveryv1.SchemeGroupVersion.String(), "EndpointSlice", "curfew-system", "curfew-webhook-1", slice)
+	for _, name := range in.accounts {
+		add("v1", "ServiceAccount", "kube-system", name, &corev1.ServiceAccount{})
+	}
+	out := newFakeCluster(t, added)
+	out.objects.PrependReactor("create", "namespaces", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		create, _ := action.(clienttesting.CreateActionImpl)
+		object, _ := create.GetObject().(*unstructured.Unstructured)
+		switch {
+		case len(create.CreateOptions.DryRun) == 0:
+			return true, nil, errors.New("not a dry run")
+		case !in.reached:
+		case object.GetAnnotations()[policy.AnnotationDefaultTTL] == "soon":
+			return true, nil, forbidden("create", "namespaces: metadata.annotations["+policy.AnnotationDefaultTTL+"]")
+		default:
+			object.SetLabels(map[string]string{policy.LabelInUse: ""})
+		}
+		return true, object, nil
+	})
+	return out
+}
+
+// rows are the states and messages that status prints, by check.
+func rows(stdout string) map[string]string {
+	out := map[string]string{}
+	for line := range strings.Lines(stdout) {
+		if name, rest, ok := strings.Cut(strings.TrimSpace(line), "  "); ok {
+			state, message, _ := strings.Cut(strings.TrimSpace(rest), " ")
+			out[name] = state + " " + strings.TrimSpace(message)
+		}
+	}
+	return out
+}
+
+// TestStatus: each fault is found by the check that it concerns, and decides the exit status. The
+// others are as in a healthy installation.
+func TestStatus(t *testing.T) {
+	tenant := []string{"get configmaps", "get leases", "get deployments", "get secrets", "get serviceaccounts", "get customresourcedefinitions",
+		"get mutatingwebhookconfigurations", "get validatingwebhookconfigurations", "list endpointslices", "create namespaces", "list lifecyclepolicies", "list kindprofiles"}
+	for name, test := range map[string]struct {
+		change  func(in *installation)
+		notMine []string
+		code    int
+		want    map[string]string // rows that differ from those of a healthy installation
+		note    string
+	}{
+		"healthy": {},
+		"killed": {change: func(in *installation) { in.lease["renewTime"] = "2026-12-24T11:59:25.000000Z" }, code: 1, want: map[string]string{
+			"controller":  "failed no replica of Curfew's controller leads: curfew-controller-0 last renewed its Lease 35s ago; 1 of 1 replicas are ready",
+			"deletions":   "unknown before the controller stopped: 1200 objects wait",
+			"permissions": "unknown before the controller stopped: ",
+		}, note: "Curfew deletes and stops nothing until one does"},
+		"no webhook": {change: func(in *installation) {
+			in.reached, in.webhook, in.endpoints = false, map[string]any{}, []bool{false}
+		}, code: 1, want: map[string]string{"webhook": "failed no replica is ready: objects are created without defaults and checks"}},
+		"a webhook behind a firewall": {change: func(in *installation) { in.reached = false }, code: 1, want: map[string]string{
+			"webhook": "failed the API server does not reach it: objects are created without defaults and checks"}},
+		"one replica of the webhook": {change: func(in *installation) { in.webhook["readyReplicas"] = int64(1) }, want: map[string]string{
+			"webhook": "warning the API server calls it; 1 of 2 replicas are ready"}},
+		"not tried": {notMine: []string{"create namespaces"}, want: map[string]string{
+			"webhook": "ok 2 endpoints are ready; not tried, which takes the verb create on namespaces; 2 of 2 replicas are ready"}},
+		"not tried, and not ready": {change: func(in *installation) { in.endpoints = []bool{false} }, notMine: []string{"create namespaces"}, code: 1, want: map[string]string{
+			"webhook": "failed no replica is ready"}},
+		"no configuration": {change: func(in *installation) { in.configurations = in.configurations[1:] }, code: 1, want: map[string]string{
+			"webhook": "failed there is no MutatingWebhookConfiguration curfew: admission does nothing", "coverage": "ok 9 webhooks"}},
+		"an expired certificate": {change: func(in *installation) { in.serving = issued(t, noon.Add(-time.Hour)) }, code: 1, want: map[string]string{
+			"certificate": "failed the serving certificate expired 2026-12-24 12:00:00 CET: the API server does not call the webhook"}},
+		"a certificate that nobody renews": {change: func(in *installation) {
+			in.serving = issued(t, noon.AddDate(0, 0, 7))
+			for _, one := range in.configurations {
+				for i := range one.Webhooks {
+					one.Webhooks[i].ClientConfig.CABundle = in.serving
+				}
+			}
+		}, want: map[string]string{"certificate": "warning the serving certificate is valid until 2026-12-31 13:00:00 CET, and should have been renewed by now"}},
+		"a foreign certificate": {change: func(in *installation) { in.serving = issued(t, noon.AddDate(0, 0, 60)) }, code: 1, want: map[string]string{
+			"certificate": "failed the API server does not trust the serving certificate: x509: "}},
+		"no CA bundle": {change: func(in *installation) { in.configurations[0].Webhooks[0].ClientConfig.CABundle = nil }, code: 1, want: map[string]string{
+			"certificate": "failed 1 of 15 webhooks have no CA that is valid: the API server does not call them"}},
+		"an expired CA": {change: func(in *installation) {
+			in.configurations[0].Webhooks[0].ClientConfig.CABundle = issued(t, noon.Add(-time.Hour))
+		}, code: 1, want: map[string]string{
+			"certificate": "failed 1 of 15 webhooks have no CA that is valid"}},
+		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{
+			"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
+		"other coverage": {change: func(in *installation) { in.configurations[2].Webhooks[0].Rules = nil }, code: 1, want: map[string]string{
+			"coverage": "failed ValidatingWebhookConfiguration curfew-kinds is not what the controller wrote last: requests may not be reviewed"}},
+		"no coverage": {change: func(in *installation) { in.configurations = in.configurations[:2] }, code: 1, want: map[string]string{
+			"coverage": "failed ValidatingWebhookConfiguration curfew-kinds is not what the controller wrote last"}},
+		"coverage fails": {change: func(in *installation) { in.report.CoverageError = "no" }, code: 1, want: map[string]string{"coverage": "failed no"}},
+		"another version": {change: func(in *installation) { in.settings[settings.Version] = "v9" }, want: map[string]string{
+			"version": "warning kubectl-curfew dev, controller v9"}},
+		"another schema": {change: func(in *installation) { in.definitions[0].Spec.Versions[0].Schema = nil }, want: map[string]string{
+			"kinds": "warning not those of kubectl-curfew dev: c"}},
+		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
+			"kinds": "failed missing: c"}},
+		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label" }, want: map[string]string{
+			"triggers": "ok on: ttl, label; off: deadline"}},
+		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
+			"triggers": "warning on: ttl, label, deadline; the controller only reports what is due (--dry-run)"}},
+		"a paused source": {change: func(in *installation) {
+			in.report.Paused = settings.ListOf([]string{`deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused)`})
+		}, want: map[string]string{
+			"deletions": `warning deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused); 1200 objects wait for their expiry`}},
+		"all is paused": {change: func(in *installation) {
+			in.report.Paused, in.report.AllPaused = settings.ListOf([]string{"deletions are paused: everything (Unreachable)"}), true
+		}, code: 1, want: map[string]string{"deletions": "failed deletions are paused: everything (Unreachable)"}},
+		"a backlog": {change: func(in *installation) {
+			in.report.Overdue, in.report.OldestDue = 3, new(noon.Add(-10*time.Minute))
+		}, want: map[string]string{"deletions": "warning 1200 objects wait for their expiry; 3 are overdue, the oldest since 2026-12-24 12:50:00 CET, as of"}},
+		"a moment overdue": {change: func(in *installation) {
+			in.report.Overdue, in.report.OldestDue = 3, new(noon.Add(-time.Minute))
+		}, want: map[string]string{"deletions": "ok 1200 objects wait for their expiry; 3 are overdue"}},
+		"a missing permission": {change: func(in *installation) {
+			in.report.Skipped = settings.ListOf([]string{"JobSet.jobset.x-k8s.io (permission)"})
+		}, want: map[string]string{"permissions": "warning kinds with a profile are skipped: JobSet.jobset.x-k8s.io (permission), TTL labels have an effect on 2 kinds"}},
+		"in-tree controller off": {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{
+			"in-tree TTL": "ok off: kube-controller-manager has never run it"}},
+		"in-tree controller unknown": {change: func(in *installation) { in.accounts = nil }, want: map[string]string{
+			"in-tree TTL": "unknown on by Kubernetes' default"}},
+		"no report": {change: func(in *installation) { in.settings[settings.ReportedAt] = "then" }, want: map[string]string{
+			"coverage": "unknown ConfigMap curfew-settings", "deletions": "unknown ConfigMap curfew-settings", "permissions": "unknown ConfigMap curfew-settings"}},
+		"for a tenant": {notMine: tenant, code: 2, want: map[string]string{
+			"kinds": "unknown not read", "controller": `unknown you may not get leases/curfew-controller in namespace "curfew-system"`,
+			"webhook": "unknown whether the API server reaches it is not known", "certificate": "unknown not read",
+			"coverage": "unknown you may not get configmaps/curfew-settings", "version": "unknown kubectl-curfew dev; that of the controller is not known",
+			"triggers": "unknown you may not get", "deletions": "unknown you may not get", "permissions": "unknown you may not get", "in-tree TTL": "unknown on by Kubernetes' default",
+		}, note: "note: you may not get customresourcedefinitions: whether Curfew's are those of this version is not known"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, usual, _, _ := executeIn(t, healthy(t).cluster(t), scene{}, "status")
+			in := healthy(t)
+			if test.change != nil {
+				test.change(in)
+			}
+			code, stdout, stderr, patched := executeIn(t, in.cluster(t), scene{notMine: test.notMine}, "status")
+			if code != test.code || !strings.Contains(stderr, test.note) || len(patched) > 0 {
+				t.Errorf("exit status %d, want %d and %q\n%s%s", code, test.code, test.note, stdout, stderr)
+			}
+			have := rows(stdout)
+			for check, row := range rows(usual) {
+				want, differs := test.want[check]
+				if differs && !strings.HasPrefix(have[check], want) || !differs && have[check] != row {
+					t.Errorf("%s: %q, want %q", check, have[check], want)
+				}
+			}
+		})
+	}
+}
+
+// TestStatusPrints: the table, and the same for programs.
+func TestStatusPrints(t *testing.T) {
+	absent := healthy(t)
+	absent.absent = true
+	for _, test := range []struct { // Other goldens are of clusters without the installation.
+		name, line string
+		in         *installation
+		code       int
+	}{
+		{"status", "status", healthy(t), 0},
+		{"status-json", "status -o json", healthy(t), 0},
+		{"status-columns", "status -o custom-columns=CHECK:.name,STATE:.state", healthy(t), 0},
+		{"status-not-installed", "status", absent, 1},
+	} {
+		code, stdout, stderr, _ := executeIn(t, test.in.cluster(t), scene{}, words(test.line)...)
+		if code != test.code {
+			t.Errorf("%s: exit status %d", test.name, code)
+		}
+		compareGolden(t, test.name, golden{args: words(test.line)}, code, stdout, stderr, nil)
+	}
+}

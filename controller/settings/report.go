@@ -1,0 +1,104 @@
+package settings
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"time"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+)
+
+// Keys of the report and of when it was written.
+const (
+	ReportKey  = "report"
+	ReportedAt = "reported-at"
+)
+
+// Report is the state of the controller that only it knows, for kubectl curfew status. It is small,
+// whatever the size of the cluster.
+type Report struct {
+	// Tracked are objects that wait for their expiry, Overdue those that are due and not deleted
+	// yet, OldestDue since when. Stuck and Blocked are as in the metrics.
+	Tracked   int        `json:"tracked"`
+	Overdue   int        `json:"overdue"`
+	OldestDue *time.Time `json:"oldestDue,omitempty"`
+	Stuck     int        `json:"stuck"`
+	Blocked   int        `json:"blocked"`
+	// Paused are the pauses of deletions, in words; AllPaused says that one concerns everything.
+	Paused    List `json:"paused"`
+	AllPaused bool `json:"allPaused,omitempty"`
+	// Skipped are kinds with a profile that are not watched, or not for all, with the reason.
+	Skipped List `json:"skipped"`
+	// LabelKinds is the number of kinds whose TTL labels take effect, and Unlabelled are those
+	// whose labels do not, for lack of a permission.
+	LabelKinds int  `json:"labelKinds"`
+	Unlabelled List `json:"unlabelled"`
+	// Coverage are fingerprints of the configurations curfew-kinds by their kind, as they should be;
+	// CoverageError says why they could not be written.
+	Coverage      map[string]string `json:"coverage,omitempty"`
+	CoverageError string            `json:"coverageError,omitempty"`
+}
+
+// List names a few of many.
+type List struct {
+	Count int      `json:"count"`
+	First []string `json:"first,omitempty"`
+}
+
+// Bounds of a [List].
+const (
+	listMost = 20
+	nameMost = 300
+)
+
+// ListOf is a list of names, of which it keeps the first few.
+func ListOf(names []string) List {
+	out := List{Count: len(names)}
+	for _, name := range names[:min(listMost, len(names))] {
+		if len(name) > nameMost {
+			name = name[:nameMost]
+		}
+		out.First = append(out.First, name)
+	}
+	return out
+}
+
+// ReadReport reads the report of a ConfigMap, and when it was written. ok is false where there is
+// none, as before the controller has led for a moment.
+func ReadReport(data map[string]string) (report Report, at time.Time, ok bool, err error) {
+	text, ok := data[ReportKey]
+	if !ok {
+		return report, at, false, nil
+	}
+	if err := json.Unmarshal([]byte(text), &report); err != nil {
+		return report, at, true, fmt.Errorf("key %s: %w", ReportKey, err)
+	}
+	if at, err = time.Parse(time.RFC3339, data[ReportedAt]); err != nil {
+		return report, at, true, fmt.Errorf("key %s: %w", ReportedAt, err)
+	}
+	return report, at, true, nil
+}
+
+// NoWebhooks is the fingerprint of a configuration that is not needed.
+const NoWebhooks = "none"
+
+// Fingerprint identifies the webhooks of a configuration, without the CA bundles, which the webhook
+// injects. Those of a validating configuration have the fields of mutating ones.
+func Fingerprint(webhooks []admissionv1.MutatingWebhook) string {
+	if len(webhooks) == 0 {
+		return NoWebhooks
+	}
+	sum := sha256.New()
+	for i := range webhooks {
+		one := webhooks[i].DeepCopy()
+		one.ClientConfig.CABundle = nil
+		text, err := json.Marshal(one)
+		if err != nil {
+			continue // Plain data always marshals.
+		}
+		sum.Write(text)
+	}
+	return hex.EncodeToString(sum.Sum(nil)[:8])
+}
