@@ -10,14 +10,14 @@ import (
 func TestCompletion(t *testing.T) {
 	laid(t)
 	for text, want := range map[string][]string{
-		"curfew ''":                               {"cancel", "completion", "expire-now", "expiring", "explain", "extend", "help", "lint", "version"},
+		"curfew ''":                               {"cancel", "completion", "defaults", "expire-now", "expiring", "explain", "extend", "help", "lint", "status", "version"},
 		"curfew exp":                              {"expire-now", "expiring", "explain"},
 		"curfew expiring dep":                     {"deployments.apps"},
 		"curfew explain -n foo deploy/":           {"deploy/evening", "deploy/web", "deploy/weekend"},
 		"curfew explain job -n ci ''":             {"active", "build"},
 		"curfew extend -n foo deployment.apps/we": {"deployment.apps/web", "deployment.apps/weekend"},
 		"curfew expiring -n la":                   {"lab"},
-		"curfew expiring -o ''": {"table", "wide", "json", "yaml", "kyaml", "name", "go-template", "go-template-file", "template", "templatefile",
+		"curfew expiring -o ''": {"table", "wide", "json", "yaml", "kyaml", "name", "go-template", "go-template-file",
 			"jsonpath", "jsonpath-as-json", "jsonpath-file", "custom-columns", "custom-columns-file"},
 		"curfew expiring --trigger ''":                 {"deadline", "label", "ttl"},
 		"curfew cancel --dry-run ''":                   {"client", "none", "server"},
