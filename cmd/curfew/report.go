@@ -3,6 +3,7 @@ package main
 import (
 	"maps"
 	"slices"
+	"strings"
 	"time"
 
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
@@ -37,16 +38,12 @@ func (c *controller) report() settings.Report {
 					out.OldestDue = new(c.clock.Now().Add(-time.Duration(value) * time.Second).UTC().Truncate(time.Minute))
 				}
 			case "curfew_kinds_skipped":
-				var name, reason string
-				for _, label := range metric.GetLabel() {
-					switch label.GetName() {
-					case "kind":
-						name = label.GetValue()
-					case "reason":
-						reason = label.GetValue()
-					}
+				label := map[string]string{}
+				for _, pair := range metric.GetLabel() {
+					label[pair.GetName()] = pair.GetValue()
 				}
-				skipped[name+" ("+reason+")"] = value > 0
+				kind := strings.TrimSuffix(label["kind"]+"."+label["group"], ".")
+				skipped[kind+" ("+label["reason"]+")"] = value > 0
 			}
 		}
 	}

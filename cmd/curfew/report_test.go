@@ -1,0 +1,30 @@
+package main
+
+import (
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+)
+
+// TestReportReadsMetricsThatExist: the report takes its numbers from metrics by their names. A test
+// in docs compares the reference with the metrics.
+func TestReportReadsMetricsThatExist(t *testing.T) {
+	code, err := os.ReadFile("report.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	reference, err := os.ReadFile("../../docs/reference.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	names := regexp.MustCompile(`"(curfew_[a-z_]+)"`).FindAllStringSubmatch(string(code), -1)
+	if len(names) < 6 {
+		t.Errorf("only %d metrics are read", len(names))
+	}
+	for _, name := range names {
+		if !strings.Contains(string(reference), "| `"+name[1]+"` |") {
+			t.Errorf("there is no metric %s", name[1])
+		}
+	}
+}
