@@ -24,6 +24,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
@@ -35,6 +36,7 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/action/stop"
 	"curfew.dev/curfew/controller/backfill"
+	"curfew.dev/curfew/controller/cleanup"
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/engine"
@@ -85,7 +87,7 @@ func triggers(t *testing.T, sender deletion.Sender, registerer prometheus.Regist
 	if err != nil {
 		t.Fatal(err)
 	}
-	return []engine.Trigger{{Name: "ttl", Action: do, Deletes: true}}
+	return []engine.Trigger{{Name: "ttl", Action: do, Deletes: true}, {Name: "cleanup", Action: do, Deletes: true}}
 }
 
 // same judges that nothing has changed.
@@ -135,13 +137,16 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 	}
 	due := time.Now().Add(-time.Minute)
 	// An API that does not honour the resourceVersion: each deletion is by UID alone.
-	kind, err := expiry.RegisterKind(engine.KindOptions{
-		Type:    action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true},
-		Trigger: "ttl", Judge: same,
-	})
-	if err != nil {
-		t.Fatal(err)
+	kinds := map[string]engine.Kind{}
+	for _, trigger := range []string{"ttl", "cleanup"} {
+		if kinds[trigger], err = expiry.RegisterKind(engine.KindOptions{
+			Type:    action.Type{Resource: batchv1.SchemeGroupVersion.WithResource("jobs"), Kind: "Job", Namespaced: true, UIDOnly: true},
+			Trigger: trigger, Judge: same,
+		}); err != nil {
+			t.Fatal(err)
+		}
 	}
+	kind := kinds["ttl"]
 	object := func(name string, at time.Time) engine.Object {
 		return engine.Object{Kind: kind, Namespace: "ci", Name: name, UID: types.UID(name), ResourceVersion: "1",
 			Expiry: at, Source: "object", Backfill: name == "old"}
@@ -162,6 +167,10 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 			t.Fatalf("%s: %s, %v", name, out.Result, out.Err)
 		}
 	}
+	cleaned, once := object("deleted", due), make(run, 1)
+	cleaned.Kind, cleaned.UID = kinds["cleanup"], "cleaned"
+	expiry.Submit(ctx, once, cleaned)
+	<-once
 	stop()
 	<-ended
 }
@@ -240,7 +249,7 @@ func (l labelled) Register(c prometheus.Collector) error {
 	for _, reason := range []string{"permission", "deadline", "finish-time", "error"} {
 		labels := prometheus.Labels{}
 		for _, name := range names {
-			labels[name] = map[string]string{"group": "batch", "kind": "Job", "reason": reason, "result": "given"}[name]
+			labels[name] = map[string]string{"group": "batch", "kind": "Job", "reason": reason, "result": "given", "policy": "ci/a", "phase": "Completed"}[name]
 		}
 		switch vector := c.(type) {
 		case *prometheus.GaugeVec:
@@ -270,7 +279,10 @@ func unused(t *testing.T, registry *prometheus.Registry) {
 	_, errProfiles := discovery.NewProfiles(discovery.ProfilesOptions{Platform: followed, Clock: clock.RealClock{}, Registerer: registerer})
 	_, errBackfill := backfill.New(backfill.Options{Clock: clock.RealClock{}, Registerer: registerer})
 	_, errStop := stop.New(stop.Options{Registerer: registerer})
-	if err := errors.Join(errLabels, errProfiles, errBackfill, errStop); err != nil {
+	_, errCleanup := cleanup.New(cleanup.Options{
+		Objects: dynamicfake.NewSimpleDynamicClient(runtime.NewScheme()), Clock: clock.RealClock{}, Registerer: registerer,
+	})
+	if err := errors.Join(errLabels, errProfiles, errBackfill, errStop, errCleanup); err != nil {
 		t.Fatal(err)
 	}
 }
