@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -64,6 +65,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, deletions []rules.Deletion) ([]string, error) {
 	var out []string
 	for _, deletion := range deletions {
+		var verbs []string
 		for _, verb := range []string{"delete", "list"} {
 			allowed, err := w.reviews.May(ctx, user, authorizationv1.ResourceAttributes{
 				Verb: verb, Namespace: p.Namespace, Group: deletion.Group, Resource: deletion.Resource,
@@ -72,12 +74,11 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 				return nil, err
 			}
 			if !allowed {
-				where := ""
-				if p.Namespace != "" {
-					where = fmt.Sprintf(" in namespace %q", p.Namespace)
-				}
-				out = append(out, fmt.Sprintf("%s %s%s", verb, deletion, where))
+				verbs = append(verbs, verb)
 			}
+		}
+		if len(verbs) > 0 {
+			out = append(out, strings.Join(verbs, " and ")+" "+deletion.String())
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@ package rules
 import (
 	"fmt"
 	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -73,22 +74,35 @@ type CleanupRequest struct {
 // it matches: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
 func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
-	path := field.NewPath("spec", "matchConstraints", "resourceRules").String()
-	for _, lacks := range r.AuthorLacks {
-		message := fmt.Sprintf("the policy deletes objects, but you may not %s: ask for this permission, or match less", lacks)
+	path, where := field.NewPath("spec", "matchConstraints", "resourceRules").String(), ""
+	if r.Policy != nil && r.Policy.Namespace != "" {
+		where = fmt.Sprintf(" in namespace %q", r.Policy.Namespace)
+	}
+	if lacks := some(r.AuthorLacks); lacks != "" {
+		message := fmt.Sprintf("the policy deletes objects, but you may not %s%s: ask for this permission, or match less", lacks, where)
 		finding := warning(path, lacks, message)
-		if r.Policy != nil && r.Policy.Namespace != "" || r.Options.RequireDelete {
+		if where != "" || r.Options.RequireDelete {
 			finding = denial(path, lacks, message)
 		}
 		out.Findings = append(out.Findings, named(Rule{Name: CleanupAuthor}, []policy.Finding{finding})...)
 	}
-	for _, lacks := range r.AccountLacks {
+	if lacks := some(r.AccountLacks); lacks != "" {
 		who := "Curfew"
 		if r.Policy != nil && r.Policy.Account.Name != "" {
 			who = "service account " + r.Policy.Account.String()
 		}
-		message := fmt.Sprintf("%s may not %s: such objects are kept until it may", who, lacks)
+		message := fmt.Sprintf("%s may not %s%s: such objects are kept until it may", who, lacks, where)
 		out.Findings = append(out.Findings, named(Rule{Name: CleanupAccount}, []policy.Finding{warning(path, lacks, message)})...)
 	}
 	return out
+}
+
+// some are the first of several permissions, and how many others there are.
+func some(lacks []string) string {
+	const most = 3
+	text := strings.Join(lacks[:min(len(lacks), most)], ", ")
+	if len(lacks) > most {
+		text += fmt.Sprintf(" and %d more", len(lacks)-most)
+	}
+	return text
 }

@@ -1,0 +1,106 @@
+package main
+
+const (
+	matches = "policy/cleanup"
+	cleans  = "controller/cleanup"
+)
+
+// ofCleanup break what cleanup policies match, how exact they count, and whose rights they use.
+var ofCleanup = []Mutant{
+	{
+		Invariant: "S7", Name: "a cleanup run deletes before it has written down what",
+		File: "controller/cleanup/batch.go",
+		Old:  "if err := r.ledger.announce(ctx, page); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S7", Name: "the UIDs are announced before their page is written",
+		File: "controller/cleanup/ledger.go",
+		Old:  "if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {\n\t\treturn err\n\t}\n\tuids", New: "defer l.store.writePage(ctx, page.name, &page.fields)\n\tuids",
+		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S7", Name: "outcomes are counted before they are on the page",
+		File: "controller/cleanup/ledger.go",
+		Old:  "if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {\n\t\treturn err\n\t}\n\treturn l.change", New: "defer l.store.writePage(ctx, page.name, &page.fields)\n\treturn l.change",
+		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S7", Name: "a resumed run forgets what was announced",
+		File: "controller/cleanup/run.go",
+		Old:  "if err := r.settle(ctx, true); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S7", Name: "what is gone when a run is resumed is not counted",
+		File: "controller/cleanup/ledger.go",
+		Old:  "if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {\n\t\t\tout", New: "if item.Result == v1alpha1.ItemDeleted {\n\t\t\tout",
+		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S6", Name: "an object on which a condition fails matches",
+		File: "policy/cleanup/judge.go",
+		Old:  "case err != nil:\n\t\treturn Decision{Verdict: Skip, Reason: reason, Message: err.Error()}\n\tcase !matched:", New: "case err == nil && !matched && reason != \"-\":",
+		Package: matches, Tests: []string{"TestWhatMatches"},
+	},
+	{
+		Invariant: "S6", Name: "exclude excludes nothing",
+		File: "policy/cleanup/judge.go",
+		Old:  "|| p.excludes(o) {", New: "|| false && p.excludes(o) {",
+		Package: matches, Tests: []string{"TestWhatMatches"},
+	},
+	{
+		Invariant: "S5", Name: "a cleanup policy deletes children of a controller",
+		File: "policy/cleanup/judge.go",
+		Old:  "facts.Owner != nil && !p.Spec.IncludeOwned", New: "facts.Owner != nil && false",
+		Package: matches, Tests: []string{"TestWhatIsKept"},
+	},
+	{
+		Invariant: "S6", Name: "a wildcard matches what a cluster depends on",
+		File: "policy/cleanup/targets.go",
+		Old:  "return matches && !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind})", New: "return matches",
+		Package: matches, Tests: []string{"TestTargets"},
+	},
+	{
+		Invariant: "S6", Name: "keepNewest keeps the oldest",
+		File: "policy/cleanup/newest.go",
+		Old:  "return o[i].compare(o[j]) < 0", New: "return o[i].compare(o[j]) > 0",
+		Package: matches, Tests: []string{"TestNewestAgainstSorting"},
+	},
+	{
+		Invariant: "S6", Name: "a run above its limit deletes all the same",
+		File: "policy/cleanup/limits.go",
+		Old:  "if why == \"\" || p.Spec.OnExceed == v1alpha1.ExceedTruncates {", New: "if why == \"\" || p.Spec.OnExceed != \"-\" && p.Spec.OnExceed != v1alpha1.ExceedTruncates+\"-\" {",
+		Package: matches, Tests: []string{"TestAllowance"},
+	},
+	{
+		Invariant: "S10", Name: "a CleanupPolicy runs without a service account",
+		File: "policy/cleanup/policy.go",
+		Old:  "if account.Name == \"\" { // Without", New: "if account.Name == \"-\" { // Without",
+		Package: matches, Tests: []string{"TestCompileErrors"},
+	},
+	{
+		Invariant: "S10", Name: "a CleanupPolicy reaches other namespaces",
+		File: "policy/cleanup/judge.go",
+		Old:  "if p.Namespace != \"\" && o.Facts.Namespace != p.Namespace ||", New: "if p.Namespace == \"-\" ||",
+		Package: matches, Tests: []string{"TestCompileErrors"},
+	},
+	{
+		Invariant: "S10", Name: "a CleanupPolicy lists cluster-scoped kinds",
+		File: "policy/cleanup/targets.go",
+		Old:  "|| p.Namespace != \"\" && !one.Namespaced {", New: "{",
+		Package: matches, Tests: []string{"TestTargets"},
+	},
+	{
+		Invariant: "S10", Name: "a run lists and deletes with Curfew's own rights",
+		File: "controller/cleanup/account.go",
+		Old:  "config.Impersonate = rest.ImpersonationConfig{", New: "_ = rest.ImpersonationConfig{",
+		Package: cleans, Tests: []string{"TestAccountsImpersonate"},
+	},
+	{
+		Invariant: "S10", Name: "a tenant's policy deletes what its author may not",
+		File: "policy/rules/cleanup.go",
+		Old:  "if where != \"\" || r.Options.RequireDelete {", New: "if r.Options.RequireDelete {",
+		Package: "webhook", Tests: []string{"TestGolden"},
+	},
+}
