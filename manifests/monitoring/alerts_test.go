@@ -162,7 +162,7 @@ var alertCases = map[string]struct{ bad, good world }{
 		world{
 			lateness + `"60"}`: perMinute(999), lateness + `"300"}`: perMinute(1000), lateness + `"+Inf"}`: perMinute(1000),
 			// What a cleanup policy deletes is due since its run began, which may take long.
-			strings.Replace(lateness, "ttl", "cleanup", 1) + `"60"}`: flat(0), strings.Replace(lateness, "ttl", "cleanup", 1) + `"+Inf"}`: perMinute(1000),
+			strings.Replace(lateness, "ttl", "cleanup", 1) + `"60"}`: flat(0), strings.Replace(lateness, "ttl", "cleanup", 1) + `"300"}`: perMinute(1000), strings.Replace(lateness, "ttl", "cleanup", 1) + `"+Inf"}`: perMinute(1000),
 		},
 	},
 	"CurfewDeletionsPaused": {
