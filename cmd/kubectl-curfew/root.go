@@ -51,7 +51,7 @@ cannot be used.`,
 	}
 	command.AddCommand(
 		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
-		statusCommand(env), lintCommand(env), defaultsCommand(env), completionCommand(), versionCommand(),
+		statusCommand(env), lintCommand(env), defaultsCommand(env), convertCommand(), completionCommand(), versionCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command

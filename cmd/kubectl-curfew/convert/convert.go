@@ -1,0 +1,166 @@
+package convert
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/json"
+	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/policy/expression"
+)
+
+// Options are what the sources do not say.
+type Options struct {
+	// ServiceAccount of converted policies in namespaces. Kyverno's policies name none.
+	ServiceAccount string
+	// Schedule of converted rules of kube-janitor, which has an interval instead.
+	Schedule string
+}
+
+// Finding is something in a source that the user must know.
+type Finding struct {
+	File, Object, Field, Reason string
+	// Lost means that the source could not be converted faithfully: the policy is suspended, or not
+	// written. Otherwise the finding is a note.
+	Lost bool
+}
+
+// String is the finding on one line.
+func (f Finding) String() string {
+	parts := []string{f.File, f.Object, f.Field, f.Reason}
+	var out []string
+	for _, part := range parts {
+		if part != "" {
+			out = append(out, part)
+		}
+	}
+	return strings.Join(out, ": ")
+}
+
+// Result of a conversion.
+type Result struct {
+	Policies []Policy
+	// Findings of all policies, and of what became none.
+	Findings []Finding
+}
+
+// converter converts the documents of one file.
+type converter struct {
+	file     string
+	options  Options
+	compiler *expression.Compiler
+	result   Result
+}
+
+// Source converts the documents of a file. It ignores objects that have nothing to do with cleanup.
+func Source(file string, data []byte, options Options) Result {
+	c := &converter{file: file, options: options, compiler: expression.NewCompiler(1000)}
+	reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data)))
+	for {
+		document, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return c.result
+		}
+		if err != nil {
+			c.lost("", "", "cannot be read: %v", err)
+			return c.result
+		}
+		text, err := yaml.YAMLToJSON(document)
+		if err != nil {
+			c.lost("", "", "cannot be read: %v", err)
+			continue
+		}
+		c.document(text)
+	}
+}
+
+// header is what all documents may have.
+type header struct {
+	metav1.TypeMeta   `json:",inline"`
+	metav1.ObjectMeta `json:"metadata"`
+	Items             []rawJSON         `json:"items"`
+	Rules             rawJSON           `json:"rules"`
+	Data              map[string]string `json:"data"`
+}
+
+// rawJSON is raw JSON, which is decoded later.
+type rawJSON []byte
+
+// UnmarshalJSON keeps the text.
+func (j *rawJSON) UnmarshalJSON(text []byte) error {
+	*j = append((*j)[:0], text...)
+	return nil
+}
+
+func (c *converter) document(text []byte) {
+	var of header
+	// Other kinds may have other types in these fields. They are not of interest.
+	_ = json.UnmarshalCaseSensitivePreserveInts(text, &of)
+	group := schema.FromAPIVersionAndKind(of.APIVersion, of.Kind).Group
+	switch {
+	case of.Kind == "List" || strings.HasSuffix(of.Kind, "List") && len(of.Items) > 0:
+		for _, item := range of.Items {
+			c.document(item)
+		}
+	case group == "policies.kyverno.io" && (of.Kind == "DeletingPolicy" || of.Kind == "NamespacedDeletingPolicy"):
+		c.deletingPolicy(text)
+	case group == "kyverno.io" && (of.Kind == "CleanupPolicy" || of.Kind == "ClusterCleanupPolicy"):
+		c.cleanupPolicy(text)
+	case of.Kind == "" && of.Rules != nil:
+		c.janitorRules(text)
+	case of.Kind == "ConfigMap":
+		for _, value := range of.Data {
+			if rules, err := yaml.YAMLToJSON([]byte(value)); err == nil && strings.Contains(value, "jmespath") {
+				c.document(rules)
+			}
+		}
+	default:
+		c.labels(&of)
+	}
+}
+
+// labels reports Kyverno's labels on objects of any kind.
+func (c *converter) labels(of *header) {
+	name := of.Kind + " " + of.Name
+	if value, ok := of.Labels[labelKyvernoTTL]; ok {
+		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels[" + labelKyvernoTTL + "]",
+			Reason: fmt.Sprintf("write label curfew.dev/ttl: %q, or run Curfew with --kyverno-label", value)})
+	}
+	if _, ok := of.Annotations[annotationPropagation]; ok {
+		c.add(Finding{File: c.file, Object: name, Field: "metadata.annotations[" + annotationPropagation + "]",
+			Reason: "is not read: set --propagation, or propagationPolicy in the KindProfile of the kind", Lost: true})
+	}
+	if of.Labels["rbac.kyverno.io/aggregate-to-cleanup-controller"] == "true" {
+		c.add(Finding{File: c.file, Object: name, Field: "metadata.labels",
+			Reason: `add label curfew.dev/aggregate-to-controller: "true", so that Curfew gets these permissions`})
+	}
+}
+
+const (
+	labelKyvernoTTL       = "cleanup.kyverno.io/ttl"
+	annotationPropagation = "cleanup.kyverno.io/propagation-policy"
+)
+
+func (c *converter) add(finding Finding) { c.result.Findings = append(c.result.Findings, finding) }
+
+func (c *converter) lost(object, field, format string, args ...any) {
+	c.add(Finding{File: c.file, Object: object, Field: field, Reason: fmt.Sprintf(format, args...), Lost: true})
+}
+
+// decode decodes an object. What it does not know may restrict the policy, so the draft loses it.
+func decode(text []byte, into any) ([]string, error) {
+	strict, err := json.UnmarshalStrict(text, into)
+	var unknown []string
+	for _, one := range strict {
+		unknown = append(unknown, one.Error())
+	}
+	return unknown, err
+}

@@ -1,0 +1,176 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/schedule"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// minInterval between runs of a cleanup policy.
+const minInterval = 5 * time.Minute
+
+// Policy is a converted policy.
+type Policy struct {
+	// Cluster or Namespaced is set.
+	Cluster    *v1alpha1.ClusterCleanupPolicy
+	Namespaced *v1alpha1.CleanupPolicy
+	// Source names the object that it comes from.
+	Source string
+	// Findings about it.
+	Findings []Finding
+}
+
+// draft is a policy while it is converted.
+type draft struct {
+	*converter
+	source          string
+	name, namespace string
+	namespaced      bool
+	spec            v1alpha1.CleanupSpec
+	findings        []Finding
+}
+
+func (c *converter) draft(kind string, meta *metav1.ObjectMeta, namespaced bool) *draft {
+	source := kind + " " + meta.Name
+	if meta.Namespace != "" {
+		source = kind + " " + meta.Namespace + "/" + meta.Name
+	}
+	return &draft{converter: c, source: source, name: meta.Name, namespace: meta.Namespace, namespaced: namespaced}
+}
+
+// lost records what is not converted. The policy will be suspended.
+func (d *draft) lost(field, format string, args ...any) {
+	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...), Lost: true})
+}
+
+// note records a difference that deletes nothing more than before.
+func (d *draft) note(field, format string, args ...any) {
+	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...)})
+}
+
+// condition adds a condition under a name that is not taken.
+func (d *draft) condition(name, expression string) {
+	unique := name
+	for i := 2; slices.ContainsFunc(d.spec.Conditions, func(c v1alpha1.MatchCondition) bool { return c.Name == unique }); i++ {
+		unique = fmt.Sprintf("%s-%d", name, i)
+	}
+	d.spec.Conditions = append(d.spec.Conditions, v1alpha1.MatchCondition{Name: unique, Expression: v1alpha1.Expression(expression)})
+}
+
+// never replaces a condition that is not converted: even if the policy is resumed as it is, it
+// deletes nothing.
+func (d *draft) never(name, field, format string, args ...any) {
+	d.lost(field, format, args...)
+	d.condition(name, "false")
+}
+
+// schedule takes over a cron schedule. Every minute becomes every five minutes, which deletes the
+// same, and later.
+func (d *draft) schedule(text string) {
+	parsed, err := schedule.Parse(text, "")
+	switch {
+	case err == nil && parsed.Never():
+		err = fmt.Errorf("schedule %q never fires", text)
+	case err == nil && parsed.MinInterval() < minInterval:
+		fields := strings.Fields(text)
+		if len(fields) == 5 && (fields[0] == "*" || strings.HasPrefix(fields[0], "*/")) {
+			fields[0] = "*/5"
+			d.spec.Schedule = strings.Join(fields, " ")
+			d.note("spec.schedule", "%q is more frequent than every 5 minutes: it becomes %q", text, d.spec.Schedule)
+			return
+		}
+		err = fmt.Errorf("schedule %q is more frequent than every 5 minutes", text)
+	}
+	if err != nil {
+		d.lost("spec.schedule", "%v: %q stands in its place", err, "@daily")
+		text = "@daily"
+	}
+	d.spec.Schedule = text
+}
+
+// finish checks the policy and adds it to the result.
+func (d *draft) finish() {
+	if d.name == "" || len(d.spec.MatchConstraints.ResourceRules) == 0 {
+		d.lost("spec", "is not written: it has no name, or nothing to match")
+		d.report()
+		return
+	}
+	d.replaceInvalid()
+	if errs := d.compile(); len(errs) > 0 {
+		d.lost("spec", "is not written: %v", errs.ToAggregate())
+		d.report()
+		return
+	}
+	d.spec.Suspend = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost })
+	d.result.Policies = append(d.result.Policies, d.policy())
+	d.report()
+}
+
+// report adds the findings to the result. Several policies from one source share some.
+func (d *draft) report() {
+	for _, finding := range d.findings {
+		if !slices.Contains(d.result.Findings, finding) {
+			d.add(finding)
+		}
+	}
+}
+
+// replaceInvalid replaces the conditions that do not compile.
+func (d *draft) replaceInvalid() {
+	for _, err := range d.compile() {
+		var i int
+		switch {
+		case strings.HasPrefix(err.Field, "spec.variables["):
+			d.lost(err.Field, "%s", err.Detail)
+			d.spec.Variables = nil
+			for i := range d.spec.Conditions {
+				if strings.Contains(string(d.spec.Conditions[i].Expression), "variables.") {
+					d.spec.Conditions[i].Expression = "false"
+				}
+			}
+			d.replaceInvalid()
+			return
+		case scan(err.Field, "spec.conditions[%d]", &i) && i < len(d.spec.Conditions):
+			d.lost(err.Field, "%s: %s", d.spec.Conditions[i].Expression, err.Detail)
+			d.spec.Conditions[i].Expression = "false"
+		}
+	}
+}
+
+func scan(text, format string, into *int) bool {
+	_, err := fmt.Sscanf(text, format, into)
+	return err == nil
+}
+
+func (d *draft) compile() field.ErrorList {
+	policy := d.policy()
+	if policy.Cluster != nil {
+		_, errs := cleanup.Compile(d.compiler, policy.Cluster)
+		return errs
+	}
+	_, errs := cleanup.CompileNamespaced(d.compiler, policy.Namespaced)
+	return errs
+}
+
+func (d *draft) policy() Policy {
+	out := Policy{Source: d.source, Findings: d.findings}
+	meta := metav1.ObjectMeta{Name: d.name, Namespace: d.namespace}
+	if d.namespaced {
+		out.Namespaced = &v1alpha1.CleanupPolicy{ObjectMeta: meta, Spec: v1alpha1.CleanupPolicySpec{
+			CleanupSpec: d.spec, ServiceAccountName: d.options.ServiceAccount}}
+		out.Namespaced.APIVersion, out.Namespaced.Kind = v1alpha1.GroupVersion.String(), "CleanupPolicy"
+		return out
+	}
+	meta.Namespace = ""
+	out.Cluster = &v1alpha1.ClusterCleanupPolicy{ObjectMeta: meta, Spec: v1alpha1.ClusterCleanupPolicySpec{CleanupSpec: d.spec}}
+	out.Cluster.APIVersion, out.Cluster.Kind = v1alpha1.GroupVersion.String(), "ClusterCleanupPolicy"
+	return out
+}

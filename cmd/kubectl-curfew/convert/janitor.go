@@ -1,0 +1,206 @@
+package convert
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// janitorRule is a rule of kube-janitor. The first rule that matches an object decides its TTL.
+type janitorRule struct {
+	ID        string   `json:"id"`
+	Resources []string `json:"resources"`
+	JMESPath  string   `json:"jmespath"`
+	TTL       string   `json:"ttl"`
+}
+
+// janitorFile is a file of rules.
+type janitorFile struct {
+	Rules []janitorRule `json:"rules"`
+}
+
+var (
+	janitorTTL = regexp.MustCompile(`^([0-9]{1,9})([smhdw])$`)
+	janitorID  = regexp.MustCompile(`^[a-z]([-a-z0-9]*[a-z0-9])?$`)
+)
+
+// units of kube-janitor's TTLs.
+var units = map[string]time.Duration{"s": time.Second, "m": time.Minute, "h": time.Hour, "d": 24 * time.Hour, "w": 7 * 24 * time.Hour}
+
+// forever is longer than any TTL.
+const forever = time.Duration(1<<63 - 1)
+
+// ttl is how long an object lives by the rule.
+func (r *janitorRule) ttl() (time.Duration, error) {
+	if r.TTL == "forever" {
+		return forever, nil
+	}
+	parts := janitorTTL.FindStringSubmatch(r.TTL)
+	if parts == nil {
+		return 0, fmt.Errorf("%q is not a TTL such as 7d", r.TTL)
+	}
+	n, err := strconv.ParseInt(parts[1], 10, 64)
+	if err != nil || n > int64(forever/units[parts[2]]) {
+		return 0, fmt.Errorf("%q is too long", r.TTL)
+	}
+	return time.Duration(n) * units[parts[2]], nil
+}
+
+// matches is the rule's expression in CEL.
+func (r *janitorRule) matches() (*node, string, error) {
+	n, err := parseJMESPath(r.JMESPath)
+	if err != nil {
+		return nil, "", err
+	}
+	text, err := janitor.truth(n)
+	return n, text, err
+}
+
+func (c *converter) janitorRules(text []byte) {
+	var file janitorFile
+	unknown, err := decode(text, &file)
+	if err != nil {
+		c.lost("", "rules", "cannot be read: %v", err)
+		return
+	}
+	c.add(Finding{File: c.file, Object: "rules", Reason: "a rules file does not say which namespaces and resources kube-janitor's flags --include-namespaces, " +
+		"--exclude-namespaces, --include-resources and --exclude-resources leave out: narrow matchConstraints in the same way"})
+	for i := range file.Rules {
+		of := &file.Rules[i]
+		path := fmt.Sprintf("rules[%d]", i)
+		d := c.draft("rule", &metav1.ObjectMeta{Name: of.ID}, false)
+		for _, one := range unknown {
+			if strings.Contains(one, path+".") || !strings.Contains(one, "rules[") {
+				d.lost("", "%s", one)
+			}
+		}
+		d.janitorRule(path, of, file.Rules[:i])
+	}
+}
+
+func (d *draft) janitorRule(path string, of *janitorRule, earlier []janitorRule) {
+	if !janitorID.MatchString(of.ID) || len(of.ID) > 63 {
+		d.lost(path+".id", "%q is not a name", of.ID)
+		d.name = ""
+	}
+	ttl, err := of.ttl()
+	if err != nil {
+		d.lost(path+".ttl", "%v", err)
+	}
+	if ttl == forever && err == nil {
+		d.note(path, "keeps objects forever: it becomes a condition of the rules after it")
+		d.report()
+		return
+	}
+	d.schedule(d.options.Schedule)
+	d.janitorResources(path, of)
+	n, text, matchErr := of.matches()
+	if matchErr != nil {
+		d.never("matches", path+".jmespath", "%q: %v", of.JMESPath, matchErr)
+	} else {
+		d.condition("matches", text)
+	}
+	if err != nil {
+		d.condition("age", "false")
+	} else {
+		d.condition("age", fmt.Sprintf("now - timestamp(object.metadata.creationTimestamp) > duration(%q)", ttl.String()))
+	}
+	d.condition("no-ttl", `!object.metadata.?annotations[?"janitor/ttl"].hasValue()`)
+	for i := range earlier {
+		d.earlier(&earlier[i], of, ttl)
+	}
+	if matchErr == nil && mentionsContext(n) {
+		d.note(path+".jmespath", "lookup.mounted is true for a claim that any Pod or pod template refers to, those of CronJobs included")
+	}
+	d.owned()
+	d.finish()
+}
+
+// earlier keeps the objects that an earlier rule gives a longer TTL.
+func (d *draft) earlier(rule, later *janitorRule, ttl time.Duration) {
+	longer, err := rule.ttl()
+	if !overlap(rule.Resources, later.Resources) || err == nil && longer <= ttl {
+		return
+	}
+	field := "rules[" + rule.ID + "]"
+	n, text, matchErr := rule.matches()
+	switch {
+	case err != nil:
+		d.never("not-"+rule.ID, field, "comes first, and its TTL is not readable")
+	case matchErr != nil:
+		d.never("not-"+rule.ID, field, "comes first with a longer TTL, and cannot be converted: %v", matchErr)
+	case mentionsContext(n):
+		d.never("not-"+rule.ID, field, "comes first with a longer TTL, and the opposite of _context is not supported")
+	default:
+		d.condition("not-"+rule.ID, "!("+ofKinds(rule.Resources, text)+")")
+	}
+}
+
+// ofKinds restricts an expression to the kinds of the resources, if all of them are known.
+func ofKinds(resources []string, text string) string {
+	var kinds []string
+	for _, plural := range resources {
+		known := builtinBy(func(b *builtin) bool { return b.plural == plural })
+		if known == nil {
+			return text
+		}
+		kinds = append(kinds, known.kind)
+	}
+	return anyOf("object.kind", kinds) + " && " + text
+}
+
+func overlap(a, b []string) bool {
+	return slices.Contains(a, "*") || slices.Contains(b, "*") ||
+		slices.ContainsFunc(a, func(one string) bool { return slices.Contains(b, one) })
+}
+
+// janitorResources takes over the resources, which kube-janitor names without a group.
+func (d *draft) janitorResources(path string, of *janitorRule) {
+	match := &d.spec.MatchConstraints
+	byGroup := map[string][]string{}
+	for _, plural := range of.Resources {
+		known := builtinBy(func(b *builtin) bool { return b.plural == plural })
+		switch {
+		case plural == "*":
+			byGroup["*"] = []string{"*"}
+			d.condition("namespaced", "has(object.metadata.namespace)")
+			d.spec.Exclude = &v1alpha1.CleanupExclusion{ResourceRules: []v1alpha1.ResourceRule{
+				{APIGroups: []string{"apps"}, Resources: []string{"controllerrevisions"}}}}
+			d.note(path+".resources", "a wildcard never matches what a cluster depends on, such as Namespaces and RBAC: name them if you mean them")
+		case !resourceName.MatchString(plural):
+			d.lost(path+".resources", "%q is not the plural name of a resource", plural)
+		case known == nil:
+			byGroup["*"] = append(byGroup["*"], plural)
+			d.note(path+".resources", "%q matches this resource of any group: name the group in apiGroups", plural)
+		case known.cluster && known.plural != "namespaces":
+			d.lost(path+".resources", "%q is cluster-scoped: kube-janitor deletes it only with --include-cluster-resources", plural)
+			byGroup[known.group] = append(byGroup[known.group], plural)
+		default:
+			byGroup[known.group] = append(byGroup[known.group], plural)
+		}
+	}
+	if slices.Contains(byGroup["*"], "*") {
+		byGroup = map[string][]string{"*": {"*"}}
+	}
+	for _, group := range sortedKeys(byGroup) {
+		match.ResourceRules = append(match.ResourceRules, v1alpha1.ResourceRule{APIGroups: []string{group}, Resources: byGroup[group]})
+	}
+}
+
+var resourceName = regexp.MustCompile(`^[a-z0-9]([-a-z0-9.]*[a-z0-9])?$`)
+
+func sortedKeys[V any](of map[string]V) []string {
+	out := make([]string, 0, len(of))
+	for key := range of {
+		out = append(out, key)
+	}
+	slices.Sort(out)
+	return out
+}

@@ -1,0 +1,136 @@
+package convert_test
+
+import (
+	"fmt"
+	"testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
+	"curfew.dev/curfew/policy/cleanup"
+)
+
+func rules(t *testing.T, text string) (map[string]*cleanup.Policy, map[string]bool) {
+	t.Helper()
+	result := convert.Source("", []byte("rules:\n"+text), options)
+	compiled, suspended := map[string]*cleanup.Policy{}, map[string]bool{}
+	for i := range result.Policies {
+		one := &result.Policies[i]
+		compiled[one.Cluster.Name], suspended[one.Cluster.Name] = usable(t, one), one.Cluster.Spec.Suspend
+	}
+	return compiled, suspended
+}
+
+// Every expression matches as in kube-janitor: null, false and what is empty are false.
+func TestJanitorExpressions(t *testing.T) {
+	for expression, objects := range map[string]struct{ delete, keep []string }{
+		"!(spec.template.metadata.labels.owner)": {
+			[]string{"{}", "spec: {}", "spec: {template: {metadata: {labels: {owner: ''}}}}", "spec: {template: {metadata: {labels: {a: b}}}}"},
+			[]string{"spec: {template: {metadata: {labels: {owner: me}}}}"}},
+		"starts_with(metadata.name, 'pr-')": {[]string{"metadata: {name: pr-1}"}, []string{"metadata: {name: xpr-1}"}},
+		"metadata.namespace == 'temp'":      {[]string{"metadata: {namespace: temp}"}, []string{"metadata: {namespace: temp2}", "metadata: {namespace: null}"}},
+		"metadata.namespace != 'temp'":      {[]string{"metadata: {namespace: temp2}"}, []string{"metadata: {namespace: temp}"}},
+		"metadata.labels.app == ''":         {[]string{"metadata: {labels: {app: ''}}"}, []string{"{}", "metadata: {labels: {app: x}}"}},
+		"spec.suspended":                    {[]string{"spec: {suspended: true}", "spec: {suspended: 0}"}, []string{"spec: {suspended: false}", "{}", "spec: {suspended: {}}", "spec: {suspended: []}"}},
+		"metadata.creationTimestamp > '2026-10-01' && !spec.keep": {
+			[]string{"{}"}, []string{"spec: {keep: true}", "metadata: {creationTimestamp: '2026-09-01T00:00:00Z'}"}},
+		"metadata.labels.\"app.io/a-b\" || metadata.annotations.x": {
+			[]string{"metadata: {labels: {app.io/a-b: x}}", "metadata: {annotations: {x: y}}"}, []string{"{}", "metadata: {labels: {ab: x}}"}},
+		"contains(metadata.name, 'tmp') || contains(spec.tags, 'tmp')": {
+			[]string{"metadata: {name: a-tmp}", "spec: {tags: [tmp]}", "spec: {tags: a tmp}"}, []string{"spec: {tags: [tm]}", "{}"}},
+		"spec.containers[0].image == 'a'": {[]string{"spec: {containers: [{image: a}]}"}, []string{"spec: {containers: []}", "spec: {containers: [{image: b}, {image: a}]}"}},
+	} {
+		t.Run(expression, func(t *testing.T) {
+			compiled, suspended := rules(t, fmt.Sprintf("- {id: r, resources: [deployments], jmespath: %q, ttl: 1d}", expression))
+			if suspended["r"] {
+				t.Fatal("not converted")
+			}
+			for _, object := range objects.delete {
+				if !deletes(t, compiled["r"], object) {
+					t.Errorf("keeps %s", object)
+				}
+			}
+			for _, object := range objects.keep {
+				if deletes(t, compiled["r"], object) {
+					t.Errorf("deletes %s", object)
+				}
+			}
+		})
+	}
+}
+
+func TestJanitorAge(t *testing.T) {
+	for ttl, oldest := range map[string]string{"30s": "11:59:30", "5m": "11:55:00", "2h": "10:00:00"} {
+		compiled, _ := rules(t, fmt.Sprintf("- {id: r, resources: [pods], jmespath: metadata.name, ttl: %s}", ttl))
+		if deletes(t, compiled["r"], "metadata: {creationTimestamp: '2026-11-22T"+oldest+"Z'}") {
+			t.Errorf("%s: deleted when it is as old as that", ttl)
+		}
+		if !deletes(t, compiled["r"], "metadata: {creationTimestamp: '2026-11-21T23:59:59Z'}") {
+			t.Errorf("%s: kept when it is older", ttl)
+		}
+	}
+	compiled, _ := rules(t, "- {id: r, resources: [pods], jmespath: metadata.name, ttl: 1m}")
+	if deletes(t, compiled["r"], "metadata: {annotations: {janitor/ttl: 9w}}") {
+		t.Error("an object with a TTL of its own is deleted by a rule")
+	}
+}
+
+// The first rule that matches decides: a later one with a shorter TTL must not delete the object.
+func TestJanitorFirstRuleDecides(t *testing.T) {
+	compiled, suspended := rules(t, `
+- {id: long, resources: [deployments, statefulsets], jmespath: "metadata.labels.tier == 'gold'", ttl: 9w}
+- {id: kept, resources: ["*"], jmespath: "metadata.labels.keep", ttl: forever}
+- {id: short, resources: [deployments, pods], jmespath: "starts_with(metadata.name, 'pr-')", ttl: 1h}
+- {id: equal, resources: [deployments], jmespath: "metadata.name", ttl: 9w}`)
+	if len(compiled) != 3 || suspended["short"] {
+		t.Fatal(compiled, suspended)
+	}
+	for object, want := range map[string]bool{
+		"kind: Deployment\nmetadata: {name: pr-1}":                       true,
+		"kind: Deployment\nmetadata: {name: pr-1, labels: {tier: tin}}":  true,
+		"kind: Deployment\nmetadata: {name: pr-1, labels: {tier: gold}}": false,
+		"kind: Pod\nmetadata: {name: pr-1, labels: {tier: gold}}":        true,
+		"kind: Pod\nmetadata: {name: pr-1, labels: {keep: x}}":           false,
+	} {
+		if have := deletes(t, compiled["short"], object); have != want {
+			t.Errorf("%s: deleted is %v", object, have)
+		}
+	}
+	if n := len(compiled["equal"].Spec.Conditions); n != 4 { // matches, age, no-ttl, and not kept
+		t.Errorf("a rule after one with the same TTL has %d conditions", n)
+	}
+}
+
+func TestJanitorRulesThatAreNotConverted(t *testing.T) {
+	compiled, suspended := rules(t, `
+- {id: hook, resources: [configmaps], jmespath: "_context.random_dice", ttl: 9w}
+- {id: after, resources: [configmaps], jmespath: "metadata.name", ttl: 1d}
+- {id: other, resources: [secrets], jmespath: "metadata.name", ttl: 1d}
+- {id: mounted, resources: [persistentvolumeclaims], jmespath: "!_context.pvc_is_not_mounted", ttl: 1d}
+- {id: claims, resources: [persistentvolumeclaims], jmespath: "_context.pvc_is_not_mounted", ttl: 2d}
+- {id: claims-too, resources: [persistentvolumeclaims], jmespath: "metadata.name", ttl: 1d}
+- {id: typo, resources: [pods], jmespath: "metadata.name", ttl: 1y}
+- {id: nodes, resources: [nodes], jmespath: "metadata.name", ttl: 1d}
+- {id: extra, resources: [pods], jmespath: "metadata.name", ttl: 1d, unless: x}`)
+	for id, want := range map[string]bool{"hook": true, "after": true, "other": false, "mounted": true, "claims": false, "claims-too": true,
+		"typo": true, "nodes": true, "extra": true} {
+		if suspended[id] != want || compiled[id] == nil {
+			t.Errorf("%s: suspended is %v", id, suspended[id])
+		}
+		if id != "nodes" && id != "extra" && want && deletes(t, compiled[id], "kind: ConfigMap") {
+			t.Errorf("%s deletes", id)
+		}
+	}
+	if !deletes(t, compiled["claims"], "kind: PersistentVolumeClaim") || !deletes(t, compiled["other"], "kind: Secret") {
+		t.Error("a rule that is converted deletes nothing")
+	}
+}
+
+// kube-janitor leaves cluster-scoped objects alone; a wildcard of Curfew would not.
+func TestJanitorWildcardIsNamespaced(t *testing.T) {
+	compiled, _ := rules(t, `- {id: all, resources: ["*"], jmespath: "metadata.name", ttl: 1d}`)
+	if deletes(t, compiled["all"], "kind: StorageClass\nmetadata: {namespace: null}") || compiled["all"].Spec.IncludeOwned {
+		t.Error("a cluster-scoped object is deleted")
+	}
+	if !deletes(t, compiled["all"], "kind: Deployment") {
+		t.Error("a Deployment is kept")
+	}
+}

@@ -1,0 +1,270 @@
+package convert_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/convert"
+)
+
+const withConditions = `
+apiVersion: kyverno.io/v2
+kind: ClusterCleanupPolicy
+metadata: {name: p}
+spec:
+  schedule: "@daily"
+  match: {any: [{resources: {kinds: [Pod]}}]}
+  conditions: %s
+`
+
+// Each condition deletes and keeps what it does in Kyverno. Where types do not fit, Kyverno takes a
+// condition for false, and so the object is kept.
+func TestConditions(t *testing.T) {
+	for condition, objects := range map[string]struct{ delete, keep []string }{
+		`{key: "{{ target.status.phase }}", operator: Equals, value: Failed}`: {
+			[]string{"status: {phase: Failed}"}, []string{"status: {phase: Running}", "status: {}", "{}", "status: {phase: 1}"}},
+		`{key: "{{ target.status.phase }}", operator: NotEquals, value: Running}`: {
+			[]string{"status: {phase: Failed}"}, []string{"status: {phase: Running}", "status: {}", "status: {phase: 1}", "status: {phase: [a]}"}},
+		`{key: "{{ target.status.phase }}", operator: Equals, value: "Fail*"}`: {
+			[]string{"status: {phase: Failed}"}, []string{"status: {phase: aFail}", "status: {phase: 3}"}},
+		`{key: "{{ target.status.phase }}", operator: NotEquals, value: "Run*"}`: {
+			[]string{"status: {phase: Failed}"}, []string{"status: {phase: Running}", "status: {phase: 3}", "{}"}},
+		`{key: "{{ target.spec.replicas }}", operator: Equals, value: 0}`: {
+			[]string{"spec: {replicas: 0}"}, []string{"spec: {replicas: 1}", "spec: {}", `spec: {replicas: "0"}`}},
+		`{key: "{{ target.spec.replicas }}", operator: Equals, value: "0"}`: {
+			[]string{"spec: {replicas: 0}", `spec: {replicas: "0"}`}, []string{"spec: {replicas: 1}", "spec: {}"}},
+		`{key: "{{ target.spec.replicas }}", operator: NotEquals, value: 0}`: {
+			[]string{"spec: {replicas: 1}"}, []string{"spec: {replicas: 0}", "spec: {}", `spec: {replicas: "0"}`, `spec: {replicas: "1"}`}},
+		`{key: "{{ target.spec.replicas }}", operator: NotEquals, value: "0"}`: {
+			[]string{"spec: {replicas: 1}"}, []string{"spec: {replicas: 0}", "spec: {}", `spec: {replicas: "0.0"}`}},
+		`{key: "{{ target.spec.suspend }}", operator: NotEquals, value: true}`: {
+			[]string{"spec: {suspend: false}"}, []string{"spec: {suspend: true}", "spec: {}", `spec: {suspend: "false"}`}},
+		`{key: "{{ target.spec.suspend }}", operator: NotEquals, value: "true"}`: {
+			[]string{`spec: {suspend: "no"}`}, []string{"spec: {suspend: false}", "spec: {suspend: true}"}},
+		`{key: "{{ target.spec.replicas }}", operator: LessThan, value: 2}`: {
+			[]string{"spec: {replicas: 1}"}, []string{"spec: {replicas: 2}", "{}", `spec: {replicas: "1"}`}},
+		`{key: "{{ target.status.succeeded || ` + "`0`" + ` }}", operator: GreaterThan, value: "0"}`: {
+			[]string{"status: {succeeded: 1}"}, []string{"status: {succeeded: 0}", "{}"}},
+		`{key: "{{ target.metadata.ownerReferences[] || ` + "`[]`" + ` }}", operator: Equals, value: []}`: {
+			[]string{"{}", "metadata: {ownerReferences: []}"}, []string{"metadata: {ownerReferences: [{kind: Job}]}"}},
+		`{key: "{{ length(target.spec.containers) }}", operator: GreaterThanOrEquals, value: 2}`: {
+			[]string{"spec: {containers: [1, 2]}"}, []string{"spec: {containers: [1]}", "{}"}},
+		`{key: "{{ target.metadata.labels.\"app.io/tier\" || 'none' }}", operator: NotEquals, value: prod}`: {
+			[]string{"{}", `metadata: {labels: {app.io/tier: dev}}`, `metadata: {labels: {app.io/tier: ""}}`}, []string{`metadata: {labels: {app.io/tier: prod}}`}},
+		`{key: "{{ target.metadata.labels.tier || 'none' }}", operator: Equals, value: ""}`: {
+			nil, []string{"{}", `metadata: {labels: {tier: ""}}`}},
+		`{key: "{{ target.metadata.labels.tier }}", operator: AnyIn, value: [dev, "test-*"]}`: {
+			[]string{"metadata: {labels: {tier: dev}}", "metadata: {labels: {tier: test-1}}"}, []string{"metadata: {labels: {tier: prod}}", "{}"}},
+		`{key: "{{ target.metadata.labels.tier }}", operator: AllNotIn, value: [dev, "test-*"]}`: {
+			[]string{"metadata: {labels: {tier: prod}}"}, []string{"metadata: {labels: {tier: dev}}", "metadata: {labels: {tier: test-1}}", "{}"}},
+		`{key: "{{ target.spec.zones }}", operator: NotIn, value: [a]}`: {
+			[]string{"spec: {zones: b}"}, []string{"spec: {zones: a}", "spec: {zones: [a]}", "spec: {zones: [b]}"}},
+		`{key: "{{ target.spec.containers[].image }}", operator: AnyIn, value: ["nginx:*"]}`: {
+			[]string{"spec: {containers: [{image: a}, {image: 'nginx:1'}]}"}, []string{"spec: {containers: [{image: a}]}", "spec: {containers: []}", "{}"}},
+		`{key: "{{ target.spec.containers[*].image }}", operator: AllNotIn, value: ["nginx:*"]}`: {
+			[]string{"spec: {containers: [{image: a}]}"}, []string{"spec: {containers: [{image: a}, {image: 'nginx:1'}]}", "spec: {containers: []}"}},
+		`{key: "{{ time_since('', '{{ target.metadata.creationTimestamp }}', '') }}", operator: GreaterThan, value: 24h}`: {
+			[]string{"{}"}, []string{"metadata: {creationTimestamp: '2026-11-22T00:00:00Z'}", "metadata: {creationTimestamp: '2026-11-21T12:00:00Z'}"}},
+		`{key: "{{ time_diff('{{target.metadata.creationTimestamp}}','{{ time_now_utc() }}') }}", operator: DurationGreaterThan, value: 3600}`: {
+			[]string{"{}"}, []string{"metadata: {creationTimestamp: '2026-11-22T11:30:00Z'}"}},
+		`{key: "{{ time_after('{{ time_now_utc() }}', '{{ target.metadata.annotations.until }}') }}", operator: Equals, value: true}`: {
+			[]string{"metadata: {annotations: {until: '2026-11-22T11:30:00Z'}}"}, []string{"metadata: {annotations: {until: '2026-11-22T12:30:00Z'}}", "{}"}},
+		`{key: "{{ time_before(time_add(target.status.completionTime, '48h'), time_now()) }}", operator: NotEquals, value: false}`: {
+			[]string{"status: {completionTime: '2026-11-20T11:59:59Z'}"}, []string{"status: {completionTime: '2026-11-20T12:00:01Z'}", "{}"}},
+		`{key: "{{ regex_match('^pr-[0-9]+$', '{{target.metadata.name}}') }}", operator: Equals, value: true}`: {
+			[]string{"metadata: {name: pr-12}"}, []string{"metadata: {name: pr-x}"}},
+		`{key: "{{ starts_with(target.metadata.name, 'pr-') && !(target.metadata.labels.keep == 'yes') }}", operator: Equals, value: true}`: {
+			[]string{"metadata: {name: pr-1, labels: {keep: 'no'}}"}, []string{"metadata: {name: pr-1, labels: {keep: 'yes'}}", "metadata: {name: pr-1}", "metadata: {name: x, labels: {keep: 'no'}}"}},
+	} {
+		t.Run(condition, func(t *testing.T) {
+			converted := single(t, fmt.Sprintf(withConditions, "{all: ["+condition+"]}"))
+			compiled := usable(t, converted)
+			if converted.Cluster.Spec.Suspend {
+				t.Fatalf("not converted: %v", converted.Findings)
+			}
+			expression := converted.Cluster.Spec.Conditions[0].Expression
+			for _, object := range objects.delete {
+				if !deletes(t, compiled, object) {
+					t.Errorf("%s keeps %s", expression, object)
+				}
+			}
+			for _, object := range objects.keep {
+				if deletes(t, compiled, object) {
+					t.Errorf("%s deletes %s", expression, object)
+				}
+			}
+		})
+	}
+}
+
+// What cannot be converted suspends the policy, and even resumed it deletes nothing.
+func TestConditionsThatAreNotConverted(t *testing.T) {
+	for condition, reason := range map[string]string{
+		`{key: "{{ limit }}", operator: Equals, value: a}`:                                                                `variable "limit" is not supported: only target is`,
+		`{key: "{{ request.object.metadata.name }}", operator: Equals, value: a}`:                                         `variable "request" is not supported: only target is`,
+		`{key: "a-{{ target.metadata.name }}", operator: Equals, value: a}`:                                               "the key is not one variable in braces",
+		`{key: "{{ target.a }}-{{ target.b }}", operator: Equals, value: a}`:                                              `"}" is not supported`,
+		`{key: "{{ target.status.conditions[?type=='Done'] }}", operator: Equals, value: []}`:                             "[? is not supported",
+		`{key: "{{ target.a | length(@) }}", operator: Equals, value: 1}`:                                                 `"|" is not supported`,
+		`{key: "{{ items(target.a, 'k', 'v') }}", operator: Equals, value: 1}`:                                            "function items is not supported",
+		`{key: "{{ target.a }}", operator: Equals, value: {a: b}}`:                                                        "an object is not supported as a value",
+		`{key: "{{ target.a }}", operator: Equals}`:                                                                       "a value of null is not supported",
+		`{key: "{{ target.a }}", operator: NotEquals, value: 1Gi}`:                                                        "NotEquals with a quantity or duration is not supported",
+		`{key: "{{ target.a }}", operator: NotEquals, value: "{{ target.b }}"}`:                                           "a variable as value of NotEquals is not supported",
+		`{key: "{{ target.a }}", operator: GreaterThan, value: 10Mi}`:                                                     `"10Mi" is neither a number nor a duration`,
+		`{key: "{{ target.a }}", operator: AnyIn, value: 1-10}`:                                                           "operator AnyIn is supported with a list of values only",
+		`{key: "{{ target.a }}", operator: Sounds, value: x}`:                                                             `operator "Sounds" is not supported`,
+		`{key: "{{ time_since('', '{{ target.metadata.creationTimestamp }}', '') }}", operator: GreaterThan, value: 30d}`: `"30d" is not a duration such as 24h`,
+		`{key: "{{ time_since('2006', target.a, '') }}", operator: GreaterThan, value: 1h}`:                               "time_since is supported without a layout only: time_since('', START, '')",
+		`{key: "{{ ` + strings.Repeat("(", 200) + `a", operator: Equals, value: 1}`:                                       "the key is not one variable in braces",
+		`{key: "{{ ` + strings.Repeat("(", 200) + `a }}", operator: Equals, value: 1}`:                                    "is nested too deeply",
+	} {
+		t.Run(condition, func(t *testing.T) {
+			for _, list := range []string{"all", "any"} {
+				converted := single(t, fmt.Sprintf(withConditions, "{"+list+": ["+condition+"]}"))
+				compiled := usable(t, converted)
+				if !converted.Cluster.Spec.Suspend || deletes(t, compiled, "{a: a}") {
+					t.Errorf("%s: it may delete: %v", list, converted.Cluster.Spec.Conditions)
+				}
+				finding := converted.Findings[0]
+				if !finding.Lost || finding.Field != "spec.conditions."+list+"[0]" || !strings.HasSuffix(finding.Reason, ": "+reason) {
+					t.Errorf("%v; want %s", finding, reason)
+				}
+			}
+		})
+	}
+}
+
+const withMatch = `
+apiVersion: kyverno.io/v2
+kind: %s
+metadata: {name: p, namespace: ci}
+spec: {schedule: "@daily", match: %s, exclude: %s}
+`
+
+// An exclusion that is no spec.exclude is a condition. Near misses are deleted.
+func TestExclusionsAsConditions(t *testing.T) {
+	exclude := `{any: [
+		{resources: {kinds: [Deployment, batch/v1/Job], names: ["keep-*", base]}},
+		{resources: {namespaces: ["prod-*"], annotations: {"team": "a?"}}},
+		{resources: {selector: {matchLabels: {x: "1"}, matchExpressions: [{key: z, operator: NotIn, values: ["2"]}]}}}]}`
+	compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: ['*']}}]}", exclude)))
+	for object, want := range map[string]bool{
+		"kind: Job\nmetadata: {name: keep-1}":                               false,
+		"kind: Deployment\nmetadata: {name: base}":                          false,
+		"kind: Pod\nmetadata: {name: keep-1}":                               true,
+		"kind: Job\nmetadata: {name: keep}":                                 true,
+		"kind: Pod\nmetadata: {namespace: prod-1, annotations: {team: a1}}": false,
+		"kind: Pod\nmetadata: {namespace: prod-1, annotations: {team: a}}":  true,
+		"kind: Pod\nmetadata: {namespace: prod, annotations: {team: a1}}":   true,
+		"kind: Pod\nmetadata: {namespace: prod-1}":                          true,
+		"kind: Pod\nmetadata: {labels: {x: '1'}}":                           false,
+		"kind: Pod\nmetadata: {labels: {x: '1', z: '3'}}":                   false,
+		"kind: Pod\nmetadata: {labels: {x: '1', z: '2'}}":                   true,
+		"kind: Pod\nmetadata: {labels: {x: '2'}}":                           true,
+	} {
+		if have := deletes(t, compiled, object); have != want {
+			t.Errorf("%s: deleted is %v", object, have)
+		}
+	}
+}
+
+// Kyverno excludes a Namespace by its own name; a namespaceSelector would not exclude it.
+func TestNamespacesAreExcludedByName(t *testing.T) {
+	converted := single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", "{any: [{resources: {kinds: [Namespace]}}]}",
+		"{any: [{resources: {namespaces: [production]}}]}"))
+	compiled := usable(t, converted)
+	if converted.Cluster.Spec.Exclude != nil || deletes(t, compiled, "metadata: {name: production, namespace: null}") ||
+		!deletes(t, compiled, "metadata: {name: preview, namespace: null}") {
+		t.Errorf("%v", converted.Cluster.Spec)
+	}
+}
+
+func TestMatchesAsConditions(t *testing.T) {
+	compiled := usable(t, single(t, fmt.Sprintf(withMatch, "ClusterCleanupPolicy", `{any: [{resources: {kinds: [Pod],
+		selector: {matchLabels: {app: "a*"}}, annotations: {"team": "b?"}, namespaces: ["ci-*", test]}}]}`, "null")))
+	for object, want := range map[string]bool{
+		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b1}}":  true,
+		"metadata: {namespace: test, labels: {app: a}, annotations: {team: b1}}":   true,
+		"metadata: {namespace: ci, labels: {app: ab}, annotations: {team: b1}}":    false,
+		"metadata: {namespace: ci-1, labels: {app: ba}, annotations: {team: b1}}":  false,
+		"metadata: {namespace: ci-1, annotations: {team: b1}}":                     false,
+		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b}}":   false,
+		"metadata: {namespace: ci-1, labels: {app: ab}}":                           false,
+		"metadata: {namespace: ci-1, labels: {app: ab}, annotations: {team: b12}}": false,
+	} {
+		if have := deletes(t, compiled, object); have != want {
+			t.Errorf("%s: deleted is %v", object, have)
+		}
+	}
+}
+
+// No part of a match is dropped silently: fewer restrictions would delete more.
+func TestMatchesThatAreNotConverted(t *testing.T) {
+	for match, reason := range map[string]string{
+		`{any: [{resources: {kinds: [Pod], selector: {matchLabels: {"a*": x}}}}]}`:          "wildcards in the keys of labels are not supported",
+		`{any: [{resources: {kinds: [Pod], namespaceSelector: {matchLabels: {x: "a*"}}}}]}`: "wildcards in the labels of namespaces are not supported",
+		`{any: [{resources: {kinds: [Pod], surprise: 1}}]}`:                                 `unknown field "spec.match.any[0].resources.surprise"`,
+		`{any: [{resources: {kinds: [Pod]}, subjects: [{kind: User, name: x}]}]}`:           `unknown field "spec.match.any[0].subjects"`,
+		`{all: [{resources: {kinds: [Pod]}}, {resources: {names: [x]}}]}`:                   "several filters in all, or any beside all, are not supported",
+		`{any: [{resources: {kinds: [Pod]}}], all: [{resources: {names: [x]}}]}`:            "several filters in all, or any beside all, are not supported",
+		`{any: [{resources: {kinds: [Pod, Widget]}}]}`:                                      `"Widget" is not a kind of Kubernetes: write it as group/version/Kind`,
+		`{any: [{resources: {kinds: [Pod, Pod/status]}}]}`:                                  `"Pod/status" is not a kind, or it is a subresource`,
+		`{any: [{resources: {kinds: ["P*", Pod]}}]}`:                                        `"P*" wildcards in a kind are not supported`,
+		`{any: [{resources: {kinds: [Namespace], namespaces: [a]}}]}`:                       "with Namespaces as objects they are names: write resourceNames",
+		`{any: [{resources: {kinds: []}}]}`:                                                 "is empty: name the kinds",
+	} {
+		result := convert.Source("", []byte(fmt.Sprintf(withMatch, "ClusterCleanupPolicy", match, "null")), options)
+		found := false
+		for _, finding := range result.Findings {
+			found = found || finding.Lost && finding.Reason == reason
+		}
+		if !found {
+			t.Errorf("%s: %v", match, result.Findings)
+		}
+		for i := range result.Policies {
+			usable(t, &result.Policies[i])
+			if !result.Policies[i].Cluster.Spec.Suspend {
+				t.Errorf("%s is not suspended", match)
+			}
+		}
+	}
+}
+
+// Kyverno's own functions become Curfew's; what only looks like them stays.
+func TestDeletingPolicyExpressions(t *testing.T) {
+	for from, want := range map[string]string{
+		`now() - object.metadata.creationTimestamp > duration("72h")`:     `now - timestamp(object.metadata.creationTimestamp) > duration("72h")`,
+		`time . now ( ) > timestamp( object.metadata.creationTimestamp )`: `now > timestamp( object.metadata.creationTimestamp )`,
+		`has(object.metadata.creationTimestamp)`:                          `has(object.metadata.creationTimestamp)`,
+		`(object.metadata.creationTimestamp < now())`:                     `(timestamp(object.metadata.creationTimestamp) < now)`,
+		`object.metadata.name == "now()" // time.now()`:                   `object.metadata.name == "now()" // time.now()`,
+		`object.metadata.name == 'it\'s now()'`:                           `object.metadata.name == 'it\'s now()'`,
+		`oldObject.metadata.creationTimestamp == x.now()`:                 "false",
+		`http.Get("http://x").ok`:                                         "false",
+		`object.metadata.name`:                                            "object.metadata.name",
+	} {
+		converted := single(t, fmt.Sprintf(`{"apiVersion": "policies.kyverno.io/v1", "kind": "DeletingPolicy", "metadata": {"name": "p"}, "spec": {
+			"schedule": "@daily", "matchConstraints": {"resourceRules": [{"apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]},
+			"conditions": [{"name": "c", "expression": %q}]}}`, from))
+		usable(t, converted)
+		if have := string(converted.Cluster.Spec.Conditions[0].Expression); have != want {
+			t.Errorf("%s becomes %s; want %s", from, have, want)
+		}
+	}
+}
+
+func TestSchedules(t *testing.T) {
+	for from, want := range map[string]string{
+		"* * * * *": "*/5 * * * *", "*/2 3 * * 1": "*/5 3 * * 1", "0,1 * * * *": "@daily", "@every 1h": "@daily",
+		"0 0 31 2 *": "@daily", "0 0 * * 7": "@daily", "*/5 * * * *": "*/5 * * * *", "@weekly": "@weekly",
+	} {
+		converted := single(t, strings.Replace(fmt.Sprintf(withConditions, "null"), "@daily", from, 1))
+		usable(t, converted)
+		spec := &converted.Cluster.Spec
+		if spec.Schedule != want || spec.Suspend != (want == "@daily") {
+			t.Errorf("%s becomes %s, suspended %v", from, spec.Schedule, spec.Suspend)
+		}
+	}
+}

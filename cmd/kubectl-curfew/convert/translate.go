@@ -1,0 +1,207 @@
+package convert
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// dialect is where an expression of JMESPath stands.
+type dialect uint8
+
+const (
+	// kyverno reads the object as target. A field that is absent keeps the object.
+	kyverno dialect = iota
+	// janitor reads the object itself. A field that is absent is null.
+	janitor
+)
+
+// typ is what is known of a CEL expression.
+type typ uint8
+
+const (
+	typAny typ = iota
+	typString
+	typBool
+	typNumber
+	typList
+	typTime
+	typDuration
+)
+
+// code is a CEL expression.
+type code struct {
+	text string
+	typ  typ
+}
+
+// value translates an expression to its value.
+func (d dialect) value(n *node) (code, error) {
+	switch n.kind {
+	case kindLiteral:
+		return d.literal(n.value)
+	case kindField, kindIndex, kindFlatten:
+		return d.read(n)
+	case kindProject:
+		return d.project(n)
+	case kindOr:
+		if literal := n.args[1]; literal.kind == kindLiteral && n.args[0].kind <= kindFlatten {
+			return d.orDefault(n.args[0], literal)
+		}
+	case kindCall:
+		return d.call(n)
+	}
+	text, err := d.truth(n)
+	return code{"(" + text + ")", typBool}, err
+}
+
+// literal is a string, number, bool, null or list. A string can be another variable of Kyverno.
+func (d dialect) literal(value any) (code, error) {
+	if text, ok := value.(string); ok && d == kyverno {
+		if inner, ok := variable(text); ok {
+			n, err := parseJMESPath(inner)
+			if err != nil {
+				return code{}, err
+			}
+			return d.value(n)
+		}
+	}
+	return literalCode(value)
+}
+
+func literalCode(value any) (code, error) {
+	switch v := value.(type) {
+	case nil:
+		return code{"null", typAny}, nil
+	case string:
+		return code{strconv.Quote(v), typString}, nil
+	case bool:
+		return code{strconv.FormatBool(v), typBool}, nil
+	case int64:
+		return code{strconv.FormatInt(v, 10), typNumber}, nil
+	case float64:
+		return code{number(v), typNumber}, nil
+	case []any:
+		items := make([]string, len(v))
+		for i := range v {
+			item, err := literalCode(v[i])
+			if err != nil || item.typ == typList {
+				return code{}, fmt.Errorf("a list of lists or objects is not supported")
+			}
+			items[i] = item.text
+		}
+		return code{"[" + strings.Join(items, ", ") + "]", typList}, nil
+	}
+	return code{}, fmt.Errorf("an object is not supported as a value")
+}
+
+// number writes whole numbers as int, as objects have them.
+func number(v float64) string {
+	if whole := int64(v); float64(whole) == v {
+		return strconv.FormatInt(whole, 10)
+	}
+	return strconv.FormatFloat(v, 'g', -1, 64)
+}
+
+// variable returns what stands between the braces of a variable of Kyverno that is the whole text.
+func variable(text string) (string, bool) {
+	text = strings.TrimSpace(text)
+	if !strings.HasPrefix(text, "{{") || !strings.HasSuffix(text, "}}") {
+		return "", false
+	}
+	return strings.TrimSpace(text[2 : len(text)-2]), true
+}
+
+// step is a field, or an index if the field is empty.
+type step struct {
+	field string
+	index int64
+}
+
+// path returns the way from the object to a value.
+func (d dialect) path(n *node) ([]step, error) {
+	var out []step
+	for ; ; n = n.args[0] {
+		switch n.kind {
+		case kindFlatten: // The list itself.
+		case kindIndex:
+			out = append(out, step{index: n.value.(int64)})
+		case kindField:
+			out = append(out, step{field: n.text})
+		default:
+			return nil, fmt.Errorf("a path into a function or literal is not supported")
+		}
+		if len(n.args) == 0 {
+			break
+		}
+	}
+	slices.Reverse(out)
+	root := out[0].field
+	switch {
+	case d == kyverno && root == "target":
+		out = out[1:]
+	case d == kyverno:
+		return nil, fmt.Errorf("variable %q is not supported: only target is", root)
+	case root == "_context":
+		return nil, fmt.Errorf("_context is supported for unused PersistentVolumeClaims only")
+	}
+	if len(out) == 0 {
+		return nil, fmt.Errorf("the whole object is not supported as a value")
+	}
+	return out, nil
+}
+
+// read is the value of a path. If it is absent, that is an error in Kyverno's dialect, and null in
+// kube-janitor's.
+func (d dialect) read(n *node) (code, error) {
+	path, err := d.path(n)
+	if err != nil {
+		return code{}, err
+	}
+	if d == janitor && !alwaysThere(path) {
+		return code{optional(path) + ".orValue(dyn(null))", typAny}, nil
+	}
+	return code{strict(path), typOf(path)}, nil
+}
+
+// orDefault is a path with a literal that stands in for what is absent or empty.
+func (d dialect) orDefault(n, literal *node) (code, error) {
+	path, err := d.path(n)
+	if err != nil {
+		return code{}, err
+	}
+	fallback, err := literalCode(literal.value)
+	if err != nil {
+		return code{}, err
+	}
+	text := optional(path) + ".orValue(" + fallback.text + ")"
+	if fallback.typ != typString || fallback.text == `""` {
+		if fallback.typ == typList {
+			return code{text, typList}, nil
+		}
+		return code{text, typAny}, nil
+	}
+	// An empty string counts as absent.
+	if typOf(path) == typString {
+		return code{fmt.Sprintf(`(%s.orValue("") != "" ? %s : %s)`, optional(path), text, fallback.text), typString}, nil
+	}
+	return code{fmt.Sprintf("(%s ? %s : %s)", truthy(optional(path)+".orValue(dyn(null))"), text, fallback.text), typAny}, nil
+}
+
+// project is a field of each element of a list.
+func (d dialect) project(n *node) (code, error) {
+	list, err := d.read(n.args[0])
+	if err != nil {
+		return code{}, err
+	}
+	var path []step
+	for field := n.args[1]; ; field = field.args[0] {
+		path = append(path, step{field: field.text})
+		if len(field.args) == 0 {
+			break
+		}
+	}
+	slices.Reverse(path)
+	return code{fmt.Sprintf("%s.map(x, %s)", list.text, "x"+strings.TrimPrefix(strict(path), "object")), typList}, nil
+}
