@@ -203,6 +203,41 @@ func TestWebhookSettings(t *testing.T) {
 	}
 }
 
+// viewers is the name of the roles for users of the CLI. Only reading aggregates to view.
+const viewers = "curfew-view"
+
+func TestViewersOnlyRead(t *testing.T) {
+	objects := build(t, "base")
+	var rules []rbacv1.PolicyRule
+	for _, r := range only[*rbacv1.ClusterRole](objects) {
+		if _, aggregated := r.Labels["rbac.authorization.k8s.io/aggregate-to-view"]; aggregated != (r.Name == viewers) {
+			t.Errorf("ClusterRole %s: aggregates to view: %t", r.Name, aggregated)
+		}
+		for _, to := range []string{"edit", "admin"} {
+			if _, aggregated := r.Labels["rbac.authorization.k8s.io/aggregate-to-"+to]; aggregated {
+				t.Errorf("ClusterRole %s aggregates to %s", r.Name, to)
+			}
+		}
+		if r.Name == viewers {
+			rules = append(rules, r.Rules...)
+		}
+	}
+	for _, r := range only[*rbacv1.Role](objects) {
+		if r.Name == viewers {
+			rules = append(rules, r.Rules...)
+		}
+	}
+	reads := []string{"get", "list", "watch"}
+	for _, rule := range rules {
+		if slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains(reads, verb) }) {
+			t.Errorf("%v", rule)
+		}
+	}
+	if len(rules) < 3 {
+		t.Errorf("only %d rules", len(rules))
+	}
+}
+
 func TestRBACHasNothingToSpare(t *testing.T) {
 	objects := build(t, "base")
 	check := func(name string, rules []rbacv1.PolicyRule) {
@@ -228,7 +263,7 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 	roles := map[string]bool{}
 	for _, r := range only[*rbacv1.ClusterRole](objects) {
 		check("ClusterRole "+r.Name, r.Rules)
-		if _, aggregated := r.Labels["curfew.dev/aggregate-to-controller"]; !aggregated {
+		if _, aggregated := r.Labels["curfew.dev/aggregate-to-controller"]; !aggregated && r.Name != viewers {
 			roles["ClusterRole/"+r.Name] = true
 		}
 		for _, rule := range r.Rules {
@@ -239,7 +274,9 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 	}
 	for _, r := range only[*rbacv1.Role](objects) {
 		check("Role "+r.Name, r.Rules)
-		roles["Role/"+r.Name] = true
+		if r.Name != viewers {
+			roles["Role/"+r.Name] = true
+		}
 		if r.Namespace != "curfew-system" {
 			t.Errorf("Role %s is in namespace %q", r.Name, r.Namespace)
 		}

@@ -74,6 +74,8 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 		out = append(out, ttlText(entry), instant(entry.Created, zone), instant(entry.Finished, zone))
 	}
 	switch {
+	case entry.Uncertain:
+		out = append(out, "?")
 	case blocker == nil:
 		out = append(out, "-")
 	case v.wide:
@@ -141,6 +143,7 @@ type entryData struct {
 	Created   *time.Time     `json:"created,omitempty"`
 	Finished  *time.Time     `json:"finished,omitempty"`
 	DeletedBy string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
+	Uncertain bool           `json:"uncertain,omitempty" doc:"what you may not read could block it"`
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
 }
 
@@ -193,7 +196,7 @@ func (r *expiringReport) items() []entryData {
 			Object:  objectOf(entry.Kind, entry.Namespace, entry.Name, entry.UID),
 			Trigger: string(entry.Trigger), Source: entry.Source.String(), TTL: entry.Value.String(), ByOutcome: entry.ByOutcome, Estimate: entry.Estimated,
 			Expiry: timeData(entry.Expiry, r.now), Created: timeData(entry.Created, r.now), Finished: timeData(entry.Finished, r.now),
-			DeletedBy: entry.DeletedBy(), Obstacles: obstaclesData(entry.Obstacles),
+			DeletedBy: entry.DeletedBy(), Uncertain: entry.Uncertain, Obstacles: obstaclesData(entry.Obstacles),
 		}
 		if !entry.Expiry.IsZero() {
 			seconds := int64(entry.Expiry.Sub(r.now) / time.Second)

@@ -35,6 +35,8 @@ type Entry struct {
 	// later. No obstacle of Curfew's stops that.
 	Native    *policy.NativeDeletion
 	Obstacles []policy.Obstacle
+	// Uncertain: something that the user may not read could keep it from Curfew.
+	Uncertain bool
 }
 
 // Blocker is the first obstacle that keeps the object, nil for none.
@@ -82,6 +84,10 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 		}
 		obstacles = append(obstacles, blocked...)
 	}
+	uncertain, err := w.uncertain(ctx, kind, explained)
+	if err != nil {
+		return nil, err
+	}
 	for i := range out {
 		entry := &out[i]
 		entry.Obstacles = append(slices.Clone(obstacles), w.SwitchedOff(facts, entry.Trigger)...)
@@ -91,6 +97,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 			*entry = byNative
 		}
 		entry.released()
+		entry.Uncertain = uncertain && entry.Native == nil && entry.Blocker() == nil
 		entry.Kind, entry.Namespace, entry.Name, entry.UID = kind, facts.Namespace, facts.Name, facts.UID
 		entry.Labels = facts.Labels
 		entry.Created, entry.Finished = facts.Created, facts.FinishTime

@@ -31,6 +31,20 @@ func (w *World) Obstacles(ctx context.Context, kind Kind, explained *policy.Expl
 	return out, nil
 }
 
+// uncertain reports whether something may block an object that the user may not read: the flags of
+// the controller and whether it runs, the namespace's mode, or the controller's permissions. Those
+// for the built-in kinds come with every installation.
+func (w *World) uncertain(ctx context.Context, kind Kind, explained *policy.Explanation) (bool, error) {
+	if len(w.Controller.unknown()) > 0 || explained.Facts.Namespace != "" && explained.Scope.Namespace == nil {
+		return true, nil
+	}
+	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
+	builtin := slices.ContainsFunc(w.options.Builtin, func(profile *v1alpha1.KindProfile) bool {
+		return profile.Spec.Kind.Group == kind.Group && profile.Spec.Kind.Kind == kind.Kind
+	})
+	return may.answer == rules.Unknown && !builtin, err
+}
+
 // WithState adds the obstacles that the controller's state shows in the API: pauses and refused
 // deletions. unknown says which of them this user cannot check.
 func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (

@@ -30,7 +30,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	taughtHere, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles, "kinds that only they teach are not known")
+	taughtHere, err := readAll[v1alpha1.KindProfile](ctx, w, v1alpha1.KindProfiles)
 	if err != nil {
 		return err
 	}
@@ -44,7 +44,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 			return fmt.Errorf("KindProfile %s cannot be used: %w", object.Name, errs.ToAggregate())
 		}
 	}
-	policies, err := readAll[v1alpha1.LifecyclePolicy](ctx, w, v1alpha1.LifecyclePolicies, "their defaults and bounds are not known")
+	policies, err := readAll[v1alpha1.LifecyclePolicy](ctx, w, v1alpha1.LifecyclePolicies)
 	if err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (w *World) undefined(kind schema.GroupKind) {
 }
 
 // readAll reads all objects of one of Curfew's kinds. There are none where Curfew is not installed.
-func readAll[T any](ctx context.Context, w *World, resource, otherwise string) ([]*T, error) {
+func readAll[T any](ctx context.Context, w *World, resource string) ([]*T, error) {
 	var out []*T
 	at := v1alpha1.GroupVersion.WithResource(resource)
 	err := pages(ctx, w.lister(at, metav1.NamespaceAll), metav1.ListOptions{}, func(item runtime.Object) error {
@@ -101,7 +101,7 @@ func readAll[T any](ctx context.Context, w *World, resource, otherwise string) (
 	case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 		return nil, nil
 	case apierrors.IsForbidden(err):
-		w.note("you may not list %s.%s: %s", resource, v1alpha1.GroupVersion.Group, otherwise)
+		w.lack("list %s.%s", resource, v1alpha1.GroupVersion.Group)
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("listing %s: %w", resource, err)

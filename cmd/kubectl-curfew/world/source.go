@@ -56,7 +56,7 @@ func (s source) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 		object, err := s.clients.Metadata.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
-			s.note("you may not get namespace %q: its defaults, bounds and mode are not known", name)
+			s.lack("get namespaces/%s", name)
 			return nil, platform.ErrUnknown
 		case apierrors.IsNotFound(err):
 			return nil, platform.ErrUnknown
@@ -74,7 +74,7 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 		read, err := s.clients.Objects.Resource(at).Namespace(reference.Namespace).Get(ctx, reference.Name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
-			s.note("you may not get %s: what it says of TTLs is not known", reference)
+			s.lack("get %s", reference)
 			return nil, platform.ErrUnknown
 		case apierrors.IsNotFound(err) || meta.IsNoMatchError(err):
 			return nil, nil

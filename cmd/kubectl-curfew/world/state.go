@@ -116,7 +116,14 @@ func (w *World) noteController() {
 	case NotInstalled:
 		w.note("%s", c.Why)
 	}
-	if what, why := c.unread(); what != "" && (c.Settings != Missing || c.State == Unknown) {
+	if c.Settings == Unread && c.State != NotInstalled {
+		w.lack("get configmaps/%s in %s", settings.Name, c.Namespace)
+	}
+	if c.Lease.Presence == Unread && c.State == Unknown && !c.Lease.Unused {
+		w.lack("get leases/%s in %s", c.Lease.Name, c.Namespace)
+	}
+	byPermission := c.Settings == Unread || c.Unknown == "" && c.Lease.Presence == Unread && !c.Lease.Unused
+	if what, why := c.unread(); what != "" && !byPermission && (c.Settings != Missing || c.State == Unknown) {
 		w.note("%s: %s is not known", why, what)
 	}
 }

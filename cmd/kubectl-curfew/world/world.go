@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -81,6 +82,8 @@ type World struct {
 
 	mu    sync.Mutex
 	notes []string
+	// lacks are permissions of the user whose lack leaves something open, such as "get namespaces/foo".
+	lacks []string
 
 	namespaces answers[*policy.NamespacePolicy]
 	runtimes   answers[map[string]any]
@@ -131,9 +134,29 @@ func (w *World) Note(text string) {
 
 func (w *World) note(format string, values ...any) { w.Note(fmt.Sprintf(format, values...)) }
 
+// lack keeps a permission that the user lacks for the one note about all of them.
+func (w *World) lack(format string, values ...any) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if text := fmt.Sprintf(format, values...); !slices.Contains(w.lacks, text) {
+		w.lacks = append(w.lacks, text)
+	}
+}
+
+// lacksShown is how many of them the note names.
+const lacksShown = 4
+
 // Notes say what could not be read, and what that means for the answer.
 func (w *World) Notes() []string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Clone(w.notes)
+	if len(w.lacks) == 0 {
+		return slices.Clone(w.notes)
+	}
+	named := slices.Sorted(slices.Values(w.lacks))
+	if more := len(named) - lacksShown; more > 0 {
+		named = append(named[:lacksShown], fmt.Sprintf("%d more", more))
+	}
+	note := "you may not " + strings.Join(named, ", ") + ": what that decides is not known; roles curfew-view and view allow it"
+	return append([]string{note}, w.notes...)
 }

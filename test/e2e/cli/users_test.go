@@ -2,6 +2,7 @@ package cli
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,9 @@ func TestOneNamespaceAlone(t *testing.T) {
 		}
 	}
 	// The namespace is that of the context.
-	contains(dev("expiring"), 0, "configmap/mine   2099-01-01 00:00:00 UTC", "note: you may not list lifecyclepolicies.curfew.dev: their defaults and bounds are not known")
+	contains(dev("expiring"), 0, "configmap/mine   2099-01-01 00:00:00 UTC", "   ?\n",
+		"note: you may not get configmaps/curfew-settings in curfew-system, get leases/curfew-controller in curfew-system, list kindprofiles.curfew.dev, "+
+			"list lifecyclepolicies.curfew.dev: what that decides is not known; roles curfew-view and view allow it")
 	contains(dev("expiring configmaps,jobs"), 0, "configmap/mine")
 	// Elsewhere there is nothing to see, which is not the same as nothing.
 	contains(dev("expiring -A"), 2, "you may not list anything in all namespaces: give one with -n, or name kinds")
@@ -81,4 +84,45 @@ func TestOneNamespaceAlone(t *testing.T) {
 	}
 	contains(dev("explain configmap/mine"), 0, "you may not change it: ask for the verb patch on configmaps")
 	contains(dev("extend configmap/mine --by 1d"), 1, `error: configmap/mine in namespace tenant: configmaps "mine" is forbidden`)
+}
+
+// TestViewers: with the roles curfew-view a tenant sees whether something blocks an object. Whether the controller may delete kinds that
+// do not come with Curfew stays open.
+func TestViewers(t *testing.T) {
+	w := laid(t)
+	w.space(t, "viewed", nil)
+	w.configMap(t, "viewed", "labelled", map[string]string{policy.LabelTTL: "2099-01-01"})
+	w.job(t, finishedJob("viewed", "build", time.Now(), 86400))
+	kubeconfig := developer(t, "viewed")
+	rows := func() (out []string, notes string) {
+		got := typed(t, line{text: "kubectl curfew expiring --no-headers -n viewed", kubeconfig: kubeconfig})
+		for row := range strings.Lines(got.stdout) {
+			fields := strings.Fields(row)
+			out = append(out, fields[0]+" "+fields[len(fields)-1])
+		}
+		return out, got.stderr
+	}
+	if have, notes := rows(); !slices.Equal(have, []string{"job.batch/build ?", "configmap/labelled ?"}) || strings.Count(notes, "note:") != 1 {
+		t.Errorf("before: %v, %s", have, notes)
+	}
+	kubectl(t, "create clusterrolebinding curfew-view --clusterrole=curfew-view --serviceaccount=viewed:dev")
+	defer kubectl(t, "delete clusterrolebinding curfew-view")
+	kubectl(t, "create rolebinding curfew-view -n curfew-system --role=curfew-view --serviceaccount=viewed:dev")
+	defer kubectl(t, "delete rolebinding curfew-view -n curfew-system")
+	var have []string
+	var notes string
+	for deadline := time.Now().Add(patience); ; {
+		have, notes = rows()
+		if slices.Equal(have, []string{"job.batch/build -", "configmap/labelled ?"}) && notes == "" {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("after: %v, %s", have, notes)
+		}
+	}
+	kubectl(t, "annotate job build -n viewed curfew.dev/protect=true")
+	kubectl(t, "patch job build -n viewed --type=merge -p "+`'{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"1d"}},"spec":{"ttlSecondsAfterFinished":null}}'`)
+	if have, _ := rows(); !slices.Equal(have, []string{"job.batch/build protection", "configmap/labelled ?"}) {
+		t.Errorf("protected: %v", have)
+	}
 }
