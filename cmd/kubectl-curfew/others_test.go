@@ -4,10 +4,12 @@ import (
 	"maps"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/webhook/lint"
 )
 
@@ -151,5 +153,42 @@ func TestCascades(t *testing.T) {
 				t.Errorf("what is not known:\n%s", stdout)
 			}
 		})
+	}
+}
+
+// TestStampThatIsNotBorneOut: a value that the source of its stamp does not give, although its default is older than the object, has the
+// source object.
+func TestStampThatIsNotBorneOut(t *testing.T) {
+	annotations := func(since time.Time) map[string]string {
+		out := map[string]string{policy.AnnotationDefaultTTL: "9h"}
+		out[policy.AnnotationDefaultSince] = policy.FormatSince(since, policy.DefaultsHash(out))
+		return out
+	}
+	created := noon.Add(-2 * time.Hour)
+	stamped := func(value string) string {
+		return job("creationTimestamp: "+created.UTC().Format(time.RFC3339)+", annotations: {curfew.dev/ttl-source: namespace/foo, curfew.dev/ttl-after-finished: "+value+"}", "2026-12-24T11:30:00Z")
+	}
+	for name, test := range map[string]struct {
+		value  string
+		since  time.Time
+		source string
+	}{
+		"as the namespace gives it":         {"9h", created.Add(-time.Hour), "namespace/foo"},
+		"changed since":                     {"5h", created.Add(-time.Hour), "object"},
+		"perhaps the default was different": {"5h", created.Add(time.Hour), "namespace/foo"},
+	} {
+		cluster := withObject(t, stamped(test.value), annotations(test.since))
+		_, stdout, stderr, _ := executeIn(t, cluster, scene{}, "explain", "job/a", "-n", "foo", "-o", "jsonpath={.items[*].source}")
+		if stdout != test.source {
+			t.Errorf("%s: %q, want %q\n%s", name, stdout, test.source, stderr)
+		}
+		_, stdout, stderr, _ = executeIn(t, cluster, scene{}, "expiring", "jobs", "-n", "foo", "--source", test.source, "-o", "name")
+		if !strings.Contains(stdout, "job.batch/a") {
+			t.Errorf("%s: --source %s lists %q\n%s", name, test.source, stdout, stderr)
+		}
+		own := "by its own TTL of 5h"
+		if _, stdout, _, _ = executeIn(t, cluster, scene{}, words("explain job/a -n foo")...); strings.Contains(stdout, own) != (test.source == "object") {
+			t.Errorf("%s:\n%s", name, stdout)
+		}
 	}
 }
