@@ -2,6 +2,7 @@ package world
 
 import (
 	"fmt"
+	"strings"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
@@ -116,14 +117,18 @@ func (w *World) noteController() {
 	case NotInstalled:
 		w.note("%s", c.Why)
 	}
+	var lacks []string
 	if c.Settings == Unread && c.State != NotInstalled {
-		w.lack("get configmaps/%s in %s", settings.Name, c.Namespace)
+		lacks = append(lacks, "configmaps/"+settings.Name)
 	}
-	if c.Lease.Presence == Unread && c.State == Unknown && !c.Lease.Unused {
-		w.lack("get leases/%s in %s", c.Lease.Name, c.Namespace)
+	if c.State == Unknown && c.Lease.Presence == Unread && !c.Lease.Unused {
+		lacks = append(lacks, "leases/"+c.Lease.Name)
 	}
-	byPermission := c.Settings == Unread || c.Unknown == "" && c.Lease.Presence == Unread && !c.Lease.Unused
-	if what, why := c.unread(); what != "" && !byPermission && (c.Settings != Missing || c.State == Unknown) {
+	what, why := c.unread()
+	switch {
+	case len(lacks) > 0 && (c.Settings != Found || c.Unknown == ""):
+		w.lack("get %s in namespace %q", strings.Join(lacks, " and "), c.Namespace)
+	case what != "" && (c.Settings != Missing || c.State == Unknown):
 		w.note("%s: %s is not known", why, what)
 	}
 }

@@ -157,6 +157,6 @@ func (w *World) Notes() []string {
 	if more := len(named) - lacksShown; more > 0 {
 		named = append(named[:lacksShown], fmt.Sprintf("%d more", more))
 	}
-	note := "you may not " + strings.Join(named, ", ") + ": what that decides is not known; roles curfew-view and view allow it"
+	note := "you may not " + strings.Join(named, ", ") + ": what they say is not known; roles curfew-view and view allow it"
 	return append([]string{note}, w.notes...)
 }
