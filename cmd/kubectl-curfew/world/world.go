@@ -82,7 +82,7 @@ type World struct {
 
 	mu    sync.Mutex
 	notes []string
-	// lacks are permissions of the user whose lack leaves something open, such as "get namespaces/foo".
+	// lacks are permissions that a full answer takes, such as "get namespaces/foo".
 	lacks []string
 
 	namespaces answers[*policy.NamespacePolicy]
