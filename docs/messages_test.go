@@ -163,7 +163,7 @@ func spoken(t *testing.T) []string {
 // changes are requests that no manifest alone can show.
 func changes() []*rules.Request {
 	done := map[string]any{"conditions": []any{map[string]any{"type": "Complete", "status": "True", "lastTransitionTime": "2026-12-24T10:00:00Z"}}}
-	with := map[string]any{"spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}, "status": done}
+	with := map[string]any{"metadata": map[string]any{"namespace": "ci"}, "spec": map[string]any{"ttlSecondsAfterFinished": int64(3600)}, "status": done}
 	held := map[string]any{"spec": with["spec"], "status": done, "metadata": map[string]any{"annotations": map[string]any{policy.AnnotationProtect: "true"}}}
 	due := policy.Resolve(policy.FactsOfObject(policy.JobProfile, with), &policy.Scope{})
 	without := map[string]any{"spec": map[string]any{}}

@@ -39,7 +39,7 @@ func TestDurationDeadline(t *testing.T) {
 		"none under a maximum": {timeout: "0s", namespace: []string{"max-deadline", "2h"}, want: "unusable object",
 			err: `no deadline is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`},
 		"above":    {timeout: "3h", namespace: []string{"max-deadline", "2h"}, want: "unusable object", err: `3h is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`},
-		"below":    {timeout: "1ms", namespace: []string{"min-deadline", "1m"}, want: "unusable object", err: `1s is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`},
+		"below":    {timeout: "1ms", namespace: []string{"min-deadline", "1m"}, want: "unusable object", err: `1ms is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`},
 		"negative": {timeout: "-1h", want: "unusable object", err: `"-1h" is negative: a deadline is 1s or more, or 0 for none`},
 		"days":     {timeout: "1d", want: "unusable object", err: `"1d" is not a duration: use units h, m, s (1h30m), or 0 for none`},
 		"a number": {timeout: int64(3600), want: "unusable object", err: `3600 is not a duration: use units h, m, s (1h30m), or 0 for none`},

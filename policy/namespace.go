@@ -120,7 +120,7 @@ func (n *NamespacePolicy) parseMode(annotations map[string]string) {
 		// Unreadable means keep, and only dry-run keeps everything (S6).
 		n.Mode = ModeDryRun
 		n.Errors = append(n.Errors, fieldError(AnnotationPath(AnnotationMode), text,
-			fmt.Errorf("%q is no mode: use %s, %s or %s", Shorten(text), ModeEnforce, ModeWarn, ModeDryRun)))
+			fmt.Errorf("%q is not a mode: use %s, %s or %s", Shorten(text), ModeEnforce, ModeWarn, ModeDryRun)))
 	}
 }
 

@@ -38,13 +38,13 @@ func TestParseNamespaceErrors(t *testing.T) {
 				at("max-deadline") + ": " + bad,
 			},
 		},
-		"mode":     {annotations: annotated("mode", "audit"), want: []string{at("mode") + `: "audit" is no mode: use enforce, warn or dry-run`}},
+		"mode":     {annotations: annotated("mode", "audit"), want: []string{at("mode") + `: "audit" is not a mode: use enforce, warn or dry-run`}},
 		"backfill": {annotations: annotated("backfill", "yes"), want: []string{at("backfill") + `: "yes" is neither "true" nor "false": use one of them`}},
 		"all at once": {
 			annotations: annotated("default-ttl", "soon", "mode", "", "backfill", ""),
 			want: []string{
 				at("default-ttl") + ": " + bad + ", or never",
-				at("mode") + `: "" is no mode: use enforce, warn or dry-run`,
+				at("mode") + `: "" is not a mode: use enforce, warn or dry-run`,
 				at("backfill") + `: "" is neither "true" nor "false": use one of them`,
 			},
 		},

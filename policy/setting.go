@@ -1,7 +1,10 @@
 package policy
 
 import (
+	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 	"time"
 )
 
@@ -22,6 +25,26 @@ type Setting struct {
 
 // Field is what people call the field: the annotation's key, or the last name of the path.
 func (s *Setting) Field() string { return fieldName(s.Path) }
+
+// Shown is the value as its author wrote it. Seconds are also shown as a duration: 864000 (10d).
+func (s *Setting) Shown() string {
+	if _, err := strconv.Atoi(s.Text); err == nil && s.Err == nil {
+		return s.Text + " (" + s.TTL.String() + ")"
+	}
+	return Shorten(s.Text)
+}
+
+// Echo is an error of a check of the value's TTL, which begins with that, with the value as its
+// author wrote it.
+func (s *Setting) Echo(err error) error {
+	if err == nil {
+		return nil
+	}
+	if rest, ok := strings.CutPrefix(err.Error(), s.TTL.String()+" "); ok && Violated(err) {
+		return errors.New(s.Shown() + " " + rest)
+	}
+	return err
+}
 
 // TTLSet holds the TTLs of one level of precedence. Settings by outcome win over the plain one, and
 // an annotation over the native field.

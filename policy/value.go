@@ -109,7 +109,7 @@ func (w *walk) fromRuntime(setting *Setting) Value {
 		return value
 	}
 	if runtime.Namespaced {
-		value.Err = w.scope.BoundsFor(w.facts, EnforcedBounds).CheckTTL(value.TTL)
+		value.Err = setting.Echo(w.scope.BoundsFor(w.facts, EnforcedBounds).CheckTTL(value.TTL))
 	}
 	young, reaches := w.reach(&w.winner)
 	if value.Err == nil && !reaches {
@@ -146,9 +146,9 @@ func (w *walk) own(setting *Setting) Value {
 		value.atLeast(within)
 	case value.Err != nil:
 	case w.deadline:
-		value.Err = bounds.CheckDeadline(value.TTL)
+		value.Err = setting.Echo(bounds.CheckDeadline(value.TTL))
 	default:
-		value.Err = bounds.CheckTTL(value.TTL)
+		value.Err = setting.Echo(bounds.CheckTTL(value.TTL))
 	}
 	return value
 }
@@ -168,7 +168,7 @@ func takenAway(facts *Facts, scope *Scope) Value {
 	if !limit.readable() {
 		return Value{}
 	}
-	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s holds: set %s or less", limit.Bound(), limit.TTL)}
+	return Value{Set: true, Source: Source{Level: LevelObject}, Err: fmt.Errorf("its TTL was removed while %s applies: set %s or less", limit.Bound(), limit.TTL)}
 }
 
 // atLeast raises a stamped default to the minimum. Later bounds never shorten it (S6), but the

@@ -84,7 +84,7 @@ func TestPoliciesFillInAndRefuse(t *testing.T) {
 	}
 	long := strings.Replace(platformJob, "template", "ttlSecondsAfterFinished: 864000, template", 1)
 	if response := w.ask(t, ask{path: PathValidate, namespace: "plain", object: long}); response.Allowed ||
-		response.Result.Message != `spec.ttlSecondsAfterFinished: 10d is above maxTTL 1d of policy "platform": use 1d or less` {
+		response.Result.Message != `spec.ttlSecondsAfterFinished: 864000 (10d) is above maxTTL 1d of policy "platform": use 1d or less` {
 		t.Errorf("answered %+v", response.Result)
 	}
 	known.RemovePolicy("platform")
@@ -116,7 +116,7 @@ func TestLabelForEveryKindIsNotForDeployments(t *testing.T) {
 func TestRuntimeSpeaksFirst(t *testing.T) {
 	w, _, getter := platformWorld(t)
 	response := w.ask(t, ask{path: PathValidate, namespace: "plain", object: platformTrainJob})
-	want := `curfew: metadata.annotations[curfew.dev/ttl-after-finished]: 1h is ignored: runtime "torch" says 1d; remove it`
+	want := `curfew: metadata.annotations[curfew.dev/ttl-after-finished]: 1h is ignored: runtime "torch" sets 1d; remove it`
 	if !response.Allowed || len(response.Warnings) != 1 || response.Warnings[0] != want {
 		t.Errorf("warned %q", response.Warnings)
 	}

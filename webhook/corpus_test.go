@@ -74,9 +74,9 @@ func TestCorpus(t *testing.T) {
 	const ns = "full"
 	stampedJob := []string{`+ metadata[annotations][curfew.dev/ttl-source]: "object"`}
 	short := map[string][]string{
-		"batch/v1, Kind=Job":          {"curfew: spec.ttlSecondsAfterFinished: 8s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"},
-		"batch/v1, Kind=CronJob":      {"curfew: spec.jobTemplate.spec.ttlSecondsAfterFinished: 8s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"},
-		"batch/v1beta1, Kind=CronJob": {"curfew: spec.jobTemplate.spec.ttlSecondsAfterFinished: 8s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"},
+		"batch/v1, Kind=Job":          {"curfew: spec.ttlSecondsAfterFinished: 8 (8s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"},
+		"batch/v1, Kind=CronJob":      {"curfew: spec.jobTemplate.spec.ttlSecondsAfterFinished: 8 (8s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"},
+		"batch/v1beta1, Kind=CronJob": {"curfew: spec.jobTemplate.spec.ttlSecondsAfterFinished: 8 (8s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"},
 	}
 	variants := map[string]struct {
 		change  func(map[string]any)

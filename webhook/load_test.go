@@ -39,7 +39,7 @@ func TestLargeObjectsAreReviewed(t *testing.T) {
 	w := newWorld(t)
 	for _, characters := range []int{10, 1 << 20, 1_240_000, 6_000_000} {
 		status, review := w.post(t, PathValidate, large(t, characters))
-		if result := review.Response.Result; status != http.StatusOK || review.Response.Allowed || result == nil || !strings.Contains(result.Message, "10d is above curfew.dev/max-ttl 7d") {
+		if result := review.Response.Result; status != http.StatusOK || review.Response.Allowed || result == nil || !strings.Contains(result.Message, "864000 (10d) is above curfew.dev/max-ttl 7d") {
 			t.Errorf("%d characters: HTTP %d, %+v", characters, status, result)
 		}
 	}

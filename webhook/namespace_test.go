@@ -95,7 +95,7 @@ func TestValidateNamespace(t *testing.T) {
 		"bounds that contradict each other": {object: namespace("", "curfew.dev/min-ttl: 2d, curfew.dev/max-ttl: 1d"),
 			denied: `metadata.annotations[curfew.dev/min-ttl]: 2d is above curfew.dev/max-ttl 1d: lower it, or raise the other`},
 		"short": {object: namespace("", "curfew.dev/default-ttl: '5'"),
-			warnings: []string{"curfew: metadata.annotations[curfew.dev/default-ttl]: 5s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more"}},
+			warnings: []string{"curfew: metadata.annotations[curfew.dev/default-ttl]: 5 (5s) is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more"}},
 		"UPDATE, bad as before":      {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("x: y", "curfew.dev/default-ttl: soon")},
 		"UPDATE, bad in new ways":    {old: namespace("", "curfew.dev/default-ttl: soon"), object: namespace("", "curfew.dev/default-ttl: later"), denied: `metadata.annotations[curfew.dev/default-ttl]: "later" is not a duration: use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`},
 		"UPDATE while being deleted": {old: namespace("", ""), object: "{apiVersion: v1, kind: Namespace, metadata: {name: ci, deletionTimestamp: '2026-08-01T00:00:00Z', annotations: {curfew.dev/default-ttl: soon}}}"},

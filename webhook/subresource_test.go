@@ -65,7 +65,7 @@ func TestMetadataByTheStatus(t *testing.T) {
 		"a TTL too long":      {"annotations: {curfew.dev/ttl-after-finished: 8d}", "max-ttl"},
 		"a label":             {"labels: {curfew.dev/ttl: 2d}", "may not"},
 		"a label in the past": {"labels: {curfew.dev/ttl: 2020-01-01}", "curfew.dev/ttl"},
-		"a stamp":             {"annotations: {curfew.dev/ttl-source: namespace/ci}", "is written by Curfew alone"},
+		"a stamp":             {"annotations: {curfew.dev/ttl-source: namespace/ci}", "may only be written by Curfew"},
 		"nothing":             {"annotations: {a: b}", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -126,7 +126,7 @@ func TestBindingsChangePods(t *testing.T) {
 		"a Pod that always restarts": {"always", "annotations: {curfew.dev/ttl-after-finished: 1h}", "restartPolicy"},
 		"what the Pod has":           {"marked", "annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
 		"a shorter TTL":              {"marked", "annotations: {curfew.dev/ttl-after-finished: 1m}", "may not"},
-		"a stamp":                    {"marked", "annotations: {curfew.dev/ttl-source: namespace/ci}", "is written by Curfew alone"},
+		"a stamp":                    {"marked", "annotations: {curfew.dev/ttl-source: namespace/ci}", "may only be written by Curfew"},
 		"nothing":                    {"a", "annotations: {a: b}", ""},
 		"a Pod that is not there":    {"gone", "annotations: {curfew.dev/ttl-after-finished: 1h}", ""},
 	} {

@@ -14,8 +14,8 @@ func TestAccessRules(t *testing.T) {
 	mine := builders.MakeJob("ci", "a").TTL(3600)
 	stamped := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci")
 	plain := plainly()
-	user := "spec.ttlSecondsAfterFinished: sets when this Job is deleted, which you may not do yourself: ask for the verb delete"
-	controller := "spec.ttlSecondsAfterFinished: Curfew's controller may not delete a Job here: it will stay until an admin grants that"
+	user := `spec.ttlSecondsAfterFinished: sets when this Job is deleted, but you may not delete it yourself: ask for the verb delete on jobs.batch in namespace "ci"`
+	controller := `spec.ttlSecondsAfterFinished: Curfew's controller lacks the permission to delete a Job in namespace "ci": it stays until an admin grants that`
 	for name, test := range map[string]struct {
 		object, old map[string]any
 		namespace   *policy.NamespacePolicy
@@ -41,7 +41,7 @@ func TestAccessRules(t *testing.T) {
 			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: "soon" is neither a duration nor a date: ` +
 				`use one of them (90s, 1h30m, 7d; 2026-12-24, 2026-12-24T003000Z)`}},
 		"label": {object: builders.MakeJob("ci", "a").Label(policy.LabelTTL, "1h").Map(), access: rules.Access{User: rules.No},
-			warnings: []string{"curfew: metadata.labels[curfew.dev/ttl]: sets when this Job is deleted, which you may not do yourself: ask for the verb delete"}},
+			warnings: []string{`curfew: metadata.labels[curfew.dev/ttl]: sets when this Job is deleted, but you may not delete it yourself: ask for the verb delete on jobs.batch in namespace "ci"`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			request := &rules.Request{Operation: rules.Create, Object: test.object, Facts: policy.FactsOfObject(policy.JobProfile, test.object),

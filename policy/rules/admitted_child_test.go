@@ -74,7 +74,7 @@ func controlled(object map[string]any, apiVersion, kind, name string) map[string
 // Trainer creates the JobSet of a TrainJob again when it is gone.
 func TestTTLOnTheJobSetOfATrainJob(t *testing.T) {
 	profile := shipped(t)[jobSetKind]
-	const why = "TrainJob a controls this JobSet, and runs again once the JobSet is gone: set metadata.annotations[curfew.dev/ttl-after-finished] on the TrainJob or its runtime"
+	const why = "TrainJob a controls this JobSet, and runs again after the JobSet is deleted: set metadata.annotations[curfew.dev/ttl-after-finished] on the TrainJob or its runtime"
 	jobSet := func(spec map[string]any, annotations ...string) map[string]any {
 		return controlled(object("JobSet", spec, annotations...), "trainer.kubeflow.org/v1alpha1", "TrainJob", "a")
 	}

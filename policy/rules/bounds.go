@@ -20,11 +20,13 @@ var bounds = Rule{
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && s.Profile.Finishable() {
-				out = append(out, outside(s, setting, func(set policy.BoundSet) error { return s.Scope.BoundsFor(s.Facts, set).CheckTTL(setting.TTL) })...)
+				out = append(out, outside(s, setting, func(set policy.BoundSet) error {
+					return setting.Echo(s.Scope.BoundsFor(s.Facts, set).CheckTTL(setting.TTL))
+				})...)
 			}
 		}
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
-			out = append(out, outside(s, deadline, func(set policy.BoundSet) error { return s.Scope.Bounds(set).CheckDeadline(deadline.TTL) })...)
+			out = append(out, outside(s, deadline, func(set policy.BoundSet) error { return deadline.Echo(s.Scope.Bounds(set).CheckDeadline(deadline.TTL)) })...)
 		}
 		return out
 	},
@@ -43,7 +45,7 @@ func runtimeBounds(s *Subject) []policy.Finding {
 	var out []policy.Finding
 	for _, setting := range s.TTLs().Settings() {
 		if setting.Err == nil {
-			out = append(out, outside(s, setting, func(set policy.BoundSet) error { return users.Bounds(set).CheckTTL(setting.TTL) })...)
+			out = append(out, outside(s, setting, func(set policy.BoundSet) error { return setting.Echo(users.Bounds(set).CheckTTL(setting.TTL)) })...)
 		}
 	}
 	return out

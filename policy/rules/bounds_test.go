@@ -16,9 +16,9 @@ func TestBounds(t *testing.T) {
 		"no bounds": {object: job().TTL(5).Map()},
 		"within":    {object: job().TTL(3600).Map(), namespace: annotated("min-ttl", "1h", "max-ttl", "1h")},
 		"below": {object: job().TTL(5).Map(), namespace: annotated("min-ttl", "1h"),
-			want: []string{`error spec.ttlSecondsAfterFinished: 5s is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`}},
+			want: []string{`error spec.ttlSecondsAfterFinished: 5 (5s) is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`}},
 		"above": {object: job().TTL(7200).Map(), namespace: annotated("max-ttl", "1h"),
-			want: []string{`error spec.ttlSecondsAfterFinished: 2h is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
+			want: []string{`error spec.ttlSecondsAfterFinished: 7200 (2h) is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
 		"never": {object: job().Annotation(policy.AnnotationTTL, "never").Map(), namespace: annotated("max-ttl", "1h"),
 			want: []string{"error " + at("ttl-after-finished") + `: never is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
 		"each outcome": {object: pod().Annotation(policy.AnnotationTTLSucceeded, "2h").Annotation(policy.AnnotationTTLFailed, "3h").Map(),
@@ -28,19 +28,19 @@ func TestBounds(t *testing.T) {
 				"error " + at("ttl-after-failed") + `: 3h is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`,
 			}},
 		"deadline": {object: job().Deadline(5).Map(), namespace: annotated("min-deadline", "1m"),
-			want: []string{`error spec.activeDeadlineSeconds: 5s is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`}},
+			want: []string{`error spec.activeDeadlineSeconds: 5 (5s) is below curfew.dev/min-deadline 1m of namespace "ci": use 1m or more`}},
 		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").TTL(7200).Map(), namespace: annotated("max-ttl", "1h"),
-			want: []string{`error spec.jobTemplate.spec.ttlSecondsAfterFinished: 2h is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
+			want: []string{`error spec.jobTemplate.spec.ttlSecondsAfterFinished: 7200 (2h) is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`}},
 		"the platform's, which the namespace cannot widen": {object: job().TTL(172800).Map(), namespace: annotated("max-ttl", "3d"),
 			policies: []*policy.PlatformPolicy{outer},
-			want:     []string{`error spec.ttlSecondsAfterFinished: 2d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`}},
+			want:     []string{`error spec.ttlSecondsAfterFinished: 172800 (2d) is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`}},
 		"a bound that cannot be read refuses nobody": {object: job().TTL(5).Map(), namespace: annotated("max-ttl", "?"),
 			want: []string{`warning spec.ttlSecondsAfterFinished: cannot be checked, so the object will be kept: ` +
 				`curfew.dev/max-ttl of namespace "ci" cannot be read: "?" is not a duration: ` + durations}},
 		"the minute of a CronJob's Job": {object: job().ControlledBy("batch/v1", "CronJob", "n").TTL(60).Map(), namespace: annotated("max-ttl", "30")},
 		"unchanged":                     {old: job().TTL(5).Map(), object: job().TTL(5).Label("a", "b").Map(), namespace: annotated("min-ttl", "1h")},
 		"changed, still outside": {old: job().TTL(5).Map(), object: job().TTL(6).Map(), namespace: annotated("min-ttl", "1h"),
-			want: []string{`error spec.ttlSecondsAfterFinished: 6s is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`}},
+			want: []string{`error spec.ttlSecondsAfterFinished: 6 (6s) is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`}},
 		"an unreadable value is another rule's": {object: job().Annotation(policy.AnnotationTTL, "?").Map(), namespace: annotated("max-ttl", "1h")},
 	})
 }
@@ -51,7 +51,7 @@ func TestPolicyThatOnlyWarns(t *testing.T) {
 	outer := &policy.PlatformPolicy{Name: "platform", Mode: policy.ModeWarn, Bounds: policy.ParseNamespace("x", annotated("max-ttl", "1d"), nil).Bounds}
 	scope := func() *policy.Scope { return &policy.Scope{Policies: []*policy.PlatformPolicy{outer}} }
 	equal(t, judge(bounds, policy.JobProfile, Request{Scope: scope()}, nil, job().TTL(864000).Map()),
-		[]string{`warning spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})
+		[]string{`warning spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "x": use 1d or less`})
 	if err := policy.Resolve(policy.FactsOfObject(policy.JobProfile, job().TTL(864000).Map()), scope()).Succeeded.Err; err != nil {
 		t.Errorf("a value that was only warned about is kept: %v", err)
 	}
@@ -65,14 +65,14 @@ func TestBoundsOfPolicyInDryRun(t *testing.T) {
 	}
 	long, now := job().TTL(864000), noon
 	trial := of("trial", policy.ModeDryRun, "max-ttl", "1d")
-	would := `warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 10d is above curfew.dev/max-ttl 1d of namespace "trial": use 1d or less`
+	would := `warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "trial": use 1d or less`
 	for name, test := range map[string]struct {
 		policies []*policy.PlatformPolicy
 		want     []string
 	}{
 		"alone":               {[]*policy.PlatformPolicy{trial}, []string{would}},
-		"beside one in warn":  {[]*policy.PlatformPolicy{trial, of("soft", policy.ModeWarn, "max-ttl", "2d")}, []string{`warning spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 2d of namespace "soft": use 2d or less; ` + strings.TrimPrefix(would, "warning spec.ttlSecondsAfterFinished: ")}},
-		"beside an enforced":  {[]*policy.PlatformPolicy{trial, of("hard", "", "max-ttl", "2d")}, []string{`error spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 2d of namespace "hard": use 2d or less`}},
+		"beside one in warn":  {[]*policy.PlatformPolicy{trial, of("soft", policy.ModeWarn, "max-ttl", "2d")}, []string{`warning spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "soft": use 2d or less; ` + strings.TrimPrefix(would, "warning spec.ttlSecondsAfterFinished: ")}},
+		"beside an enforced":  {[]*policy.PlatformPolicy{trial, of("hard", "", "max-ttl", "2d")}, []string{`error spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "hard": use 2d or less`}},
 		"within the enforced": {[]*policy.PlatformPolicy{trial, of("hard", "", "max-ttl", "20d")}, []string{would}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -88,7 +88,7 @@ func TestBoundsOfPolicyInDryRun(t *testing.T) {
 	equal(t, judge(ttlLabel, policy.JobProfile, Request{Scope: scope, Now: now}, nil, job().Created(now).Label(policy.LabelTTL, "10d").Map()),
 		[]string{`warning metadata.labels[curfew.dev/ttl]: would be refused (mode DryRun): 10d is above curfew.dev/max-ttl 1d of namespace "trial": use 1d or less`})
 	equal(t, judge(removedDefault, policy.JobProfile, Request{Scope: scope}, long.Map(), job().Map()),
-		[]string{`warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): cannot be removed while curfew.dev/max-ttl 1d of namespace "trial" holds: set it to 1d or less`})
+		[]string{`warning spec.ttlSecondsAfterFinished: would be refused (mode DryRun): cannot be removed while curfew.dev/max-ttl 1d of namespace "trial" applies: set it to 1d or less`})
 }
 
 // A TTL that has no effect is told so, and nothing else.
@@ -104,7 +104,7 @@ func TestBoundsOfDurationDeadline(t *testing.T) {
 	}
 	equal(t, judge(bounds, pipelineRun, request(), nil, with("90m")), nil)
 	equal(t, judge(bounds, pipelineRun, request(), nil, with("3h0m0s")),
-		[]string{`error spec.timeout: 3h is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
+		[]string{`error spec.timeout: 3h0m0s is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
 	equal(t, judge(bounds, pipelineRun, request(), nil, with("0")),
 		[]string{`error spec.timeout: no deadline is above curfew.dev/max-deadline 2h of namespace "ci": use 2h or less`})
 }

@@ -17,6 +17,6 @@ var controllerMayDelete = Rule{
 		if sets.Of != nil {
 			kind = sets.Of.Kind.Kind
 		}
-		return []policy.Finding{warning(sets.Path, sets.Text, "Curfew's controller may not delete a "+kind+" here: it will stay until an admin grants that")}
+		return []policy.Finding{warning(sets.Path, sets.Text, "Curfew's controller lacks the permission to delete a "+kind+within(r.Facts)+": it stays until an admin grants that")}
 	},
 }

@@ -29,6 +29,6 @@ var deadlineTwice = Rule{
 		if native.Err != nil || own.TTL == native.TTL {
 			return nil
 		}
-		return []policy.Finding{s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same", own.TTL, native.Path, native.TTL))}
+		return []policy.Finding{s.deny(own.Path, text, fmt.Sprintf("%s differs from %s %s: set one of them, or both to the same", own.Shown(), native.Path, native.Shown()))}
 	},
 }

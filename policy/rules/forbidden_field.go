@@ -29,7 +29,7 @@ var forbiddenField = Rule{
 				metadata, _ := value.(map[string]any)
 				for _, key := range s.lifetimeKeys(metadata) {
 					out = append(out, s.deny(at+"."+key.path, key.text,
-						fmt.Sprintf("must not be set: the objects that a %s creates inherit it, and one that is gone is created again: %s", creator, key.fix)))
+						fmt.Sprintf("must not be set: the objects that a %s creates inherit it, and a deleted one is created again: %s", creator, key.fix)))
 				}
 			})
 		}

@@ -19,7 +19,7 @@ var gitOps = Rule{
 		for _, setting := range s.TTLs().Settings() {
 			if setting.Err == nil && !setting.TTL.Never && setting.TTL.After < gitOpsShort {
 				return []policy.Finding{s.warn(setting.Path, setting.Text,
-					tool+" tracks this object and will create and run it again once gone: use a longer TTL or a hook")}
+					tool+" tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook")}
 			}
 		}
 		return nil

@@ -7,7 +7,7 @@ import (
 )
 
 func TestGitOps(t *testing.T) {
-	const tail = " tracks this object and will create and run it again once gone: use a longer TTL or a hook"
+	const tail = " tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook"
 	const tracking, flux = "argocd.argoproj.io/tracking-id", "kustomize.toolkit.fluxcd.io/name"
 	run(t, gitOps, map[string]row{
 		"untracked": {object: job().TTL(0).Map()},

@@ -28,8 +28,8 @@ var hookJob = Rule{
 }
 
 var hooks = []struct{ key, trouble string }{
-	{"argocd.argoproj.io/hook", "Argo CD may sync again when its hook vanishes: use argocd.argoproj.io/hook-delete-policy"},
-	{"helm.sh/hook", "helm may fail when its hook vanishes in a release: use helm.sh/hook-delete-policy"},
+	{"argocd.argoproj.io/hook", "Argo CD may sync again when its hook is deleted: use argocd.argoproj.io/hook-delete-policy"},
+	{"helm.sh/hook", "helm may fail when its hook is deleted during a release: use helm.sh/hook-delete-policy"},
 }
 
 func isHook(facts *policy.Facts) bool {

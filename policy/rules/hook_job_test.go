@@ -14,9 +14,9 @@ func TestHookJob(t *testing.T) {
 		"never":      {object: job().Annotation(argo, "PreSync").Annotation(policy.AnnotationTTL, "never").Map()},
 		"unreadable": {object: job().Annotation(argo, "PreSync").Annotation(policy.AnnotationTTL, "?").Map()},
 		"Argo CD": {object: job().TTL(600).Annotation(argo, "PreSync").Map(),
-			want: []string{"warning spec.ttlSecondsAfterFinished: Argo CD may sync again when its hook vanishes: use argocd.argoproj.io/hook-delete-policy"}},
+			want: []string{"warning spec.ttlSecondsAfterFinished: Argo CD may sync again when its hook is deleted: use argocd.argoproj.io/hook-delete-policy"}},
 		"Helm": {object: job().TTL(600).Annotation(helm, "pre-install").Map(),
-			want: []string{"warning spec.ttlSecondsAfterFinished: helm may fail when its hook vanishes in a release: use helm.sh/hook-delete-policy"}},
+			want: []string{"warning spec.ttlSecondsAfterFinished: helm may fail when its hook is deleted during a release: use helm.sh/hook-delete-policy"}},
 		"unchanged": {old: job().TTL(600).Annotation(helm, "x").Map(), object: job().TTL(600).Annotation(helm, "x").Label("a", "b").Map()},
 	})
 }

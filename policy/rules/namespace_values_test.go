@@ -29,7 +29,7 @@ func TestNamespaceValues(t *testing.T) {
 		"a Job":    {object: job().Annotation(policy.AnnotationDefaultTTL, "soon").Map()},
 		"ttl": {object: namespace("default-ttl", "soon"),
 			want: []string{"error " + at("default-ttl") + `: "soon" is not a duration: ` + durations + ", or never"}},
-		"mode": {object: namespace("mode", "audit"), want: []string{"error " + at("mode") + `: "audit" is no mode: use enforce, warn or dry-run`}},
+		"mode": {object: namespace("mode", "audit"), want: []string{"error " + at("mode") + `: "audit" is not a mode: use enforce, warn or dry-run`}},
 		// The mode of the namespace itself does not soften what is wrong with it.
 		"in dry-run":  {object: namespace("mode", "dry-run", "backfill", "yes"), want: []string{"error " + at("backfill") + `: "yes" is neither "true" nor "false": use one of them`}},
 		"min and max": {object: namespace("min-ttl", "2h", "max-ttl", "1h"), want: []string{"error " + at("min-ttl") + `: 2h is above curfew.dev/max-ttl 1h: lower it, or raise the other`}},
@@ -45,8 +45,8 @@ func TestNamespaceValues(t *testing.T) {
 		"unrelated update under a policy that came later": {old: namespace("min-ttl", "2h"), object: namespace("min-ttl", "2h", "backfill", "true"), policies: outer(maximum, policy.ModeEnforce)},
 		"a policy at odds with itself":                    {object: namespace("default-ttl", "1h"), policies: outer(policy.Bounds{TTL: policy.Range{Min: bound("minTTL", "2h"), Max: maximum.TTL.Max}}, policy.ModeEnforce)},
 		"short": {object: namespace("default-ttl", "5", "default-pod-ttl", "0"), want: []string{
-			"warning " + at("default-ttl") + ": 5s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",
-			"warning " + at("default-pod-ttl") + ": 0s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more",
+			"warning " + at("default-ttl") + ": 5 (5s) is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more",
+			"warning " + at("default-pod-ttl") + ": 0 (0s) is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more",
 		}},
 		"unchanged":     {old: namespace("default-ttl", "soon"), object: namespace("default-ttl", "soon", "mode", "warn")},
 		"being deleted": {old: namespace(), object: builders.MakeNamespace("ci").Annotation(policy.AnnotationDefaultTTL, "soon").Deleting(noon).Map()},

@@ -33,7 +33,7 @@ var nativeActsFirst = Rule{
 			if native := overtaking(rival.setting, rival.natives); native != nil {
 				out = append(out, s.deny(rival.setting.Path, rival.setting.Text+" "+native.Text, fmt.Sprintf(
 					"%s is longer than %s %s, which the %s's own controller acts on first: remove one",
-					rival.setting.TTL, s.path(native.Path), native.Text, s.Profile.Kind.Kind)))
+					rival.setting.Shown(), s.path(native.Path), native.Shown(), s.Profile.Kind.Kind)))
 			}
 		}
 		return out

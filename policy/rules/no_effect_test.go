@@ -57,7 +57,7 @@ func TestNoWarningsOfWhatHasNoEffect(t *testing.T) {
 		"never finishes": {policy.DeploymentProfile, nil, "Deployment",
 			[]string{"no-effect " + at("ttl-after-finished") + ": has no effect on a Deployment, which never finishes: remove it"}},
 		"overruled": {trainJob, &policy.RuntimePolicy{Name: "torch", TTL: policy.TTLSet{All: &policy.Setting{Text: "1d", TTL: policy.TTL{After: 24 * time.Hour}}}}, "TrainJob",
-			[]string{"runtime-ttl " + at("ttl-after-finished") + `: 5s is ignored: runtime "torch" says 1d; remove it`}},
+			[]string{"runtime-ttl " + at("ttl-after-finished") + `: 5s is ignored: runtime "torch" sets 1d; remove it`}},
 	} {
 		for _, key := range []string{argo, helm} {
 			with := object(test.kind, nil, "ttl-after-finished", short)

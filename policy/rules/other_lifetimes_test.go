@@ -99,14 +99,14 @@ func TestOtherWaysToHaveAnObjectDeleted(t *testing.T) {
 		want        string
 	}{
 		{policy.JobProfile, protected(finished().TTL(60)), finished().TTL(60).Map(),
-			protection + ": without it Curfew deletes this Job when it is due, which you may not do yourself: ask for the verb delete"},
+			protection + ": without it Curfew deletes this Job when it is due, but you may not delete it yourself: ask for the verb delete on jobs.batch in namespace \"ci\""},
 		{&known, runtime(), runtime("ttl-after-finished", "1d"),
-			ttl + ": sets when each TrainJob that uses this TrainingRuntime is deleted, which you may not do yourself: ask for the verb delete on trainjobs.trainer.kubeflow.org"},
+			ttl + ": sets when each TrainJob that uses this TrainingRuntime is deleted, but you may not delete it yourself: ask for the verb delete on trainjobs.trainer.kubeflow.org in namespace \"ci\""},
 	} {
 		got := judge(userMayDelete, test.profile, Request{Now: noon, Access: Access{User: No}}, test.old, test.object)
 		equal(t, got, []string{"warning " + test.want})
 		got = judge(controllerMayDelete, test.profile, Request{Now: noon, Access: Access{Controller: No}}, test.old, test.object)
-		if len(got) != 1 || !strings.Contains(got[0], "Curfew's controller may not delete a ") {
+		if len(got) != 1 || !strings.Contains(got[0], "Curfew's controller lacks the permission to delete a ") {
 			t.Errorf("the controller: %q", got)
 		}
 	}

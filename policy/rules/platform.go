@@ -67,7 +67,7 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 		out = append(out, named(*rule, []policy.Finding{warning(field, value, message)})...)
 	}
 	for _, setting := range one.ConstantTTLs() {
-		if message := shortMessage(setting, limit, "what gets it"); message != "" {
+		if message := shortMessage(setting, limit, "an object that gets it"); message != "" {
 			warn(&shortTTL, setting.Path, setting.Text, message)
 		}
 	}
@@ -79,7 +79,7 @@ func (r *PlatformRequest) about(one *expression.Policy) []policy.Finding {
 		case over(label.At):
 			warn(&ttlLabel, setting.Path, setting.Text, setting.Text+" is over: nothing is given this label; use a later date")
 		case label.At.IsZero() && label.After < limit:
-			warn(&shortTTL, setting.Path, setting.Text, shortLabelMessage(label, limit, "what gets it"))
+			warn(&shortTTL, setting.Path, setting.Text, shortLabelMessage(label, limit, "an object that gets it"))
 		}
 	}
 	out = append(out, r.labelling(one)...)
@@ -136,7 +136,7 @@ func contradictoryBounds(one *expression.Policy, bound *policy.Setting, namespac
 		finding.Message = wouldBeRefused + finding.Message
 	}
 	if count > 1 {
-		finding.Message += fmt.Sprintf("; and so in %d more", count-1)
+		finding.Message += fmt.Sprintf("; the same in %d more", count-1)
 	}
 	return []policy.Finding{finding}
 }

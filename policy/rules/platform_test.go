@@ -40,7 +40,7 @@ func TestReviewPlatform(t *testing.T) {
 	}{
 		"fits": {spec: `{bounds: {minTTL: 1h, maxTTL: 60d, maxDeadline: 3h}}`},
 		"leaves nothing": {spec: `{match: {namespaceSelector: {matchLabels: {env: dev}}}, bounds: {minTTL: 7d, maxDeadline: 1h}}`, want: []string{
-			`error spec.bounds.minTTL: 7d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; and so in 1 more`,
+			`error spec.bounds.minTTL: 7d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; the same in 1 more`,
 			`error spec.bounds.maxDeadline: 1h is below curfew.dev/min-deadline 2h of namespace "dev": raise it, or lower the other`}},
 		"only warns": {spec: `{mode: Warn, bounds: {maxTTL: 7d}}`, want: []string{
 			`warning spec.bounds.maxTTL: 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
@@ -49,14 +49,14 @@ func TestReviewPlatform(t *testing.T) {
 		"not of all objects": {spec: `{match: {matchConditions: [{name: x, expression: "object.spec.suspend"}]}, bounds: {maxTTL: 7d}}`, want: []string{
 			`warning spec.bounds.maxTTL: 7d is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
 		"stood there":     {old: `{bounds: {maxTTL: 7d}}`, spec: `{bounds: {maxTTL: 7d}, priority: 3}`},
-		"one more by now": {old: `{match: {namespaceSelector: {matchLabels: {env: dev}}}, bounds: {minTTL: 36h}}`, spec: `{bounds: {minTTL: 3d}}`, want: []string{`error spec.bounds.minTTL: 3d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; and so in 1 more`}},
+		"one more by now": {old: `{match: {namespaceSelector: {matchLabels: {env: dev}}}, bounds: {minTTL: 36h}}`, spec: `{bounds: {minTTL: 3d}}`, want: []string{`error spec.bounds.minTTL: 3d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other; the same in 1 more`}},
 		"at odds with itself": {spec: `{bounds: {minTTL: 7d, maxTTL: 1h}}`, want: []string{
 			`error spec.bounds.minTTL: 7d is above maxTTL 1h: lower it, or raise the other`,
 			`error spec.bounds.maxTTL: 1h is below curfew.dev/min-ttl 30d of namespace "prod": raise it, or lower the other`}},
 		"short": {spec: `{defaults: {ttl: {value: 5s}, ttlFailed: {value: never}, ttlSucceeded: {expression: "'1s'"}}}`, want: []string{
-			`warning spec.defaults.ttl.value: 5s is under 60s: what gets it may be gone before anyone reads its logs; use 60s or more`}},
+			`warning spec.defaults.ttl.value: 5s is under 60s: an object that gets it may be deleted before anyone reads its logs; use 60s or more`}},
 		"short by its own limit": {spec: `{defaults: {ttl: {value: 5m}}, warnBelow: 10m}`, want: []string{
-			`warning spec.defaults.ttl.value: 5m is under 600s: what gets it may be gone before anyone reads its logs; use 600s or more`}},
+			`warning spec.defaults.ttl.value: 5m is under 600s: an object that gets it may be deleted before anyone reads its logs; use 600s or more`}},
 		"not short by its own limit": {spec: `{defaults: {ttl: {value: 5s}}, warnBelow: 1s}`},
 		"a label for what exists": {spec: `{match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {value: 7d}}, backfill: true}`, want: []string{
 			`warning spec.backfill: existing objects that are older than 7d are deleted as soon as they are given the label; to see how many, use mode DryRun first`}},
@@ -66,7 +66,7 @@ func TestReviewPlatform(t *testing.T) {
 			`warning spec.match.kinds: objects of kind CronJob are given no TTL label: leave it out, or label them by hand`}},
 		"bounds of the same kinds": {spec: `{match: {kinds: [{kind: Namespace}]}, bounds: {latestDate: "2099-12-24"}}`},
 		"a short label": {spec: `{defaults: {ttlLabel: {value: 30s}}}`, want: []string{
-			`warning spec.defaults.ttlLabel.value: 30s is under 60s: what gets it is deleted 30s after its creation; use 60s or more`}},
+			`warning spec.defaults.ttlLabel.value: 30s is under 60s: an object that gets it is deleted 30s after its creation; use 60s or more`}},
 		"over": {spec: `{defaults: {ttlLabel: {value: "2026-12-24"}}, bounds: {latestDate: "2026-12-23"}}`, want: []string{
 			`warning spec.defaults.ttlLabel.value: 2026-12-24 is over: nothing is given this label; use a later date`,
 			`warning spec.bounds.latestDate: 2026-12-23 is over: every TTL label is after it; use a later date`}},

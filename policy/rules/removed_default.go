@@ -30,7 +30,7 @@ var removedDefault = Rule{
 		for _, outcome := range []policy.Outcome{policy.Succeeded, policy.Failed} {
 			if removed := before.For(outcome); removed != nil && after.For(outcome) == nil {
 				return []policy.Finding{{Field: removed.Path, Value: removed.Text, Severity: severity, Level: level,
-					Message: fmt.Sprintf(would+"cannot be removed while %s holds: set it to %s or less", limit.Bound(), limit.TTL)}}
+					Message: fmt.Sprintf(would+"cannot be removed while %s applies: set it to %s or less", limit.Bound(), limit.TTL)}}
 			}
 		}
 		return nil

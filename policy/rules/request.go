@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -155,6 +156,14 @@ func denial(field, value, message string) policy.Finding {
 
 func warning(field, value, message string) policy.Finding {
 	return policy.Finding{Field: field, Value: value, Severity: policy.Warn, Message: message}
+}
+
+// within names the namespace of an object, as the end of a phrase.
+func within(facts *policy.Facts) string {
+	if facts.Namespace == "" {
+		return ""
+	}
+	return fmt.Sprintf(" in namespace %q", facts.Namespace)
 }
 
 // subject is the object of a request, old or new.

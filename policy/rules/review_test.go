@@ -68,7 +68,7 @@ func TestAnnouncements(t *testing.T) {
 func TestSoften(t *testing.T) {
 	tooLong := job().TTL(7200).Map()
 	const field = "spec.ttlSecondsAfterFinished: "
-	const message = `2h is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`
+	const message = `7200 (2h) is above curfew.dev/max-ttl 1h of namespace "ci": use 1h or less`
 	for mode, want := range map[string]string{
 		"warn":    "curfew: " + field + "would be refused (mode warn): " + message,
 		"dry-run": "curfew: " + field + "would be refused (mode dry-run): " + message,

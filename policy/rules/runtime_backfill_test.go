@@ -65,7 +65,7 @@ func TestBoundsOfARuntime(t *testing.T) {
 	equal(t, judge(bounds, trainingRuntime, namespace(), nil, runtime), nil)
 	equal(t, judge(bounds, trainingRuntime, namespace("min-ttl", "1m", "max-ttl", "9d"), nil, runtime), nil)
 	equal(t, judge(bounds, trainingRuntime, namespace("min-ttl", "1h", "max-ttl", "1d"), nil, runtime), []string{
-		`error spec.ttlSecondsAfterFinished: 1m is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`,
+		`error spec.ttlSecondsAfterFinished: 60 (1m) is below curfew.dev/min-ttl 1h of namespace "ci": use 1h or more`,
 		"error " + at("ttl-after-failed") + `: 9d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`})
 	warned := namespace("max-ttl", "1d", "mode", "warn")
 	equal(t, judge(bounds, trainingRuntime, warned, nil, runtime), []string{

@@ -27,7 +27,7 @@ var runtimeTTL = Rule{
 				}
 				if says, differs := runtimeSays(runtime.TTL.For(outcome), setting); differs {
 					out = append(out, s.warn(setting.Path, setting.Text,
-						fmt.Sprintf("%s is ignored: runtime %q says %s; remove it", setting.TTL, runtime.Name, says)))
+						fmt.Sprintf("%s is ignored: runtime %q sets %s; remove it", setting.Shown(), runtime.Name, says)))
 					break
 				}
 			}

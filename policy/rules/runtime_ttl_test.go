@@ -11,7 +11,7 @@ func TestRuntimeTTL(t *testing.T) {
 	said := &policy.RuntimePolicy{Name: "torch", TTL: policy.TTLSet{All: &policy.Setting{Text: "1d", TTL: policy.TTL{After: 24 * time.Hour}}}}
 	request := Request{Scope: &policy.Scope{Runtime: said}}
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "1h")),
-		[]string{"warning " + at("ttl-after-finished") + `: 1h is ignored: runtime "torch" says 1d; remove it`})
+		[]string{"warning " + at("ttl-after-finished") + `: 1h is ignored: runtime "torch" sets 1d; remove it`})
 	equal(t, judge(runtimeTTL, trainJob, request, nil, object("TrainJob", nil, "ttl-after-finished", "24h")), nil)
 	equal(t, judge(runtimeTTL, trainJob, Request{}, nil, object("TrainJob", nil, "ttl-after-finished", "1h")), nil)
 	// Its advice can be followed, whatever the bounds.

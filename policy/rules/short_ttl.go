@@ -86,5 +86,5 @@ func shortMessage(setting *policy.Setting, limit time.Duration, what string) str
 	if setting.Err != nil || setting.TTL.Never || setting.TTL.After >= limit {
 		return ""
 	}
-	return fmt.Sprintf("%s is under %ds: %s may be gone before anyone reads its logs; use %[2]ds or more", setting.TTL, int(limit/time.Second), what)
+	return fmt.Sprintf("%s is under %ds: %s may be deleted before anyone reads its logs; use %[2]ds or more", setting.Shown(), int(limit/time.Second), what)
 }

@@ -14,29 +14,29 @@ func TestShortTTL(t *testing.T) {
 		"a minute": {object: job().TTL(60).Map()},
 		"never":    {object: job().Annotation(policy.AnnotationTTL, "never").Map()},
 		"short": {object: job().TTL(30).Map(),
-			want: []string{"warning spec.ttlSecondsAfterFinished: 30s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
+			want: []string{"warning spec.ttlSecondsAfterFinished: 30 (30s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
 		"zero": {object: pod().Annotation(policy.AnnotationTTLSucceeded, "0").Map(),
-			want: []string{"warning " + at("ttl-after-succeeded") + ": 0s is under 60s: the Pod may be gone before anyone reads its logs; use 60s or more"}},
+			want: []string{"warning " + at("ttl-after-succeeded") + ": 0 (0s) is under 60s: the Pod may be deleted before anyone reads its logs; use 60s or more"}},
 		"in a CronJob's template": {object: builders.MakeCronJob("ci", "a").TTL(5).Map(),
-			want: []string{"warning spec.jobTemplate.spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
+			want: []string{"warning spec.jobTemplate.spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
 		"other limit": {object: job().TTL(90).Map(), options: Options{WarnBelow: 2 * time.Minute},
-			want: []string{"warning spec.ttlSecondsAfterFinished: 1m30s is under 120s: the Job may be gone before anyone reads its logs; use 120s or more"}},
+			want: []string{"warning spec.ttlSecondsAfterFinished: 90 (1m30s) is under 120s: the Job may be deleted before anyone reads its logs; use 120s or more"}},
 		"filled in by a default": {object: job().TTL(30).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "30s")},
 		"said to be a default": {object: job().TTL(30).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(), namespace: annotated("default-ttl", "1d"),
-			want: []string{"warning spec.ttlSecondsAfterFinished: 30s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
+			want: []string{"warning spec.ttlSecondsAfterFinished: 30 (30s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
 		"said to be a default in a template": {object: builders.MakeCronJob("ci", "a").TTL(5).JobAnnotation(policy.AnnotationTTLSource, "namespace/ci").Map(),
-			want: []string{"warning spec.jobTemplate.spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
+			want: []string{"warning spec.jobTemplate.spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
 		"unchanged": {old: job().TTL(30).Map(), object: job().TTL(30).Label("a", "b").Map()},
 		"a default made shorter": {
 			old:    job().TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(),
 			object: job().TTL(30).Annotation(policy.AnnotationTTLSource, "namespace/ci").Map(),
-			want:   []string{"warning spec.ttlSecondsAfterFinished: 30s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"}},
+			want:   []string{"warning spec.ttlSecondsAfterFinished: 30 (30s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"}},
 	})
 }
 
 func TestShortTTLOfRuntime(t *testing.T) {
 	equal(t, judge(shortTTL, trainingRuntime, Request{}, nil, object("TrainingRuntime", nil, "ttl-after-finished", "5s")),
-		[]string{"warning " + at("ttl-after-finished") + ": 5s is under 60s: a TrainJob that uses it may be gone before anyone reads its logs; use 60s or more"})
+		[]string{"warning " + at("ttl-after-finished") + ": 5s is under 60s: a TrainJob that uses it may be deleted before anyone reads its logs; use 60s or more"})
 }
 
 // A label is a TTL, too.
@@ -88,5 +88,5 @@ func TestShortLabelInATemplate(t *testing.T) {
 func TestShortTTLByPolicy(t *testing.T) {
 	scope := &policy.Scope{Policies: []*policy.PlatformPolicy{{Name: "silent"}, {Name: "platform", WarnBelow: time.Hour}, {Name: "later", WarnBelow: time.Second}}}
 	equal(t, judge(shortTTL, policy.JobProfile, Request{Scope: scope}, nil, job().TTL(600).Map()),
-		[]string{"warning spec.ttlSecondsAfterFinished: 10m is under 3600s: the Job may be gone before anyone reads its logs; use 3600s or more"})
+		[]string{"warning spec.ttlSecondsAfterFinished: 600 (10m) is under 3600s: the Job may be deleted before anyone reads its logs; use 3600s or more"})
 }

@@ -18,7 +18,7 @@ var sourceStamp = Rule{
 		if r.Operation == Create {
 			for _, key := range r.forged {
 				text, _ := annotationsPath.Child(key).Get(r.Object)
-				out = append(out, warning(policy.AnnotationPath(key), fmt.Sprint(text), "was not written by Curfew, so that the value counts as yours: remove it"))
+				out = append(out, warning(policy.AnnotationPath(key), fmt.Sprint(text), "was not written by Curfew, so the value counts as yours: remove it"))
 			}
 			return out
 		}
@@ -29,7 +29,7 @@ var sourceStamp = Rule{
 			now, ok := r.Facts.Annotations[key]
 			before, had := r.OldFacts.Annotations[key]
 			if ok && (!had || now != before) && !(had && now == string(policy.LevelObject)) {
-				out = append(out, denial(policy.AnnotationPath(key), now, "is written by Curfew alone: leave it as it is, or remove it"))
+				out = append(out, denial(policy.AnnotationPath(key), now, "may only be written by Curfew: leave it unchanged, or remove it"))
 			}
 		}
 		return out

@@ -12,7 +12,7 @@ func TestSourceStamp(t *testing.T) {
 	plain := builders.MakeJob("ci", "a").TTL(3600)
 	stamped := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci")
 	other := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "policy/mine")
-	refused := "metadata.annotations[curfew.dev/ttl-source]: is written by Curfew alone: leave it as it is, or remove it"
+	refused := "metadata.annotations[curfew.dev/ttl-source]: may only be written by Curfew: leave it unchanged, or remove it"
 	for name, test := range map[string]struct {
 		old, object map[string]any
 		want        string
@@ -114,6 +114,6 @@ func TestForgedStampOnCreate(t *testing.T) {
 	}
 	forged := builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationDeadlineSource, "namespace/ci").Map()
 	decision := review(row{object: forged, namespace: annotated("default-ttl", "1d")})
-	want := "curfew: metadata.annotations[curfew.dev/deadline-source]: was not written by Curfew, so that the value counts as yours: remove it"
+	want := "curfew: metadata.annotations[curfew.dev/deadline-source]: was not written by Curfew, so the value counts as yours: remove it"
 	equal(t, decision.Warnings(true), []string{want})
 }

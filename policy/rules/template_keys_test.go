@@ -120,10 +120,10 @@ func TestKeysInTemplatesSayWhereTheyBelong(t *testing.T) {
 			"error spec.template.metadata.labels[cleanup.kyverno.io/ttl]: a pod template cannot have a TTL: set metadata.labels[cleanup.kyverno.io/ttl] on the Deployment"},
 		"the alias, not understood": {"apps", "Deployment", "spec.template.metadata.labels", policy.LabelKyvernoTTL, Options{}, podTemplateTTL, ""},
 		"a runtime": {"trainer.kubeflow.org", "ClusterTrainingRuntime", "spec.template.metadata.annotations", policy.AnnotationTTL, Options{}, forbiddenField,
-			"error spec.template." + at("ttl-after-finished") + ": must not be set: the objects that a TrainJob creates inherit it, and one that is gone is created again: " +
+			"error spec.template." + at("ttl-after-finished") + ": must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
 				"set metadata.annotations[curfew.dev/ttl-after-finished] on the ClusterTrainingRuntime"},
 		"a TrainJob": {"trainer.kubeflow.org", "TrainJob", "spec.labels", policy.LabelTTL, Options{}, forbiddenField,
-			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and one that is gone is created again: " +
+			"error spec.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: " +
 				"set metadata.labels[curfew.dev/ttl] on the TrainJob"},
 	} {
 		t.Run(name, func(t *testing.T) {

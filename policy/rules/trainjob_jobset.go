@@ -22,7 +22,7 @@ var trainJobsJobSet = Rule{
 		if s.User.IsPerson() {
 			complain = s.deny
 		}
-		message := fmt.Sprintf("TrainJob %s controls this JobSet, and runs again once the JobSet is gone: set %s on the TrainJob or its runtime",
+		message := fmt.Sprintf("TrainJob %s controls this JobSet, and runs again after the JobSet is deleted: set %s on the TrainJob or its runtime",
 			s.Owner.Name, policy.AnnotationPath(policy.AnnotationTTL))
 		var out []policy.Finding
 		for _, setting := range s.TTLs().Settings() {

@@ -27,12 +27,12 @@ var unusableRuntime = Rule{
 			why := runtime.Err.Error()
 			return []policy.Finding{warning(runtime.Path, why, fmt.Sprintf("%s: this %s stays", strings.TrimPrefix(why, runtime.Path+": "), kind))}
 		case runtime.Missing:
-			return []policy.Finding{warning(runtime.Path, runtime.Name, fmt.Sprintf("runtime %q does not exist: this %s stays until it does and says a TTL", runtime.Name, kind))}
+			return []policy.Finding{warning(runtime.Path, runtime.Name, fmt.Sprintf("runtime %q does not exist: this %s is kept until it exists and sets a TTL", runtime.Name, kind))}
 		}
 		var out []policy.Finding
 		for _, setting := range step.Settings {
 			if setting.Err != nil {
-				out = append(out, warning(runtime.Path, setting.Path+setting.Text, fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then this %s stays",
+				out = append(out, warning(runtime.Path, setting.Path+setting.Text, fmt.Sprintf("runtime %q has %q in %s, which cannot be read: fix it; until then, this %s stays",
 					runtime.Name, policy.Shorten(setting.Text), setting.Path, kind)))
 			}
 		}

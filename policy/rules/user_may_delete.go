@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"cmp"
+
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
@@ -17,12 +19,12 @@ var userMayDelete = Rule{
 		if sets == nil || r.Access.User != No {
 			return nil
 		}
-		verb := "the verb delete"
-		if sets.Of != nil {
-			verb += " on " + schema.GroupResource{Group: sets.Of.Kind.Group, Resource: sets.Of.Resource}.String()
+		verb, of := "the verb delete", cmp.Or(sets.Of, r.Facts.Profile)
+		if of.Resource != "" {
+			verb += " on " + schema.GroupResource{Group: of.Kind.Group, Resource: of.Resource}.String()
 		}
 		finding := policy.Finding{Field: sets.Path, Value: sets.Text, Severity: policy.Warn,
-			Message: sets.does + ", which you may not do yourself: ask for " + verb}
+			Message: sets.does + ", but you may not delete it yourself: ask for " + verb + within(r.Facts)}
 		if r.Options.RequireDelete {
 			finding.Severity = policy.Deny
 		}

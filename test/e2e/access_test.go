@@ -29,7 +29,13 @@ func (s *space) may(person string, verbs ...string) {
 	s.ok(err)
 }
 
-const notYours = ", which you may not do yourself: ask for the verb delete"
+const notYours = ", but you may not delete it yourself: ask for the verb delete"
+
+// notYours ends the warning about an object of a kind in the space.
+func (s *space) notYours(kind string) string {
+	on := map[string]string{"Job": " on jobs.batch", "Pod": " on pods"}[kind]
+	return notYours + on + ` in namespace "` + s.name + `"`
+}
 
 // A TTL is a delete permission in disguise: whoever may not delete is warned, for what they write themselves and not for what
 // a default fills in. --require-delete refuses, see options_test.go.
@@ -43,14 +49,14 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 			pod("pod-"+who, corev1.RestartPolicyNever, policy.AnnotationTTL, "1h"), job("never-"+who, annotated(policy.AnnotationTTL, "never")))
 	}
 	s.says(s.kubectlInput(objects("ann"), "--as=ann", "create", "-f", "-"),
-		warned("spec.ttlSecondsAfterFinished: sets when this Job is deleted"+notYours),
-		warned("metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Pod is deleted"+notYours))
+		warned("spec.ttlSecondsAfterFinished: sets when this Job is deleted"+s.notYours("Job")),
+		warned("metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Pod is deleted"+s.notYours("Pod")))
 	s.says(s.kubectlInput(objects("bob"), "--as=bob", "create", "-f", "-"))
 	s.says(s.kubectlInput(s.manifest(job("default", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"),
 		warned(`ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`))
 
 	s.says(s.kubectl("--as=ann", "label", "job", "default", policy.LabelTTL+"=2d"),
-		warned("metadata.labels[curfew.dev/ttl]: sets when this Job is deleted"+notYours))
+		warned("metadata.labels[curfew.dev/ttl]: sets when this Job is deleted"+s.notYours("Job")))
 	s.says(s.kubectl("--as=ann", "label", "job", "default", "team=blue"))
 	s.says(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
 }
@@ -64,7 +70,7 @@ func TestKindThatTheControllerMayNotDelete(t *testing.T) {
 	r, parcel := render{"access.e2e.example.com"}, strings.NewReplacer("Render", "Parcel", "render", "parcel").Replace
 	s.apply(parcel(r.definition()))
 	s.apply(parcel(r.profile()))
-	const not = "Curfew's controller may not delete a Parcel here: it will stay until an admin grants that"
+	not := `Curfew's controller lacks the permission to delete a Parcel in namespace "` + s.name + `": it stays until an admin grants that`
 	s.eventually(row{s.object(parcel(r.object("a", `}, "spec": {"keep-for": 3600}`))), warned("spec.keep-for: " + not)})
 	s.says(s.kubectlInput(parcel(r.object("a", `, "labels": {"curfew.dev/ttl": "1d"}}`)), "create", "-f", "-"), warned("metadata.labels[curfew.dev/ttl]: "+not))
 	s.apply(parcel(r.role()))

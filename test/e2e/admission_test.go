@@ -156,9 +156,9 @@ func TestBounds(t *testing.T) {
 		return "curfew.dev/" + which + "-ttl " + value + ` of namespace "` + s.name + `"`
 	}
 	s.refuses(s.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev",
-		"spec.ttlSecondsAfterFinished: 8d is above "+bound("max", "7d")+": use 7d or less"))
+		"spec.ttlSecondsAfterFinished: 691200 (8d) is above "+bound("max", "7d")+": use 7d or less"))
 	s.refuses(s.create(job("short", native(5*time.Minute))), denied("validate.curfew.dev",
-		"spec.ttlSecondsAfterFinished: 5m is below "+bound("min", "10m")+": use 10m or more"))
+		"spec.ttlSecondsAfterFinished: 300 (5m) is below "+bound("min", "10m")+": use 10m or more"))
 	s.refuses(s.create(job("never", annotated(policy.AnnotationTTL, "never"))), denied("validate.curfew.dev",
 		"metadata.annotations[curfew.dev/ttl-after-finished]: never is above "+bound("max", "7d")+": use 7d or less"))
 	s.says(s.create(job("fits", native(10*time.Minute))))
@@ -168,10 +168,10 @@ func TestShortTTLIsWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.says(s.create(job("quick", native(5*time.Second))),
-		"Warning: curfew: spec.ttlSecondsAfterFinished: 5s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more")
+		"Warning: curfew: spec.ttlSecondsAfterFinished: 5 (5s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more")
 	s.says(s.create(job("calm", native(time.Minute))))
 	s.says(s.kubectl("annotate", "namespace", s.name, policy.AnnotationDefaultTTL+"=10s"),
-		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more")
+		"Warning: curfew: metadata.annotations[curfew.dev/default-ttl]: 10s is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more")
 }
 
 // Where nothing of Curfew's is in use, nothing is said and nothing changed.

@@ -187,7 +187,7 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 
 	long := int64(7200)
 	out := s.createReviewed(job("long", labelled, native(hour), func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long }))
-	if want := `spec.activeDeadlineSeconds: 2h is above `; !out.failed || !strings.Contains(out.stderr, want) {
+	if want := `spec.activeDeadlineSeconds: 7200 (2h) is above `; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 	// It carries nothing but a deadline, and is owned, so that it gets no default: the bound alone has it sent.
@@ -195,7 +195,7 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 		j.Spec.ActiveDeadlineSeconds = &long
 		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.getJob("other"), jobKind)}
 	}))
-	if want := `spec.activeDeadlineSeconds: 2h is above `; !out.failed || !strings.Contains(out.stderr, want) {
+	if want := `spec.activeDeadlineSeconds: 7200 (2h) is above `; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
 	s.says(s.create(job("unlabelled", func(j *batchv1.Job) { j.Spec.ActiveDeadlineSeconds = &long })))

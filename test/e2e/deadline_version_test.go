@@ -272,9 +272,9 @@ func TestTrainingSamples(t *testing.T) {
 		t.Errorf("the annotation of the data scientist became %s in the field", got)
 	}
 	long := s.trainJob("long", "torch-curfew", at("spec.activeDeadlineSeconds", 90000))
-	if out := experiments.create(long); !out.failed || !strings.Contains(out.stderr, `1d1h is above maxDeadline 1d of policy "training": use 1d or less`) {
+	if out := experiments.create(long); !out.failed || !strings.Contains(out.stderr, `90000 (1d1h) is above maxDeadline 1d of policy "training": use 1d or less`) {
 		t.Errorf("of a deadline above the bound kubectl said %q", out.stderr)
 	}
 	s.passes(s.kubectl(append([]string{"delete"}, sample("5-training-platform")...)...))
-	probe(warned(`spec.runtimeRef.name: runtime "torch-curfew" does not exist: this TrainJob stays until it does and says a TTL`))
+	probe(warned(`spec.runtimeRef.name: runtime "torch-curfew" does not exist: this TrainJob is kept until it exists and sets a TTL`))
 }

@@ -29,7 +29,7 @@ func TestHostileStamps(t *testing.T) {
 	forged := apply("forged", `"ttlSecondsAfterFinished":30,`, `"curfew.dev/ttl-source":"namespace/`+s.name+`"`)
 	forged.as = "ann"
 	got := s.send(forged)
-	if warnings := strings.Join(got.warnings, "\n"); got.code != http.StatusCreated || !strings.Contains(warnings, "which you may not do yourself") || !strings.Contains(warnings, "under 60s") {
+	if warnings := strings.Join(got.warnings, "\n"); got.code != http.StatusCreated || !strings.Contains(warnings, "but you may not delete it yourself") || !strings.Contains(warnings, "under 60s") {
 		t.Errorf("a forged stamp of one who may not delete: %s", got)
 	}
 	if source := s.getJob("forged").Annotations[policy.AnnotationTTLSource]; source != "object" {

@@ -30,7 +30,7 @@ func TestHostileStatusWrites(t *testing.T) {
 		s.refusesHostile(kind+"'s TTL", as(merge(path, annotate(policy.AnnotationTTL, "30d"))), policy.AnnotationTTL)
 		s.refusesHostile(kind+"'s label", as(merge(path, label("30d"))), policy.LabelTTL)
 		s.refusesHostile(kind+"'s unreadable TTL", as(merge(path, annotate(policy.AnnotationTTL, "soon"))), policy.AnnotationTTL)
-		if got := s.send(as(merge(path, label("1d")))); !strings.Contains(strings.Join(got.warnings, "\n"), "which you may not do yourself") {
+		if got := s.send(as(merge(path, label("1d")))); !strings.Contains(strings.Join(got.warnings, "\n"), "but you may not delete it yourself") {
 			t.Errorf("%s's label of one who may not delete: %s", kind, got)
 		}
 	}

@@ -55,7 +55,7 @@ func TestAnnotationsBesideTheNativeField(t *testing.T) {
 	refused := func(key, value string) row {
 		text := value
 		return row{job("refused", native(time.Hour), annotated(key, value)), denied(webhook, "metadata.annotations["+key+"]: "+text+
-			" is longer than spec.ttlSecondsAfterFinished 3600, which the Job's own controller acts on first: remove one")}
+			" is longer than spec.ttlSecondsAfterFinished 3600 (1h), which the Job's own controller acts on first: remove one")}
 	}
 	inCron := cronJob("cron")
 	native(time.Hour)(&batchv1.Job{Spec: inCron.Spec.JobTemplate.Spec})
@@ -133,7 +133,7 @@ func TestSourcesAreNotForAuthors(t *testing.T) {
 		t.Errorf("the forged sources became %v", got)
 	}
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
-	const alone = " is written by Curfew alone: leave it as it is, or remove it"
+	const alone = " may only be written by Curfew: leave it unchanged, or remove it"
 	for _, key := range []string{policy.AnnotationTTLSource, policy.AnnotationDeadlineSource} {
 		s.refuses(s.kubectl("annotate", "--overwrite", "job", "build", key+"=policy/platform"), refusal+"metadata.annotations["+key+"]:"+alone)
 	}

@@ -107,7 +107,7 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 	s.says(s.kubectlInput(r.object("a", `}, "spec": {}`), "create", "-f", "-"),
 		`Warning: curfew: keep-for defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	s.refuses(s.kubectlInput(r.object("b", `}, "spec": {"keep-for": 1000000}`), "create", "-f", "-"), denied("validate.renders."+r.group+".curfew.dev",
-		`spec.keep-for: 11d13h46m40s is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`))
+		`spec.keep-for: 1000000 (11d13h46m40s) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`))
 	template := `}, "spec": {"stages": [{}, {"template": {"metadata": {"annotations": {"curfew.dev/ttl-after-finished": "1h"}}}}]}`
 	reason := "spec.stages[1].template.metadata.annotations[curfew.dev/ttl-after-finished]: a pod template cannot have a TTL: set spec.keep-for"
 	s.refuses(s.kubectlInput(r.object("c", template), "create", "-f", "-"), denied("validate.renders."+r.group+".curfew.dev", reason))

@@ -99,13 +99,13 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 		return labelledAs(resource.Group+"/v1", "Thing", name, policy.LabelTTL, "1d")
 	}
 	of := "things." + resource.Group
-	const controller = labelField + "Curfew's controller may not delete a Thing here: it will stay until an admin grants that"
+	controller := labelField + `Curfew's controller lacks the permission to delete a Thing in namespace "` + s.name + `": it stays until an admin grants that`
 	s.eventually(row{thing("a"), warned(controller)})
 
 	s.passes(s.kubectl("create", "role", "ann", "--verb=create,get,patch", "--resource="+of))
 	s.passes(s.kubectl("create", "rolebinding", "ann", "--role=ann", "--user=ann"))
 	s.says(s.kubectlInput(s.manifest(thing("b")), "--as=ann", "create", "-f", "-"),
-		warned(labelField+"sets when this Thing is deleted"+notYours), warned(controller))
+		warned(labelField+"sets when this Thing is deleted"+s.notYours("Thing")), warned(controller))
 	s.grant("e2e-"+s.name, resource)
 	s.eventually(row{thing("c"), ""})
 }

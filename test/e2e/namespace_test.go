@@ -42,7 +42,7 @@ func TestNamespaceValues(t *testing.T) {
 		refused(policy.AnnotationMaxTTL, "one day", `"one day" is not a duration: `+fix),
 		refused(policy.AnnotationMinDeadline, "0s", `"0s" is below 1: a deadline is 1s or more`),
 		refused(policy.AnnotationMaxDeadline, "-1", `"-1" is negative: a duration is 0 or more`),
-		refused(policy.AnnotationMode, "warm", `"warm" is no mode: use enforce, warn or dry-run`),
+		refused(policy.AnnotationMode, "warm", `"warm" is not a mode: use enforce, warn or dry-run`),
 		refused(policy.AnnotationBackfill, "yes", `"yes" is neither "true" nor "false": use one of them`),
 		row{namespace("crossed", policy.AnnotationMinTTL, "8d", policy.AnnotationMaxTTL, "1w"), denied("namespaces.curfew.dev",
 			`metadata.annotations[curfew.dev/min-ttl]: 8d is above curfew.dev/max-ttl 7d: lower it, or raise the other`)},
@@ -61,7 +61,7 @@ func TestShortDefaultsAreWarned(t *testing.T) {
 	s := newSpace(t)
 	short := func(key, value string) row {
 		return row{namespace("short", key, value), warned("metadata.annotations[" + key + "]: " + value +
-			" is under 60s: a Job or Pod may be gone before anyone reads its logs; use 60s or more")}
+			" is under 60s: a Job or Pod may be deleted before anyone reads its logs; use 60s or more")}
 	}
 	s.wouldCreate(
 		short(policy.AnnotationDefaultTTL, "0s"), short(policy.AnnotationDefaultTTLSucceeded, "30s"),
@@ -135,10 +135,10 @@ func TestDeadlineBounds(t *testing.T) {
 	s.creates(
 		row{job("default"), warned(`activeDeadlineSeconds defaulted to 600 (10m) from namespace "` + s.name + `"`)},
 		row{job("fits", limited(24*time.Hour)), ""},
-		row{job("long", limited(25*time.Hour)), denied("validate.curfew.dev", field+"1d1h is above "+bound("max", "1d")+": use 1d or less")},
-		row{job("short", limited(time.Minute)), denied("validate.curfew.dev", field+"1m is below "+bound("min", "10m")+": use 10m or more")},
-		row{late, denied("validate.curfew.dev", "spec.jobTemplate."+field+"1d1h is above "+bound("max", "1d")+": use 1d or less")},
-		row{endless, denied("validate-pods.curfew.dev", field+"1d1h is above "+bound("max", "1d")+": use 1d or less")},
+		row{job("long", limited(25*time.Hour)), denied("validate.curfew.dev", field+"90000 (1d1h) is above "+bound("max", "1d")+": use 1d or less")},
+		row{job("short", limited(time.Minute)), denied("validate.curfew.dev", field+"60 (1m) is below "+bound("min", "10m")+": use 10m or more")},
+		row{late, denied("validate.curfew.dev", "spec.jobTemplate."+field+"90000 (1d1h) is above "+bound("max", "1d")+": use 1d or less")},
+		row{endless, denied("validate-pods.curfew.dev", field+"90000 (1d1h) is above "+bound("max", "1d")+": use 1d or less")},
 	)
 }
 
@@ -176,7 +176,7 @@ func TestRemovingADefault(t *testing.T) {
 	bounded.passes(bounded.create(job("build", inTemplate(hold, "true"))))
 	refusal := `Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `
 	bounded.refuses(bounded.kubectl("patch", "job", "build", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":null}}`),
-		refusal+`spec.ttlSecondsAfterFinished: cannot be removed while curfew.dev/max-ttl 7d of namespace "`+bounded.name+`" holds: set it to 7d or less`)
+		refusal+`spec.ttlSecondsAfterFinished: cannot be removed while curfew.dev/max-ttl 7d of namespace "`+bounded.name+`" applies: set it to 7d or less`)
 	bounded.refuses(bounded.kubectl("patch", "job", "build", "--type=merge", "-p",
 		`{"spec":{"ttlSecondsAfterFinished":null},"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"never"}}}`),
 		refusal+`metadata.annotations[curfew.dev/ttl-after-finished]: never is above curfew.dev/max-ttl 7d of namespace "`+bounded.name+`": use 7d or less`)

@@ -98,13 +98,13 @@ func TestStrictOptions(t *testing.T) {
 	for _, space := range []*space{s, lenient} {
 		space.may("ann", "create", "get", "patch")
 	}
-	refusal := "spec.ttlSecondsAfterFinished: sets when this Job is deleted" + notYours
-	s.refuses(s.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal))
+	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"
+	s.refuses(s.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate-marked.curfew.dev", refusal+s.notYours("Job")))
 	s.says(s.kubectlInput(s.manifest(job("plain", inTemplate(hold, "true"))), "--as=ann", "create", "-f", "-"))
 	s.refuses(s.kubectl("--as=ann", "annotate", "job", "plain", policy.AnnotationTTL+"=1h"),
 		`Error from server (Forbidden): admission webhook "validate-marked.curfew.dev" denied the request: `+
-			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+notYours)
-	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal))
+			"metadata.annotations[curfew.dev/ttl-after-finished]: sets when this Job is deleted"+s.notYours("Job"))
+	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal+lenient.notYours("Job")))
 }
 
 // With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back where that speaks.

@@ -137,7 +137,9 @@ func TestPeersDefaultDeadline(t *testing.T) {
 	s.newRuntime("torch", true)
 	where := "curfew.dev/active-deadline defaulted to 20s"
 	path, own := ".metadata.annotations.curfew\\.dev/active-deadline", "metadata.annotations[curfew.dev/active-deadline]"
+	tooLong, tooShort := "2h0m0s", "5s"
 	if suite.peers.native() {
+		tooLong, tooShort = "7200 (2h)", "5 (5s)"
 		where, path, own = "activeDeadlineSeconds defaulted to 20 (20s)", ".spec.activeDeadlineSeconds", "spec.activeDeadlineSeconds"
 	}
 	torch := at("spec.runtimeRef.kind", "TrainingRuntime")
@@ -147,7 +149,7 @@ func TestPeersDefaultDeadline(t *testing.T) {
 		t.Errorf("%s is %q, want 20s", path, got)
 	}
 	s.wouldCreate(row{s.trainJob("long", "torch", torch, deadlined(2*hour)), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
-		own+`: 2h is above curfew.dev/max-deadline 1h of namespace "`+s.name+`": use 1h or less`)})
+		own+": "+tooLong+` is above curfew.dev/max-deadline 1h of namespace "`+s.name+`": use 1h or less`)})
 
 	// The same from a policy, in a namespace that says nothing.
 	p := newPeerSpace(t)
@@ -155,7 +157,7 @@ func TestPeersDefaultDeadline(t *testing.T) {
 	name := p.policy("deadline", "kinds: [{group: trainer.kubeflow.org, kind: TrainJob}]", "defaults: {deadline: {value: 20s}}, bounds: {minDeadline: 10s}")
 	p.eventually(row{p.trainJob("probe", "torch", torch), warned(where + ` from policy "` + name + `"`)})
 	// The rules of the validating webhook may come a moment later than those of the other.
-	want, short := own+`: 5s is below minDeadline 10s of policy "`+name+`": use 10s or more`, p.manifest(p.trainJob("short", "torch", torch, deadlined(5*second)))
+	want, short := own+": "+tooShort+` is below minDeadline 10s of policy "`+name+`": use 10s or more`, p.manifest(p.trainJob("short", "torch", torch, deadlined(5*second)))
 	p.poll("a deadline below the policy's bound to be refused", func(context.Context) (bool, error) {
 		out := p.kubectlInput(short, "create", "--dry-run=server", "-f", "-")
 		return out.failed && strings.Contains(out.stderr, want), nil

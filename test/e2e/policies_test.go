@@ -105,24 +105,24 @@ func TestPolicyBounds(t *testing.T) {
 		wider, narrower)
 	of := ` of policy "` + name + `": use `
 	s.eventually(row{job("default"), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "` + name + `"`)})
-	const long, never, field = "8d is above maxTTL 7d", "never is above maxTTL 7d", "spec.ttlSecondsAfterFinished: "
+	const long, never, field = "691200 (8d) is above maxTTL 7d", "never is above maxTTL 7d", "spec.ttlSecondsAfterFinished: "
 	// Where nothing else has them sent, what carries a key or a native TTL is by validate-marked, and a deadline by the policy.
 	s.creates(
 		row{job("long", native(8*24*time.Hour)), denied("validate-marked.curfew.dev", field+long+of+"7d or less")},
-		row{job("short", native(5*time.Minute)), both(denied("validate-marked.curfew.dev", field+"5m is below minTTL 10m"+of+"10m or more"),
-			warned(field+"5m is under 900s: the Job may be gone before anyone reads its logs; use 900s or more"))},
+		row{job("short", native(5*time.Minute)), both(denied("validate-marked.curfew.dev", field+"300 (5m) is below minTTL 10m"+of+"10m or more"),
+			warned(field+"300 (5m) is under 900s: the Job may be deleted before anyone reads its logs; use 900s or more"))},
 		row{job("never", annotated(policy.AnnotationTTL, "never")), denied("validate-marked.curfew.dev",
 			"metadata.annotations[curfew.dev/ttl-after-finished]: "+never+of+"7d or less")},
 		row{job("label", native(time.Hour), labelled("10d")), denied("validate-marked.curfew.dev", "metadata.labels[curfew.dev/ttl]: 10d is above maxTTLLabel 9d"+of+"9d or less")},
 		row{job("deadline", native(time.Hour), limited(25*time.Hour)), denied("validate-marked.curfew.dev",
-			"spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d"+of+"1d or less")},
+			"spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d"+of+"1d or less")},
 		row{job("fits", native(time.Hour), limited(time.Hour), labelled("8d")), ""},
 	)
 	wider.says(wider.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "`+name+`"`))
 	wider.refuses(wider.create(job("long", native(8*24*time.Hour))), denied("validate.curfew.dev", field+long+of+"7d or less"))
 	narrower.says(narrower.create(job("default")), warned(`ttlSecondsAfterFinished defaulted to 259200 (3d) from policy "`+name+`"`))
 	narrower.refuses(narrower.create(job("long", native(4*24*time.Hour))), denied("validate.curfew.dev",
-		field+`4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
+		field+`345600 (4d) is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": use 3d or less`))
 	// Bounds that leave nothing are refused, whichever of the two comes last.
 	refusal := `Error from server (Forbidden): admission webhook "namespaces.curfew.dev" denied the request: `
 	wider.refuses(wider.kubectl("annotate", "namespace", wider.name, policy.AnnotationMinTTL+"=8d"), refusal+
@@ -139,10 +139,10 @@ func TestPolicyModeWarn(t *testing.T) {
 	name := s.policy("warn", "", `mode: Warn, bounds: {maxTTL: 7d, maxDeadline: 1d}`)
 	strict := newSpace(t)
 	date := strict.policy("strict", "", `bounds: {latestDate: "2099-06-30", maxDeadline: 1d}`)
-	s.eventually(row{job("deadline", limited(25*time.Hour)), warned(`spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d of policy "` + name + `": use 1d or less`)})
-	s.creates(row{job("long", native(8*24*time.Hour)), warned(`spec.ttlSecondsAfterFinished: 8d is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
+	s.eventually(row{job("deadline", limited(25*time.Hour)), warned(`spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d of policy "` + name + `": use 1d or less`)})
+	s.creates(row{job("long", native(8*24*time.Hour)), warned(`spec.ttlSecondsAfterFinished: 691200 (8d) is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
 	strict.eventually(row{job("deadline", limited(25*time.Hour)), denied("validate-policies.jobs.batch.curfew.dev",
-		`spec.activeDeadlineSeconds: 1d1h is above maxDeadline 1d of policy "`+date+`": use 1d or less`)})
+		`spec.activeDeadlineSeconds: 90000 (1d1h) is above maxDeadline 1d of policy "`+date+`": use 1d or less`)})
 	strict.creates(
 		row{job("late", labelled("2099-07-01")), denied("validate-marked.curfew.dev",
 			`metadata.labels[curfew.dev/ttl]: 2099-07-01 is after latestDate 2099-06-30 of policy "`+date+`": use a date up to then`)},
@@ -164,7 +164,7 @@ func TestPolicyModeDryRun(t *testing.T) {
 		t.Errorf("it became %v", due)
 	}
 	s.creates(row{job("long", native(8*24*time.Hour)),
-		warned(`spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 8d is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
+		warned(`spec.ttlSecondsAfterFinished: would be refused (mode DryRun): 691200 (8d) is above maxTTL 7d of policy "` + name + `": use 7d or less`)})
 	finish := s.awaitJobFinish(due)
 	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")
 	s.eventAbout("LifecyclePolicy", name, "WouldDelete", s.name+"/due")

@@ -40,7 +40,7 @@ func TestMetadataThroughSubresources(t *testing.T) {
 		return s.kubectl("--as=eve", "patch", kind, name, "--subresource=status", "--type=merge", "-p", patch)
 	}
 	refused := func(webhook, field, kind string) string {
-		return `Error from server (Forbidden): admission webhook "` + webhook + `" denied the request: ` + field + ": sets when this " + kind + " is deleted" + notYours
+		return `Error from server (Forbidden): admission webhook "` + webhook + `" denied the request: ` + field + ": sets when this " + kind + " is deleted" + s.notYours(kind)
 	}
 	const annotation, label = "metadata.annotations[curfew.dev/ttl-after-finished]", "metadata.labels[curfew.dev/ttl]"
 	const annotated, labelled = `{"metadata":{"annotations":{"curfew.dev/ttl-after-failed":"1h"}}}`, `{"metadata":{"labels":{"curfew.dev/ttl":"1d"}}}`

@@ -81,7 +81,7 @@ func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	s.refuses(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=8d"), refusal)
 	s.refuses(s.kubectl("annotate", "job", "old", policy.AnnotationTTL+"-"),
 		`Error from server (Forbidden): admission webhook "validate.curfew.dev" denied the request: `+
-			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while curfew.dev/max-ttl 1h of namespace "`+s.name+`" holds: set it to 1h or less`)
+			`metadata.annotations[curfew.dev/ttl-after-finished]: cannot be removed while curfew.dev/max-ttl 1h of namespace "`+s.name+`" applies: set it to 1h or less`)
 	s.says(s.kubectl("annotate", "--overwrite", "job", "old", policy.AnnotationTTL+"=1h"))
 
 	// What is being deleted always passes, or it could not be let go of.
@@ -101,7 +101,7 @@ func TestModeWarn(t *testing.T) {
 		`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "`+s.name+`"`)
 	s.says(s.create(job("long", ttl(8*24*hour))),
 		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode warn): `+
-			`8d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
+			`691200 (8d) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 }
 
 // In mode dry-run nothing is changed, refused or deleted. Admission and the controller say what they would do.
@@ -115,7 +115,7 @@ func TestModeDryRun(t *testing.T) {
 	}
 	s.says(s.create(job("long", ttl(8*24*hour))),
 		`Warning: curfew: metadata.annotations[curfew.dev/ttl-after-finished]: would be refused (mode dry-run): `+
-			`8d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
+			`691200 (8d) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 
 	due := s.finishJob("due", now(), ttl(1*second))
 	s.awaitLog(suite.controller.Log, s.name+"/due", "dry")

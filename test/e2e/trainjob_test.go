@@ -24,7 +24,7 @@ func TestTrainJobDefaults(t *testing.T) {
 		row{s.trainJob("never", "silent", with(noted(policy.AnnotationTTL, "never"), at("spec.activeDeadlineSeconds", 3600))...), ""},
 		row{s.trainJob("elsewhere", "silent", with(at("spec.managedBy", "kueue.x-k8s.io/multikueue"))...), ""},
 		row{s.trainJob("long", "silent", with(at("spec.activeDeadlineSeconds", 90000))...), denied(webhook,
-			`spec.activeDeadlineSeconds: 1d1h is above curfew.dev/max-deadline 1d of namespace "`+s.name+`": use 1d or less`)},
+			`spec.activeDeadlineSeconds: 90000 (1d1h) is above curfew.dev/max-deadline 1d of namespace "`+s.name+`": use 1d or less`)},
 		row{s.trainJob("annotated", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), noted(policy.AnnotationTTL, "3h"))...), ""},
 		row{s.trainJob("twice", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), at("spec.activeDeadlineSeconds", 60), noted(policy.AnnotationTTL, "3h"))...), denied(webhook,
 			"metadata.annotations[curfew.dev/active-deadline]: 1h differs from spec.activeDeadlineSeconds 1m: set one of them, or both to the same")},
@@ -94,11 +94,11 @@ func TestRuntimeRules(t *testing.T) {
 				template+"replicatedJobs[0].template.spec.template.metadata.annotations[curfew.dev/ttl-after-failed]: a pod template cannot have a TTL: "+
 					"set metadata.annotations[curfew.dev/ttl-after-finished] on the "+kind)},
 			row{s.runtime(kind, name, at("spec.template.metadata", map[string]any{"labels": map[string]any{policy.LabelTTL: "1h"}})), denied(webhook,
-				"spec.template.metadata.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and one that is gone is created again: "+
+				"spec.template.metadata.labels[curfew.dev/ttl]: must not be set: the objects that a TrainJob creates inherit it, and a deleted one is created again: "+
 					"set metadata.annotations[curfew.dev/ttl-after-finished] on the "+kind)},
 			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "soon")), denied(webhook, `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+", or never")},
 			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "30s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: 30s is under 60s: " +
-				"a TrainJob that uses it may be gone before anyone reads its logs; use 60s or more")},
+				"a TrainJob that uses it may be deleted before anyone reads its logs; use 60s or more")},
 			row{s.runtime(kind, name, noted(policy.AnnotationTTL, "1d"), noted(policy.AnnotationTTLFailed, "never")), ""},
 		)
 	}
@@ -117,14 +117,14 @@ func TestRuntimePrecedence(t *testing.T) {
 	)
 	own := at("spec.runtimeRef.kind", "TrainingRuntime")
 	const key, failed = "metadata.annotations[curfew.dev/ttl-after-finished]: ", "metadata.annotations[curfew.dev/ttl-after-failed]: "
-	s.eventually(row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)})
+	s.eventually(row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" sets 2h; remove it`)})
 	s.creates(
 		row{s.trainJob("plain", cluster), ""},
-		row{s.trainJob("shorter", cluster, noted(policy.AnnotationTTL, "1h")), warned(key + `1h is ignored: runtime "` + cluster + `" says 9d; remove it`)},
+		row{s.trainJob("shorter", cluster, noted(policy.AnnotationTTL, "1h")), warned(key + `1h is ignored: runtime "` + cluster + `" sets 9d; remove it`)},
 		row{s.trainJob("equal", cluster, noted(policy.AnnotationTTLSucceeded, "6d")), warned("metadata.annotations[curfew.dev/ttl-after-succeeded]: " +
-			`6d is ignored: runtime "` + cluster + `" says 9d; remove it`)},
-		row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" says 2h; remove it`)},
-		row{s.trainJob("outcome", "own", own, noted(policy.AnnotationTTLFailed, "1h"), noted(policy.AnnotationTTL, "2h")), warned(failed + `1h is ignored: runtime "own" says 6d; remove it`)},
+			`6d is ignored: runtime "` + cluster + `" sets 9d; remove it`)},
+		row{s.trainJob("longer", "own", own, noted(policy.AnnotationTTL, "3h")), warned(key + `3h is ignored: runtime "own" sets 2h; remove it`)},
+		row{s.trainJob("outcome", "own", own, noted(policy.AnnotationTTLFailed, "1h"), noted(policy.AnnotationTTL, "2h")), warned(failed + `1h is ignored: runtime "own" sets 6d; remove it`)},
 		row{s.trainJob("same", cluster, noted(policy.AnnotationTTL, "9d")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
 			key+`9d is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)},
 	)
@@ -181,14 +181,14 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	s.creates(row{s.runtime("TrainingRuntime", "raised", noted(policy.AnnotationTTL, "1m")), ""})
 	// The rules by which TrainJobs are sent follow the kinds that are served.
 	s.eventually(row{s.trainJob("probe", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
-		`1s is ignored: runtime "raised" says 1m; remove it`)})
+		`1s is ignored: runtime "raised" sets 1m; remove it`)})
 	s.creates(
 		row{s.runtime("TrainingRuntime", "changed", noted(policy.AnnotationTTL, "1h"), backfill), warned(unasked)},
 		row{s.runtime("TrainingRuntime", "gone", noted(policy.AnnotationTTL, "1h")), ""},
 		row{s.trainJob("shortened", "changed", own), ""},
 		row{s.trainJob("kept", "gone", own), ""},
 		row{s.trainJob("longer", "raised", own, noted(policy.AnnotationTTL, "1s")), warned("metadata.annotations[curfew.dev/ttl-after-finished]: " +
-			`1s is ignored: runtime "raised" says 1m; remove it`)},
+			`1s is ignored: runtime "raised" sets 1m; remove it`)},
 	)
 	end := now()
 	for _, name := range []string{"shortened", "kept", "longer"} {
@@ -214,7 +214,7 @@ func TestRuntimeThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1h")
 	missing := func(name string) string {
-		return warned(`spec.runtimeRef.name: runtime "` + name + `" does not exist: this TrainJob stays until it does and says a TTL`)
+		return warned(`spec.runtimeRef.name: runtime "` + name + `" does not exist: this TrainJob is kept until it exists and sets a TTL`)
 	}
 	s.creates(row{s.runtime("TrainingRuntime", "some"), ""})
 	s.eventually(row{s.trainJob("probe", "some", at("spec.runtimeRef.kind", "TrainingRuntime"), noted(policy.AnnotationTTL, "soon")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",

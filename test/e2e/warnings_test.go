@@ -17,8 +17,8 @@ func TestHooksAreWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultPodTTL, "2h")
 	const helm, argo = "helm.sh/hook", "argocd.argoproj.io/hook"
-	const helmSays = "helm may fail when its hook vanishes in a release: use helm.sh/hook-delete-policy"
-	const argoSays = "Argo CD may sync again when its hook vanishes: use argocd.argoproj.io/hook-delete-policy"
+	const helmSays = "helm may fail when its hook is deleted during a release: use helm.sh/hook-delete-policy"
+	const argoSays = "Argo CD may sync again when its hook is deleted: use argocd.argoproj.io/hook-delete-policy"
 	const field, annotation = "spec.ttlSecondsAfterFinished: ", "metadata.annotations[curfew.dev/ttl-after-finished]: "
 	s.creates(
 		row{job("helm", native(time.Hour), annotated(helm, "pre-install")), warned(field + helmSays)},
@@ -36,7 +36,7 @@ func TestHooksAreWarned(t *testing.T) {
 func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	const again = " tracks this object and will create and run it again once gone: use a longer TTL or a hook"
+	const again = " tracks this object and creates and runs it again after it is deleted: use a longer TTL or a hook"
 	const field, annotation = "spec.ttlSecondsAfterFinished: ", "metadata.annotations[curfew.dev/ttl-after-finished]: "
 	withLabel := func(key string) func(*batchv1.Job) {
 		return func(j *batchv1.Job) { j.Labels = map[string]string{key: "app"} }
@@ -46,10 +46,10 @@ func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
 		row{job("argo-label", ttl(10*time.Minute), withLabel("argocd.argoproj.io/instance")), warned(annotation + "Argo CD" + again)},
 		row{job("flux", native(10*time.Minute), withLabel("kustomize.toolkit.fluxcd.io/name")), warned(field + "Flux" + again)},
 		row{job("flux-helm", ttl(0), withLabel("helm.toolkit.fluxcd.io/name")), both(
-			warned(annotation+"0s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"), warned(annotation+"Flux"+again))},
+			warned(annotation+"0 (0s) is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"), warned(annotation+"Flux"+again))},
 		row{job("long", native(time.Hour), annotated("argocd.argoproj.io/tracking-id", "x")), ""},
 		row{job("hook", native(10*time.Minute), annotated("argocd.argoproj.io/tracking-id", "x"), annotated("helm.sh/hook", "test")),
-			warned(field + "helm may fail when its hook vanishes in a release: use helm.sh/hook-delete-policy")},
+			warned(field + "helm may fail when its hook is deleted during a release: use helm.sh/hook-delete-policy")},
 	)
 }
 
@@ -118,7 +118,7 @@ func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
 		warned("spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one"),
 		warned("metadata.labels[curfew.dev/ttl]: has no effect: the Job is protected by annotation curfew.dev/protect"))
 	s.says(s.kubectl("annotate", "job", "old", policy.AnnotationTTLFailed+"=4s"),
-		warned("metadata.annotations[curfew.dev/ttl-after-failed]: 4s is under 60s: the Job may be gone before anyone reads its logs; use 60s or more"))
+		warned("metadata.annotations[curfew.dev/ttl-after-failed]: 4s is under 60s: the Job may be deleted before anyone reads its logs; use 60s or more"))
 	patched, err := suite.cluster.Client.BatchV1().Jobs(s.name).Get(s.ctx, "old", metav1.GetOptions{})
 	s.ok(err)
 	if patched.Annotations[policy.AnnotationTTLFailed] != "4s" {

@@ -161,7 +161,7 @@ func TestAnswers(t *testing.T) {
 		"validate, JSON in, with a finding": {
 			call: call{path: "/v1/validate", body: jobJSON, contentType: "application/json; charset=utf-8", accept: "*/*", token: "ann"},
 			want: `{"allowed":false,"objects":1,"defaults":[],"findings":[{"object":{"document":1,"apiVersion":"batch/v1","kind":"Job","namespace":"ci","name":"build"},` +
-				`"rule":"bounds","field":"spec.ttlSecondsAfterFinished","severity":"error","message":"10d is above curfew.dev/max-ttl 7d of namespace \"ci\": use 7d or less","line":1}]}`,
+				`"rule":"bounds","field":"spec.ttlSecondsAfterFinished","severity":"error","message":"864000 (10d) is above curfew.dev/max-ttl 7d of namespace \"ci\": use 7d or less","line":1}]}`,
 		},
 		"validate, YAML out": {
 			call:        call{path: "/v1/validate?offline=true", body: jobYAML, accept: "text/html;q=0.5, application/yaml"},
@@ -337,7 +337,7 @@ func TestAccessIsAskedForTheCaller(t *testing.T) {
 	router := mounted(t, asking)
 	job := strings.ReplaceAll(jobJSON, "864000", "8640")
 	recorder := call{path: "/v1/validate", body: job, token: "ann"}.do(router)
-	if asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":false`) || !strings.Contains(recorder.Body.String(), "which you may not do yourself") {
+	if asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":false`) || !strings.Contains(recorder.Body.String(), "but you may not delete it yourself") {
 		t.Errorf("asked %d times: %s", asked, recorder.Body)
 	}
 	if recorder = (call{path: "/v1/validate?offline=true", body: job}).do(router); asked != 1 || !strings.Contains(recorder.Body.String(), `"allowed":true`) {

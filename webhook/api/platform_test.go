@@ -69,9 +69,9 @@ func TestPostedRuntimesProfilesAndPolicies(t *testing.T) {
 	train := "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: TrainJob, metadata: {name: t, namespace: ci, annotations: {curfew.dev/ttl-after-finished: 1h}}, spec: {runtimeRef: {name: torch}}}\n---\n"
 	torch := "{apiVersion: trainer.kubeflow.org/v1alpha1, kind: ClusterTrainingRuntime, metadata: {name: torch, annotations: {curfew.dev/ttl-after-finished: 3d}}}\n---\n"
 	for name, test := range map[string]struct{ path, body, want, token string }{
-		"a runtime of the cluster":             {"/v1/validate", train, `runtime \"torch\" says 2d`, "ann"},
-		"a posted runtime before it":           {"/v1/validate", train + torch, `runtime \"torch\" says 3d`, "ann"},
-		"a posted runtime, offline":            {"/v1/validate?offline=true", torch + train, `runtime \"torch\" says 3d`, ""},
+		"a runtime of the cluster":             {"/v1/validate", train, `runtime \"torch\" sets 2d`, "ann"},
+		"a posted runtime before it":           {"/v1/validate", train + torch, `runtime \"torch\" sets 3d`, "ann"},
+		"a posted runtime, offline":            {"/v1/validate?offline=true", torch + train, `runtime \"torch\" sets 3d`, ""},
 		"an unknown runtime says nothing":      {"/v1/validate?offline=true", train, `"findings":[]`, ""},
 		"a policy that does not compile":       {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "expression: objekt", 1), `line 1, column 1: undeclared reference to 'objekt'`, ""},
 		"a policy that the schema refuses":     {"/v1/validate?offline=true", strings.Replace(policyYAML, "value: 3h", "valve: 3h", 1), `unknown field \"spec.defaults.ttl.valve\"`, ""},

@@ -108,21 +108,21 @@ func TestLint(t *testing.T) {
 		},
 		"a bound of a Namespace among the documents, wherever it stands": {
 			text: "apiVersion: batch/v1\nkind: Job\nmetadata: {generateName: a-, namespace: ci}\nspec:\n  ttlSecondsAfterFinished: 864000\n---\n" + namespaceCI,
-			want: []string{`f.yaml:5 error Job ci/a-* bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`},
+			want: []string{`f.yaml:5 error Job ci/a-* bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`},
 		},
 		"a Namespace with an unreadable value": {
 			text: "apiVersion: v1\nkind: Namespace\nmetadata:\n  name: ci\n  annotations:\n    curfew.dev/mode: strict\n",
-			want: []string{`f.yaml:6 error Namespace ci namespace-values metadata.annotations[curfew.dev/mode]: "strict" is no mode: use enforce, warn or dry-run`},
+			want: []string{`f.yaml:6 error Namespace ci namespace-values metadata.annotations[curfew.dev/mode]: "strict" is not a mode: use enforce, warn or dry-run`},
 		},
 		"mode warn refuses nothing": {
 			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/mode: warn, curfew.dev/max-ttl: 1d}}\n---\n" +
 				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a, namespace: ci}\nspec: {ttlSecondsAfterFinished: 864000}\n",
-			want: []string{`f.yaml:8 warning Job ci/a bounds spec.ttlSecondsAfterFinished: would be refused (mode warn): 10d is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`},
+			want: []string{`f.yaml:8 warning Job ci/a bounds spec.ttlSecondsAfterFinished: would be refused (mode warn): 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "ci": use 1d or less`},
 		},
 		"the default namespace": {
 			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: default, annotations: {curfew.dev/max-ttl: 1d}}\n---\n" +
 				"apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n",
-			want: []string{`f.yaml:8 error Job default/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 1d of namespace "default": use 1d or less`},
+			want: []string{`f.yaml:8 error Job default/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 1d of namespace "default": use 1d or less`},
 		},
 		"a default that finds no place": {
 			text: "apiVersion: v1\nkind: Namespace\nmetadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d}}\n---\n" +
@@ -211,13 +211,13 @@ func TestOnline(t *testing.T) {
 		want            []string
 	}{
 		"the cluster's namespace": {job, "ci", []string{
-			`f.yaml:4 error Job ci/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 2d of namespace "ci": use 2d or less`}},
+			`f.yaml:4 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 2d of namespace "ci": use 2d or less`}},
 		"a posted namespace over the cluster's": {namespaceCI + job, "ci", []string{
-			`f.yaml:12 error Job ci/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`}},
+			`f.yaml:12 error Job ci/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "ci": use 7d or less`}},
 		"a namespace that nobody has": {job, "new", []string{
 			`f.yaml:3 warning Job new/a known-namespace metadata.namespace: namespace "new" does not exist yet: its defaults and bounds are not known; send it along`}},
 		"a namespace that only the documents have": {strings.ReplaceAll(namespaceCI, "name: ci", "name: new") + job, "new", []string{
-			`f.yaml:12 error Job new/a bounds spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "new": use 7d or less`}},
+			`f.yaml:12 error Job new/a bounds spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "new": use 7d or less`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := offline(t)
@@ -252,7 +252,7 @@ func TestOptionsReachTheRules(t *testing.T) {
 	options := offline(t)
 	options.Rules = rules.Options{WarnBelow: time.Hour}
 	want := []string{"f.yaml:4 warning Job default/a short-ttl spec.ttlSecondsAfterFinished: " +
-		"10m is under 3600s: the Job may be gone before anyone reads its logs; use 3600s or more"}
+		"600 (10m) is under 3600s: the Job may be deleted before anyone reads its logs; use 3600s or more"}
 	if have := lines(lintText(t, job, options)); !slices.Equal(have, want) {
 		t.Errorf("have %q, want %q", have, want)
 	}

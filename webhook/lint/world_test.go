@@ -65,7 +65,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {maxTTL: 1h, maxTTLLabel: 2h, latestDate: 2026-12-31}", 1),
 			"{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, labels: {curfew.dev/ttl: 90d}}, spec: {ttlSecondsAfterFinished: 7200}}"},
 			lines: []string{
-				`error Job ci/a bounds spec.ttlSecondsAfterFinished: 2h is above maxTTL 1h of policy "p": use 1h or less`,
+				`error Job ci/a bounds spec.ttlSecondsAfterFinished: 7200 (2h) is above maxTTL 1h of policy "p": use 1h or less`,
 				`error Job ci/a ttl-label metadata.labels[curfew.dev/ttl]: 90d is above maxTTLLabel 2h of policy "p": use 2h or less`}},
 		"a label after a policy's latest date": {documents: []string{
 			strings.Replace(policyTTL, "defaults: {ttl: {value: 2h}}", "bounds: {latestDate: 2026-12-31}", 1),
@@ -92,7 +92,7 @@ func TestDocumentsSpeakForEachOther(t *testing.T) {
 			filled: []string{`TrainJob ci/t: curfew.dev/ttl-after-finished defaulted to 1d from namespace "ci"`}},
 		"a TTL that a runtime overrules": {documents: []string{torch,
 			strings.Replace(trainJob, "name: t,", "name: t, annotations: {curfew.dev/ttl-after-finished: 2h},", 1)},
-			lines: []string{`warning TrainJob ci/t runtime-ttl metadata.annotations[curfew.dev/ttl-after-finished]: 2h is ignored: runtime "torch" says 1d; remove it`}},
+			lines: []string{`warning TrainJob ci/t runtime-ttl metadata.annotations[curfew.dev/ttl-after-finished]: 2h is ignored: runtime "torch" sets 1d; remove it`}},
 		"what a runtime must not say": {documents: []string{
 			strings.Replace(torch, "}}}", "}}, spec: {template: {spec: {ttlSecondsAfterFinished: 100}}}}", 1)},
 			lines: []string{`error TrainingRuntime ci/torch forbidden-field spec.template.spec.ttlSecondsAfterFinished: must not be set: a runtime has its TTL in annotation curfew.dev/ttl-after-finished, for the TrainJobs that use it`}},
@@ -189,7 +189,7 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 				`f.yaml:1 error Namespace ci namespace-values metadata.annotations[curfew.dev/max-ttl]: 1d is below minTTL 2d of policy "p": raise it, or lower the other`,
 				`f.yaml:5 error LifecyclePolicy p policy-bounds spec.bounds.minTTL: 2d is above curfew.dev/max-ttl 1d of namespace "ci": lower it, or raise the other`}},
 		"a default that nobody has time to see": {text: strings.Replace(policyTTL, "value: 2h", "value: 2s", 1),
-			want: []string{`f.yaml:1 warning LifecyclePolicy p short-ttl spec.defaults.ttl.value: 2s is under 60s: what gets it may be gone before anyone reads its logs; use 60s or more`}},
+			want: []string{`f.yaml:1 warning LifecyclePolicy p short-ttl spec.defaults.ttl.value: 2s is under 60s: an object that gets it may be deleted before anyone reads its logs; use 60s or more`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			have := lines(lintText(t, test.text, offline(t)))
@@ -232,7 +232,7 @@ func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 		"a posted policy over its": {text: policyTTL + plainJob, filled: []string{`Job ci/a: ttlSecondsAfterFinished defaulted to 7200 (2h) from policy "p"`}},
 		"its runtime":              {text: trainJob, source: "runtime/torch"},
 		"a runtime that it does not have": {text: strings.Replace(trainJob, "name: torch", "name: gone", 1),
-			lines: []string{`f.yaml:1 warning TrainJob ci/t unusable-runtime spec.runtimeRef.name: runtime "gone" does not exist: this TrainJob stays until it does and says a TTL`}},
+			lines: []string{`f.yaml:1 warning TrainJob ci/t unusable-runtime spec.runtimeRef.name: runtime "gone" does not exist: this TrainJob is kept until it exists and sets a TTL`}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			options := offline(t)

@@ -54,7 +54,7 @@ func TestLintServer(t *testing.T) {
 	}
 	want := []string{
 		"WHERE SEVERITY OBJECT RULE MESSAGE",
-		`-:7 error Job linted/long server spec.ttlSecondsAfterFinished: 10d is above curfew.dev/max-ttl 7d of namespace "linted": use 7d or less`,
+		`-:7 error Job linted/long server spec.ttlSecondsAfterFinished: 864000 (10d) is above curfew.dev/max-ttl 7d of namespace "linted": use 7d or less`,
 		"-:16 warning Job linted/fine server metadata.annotations[curfew.dev/ttl]: is a label, and has no effect as an annotation: set metadata.labels[curfew.dev/ttl], or annotation curfew.dev/ttl-after-finished",
 		"-:25 warning Namespace not-there server metadata.annotations[curfew.dev/defualt-ttl]: is not a key of Curfew, and has no effect: did you mean annotation curfew.dev/default-ttl?",
 		`-:31 warning ConfigMap not-there/a known-namespace metadata.namespace: namespace "not-there" does not exist yet: not checked; create it first`,
