@@ -14,11 +14,12 @@ func cancelCommand(env environment) *cobra.Command {
 	}
 	command := &cobra.Command{
 		Use:   "cancel " + changingUse,
-		Short: "Let objects stay",
-		Long: `Let objects stay: the TTL label is taken off, and the TTL after finished becomes
-never, in the annotation and by taking away the kind's own field, which its own
-controller reads. What bounds do not allow to stay is refused. Where a runtime
-decides, the object is protected instead. A deadline is left as it is.`,
+		Short: "Keep objects: remove their expiry",
+		Long: `Keep objects. This removes the TTL label and sets the TTL after finished to
+never: in the annotation, and by removing the kind's own field, which the kind's
+own controller reads. An object that bounds do not allow to stay is not changed.
+Where a training runtime decides the TTL, the object is protected instead. The
+deadline stays as it is.`,
 		Example: `  # Keep this Job for good
   kubectl curfew cancel job/build -n ci
 

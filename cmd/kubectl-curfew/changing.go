@@ -40,8 +40,8 @@ func (c *changing) addFlags(command *cobra.Command) {
 	c.add(flags)
 	addSelection(flags, &c.selection)
 	flags.StringArrayVarP(&c.files, "filename", "f", nil, "file with the objects, or - for stdin: what expiring -o json or kubectl get -o json prints; an object that was deleted and created again since is left alone")
-	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (nothing is sent) or server (the API server and its webhooks are asked, nothing is stored)")
-	flags.BoolVarP(&c.yes, "yes", "y", false, "do not ask before more than one object is changed")
+	flags.StringVar(&c.dryRun, "dry-run", c.dryRun, "none, client (send nothing) or server (send it, but store nothing)")
+	flags.BoolVarP(&c.yes, "yes", "y", false, "change more than one object without asking")
 	c.output.addFlags(command)
 	c.completeFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}, "output": c.output.formats()})
 }

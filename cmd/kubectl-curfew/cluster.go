@@ -3,15 +3,19 @@ package main
 import (
 	"context"
 	"errors"
+	"flag"
 	"fmt"
 	"io"
 	"net/url"
+	"strconv"
 	"time"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/pflag"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/manifests/profiles"
@@ -36,6 +40,7 @@ type connection struct {
 	overrides       *clientcmd.ConfigOverrides
 	config          clientcmd.ClientConfig
 	curfewNamespace string
+	verbosity       int
 }
 
 // newConnection uses clientcmd and not genericclioptions, which would link kustomize and, with it,
@@ -56,14 +61,19 @@ func (c *connection) add(flags *pflag.FlagSet) {
 	names := clientcmd.RecommendedConfigOverrideFlags("")
 	names.ClusterOverrideFlags.APIServer.ShortName = "s"
 	c.bind(flags, names)
-	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew itself runs in, to learn how its controller is set")
+	flags.StringVar(&c.curfewNamespace, "curfew-namespace", c.curfewNamespace, "namespace that Curfew runs in")
+	_ = flags.SetAnnotation("curfew-namespace", connectionFlag, []string{"true"})
 }
 
 // bind adds kubectl's flags, as far as they have a name.
-func (c *connection) bind(flags *pflag.FlagSet, names clientcmd.ConfigOverrideFlags) {
+func (c *connection) bind(into *pflag.FlagSet, names clientcmd.ConfigOverrideFlags) {
+	flags := pflag.NewFlagSet("", pflag.ContinueOnError)
 	names.AuthOverrideFlags.Username, names.AuthOverrideFlags.Password = clientcmd.FlagInfo{}, clientcmd.FlagInfo{}
 	clientcmd.BindOverrideFlags(c.overrides, flags, names)
 	flags.StringVar(&c.kubeconfig.ExplicitPath, clientcmd.RecommendedConfigPathFlag, "", "Path to the kubeconfig file to use for CLI requests.")
+	flags.IntVarP(&c.verbosity, "v", "v", 0, "log requests to the API server: 6 for a line each, up to 9 for everything")
+	flags.VisitAll(func(flag *pflag.Flag) { _ = flags.SetAnnotation(flag.Name, connectionFlag, []string{"true"}) })
+	into.AddFlagSet(flags)
 }
 
 // namespace is that of -n, by default the one of the context.
@@ -80,6 +90,7 @@ type overlay struct {
 
 // open connects and reads what applies to all objects. Warnings of the API server go to warnings.
 func (c *connection) open(ctx context.Context, now time.Time, with overlay, warnings io.Writer) (*world.World, error) {
+	setVerbosity(c.verbosity)
 	clients, err := c.connect(c.config, warnings)
 	if err != nil {
 		return nil, err
@@ -94,11 +105,24 @@ func (c *connection) open(ctx context.Context, now time.Time, with overlay, warn
 	network := (*url.Error)(nil)
 	switch {
 	case ctx.Err() == nil && errors.As(err, &network):
-		return nil, fmt.Errorf("the API server cannot be reached: %w: is it the one that --context and --kubeconfig should name?", network.Err)
+		return nil, fmt.Errorf("cannot reach the API server: %w: check --context and --kubeconfig", network.Err)
 	case apierrors.IsUnauthorized(err):
-		return nil, errors.New("the API server does not know who you are (401 Unauthorized): log in again, or name another --context or --user")
+		return nil, errors.New("the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user")
 	}
 	return w, err
+}
+
+// setVerbosity lets client-go log as kubectl -v does. Without it nothing is logged: what goes wrong
+// is an error or a note of ours already.
+func setVerbosity(level int) {
+	if level == 0 {
+		klog.SetLogger(logr.Discard())
+		return
+	}
+	klog.ClearLogger()
+	flags := flag.NewFlagSet("", flag.ContinueOnError)
+	klog.InitFlags(flags)
+	_ = flags.Set("v", strconv.Itoa(level))
 }
 
 // connect makes clients for the cluster that the configuration names.

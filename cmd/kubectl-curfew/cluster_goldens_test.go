@@ -43,8 +43,9 @@ var clusterGoldens = map[string]golden{
 	"expiring-with-unknown-field": {args: words("expiring -A --with testdata/misspelt.yaml"), code: 2},
 	"expiring-with-unusable":      {args: words("expiring -A --with testdata/unusable.yaml"), code: 2},
 	"expiring-watch-json":         {args: words("expiring -A --watch -o json"), code: 2},
-	"expiring-over":               {args: words("expiring -A --before 11:00"), code: 2},
-	"expiring-over-day":           {args: []string{"expiring", "-A", "--before", "yesterday"}, code: 2},
+	"expiring-over":               {args: words("expiring -A --before 11:00")},
+	"expiring-no-unit":            {args: words("expiring -A --within 6"), code: 2},
+	"expiring-over-day":           {args: []string{"expiring", "-A", "--before", "yesterday"}},
 	"expiring-phrase":             {args: []string{"expiring", "-A", "--between", "3h..tuesday 5pm"}},
 	"expiring-left-over":          {args: []string{"expiring", "-A", "--before", "friday 17:00 please"}, code: 2},
 
@@ -54,7 +55,7 @@ var clusterGoldens = map[string]golden{
 	"question-2": {args: words("expiring deployments -A --before 17:00")},
 	"question-3": {args: []string{"expiring", "-n", "foo", "--between", "now..friday 17:00"}},
 	"question-4": {args: words("expiring -A --ttl-longer-than 7d")},
-	"question-5": {args: words("expiring -A --during may")},
+	"question-5": {args: words("expiring -A --within may")},
 	"question-6": {args: words("expiring -A --with testdata/policy.yaml --source policy/nightly --before now")},
 	"question-7": {args: words("explain job/build -n ci")},
 

@@ -72,6 +72,9 @@ type golden struct {
 // goldens are command lines; testdata/golden/<name>.txt holds what comes of each.
 var goldens = map[string]golden{
 	"version":            {args: []string{"version"}},
+	"version-flag":       {args: []string{"--version"}},
+	"options":            {args: []string{"options"}},
+	"help":               {args: []string{"cancel", "--help"}},
 	"table":              {args: []string{"lint", "-f", "testdata/manifests", "-R"}, code: 1},
 	"json":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "json"}, code: 1},
 	"yaml":               {args: []string{"lint", "-f", "testdata/manifests", "-o", "yaml"}, code: 1},
@@ -180,11 +183,11 @@ func TestNobodyAnswers(t *testing.T) {
 		want string
 	}{
 		"nobody is there": {words("expiring -A"), &url.Error{Op: "Get", URL: "http://localhost:8080/api", Err: errors.New("dial tcp 127.0.0.1:8080: connect: connection refused")},
-			"the API server cannot be reached: dial tcp 127.0.0.1:8080: connect: connection refused: is it the one that --context and --kubeconfig should name?"},
+			"cannot reach the API server: dial tcp 127.0.0.1:8080: connect: connection refused: check --context and --kubeconfig"},
 		"nobody is known": {words("explain job/build -n ci"), apierrors.NewUnauthorized("Unauthorized"),
-			"the API server does not know who you are (401 Unauthorized): log in again, or name another --context or --user"},
-		"nothing is asked":        {words("explain"), errors.New("asked"), "say which: KIND/NAME, KIND NAME, or KIND with -l or --all"},
-		"nothing is to be done":   {words("cancel jobs"), errors.New("asked"), `"jobs" says no object: give jobs/NAME, or -l or --all`},
+			"the API server rejected your credentials (401 Unauthorized): log in again, or use another --context or --user"},
+		"nothing is asked":        {words("explain"), errors.New("asked"), "name an object: KIND/NAME, KIND NAME, or KIND with -l or --all"},
+		"nothing is to be done":   {words("cancel jobs"), errors.New("asked"), `"jobs" names no object: give jobs/NAME, or -l or --all`},
 		"something else is wrong": {words("expiring -A"), apierrors.NewInternalError(errors.New("x")), "listing kindprofiles: Internal error occurred: x"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -24,10 +24,10 @@ func completionCommand() *cobra.Command {
 		Long: `Print a script that completes command lines: commands, flags, kinds, names,
 namespaces and contexts.
 
-kubectl completes plugins itself where its own completion is set up (kubectl
-completion --help): it asks a program named kubectl_complete-curfew on the PATH,
-which is what "kubectl" prints. The others are for calling kubectl-curfew by its
-own name.`,
+Once kubectl's own completion is set up (kubectl completion --help), it
+completes plugins with a program on the PATH, here kubectl_complete-curfew. The
+argument "kubectl" prints that program. The other arguments are for calling
+kubectl-curfew by its own name.`,
 		Example: `  # For kubectl curfew, into any folder of the PATH
   kubectl curfew completion kubectl > ./kubectl_complete-curfew
   chmod +x ./kubectl_complete-curfew
@@ -36,7 +36,7 @@ own name.`,
   source <(kubectl curfew completion bash)`,
 		Args: func(_ *cobra.Command, args []string) error {
 			if len(args) != 1 {
-				return fmt.Errorf("say for which shell: %s", strings.Join(shells, ", "))
+				return fmt.Errorf("give a shell: %s", strings.Join(shells, ", "))
 			}
 			return nil
 		},
@@ -44,7 +44,7 @@ own name.`,
 		DisableFlagsInUseLine: true,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if !slices.Contains(shells, args[0]) {
-				return fmt.Errorf("%q is no shell that is known: give one of %s", args[0], strings.Join(shells, ", "))
+				return fmt.Errorf("%q is not a known shell: give one of %s", args[0], strings.Join(shells, ", "))
 			}
 			out, root := cmd.OutOrStdout(), cmd.Root()
 			switch args[0] {

@@ -11,15 +11,14 @@ func expireNowCommand(env environment) *cobra.Command {
 	options.plan, options.atOnce = change.ExpireNow, true
 	command := &cobra.Command{
 		Use:   "expire-now " + changingUse,
-		Short: "Have Curfew delete objects at once",
-		Long: `Have Curfew delete objects at once, by a TTL label that names this moment.
-Unlike kubectl delete, Curfew performs the deletion: with its preconditions,
-its rate limit, its log and its protection. An object that is protected, or
-would stay for another reason, is refused.`,
-		Example: `  # This Job, now
+		Short: "Have Curfew delete objects now",
+		Long: `Have Curfew delete objects now, by a TTL label that expires at once. Unlike
+kubectl delete, Curfew performs the deletion, with its preconditions, rate
+limit, log and protection. An object whose deletion is blocked is not changed.`,
+		Example: `  # Delete this Job now
   kubectl curfew expire-now job/build -n ci
 
-  # All finished Pods of a demo, after a look at them
+  # Delete all finished Pods of a demo, after a preview
   kubectl curfew expire-now pods -l app=demo --dry-run=server
   kubectl curfew expire-now pods -l app=demo`,
 		RunE:              options.run,

@@ -18,15 +18,15 @@ import (
 // expiringOptions are the flags of expiring, each documented where it is added.
 type expiringOptions struct {
 	*connection
-	output                          *output
-	everywhere                      bool
-	selector, sortBy                string
-	within, before, between, during string
-	longerThan                      string
-	source, trigger                 string
-	with                            []string
-	watch                           bool
-	showKind, showLabels            bool
+	output                  *output
+	everywhere              bool
+	selector, sortBy        string
+	within, before, between string
+	longerThan              string
+	source, trigger         string
+	with                    []string
+	watch                   bool
+	showKind, showLabels    bool
 }
 
 func expiringCommand(env environment) *cobra.Command {
@@ -34,21 +34,25 @@ func expiringCommand(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "expiring [KIND...] [flags]",
 		Short: "List what will be deleted, when, why, and what blocks it",
-		Long: `List what will be deleted, when, which setting decided it, and what blocks it:
-by TTL after finished, by TTL label, or stopped at the deadline.
+		Long: `List what will be deleted, when, which setting decided it, and what blocks it.
+An object expires by its TTL after finished or its TTL label, or is stopped at
+its deadline.
 
-It asks the API server alone, with your own permissions, and judges as the
-controller does. What you may not read is said. Without a KIND all kinds are
-asked about. Times are in the time zone of your machine, and shown with it. Pods
-that run are asked about only with --trigger deadline, with --ttl-longer-than,
-or where they have a TTL label: their deadlines are the kubelet's affair.
+The command asks only the API server, with your own permissions, and judges as
+the controller does. Notes say what you may not read. Without a KIND it lists
+all kinds. Running Pods are listed if they have a TTL label, and with --trigger
+deadline or --ttl-longer-than: the kubelet enforces their deadlines.
+
+Times are in the time zone of your machine. On a terminal that is too narrow,
+names are shortened, then columns TRIGGER, SOURCE and EXPIRES are left out;
+-o wide always shows everything.
 
 A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
 2026-12-24), both (friday 17:00), a duration from now (6h, 1d12h), now, or RFC
-3339. A period is a day, a month (may, 2026-05) or a year (2026).`,
+3339.`,
 		Example: examples(seedQuestions),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "during", "ttl-longer-than", "source", "trigger"); err != nil {
+			if err := refuseEmpty(cmd.Flags(), "within", "before", "between", "ttl-longer-than", "source", "trigger"); err != nil {
 				return err
 			}
 			query, err := options.query(cmd.Context(), args, options.now())
@@ -66,21 +70,20 @@ A time is a time of day (17:00, 5pm), a day (today, tomorrow, friday,
 func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags := command.Flags()
 	o.add(flags)
-	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and what lies in none")
-	flags.StringVarP(&o.selector, "selector", "l", "", "labels of the objects, such as app=web")
+	flags.BoolVarP(&o.everywhere, "all-namespaces", "A", false, "all namespaces, and cluster-scoped objects")
+	flags.StringVarP(&o.selector, "selector", "l", "", "label selector, such as app=web")
 	o.output.addFlags(command)
 	flags.BoolVar(&o.showKind, "show-kind", true, "show the kind in front of each name")
 	flags.BoolVar(&o.showLabels, "show-labels", false, "show the labels of each object in the last column")
-	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; without it by time")
-	flags.StringVar(&o.within, "within", "", "what expires within this time, such as 6h, including what is overdue")
-	flags.StringVar(&o.before, "before", "", "what expires before a time, such as 17:00, including what is overdue")
-	flags.StringVar(&o.between, "between", "", "what expires between two times, such as now..'friday 17:00'")
-	flags.StringVar(&o.during, "during", "", "what expires in a period, such as 2026-05, may or friday")
-	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "what has a TTL over this, such as 7d, finished or not; never counts")
-	flags.StringVar(&o.source, "source", "", "what expires because of a source, such as object, namespace/ci or policy/nightly")
-	flags.StringVar(&o.trigger, "trigger", "", "what expires by a trigger: ttl, label or deadline")
-	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
-	flags.BoolVarP(&o.watch, "watch", "w", false, "go on and show changes: in place on a terminal, else a line for each")
+	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
+	flags.StringVar(&o.within, "within", "", "list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
+	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
+	flags.StringVar(&o.between, "between", "", "list list list list list list what expires between two times, such as now..'friday 17:00'")
+	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "list what has a longer TTL, such as 7d, finished or not; never is the longest")
+	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci or policy/nightly")
+	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: ttl, label or deadline")
+	flags.StringArrayVar(&o.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
+	flags.BoolVarP(&o.watch, "watch", "w", false, "keep watching: update the table on a terminal, else print a line for each change")
 	o.completeFlags(command, map[string][]string{"output": o.output.formats(), "trigger": {"deadline", "label", "ttl"}})
 }
 
@@ -88,10 +91,10 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 // them, and tests run them.
 var seedQuestions = []struct{ question, line string }{
 	{"What is deleted in the next 6 hours?", "expiring -A --within 6h"},
-	{"Which Deployments go by 5pm today?", "expiring deployments -A --before 17:00"},
+	{"Which Deployments are deleted by 5pm today?", "expiring deployments -A --before 17:00"},
 	{"What is deleted in namespace foo between now and Friday 5pm?", "expiring -n foo --between now..'friday 17:00'"},
 	{"What has a TTL over 7 days?", "expiring -A --ttl-longer-than 7d"},
-	{"What expires in May?", "expiring -A --during may"},
+	{"What expires in May?", "expiring -A --within may"},
 	{"What would this policy delete now, if it were applied?", "expiring -A --with policy.yaml --source policy/nightly --before now"},
 	{"Why does this object have this expiry, and what blocks it?", "explain job/build -n ci"},
 }
@@ -129,11 +132,18 @@ func (o *expiringOptions) run(ctx context.Context, query *expiringQuery, out, di
 	if err != nil {
 		return err
 	}
+	if report.unanswered != "" {
+		report.notes = append(report.notes, report.unanswered)
+	}
 	progress.done()
 	if query.print != nil {
 		err = query.print(report.printed(), out)
 	} else {
-		err = o.view().print(report, out)
+		view := o.view()
+		if o.terminal(out) {
+			view.width, _ = terminalSize(out)
+		}
+		err = view.print(report, out)
 	}
 	if err != nil {
 		return err
@@ -173,7 +183,8 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
-	if err := noteLeftOut(w, left, kinds, reading); err != nil {
+	unanswered, err := noteLeftOut(w, left, kinds, reading)
+	if err != nil {
 		return nil, err
 	}
 	if len(query.kinds) == 0 && query.selector == "" {
@@ -188,7 +199,11 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 			}
 		}
 	}
-	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes()}
+	if query.note != "" {
+		w.Note(query.note)
+	}
+	out := &expiringReport{now: query.now, everywhere: o.everywhere, namespace: reading.Namespace, sortBy: o.sortBy, entries: entries, notes: w.Notes(), unanswered: unanswered,
+		silent: w.SilentGroups()}
 	for _, one := range left {
 		if !world.Gone(one.err) {
 			out.unlisted = append(out.unlisted, one.kind.GroupResource())

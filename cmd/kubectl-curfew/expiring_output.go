@@ -27,11 +27,16 @@ type expiringReport struct {
 	notes   []string
 	// unlisted are the kinds that could not be listed, whose objects are not known.
 	unlisted []schema.GroupResource
+	// silent are groups that do not answer. unanswered says so of single kinds; empty for none.
+	silent     []string
+	unanswered string
 }
 
 // view is what of a report its table shows.
 type view struct {
 	wide, bareNames, labels, noHeaders bool
+	// width of the terminal; 0 where there is none.
+	width int
 }
 
 // print writes the table of a report. One without rows has no header.
@@ -39,6 +44,9 @@ func (v view) print(report *expiringReport, out io.Writer) error {
 	table := newTable(report.header(v)...)
 	for _, entry := range report.entries {
 		addRow(table, entry.Labels, report.row(entry, v)...)
+	}
+	if !v.wide && !v.labels {
+		fit(table, v.width)
 	}
 	return printTable(table, v.options(), out)
 }

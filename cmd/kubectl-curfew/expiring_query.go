@@ -27,6 +27,8 @@ type expiringQuery struct {
 	selector string
 	// print is nil for tables.
 	print printFunc
+	// note is about the query itself; empty for none.
+	note string
 }
 
 // query names every flag that cannot be used, with its value and the fix.
@@ -44,12 +46,12 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 		}
 		out.kinds = append(out.kinds, strings.Split(arg, ",")...)
 	}
-	given := slices.DeleteFunc([]string{o.within, o.before, o.between, o.during}, func(text string) bool { return text == "" })
+	given := slices.DeleteFunc([]string{o.within, o.before, o.between}, func(text string) bool { return text == "" })
 	if len(given) > 1 {
-		errs = append(errs, errors.New("--within, --before, --between and --during exclude each other: give one"))
+		errs = append(errs, errors.New("--within, --before and --between exclude each other: give one"))
 	}
 	if len(given) > 0 {
-		span, flag, err := o.span(now)
+		span, flag, err := o.span(out)
 		bad(flag, given[0], err)
 		out.span = &span
 	}
@@ -84,39 +86,27 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	return out, errors.Join(errs...)
 }
 
-// span is that of the first flag that is given of four.
-func (o *expiringOptions) span(now time.Time) (out moment.Span, flag string, err error) {
+// span is that of the first flag that is given of three.
+func (o *expiringOptions) span(query *expiringQuery) (out moment.Span, flag string, err error) {
 	switch {
 	case o.within != "":
 		flag = "within"
-		var length time.Duration
-		length, err = policy.ParseDuration(o.within)
-		out.To = now.Add(length).Add(1) // The span includes its end.
+		out, err = moment.ParseWithin(o.within, query.now)
 	case o.before != "":
 		flag = "before"
-		out.To, err = futureTime(o.before, now)
-	case o.between != "":
-		flag = "between"
-		out, err = moment.ParseSpan(o.between, now)
+		out.To, err = moment.Parse(o.before, query.now)
+		switch {
+		case err != nil:
+		case out.To.Before(query.now):
+			query.note = fmt.Sprintf("--before=%s is in the past (%s): only objects that were due before it are listed%s", o.before, instant(out.To, query.now.Location()), tomorrow(o.before, query.now))
+		case out.To.Equal(query.now):
+			out.To = query.now.Add(1) // What is due at this very instant is due.
+		}
 	default:
-		flag = "during"
-		out, err = moment.ParsePeriod(o.during, now)
+		flag = "between"
+		out, err = moment.ParseSpan(o.between, query.now)
 	}
 	return out, flag, err
-}
-
-// futureTime includes now itself: what is due at this very instant is due.
-func futureTime(text string, now time.Time) (time.Time, error) {
-	at, err := moment.Parse(text, now)
-	switch {
-	case err != nil:
-		return at, err
-	case at.Before(now):
-		return at, fmt.Errorf("that was at %s: give a time to come%s", instant(at, now.Location()), tomorrow(text, now))
-	case at.Equal(now):
-		at = now.Add(1)
-	}
-	return at, nil
 }
 
 // tomorrow suggests another text for a time of day that has passed.
@@ -125,7 +115,7 @@ func tomorrow(text string, now time.Time) string {
 	if _, err := moment.Parse(instead, now); err != nil {
 		return ""
 	}
-	return fmt.Sprintf(", such as %q", instead)
+	return fmt.Sprintf("; for tomorrow write --before %q", instead)
 }
 
 // matches reports whether an entry is asked about.

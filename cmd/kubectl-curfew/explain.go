@@ -65,7 +65,7 @@ among the manifests, which come first. With --offline only these apply.`,
 	options.add(flags)
 	addSelection(flags, &options.selection)
 	options.output.addFlags(command)
-	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles that count as if they were applied now")
+	flags.StringArrayVar(&options.with, "with", nil, "file with LifecyclePolicies and KindProfiles to treat as if they were applied")
 	options.from.add(flags)
 	options.completeFlags(command, map[string][]string{"output": options.output.formats()})
 	return command

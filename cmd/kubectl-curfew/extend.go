@@ -17,17 +17,17 @@ func extendCommand(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "extend " + changingUse + " (--by DURATION | --until TIME | --to DURATION)",
 		Short: "Let objects live longer",
-		Long: `Let objects live longer: by a length of time, until a time, or with another TTL.
+		Long: `Let objects live longer: by a duration, until a time, or with another TTL.
 
-What is written is the value that decides, where it stands: the TTL label, the
-annotation or the kind's own field; where a namespace or policy decides, an
-annotation. It never shortens a life; --to gives a TTL to what has none. What
-bounds refuse is said before anything is sent, and each object is changed in
-exactly the state that was looked at.`,
-		Example: `  # A day more for one Job
+This changes the value that decides: the TTL label, the annotation or the kind's
+own field. A default of a namespace or policy is overridden by an annotation.
+The command never shortens a life. --to gives a TTL to an object that has none.
+Bounds are checked before anything is sent, and each object is changed in
+exactly the state that was read.`,
+		Example: `  # Keep a Job for another day
   kubectl curfew extend job/build -n ci --by 1d
 
-  # All that is labelled app=demo stays until Friday evening
+  # Keep all ConfigMaps of a demo until Friday evening
   kubectl curfew extend configmaps -l app=demo --until 'friday 18:00'
 
   # Two weeks after it finishes, whenever that is
@@ -47,8 +47,8 @@ exactly the state that was looked at.`,
 	options.addFlags(command)
 	flags := command.Flags()
 	flags.StringVar(&by, "by", "", "how much longer, such as 1d")
-	flags.StringVar(&until, "until", "", "until when, such as 'friday 18:00' or 2d")
-	flags.StringVar(&to, "to", "", "its TTL after it finishes, such as 2w; for kinds that do not finish, from its creation")
+	flags.StringVar(&until, "until", "", "new expiry, such as 'friday 18:00' or 2d")
+	flags.StringVar(&to, "to", "", "new TTL after it finishes, such as 2w; from its creation for kinds that do not finish")
 	return command
 }
 
@@ -88,7 +88,7 @@ func readTarget(by, until, to string, c *changing) (change.Target, error) {
 			return out, fmt.Errorf("--until=%s: %w", until, err)
 		}
 		if !out.Until.After(now) {
-			return out, fmt.Errorf("--until=%s: that was at %s: give a time to come", until, instant(out.Until, now.Location()))
+			return out, fmt.Errorf("--until=%s: %s is in the past: give a later time", until, instant(out.Until, now.Location()))
 		}
 	}
 	return out, nil

@@ -9,7 +9,6 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/moment"
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
-	"curfew.dev/curfew/policy"
 )
 
 // A watch lists every relistEvery, and spends at most a tenth of its time on that: it lists a large
@@ -24,7 +23,7 @@ const (
 func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out, diagnostics io.Writer) error {
 	screen := o.newScreen(out, diagnostics)
 	var last *expiringReport
-	away := ""
+	away, silent := "", false
 	for {
 		began := time.Now()
 		report, err := o.answer(ctx, o.asOf(query, o.now()), newProgress(o.environment, io.Discard))
@@ -38,10 +37,11 @@ func (o *expiringOptions) follow(ctx context.Context, query *expiringQuery, out,
 			if err := report.keep(last); err != nil {
 				return err
 			}
-			last, away = report, ""
+			last, away, silent = report, report.unanswered, false
 		case last == nil || world.Refused(err) || world.Gone(err):
 			return err
-		case away == "":
+		case !silent:
+			silent = true
 			away = fmt.Sprintf("no answer since %s, rows may have changed: %s", instant(last.now, last.now.Location()), oneLine(err.Error()))
 		}
 		if err := o.redraw(ctx, screen, last, away, time.Since(began)); err != nil || ctx.Err() != nil {
@@ -75,23 +75,23 @@ func (o *expiringOptions) redraw(ctx context.Context, screen screen, report *exp
 	}
 }
 
-// asOf is the query at another time, which moves --within.
+// asOf is the query at another time, which moves --within a duration.
 func (o *expiringOptions) asOf(query *expiringQuery, now time.Time) *expiringQuery {
 	out := *query
 	out.now = now
-	if length, err := policy.ParseDuration(o.within); o.within != "" && err == nil {
-		out.span = &moment.Span{To: now.Add(length).Add(1)}
+	if span, err := moment.ParseWithin(o.within, now); o.within != "" && err == nil {
+		out.span = &span
 	}
 	return &out
 }
 
 // keep keeps the rows of kinds that cannot be listed any more: their objects may still exist.
 func (r *expiringReport) keep(last *expiringReport) error {
-	if last == nil || len(r.unlisted) == 0 {
+	if last == nil || len(r.unlisted)+len(r.silent) == 0 {
 		return nil
 	}
 	for _, entry := range last.entries {
-		if slices.Contains(r.unlisted, entry.Kind.GroupResource()) {
+		if slices.Contains(r.unlisted, entry.Kind.GroupResource()) || slices.Contains(r.silent, entry.Kind.Group) {
 			r.entries = append(r.entries, entry)
 		}
 	}

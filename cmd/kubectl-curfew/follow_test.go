@@ -203,7 +203,7 @@ func TestWatchKeepsWhatCannotBeListed(t *testing.T) {
 		said  string
 		ends  bool
 	}{
-		"the kind fails":          {err: unavailable},
+		"the kind fails":          {err: unavailable, said: "note: jobs.batch cannot be listed, and their expiries are not known: listing jobs.batch: overloaded\n"},
 		"the named kind fails":    {err: unavailable, kinds: []string{"jobs"}, said: "note: no answer since 2026-12-24 13:00:00 CET, rows may have changed: listing jobs.batch: overloaded\n"},
 		"nothing answers":         {err: errors.New("connection refused"), said: "note: no answer since 2026-12-24 13:00:00 CET, rows may have changed: listing jobs.batch: connection refused\n"},
 		"the kind is gone":        {err: notFound, gone: true},

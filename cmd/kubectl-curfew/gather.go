@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -82,15 +83,16 @@ func answered(err error) bool {
 }
 
 // noteLeftOut notes which kinds cannot be listed, for lack of a permission or, for example, because
-// a conversion webhook fails. It is an error if the user may list no namespaced kind: since 1.37
-// everybody may list ClusterTrustBundles, which would be no answer. A kind that is gone is not left
-// out.
-func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading world.Query) error {
+// a conversion webhook fails. It returns the latter, which may end. It is an error if the user may
+// list no namespaced kind: since 1.37 everybody may list ClusterTrustBundles, which would be no
+// answer. A kind that is gone is not left out.
+func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading world.Query) (unanswered string, err error) {
 	left = slices.DeleteFunc(slices.Clone(left), func(one leftOut) bool { return world.Gone(one.err) })
 	slices.SortFunc(left, func(a, b leftOut) int {
 		return strings.Compare(a.kind.GroupResource().String(), b.kind.GroupResource().String())
 	})
-	var refused []string
+	var refused, failed []string
+	var first error
 	seen := 0 // namespaced kinds that are not refused
 	for _, kind := range kinds {
 		if !kind.ClusterScoped {
@@ -105,31 +107,33 @@ func noteLeftOut(w *world.World, left []leftOut, kinds []world.Kind, reading wor
 				seen--
 			}
 		case len(left) == len(kinds):
-			return one.err
+			return "", one.err
 		default:
-			w.Note(fmt.Sprintf("%s: its expiries are not known", oneLine(one.err.Error())))
+			failed = append(failed, one.kind.GroupResource().String())
+			first = cmp.Or(first, one.err)
 		}
+	}
+	if len(failed) > 0 { // One note, though all may fail for one reason.
+		unanswered = fmt.Sprintf("%s cannot be listed, and their expiries are not known: %s", some(failed), oneLine(first.Error()))
 	}
 	switch {
 	case len(refused) == 0:
-		return nil
+		return unanswered, nil
 	case len(refused) < len(kinds) && seen > 0:
-		w.Note(refusal(refused))
-		return nil
+		w.Note("you may not list " + some(refused) + ": their expiries are not known")
+		return unanswered, nil
 	case reading.Namespace == "":
-		return errors.New("you may not list anything in all namespaces: give one with -n, or name kinds")
+		return "", errors.New("you may not list anything in all namespaces: give one with -n, or name kinds")
 	default:
-		return fmt.Errorf("you may not list anything in namespace %q: give another with -n", reading.Namespace)
+		return "", fmt.Errorf("you may not list anything in namespace %q: give another with -n", reading.Namespace)
 	}
 }
 
-// refusal names the kinds that the user may not list.
-func refusal(refused []string) string {
+// some names a few kinds, and how many more there are.
+func some(kinds []string) string {
 	const most = 6
-	rest := ""
-	if more := len(refused) - most; more > 0 {
-		rest = fmt.Sprintf(" and %d more", more)
-		refused = refused[:most]
+	if more := len(kinds) - most; more > 0 {
+		return fmt.Sprintf("%s and %d more", strings.Join(kinds[:most], ", "), more)
 	}
-	return "you may not list " + strings.Join(refused, ", ") + rest + ": their expiries are not known"
+	return strings.Join(kinds, ", ")
 }

@@ -20,7 +20,7 @@ import (
 // that is said and the others are told, if nobody named it. Where no answer comes at all, there is
 // none.
 func TestOneKindFails(t *testing.T) {
-	const note = "note: listing secrets: Internal error occurred: no conversion: its expiries are not known\n"
+	const note = "note: secrets cannot be listed, and their expiries are not known: listing secrets: Internal error occurred: no conversion\n"
 	broken, unreachable := apierrors.NewInternalError(errors.New("no conversion")), errors.New("connection refused")
 	for name, test := range map[string]struct {
 		args   string
@@ -135,14 +135,10 @@ func TestNothingInNamespaces(t *testing.T) {
 	}
 }
 
-// TestRefusal names a few kinds, and how many more there are.
-func TestRefusal(t *testing.T) {
-	for n, want := range map[int]string{
-		1: "you may not list 1: their expiries are not known",
-		6: "you may not list 1, 2, 3, 4, 5, 6: their expiries are not known",
-		7: "you may not list 1, 2, 3, 4, 5, 6 and 1 more: their expiries are not known",
-	} {
-		if have := refusal(strings.Split("1234567", "")[:n]); have != want {
+// TestSome names a few kinds, and how many more there are.
+func TestSome(t *testing.T) {
+	for n, want := range map[int]string{1: "1", 6: "1, 2, 3, 4, 5, 6", 7: "1, 2, 3, 4, 5, 6 and 1 more"} {
+		if have := some(strings.Split("1234567", "")[:n]); have != want {
 			t.Errorf("of %d: %s", n, have)
 		}
 	}

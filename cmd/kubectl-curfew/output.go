@@ -130,8 +130,8 @@ func (o *output) printerOf(format, argument string) (printFunc, error) {
 		return asDocument(&printers.KYAMLPrinter{}), nil
 	case nameFormat:
 		if o.given("all-namespaces") {
-			return nil, errors.New("names do not say in which namespace an object is, so that a command that reads them would change another one: " +
-				"use -o json and pipe it to extend, expire-now or cancel with -f -, or give one namespace with -n")
+			return nil, errors.New("names carry no namespace, so it cannot be used with --all-namespaces: " +
+				"pipe -o json to extend, expire-now or cancel with -f -, or give one namespace with -n")
 		}
 		return printNames, nil
 	case columnsFormat, columnsFileFormat:

@@ -46,7 +46,7 @@ func (o *overlay) take(ctx context.Context, schemas *lint.Schemas, object *unstr
 	kind := object.GroupVersionKind()
 	counts := kind.Group == policy.Group && (kind.Kind == "LifecyclePolicy" || kind.Kind == "KindProfile")
 	if !counts {
-		return fmt.Errorf("a %s of %s does not count here: give LifecyclePolicies and KindProfiles of %s", kind.Kind, object.GetAPIVersion(), v1alpha1.GroupVersion)
+		return fmt.Errorf("a %s of %s has no effect here: give LifecyclePolicies and KindProfiles of %s", kind.Kind, object.GetAPIVersion(), v1alpha1.GroupVersion)
 	}
 	stored, err := schemas.Stored(ctx, object.Object)
 	if err != nil {

@@ -23,13 +23,12 @@ var errBadNews = errors.New("bad news")
 func root(env environment) *cobra.Command {
 	command := &cobra.Command{
 		Use:   "kubectl-curfew",
-		Short: "Ask what happens to your objects, and when",
+		Short: "See what Curfew deletes, when and why",
 		Long: `Show what will be deleted, when, which setting decided it, and what blocks it;
 extend, expire or keep objects; check manifests.
 
-All of it asks the API server alone, with your own permissions: no service of
-Curfew has to be reachable. Times are in the time zone of your machine, and
-shown with it.
+The commands ask only the API server, with your own permissions. No service of
+Curfew has to be reachable. Times are in the time zone of your machine.
 
 Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an
 object could not be changed), 2 there is no answer: flags, files or objects that
@@ -40,18 +39,21 @@ cannot be used.`,
   # When is this Job deleted, why, and what blocks it?
   kubectl curfew explain job/build -n ci
 
-  # A day more
+  # Keep it for another day
   kubectl curfew extend job/build -n ci --by 1d
 
-  # Before anything is applied
+  # Check manifests before you apply them
   kubectl curfew lint -f manifests/`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
+		Version:       version,
 		Annotations:   map[string]string{cobra.CommandDisplayNameAnnotation: "kubectl curfew"},
 	}
+	command.SetUsageFunc(usageWithout(command.UsageFunc()))
 	command.AddCommand(
 		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
 		statusCommand(env), lintCommand(env), defaultsCommand(env), convertCommand(), completionCommand(), versionCommand(),
+		optionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command

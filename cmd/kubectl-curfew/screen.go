@@ -6,12 +6,10 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 	"unicode/utf8"
 
-	"golang.org/x/term"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/printers"
 )
@@ -23,17 +21,10 @@ type screen interface {
 
 func (o *expiringOptions) newScreen(out, diagnostics io.Writer) screen {
 	view := o.view()
-	file, ok := out.(*os.File)
-	if !ok || !o.terminal(out) {
+	if !o.terminal(out) {
 		return newLines(view, out, diagnostics)
 	}
-	return &inPlace{out: out, view: view, size: func() (int, int) {
-		width, height, err := term.GetSize(int(file.Fd()))
-		if err != nil {
-			return 0, 0
-		}
-		return width, height
-	}}
+	return &inPlace{out: out, view: view, size: func() (int, int) { return terminalSize(out) }}
 }
 
 // inPlace overwrites what it showed before.
@@ -41,7 +32,7 @@ type inPlace struct {
 	out  io.Writer
 	view view
 	size func() (width, height int)
-	// lines that are on the screen.
+	// lines that are on the screen; a long one takes several.
 	lines int
 }
 
@@ -53,34 +44,47 @@ func (s *inPlace) show(report *expiringReport) error {
 	if len(report.entries) == 0 {
 		fmt.Fprintln(&text, "nothing, at", instant(report.now, report.now.Location()))
 	}
+	width, height := s.size()
+	s.view.width = width
 	if err := s.view.print(report, &text); err != nil {
 		return err
 	}
-	lines := strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n")
-	width, height := s.size()
-	if most := height - 2; height > 2 && len(lines) > most {
-		more := len(lines) - most + 1
-		lines = append(lines[:most-1], fmt.Sprintf("… and %d more", more))
-	}
+	lines := within(strings.Split(strings.TrimSuffix(text.String(), "\n"), "\n"), width, height)
 	text.Reset()
 	if s.lines > 0 {
 		fmt.Fprintf(&text, "\x1b[%dA\x1b[J", s.lines)
 	}
+	s.lines = 0
 	for _, line := range lines {
-		fmt.Fprintln(&text, cut(line, width))
+		fmt.Fprintln(&text, line)
+		s.lines += rowsOf(line, width)
 	}
-	s.lines = len(lines)
 	_, err := text.WriteTo(s.out)
 	return err
 }
 
-// cut shortens a line to what fits.
-func cut(line string, width int) string {
-	if width <= 0 || utf8.RuneCountInString(line) <= width {
-		return line
+// within are as many lines as a screen has place for, with a last one that counts the others.
+func within(lines []string, width, height int) []string {
+	most, rows := height-2, 0
+	for _, line := range lines {
+		rows += rowsOf(line, width)
 	}
-	runes := []rune(line)
-	return string(runes[:max(0, width-1)]) + "…"
+	if height <= 2 || rows <= most {
+		return lines
+	}
+	shown := 0
+	for rows = 1; shown < len(lines) && rows+rowsOf(lines[shown], width) <= most; shown++ {
+		rows += rowsOf(lines[shown], width)
+	}
+	return append(slices.Clone(lines[:shown]), fmt.Sprintf("… and %d more", len(lines)-shown))
+}
+
+// rowsOf is how many rows of the screen a line takes.
+func rowsOf(line string, width int) int {
+	if width <= 0 {
+		return 1
+	}
+	return max(1, (utf8.RuneCountInString(line)+width-1)/width)
 }
 
 // asLines writes a line for each change, and notes beside them.

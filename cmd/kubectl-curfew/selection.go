@@ -14,7 +14,7 @@ import (
 // addSelection adds the flags that select objects beside the arguments.
 func addSelection(flags *pflag.FlagSet, selection *world.Selection) {
 	flags.BoolVarP(&selection.Everywhere, "all-namespaces", "A", false, "all namespaces; only with -l or --all")
-	flags.StringVarP(&selection.Selector, "selector", "l", "", "labels of the objects, such as app=web")
+	flags.StringVarP(&selection.Selector, "selector", "l", "", "label selector, such as app=web")
 	flags.BoolVar(&selection.All, "all", false, "all objects of the kind")
 }
 

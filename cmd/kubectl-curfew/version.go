@@ -12,7 +12,7 @@ func versionCommand() *cobra.Command {
 		Short: "Print the version",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kubectl-curfew", version)
+			_, err := fmt.Fprintln(cmd.OutOrStdout(), "kubectl curfew version", version)
 			return err
 		},
 	}

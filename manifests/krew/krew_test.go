@@ -179,7 +179,7 @@ func TestArchiveRuns(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, err := exec.Command(plugin, "version").CombinedOutput()
-	if err != nil || string(out) != "kubectl-curfew v9.8.7\n" {
+	if err != nil || string(out) != "kubectl curfew version v9.8.7\n" {
 		t.Errorf("%v: %s", err, out)
 	}
 }

@@ -35,9 +35,9 @@ func ExpireNow(s *Subject, obstacles []policy.Obstacle) (*Plan, error) {
 	}
 	switch {
 	case facts.IsNamespace():
-		warnings = append(warnings, "all that lies in the namespace goes with it")
+		warnings = append(warnings, "everything in the namespace is deleted with it")
 	case facts.Profile.Finishable() && !facts.Finished:
-		warnings = append(warnings, "has not finished: it is deleted while it is at work")
+		warnings = append(warnings, "has not finished: it is deleted while it runs")
 	}
 	now := policy.TTLLabel{At: roundUp(s.Now.Add(soon))}
 	patch := map[string]any{}
@@ -64,7 +64,7 @@ func Cancel(s *Subject) (*Plan, error) {
 	if s.hasTTL() {
 		if runtime := e.Scope.Runtime; runtime != nil && e.Facts.ForeignManager() == "" && !runtime.TTL.Empty() {
 			set(patch, annotation(policy.AnnotationProtect), "true")
-			warnings = append(warnings, fmt.Sprintf("its runtime %q decides, whatever it says itself: it is protected instead", runtime.Name))
+			warnings = append(warnings, fmt.Sprintf("its runtime %q decides its TTL, so the object is protected instead", runtime.Name))
 		} else if err := s.never(patch); err != nil {
 			return nil, err
 		}

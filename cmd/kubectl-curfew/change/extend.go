@@ -45,7 +45,7 @@ func Extend(s *Subject, target Target) (*Plan, error) {
 	}
 	switch {
 	case !until.After(s.Now):
-		return nil, fmt.Errorf("would still be overdue, since %s: give more", s.at(until))
+		return nil, fmt.Errorf("would still be overdue since %s: give more", s.at(until))
 	case until.Equal(goes.Expiry):
 		return nil, Nothing("expires at %s already", s.at(until))
 	case until.Before(goes.Expiry):
@@ -96,7 +96,7 @@ func (s *Subject) extendBeside(patch map[string]any, target Target) (warnings []
 	if target.By > 0 || len(said) == 0 {
 		return nil, nil
 	}
-	return []string{fmt.Sprintf("%s, and may go before by its TTL (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
+	return []string{fmt.Sprintf("%s, so its TTL may delete it sooner (%s): --by extends that, too", why, strings.Join(said, ", "))}, nil
 }
 
 // extendUnfinished extends a TTL whose start is not known.
@@ -119,7 +119,7 @@ func extendUnfinished(s *Subject, target Target) (*Plan, error) {
 		}
 		found = true
 		if target.By == 0 {
-			return nil, errors.New(why + ", so that its TTL has no date yet: use --by or --to")
+			return nil, errors.New(why + ", so its TTL has no date yet: use --by or --to")
 		}
 		if err := s.setTTL(patch, outcome, value.TTL.After+target.By); err != nil {
 			return nil, err
@@ -192,7 +192,7 @@ func (s *Subject) outcomes() []policy.Outcome {
 func (s *Subject) tryToCome(patch map[string]any) (*Plan, error) {
 	plan, err := s.try(patch)
 	if err == nil && !plan.After.Expiry.IsZero() && !plan.After.Expiry.After(s.Now) {
-		return nil, fmt.Errorf("would be overdue, since %s: give more, or use expire-now", s.at(plan.After.Expiry))
+		return nil, fmt.Errorf("would be overdue since %s: give more, or use expire-now", s.at(plan.After.Expiry))
 	}
 	return plan, err
 }

@@ -69,7 +69,7 @@ func roundUp(at time.Time) time.Time {
 func (s *Subject) setTTL(patch map[string]any, outcome policy.Outcome, after time.Duration) error {
 	e := s.Explained
 	if e.Scope.Runtime != nil && e.Facts.ForeignManager() == "" && (e.Scope.Runtime.Missing || !e.Scope.Runtime.TTL.Empty()) {
-		return fmt.Errorf("its runtime %q decides, whatever it says itself: change it there", e.Scope.Runtime.Name)
+		return fmt.Errorf("its runtime %q decides its TTL: change it there", e.Scope.Runtime.Name)
 	}
 	if after > policy.MaxDuration {
 		return fmt.Errorf("%s is too long: at most %s", policy.FormatDuration(after), policy.FormatDuration(policy.MaxDuration))

@@ -139,7 +139,7 @@ func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
 // untouchable says why an object cannot be changed any more.
 func (s *Subject) untouchable() error {
 	if s.facts().Deleting {
-		return errors.New("is being deleted: that cannot be taken back")
+		return errors.New("is being deleted, which cannot be undone")
 	}
 	return nil
 }

@@ -1,9 +1,9 @@
 // Package moment reads the times that people type on a command line.
 //
-// [Parse] reads an instant, [ParseSpan] a span (FROM..TO) and [ParsePeriod] a calendar period. All
-// read against now, whose time zone is the user's. The grammar is small on purpose, because a
-// deletion may follow: text that does not match it whole is an error, and so is a time of day that
-// the clocks skip or show twice.
+// [Parse] reads an instant, [ParseSpan] a span (FROM..TO) and [ParseWithin] a duration from now or
+// a calendar period. All read against now, whose time zone is the user's. The grammar is small on
+// purpose, because a deletion may follow: text that does not match it whole is an error, and so is
+// a time of day that the clocks skip or show twice.
 package moment
 
 import (
@@ -37,11 +37,8 @@ func parse(text string, now, after time.Time) (time.Time, error) {
 	case len(words) == 1 && words[0] == "now":
 		return now, nil
 	}
-	if length, err := policy.ParseDuration(words[0]); len(words) == 1 && err == nil {
-		if strings.Trim(words[0], "0123456789") == "" {
-			return time.Time{}, fmt.Errorf("%q has no unit: write %ss, %[2]sm or %[2]sh", text, words[0])
-		}
-		return now.Add(length), nil
+	if length, ok, err := readLength(words[0]); ok && len(words) == 1 {
+		return now.Add(length), err
 	}
 	var hour *clock
 	if last, ok, err := readClock(words[len(words)-1]); err != nil {
@@ -77,6 +74,19 @@ func parse(text string, now, after time.Time) (time.Time, error) {
 	return at, err
 }
 
+// readLength reads a duration with a unit; ok is false for text of another form. Bare seconds,
+// which annotations may have, are more often a forgotten unit here.
+func readLength(word string) (length time.Duration, ok bool, err error) {
+	length, err = policy.ParseDuration(word)
+	if err != nil {
+		return 0, false, nil
+	}
+	if strings.Trim(word, "0123456789") == "" {
+		return 0, true, fmt.Errorf("%q has no unit: write %ss, %[2]sm, %[2]sh or %[2]sd", word, word)
+	}
+	return length, true, nil
+}
+
 func notATime(text string) error { return fmt.Errorf("%q is not a time: %s", text, forms) }
 
 var errNoDay = errors.New("not a day")
@@ -102,7 +112,7 @@ func readDay(word string, now, after time.Time) (day time.Time, weekday bool, er
 	case err == nil:
 		return begin(at.Year(), at.Month(), at.Day(), now.Location()), false, nil
 	case outOfRange(err):
-		return time.Time{}, false, fmt.Errorf("%q is not a date of the calendar", word)
+		return time.Time{}, false, fmt.Errorf("%q is not a calendar date", word)
 	default:
 		return time.Time{}, false, errNoDay
 	}
@@ -138,15 +148,16 @@ func ParseSpan(text string, now time.Time) (Span, error) {
 	return out, nil
 }
 
-// ParsePeriod reads a whole day (today, friday, 2026-12-24), month (2026-05, may) or year (2026). A
-// weekday or a month without a year is the current one or the first to come.
-func ParsePeriod(text string, now time.Time) (Span, error) {
+// ParseWithin reads a duration from now (6h), which includes its end and what is overdue, or a
+// whole day (today, friday, 2026-12-24) or month (2026-05, may). A weekday or a month without a
+// year is the current one or the first to come.
+func ParseWithin(text string, now time.Time) (Span, error) {
 	word := strings.ToLower(strings.TrimSpace(text))
+	if length, ok, err := readLength(word); ok {
+		return Span{To: now.Add(length).Add(1)}, err
+	}
 	if at, err := time.Parse("2006-01", word); err == nil {
 		return months(now, at.Year(), at.Month(), 1), nil
-	}
-	if at, err := time.Parse("2006", word); err == nil {
-		return months(now, at.Year(), time.January, 12), nil
 	}
 	for month := time.January; month <= time.December; month++ {
 		if name := strings.ToLower(month.String()); word == name || word == name[:3] {
@@ -160,7 +171,7 @@ func ParsePeriod(text string, now time.Time) (Span, error) {
 	day, _, err := readDay(word, now, now)
 	switch {
 	case errors.Is(err, errNoDay):
-		return Span{}, fmt.Errorf("%q is not a period: use a day (today, friday, 2026-12-24), a month (may, 2026-05) or a year (2026)", text)
+		return Span{}, fmt.Errorf("%q is neither a duration nor a period: use a duration (6h, 1d12h), a day (today, friday, 2026-12-24) or a month (may, 2026-05)", text)
 	case err != nil:
 		return Span{}, err
 	}

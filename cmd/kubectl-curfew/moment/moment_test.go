@@ -79,7 +79,7 @@ func TestParseRefuses(t *testing.T) {
 		"25:00":               `"25:00" is not a time of day: use 00:00 to 23:59`,
 		"17:99":               `"17:99" is not a time of day`,
 		"24:00":               `"24:00" is not a time of day`,
-		"17":                  `"17" has no unit: write 17s, 17m or 17h`,
+		"17":                  `"17" has no unit: write 17s, 17m, 17h or 17d`,
 		"6x":                  `"6x" is not a time`,
 		"tomorrow friday":     `"tomorrow friday" is not a time`,
 		"next friday":         `"next friday" is not a time`,
@@ -90,8 +90,8 @@ func TestParseRefuses(t *testing.T) {
 		"10/11":               `"10/11" is not a time`,
 		"may":                 `"may" is not a time`,
 		"17:00:00.5":          `"17:00:00.5" is not a time`,
-		"2026-02-30":          `"2026-02-30" is not a date of the calendar`,
-		"2026-13-01":          `"2026-13-01" is not a date of the calendar`,
+		"2026-02-30":          `"2026-02-30" is not a calendar date`,
+		"2026-13-01":          `"2026-13-01" is not a calendar date`,
 		"2026-12-24T17:00":    "is not a time",
 		"9999999999h":         "is not a time",
 		"never":               "is not a time",
@@ -159,26 +159,28 @@ func TestParseSpan(t *testing.T) {
 	}
 }
 
-func TestParsePeriod(t *testing.T) {
+func TestParseWithin(t *testing.T) {
 	for text, want := range map[string]string{
 		"2026-05":    "Fri 2026-05-01 00:00:00 CEST - Mon 2026-06-01 00:00:00 CEST",
 		"may":        "Sat 2027-05-01 00:00:00 CEST - Tue 2027-06-01 00:00:00 CEST",
 		"November":   "Sun 2026-11-01 00:00:00 CET - Tue 2026-12-01 00:00:00 CET",
 		"dec":        "Tue 2026-12-01 00:00:00 CET - Fri 2027-01-01 00:00:00 CET",
-		"2026":       "Thu 2026-01-01 00:00:00 CET - Fri 2027-01-01 00:00:00 CET",
+		"6h":         "UTC - Wed 2026-11-18 21:30:00 CET", // and all before it
+		"2026":       `"2026" has no unit: write 2026s, 2026m, 2026h or 2026d`,
+		"6":          `"6" has no unit: write 6s, 6m, 6h or 6d`,
 		"today":      "Wed 2026-11-18 00:00:00 CET - Thu 2026-11-19 00:00:00 CET",
 		"wednesday":  "Wed 2026-11-18 00:00:00 CET - Thu 2026-11-19 00:00:00 CET",
 		"friday":     "Fri 2026-11-20 00:00:00 CET - Sat 2026-11-21 00:00:00 CET",
 		"2026-12-24": "Thu 2026-12-24 00:00:00 CET - Fri 2026-12-25 00:00:00 CET",
-		"2026-13":    `"2026-13" is not a date of the calendar`,
-		"2026-13-01": `"2026-13-01" is not a date of the calendar`,
-		"may june":   `"may june" is not a period`,
-		"soon":       `"soon" is not a period: use a day (today`,
-		"friday 5pm": `"friday 5pm" is not a period`,
-		"17:00":      `"17:00" is not a period`,
-		" ":          `" " is not a period`,
+		"2026-13":    `"2026-13" is not a calendar date`,
+		"2026-13-01": `"2026-13-01" is not a calendar date`,
+		"may june":   `"may june" is neither a duration nor a period`,
+		"soon":       `"soon" is neither a duration nor a period: use a duration (6h, 1d12h), a day (today`,
+		"friday 5pm": `"friday 5pm" is neither a duration nor a period`,
+		"17:00":      `"17:00" is neither a duration nor a period`,
+		" ":          `" " is neither a duration nor a period`,
 	} {
-		have, err := ParsePeriod(text, wednesday(t))
+		have, err := ParseWithin(text, wednesday(t))
 		got := have.From.Format(shown) + " - " + have.To.Format(shown)
 		if err != nil {
 			got = err.Error()
@@ -187,7 +189,7 @@ func TestParsePeriod(t *testing.T) {
 			t.Errorf("%q: %s, want %s", text, got, want)
 		}
 	}
-	day, err := ParsePeriod("today", wednesday(t))
+	day, err := ParseWithin("today", wednesday(t))
 	if err != nil || !day.Contains(wednesday(t)) || !day.Contains(day.From) || day.Contains(day.To) {
 		t.Errorf("today: %v, %v", day, err)
 	}

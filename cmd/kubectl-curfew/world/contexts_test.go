@@ -27,7 +27,7 @@ func TestContexts(t *testing.T) {
 			}
 			failures := 0
 			for _, note := range w.Notes() {
-				if strings.HasSuffix(note, "what it might say of an object keeps that") {
+				if strings.HasSuffix(note, "objects that it may concern are kept") {
 					failures++
 				}
 			}

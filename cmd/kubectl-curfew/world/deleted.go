@@ -46,7 +46,7 @@ func (w *World) records(ctx context.Context, namespace string, take func(record.
 	return pages(ctx, w.lister(corev1.SchemeGroupVersion.WithResource("events"), namespace), options, func(item runtime.Object) error {
 		event, ok := item.(*unstructured.Unstructured)
 		if !ok {
-			return errors.New("an Event is not of the form that this version knows")
+			return errors.New("an Event has a form that this version does not know")
 		}
 		for _, one := range record.Read(event.GetAnnotations()) {
 			take(one)

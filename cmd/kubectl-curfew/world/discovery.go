@@ -96,7 +96,7 @@ func (e *silentError) Error() string {
 	for _, group := range e.groups {
 		names = append(names, group.String())
 	}
-	return strings.Join(names, ", ") + " do not answer"
+	return "no answer from " + strings.Join(names, ", ")
 }
 
 // How well a text names a resource. A short name of one never hides the full name of another.

@@ -55,7 +55,7 @@ const otherGroups = `{"kind":"APIGroupDiscoveryList","apiVersion":"apidiscovery.
 func TestDiscovery(t *testing.T) {
 	discovery := answering(t, map[string]string{"/api": coreGroup, "/apis": otherGroups, "/version": `{"gitVersion":"v1.37.1"}`})
 	found, lists, err := discovery.ServerGroupsAndResources()
-	if err == nil || err.Error() != "metrics.k8s.io/v1beta1 do not answer" {
+	if err == nil || err.Error() != "no answer from metrics.k8s.io/v1beta1" {
 		t.Errorf("error %v", err)
 	}
 	var preferred, served []string

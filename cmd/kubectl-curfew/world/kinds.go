@@ -122,19 +122,29 @@ func (w *World) profileOf(kind schema.GroupVersionKind) *policy.Profile {
 type discovered struct {
 	groups []*metav1.APIGroup
 	lists  []*metav1.APIResourceList
+	// silent are groups that do not answer.
+	silent []string
+}
+
+// SilentGroups are groups that do not answer, whose kinds are left out.
+func (w *World) SilentGroups() []string {
+	found, _ := w.discover() // Whoever needs the kinds reports the error.
+	return found.silent
 }
 
 // askDiscovery leaves out a group that does not answer, with a note.
 func (w *World) askDiscovery() (discovered, error) {
 	groups, lists, err := w.clients.Discovery.ServerGroupsAndResources()
+	out := discovered{groups: groups, lists: lists}
 	if silent := (*silentError)(nil); errors.As(err, &silent) {
 		for _, group := range silent.groups {
-			w.note("group %s does not answer: its kinds are left out", group)
+			out.silent = append(out.silent, group.Group)
 		}
+		w.note("%s: kinds of these groups are left out", silent)
 	} else if err != nil {
-		return discovered{}, fmt.Errorf("asking the API server which kinds it serves: %w", err)
+		return out, fmt.Errorf("asking the API server which kinds it serves: %w", err)
 	}
-	return discovered{groups, lists}, nil
+	return out, nil
 }
 
 func lacks(have metav1.Verbs) bool {

@@ -36,7 +36,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 	}
 	for _, object := range taughtHere {
 		if errs := known.SetProfile(object); len(errs) > 0 {
-			w.note("KindProfile %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+			w.note("KindProfile %s cannot be used: %s", object.Name, errs.ToAggregate())
 		}
 	}
 	for _, object := range w.options.Profiles {
@@ -50,7 +50,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 	}
 	for _, object := range policies {
 		if errs := known.SetPolicy(object); len(errs) > 0 {
-			w.note("LifecyclePolicy %s cannot be used as it stands: %s", object.Name, errs.ToAggregate())
+			w.note("LifecyclePolicy %s cannot be used: %s", object.Name, errs.ToAggregate())
 		}
 	}
 	for _, object := range w.options.Policies {
@@ -77,7 +77,7 @@ func (w *World) readPlatform(ctx context.Context) error {
 // KindProfile says. Without a CustomResourceDefinition it does so for Jobs and Pods only.
 func (w *World) undefined(kind schema.GroupKind) {
 	w.unfed[kind] = true
-	w.note("what the KindProfile of %s says of when it has finished does not count: no CustomResourceDefinition defines it", kind)
+	w.note("the finish time in the KindProfile of %s has no effect: no CustomResourceDefinition defines the kind", kind)
 }
 
 // readAll reads all objects of one of Curfew's kinds. There are none where Curfew is not installed.
@@ -92,7 +92,7 @@ func readAll[T any](ctx context.Context, w *World, resource string) ([]*T, error
 		object := new(T)
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(content, object); err != nil {
 			u := unstructured.Unstructured{Object: content}
-			return fmt.Errorf("%s %s is not of the form that this version knows: %w", u.GetKind(), u.GetName(), err)
+			return fmt.Errorf("%s %s has a form that this version does not know: %w", u.GetKind(), u.GetName(), err)
 		}
 		out = append(out, object)
 		return nil
@@ -144,7 +144,7 @@ func (w *World) readDefinitions(ctx context.Context, known *platform.Store, taug
 		}
 		if _, ok := definition.Serves(compiled); !ok {
 			w.unfed[profile.Kind.GroupKind()] = true
-			w.note("%s is served, and not in the version or scope that profile %s is written for: no TTL after finished applies to it", at, profile.Name)
+			w.note("%s is not served in the version or scope of profile %s: no TTL after finished applies to it", at, profile.Name)
 		}
 	}
 	w.platform = known.Snapshot()

@@ -170,7 +170,7 @@ func (s Selection) named() ([]named, error) {
 	case len(s.References) > 0:
 		return nil, nil
 	case !given:
-		return nil, errors.New("say which: KIND/NAME, KIND NAME, or KIND with -l or --all")
+		return nil, errors.New("name an object: KIND/NAME, KIND NAME, or KIND with -l or --all")
 	}
 	var out []named
 	slashed := strings.Contains(s.Args[0], "/")
@@ -180,7 +180,7 @@ func (s Selection) named() ([]named, error) {
 		case ok != slashed:
 			return nil, fmt.Errorf("%q: give either KIND/NAME throughout, or KIND NAME", arg)
 		case ok && (kind == "" || name == "" || strings.Contains(name, "/")):
-			return nil, fmt.Errorf("%q: give KIND/NAME, and the namespace by -n", arg)
+			return nil, fmt.Errorf("%q: give KIND/NAME, and the namespace with -n", arg)
 		case ok:
 			out = append(out, named{kind, name})
 		}
@@ -190,14 +190,14 @@ func (s Selection) named() ([]named, error) {
 	case slashed && many, len(s.Args) > 1 && many:
 		return nil, errors.New("give names, or -l or --all, but not both")
 	case (slashed || len(s.Args) > 1) && s.Everywhere:
-		return nil, errors.New("a name is one in a namespace: give -n, and not -A")
+		return nil, errors.New("a name needs a namespace: give -n instead of -A")
 	case slashed:
 		return out, nil
 	}
 	kinds := strings.Split(s.Args[0], ",")
 	switch {
 	case len(s.Args) == 1 && !many:
-		return nil, fmt.Errorf("%q says no object: give %[1]s/NAME, or -l or --all", s.Args[0])
+		return nil, fmt.Errorf("%q names no object: give %[1]s/NAME, or -l or --all", s.Args[0])
 	case len(s.Args) == 1:
 		for _, kind := range kinds {
 			out = append(out, named{kind: kind})

@@ -35,7 +35,7 @@ func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[str
 		return nil, err
 	}
 	for _, failure := range found.Failures {
-		w.note("%s; what it might say of an object keeps that", failure)
+		w.note("%s; objects that it may concern are kept", failure)
 	}
 	found.LeaveNative = w.Controller.LeaveNative
 	return &found.Scope, nil
@@ -87,4 +87,4 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 
 // ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or
 // delete.
-var ErrNotServed = errors.New("its kind can never go: the API server does not list, watch and delete it")
+var ErrNotServed = errors.New("objects of this kind cannot expire: the API server does not list, watch and delete them")

@@ -34,7 +34,7 @@ var goldens = map[string]struct {
 	"expiring-deadline": {line: "kubectl curfew expiring -A --trigger deadline"},
 	"expiring-nothing":  {line: "kubectl curfew expiring -n ci --within 1m"},
 	"expiring-unknown":  {line: "kubectl curfew expiring gadgets", code: 2},
-	"expiring-past":     {line: "kubectl curfew expiring --before 9am", code: 2},
+	"expiring-past":     {line: "kubectl curfew expiring --before 9am"},
 
 	// Each level of precedence.
 	"explain-runtime":  {line: "kubectl curfew explain trainjob/tune -n lab"},
@@ -70,7 +70,7 @@ var goldens = map[string]struct {
 // questions are those that the command line is there to answer, in the order of the help of expiring.
 var questions = []string{
 	"What is deleted in the next 6 hours?",
-	"Which Deployments go by 5pm today?",
+	"Which Deployments are deleted by 5pm today?",
 	"What is deleted in namespace foo between now and Friday 5pm?",
 	"What has a TTL over 7 days?",
 	"What expires in May?",

@@ -48,7 +48,7 @@ func TestCompletion(t *testing.T) {
 		t.Errorf("the script is another:\n%s%s", got.stdout, got.stderr)
 	}
 	if got := typed(t, line{text: "kubectl curfew completion tcsh"}); got.code != 2 ||
-		got.stderr != "error: \"tcsh\" is no shell that is known: give one of bash, fish, kubectl, powershell, zsh\n" {
+		got.stderr != "error: \"tcsh\" is not a known shell: give one of bash, fish, kubectl, powershell, zsh\n" {
 		t.Errorf("exit status %d: %s", got.code, got.stderr)
 	}
 }

@@ -20,9 +20,10 @@ func through(t *testing.T, proxy *harness.Proxy) string {
 		t.Fatal(err)
 	}
 	// What the proxy passes on are headers, not certificates.
-	kubectl(t, "create serviceaccount admin -n curfew-system")
-	kubectl(t, "create clusterrolebinding admin --clusterrole=cluster-admin --serviceaccount=curfew-system:admin")
-	token := strings.TrimSpace(kubectl(t, "create token admin -n curfew-system").stdout)
+	admin := strings.ToLower(t.Name())
+	kubectl(t, "create serviceaccount "+admin+" -n curfew-system")
+	kubectl(t, "create clusterrolebinding "+admin+" --clusterrole=cluster-admin --serviceaccount=curfew-system:"+admin)
+	token := strings.TrimSpace(kubectl(t, "create token "+admin+" -n curfew-system").stdout)
 	for _, user := range config.AuthInfos {
 		user.Token, user.ClientCertificate, user.ClientCertificateData, user.ClientKey, user.ClientKeyData = token, "", nil, "", nil
 	}

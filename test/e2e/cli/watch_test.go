@@ -4,12 +4,14 @@ import (
 	"bufio"
 	"context"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"testing"
 	"time"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
 )
 
 // fields are a table without its spacing, one string a row.
@@ -98,5 +100,46 @@ func TestWatchLines(t *testing.T) {
 	go func() { _, _ = io.Copy(io.Discard, reader) }()
 	if err := cmd.Wait(); err != nil {
 		t.Errorf("after an interrupt: %v", err)
+	}
+}
+
+// TestWatchOutage: while the API server is away, whatever answers in its place, a terminal of 80 columns shows the last rows and one line
+// that says so. No row wraps, and the blocker is not cut.
+func TestWatchOutage(t *testing.T) {
+	w := laid(t)
+	w.space(t, "away", nil)
+	const name = "a-config-map-with-a-name-that-is-longer-than-most"
+	w.configMap(t, "away", name, map[string]string{policy.LabelTTL: "2099-01-01", "away": "yes"})
+	kubectl(t, "annotate configmap "+name+" -n away curfew.dev/protect=true")
+	proxy, err := harness.NewProxy(suite.cluster.Config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer proxy.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	screen := onTerminal(ctx, t, line{text: `sh -c "stty cols 80; exec kubectl curfew expiring -A -l away=yes --watch"`, kubeconfig: through(t, proxy)})
+	shows := func(first string, rows int) func([]string) bool {
+		return func(lines []string) bool {
+			for _, text := range lines {
+				if len(text) > 80 {
+					t.Fatalf("%d columns: %s", len(text), text)
+				}
+			}
+			return len(lines) >= rows && strings.HasPrefix(lines[0], first) && strings.Count(strings.Join(lines, "\n"), "note:") == rows-2 &&
+				strings.Contains(lines[rows-1], "a-con") && strings.HasSuffix(lines[rows-1], " protection")
+		}
+	}
+	screen.awaitScreen(ctx, "the row", shows("NAMESPACE", 2))
+	back := proxy.Handle(func(w http.ResponseWriter, _ *http.Request) bool {
+		http.Error(w, "the load balancer has nowhere to go", http.StatusServiceUnavailable)
+		return true
+	})
+	screen.awaitScreen(ctx, "the outage", shows("note: no answer since ", 3))
+	back()
+	screen.awaitScreen(ctx, "the row again", shows("NAMESPACE", 2))
+	screen.types("\x03")
+	if code, raw := screen.end(); code != 0 || strings.Contains(raw, "memcache") {
+		t.Errorf("exit status %d: %q", code, raw)
 	}
 }
