@@ -17,6 +17,9 @@ import (
 // minInterval between runs of a cleanup policy.
 const minInterval = 5 * time.Minute
 
+// maxConditions of a policy.
+const maxConditions = 16
+
 // Policy is a converted policy.
 type Policy struct {
 	// Cluster or Namespaced is set.
@@ -56,8 +59,15 @@ func (d *draft) note(field, format string, args ...any) {
 	d.findings = append(d.findings, Finding{File: d.file, Object: d.source, Field: field, Reason: fmt.Sprintf(format, args...)})
 }
 
-// condition adds a condition under a name that is not taken.
+// condition adds a condition under a name that is not taken. What is more than a policy can have is
+// joined with the last one.
 func (d *draft) condition(name, expression string) {
+	if n := len(d.spec.Conditions); n == maxConditions {
+		last := &d.spec.Conditions[n-1].Expression
+		*last = v1alpha1.Expression(fmt.Sprintf("(%s) && (%s)", *last, expression))
+		return
+	}
+	name = name[:min(len(name), 60)]
 	unique := name
 	for i := 2; slices.ContainsFunc(d.spec.Conditions, func(c v1alpha1.MatchCondition) bool { return c.Name == unique }); i++ {
 		unique = fmt.Sprintf("%s-%d", name, i)
@@ -104,13 +114,17 @@ func (d *draft) finish() {
 		return
 	}
 	d.replaceInvalid()
-	if errs := d.compile(); len(errs) > 0 {
-		d.lost("spec", "is not written: %v", errs.ToAggregate())
-		d.report()
-		return
-	}
 	d.spec.Suspend = slices.ContainsFunc(d.findings, func(f Finding) bool { return f.Lost })
-	d.result.Policies = append(d.result.Policies, d.policy())
+	policy := d.policy()
+	err := policy.check()
+	if errs := d.compile(); len(errs) > 0 {
+		err = errs.ToAggregate()
+	}
+	if err != nil {
+		d.lost("spec", "is not written: %v", err)
+	} else {
+		d.result.Policies = append(d.result.Policies, policy)
+	}
 	d.report()
 }
 

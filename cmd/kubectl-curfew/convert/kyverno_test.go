@@ -268,3 +268,32 @@ func TestSchedules(t *testing.T) {
 		}
 	}
 }
+
+// More conditions than a policy can have are joined; what the schema rejects is not written.
+func TestLimitsOfTheSchema(t *testing.T) {
+	var many []string
+	for i := range 20 {
+		many = append(many, fmt.Sprintf(`{key: "{{ target.a%d }}", operator: Equals, value: x}`, i))
+	}
+	converted := single(t, fmt.Sprintf(withConditions, "{all: ["+strings.Join(many, ", ")+"]}"))
+	compiled, object := usable(t, converted), "kind: Pod\n"
+	for i := range 20 {
+		if deletes(t, compiled, object) {
+			t.Errorf("deleted with %d conditions of 20", i)
+		}
+		object += fmt.Sprintf("a%d: x\n", i)
+	}
+	if !deletes(t, compiled, object) {
+		t.Error("kept with all of them")
+	}
+	var names []string
+	for i := range 65 {
+		names = append(names, fmt.Sprintf("n%d", i))
+	}
+	result := convert.Source("", []byte(fmt.Sprintf(withMatch, "ClusterCleanupPolicy",
+		"{any: [{resources: {kinds: [Pod], names: ["+strings.Join(names, ", ")+"]}}]}", "null")), options)
+	last := result.Findings[len(result.Findings)-1]
+	if len(result.Policies) != 0 || !last.Lost || !strings.HasPrefix(last.Reason, "is not written: spec.matchConstraints.resourceRules[0].resourceNames: ") {
+		t.Errorf("%d policies, %v", len(result.Policies), last)
+	}
+}

@@ -2,12 +2,17 @@ package convert
 
 import (
 	"bytes"
+	"context"
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/webhook/lint"
 )
 
 // Write writes policies as YAML documents, with their findings as comments.
@@ -27,7 +32,8 @@ func Write(out io.Writer, policies []Policy) error {
 	return nil
 }
 
-func (p *Policy) yaml() ([]byte, error) {
+// object is the policy as its manifest has it.
+func (p *Policy) object() (map[string]any, error) {
 	var typed any = p.Cluster
 	if p.Namespaced != nil {
 		typed = p.Namespaced
@@ -39,6 +45,37 @@ func (p *Policy) yaml() ([]byte, error) {
 	delete(object, "status")
 	if metadata, ok := object["metadata"].(map[string]any); ok {
 		delete(metadata, "creationTimestamp")
+	}
+	return object, nil
+}
+
+// schemas of Curfew's kinds.
+var schemas = sync.OnceValues(func() (*lint.Schemas, error) {
+	definitions, err := crd.All()
+	if err != nil {
+		return nil, err
+	}
+	return lint.NewSchemas(definitions)
+})
+
+// check returns why the API server would reject the policy by its schema.
+func (p *Policy) check() error {
+	known, err := schemas()
+	if err != nil {
+		return err
+	}
+	object, err := p.object()
+	if err != nil {
+		return err
+	}
+	_, err = known.Stored(context.Background(), object)
+	return err
+}
+
+func (p *Policy) yaml() ([]byte, error) {
+	object, err := p.object()
+	if err != nil {
+		return nil, err
 	}
 	text, err := yaml.Marshal(object)
 	if err != nil {
