@@ -258,10 +258,10 @@ func TestStatus(t *testing.T) {
 			"kinds": "warning not those of kubectl-curfew dev: c"}},
 		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
 			"kinds": "failed missing: c"}},
-		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label" }, want: map[string]string{
-			"triggers": "ok on: ttl, label; off: deadline"}},
+		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label,deadline" }, want: map[string]string{
+			"triggers": "ok on: ttl, label, deadline; off: cleanup"}},
 		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
-			"triggers": "warning on: ttl, label, deadline; the controller only reports what is due (--dry-run)"}},
+			"triggers": "warning on: ttl, label, cleanup, deadline; the controller only reports what is due (--dry-run)"}},
 		"a paused source": {change: func(in *installation) {
 			in.report.Paused = settings.ListOf([]string{`deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused)`})
 		}, want: map[string]string{

@@ -10,7 +10,7 @@ import (
 // answer, and so is a setting that is guessed.
 func TestSettingsAreRead(t *testing.T) {
 	before := Controller{Namespace: "here", User: "someone", Protect: []string{"kube-system", "here"}}
-	published := map[string]string{"dry-run": "false", "kyverno-label": "false", "namespace": "here", "protect": "prod,infra", "user": "me", "enable": "ttl,label,deadline", "builtin-profiles": "true", "leave-native-ttl": "false"}
+	published := map[string]string{"dry-run": "false", "kyverno-label": "false", "namespace": "here", "protect": "prod,infra", "user": "me", "enable": "ttl,label,cleanup,deadline", "builtin-profiles": "true", "leave-native-ttl": "false"}
 	for name, test := range map[string]struct {
 		change map[string]string
 		want   string
@@ -21,7 +21,7 @@ func TestSettingsAreRead(t *testing.T) {
 		"nothing is protected": {map[string]string{"protect": ""}, "me false false [here] []"},
 		"another namespace":    {map[string]string{"namespace": "other"}, "me false false [prod infra other] []"},
 		"no user":              {map[string]string{"user": ""}, "someone false false [prod infra here] []"},
-		"a trigger is off":     {map[string]string{"enable": "label,deadline"}, "me false false [prod infra here] [ttl]"},
+		"a trigger is off":     {map[string]string{"enable": "label,deadline"}, "me false false [prod infra here] [ttl cleanup]"},
 		"a bad value":          {map[string]string{"dry-run": "perhaps"}, `key dry-run: strconv.ParseBool: parsing "perhaps": invalid syntax`},
 		"a missing key":        {map[string]string{"protect": "-"}, "it has no key protect"},
 	} {

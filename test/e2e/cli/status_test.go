@@ -175,6 +175,24 @@ func TestStatusForAMonitor(t *testing.T) {
 	}
 }
 
+// TestStatusBesideTheInTreeController: kube-controller-manager runs its own TTL controller, for a moment.
+func TestStatusBesideTheInTreeController(t *testing.T) {
+	laid(t)
+	const name = "ttl-after-finished-controller"
+	becomes(t, 0, map[string]string{"in-tree TTL": "ok off: "})
+	run := func(controllers string) {
+		t.Helper()
+		if err := suite.cluster.Restart(context.WithoutCancel(t.Context()), "kube-controller-manager", "--controllers="+controllers); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run(strings.Replace(controllers, ",-"+name, "", 1))
+	becomes(t, 0, map[string]string{"in-tree TTL": "ok on, by its ServiceAccount: it deletes Jobs by spec.ttlSecondsAfterFinished, too"})
+	run(controllers)
+	kubectl(t, "delete serviceaccount -n kube-system "+name)
+	becomes(t, 0, sound)
+}
+
 // expired is a certificate that was valid until an hour ago.
 func expired(t *testing.T) []byte {
 	t.Helper()
