@@ -30,14 +30,15 @@ func TestWhoDeletedIt(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"by its label":           {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
-		"by its namespace":       {[]string{deletedEvent("default", "a", "["+byNamespace+"]")}, nil, "job x", 0, own + "between 2026-12-24 11:59:00 CET and 2026-12-24 12:00:30 CET, 59m30s ago, by the TTL after finished from namespace \"foo\"\n"},
-		"the latest one":         {[]string{deletedEvent("foo", "a", "["+byLabel+"]"), deletedEvent("foo", "b", "["+byItself+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
-		"another namespace":      {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "foo", "ci")+"]")}, nil, "job/x", 2, none + "\n"},
-		"another kind":           {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "jobs.batch", "jobs.batch.volcano.sh")+"]")}, nil, "job/x", 2, none + "\n"},
-		"not a record":           {[]string{deletedEvent("foo", "a", "["+byLabel)}, nil, "job/x", 2, none + "\n"},
-		"the user may list none": {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, []string{"list events"}, "job/x", 2, none + "; you may not list Events in namespace default, foo\n"},
-		"two are asked about":    {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/kept job/x", 2, `error: job.batch/x does not exist in namespace "foo"` + "\n"},
+		"by its label":              {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
+		"by its namespace":          {[]string{deletedEvent("default", "a", "["+byNamespace+"]")}, nil, "job x", 0, own + "between 2026-12-24 11:59:00 CET and 2026-12-24 12:00:30 CET, 59m30s ago, by the TTL after finished from namespace \"foo\"\n"},
+		"the latest one":            {[]string{deletedEvent("foo", "a", "["+byLabel+"]"), deletedEvent("foo", "b", "["+byItself+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
+		"the latest one comes last": {[]string{deletedEvent("foo", "a", "["+byItself+"]"), deletedEvent("foo", "b", "["+byLabel+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by its TTL label\n"},
+		"another namespace":         {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "foo", "ci")+"]")}, nil, "job/x", 2, none + "\n"},
+		"another kind":              {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "jobs.batch", "jobs.batch.volcano.sh")+"]")}, nil, "job/x", 2, none + "\n"},
+		"not a record":              {[]string{deletedEvent("foo", "a", "["+byLabel)}, nil, "job/x", 2, none + "\n"},
+		"the user may list none":    {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, []string{"list events"}, "job/x", 2, none + "; you may not list Events in namespace default, foo\n"},
+		"two are asked about":       {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/kept job/x", 2, `error: job.batch/x does not exist in namespace "foo"` + "\n"},
 		"for programs": {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/x -o jsonpath={.items[*].deleted.source}={.items[*].deleted.trigger}={.items[*].deleted.from}", 0,
 			"object=label=2026-12-24T12:00:00+01:00"},
 	} {
