@@ -40,7 +40,7 @@ func TestWhoDeletedMyJob(t *testing.T) {
 		!strings.Contains(got.stderr, "no record of its deletion by Curfew remains") || !strings.Contains(got.stderr, "you may not list Events in namespace default") {
 		t.Errorf("exit status %d: %s%s", got.code, got.stdout, got.stderr)
 	}
-	if got := kubectl(t, "get events -n who --field-selector reason=Deleted").stdout; !strings.Contains(got, "namespace/who") || !strings.Contains(got, "x Job by ttl: who/mine") {
+	if got := kubectl(t, "get events -n who --field-selector reason=Deleted").stdout; !strings.Contains(got, "namespace/who") || !strings.Contains(got, "1 x Job by ttl") || !strings.Contains(got, "who/mine") {
 		t.Errorf("the Events:\n%s", got)
 	}
 }

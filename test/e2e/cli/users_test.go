@@ -95,7 +95,7 @@ func TestViewers(t *testing.T) {
 	w.job(t, finishedJob("viewed", "build", time.Now(), 86400))
 	kubeconfig := developer(t, "viewed")
 	rows := func() (out []string, notes string) {
-		got := typed(t, line{text: "kubectl curfew expiring --no-headers -n viewed", kubeconfig: kubeconfig})
+		got := typed(t, line{text: "kubectl curfew expiring jobs,configmaps --no-headers -n viewed", kubeconfig: kubeconfig})
 		for row := range strings.Lines(got.stdout) {
 			fields := strings.Fields(row)
 			out = append(out, fields[0]+" "+fields[len(fields)-1])
