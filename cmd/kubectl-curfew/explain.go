@@ -30,7 +30,9 @@ func explainCommand(env environment) *cobra.Command {
 		Short: "Explain when an object is deleted, why, and what blocks it",
 		Long: `Explain when an object is deleted, or why it is not: what each level of
 precedence sets and which one decides, for its TTL after finished, its TTL label
-and its deadline; what blocks it, and the command that would change it.
+and its deadline; what blocks it, who else deletes it, and the command that
+would change it. Of an object that is gone it says how Curfew deleted it, within
+an hour.
 
 It asks the API server alone, with your own permissions, and judges as the
 controller does. What you may not read is said.
