@@ -76,6 +76,11 @@ func TestExplainFile(t *testing.T) {
 			if len(patched) > 0 {
 				t.Errorf("changed %v", patched)
 			}
+			// A namespace that nothing is known of may say otherwise.
+			if offline := strings.Contains(test.args, "offline"); strings.Contains(stderr, `note: namespace "ci" is not known: its defaults and bounds may change the answer`) != offline ||
+				strings.Contains(stderr, `namespace "here"`) {
+				t.Errorf("notes: %s", stderr)
+			}
 		})
 	}
 }

@@ -9,8 +9,9 @@ import (
 )
 
 // Explain explains a document as if it were created now: which level decides what, and what the
-// object would be given. The label is that of the document, or a default.
-func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Explanation, error) {
+// object would be given. The label is that of the document, or a default. It returns false if the
+// namespace is not known, so that its settings may change the answer.
+func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Explanation, bool, error) {
 	w, options := l.world, l.world.options
 	object := maps.Clone(document.Object)
 	delete(object, "status") // A create takes none.
@@ -18,7 +19,7 @@ func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Expla
 	facts.Created, facts.Deleting = options.Now, false
 	found, err := platform.ContextOf(ctx, source{w, document.Kind().GroupKind()}, platform.Whole(facts, object))
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	scope := &found.Scope
 	scope.Creating, scope.AnnotationsOnly, scope.Off = true, options.AnnotationsOnly, options.Rules.Controller.Off
@@ -33,7 +34,7 @@ func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Expla
 		of := policy.Explain(&labelled, scope, policy.Question{Now: options.Now})
 		out.Facts, out.LabelKey, out.ByLabel = &labelled, of.LabelKey, of.ByLabel
 		out.ByLabel.Source = said.Source
-		return out, nil
+		return out, !found.NamespaceUnknown, nil
 	}
-	return policy.Explain(facts, scope, policy.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel}), nil
+	return policy.Explain(facts, scope, policy.Question{Now: options.Now, Alias: options.Rules.KyvernoLabel}), !found.NamespaceUnknown, nil
 }

@@ -382,14 +382,14 @@ func TestExplain(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	job, err := linter.Explain(t.Context(), documents[1])
-	if err != nil {
+	job, known, err := linter.Explain(t.Context(), documents[1])
+	if err != nil || !known {
 		t.Fatal(err)
 	}
 	if value := job.Effective.Succeeded; job.Facts.Finished || value.Source.String() != "namespace/ci" || value.TTL.String() != "1d" || policy.Decider(job.TTL).Source.String() != "namespace/ci" {
 		t.Errorf("the Job gets %+v, finished: %t", value, job.Facts.Finished)
 	}
-	labelled, err := linter.Explain(t.Context(), documents[2])
+	labelled, _, err := linter.Explain(t.Context(), documents[2])
 	if err != nil {
 		t.Fatal(err)
 	}

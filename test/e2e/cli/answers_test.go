@@ -64,6 +64,10 @@ var goldens = map[string]struct {
 	"expire-protected": {line: "kubectl curfew expire-now job/protected -n foo", code: 1},
 	"cancel":           {line: "kubectl curfew cancel cm -l app=demo --dry-run=server"},
 	"cancel-refused":   {line: "kubectl curfew cancel job/build -n ci", code: 1},
+	"explain-file":     {line: "kubectl curfew explain -f job.yaml"},
+	"explain-offline":  {line: "kubectl curfew explain -f job.yaml --offline"},
+	"defaults":         {line: "kubectl curfew defaults ci"},
+	"defaults-missing": {line: "kubectl curfew defaults nowhere", code: 2},
 	"unknown-command":  {line: "kubectl curfew explode", code: 2},
 }
 
