@@ -81,13 +81,17 @@ func (c *Controller) finish(ctx context.Context, cur *current, usable bool) erro
 	if err != nil {
 		return err
 	}
+	why := "the policy was changed or suspended during the run"
 	if usable && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
-		return r.resume(ctx)
+		if !cur.tooLate(status.LastRun.ScheduledTime.Time) {
+			return r.resume(ctx)
+		}
+		why = "the run was interrupted until its startingDeadlineSeconds had passed"
 	}
 	if err := r.settle(ctx, false); err != nil {
 		return err
 	}
-	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, "the policy was changed or suspended during the run")
+	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, why)
 }
 
 // start starts a run that is due.
@@ -170,10 +174,16 @@ func (cur *current) due() (due, next time.Time) {
 		after = status.LastScheduleTime.Time
 	}
 	due, _ = cur.policy.Schedule.Latest(after, cur.now)
-	if deadline := cur.policy.Spec.StartingDeadlineSeconds; deadline != nil && !due.IsZero() && cur.now.Sub(due) > time.Duration(*deadline)*time.Second {
+	if !due.IsZero() && cur.tooLate(due) {
 		due = time.Time{}
 	}
 	return due, cur.policy.Schedule.Next(cur.now)
+}
+
+// tooLate reports whether a run that was due at a time may not begin, or go on, any more.
+func (cur *current) tooLate(due time.Time) bool {
+	deadline := cur.policy.Spec.StartingDeadlineSeconds
+	return deadline != nil && int64(cur.now.Sub(due)/time.Second) > *deadline
 }
 
 // observe writes what can be said of a policy without a run.
