@@ -1,0 +1,105 @@
+package cleanup
+
+import (
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// A run is due at its time, once, and of those that were missed only the last one is made up for.
+func TestDue(t *testing.T) {
+	at := func(text string) time.Time {
+		out, err := time.Parse("2006-01-02 15:04", text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return out
+	}
+	for name, c := range map[string]struct {
+		created, now string
+		deadline     *int64
+		status       func(*v1alpha1.CleanupPolicyStatus)
+		due          string
+	}{
+		"before the first":          {created: "2026-12-01 01:00", now: "2026-12-01 01:59"},
+		"the first":                 {created: "2026-12-01 01:00", now: "2026-12-01 02:00", due: "2026-12-01 02:00"},
+		"created after it":          {created: "2026-12-01 02:01", now: "2026-12-01 02:02"},
+		"late":                      {created: "2026-12-01 01:00", now: "2026-12-01 09:00", due: "2026-12-01 02:00"},
+		"missed a hundred":          {created: "2026-08-01 01:00", now: "2026-12-01 09:00", due: "2026-12-01 02:00"},
+		"within the deadline":       {created: "2026-12-01 01:00", now: "2026-12-01 02:10", deadline: new(int64(600)), due: "2026-12-01 02:00"},
+		"after the deadline":        {created: "2026-12-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(600))},
+		"after a huge deadline":     {created: "2026-12-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(1 << 62)), due: "2026-12-01 02:00"},
+		"it ran":                    {created: "2026-12-01 01:00", now: "2026-12-01 09:00", status: ran(at("2026-12-01 02:00"))},
+		"it ran yesterday":          {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(at("2026-11-30 02:00")), due: "2026-12-01 02:00"},
+		"it ran before it was new":  {created: "2026-12-01 03:00", now: "2026-12-01 09:00", status: ran(at("2026-11-30 02:00"))},
+		"changed just now":          {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: func(s *v1alpha1.CleanupPolicyStatus) { s.ObservedGeneration = 1 }},
+		"changed since it was due":  {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(at("2026-12-01 08:00"))},
+		"changed before it was due": {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(at("2026-12-01 01:00")), due: "2026-12-01 02:00"},
+		"the clock was set back":    {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(at("2026-12-05 02:00"))},
+	} {
+		t.Run(name, func(t *testing.T) {
+			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Schedule, s.StartingDeadlineSeconds = "0 2 * * *", c.deadline })
+			p.Generation = 2
+			object := &unstructured.Unstructured{Object: map[string]any{}}
+			object.SetCreationTimestamp(metav1.NewTime(at(c.created)))
+			api := newCluster(t)
+			if c.status != nil {
+				c.status(&api.status)
+			}
+			due, next := (&current{object: object, policy: p, now: at(c.now), ledger: &ledger{store: api}}).due()
+			got := ""
+			if !due.IsZero() {
+				got = due.UTC().Format("2006-01-02 15:04")
+			}
+			if got != c.due || !next.After(at(c.now)) {
+				t.Errorf("due %q, want %q; next %s", got, c.due, next)
+			}
+		})
+	}
+}
+
+func ran(at time.Time) func(*v1alpha1.CleanupPolicyStatus) {
+	return func(s *v1alpha1.CleanupPolicyStatus) {
+		s.ObservedGeneration, s.LastScheduleTime = 2, &metav1.Time{Time: at}
+	}
+}
+
+func changed(at time.Time) func(*v1alpha1.CleanupPolicyStatus) {
+	return func(s *v1alpha1.CleanupPolicyStatus) {
+		s.ObservedGeneration, s.ScheduleSinceTime = 2, &metav1.Time{Time: at}
+	}
+}
+
+// A run that was interrupted for too long, or whose policy has changed since, deletes nothing more,
+// and counts what it had deleted.
+func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
+	defer small(2)()
+	for name, edit := range map[string]func(*current){
+		"changed":  func(c *current) { c.policy.Generation = 2 },
+		"too late": func(c *current) { c.now = start.Add(time.Hour) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			c := newCluster(t)
+			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.StartingDeadlineSeconds = new(int64(60)) })
+			c.killAt = 6 // The first batch is announced, and not all of it is deleted.
+			_ = c.work(t.Context(), p)
+			deleted := len(c.sent)
+			c.dead, c.killAt = false, 0
+			if len(c.status.UncountedDeletions) == 0 {
+				t.Fatal("it was killed too early")
+			}
+			cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
+			edit(cur)
+			if err := c.controller().finish(t.Context(), cur, true); err != nil {
+				t.Fatal(err)
+			}
+			if len(c.sent) != deleted || c.status.Deleted != int64(deleted) || c.status.LastRun.Phase != v1alpha1.RunFailed || len(c.status.UncountedDeletions) > 0 {
+				t.Errorf("%d deleted before, %d in the end; %d counted, run %+v", deleted, len(c.sent), c.status.Deleted, c.status.LastRun)
+			}
+		})
+	}
+}
