@@ -107,7 +107,7 @@ func (r *run) deletePage(ctx context.Context, page *page, mayDelete bool) error 
 
 func (r *run) observe(page *page) {
 	for i := range page.fields.Objects {
-		r.c.metrics.objects.WithLabelValues(r.policy.ID(), string(page.fields.Objects[i].Result)).Inc()
+		r.c.metrics.objects.WithLabelValues(string(page.fields.Objects[i].Result)).Inc()
 	}
 }
 

@@ -62,7 +62,7 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 	if message != "" {
 		text += ": " + message
 	}
-	r.c.metrics.runs.WithLabelValues(r.policy.ID(), string(phase)).Inc()
+	r.c.metrics.runs.WithLabelValues(string(phase)).Inc()
 	r.log.Info("a cleanup run has ended", "phase", phase, "deleted", status.Deleted, "matched", status.Matched, "listed", status.Listed, "dryRun", status.DryRun, "reason", reason)
 	r.c.event(r.cur.object, reason != v1alpha1.ReasonComplete, "Cleanup"+string(phase), text)
 }

@@ -16,11 +16,11 @@ func newMetrics(registerer prometheus.Registerer) (*metrics, error) {
 		runs: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_cleanup_runs_total",
 			Help: "Runs of cleanup policies that ended, by how they ended: Completed, Stalled or Failed.",
-		}, []string{"policy", "phase"}),
+		}, []string{"phase"}),
 		objects: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "curfew_cleanup_objects_total",
 			Help: "Objects that cleanup policies were about to delete, by what became of them: Deleted, Gone, Kept, Failed or WouldDelete.",
-		}, []string{"policy", "result"}),
+		}, []string{"result"}),
 	}
 	for _, collector := range []prometheus.Collector{m.runs, m.objects} {
 		if err := registerer.Register(collector); err != nil {
