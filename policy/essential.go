@@ -21,11 +21,16 @@ func EssentialKind(kind schema.GroupKind) bool {
 	return slices.Contains(essentialGroups, kind.Group) || slices.Contains(essentialKinds, kind)
 }
 
-// Essential reports the same of one object. Kubernetes creates two of them in each namespace, again
-// if they are deleted, and the Service by which Pods reach the API server.
+// Essential reports the same of one object.
 func (f *Facts) Essential() bool {
+	return EssentialKind(f.Profile.Kind.GroupKind()) || f.EssentialObject()
+}
+
+// EssentialObject reports whether Kubernetes itself needs the object: it creates two of them in
+// each namespace, again if they are deleted, and the Service by which Pods reach the API server.
+func (f *Facts) EssentialObject() bool {
 	kind := f.Profile.Kind.GroupKind()
-	return EssentialKind(kind) || kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
+	return kind == schema.GroupKind{Kind: "ConfigMap"} && f.Name == "kube-root-ca.crt" ||
 		kind == schema.GroupKind{Kind: "ServiceAccount"} && f.Name == "default" ||
 		kind == schema.GroupKind{Kind: "Service"} && f.Namespace == "default" && f.Name == "kubernetes"
 }

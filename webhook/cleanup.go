@@ -3,10 +3,13 @@ package webhook
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"strings"
 
+	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/json"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -29,8 +32,9 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 		return invalid(fmt.Errorf("request.object: %w", err))
 	}
 	review.Policy, review.Errors = compiled, errs
+	var before *cleanup.Policy
 	if request.old != nil {
-		if _, review.OldErrors, err = w.compileCleanup(request.kind.Kind, request.review.Old.Raw); err != nil {
+		if before, review.OldErrors, err = w.compileCleanup(request.kind.Kind, request.review.Old.Raw); err != nil {
 			return invalid(fmt.Errorf("request.oldObject: %w", err))
 		}
 	}
@@ -38,7 +42,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	if tooMany != nil {
 		review.Errors = append(review.Errors, tooMany)
 	}
-	if tooMany != nil || w.reviews == nil {
+	if tooMany != nil || w.reviews == nil || !compiled.Widens(before) {
 		return decided(rules.ReviewCleanup(review), request.user.IsPerson())
 	}
 	ctx, cancel := context.WithTimeout(ctx, accessTimeout)
@@ -47,8 +51,9 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	if err == nil {
 		review.AuthorLacks, err = w.lacks(ctx, author, compiled, deletions)
 	}
-	if err != nil { // Nobody gets a policy past this check by making it fail: the failure policy decides.
-		return failed("Curfew could not find out whether you may delete what the policy matches: try again", err)
+	if err != nil { // An error would let the policy pass where the webhook fails open.
+		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
+		return unanswered()
 	}
 	user := w.controllerUser
 	if account := compiled.Account; account.Name != "" {
@@ -63,25 +68,45 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 // lacks returns the permissions that a user does not have: to list and delete what a policy names.
 // Who may not list objects must not learn by a condition what they contain.
 func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, deletions []rules.Deletion) ([]string, error) {
-	var out []string
-	for _, deletion := range deletions {
-		var verbs []string
-		for _, verb := range []string{"delete", "list"} {
-			allowed, err := w.reviews.May(ctx, user, authorizationv1.ResourceAttributes{
+	verbs := []string{"delete", "list"}
+	allowed := make([]bool, len(deletions)*len(verbs))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(maxReviews)
+	for i := range allowed {
+		deletion, verb := deletions[i/len(verbs)], verbs[i%len(verbs)]
+		group.Go(func() (err error) {
+			allowed[i], err = w.reviews.May(ctx, user, authorizationv1.ResourceAttributes{
 				Verb: verb, Namespace: p.Namespace, Group: deletion.Group, Resource: deletion.Resource,
 			})
-			if err != nil {
-				return nil, err
-			}
-			if !allowed {
-				verbs = append(verbs, verb)
+			return err
+		})
+	}
+	if err := group.Wait(); err != nil {
+		return nil, err
+	}
+	var out []string
+	for i, deletion := range deletions {
+		var missing []string
+		for j, verb := range verbs {
+			if !allowed[i*len(verbs)+j] {
+				missing = append(missing, verb)
 			}
 		}
-		if len(verbs) > 0 {
-			out = append(out, strings.Join(verbs, " and ")+" "+deletion.String())
+		if len(missing) > 0 {
+			out = append(out, strings.Join(missing, " and ")+" "+deletion.String())
 		}
 	}
 	return out, nil
+}
+
+// maxReviews is how many access reviews run at once.
+const maxReviews = 16
+
+// unanswered denies a cleanup policy of which the author's rights could not be found out in time.
+func unanswered() answer {
+	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "curfew could not find out in time whether you may delete what the policy matches: try again in a second")
+	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
+	return out
 }
 
 func (w *Webhooks) compileCleanup(kind, raw string) (*cleanup.Policy, field.ErrorList, error) {

@@ -177,6 +177,10 @@ func (c *controller) connect() {
 			c.feeds.RejudgeNamespace(name)
 		}
 	})
+	if c.cleanup != nil { // What a run has listed is in no feed.
+		c.namespaces.OnChange(c.engine.RecheckNamespace)
+		c.namespaces.OnOthers(c.engine.RecheckNamespace)
+	}
 	c.policies.OnChange(c.feeds.RejudgeKinds)
 	c.policies.OnChange(func(func(schema.GroupKind) bool) { c.coverage.Again() })
 	c.platform.Platform.OnKinds(c.coverage.Again)

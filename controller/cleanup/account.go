@@ -104,6 +104,10 @@ func (Action) Do(ctx context.Context, due action.Due) action.Result {
 	if !ok {
 		return action.Result{Outcome: action.Refused, Err: fmt.Errorf("%T is no batch of a cleanup run: this is a bug", due.Run)}
 	}
+	if !batch.run.c.unchanged(batch.run.policy) {
+		// Suspended, edited or deleted: the live judgement, which follows a conflict, keeps the object.
+		return action.Result{Outcome: action.Conflict, Err: errChanged}
+	}
 	result := batch.run.account.Delete.Do(ctx, due)
 	batch.answered(due.UID, result)
 	return result

@@ -3,7 +3,9 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -39,6 +41,9 @@ func (b *batches) add(items []v1alpha1.CleanupItem) error {
 		return err
 	}
 	r := b.run
+	if !r.c.unchanged(r.policy) {
+		return errChanged
+	}
 	r.pages++
 	page := newPage(v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, r.info.ID, r.pages, r.info.DryRun, items)
 	b.all.Go(func() {
@@ -73,13 +78,13 @@ func (r *run) batch(ctx context.Context, page *page) error {
 	if err := r.ledger.announce(ctx, page); err != nil {
 		return err
 	}
-	return r.deletePage(ctx, page, true)
+	return r.deletePage(ctx, page)
 }
 
 // deletePage deletes the objects of a page whose outcome is not known yet, and then counts the
-// page. Without mayDelete it only finds out which of them are gone.
-func (r *run) deletePage(ctx context.Context, page *page, mayDelete bool) error {
-	b := &batch{run: r, mayDelete: mayDelete, pending: map[types.UID]*v1alpha1.CleanupItem{}, done: make(chan struct{})}
+// page. While the run settles it only finds out which of them are gone.
+func (r *run) deletePage(ctx context.Context, page *page) error {
+	b := &batch{run: r, pending: map[types.UID]*v1alpha1.CleanupItem{}, done: make(chan struct{})}
 	var objects []engine.Object
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
@@ -117,12 +122,16 @@ func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Object, error) {
 	kind, err := r.kind(gvr, item)
 	return engine.Object{
 		Kind: kind, Namespace: item.Namespace, Name: item.Name, UID: item.UID, ResourceVersion: item.ResourceVersion,
-		Expiry: r.began(), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
-		// Other objects decide a lookup, and they may have changed since the list. So may anything since
-		// a run was interrupted.
+		// The engine's clock may be behind that of the API server, by which the run is due.
+		Expiry: r.info.ScheduledTime.Add(-maxClockSkew), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
+		// Other objects decide a lookup, and they may have changed since the list. While a run settles,
+		// the live judgement is all that there is.
 		Live: r.settling || len(r.policy.Expressions.Lookups) > 0, Epoch: r.epoch,
 	}, err
 }
+
+// maxClockSkew is far above what the engine tolerates.
+const maxClockSkew = time.Minute
 
 // kind registers a kind with the engine, once in a run.
 func (r *run) kind(gvr schema.GroupVersionResource, item *v1alpha1.CleanupItem) (engine.Kind, error) {
@@ -159,8 +168,8 @@ func (r *run) forgetKinds() {
 }
 
 // settle finds out what became of the objects that an interrupted run had announced, and counts
-// them. With mayDelete it deletes those that still match.
-func (r *run) settle(ctx context.Context, mayDelete bool) error {
+// those that are gone. It deletes nothing.
+func (r *run) settle(ctx context.Context) error {
 	defer r.forgetKinds()
 	r.settling = true
 	defer func() { r.settling = false }()
@@ -176,7 +185,9 @@ func (r *run) settle(ctx context.Context, mayDelete bool) error {
 			}
 			continue
 		}
-		if err := r.deletePage(ctx, &page{name: uncounted.Report, fields: *fields}, mayDelete); err != nil {
+		// Anyone who may edit reports could have added others.
+		fields.Objects = slices.DeleteFunc(fields.Objects, func(item v1alpha1.CleanupItem) bool { return !slices.Contains(uncounted.UIDs, item.UID) })
+		if err := r.deletePage(ctx, &page{name: uncounted.Report, fields: *fields}); err != nil {
 			return err
 		}
 	}

@@ -100,6 +100,7 @@ type seen struct {
 	generation int64
 	created    time.Time
 	suspended  bool
+	deleting   bool
 }
 
 // New makes a controller that does nothing until Run.
@@ -132,7 +133,7 @@ func New(options Options) (*Controller, error) {
 
 func see(object *unstructured.Unstructured) seen {
 	suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend")
-	return seen{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended}
+	return seen{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended, object.GetDeletionTimestamp() != nil}
 }
 
 // Run runs policies until ctx is done. It may run once in a cluster.
@@ -165,7 +166,7 @@ func (c *Controller) work(ctx context.Context, key string) {
 	again, err := c.step(ctx, key)
 	switch {
 	case ctx.Err() != nil:
-	case errors.Is(err, errGone):
+	case errors.Is(err, errGone) && !c.known(key):
 		c.queue.Remove(key)
 	case err != nil:
 		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
@@ -213,6 +214,18 @@ func (c *Controller) read(ctx context.Context, key string) (*unstructured.Unstru
 	return object, nil
 }
 
+// known reports whether a policy of this name is known: it may have been created again during a run
+// of the old one.
+func (c *Controller) known(key string) bool {
+	resource, name, _ := strings.Cut(key, "/")
+	mirror := c.cluster
+	if resource == v1alpha1.CleanupPolicies {
+		mirror = c.namespaced
+	}
+	_, ok := mirror.Get(name)
+	return ok
+}
+
 // stillApplies reports whether a policy is still what a run applies.
 func (c *Controller) stillApplies(p *cleanup.Policy) bool {
 	mirror, key := c.cluster, p.Name
@@ -220,5 +233,5 @@ func (c *Controller) stillApplies(p *cleanup.Policy) bool {
 		mirror, key = c.namespaced, p.Namespace+"/"+p.Name
 	}
 	now, ok := mirror.Get(key)
-	return ok && now.uid == p.UID && now.generation <= p.Generation && !now.suspended
+	return ok && now.uid == p.UID && now.generation <= p.Generation && !now.suspended && !now.deleting
 }

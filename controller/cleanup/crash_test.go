@@ -308,6 +308,8 @@ func TestKilledAtEveryRequest(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			defer small(2)()
+			detailedPages = 1
+			defer func() { detailedPages = 40 }()
 			p := tmpPolicy(t, edit)
 			whole := newCluster(t)
 			if err := whole.work(t.Context(), p); err != nil {
@@ -358,8 +360,11 @@ func (c *cluster) check(what string) {
 		len(status.DeletedByKind) != 1 || status.DeletedByKind[0].Count != 5 || len(c.objects) != 3 {
 		c.t.Errorf("%s: deleted %d, run %+v, uncounted %v, by kind %v, %d objects are left", what, status.Deleted, status.LastRun, status.UncountedDeletions, status.DeletedByKind, len(c.objects))
 	}
-	counted := map[types.UID]int{}
+	counted, truncated := map[types.UID]int{}, int64(0)
 	for _, page := range c.pages {
+		if page.Truncated {
+			truncated += page.Deleted
+		}
 		for _, item := range page.Objects {
 			if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {
 				counted[item.UID]++
@@ -367,8 +372,57 @@ func (c *cluster) check(what string) {
 		}
 	}
 	for uid, times := range c.sent {
-		if times != 1 || counted[uid] != 1 {
+		if times != 1 || counted[uid] > 1 {
 			c.t.Errorf("%s: %s was deleted %d times and is counted on %d pages", what, uid, times, counted[uid])
 		}
+	}
+	if int64(len(counted))+truncated != 5 {
+		c.t.Errorf("%s: %d objects are on pages, and %d are summarised", what, len(counted), truncated)
+	}
+}
+
+// A policy that is suspended or edited while its run deletes, deletes nothing more.
+func TestSuspendedInMidRun(t *testing.T) {
+	defer small(2)()
+	c := newCluster(t)
+	process := c.controller()
+	process.unchanged = func(*cleanup.Policy) bool { return len(c.sent) < 1 }
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
+	if _, err := process.start(t.Context(), cur, start); !errors.Is(err, errChanged) {
+		t.Errorf("the run ended with %v", err)
+	}
+	// Two batches may be under way at once, with one request each.
+	if len(c.sent) > 2 {
+		t.Errorf("%d objects were deleted", len(c.sent))
+	}
+}
+
+// A resumed run deletes nothing that it has not judged again: what was the third newest is one of
+// the newest now.
+func TestResumedRunJudgesAgain(t *testing.T) {
+	defer small(5)()
+	c := newCluster(t)
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.KeepNewest = &v1alpha1.KeepNewest{Count: 3} })
+	for i, name := range []string{"tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5"} {
+		c.objects[name].CreationTimestamp = metav1.NewTime(start.Add(time.Duration(i-10) * time.Hour))
+	}
+	whole := newCluster(t)
+	for name, object := range c.objects {
+		whole.objects[name] = object.DeepCopy()
+	}
+	if err := whole.work(t.Context(), p); err != nil || len(whole.sent) != 2 || whole.objects["tmp-3"] == nil {
+		t.Fatalf("%v: %v", err, whole.sent)
+	}
+	c.killAt = 6 // It has announced tmp-1 and tmp-2.
+	_ = c.work(t.Context(), p)
+	if len(c.status.UncountedDeletions) != 1 || len(c.sent) != 0 {
+		t.Fatalf("killed too early or too late: %+v, %v", c.status.UncountedDeletions, c.sent)
+	}
+	c.dead, c.killAt = false, 0
+	delete(c.objects, "tmp-4")
+	delete(c.objects, "tmp-5")
+	if err := c.work(t.Context(), p); err != nil || len(c.sent) != 0 || c.status.Deleted != 0 {
+		t.Errorf("%v: deleted %v of the last three, %d counted", err, c.sent, c.status.Deleted)
 	}
 }

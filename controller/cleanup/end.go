@@ -7,8 +7,10 @@ import (
 	"slices"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -86,4 +88,16 @@ func (r *run) conditions(s *v1alpha1.CleanupPolicyStatus, reason, message string
 		message, reason = "", "Granted"
 	}
 	set(v1alpha1.ConditionPermissionsGranted, granted, reason, policy.ShortenTo(message, 1024))
+}
+
+// event records an Event on a policy.
+func (c *Controller) event(object *unstructured.Unstructured, warning bool, reason, message string) {
+	if c.options.Event == nil {
+		return
+	}
+	kind := corev1.EventTypeNormal
+	if warning {
+		kind = corev1.EventTypeWarning
+	}
+	c.options.Event(object, kind, reason, message)
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -20,15 +21,14 @@ const (
 	// inFlight is how many batches are deleted at once. The UIDs of all are in the status: 500 of
 	// them take less than 20 kB.
 	inFlight = 2
-	// detailedPages is how many pages of a run keep their items once they are counted.
-	detailedPages = 10_000 / maxBatch
 	// maxSkipReasons and maxKinds bound the status.
 	maxSkipReasons = 32
 	maxKinds       = 256
 )
 
-// batchSize is how many objects are deleted together. Tests make it smaller.
-var batchSize = maxBatch
+// batchSize is how many objects are deleted together, and detailedPages how many pages of a run
+// keep their objects once they are counted. Tests make them smaller.
+var batchSize, detailedPages = maxBatch, int32(10_000 / maxBatch)
 
 // storage is where a ledger keeps a policy's status and report pages.
 type storage interface {
@@ -88,13 +88,10 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 // count writes the outcomes on the page, and then moves its UIDs into the counters.
 func (l *ledger) count(ctx context.Context, page *page) error {
 	deleted := page.tally()
-	if page.fields.Page > detailedPages {
-		page.summarise()
-	}
 	if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {
 		return err
 	}
-	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+	err := l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.name })
 		s.Deleted += page.fields.Deleted
 		if s.LastRun != nil && s.LastRun.ID == page.fields.Run {
@@ -104,6 +101,11 @@ func (l *ledger) count(ctx context.Context, page *page) error {
 			addKind(s, kind, count)
 		}
 	})
+	if err != nil || page.fields.Page <= detailedPages {
+		return err
+	}
+	page.summarise() // Not before it is counted: a crash in between needs the objects.
+	return l.store.writePage(ctx, page.name, &page.fields)
 }
 
 // drop forgets a page that somebody deleted: its objects are not known any more.
@@ -155,7 +157,7 @@ func newPage(policy v1alpha1.PolicyReference, run string, number int32, dryRun b
 
 // pageName is at most 253 characters long.
 func pageName(policy, run string, number int32) string {
-	return fmt.Sprintf("%.180s-%s-%d", policy, run, number)
+	return fmt.Sprintf("%s-%s-%d", strings.TrimRight(policy[:min(len(policy), 180)], ".-"), run, number)
 }
 
 // decided reports whether the outcome of an item is known.

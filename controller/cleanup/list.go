@@ -9,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/cleanup"
@@ -17,6 +18,8 @@ import (
 const (
 	// pageSize bounds what one answer costs in memory, here and in the API server.
 	pageSize = 500
+	// wholePageSize is the same for whole objects, which may have a megabyte each.
+	wholePageSize = 50
 	// maxNamespaces is up to how many namespaces are listed one by one. Above it the whole cluster
 	// is listed and what is elsewhere is passed over.
 	maxNamespaces = 50
@@ -26,6 +29,8 @@ const (
 type place struct {
 	cleanup.Target
 	namespaces []string // "" for the whole cluster
+	// only are the namespaces that count if the whole cluster is listed for them; nil means all.
+	only map[string]bool
 }
 
 // places are what the run lists, and the permissions that its account lacks for the rest.
@@ -34,22 +39,41 @@ func (r *run) places(ctx context.Context) (out []place, lacks []string, err erro
 	if err != nil {
 		return nil, nil, fmt.Errorf("resources that are served: %w", err)
 	}
+	snapshot, err := r.c.options.Cached.Snapshot(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	r.workloads = workloadsOf(snapshot.Profiles, served)
+	r.lookups = newLookups(r.account, r.workloads)
 	known, err := r.c.options.Namespaces()
 	if err != nil {
 		return nil, nil, fmt.Errorf("namespaces: %w", err)
 	}
 	names, all := r.policy.Namespaces(known)
+	if err := r.mayReadNamespaces(ctx); err != nil {
+		return nil, nil, err
+	}
 	for _, target := range r.policy.Targets(served) {
-		one := place{Target: target, namespaces: names}
-		if all || !target.Namespaced || len(names) > maxNamespaces {
-			one.namespaces = []string{metav1.NamespaceAll}
+		if !target.Namespaced && !all {
+			continue // A namespaceSelector with a requirement matches none of them.
 		}
-		allowed := one.namespaces[:0:0]
-		for _, namespace := range one.namespaces {
-			missing, err := r.account.Lacks(ctx, namespace, []permission.Need{
-				{Verb: "list", Resource: target.GroupVersionResource}, {Verb: "get", Resource: target.GroupVersionResource},
-				{Verb: "delete", Resource: target.GroupVersionResource},
-			})
+		one := place{Target: target}
+		wide := all || !target.Namespaced
+		if !wide && len(names) > maxNamespaces { // One list of the cluster, if the account may.
+			missing, err := r.account.Lacks(ctx, metav1.NamespaceAll, needsOf(&target))
+			if err != nil {
+				return nil, nil, err
+			}
+			if wide = len(missing) == 0; wide {
+				one.only = setOf(names)
+			}
+		}
+		within := names
+		if wide {
+			within = []string{metav1.NamespaceAll}
+		}
+		for _, namespace := range within {
+			missing, err := r.account.Lacks(ctx, namespace, needsOf(&target))
 			if err != nil {
 				return nil, nil, err
 			}
@@ -57,13 +81,42 @@ func (r *run) places(ctx context.Context) (out []place, lacks []string, err erro
 				lacks = append(lacks, inNamespace(missing[0].String(), namespace))
 				continue
 			}
-			allowed = append(allowed, namespace)
+			one.namespaces = append(one.namespaces, namespace)
 		}
-		if one.namespaces = allowed; len(allowed) > 0 {
+		if len(one.namespaces) > 0 {
 			out = append(out, one)
 		}
 	}
 	return out, lacks, nil
+}
+
+func needsOf(target *cleanup.Target) []permission.Need {
+	var out []permission.Need
+	for _, verb := range []string{"list", "get", "delete"} {
+		out = append(out, permission.Need{Verb: verb, Resource: target.GroupVersionResource})
+	}
+	return out
+}
+
+func setOf(names []string) map[string]bool {
+	out := make(map[string]bool, len(names))
+	for _, name := range names {
+		out[name] = true
+	}
+	return out
+}
+
+// mayReadNamespaces returns an error if an expression reads namespaces and the account may not:
+// what it returns, and why it fails, would reveal them (S10).
+func (r *run) mayReadNamespaces(ctx context.Context) error {
+	if !r.policy.Expressions.ReadsNamespace {
+		return nil
+	}
+	missing, err := r.account.Lacks(ctx, r.policy.Namespace, []permission.Need{{Verb: "get", Resource: schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}}})
+	if err == nil && len(missing) > 0 {
+		err = fmt.Errorf("the policy reads namespaceObject, and service account %s may not %s: %w", r.accountName(), inNamespace(missing[0].String(), r.policy.Namespace), errForbidden)
+	}
+	return err
 }
 
 func inNamespace(need, namespace string) string {
@@ -86,7 +139,11 @@ func (r *run) each(ctx context.Context, f func(at *place, object *unstructured.U
 }
 
 func (r *run) eachOf(ctx context.Context, at *place, namespace string, f func(*place, *unstructured.Unstructured) error) error {
-	options := metav1.ListOptions{Limit: pageSize, LabelSelector: r.policy.ServerSelector().String()}
+	limit := int64(pageSize)
+	if r.policy.NeedsObject() {
+		limit = wholePageSize
+	}
+	options := metav1.ListOptions{Limit: limit, LabelSelector: r.policy.ServerSelector().String()}
 	if at.Name != "" {
 		options.FieldSelector = "metadata.name=" + at.Name
 	}
@@ -170,25 +227,4 @@ func resume(err error) (string, bool) {
 	}
 	next := status.Status().Continue
 	return next, next != ""
-}
-
-// total counts all objects of the places, for maxPercentage. The API server says how many there are
-// without listing them.
-func (r *run) total(ctx context.Context) (int64, error) {
-	sum := int64(0)
-	for i := range r.at {
-		for _, namespace := range r.at[i].namespaces {
-			list, err := r.account.Metadata.Resource(r.at[i].GroupVersionResource).Namespace(namespace).List(ctx, metav1.ListOptions{Limit: 1})
-			if err != nil {
-				return 0, fmt.Errorf("counting %s: %w", r.at[i].GroupResource(), err)
-			}
-			sum += int64(len(list.Items))
-			if list.RemainingItemCount != nil {
-				sum += *list.RemainingItemCount
-			} else if list.Continue != "" {
-				return 0, fmt.Errorf("counting %s: the API server does not say how many there are", r.at[i].GroupResource())
-			}
-		}
-	}
-	return sum, nil
 }

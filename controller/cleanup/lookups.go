@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 )
 
@@ -19,14 +20,21 @@ import (
 // read is an error, and the object is kept. A list shares what was read of a namespace; right
 // before a DELETE it is read again.
 type lookups struct {
-	account  *Account
-	volumes  map[string]*volumes
-	services map[string]*services
-	claims   map[string]map[string]string // UID of each claim by namespace and name
+	account   *Account
+	workloads []workload
+	volumes   map[string]found[*volumes]
+	services  map[string]found[*services]
+	claims    map[string]found[map[string]string] // UID of each claim by namespace and name
 }
 
-func newLookups(account *Account) *lookups {
-	return &lookups{account, map[string]*volumes{}, map[string]*services{}, map[string]map[string]string{}}
+// found is what was read of a namespace, or why it could not be.
+type found[T any] struct {
+	all T
+	err error
+}
+
+func newLookups(account *Account, workloads []workload) *lookups {
+	return &lookups{account, workloads, map[string]found[*volumes]{}, map[string]found[*services]{}, map[string]found[map[string]string]{}}
 }
 
 // answer answers one of expression.Lookups for an object.
@@ -43,15 +51,13 @@ func (l *lookups) answer(ctx context.Context, name string, facts *policy.Facts, 
 	}
 }
 
-func remember[T any](ctx context.Context, known map[string]T, namespace string, read func(context.Context, string) (T, error)) (T, error) {
-	if all, ok := known[namespace]; ok {
-		return all, nil
+func remember[T any](ctx context.Context, known map[string]found[T], namespace string, read func(context.Context, string) (T, error)) (T, error) {
+	of, ok := known[namespace]
+	if !ok {
+		of.all, of.err = read(ctx, namespace)
+		known[namespace] = of
 	}
-	all, err := read(ctx, namespace)
-	if err == nil {
-		known[namespace] = all
-	}
-	return all, err
+	return of.all, of.err
 }
 
 // volumeMounted: a PersistentVolume is mounted if its claim exists and is mounted.
@@ -95,32 +101,56 @@ func (v *volumes) mounts(claim string) bool {
 	})
 }
 
-// workloads are the built-in kinds with a pod template, and where it is. Workloads that are scaled
-// to zero, suspended or between two runs count: their next Pod wants its data back.
-var workloads = []struct {
+// workload is a kind with pod templates. Workloads that are scaled to zero, suspended or between
+// two runs count: their next Pod wants its data back.
+type workload struct {
 	schema.GroupVersionResource
-	path []string
-}{
-	{schema.GroupVersionResource{Version: "v1", Resource: "replicationcontrollers"}, []string{"spec", "template", "spec"}},
-	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "deployments"}, []string{"spec", "template", "spec"}},
-	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "replicasets"}, []string{"spec", "template", "spec"}},
-	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "statefulsets"}, []string{"spec", "template", "spec"}},
-	{schema.GroupVersionResource{Group: "apps", Version: "v1", Resource: "daemonsets"}, []string{"spec", "template", "spec"}},
-	{schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "jobs"}, []string{"spec", "template", "spec"}},
-	{schema.GroupVersionResource{Group: "batch", Version: "v1", Resource: "cronjobs"}, []string{"spec", "jobTemplate", "spec", "template", "spec"}},
+	namespaced bool
+	templates  []policy.FieldPath
+}
+
+// workloadsOf are the kinds of the profiles that have pod templates and are served.
+func workloadsOf(profiles policy.Profiles, served []cleanup.Resource) []workload {
+	var out []workload
+	for i := range served {
+		profile := profiles[schema.GroupKind{Group: served[i].Group, Kind: served[i].Kind}]
+		if profile != nil && len(profile.PodTemplates) > 0 {
+			out = append(out, workload{served[i].WithVersion(versionOf(profile, &served[i])), served[i].Namespaced, profile.PodTemplates})
+		}
+	}
+	return out
+}
+
+// versionOf is the version whose fields the profile knows, if that is served.
+func versionOf(profile *policy.Profile, of *cleanup.Resource) string {
+	if slices.Contains(of.Versions, profile.Kind.Version) {
+		return profile.Kind.Version
+	}
+	return of.Versions[0]
 }
 
 func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, error) {
 	out := &volumes{names: map[string]bool{}}
 	err := l.each(ctx, schema.GroupVersionResource{Version: "v1", Resource: "pods"}, namespace, func(pod *unstructured.Unstructured) {
 		if phase, _, _ := unstructured.NestedString(pod.Object, "status", "phase"); phase != "Succeeded" && phase != "Failed" {
-			out.add(pod.Object, pod.GetName(), "spec")
+			spec, _, _ := unstructured.NestedMap(pod.Object, "spec")
+			out.add(spec, pod.GetName())
 		}
 	})
-	for i := 0; err == nil && i < len(workloads); i++ {
-		err = l.each(ctx, workloads[i].GroupVersionResource, namespace, func(object *unstructured.Unstructured) {
-			out.add(object.Object, "", workloads[i].path...)
-			templates, _, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates")
+	for i := 0; err == nil && i < len(l.workloads); i++ {
+		of, in := &l.workloads[i], namespace
+		if !of.namespaced {
+			in = metav1.NamespaceAll
+		}
+		err = l.each(ctx, of.GroupVersionResource, in, func(object *unstructured.Unstructured) {
+			for _, path := range of.templates {
+				path.Walk(object.Object, func(_ string, value any) {
+					template, _ := value.(map[string]any)
+					spec, _ := template["spec"].(map[string]any)
+					out.add(spec, "")
+				})
+			}
+			templates, _, _ := unstructured.NestedSlice(object.Object, "spec", "volumeClaimTemplates") // of a StatefulSet
 			for _, item := range templates {
 				template, _ := item.(map[string]any)
 				name, _, _ := unstructured.NestedString(template, "metadata", "name")
@@ -133,8 +163,8 @@ func (l *lookups) readVolumes(ctx context.Context, namespace string) (*volumes, 
 
 // add adds the claims that a pod spec mounts. The claim of a generic ephemeral volume is
 // POD-VOLUME.
-func (v *volumes) add(object map[string]any, pod string, path ...string) {
-	all, _, _ := unstructured.NestedSlice(object, append(slices.Clone(path), "volumes")...)
+func (v *volumes) add(spec map[string]any, pod string) {
+	all, _ := spec["volumes"].([]any)
 	for _, item := range all {
 		volume, _ := item.(map[string]any)
 		if claim, _, _ := unstructured.NestedString(volume, "persistentVolumeClaim", "claimName"); claim != "" {

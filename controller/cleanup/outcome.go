@@ -21,9 +21,8 @@ import (
 
 // batch is what the engine reports to. It implements engine.Run.
 type batch struct {
-	run       *run
-	mayDelete bool
-	done      chan struct{}
+	run  *run
+	done chan struct{}
 
 	mu      sync.Mutex
 	pending map[types.UID]*v1alpha1.CleanupItem
@@ -50,11 +49,15 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 	if since := object.GetDeletionTimestamp(); since != nil {
 		return engine.Judgement{Verdict: engine.BeingDeleted, Since: since.Time}, nil
 	}
-	if !b.mayDelete || !b.run.c.unchanged(b.run.policy) {
-		b.keep(o.UID, "the policy was changed or suspended")
+	switch {
+	case b.run.settling:
+		b.keep(o.UID, "the run was interrupted")
+		return engine.Judgement{Verdict: engine.Keep}, nil
+	case !b.run.c.unchanged(b.run.policy):
+		b.keep(o.UID, errChanged.Error())
 		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	decision, err := b.run.judge(ctx, at, object, b.run.c.options.Live, newLookups(b.run.account))
+	decision, err := b.run.judge(ctx, at, object, b.run.c.options.Live, newLookups(b.run.account, b.run.workloads))
 	if err != nil {
 		return engine.Judgement{}, err
 	}
@@ -107,6 +110,8 @@ func (b *batch) Report(o engine.Outcome) {
 		item.Result, item.Message = v1alpha1.ItemGone, ""
 	case engine.Kept:
 		item.Result = v1alpha1.ItemKept
+	case engine.Conflict: // It changes all the time: nothing was deleted, and the run goes on without it.
+		item.Result, item.Message = v1alpha1.ItemFailed, policy.ShortenTo(o.Err.Error(), maxMessage)
 	default:
 		if item.Result == v1alpha1.ItemFailed {
 			break
@@ -135,3 +140,5 @@ func reasonOf(o engine.Outcome) error {
 func builtIn(kind schema.GroupVersionKind) bool { return scheme.Scheme.Recognizes(kind) }
 
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errForbidden) }
+
+var errForbidden = errors.New("the service account lacks a permission")

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -58,8 +59,9 @@ func (r *run) survey(ctx context.Context, deleted int64) error {
 			return err
 		}
 	}
-	// What the run has deleted before it was interrupted counts, too.
-	allowed, err := r.policy.Allowance(matched+deleted, all+deleted)
+	// What the run has deleted before it was interrupted counts, too. It may still be among all
+	// objects, with a finalizer.
+	allowed, err := r.policy.Allowance(matched+deleted, all)
 	if err != nil {
 		r.matched = matched
 		return &stallError{v1alpha1.ReasonTooManyMatches, err}
@@ -70,7 +72,7 @@ func (r *run) survey(ctx context.Context, deleted int64) error {
 
 // deleteAll is the second pass. It deletes in batches, two at a time, while it lists on.
 func (r *run) deleteAll(ctx context.Context) error {
-	batches := newBatches(ctx, r)
+	batches, recent := newBatches(ctx, r), recentUIDs{}
 	var items []v1alpha1.CleanupItem
 	err := r.each(ctx, func(at *place, object *unstructured.Unstructured) error {
 		r.listed++
@@ -84,9 +86,10 @@ func (r *run) deleteAll(ctx context.Context) error {
 		case decision.Verdict == cleanup.Skip:
 			r.skip(decision.Reason, decision.Message, object)
 			return nil
-		case decision.Verdict != cleanup.Delete || r.left == 0:
+		case decision.Verdict != cleanup.Delete || r.left == 0 || recent.has(object.GetUID()):
 			return nil
 		}
+		recent.add(object.GetUID())
 		r.left--
 		r.matched++
 		if items = append(items, itemOf(at, object)); len(items) < batchSize {
@@ -100,6 +103,19 @@ func (r *run) deleteAll(ctx context.Context) error {
 		err = batches.add(items)
 	}
 	return errors.Join(err, batches.wait())
+}
+
+// recentUIDs are the objects that were listed last. An aggregated API with a stale cache, or two
+// groups with the same kind, may show one twice: it must be counted once.
+type recentUIDs struct{ now, before map[types.UID]bool }
+
+func (r *recentUIDs) has(uid types.UID) bool { return r.now[uid] || r.before[uid] }
+
+func (r *recentUIDs) add(uid types.UID) {
+	if r.now == nil || len(r.now) >= 10*maxBatch {
+		r.now, r.before = map[types.UID]bool{}, r.now
+	}
+	r.now[uid] = true
 }
 
 func itemOf(at *place, object *unstructured.Unstructured) v1alpha1.CleanupItem {

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/go-logr/logr"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -27,8 +26,10 @@ type run struct {
 	log     logr.Logger
 	info    v1alpha1.CleanupRun // as it began
 	at      []place
-	lookups *lookups
-	newest  *cleanup.Newest
+	// workloads may mount volumes, for lookups.
+	workloads []workload
+	lookups   *lookups
+	newest    *cleanup.Newest
 	// left is how many objects the run may still delete; negative means any number.
 	left    int64
 	pages   int32 // written so far
@@ -55,21 +56,26 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 		log:     c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
 		skipped: map[string]*v1alpha1.SkipCount{}, kinds: map[schema.GroupVersionResource]engine.Kind{},
 	}
-	r.lookups = newLookups(account)
 	return r, nil
 }
 
 // start begins a new run and carries it out.
 func (r *run) start(ctx context.Context) error {
+	approved, err := r.c.approved(ctx, r.policy)
+	if err != nil {
+		return err
+	}
+	r.info.DryRun = r.info.DryRun || !approved
 	if err := r.ledger.begin(ctx, r.info.DeepCopy()); err != nil {
 		return err
 	}
 	return r.carryOut(ctx)
 }
 
-// resume goes on with a run that was interrupted: what it had announced comes first.
+// resume goes on with a run that was interrupted. What it had announced is counted as far as it is
+// gone; the rest is listed, judged and announced again.
 func (r *run) resume(ctx context.Context) error {
-	if err := r.settle(ctx, true); err != nil {
+	if err := r.settle(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
 	return r.carryOut(ctx)
@@ -84,7 +90,7 @@ func (r *run) carryOut(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r.info.DryRun = r.info.DryRun || !approved
+	r.info.DryRun = r.info.DryRun || !approved || r.c.options.DryRun
 	var lacks []string
 	if r.at, lacks, err = r.places(ctx); err != nil {
 		return r.interrupted(ctx, err)
@@ -114,6 +120,3 @@ func (r *run) accountName() string {
 	}
 	return r.policy.Account.String()
 }
-
-// began is when the run started.
-func (r *run) began() time.Time { return r.info.StartTime.Time }

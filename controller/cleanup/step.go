@@ -3,13 +3,10 @@ package cleanup
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -51,14 +48,14 @@ func (c *Controller) step(ctx context.Context, key string) (time.Duration, error
 	}
 	errs = append(errs, limits...)
 	usable := len(errs) == 0 && !p.Spec.Suspend
-	if err := c.finish(ctx, cur, usable); err != nil {
-		return 0, err
-	}
 	due, next := time.Time{}, time.Time{}
 	if usable {
 		due, next = cur.due()
 	}
-	if err := cur.observe(ctx, errs, due, next); err != nil {
+	if err := cur.observe(ctx, errs, next); err != nil {
+		return 0, err
+	}
+	if err := c.finish(ctx, cur, usable && due.IsZero()); err != nil {
 		return 0, err
 	}
 	if !due.IsZero() {
@@ -71,8 +68,8 @@ func (c *Controller) step(ctx context.Context, key string) (time.Duration, error
 }
 
 // finish brings a run to its end that has begun and has not ended: the process was killed, or
-// something failed. A policy that has changed since deletes nothing more on its account.
-func (c *Controller) finish(ctx context.Context, cur *current, usable bool) error {
+// something failed. It goes on only while the policy is what it was and no newer run is due.
+func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) error {
 	status := cur.ledger.status()
 	if status.LastRun == nil || status.LastRun.Phase != v1alpha1.RunRunning && len(status.UncountedDeletions) == 0 {
 		return nil
@@ -81,15 +78,15 @@ func (c *Controller) finish(ctx context.Context, cur *current, usable bool) erro
 	if err != nil {
 		return err
 	}
-	why := "the policy was changed or suspended during the run"
-	if usable && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
+	why := "the policy was changed or suspended, or its next run was due, before the run was complete"
+	if mayGoOn && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
 		if !cur.tooLate(status.LastRun.ScheduledTime.Time) {
 			return r.resume(ctx)
 		}
 		why = "the run was interrupted until its startingDeadlineSeconds had passed"
 	}
-	if err := r.settle(ctx, false); err != nil {
-		return err
+	if err := r.settle(ctx); err != nil {
+		return r.interrupted(ctx, err)
 	}
 	return r.end(ctx, v1alpha1.RunFailed, v1alpha1.ReasonRunFailed, why)
 }
@@ -173,6 +170,9 @@ func (cur *current) due() (due, next time.Time) {
 	if status.LastScheduleTime != nil && status.LastScheduleTime.After(after) {
 		after = status.LastScheduleTime.Time
 	}
+	if after.After(cur.now) {
+		after = cur.now // The clock was set back.
+	}
 	due, _ = cur.policy.Schedule.Latest(after, cur.now)
 	if !due.IsZero() && cur.tooLate(due) {
 		due = time.Time{}
@@ -187,7 +187,7 @@ func (cur *current) tooLate(due time.Time) bool {
 }
 
 // observe writes what can be said of a policy without a run.
-func (cur *current) observe(ctx context.Context, errs field.ErrorList, due, next time.Time) error {
+func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time.Time) error {
 	before := cur.ledger.status()
 	after := before.DeepCopy()
 	after.SpecHash, after.NextScheduleTime = cur.policy.Hash, nil
@@ -208,44 +208,3 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, due, next
 	}
 	return cur.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) { *s = *after })
 }
-
-// approved reports whether the first run of the policy as it is now may delete.
-func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, error) {
-	if p.Spec.Approval != v1alpha1.ApprovalRequired && (p.Namespace == "" || !c.options.RequireApproval) {
-		return true, nil
-	}
-	resource := c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals))
-	list := resource.List
-	if p.Namespace != "" {
-		list = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupApprovals)).Namespace(p.Namespace).List
-	}
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
-		}
-		found := slices.ContainsFunc(page.Items, func(one unstructured.Unstructured) bool {
-			uid, _, _ := unstructured.NestedString(one.Object, "spec", "policyUID")
-			hash, _, _ := unstructured.NestedString(one.Object, "spec", "specHash")
-			return types.UID(uid) == p.UID && hash == p.Hash && p.Hash != ""
-		})
-		if options.Continue = page.GetContinue(); found || options.Continue == "" {
-			return found, nil
-		}
-	}
-}
-
-// event records an Event on a policy.
-func (c *Controller) event(object *unstructured.Unstructured, warning bool, reason, message string) {
-	if c.options.Event == nil {
-		return
-	}
-	kind := corev1.EventTypeNormal
-	if warning {
-		kind = corev1.EventTypeWarning
-	}
-	c.options.Event(object, kind, reason, message)
-}
-
-var errForbidden = errors.New("the service account lacks a permission")

@@ -22,6 +22,9 @@ import (
 // errOvertaken: somebody else wrote the status of the policy, such as another leader.
 var errOvertaken = errors.New("the status of the policy was written by somebody else")
 
+// errChanged: the policy was edited or suspended during a run, which then deletes nothing more.
+var errChanged = errors.New("the policy was changed or suspended")
+
 // errGone: the policy was deleted, or created again under its name.
 var errGone = errors.New("the policy is gone")
 

@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"crypto/sha256"
 	"fmt"
 	"slices"
 	"time"
@@ -92,7 +93,8 @@ func (p *Policy) Judge(ctx context.Context, o *Object) Decision {
 	if err != nil {
 		return Decision{Verdict: Skip, Reason: SkipEvaluation, Message: err.Error()}
 	}
-	out.Group = fmt.Sprintf("%s %s %q", o.Resource, o.Facts.Namespace, out.Group)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %s %q", o.Resource, o.Facts.Namespace, out.Group))
+	out.Group = string(sum[:16]) // An expression may return any length.
 	return out
 }
 
@@ -129,7 +131,7 @@ func (s *selection) inNamespace(namespace *policy.NamespacePolicy) bool {
 func (s *selection) rulesMatch(resource schema.GroupResource, kind, name string) bool {
 	for i := range s.rules {
 		rule := &s.rules[i]
-		if !names(rule, resource, kind) {
+		if !names(rule, resource, kind, s.excludes) {
 			continue
 		}
 		if matches, _ := matchesName(rule, name); matches {
@@ -166,7 +168,7 @@ func (p *Policy) keeps(o *Object) (reason, message string) {
 		return SkipSystem, fmt.Sprintf("namespace %q is protected", facts.Namespace)
 	case o.Namespace != nil && o.Namespace.Mode == policy.ModeDryRun:
 		return SkipDryRun, fmt.Sprintf("namespace %q is in dry-run", facts.Namespace)
-	case facts.Essential() && !p.match.spellsOut(o.Resource, facts.Name):
+	case facts.EssentialObject() && !p.match.spellsOut(o.Resource, facts.Name):
 		return SkipEssential, "Kubernetes needs it: name it in resourceNames to delete it"
 	case facts.NeverDeleted():
 		return SkipEssential, "Kubernetes never deletes it"

@@ -118,6 +118,8 @@ func TestWhatMatches(t *testing.T) {
 		"not excluded":             {"{exclude: {objectSelector: {matchLabels: {keep: 'yes'}}}}", "{metadata: {labels: {keep: 'no'}}}", "delete"},
 		"excluded by name":         {"{exclude: {resourceRules: [{apiGroups: ['*'], resources: ['*'], resourceNames: ['keep-*']}]}}", "{metadata: {name: keep-1}}", "no match"},
 		"excluded by namespace":    {"{exclude: {namespaceSelector: {matchLabels: {team: a}}}}", "{}", "no match"},
+		"excluded, essential":      {`{matchConstraints: {resourceRules: [{apiGroups: [""], resources: [persistentvolumes]}]}, exclude: {resourceRules: [{apiGroups: ["*"], resources: ["*"], resourceNames: ["*-db"]}]}}`, "{kind: PersistentVolume, metadata: {name: pv-db, namespace: null}}", "no match"},
+		"essential, by name":       {`{matchConstraints: {resourceRules: [{apiGroups: [""], resources: [persistentvolumes]}]}}`, "{kind: PersistentVolume, metadata: {name: pv-1, namespace: null}}", "delete"},
 		"only half excluded":       {"{exclude: {namespaceSelector: {matchLabels: {team: a}}, objectSelector: {matchLabels: {keep: 'yes'}}}}", "{}", "delete"},
 		"a condition":              {"{conditions: [{name: old, expression: 'now - timestamp(object.metadata.creationTimestamp) > duration(\"24h\")'}]}", "{}", "delete"},
 		"a condition that is not":  {"{conditions: [{name: old, expression: 'now - timestamp(object.metadata.creationTimestamp) > duration(\"2400h\")'}]}", "{}", "no match"},
@@ -286,6 +288,33 @@ func TestHash(t *testing.T) {
 	} {
 		if got := compile(t, spec).Hash == base.Hash; got != same {
 			t.Errorf("%s: same hash %v, want %v", spec, got, same)
+		}
+	}
+}
+
+func TestWidens(t *testing.T) {
+	const base = "{schedule: '0 2 * * *', maxDeletions: 5}"
+	for name, c := range map[string]struct {
+		before, after string
+		want          bool
+	}{
+		"new":               {"", base, true},
+		"new and suspended": {"", "{suspend: true}", false},
+		"the same":          {base, base, false},
+		"suspended":         {base, "{schedule: '0 2 * * *', maxDeletions: 5, suspend: true}", false},
+		"resumed":           {"{schedule: '0 2 * * *', maxDeletions: 5, suspend: true}", base, true},
+		"made a dry run":    {base, "{schedule: '0 2 * * *', maxDeletions: 5, dryRun: true}", false},
+		"made live":         {"{schedule: '0 2 * * *', maxDeletions: 5, dryRun: true}", base, true},
+		"another limit":     {base, "{schedule: '0 2 * * *', maxDeletions: 6}", true},
+		"another account":   {base, "{schedule: '0 2 * * *', maxDeletions: 5, serviceAccountName: a, serviceAccountNamespace: b}", true},
+		"a dry run of more": {base, "{schedule: '0 2 * * *', dryRun: true}", true},
+	} {
+		var before *cleanup.Policy
+		if c.before != "" {
+			before = compile(t, c.before)
+		}
+		if got := compile(t, c.after).Widens(before); got != c.want {
+			t.Errorf("%s: %v, want %v", name, got, c.want)
 		}
 	}
 }

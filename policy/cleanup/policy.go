@@ -41,6 +41,7 @@ type Policy struct {
 type selection struct {
 	rules              []v1alpha1.ResourceRule
 	namespaces, labels labels.Selector
+	excludes           bool
 }
 
 // Compile compiles a ClusterCleanupPolicy. With errors the policy must not run (S6).
@@ -77,6 +78,7 @@ func compile(compiler *expression.Compiler, meta *metav1.ObjectMeta, spec *v1alp
 	out.match = newSelection(path.Child("matchConstraints"), match.ResourceRules, match.NamespaceSelector, match.ObjectSelector, &errs)
 	if exclude := spec.Exclude; exclude != nil {
 		out.exclude = newSelection(path.Child("exclude"), exclude.ResourceRules, exclude.NamespaceSelector, exclude.ObjectSelector, &errs)
+		out.exclude.excludes = true
 	}
 	var more field.ErrorList
 	out.Expressions, more = compiler.Cleanup(spec)
@@ -112,6 +114,20 @@ func hash(spec *v1alpha1.CleanupSpec, account types.NamespacedName) string {
 	}
 	sum := sha256.Sum256(text)
 	return hex.EncodeToString(sum[:16])
+}
+
+// Widens reports whether the policy may delete or look at more than it did before; nil is a new
+// policy. Anyone who can update a policy may suspend it, or make it a dry run.
+func (p *Policy) Widens(before *Policy) bool {
+	if p.Spec.Suspend {
+		return false // It does nothing until somebody resumes it, who is asked then.
+	}
+	if before == nil || before.Spec.Suspend {
+		return true
+	}
+	dry := *before.Spec
+	dry.DryRun = true
+	return p.Hash != before.Hash && p.Hash != hash(&dry, before.Account)
 }
 
 // CheckInterval returns an error for a schedule that runs more often than allowed.

@@ -57,7 +57,7 @@ func (p *Policy) Targets(served []Resource) []Target {
 func (s *selection) target(of *Resource) (version, name string, ok bool) {
 	for i := range s.rules {
 		rule := &s.rules[i]
-		if !names(rule, of.GroupResource, of.Kind) {
+		if !names(rule, of.GroupResource, of.Kind, s.excludes) {
 			continue
 		}
 		read, served := versionOf(rule, of.Versions)
@@ -88,15 +88,15 @@ func versionOf(rule *v1alpha1.ResourceRule, served []string) (string, bool) {
 }
 
 // names reports whether a rule names a resource. A wildcard matches nothing that a cluster depends
-// on.
-func names(rule *v1alpha1.ResourceRule, resource schema.GroupResource, kind string) bool {
+// on, unless it is one of an exclusion, which matches anything.
+func names(rule *v1alpha1.ResourceRule, resource schema.GroupResource, kind string, anything bool) bool {
 	explicit := slices.Contains(rule.APIGroups, resource.Group) && slices.Contains(rule.Resources, resource.Resource)
 	if explicit {
 		return true
 	}
 	matches := (slices.Contains(rule.APIGroups, wildcard) || slices.Contains(rule.APIGroups, resource.Group)) &&
 		(slices.Contains(rule.Resources, wildcard) || slices.Contains(rule.Resources, resource.Resource))
-	return matches && !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind})
+	return matches && (anything || !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind}))
 }
 
 // ServerSelector is the label selector that the API server applies to lists.

@@ -4,9 +4,7 @@ package house
 // a reason beside it: a file or function here is one that nobody has split yet.
 
 // longFiles may have so many lines.
-var longFiles = map[string]int{
-	"controller/follow/namespaces.go": 265,
-}
+var longFiles = map[string]int{}
 
 // longFunctions may have so many lines.
 var longFunctions = map[string]int{}

@@ -22,13 +22,13 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S7", Name: "outcomes are counted before they are on the page",
 		File: "controller/cleanup/ledger.go",
-		Old:  "if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {\n\t\treturn err\n\t}\n\treturn l.change", New: "defer l.store.writePage(ctx, page.name, &page.fields)\n\treturn l.change",
+		Old:  "if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {\n\t\treturn err\n\t}\n\terr := l.change", New: "defer l.store.writePage(ctx, page.name, &page.fields)\n\terr := l.change",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
 		Invariant: "S7", Name: "a resumed run forgets what was announced",
 		File: "controller/cleanup/run.go",
-		Old:  "if err := r.settle(ctx, true); err != nil {", New: "if err := ctx.Err(); err != nil {",
+		Old:  "if err := r.settle(ctx); err != nil {", New: "if err := ctx.Err(); err != nil {",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
@@ -36,6 +36,30 @@ var ofCleanup = []Mutant{
 		File: "controller/cleanup/ledger.go",
 		Old:  "if item.Result == v1alpha1.ItemDeleted || item.Result == v1alpha1.ItemGone {\n\t\t\tout", New: "if item.Result == v1alpha1.ItemDeleted {\n\t\t\tout",
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S7", Name: "a page is summarised before it is counted",
+		File: "controller/cleanup/ledger.go",
+		Old:  "deleted := page.tally()\n", New: "deleted := page.tally()\n\tif page.fields.Page > detailedPages {\n\t\tpage.summarise()\n\t}\n",
+		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
+	},
+	{
+		Invariant: "S6", Name: "a run goes on after its policy was suspended",
+		File: "controller/cleanup/account.go",
+		Old:  "if !batch.run.c.unchanged(batch.run.policy) {", New: "if false {",
+		Package: cleans, Tests: []string{"TestSuspendedInMidRun"},
+	},
+	{
+		Invariant: "S6", Name: "a resumed run deletes what an earlier one had announced",
+		File: "controller/cleanup/outcome.go",
+		Old:  "case b.run.settling:", New: "case false:",
+		Package: cleans, Tests: []string{"TestResumedRunJudgesAgain"},
+	},
+	{
+		Invariant: "S6", Name: "an exclusion by a wildcard leaves out what a cluster depends on",
+		File: "policy/cleanup/policy.go",
+		Old:  "out.exclude.excludes = true", New: "out.exclude.excludes = false",
+		Package: matches, Tests: []string{"TestWhatMatches"},
 	},
 	{
 		Invariant: "S6", Name: "an object on which a condition fails matches",
@@ -58,7 +82,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S6", Name: "a wildcard matches what a cluster depends on",
 		File: "policy/cleanup/targets.go",
-		Old:  "return matches && !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind})", New: "return matches",
+		Old:  "return matches && (anything || !policy.EssentialKind(schema.GroupKind{Group: resource.Group, Kind: kind}))", New: "return matches",
 		Package: matches, Tests: []string{"TestTargets"},
 	},
 	{
