@@ -36,8 +36,11 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 	}
 	source := policy.ParseSource(found.Source)
 	by := "by " + ownTTL(source, "the") + " TTL after finished" + fromSource(source)
-	if policy.Trigger(found.Trigger) == policy.TriggerLabel {
+	switch policy.Trigger(found.Trigger) {
+	case policy.TriggerLabel:
 		by = "by its TTL label"
+	case policy.TriggerCleanup:
+		by = "by " + cleanupPolicyOf(found.Source)
 	}
 	when := "at " + instant(found.To, now.Location())
 	if found.To.Sub(found.From) >= time.Second {
@@ -57,6 +60,15 @@ func (o *explainOptions) gone(ctx context.Context, w *world.World, missing *worl
 	}
 	fmt.Fprintf(out, "%s %s\n", name, oneLine(summary))
 	return nil
+}
+
+// cleanupPolicyOf names a cleanup policy by the source of its deletions.
+func cleanupPolicyOf(source string) string {
+	name := strings.TrimPrefix(source, "cleanup/")
+	if namespace, name, ok := strings.Cut(name, "/"); ok {
+		return fmt.Sprintf("CleanupPolicy %q of namespace %q", name, namespace)
+	}
+	return fmt.Sprintf("ClusterCleanupPolicy %q", name)
 }
 
 // missing is the error that a named object does not exist; nil for another one.

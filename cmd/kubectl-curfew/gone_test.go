@@ -11,9 +11,16 @@ func deletedEvent(namespace, name, records string) string {
 	return fmt.Sprintf("{apiVersion: v1, kind: Event, metadata: {name: %s, namespace: %s, annotations: {curfew.dev/deleted: %q}}, reason: Deleted}", name, namespace, records)
 }
 
+// cleanupReport is a report page about one Job.
+func cleanupReport(name, result string) string {
+	return fmt.Sprintf("{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupReport, metadata: {name: weekly-1, creationTimestamp: '2026-12-24T10:30:00Z'}, policy: {name: weekly, uid: u}, run: r, page: 1, "+
+		"objects: [{group: batch, version: v1, kind: Job, resource: jobs, namespace: foo, name: %s, uid: u, resourceVersion: '1', result: %s}]}", name, result)
+}
+
 const (
 	byLabel     = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"label","source":"object","from":"2026-12-24T11:00:00Z","to":"2026-12-24T11:00:00Z"}`
 	byNamespace = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"ttl","source":"namespace/foo","from":"2026-12-24T10:59:00Z","to":"2026-12-24T11:00:30Z"}`
+	byPolicy    = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"cleanup","source":"cleanup/foo/nightly","from":"2026-12-24T11:00:00Z","to":"2026-12-24T11:00:00Z"}`
 	byItself    = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"ttl","source":"object","from":"2026-12-24T09:00:00Z","to":"2026-12-24T09:00:00Z"}`
 )
 
@@ -38,6 +45,10 @@ func TestWhoDeletedIt(t *testing.T) {
 		"another kind":              {[]string{deletedEvent("foo", "a", "["+strings.ReplaceAll(byLabel, "jobs.batch", "jobs.batch.volcano.sh")+"]")}, nil, "job/x", 2, none + "\n"},
 		"not a record":              {[]string{deletedEvent("foo", "a", "["+byLabel)}, nil, "job/x", 2, none + "\n"},
 		"the user may list none":    {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, []string{"list events"}, "job/x", 2, none + "; you may not list Events in namespace default, foo\n"},
+		"by a cleanup policy":       {[]string{deletedEvent("foo", "a", "["+byPolicy+"]")}, nil, "job/x", 0, own + "at 2026-12-24 12:00:00 CET, 1h ago, by CleanupPolicy \"nightly\" of namespace \"foo\"\n"},
+		"by a cleanup report":       {[]string{cleanupReport("x", "Deleted")}, []string{"list events"}, "job/x", 0, own + "at 2026-12-24 11:30:00 CET, 1h30m ago, by ClusterCleanupPolicy \"weekly\"\n"},
+		"a report of another one":   {[]string{cleanupReport("y", "Deleted")}, nil, "job/x", 2, none + "\n"},
+		"a report that kept it":     {[]string{cleanupReport("x", "Kept")}, nil, "job/x", 2, none + "\n"},
 		"two are asked about":       {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/kept job/x", 2, `error: job.batch/x does not exist in namespace "foo"` + "\n"},
 		"for programs": {[]string{deletedEvent("foo", "a", "["+byLabel+"]")}, nil, "job/x -o jsonpath={.items[*].deleted.source}={.items[*].deleted.trigger}={.items[*].deleted.from}", 0,
 			"object=label=2026-12-24T12:00:00+01:00"},

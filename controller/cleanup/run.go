@@ -109,9 +109,18 @@ func (r *run) carryOut(ctx context.Context) error {
 		message := fmt.Sprintf("service account %s may not %s", r.accountName(), strings.Join(lacks[:min(3, len(lacks))], ", "))
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, message)
 	case !approved:
-		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, "nobody has approved the policy as it is now: kubectl curfew approve "+r.policy.Name)
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
 	}
 	return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonComplete, "")
+}
+
+// waiting says how to approve the policy.
+func (r *run) waiting() string {
+	kind := "ClusterCleanupApproval"
+	if r.policy.Namespace != "" {
+		kind = "CleanupApproval"
+	}
+	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
 }
 
 func (r *run) accountName() string {

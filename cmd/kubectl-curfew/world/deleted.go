@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"path"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -12,10 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"curfew.dev/curfew/controller/record"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Deleted is the record of the deletion of an object that is gone, by the Events of the controller
-// (package controller/record); nil where none remains. unread are the namespaces whose Events the
+// (package controller/record) and the reports of cleanup policies; nil where none remains. unread are the namespaces whose Events the
 // user may not list.
 func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Record, unread []string, err error) {
 	namespaces := []string{metav1.NamespaceAll}
@@ -38,7 +42,49 @@ func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Re
 			return nil, nil, fmt.Errorf("listing Events with reason %s: %w", record.Reason, err)
 		}
 	}
+	reported, err := w.reported(ctx, gone)
+	if err != nil {
+		return nil, nil, err
+	}
+	if reported != nil && (latest == nil || !reported.To.Before(latest.To)) {
+		latest = reported
+	}
 	return latest, unread, nil
+}
+
+// reported is the record of the deletion in the reports of cleanup policies, which outlast Events;
+// nil where there is none, or where the user may not list them.
+func (w *World) reported(ctx context.Context, gone *GoneError) (latest *record.Record, err error) {
+	for resource, namespace := range map[string]string{v1alpha1.CleanupReports: gone.Namespace, v1alpha1.ClusterCleanupReports: metav1.NamespaceAll} {
+		if resource == v1alpha1.CleanupReports && gone.Namespace == "" {
+			continue
+		}
+		at := v1alpha1.GroupVersion.WithResource(resource)
+		err := pages(ctx, w.lister(at, namespace), metav1.ListOptions{}, func(item runtime.Object) error {
+			object, ok := item.(*unstructured.Unstructured)
+			report := &v1alpha1.CleanupReport{}
+			if !ok || runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, report) != nil {
+				return nil // Of another version.
+			}
+			written := report.CreationTimestamp.Time
+			if listsDeleted(report, gone) && (latest == nil || latest.To.Before(written)) {
+				source := path.Join("cleanup", report.Namespace, report.Policy.Name)
+				latest = &record.Record{Trigger: string(policy.TriggerCleanup), Source: source, From: written, To: written}
+			}
+			return nil
+		})
+		if err != nil && !apierrors.IsForbidden(err) && !apierrors.IsNotFound(err) {
+			return nil, fmt.Errorf("listing %s: %w", at.GroupResource(), err)
+		}
+	}
+	return latest, nil
+}
+
+func listsDeleted(report *v1alpha1.CleanupReport, gone *GoneError) bool {
+	kind := gone.Kind.GroupResource()
+	return slices.ContainsFunc(report.Objects, func(one v1alpha1.CleanupItem) bool {
+		return one.Result == v1alpha1.ItemDeleted && one.Group == kind.Group && one.Resource == kind.Resource && one.Namespace == gone.Namespace && one.Name == gone.Name
+	})
 }
 
 func (w *World) records(ctx context.Context, namespace string, take func(record.Record)) error {
