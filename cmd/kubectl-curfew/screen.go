@@ -38,14 +38,18 @@ type inPlace struct {
 
 func (s *inPlace) show(report *expiringReport) error {
 	var text bytes.Buffer
-	for _, note := range report.notes {
-		fmt.Fprintln(&text, "note:", note) // at the top, where they are not cut off
+	width, height := s.size()
+	s.view.width = width
+	for _, note := range report.notes { // At the top, in a line each.
+		note = "note: " + note
+		if runes := []rune(note); width > 0 && len(runes) > width {
+			note = string(runes[:width-1]) + "…"
+		}
+		fmt.Fprintln(&text, note)
 	}
 	if len(report.entries) == 0 {
 		fmt.Fprintln(&text, "nothing, at", instant(report.now, report.now.Location()))
 	}
-	width, height := s.size()
-	s.view.width = width
 	if err := s.view.print(report, &text); err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
@@ -122,8 +123,8 @@ func TestWatchOutage(t *testing.T) {
 	shows := func(first string, rows int) func([]string) bool {
 		return func(lines []string) bool {
 			for _, text := range lines {
-				if len(text) > 80 {
-					t.Fatalf("%d columns: %s", len(text), text)
+				if utf8.RuneCountInString(text) > 80 {
+					t.Fatalf("%d columns: %s", utf8.RuneCountInString(text), text)
 				}
 			}
 			return len(lines) >= rows && strings.HasPrefix(lines[0], first) && strings.Count(strings.Join(lines, "\n"), "note:") == rows-2 &&
