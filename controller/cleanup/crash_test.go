@@ -52,7 +52,6 @@ type cluster struct {
 	requests, killAt int
 	after            bool
 	dead             bool
-	batch            int
 }
 
 // request reports whether a request reaches the API server and whether its answer comes back.

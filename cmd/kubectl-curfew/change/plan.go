@@ -107,14 +107,14 @@ func (s *Subject) patched(patch map[string]any) (map[string]any, *policy.Facts) 
 
 // try applies a patch to a copy of the object, and explains and reviews that as the cluster would.
 func (s *Subject) try(patch map[string]any, warnings ...string) (*Plan, error) {
-	changed, facts := s.patched(patch)
+	_, facts := s.patched(patch)
 	for _, key := range policy.Outdated(s.facts(), facts) { // The stamp names a default, which the value no longer is.
 		set(patch, annotation(key), nil)
 	}
 	if facts.Labels[policy.LabelTTL] != s.facts().Labels[policy.LabelTTL] && s.facts().Annotations[policy.AnnotationLabelSource] != "" {
 		set(patch, annotation(policy.AnnotationLabelSource), string(policy.LevelObject)) // It never goes: see [policy.AnnotationLabelSource].
 	}
-	changed, facts = s.patched(patch)
+	changed, facts := s.patched(patch)
 	after := policy.Explain(facts, s.Explained.Scope, policy.Question{Now: s.Now, Alias: s.Alias})
 	plan := &Plan{Patch: patch, Before: DeletionOf(s.Explained), After: DeletionOf(after), Warnings: warnings}
 	decision := rules.Review(&rules.Request{
