@@ -38,8 +38,7 @@ func questions() []any {
 // objects, and at the end what was refused.
 func asKubectlTells(s *space, data string, objects int) []string {
 	s.Helper()
-	var report lint.Report
-	s.ok(json.Unmarshal([]byte(data), &report))
+	report := s.lintReport(data)
 	if report.Objects != objects || report.Allowed {
 		s.Fatalf("%d objects, allowed: %t", report.Objects, report.Allowed)
 	}
@@ -70,6 +69,20 @@ func asKubectlTells(s *space, data string, objects int) []string {
 		lines = append(lines, denied(webhooks[name], reason))
 	}
 	return lines
+}
+
+// lintReport reads what the HTTP API answers, or what kubectl curfew lint prints with -o json: a
+// list like that of all its commands.
+func (s *space) lintReport(data string) *lint.Report {
+	s.Helper()
+	report := &lint.Report{}
+	list := struct {
+		Items []lint.Finding `json:"items"`
+	}{}
+	s.ok(json.Unmarshal([]byte(data), report))
+	s.ok(json.Unmarshal([]byte(data), &list))
+	report.Findings = append(report.Findings, list.Items...)
+	return report
 }
 
 // The HTTP API answers what admission does, to those who may ask: /v1/validate what kubectl is told, /v1/default what the API

@@ -94,8 +94,7 @@ func TestLintRefusesThePoliciesThatTheAPIServerRefuses(t *testing.T) {
 			t.Errorf("%s: the API server takes it", name)
 		}
 		stdout, _, err := suite.cluster.KubectlInput(s.ctx, s.policyOf(spec), "curfew", "lint", "-f", "-", "-o", "json")
-		report := &lint.Report{}
-		s.ok(json.Unmarshal([]byte(stdout), report))
+		report := s.lintReport(stdout)
 		if err == nil || len(report.Findings) != 1 {
 			t.Errorf("%s: lint finds %+v", name, report.Findings)
 			continue

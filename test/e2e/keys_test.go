@@ -66,7 +66,7 @@ func TestAnnotationsBesideTheNativeField(t *testing.T) {
 		refused(policy.AnnotationTTL, "never"), refused(policy.AnnotationTTL, "1h1s"),
 		refused(policy.AnnotationTTLSucceeded, "1d"), refused(policy.AnnotationTTLFailed, "never"),
 		row{inCron, denied(webhook, "spec.jobTemplate.metadata.annotations["+policy.AnnotationTTL+"]: never is longer than "+
-			"spec.jobTemplate.spec.ttlSecondsAfterFinished 3600, which the Job's own controller acts on first: remove one")},
+			"spec.jobTemplate.spec.ttlSecondsAfterFinished 3600 (1h), which the Job's own controller acts on first: remove one")},
 		row{job("shorter", native(time.Hour), annotated(policy.AnnotationTTLSucceeded, "10m"), annotated(policy.AnnotationTTLFailed, "1h")), ""},
 		row{job("protected", native(time.Hour), annotated(policy.AnnotationProtect, "true"), inTemplate(hold, "true")), warned(
 			"spec.ttlSecondsAfterFinished: the Job's own controller deletes by this field, whatever curfew.dev/protect says: remove one")},

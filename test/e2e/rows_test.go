@@ -44,6 +44,7 @@ var keyRows = map[string][]func(*testing.T){
 	policy.AnnotationTTLSource:      {TestOwnTTLWins, TestSourcesAreNotForAuthors, TestPrecedence, TestRuntimePrecedence},
 	policy.AnnotationDeadlineSource: {TestDefaultDeadline, TestSourcesAreNotForAuthors},
 	policy.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
+	policy.AnnotationDeleted:        {TestSourcesAreTold},
 	policy.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
 	policy.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
 }
@@ -62,6 +63,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"removed-default":       {TestRemovingADefault, TestUpdateRefusesOnlyWhatItChanges},
 	"source-stamp":          {TestSourcesAreNotForAuthors},
 	"no-effect":             {TestAnnotationsWithoutEffect},
+	"unknown-key":           {TestMisspeltKeysAreWarnedAbout},
 	"deadline-twice":        {TestTrainJobDefaults},
 	"unusable-runtime":      {TestRuntimeThatDoesNotExist},
 	"runtime-ttl":           {TestRuntimePrecedence, TestRuntimeIsReadLive},

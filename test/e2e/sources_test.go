@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"curfew.dev/curfew/controller/record"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
 )
@@ -64,6 +65,9 @@ func (s *space) eventWith(kind, name, reason string, wanted func(message string)
 		}
 		if event.InvolvedObject.UID == "" {
 			s.Errorf("Event %s has no UID, so that kubectl describe does not show it", event.Name)
+		}
+		if reason == record.Reason && len(record.Read(event.Annotations)) == 0 {
+			s.Errorf("Event %s lists no object in its annotation %s", event.Name, policy.AnnotationDeleted)
 		}
 		return
 	}

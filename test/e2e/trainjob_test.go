@@ -27,7 +27,7 @@ func TestTrainJobDefaults(t *testing.T) {
 			`spec.activeDeadlineSeconds: 90000 (1d1h) is above curfew.dev/max-deadline 1d of namespace "`+s.name+`": use 1d or less`)},
 		row{s.trainJob("annotated", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), noted(policy.AnnotationTTL, "3h"))...), ""},
 		row{s.trainJob("twice", "silent", with(noted(policy.AnnotationActiveDeadline, "1h"), at("spec.activeDeadlineSeconds", 60), noted(policy.AnnotationTTL, "3h"))...), denied(webhook,
-			"metadata.annotations[curfew.dev/active-deadline]: 1h differs from spec.activeDeadlineSeconds 1m: set one of them, or both to the same")},
+			"metadata.annotations[curfew.dev/active-deadline]: 1h differs from spec.activeDeadlineSeconds 60 (1m): set one of them, or both to the same")},
 		row{s.trainJob("template", "silent", with(at("spec.activeDeadlineSeconds", 60), at("spec.runtimePatches", []any{map[string]any{"manager": "test.example.com/x",
 			"trainingRuntimeSpec": map[string]any{"template": map[string]any{"spec": map[string]any{"replicatedJobs": []any{map[string]any{"name": "node",
 				"template": map[string]any{"spec": map[string]any{"template": map[string]any{"metadata": map[string]any{"annotations": map[string]any{policy.AnnotationTTL: "1h"}}}}}}}}}}}}))...),

@@ -68,7 +68,7 @@ func becomes(t *testing.T, code int, want map[string]string) {
 var sound = map[string]string{
 	"kinds":      "ok ",
 	"controller": "warning ", "webhook": "ok the API server calls it", "certificate": "ok the serving certificate is valid until ",
-	"coverage": "ok ", "version": "ok kubectl-curfew dev, controller dev", "triggers": "ok on: ttl, label, ",
+	"coverage": "ok ", "version": "ok kubectl-curfew ", "triggers": "ok on: ttl, label, ",
 	"deletions": "ok ", "permissions": "ok TTL labels have an effect on ", "in-tree TTL": "ok off: ",
 }
 
