@@ -19,8 +19,8 @@ import (
 )
 
 // Deleted is the record of the deletion of an object that is gone, by the Events of the controller
-// (package controller/record) and the reports of cleanup policies; nil where none remains. unread are the namespaces whose Events the
-// user may not list.
+// (package controller/record) and the reports of cleanup policies; nil where none remains. unread
+// are the namespaces whose Events the user may not list.
 func (w *World) Deleted(ctx context.Context, gone *GoneError) (latest *record.Record, unread []string, err error) {
 	namespaces := []string{metav1.NamespaceAll}
 	for i := 0; i < len(namespaces); i++ {

@@ -48,13 +48,14 @@ var twins = map[schema.GroupResource]bool{
 	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces
 }
 
-// Kinds are all kinds whose objects can expire, by group and resource.
+// Kinds are all kinds whose objects can expire, by group and resource. Curfew never deletes its
+// own.
 func (w *World) Kinds() ([]Kind, error) {
 	served, err := w.served()
 	if err != nil {
 		return nil, err
 	}
-	kinds := slices.Collect(maps.Values(served))
+	kinds := slices.DeleteFunc(slices.Collect(maps.Values(served)), func(kind Kind) bool { return kind.Group == policy.Group })
 	slices.SortFunc(kinds, func(a, b Kind) int {
 		return strings.Compare(a.Group+"/"+a.Resource, b.Group+"/"+b.Resource)
 	})
