@@ -24,7 +24,7 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 
 	t.heading("A TTL that leaves no time to look is warned about")
 	t.show("quick.yaml")
-	t.kubectl("-n ci create -f quick.yaml").prints("Warning: curfew: spec.ttlSecondsAfterFinished: 5s is under 60s", "job.batch/quick created")
+	t.kubectl("-n ci create -f quick.yaml").prints("Warning: curfew: spec.ttlSecondsAfterFinished: 5 (5s) is under 60s", "job.batch/quick created")
 
 	t.heading("A TTL in a pod template is refused: it would take single Pods out from under their Job")
 	t.show("misplaced.yaml")
