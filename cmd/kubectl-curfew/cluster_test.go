@@ -99,7 +99,7 @@ type fakeCluster struct {
 	// notAllowed are verbs and resources, "delete secrets", that nobody may use, the controller
 	// included; notMine those that the user may not.
 	notAllowed, notMine map[string]bool
-	// warn is told the warnings of the API server.
+	// warn gets the warnings of the API server.
 	warn rest.WarningHandler
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH".
 	patched []string

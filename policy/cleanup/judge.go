@@ -50,7 +50,7 @@ type Decision struct {
 	Verdict Verdict
 	// Reason in one word, and Message, for Skip.
 	Reason, Message string
-	// Group and Time are what keepNewest goes by, for Delete.
+	// Group and Time are what keepNewest groups and sorts by, for Delete.
 	Group string
 	Time  time.Time
 }

@@ -26,7 +26,7 @@ func (s *Schedule) Never() bool {
 }
 
 // MinInterval returns the shortest time between two runs, exactly: from the minutes of a day, and
-// for the last and the first run of a day from the days of the calendar. It goes by the wall clock.
+// for the last and the first run of a day from the days of the calendar. It uses the wall clock.
 // A change of the clock can bring two runs closer on that day.
 func (s *Schedule) MinInterval() time.Duration { return s.minInterval() }
 

@@ -38,7 +38,7 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 		prints("pod/task created")
 
 	t.heading("Job and Pod run, finish, and are deleted at their second")
-	t.note("Kubernetes' own controller reads a Job's ttlSecondsAfterFinished, too: whoever is first deletes the Job. It knows no Pods")
+	t.note("Kubernetes' own controller reads a Job's ttlSecondsAfterFinished, too: the first of the two deletes the Job. It knows no Pods")
 	t.vanish("Job/quick", "Pod/task")
 	t.kubectl("-n ci get jobs,pods").prints("job.batch/build").lacks("quick", "task")
 

@@ -394,6 +394,6 @@ func TestExplain(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := noon.Add(48 * time.Hour); labelled.LabelKey != policy.LabelTTL || !labelled.ByLabel.Expiry.Equal(want) || labelled.ByLabel.Source.String() != "policy/p" {
-		t.Errorf("the ConfigMap goes by %q at %s, want %s", labelled.LabelKey, labelled.ByLabel.Expiry, want)
+		t.Errorf("the ConfigMap expires by %q at %s, want %s", labelled.LabelKey, labelled.ByLabel.Expiry, want)
 	}
 }

@@ -129,7 +129,7 @@ type discovered struct {
 
 // SilentGroups are groups that do not answer, whose kinds are left out.
 func (w *World) SilentGroups() []string {
-	found, _ := w.discover() // Whoever needs the kinds reports the error.
+	found, _ := w.discover() // The callers that need the kinds report the error.
 	return found.silent
 }
 
