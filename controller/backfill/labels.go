@@ -9,7 +9,6 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/metadata"
@@ -18,6 +17,7 @@ import (
 	"curfew.dev/curfew/controller/discovery"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/pace"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -163,7 +163,7 @@ func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: unlabelled}
 	for {
 		page, err := client.List(ctx, options)
-		if next, ok := resume(err); ok {
+		if next, ok := paging.Resume(err); ok {
 			options.Continue = next
 			continue
 		}
@@ -179,17 +179,6 @@ func (l *Labels) visit(ctx context.Context, of *kind, namespace string) error {
 			return errors.Join(counts.unreadable...)
 		}
 	}
-}
-
-// resume is where a list goes on that took longer than the API server keeps its state. What was
-// created meanwhile is seen too.
-func resume(err error) (string, bool) {
-	status := apierrors.APIStatus(nil)
-	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
-		return "", false
-	}
-	next := status.Status().Continue
-	return next, next != ""
 }
 
 func (l *Labels) reportMissing(missing map[string]string) {

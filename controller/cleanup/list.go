@@ -2,15 +2,14 @@ package cleanup
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/cleanup"
 )
@@ -149,7 +148,7 @@ func (r *run) eachOf(ctx context.Context, at *place, namespace string, f func(*p
 	}
 	for {
 		next, err := r.listPage(ctx, at, namespace, options, f)
-		if resumed, ok := resume(err); ok {
+		if resumed, ok := paging.Resume(err); ok {
 			options.Continue = resumed
 			continue
 		}
@@ -216,15 +215,4 @@ func whole(at *place, meta *metav1.PartialObjectMetadata) (*unstructured.Unstruc
 		return nil, fmt.Errorf("metadata of %s %s/%s: %w", at.Kind, meta.Namespace, meta.Name, err)
 	}
 	return &unstructured.Unstructured{Object: content}, nil
-}
-
-// resume returns where a list that took too long goes on: without a consistent snapshot. What it
-// shows twice or not at all is judged again by the next run.
-func resume(err error) (string, bool) {
-	status := apierrors.APIStatus(nil)
-	if !apierrors.IsResourceExpired(err) || !errors.As(err, &status) {
-		return "", false
-	}
-	next := status.Status().Continue
-	return next, next != ""
 }

@@ -5,6 +5,8 @@ import (
 	"fmt"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/paging"
 )
 
 // total counts all objects of the matched kinds and namespaces, for maxPercentage.
@@ -15,7 +17,7 @@ func (r *run) total(ctx context.Context) (int64, error) {
 			options := metav1.ListOptions{Limit: pageSize}
 			for {
 				page, err := r.account.Metadata.Resource(r.at[i].GroupVersionResource).Namespace(namespace).List(ctx, options)
-				if next, ok := resume(err); ok {
+				if next, ok := paging.Resume(err); ok {
 					options.Continue = next
 					continue
 				}
