@@ -27,6 +27,9 @@ const (
 	AnnotationLabelSource = Prefix + "ttl-label-source"
 	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"
+	// AnnotationCountedBy is the UID of the PodTally that has counted the Pod. Such a Pod is never
+	// counted again, even after tallies were switched off and on (S7).
+	AnnotationCountedBy = Prefix + "counted-by"
 	// AnnotationDeleted lists, on an Event, the last objects that Curfew deleted.
 	AnnotationDeleted = Prefix + "deleted"
 )
@@ -61,6 +64,10 @@ const (
 	// LabelPodsInUse is the same for Pods, which are far more numerous.
 	LabelPodsInUse = Prefix + "pods-in-use"
 )
+
+// FinalizerTally is on every Pod that a PodTally has yet to count (S5: the only finalizer that
+// Curfew adds and removes).
+const FinalizerTally = Prefix + "tally"
 
 // Names that belong to others.
 const (

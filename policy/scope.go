@@ -20,6 +20,10 @@ const (
 	LevelPolicy    Level = "policy"
 )
 
+// LevelTally is the level of a PodTally's ttlAfterCounted, which applies to Pods between object and
+// namespace. It is never stamped.
+const LevelTally Level = "tally"
+
 // Source names where a value came from: the level, and the name of the object at that level.
 type Source struct {
 	Level Level

@@ -22,6 +22,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&CleanupPolicy{}, &CleanupPolicyList{}, &ClusterCleanupPolicy{}, &ClusterCleanupPolicyList{},
 		&CleanupReport{}, &CleanupReportList{}, &ClusterCleanupReport{}, &ClusterCleanupReportList{},
 		&CleanupApproval{}, &CleanupApprovalList{}, &ClusterCleanupApproval{}, &ClusterCleanupApprovalList{},
+		&PodTally{}, &PodTallyList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
@@ -37,4 +38,5 @@ const (
 	ClusterCleanupReports   = "clustercleanupreports"
 	CleanupApprovals        = "cleanupapprovals"
 	ClusterCleanupApprovals = "clustercleanupapprovals"
+	PodTallies              = "podtallies"
 )

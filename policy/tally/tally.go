@@ -1,0 +1,87 @@
+package tally
+
+import (
+	"fmt"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Tally is a compiled PodTally. It is safe for concurrent use.
+type Tally struct {
+	Namespace, Name string
+	UID             types.UID
+	// Created is zero at admission of a CREATE.
+	Created time.Time
+	// Deleting means that the tally is being deleted. It then selects nothing.
+	Deleting bool
+	// TTL is spec.ttlAfterCounted; nil if it is absent.
+	TTL *policy.Setting
+
+	selector labels.Selector
+}
+
+// maxTerms bounds the values and requirements of a selector, which is matched with every new Pod
+// of the namespace (S9).
+const maxTerms = 256
+
+// Compile compiles a PodTally. With an error in the selector the tally selects nothing; with one in
+// ttlAfterCounted it keeps its Pods (S6).
+func Compile(object *v1alpha1.PodTally) (*Tally, field.ErrorList) {
+	out := &Tally{
+		Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time,
+		Deleting: object.DeletionTimestamp != nil, selector: labels.Nothing(),
+	}
+	var errs field.ErrorList
+	spec := field.NewPath("spec")
+	if selector, err := compileSelector(spec.Child("selector"), &object.Spec.Selector); err != nil {
+		errs = append(errs, err)
+	} else {
+		out.selector = selector
+	}
+	if text := object.Spec.TTLAfterCounted; text != nil {
+		out.TTL = &policy.Setting{Path: spec.Child("ttlAfterCounted").String(), Source: policy.Source{Level: policy.LevelTally, Name: object.Name}, Text: string(*text)}
+		if out.TTL.TTL, out.TTL.Err = policy.ParseTTL(out.TTL.Text); out.TTL.Err != nil {
+			errs = append(errs, field.Invalid(spec.Child("ttlAfterCounted"), out.TTL.Text, out.TTL.Err.Error()))
+		}
+	}
+	return out, errs
+}
+
+func compileSelector(path *field.Path, spec *metav1.LabelSelector) (labels.Selector, *field.Error) {
+	terms := len(spec.MatchLabels) + len(spec.MatchExpressions)
+	for i := range spec.MatchExpressions {
+		terms += len(spec.MatchExpressions[i].Values)
+	}
+	switch {
+	case terms == 0:
+		return nil, field.Required(path, "an empty selector would match every Pod of the namespace: set matchLabels or matchExpressions")
+	case terms > maxTerms:
+		return nil, field.TooMany(path, terms, maxTerms)
+	}
+	selector, err := metav1.LabelSelectorAsSelector(spec)
+	if err != nil {
+		return nil, field.Invalid(path, policy.Shorten(metav1.FormatLabelSelector(spec)), err.Error())
+	}
+	return selector, nil
+}
+
+// Selects reports whether the tally matches a Pod that can be counted at all.
+func (t *Tally) Selects(pod *policy.Facts) bool {
+	return !t.Deleting && t.Namespace == pod.Namespace && t.selector.Matches(labels.Set(pod.Labels)) && Exempt(pod) == ""
+}
+
+// SameSelector reports whether two tallies of a namespace select the same Pods by the same words.
+// Whether different selectors overlap depends on the Pods.
+func (t *Tally) SameSelector(other *Tally) bool {
+	return t.Namespace == other.Namespace && t.selector.String() == other.selector.String()
+}
+
+// String names the tally in messages: PodTally "ci/builds".
+func (t *Tally) String() string { return fmt.Sprintf("PodTally %q", t.Namespace+"/"+t.Name) }
