@@ -101,7 +101,8 @@ type PodTallyStatus struct {
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Active int64 `json:"active"`
-	// succeeded is how many Pods of this tally have succeeded, including those that were deleted since.
+	// succeeded is how many Pods of this tally have succeeded, including those that were deleted
+	// since.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	Succeeded int64 `json:"succeeded"`
