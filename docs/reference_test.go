@@ -38,7 +38,7 @@ func keys(t *testing.T) map[string]string {
 	out := map[string]string{}
 	for _, name := range checked.Scope().Names() {
 		value, ok := checked.Scope().Lookup(name).(*types.Const)
-		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label")) {
+		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label") || strings.HasPrefix(name, "Finalizer")) {
 			out[constant.StringVal(value.Val())] = name
 		}
 	}
