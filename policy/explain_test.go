@@ -43,47 +43,47 @@ func TestExplainLevels(t *testing.T) {
 		want  []string
 	}{
 		"nobody says anything": {job: builders.MakeJob("ci", "a"), scope: policy.Scope{Namespace: namespaceOf()},
-			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "  namespace/ci"}},
 		"the object": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h"), platform("b")}},
-			want: []string{"  runtime (it uses none)", "* object: 60", "  namespace/ci: 1h (not asked: a level above decides)", "  policy/a: 2h (not asked: a level above decides)", "  policy/b"}},
+			want: []string{"  runtime (the object uses no runtime)", "* object: 60", "  namespace/ci: 1h (not used: a level above sets the value)", "  policy/a: 2h (not used: a level above sets the value)", "  policy/b"}},
 		"a default that was filled in": {job: builders.MakeJob("ci", "a").TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", `* object: 3600 (filled in at its creation from namespace "ci")`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 3600 (defaulted at creation from namespace "ci")`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default that was filled in, or not": {job: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", `* object: 60 (filled in at its creation from namespace "ci", or changed since)`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 60 (defaulted at creation from namespace "ci", or changed since)`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default that was changed since": {job: builders.MakeJob("ci", "a").Created(created).TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceSince(created.Add(-time.Hour), "default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", `* object: 60 (its stamp names namespace "ci", which gives another value: it counts as the object's own)`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 60 (its source annotation names namespace "ci", which gives another value: it counts as set on the object)`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default of a namespace that has another since": {job: builders.MakeJob("ci", "a").Created(created).TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", `* object: 60 (filled in at its creation from namespace "ci", or changed since)`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 60 (defaulted at creation from namespace "ci", or changed since)`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default that stands": {job: builders.MakeJob("ci", "a").Created(created).TTL(3600).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceSince(created.Add(-time.Hour), "default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", `* object: 3600 (filled in at its creation from namespace "ci")`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 3600 (defaulted at creation from namespace "ci")`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default that was moved inside the bounds": {job: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h", "max-ttl", "1m")},
-			want: []string{"  runtime (it uses none)", `* object: 60 (filled in at its creation from namespace "ci")`, "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 60 (defaulted at creation from namespace "ci")`, "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a default by outcome that was filled in": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTLFailed, "3d").Annotation(policy.AnnotationTTLSource, "policy/a"), scope: policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-failed", "3d")}},
-			want: []string{"  runtime (it uses none)", `* object: 3d (filled in at its creation from policy "a")`, "  namespace/ci", "  policy/a: 3d (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 3d (defaulted at creation from policy "a")`, "  namespace/ci", "  policy/a: 3d (not used: a level above sets the value)"}},
 		"a default that has become never": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTL, "never").Annotation(policy.AnnotationTTLSource, "policy/a"), scope: policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-failed", "3d")}},
-			want: []string{"  runtime (it uses none)", `* object: never (filled in at its creation from policy "a", or changed since)`, "  namespace/ci", "  policy/a: 3d (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: never (defaulted at creation from policy "a", or changed since)`, "  namespace/ci", "  policy/a: 3d (not used: a level above sets the value)"}},
 		"a default of a policy that is gone": {job: builders.MakeJob("ci", "a").TTL(60).Annotation(policy.AnnotationTTLSource, "policy/a"), scope: policy.Scope{Namespace: namespaceOf()},
-			want: []string{"  runtime (it uses none)", `* object: 60 (filled in at its creation from policy "a")`, "  namespace/ci"}},
+			want: []string{"  runtime (the object uses no runtime)", `* object: 60 (defaulted at creation from policy "a")`, "  namespace/ci"}},
 		"a default that was taken away": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationTTLSource, "namespace/ci"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", "* object (its value was taken away after its creation, which means none)", "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", "* object (the value was removed after creation, which means none)", "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"the runtime": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Runtime: &policy.RuntimePolicy{Name: "torch", TTL: ttls("ttl-after-finished", "1d")}},
-			want: []string{"* runtime/torch: 1d", "  object: 60 (not asked: the runtime decides)", "  namespace/ci: 1h (not asked: a level above decides)"}},
+			want: []string{"* runtime/torch: 1d", "  object: 60 (not used: the runtime sets the value)", "  namespace/ci: 1h (not used: a level above sets the value)"}},
 		"a runtime that is gone": {job: builders.MakeJob("ci", "a").TTL(60), scope: policy.Scope{Runtime: &policy.RuntimePolicy{Name: "torch", Missing: true}},
-			want: []string{"* runtime/torch (it does not exist, or cannot be told: the object is kept)", "  object: 60 (not asked: the runtime decides)"}},
+			want: []string{"* runtime/torch (the runtime does not exist or cannot be read, so the object is kept)", "  object: 60 (not used: the runtime sets the value)"}},
 		"the namespace": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}},
-			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h", "  policy/a: 2h (not asked: a level above decides)"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "* namespace/ci: 1h", "  policy/a: 2h (not used: a level above sets the value)"}},
 		"a default that is clamped": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h", "max-ttl", "30m")},
-			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (clamped to 30m)"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "* namespace/ci: 1h (clamped to 30m)"}},
 		"a default that came later": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (the object is older than the default, of 2026-12-24T12:00:00Z, which has no backfill)"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "* namespace/ci: 1h (the object is older than the default, which was set at 2026-12-24T12:00:00Z, and backfill is off)"}},
 		"a default that came later and reaches back": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceSince(noon, "default-ttl", "1h", "backfill", "true")},
-			want: []string{"  runtime (it uses none)", "  object", "* namespace/ci: 1h (older than the default, and reached by backfill)"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "* namespace/ci: 1h (the object is older than the default, and backfill includes it)"}},
 		"a policy": {job: builders.MakeJob("ci", "a").Created(created), scope: policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{platform("a"), platform("b", "ttl-after-failed", "2h")}},
-			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci", "  policy/a", "* policy/b: 2h"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "  namespace/ci", "  policy/a", "* policy/b: 2h"}},
 		"an owner": {job: builders.MakeJob("ci", "a").ControlledBy("example.com/v1", "Thing", "x"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci: 1h (not asked: no default, as the object is owned by Thing x)"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "  namespace/ci: 1h (not used: no default, as the object is owned by Thing x)"}},
 		"protected": {job: builders.MakeJob("ci", "a").Annotation(policy.AnnotationProtect, "true"), scope: policy.Scope{Namespace: namespaceOf("default-ttl", "1h")},
-			want: []string{"  runtime (it uses none)", "  object", "  namespace/ci: 1h (not asked: no default, as the object is protected)"}},
+			want: []string{"  runtime (the object uses no runtime)", "  object", "  namespace/ci: 1h (not used: no default, as the object is protected)"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			explained := policy.Explain(policy.FactsOfObject(policy.JobProfile, test.job.Map()), &test.scope, policy.Question{Now: noon})
@@ -96,10 +96,10 @@ func TestExplainLevels(t *testing.T) {
 // about a Pod that its TTL is not for.
 func TestExplainPodOfAJob(t *testing.T) {
 	pod := builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).RestartPolicy("Never").ControlledBy("batch/v1", "Job", "b").Phase("Succeeded").Terminated(noon).Map()
-	const not = "  policy/a: 2h (not asked: Pods of a Job have default-pod-ttl of their namespace alone)"
+	const not = "  policy/a: 2h (not used: Pods of a Job have default-pod-ttl of their namespace alone)"
 	for namespace, want := range map[string][]string{
-		"":   {"  runtime (it uses none)", "  object", "  namespace/ci", not},
-		"3h": {"  runtime (it uses none)", "  object", "* namespace/ci: 3h", not},
+		"":   {"  runtime (the object uses no runtime)", "  object", "  namespace/ci", not},
+		"3h": {"  runtime (the object uses no runtime)", "  object", "* namespace/ci: 3h", not},
 	} {
 		scope := &policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{platform("a", "ttl-after-finished", "2h")}}
 		if namespace != "" {
@@ -116,12 +116,12 @@ func TestExplainPodOfAJob(t *testing.T) {
 func TestExplainDeadlineAndBounds(t *testing.T) {
 	scope := &policy.Scope{Namespace: namespaceOf("default-deadline", "2h", "max-ttl", "7d", "min-deadline", "1m")}
 	own := policy.Explain(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Created(noon).Deadline(90).Map()), scope, policy.Question{Now: noon})
-	equal(t, told(own.Deadline), []string{"* object: 90", "  namespace/ci: 2h (not asked: a level above decides)"})
+	equal(t, told(own.Deadline), []string{"* object: 90", "  namespace/ci: 2h (not used: a level above sets the value)"})
 	equal(t, bounds(own), []string{"7d", "1m"})
 	given := policy.Explain(policy.FactsOfObject(policy.JobProfile, builders.MakeJob("ci", "a").Created(noon).Map()), scope, policy.Question{Now: noon})
 	equal(t, told(given.Deadline), []string{"  object", "* namespace/ci: 2h"})
 	pod := policy.Explain(policy.FactsOfObject(policy.PodProfile, builders.MakePod("ci", "a").Created(noon).Map()), scope, policy.Question{Now: noon})
-	equal(t, told(pod.Deadline), []string{"  object", "  namespace/ci: 2h (not asked: no default deadline for a Pod)"})
+	equal(t, told(pod.Deadline), []string{"  object", "  namespace/ci: 2h (not used: no default deadline for a Pod)"})
 	cron := policy.Explain(policy.FactsOfObject(policy.CronJobProfile, builders.MakeCronJob("ci", "a").Map()), scope, policy.Question{Now: noon})
 	if len(cron.TTL)+len(cron.Deadline) > 0 || cron.ByTTL.Reason != "a CronJob does not finish" || cron.ByDeadline.Reason != "a CronJob has no deadline" {
 		t.Errorf("of a CronJob: %+v", cron)
@@ -134,7 +134,7 @@ func TestExplainRuntimeDeadline(t *testing.T) {
 	said := &policy.Setting{Path: "metadata.annotations[curfew.dev/active-deadline]", Text: "1h", TTL: policy.TTL{After: time.Hour}}
 	namespace := namespaceOf("default-deadline", "2h")
 	job := func() *builders.JobWrapper { return builders.MakeJob("ci", "a").Created(noon) }
-	const late = " (since when it holds is not known, and it has no backfill: it reaches what is created from now on)"
+	const late = " (when the default was set is not recorded, and backfill is off: it applies to objects created from now on)"
 	for name, test := range map[string]struct {
 		job     *builders.JobWrapper
 		runtime policy.RuntimePolicy
@@ -142,20 +142,20 @@ func TestExplainRuntimeDeadline(t *testing.T) {
 		source  string
 	}{
 		"it says one": {job(), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not asked: a level above decides)"}, ""},
+			[]string{"  object", "* runtime/torch: 1h" + late, "  namespace/ci: 2h (not used: a level above sets the value)"}, ""},
 		"it said one": {job().Deadline(3600).Annotation(policy.AnnotationDeadlineSource, "runtime/torch"), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{`* object: 3600 (filled in at its creation from runtime "torch")`, "  runtime/torch: 1h (not asked: a level above decides)",
-				"  namespace/ci: 2h (not asked: a level above decides)"}, "runtime/torch"},
+			[]string{`* object: 3600 (defaulted at creation from runtime "torch")`, "  runtime/torch: 1h (not used: a level above sets the value)",
+				"  namespace/ci: 2h (not used: a level above sets the value)"}, "runtime/torch"},
 		"so does the object": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"* object: 90", "  runtime/torch: 1h (not asked: a level above decides)", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+			[]string{"* object: 90", "  runtime/torch: 1h (not used: a level above sets the value)", "  namespace/ci: 2h (not used: a level above sets the value)"}, "object"},
 		"it says none": {job(), policy.RuntimePolicy{Name: "torch"}, []string{"  object", "  runtime/torch", "* namespace/ci: 2h"}, "namespace/ci"},
 		"it is gone": {job(), policy.RuntimePolicy{Name: "torch", Missing: true},
-			[]string{"  object", "  runtime/torch (it does not exist, or cannot be told)", "  namespace/ci: 2h (not asked: no default, as the runtime may say a longer one)"}, ""},
+			[]string{"  object", "  runtime/torch (the runtime does not exist or cannot be read)", "  namespace/ci: 2h (not used: no default, as the runtime may say a longer one)"}, ""},
 		"it is gone, and the object says one": {job().Deadline(90), policy.RuntimePolicy{Name: "torch", Missing: true},
-			[]string{"* object: 90", "  runtime/torch (it does not exist, or cannot be told)", "  namespace/ci: 2h (not asked: a level above decides)"}, "object"},
+			[]string{"* object: 90", "  runtime/torch (the runtime does not exist or cannot be read)", "  namespace/ci: 2h (not used: a level above sets the value)"}, "object"},
 		"another controller": {job().ManagedBy("example.com/x"), policy.RuntimePolicy{Name: "torch", Deadline: said},
-			[]string{"  object", "  runtime/torch: 1h (not asked: no default, as the object is managed by example.com/x)",
-				"  namespace/ci: 2h (not asked: no default, as the object is managed by example.com/x)"}, ""},
+			[]string{"  object", "  runtime/torch: 1h (not used: no default, as the object is managed by example.com/x)",
+				"  namespace/ci: 2h (not used: no default, as the object is managed by example.com/x)"}, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			explained := policy.Explain(policy.FactsOfObject(policy.JobProfile, test.job.Map()), &policy.Scope{Namespace: namespace, Runtime: &test.runtime}, policy.Question{Now: noon})

@@ -87,7 +87,7 @@ func (w *walk) ask(next level) bool {
 		w.steps = append(w.steps, w.step(&next, decides))
 	}
 	if decides {
-		w.winner, w.closed = next, "a level above decides"
+		w.winner, w.closed = next, "a level above sets the value"
 	}
 	return w.closed != "" && w.trace == nil
 }
@@ -129,17 +129,17 @@ func (w *walk) ttl() {
 			return
 		}
 		if w.closed != "" {
-			w.closed = "the runtime decides"
+			w.closed = "the runtime sets the value"
 		}
 	} else if w.trace != nil {
-		w.steps = append(w.steps, Step{Source: Source{Level: LevelRuntime}, Why: "it uses none"})
+		w.steps = append(w.steps, Step{Source: Source{Level: LevelRuntime}, Why: "the object uses no runtime"})
 	}
 	own := facts.TTLs()
 	if w.ask(level{source: Source{Level: LevelObject}, set: own, final: own.Empty() && stamped(facts, w.scope)}) {
 		return
 	}
 	if w.closed != "" {
-		w.closed = "a level above decides"
+		w.closed = "a level above sets the value"
 	} else if reason := w.noDefault(); reason != "" && w.close(reason) {
 		return
 	}

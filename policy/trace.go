@@ -47,15 +47,15 @@ func (w *walk) step(from *level, decides bool) Step {
 	runtime := w.scope.Runtime
 	switch fromRuntime := from.source.Level == LevelRuntime; {
 	case fromRuntime && w.deadline && runtime.Unusable() != nil:
-		step.Why = "it does not exist, or cannot be told"
+		step.Why = "the runtime does not exist or cannot be read"
 	case fromRuntime && decides && runtime.Missing:
-		step.Settings, step.Why = nil, "it does not exist, or cannot be told: the object is kept"
+		step.Settings, step.Why = nil, "the runtime does not exist or cannot be read, so the object is kept"
 	case decides && from.source.Level == LevelObject:
 		step.Why, step.Changed = w.whyOwn(from)
 	case decides:
 		step.Why = w.whyReached(from)
 	case from.final || len(step.Settings) > 0:
-		step.Why = "not asked: " + cmp.Or(from.skipped, w.closed)
+		step.Why = "not used: " + cmp.Or(from.skipped, w.closed)
 	}
 	return step
 }
@@ -63,7 +63,7 @@ func (w *walk) step(from *level, decides bool) Step {
 // whyOwn says how the object's own value came about, and whether it has been changed since.
 func (w *walk) whyOwn(from *level) (why string, changed bool) {
 	if from.final {
-		return "its value was taken away after its creation, which means none", false
+		return "the value was removed after creation, which means none", false
 	}
 	stamp := AnnotationTTLSource
 	if w.deadline {
@@ -74,11 +74,11 @@ func (w *walk) whyOwn(from *level) (why string, changed bool) {
 	case !stamped || w.scope.Creating:
 		return "", false
 	case w.deadline || w.givesAgain(source):
-		return "filled in at its creation from " + source.Phrase(), false
+		return "defaulted at creation from " + source.Phrase(), false
 	case w.stoodAtCreation(source):
-		return "its stamp names " + source.Phrase() + ", which gives another value: it counts as the object's own", true
+		return "its source annotation names " + source.Phrase() + ", which gives another value: it counts as set on the object", true
 	default:
-		return "filled in at its creation from " + source.Phrase() + ", or changed since", false
+		return "defaulted at creation from " + source.Phrase() + ", or changed since", false
 	}
 }
 
@@ -122,17 +122,17 @@ func (w *walk) whyReached(from *level) string {
 	case young:
 		return ""
 	case reaches && finished:
-		return "finished before the runtime had this TTL, and reached by backfill"
+		return "the object finished before the runtime got this TTL, and backfill includes it"
 	case reaches:
-		return "older than the default, and reached by backfill"
+		return "the object is older than the default, and backfill includes it"
 	case finished && from.since.IsZero():
-		return "since when the runtime has this TTL is not known yet: only " + AnnotationBackfill + " on the runtime reaches what has finished"
+		return "the runtime has no " + AnnotationDefaultSince + " yet: objects that have finished need " + AnnotationBackfill + " on the runtime"
 	case finished:
-		return fmt.Sprintf("the object finished before the runtime had this TTL, at %s: only %s on the runtime reaches it", since, AnnotationBackfill)
+		return fmt.Sprintf("the object finished before the runtime got this TTL at %s: it needs %s on the runtime", since, AnnotationBackfill)
 	case from.since.IsZero():
-		return "since when it holds is not known, and it has no backfill: it reaches what is created from now on"
+		return "when the default was set is not recorded, and backfill is off: it applies to objects created from now on"
 	default:
-		return fmt.Sprintf("the object is older than the default, of %s, which has no backfill", since)
+		return fmt.Sprintf("the object is older than the default, which was set at %s, and backfill is off", since)
 	}
 }
 
@@ -145,7 +145,7 @@ func (w *walk) finish(e *Effective) []Step {
 	case w.deadline:
 		of = []Value{e.Deadline}
 	case step.Why == "" && w.facts.Finished && !e.TTL(w.facts.Outcome).Set:
-		step.Why = "it has no value for what " + w.facts.Outcome.String()
+		step.Why = "it sets no TTL for objects that " + w.facts.Outcome.String()
 	}
 	clamped := ""
 	for _, setting := range step.Settings {

@@ -36,7 +36,8 @@ func expiringCommand(env environment) *cobra.Command {
 		Short: "List what will be deleted, when, why, and what blocks it",
 		Long: `List what will be deleted, when, which setting decided it, and what blocks it.
 An object expires by its TTL after finished or its TTL label, or is stopped at
-its deadline.
+its deadline. Where its Namespace or its last owner is deleted first, TRIGGER is
+owner and SOURCE names that object.
 
 The command asks only the API server, with your own permissions, and judges as
 the controller does. Notes say what you may not read. Without a KIND it lists
@@ -78,7 +79,7 @@ func (o *expiringOptions) addFlags(command *cobra.Command) {
 	flags.StringVar(&o.sortBy, "sort-by", "", "sort by a field of the JSON items, such as {.object.name}; by default by time")
 	flags.StringVar(&o.within, "within", "", "list what expires within a duration, such as 6h, overdue objects included; or within a day or month, such as friday, may or 2026-05")
 	flags.StringVar(&o.before, "before", "", "list what expires before a time, such as 17:00, overdue objects included")
-	flags.StringVar(&o.between, "between", "", "list list list list list list what expires between two times, such as now..'friday 17:00'")
+	flags.StringVar(&o.between, "between", "", "list what expires between two times, such as now..'friday 17:00'")
 	flags.StringVar(&o.longerThan, "ttl-longer-than", "", "list what has a longer TTL, such as 7d, finished or not; never is the longest")
 	flags.StringVar(&o.source, "source", "", "list only this source, such as object, namespace/ci or policy/nightly")
 	flags.StringVar(&o.trigger, "trigger", "", "list only this trigger: ttl, label or deadline")
@@ -187,17 +188,14 @@ func (o *expiringOptions) answer(ctx context.Context, query *expiringQuery, prog
 	if err != nil {
 		return nil, err
 	}
+	namespaces, err := expiringNamespaces(ctx, w, kinds, reading.Namespace, query)
+	if err != nil {
+		return nil, err
+	}
 	if len(query.kinds) == 0 && query.selector == "" {
-		// What deletes everything in a namespace concerns those who ask about it.
-		of, err := w.NamespaceEntries(ctx, reading.Namespace, query.now)
-		if err != nil {
-			return nil, err
-		}
-		for i := range of {
-			if query.matches(&of[i]) {
-				entries = append(entries, &of[i])
-			}
-		}
+		entries = append(entries, namespaces...)
+	} else if len(namespaces) > 0 {
+		w.Note(namespacesText(namespaces, query.now))
 	}
 	if query.note != "" {
 		w.Note(query.note)

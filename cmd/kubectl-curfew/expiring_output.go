@@ -76,7 +76,12 @@ func (r *expiringReport) row(entry *world.Entry, v view) []string {
 	if v.bareNames {
 		name = entry.Name
 	}
-	out = append(out, name, expires(entry, zone), left(entry.Expiry, r.now), string(entry.Trigger), entry.Source.String())
+	out = append(out, name, expires(entry, zone), left(entry.Expiry, r.now))
+	if entry.With == nil {
+		out = append(out, string(entry.Trigger), entry.Source.String())
+	} else {
+		out = append(out, "owner", entry.With.Kind.Name(entry.With.Name))
+	}
 	blocker := entry.Blocker()
 	if v.wide {
 		out = append(out, ttlText(entry), instant(entry.Created, zone), instant(entry.Finished, zone))
@@ -151,6 +156,7 @@ type entryData struct {
 	Created   *time.Time     `json:"created,omitempty"`
 	Finished  *time.Time     `json:"finished,omitempty"`
 	DeletedBy string         `json:"deletedBy,omitempty" doc:"who deletes it in Curfew's place, by the native TTL"`
+	With      *withData      `json:"deletedWith,omitempty" doc:"its Namespace or owner, if the deletion of that deletes it first; expiry is that of the other object then"`
 	Uncertain bool           `json:"uncertain,omitempty" doc:"what you may not read could block it"`
 	Obstacles []obstacleData `json:"obstacles,omitempty"`
 }
@@ -209,6 +215,9 @@ func (r *expiringReport) items() []entryData {
 		if !entry.Expiry.IsZero() {
 			seconds := int64(entry.Expiry.Sub(r.now) / time.Second)
 			item.Left = &seconds
+		}
+		if entry.With != nil {
+			item.With = withDataOf(entry.With, r.now)
 		}
 		out = append(out, item)
 	}

@@ -3,6 +3,7 @@ package main
 import (
 	"time"
 
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/policy"
 )
 
@@ -34,6 +35,14 @@ type explainedItem struct {
 type withData struct {
 	Object objectData `json:"object"`
 	Expiry *time.Time `json:"expiry" doc:"null if that is to finish first, or being deleted"`
+}
+
+func withDataOf(with *world.Cascade, now time.Time) *withData {
+	out := &withData{Object: objectOf(with.Kind, with.Namespace, with.Name, "")}
+	if with.Entry != nil {
+		out.Expiry = timeData(with.Entry.Expiry, now)
+	}
+	return out
 }
 
 type levelsData struct {
@@ -79,10 +88,7 @@ func (e *explained) data() explainedItem {
 		}
 	}
 	if e.withAnother() {
-		out.With = &withData{Object: objectOf(e.cascade.Kind, e.cascade.Namespace, e.cascade.Name, "")}
-		if e.cascade.Entry != nil {
-			out.With.Expiry = timeData(e.cascade.Entry.Expiry, e.now)
-		}
+		out.With = withDataOf(e.cascade, e.now)
 	}
 	for _, bound := range e.of.Bounds {
 		out.Bounds = append(out.Bounds, settingOf(bound))

@@ -98,6 +98,7 @@ func (p *forecast) text(out io.Writer) error {
 		{"TTL label", p.label()},
 		{"Deadline", levels(p.of.Deadline, p.of.ByDeadline)},
 		{"Bounds", p.bounds()},
+		{"Also deleted by", p.alsoDeletedBy()},
 	} {
 		if len(part.rows) == 0 {
 			continue
@@ -108,4 +109,23 @@ func (p *forecast) text(out io.Writer) error {
 		}
 	}
 	return nil
+}
+
+// alsoDeletedBy is the kind's own controller, which acts by the native field, as it is in the file
+// or as admission fills it in.
+func (p *forecast) alsoDeletedBy() [][]string {
+	facts := p.of.Facts
+	text := ""
+	if native := policy.NativeDeletionOf(facts); native != nil {
+		text = settingText(native.Setting.Field(), native.Setting)
+	}
+	for _, filled := range p.filled {
+		if !filled.DryRun && strings.HasSuffix(strings.Join(facts.Profile.TTL, "."), filled.Field) {
+			text = filled.Field + " " + filled.Value
+		}
+	}
+	if text == "" {
+		return nil
+	}
+	return [][]string{{"   " + facts.Profile.NativeDeleter(), text + ", where that controller runs"}}
 }

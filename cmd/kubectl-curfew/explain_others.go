@@ -15,14 +15,8 @@ func (e *explained) withAnother() bool {
 		return false
 	}
 	for _, entry := range e.entries {
-		switch other := e.cascade.Entry; {
-		case entry.Trigger == policy.TriggerDeadline:
-		case entry.Native == nil && e.held(), entry.Expiry.IsZero() && entry.Value.Never, other == nil:
-			return true
-		case entry.Expiry.IsZero():
-			return !other.Expiry.IsZero()
-		default:
-			return !other.Expiry.IsZero() && other.Expiry.Before(entry.Expiry)
+		if entry.Trigger != policy.TriggerDeadline {
+			return e.cascade.First(&entry, e.held())
 		}
 	}
 	return true

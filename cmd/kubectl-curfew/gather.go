@@ -36,6 +36,9 @@ func gather(ctx context.Context, w *world.World, kinds []world.Kind, reading wor
 				if err != nil {
 					return err
 				}
+				if err := w.Follow(ctx, object, entries, query.now); err != nil {
+					return err
+				}
 				mu.Lock()
 				defer mu.Unlock()
 				objects++

@@ -156,6 +156,57 @@ func TestCascades(t *testing.T) {
 	}
 }
 
+// TestExpiringFollowsOwners: a row has the expiry of the Namespace or owner that is deleted first.
+func TestExpiringFollowsOwners(t *testing.T) {
+	object := func(kind, name, metadata string) string {
+		return "{apiVersion: v1, kind: " + kind + ", metadata: {name: " + name + ", namespace: foo, uid: " + name + ", creationTimestamp: \"2026-12-24T10:00:00Z\"" + metadata + "}}"
+	}
+	const ownedByX = ", ownerReferences: [{apiVersion: v1, kind: Secret, name: x, uid: x}]"
+	owner := object("Secret", "x", ", labels: {curfew.dev/ttl: 5h}")
+	labelled := func(ttl, more string) string {
+		return object("ConfigMap", "a", ", labels: {curfew.dev/ttl: "+ttl+"}"+more)
+	}
+	const own = "2026-12-24 17:00:00 CET 4h label object -"
+	for name, test := range map[string]struct {
+		objects []string
+		notMine []string
+		line    string
+		row     string
+	}{
+		"an owner that goes first":  {[]string{owner, labelled("6h", ownedByX)}, nil, "", "2026-12-24 16:00:00 CET 3h owner secret/x -"},
+		"an owner that goes later":  {[]string{strings.Replace(owner, "5h", "9h", 1), labelled("6h", ownedByX)}, nil, "", own},
+		"an owner that stays":       {[]string{object("Secret", "x", ""), labelled("6h", ownedByX)}, nil, "", own},
+		"it is protected":           {[]string{strings.Replace(owner, "5h", "9h", 1), labelled("6h", ownedByX+`, annotations: {curfew.dev/protect: "true"}`)}, nil, "", "2026-12-24 20:00:00 CET 7h owner secret/x -"},
+		"an owner that is gone":     {[]string{labelled("6h", ownedByX)}, nil, "", "2026-12-24 13:00:00 CET now owner secret/x -"},
+		"the Namespace":             {[]string{strings.ReplaceAll(labelled("3d", ""), "foo", "pr-42")}, nil, "", "2026-12-25 09:00:00 CET 20h owner namespace/pr-42 -"},
+		"within the span":           {[]string{owner, labelled("6h", ownedByX)}, nil, " --within 3h30m", "2026-12-24 16:00:00 CET 3h owner secret/x -"},
+		"an owner that is not mine": {[]string{owner, labelled("6h", ownedByX)}, []string{"get secrets"}, "", own},
+	} {
+		t.Run(name, func(t *testing.T) {
+			namespace := "foo"
+			if name == "the Namespace" {
+				namespace = "pr-42"
+			}
+			code, stdout, stderr, _ := executeIn(t, clusterOf(t, test.objects...), scene{notMine: test.notMine}, words("expiring cm -n "+namespace+test.line)...)
+			row := ""
+			for line := range strings.Lines(stdout) {
+				if fields := strings.Fields(line); strings.HasSuffix(fields[0], "/a") {
+					row = strings.Join(fields[1:], " ")
+				}
+			}
+			if code != exitOK || row != test.row {
+				t.Errorf("exit status %d: the row is %q, want %q\n%s%s", code, row, test.row, stdout, stderr)
+			}
+			if said := strings.Contains(stderr, "some owners were not read"); said != (test.notMine != nil) {
+				t.Errorf("notes:\n%s", stderr)
+			}
+			if said := strings.Contains(stderr, "Namespace pr-42 expires 2026-12-25 09:00:00 CET, and everything in it"); said != (name == "the Namespace") {
+				t.Errorf("notes:\n%s", stderr)
+			}
+		})
+	}
+}
+
 // TestStampThatIsNotBorneOut: a value that the source of its stamp does not give, although its default is older than the object, has the
 // source object.
 func TestStampThatIsNotBorneOut(t *testing.T) {

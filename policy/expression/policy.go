@@ -142,7 +142,7 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 			at := path.Child("latestDate")
 			*errs = append(*errs, field.Invalid(at, *spec.LatestDate, "use a date such as 2026-12-31"))
 			p.latestUnreadable = &policy.Setting{Path: at.String(), Source: p.source, Text: *spec.LatestDate,
-				Err: fmt.Errorf("%q is no date: use one such as 2026-12-31", policy.Shorten(*spec.LatestDate))}
+				Err: fmt.Errorf("%q is not a date: use one such as 2026-12-31", policy.Shorten(*spec.LatestDate))}
 			return
 		}
 		p.LatestDate = day.Add(24*time.Hour - time.Second)

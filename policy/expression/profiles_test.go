@@ -195,12 +195,12 @@ func TestTrainJobFindsItsRuntime(t *testing.T) {
 		"defaults":   {`{"name":"torch"}`, "ClusterTrainingRuntime torch"},
 		"namespaced": {`{"name":"torch","kind":"TrainingRuntime","apiGroup":"trainer.kubeflow.org"}`, "TrainingRuntime ci/torch"},
 		"none":       {`{}`, ""},
-		"unknown":    {`{"name":"torch","kind":"Foo"}`, `error spec.runtimeRef.name: "Foo" of group "trainer.kubeflow.org" is no kind of runtime that the profile knows`},
-		"group":      {`{"name":"torch","apiGroup":"example.com"}`, `error spec.runtimeRef.name: "ClusterTrainingRuntime" of group "example.com" is no kind of runtime that the profile knows`},
-		"slash":      {`{"name":"a/b"}`, `error spec.runtimeRef.name: "a/b" is no name`},
-		"dots":       {`{"name":".."}`, `error spec.runtimeRef.name: ".." is no name`},
-		"percent":    {`{"name":"a%2Fb"}`, `error spec.runtimeRef.name: "a%2Fb" is no name`},
-		"no name":    {`{"name":7}`, "error spec.runtimeRef.name: 7 is no name"},
+		"unknown":    {`{"name":"torch","kind":"Foo"}`, `error spec.runtimeRef.name: "Foo" of group "trainer.kubeflow.org" is not a kind of runtime that the profile knows`},
+		"group":      {`{"name":"torch","apiGroup":"example.com"}`, `error spec.runtimeRef.name: "ClusterTrainingRuntime" of group "example.com" is not a kind of runtime that the profile knows`},
+		"slash":      {`{"name":"a/b"}`, `error spec.runtimeRef.name: "a/b" is not a name`},
+		"dots":       {`{"name":".."}`, `error spec.runtimeRef.name: ".." is not a name`},
+		"percent":    {`{"name":"a%2Fb"}`, `error spec.runtimeRef.name: "a%2Fb" is not a name`},
+		"no name":    {`{"name":7}`, "error spec.runtimeRef.name: 7 is not a name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var object map[string]any

@@ -109,7 +109,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 	name, ok := value.(string)
 	// One with a slash leads to no object, and no client asks for it.
 	if !ok || len(name) > maxName || len(content.IsPathSegmentName(name)) > 0 {
-		return nil, fmt.Errorf("%s: %s is no name", r.name, policy.Describe(value))
+		return nil, fmt.Errorf("%s: %s is not a name", r.name, policy.Describe(value))
 	}
 	if name == "" {
 		return nil, nil
@@ -132,7 +132,7 @@ func (r *Runtime) Reference(namespace string, object map[string]any) (*Reference
 		}
 		return out, nil
 	}
-	return nil, fmt.Errorf("%s: %q of group %q is no kind of runtime that the profile knows", r.name, policy.Shorten(kind), policy.Shorten(group))
+	return nil, fmt.Errorf("%s: %q of group %q is not a kind of runtime that the profile knows", r.name, policy.Shorten(kind), policy.Shorten(group))
 }
 
 func textAt(path policy.FieldPath, object map[string]any, otherwise string) string {

@@ -21,8 +21,8 @@ func TestUnusableRuntime(t *testing.T) {
 		"silent":   {runtime: read()},
 		"missing": {runtime: &policy.RuntimePolicy{Name: "torch", Path: "spec.runtimeRef.name", Missing: true},
 			want: []string{`warning spec.runtimeRef.name: runtime "torch" does not exist: this TrainJob is kept until it exists and sets a TTL`}},
-		"cannot be told": {runtime: &policy.RuntimePolicy{Path: "spec.runtimeRef.name", Missing: true, Err: errors.New("spec.runtimeRef.name: 7 is no name")},
-			want: []string{`warning spec.runtimeRef.name: 7 is no name: this TrainJob stays`}},
+		"cannot be told": {runtime: &policy.RuntimePolicy{Path: "spec.runtimeRef.name", Missing: true, Err: errors.New("spec.runtimeRef.name: 7 is not a name")},
+			want: []string{`warning spec.runtimeRef.name: 7 is not a name: this TrainJob stays`}},
 		"unreadable": {runtime: read("ttl-after-failed", "soon", "active-deadline", "0"), want: []string{
 			`warning spec.runtimeRef.name: runtime "torch" has "soon" in ` + at("ttl-after-failed") + `, which cannot be read: fix it; until then, this TrainJob stays`}},
 	} {

@@ -18,6 +18,9 @@ import (
 // ownersDeep bounds how many levels of owners are followed, such as Pod, Job, JobSet, TrainJob.
 const ownersDeep = 6
 
+// ownersAtMost bounds how many owners one command reads.
+const ownersAtMost = 1000
+
 // Cascade is the deletion of an object together with another one: its Namespace, or its last
 // owner.
 type Cascade struct {
@@ -33,7 +36,7 @@ type Cascade struct {
 // OfNamespace reports whether the other object is a Namespace, whose deletion no owner reference is
 // needed for.
 func (c *Cascade) OfNamespace() bool {
-	return c.Kind.GroupResource() == namespaceResource.GroupResource()
+	return c.Kind.IsNamespace()
 }
 
 // fate is what becomes of an object, itself or with another one. unknown says what the user may not
@@ -117,6 +120,9 @@ func (w *World) fateOf(ctx context.Context, gvk schema.GroupVersionKind, namespa
 		case namespace == "":
 			return fate{}, nil // The garbage collector ignores such a reference.
 		}
+		if uid != "" && w.ownersRead.Add(1) > ownersAtMost {
+			return fate{unknown: []string{fmt.Sprintf("whether it is deleted with %s %s: only %d owners are read", gvk.Kind, name, ownersAtMost)}}, nil
+		}
 		read, err := w.clients.Objects.Resource(kind.At()).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
 		switch {
 		case apierrors.IsForbidden(err):
@@ -166,7 +172,7 @@ func (w *World) dependents(ctx context.Context, kind Kind, u *unstructured.Unstr
 
 // orphans reports whether the deletion of an object leaves its dependents behind.
 func (w *World) orphans(ctx context.Context, kind Kind, object map[string]any, entry *Entry, now time.Time) (bool, error) {
-	if entry.Native != nil || kind.GroupResource() == namespaceResource.GroupResource() {
+	if entry.Native != nil || kind.IsNamespace() {
 		return false, nil
 	}
 	explained, err := w.Explain(ctx, kind, object, now)
@@ -176,21 +182,4 @@ func (w *World) orphans(ctx context.Context, kind Kind, object map[string]any, e
 	bySettings, _, _ := explained.Scope.Propagation()
 	byProfile, _ := w.platform.Propagation(kind.GroupKind())
 	return cmp.Or(bySettings, byProfile) == metav1.DeletePropagationOrphan, nil
-}
-
-// NamespaceEntries are the entries of a Namespace itself; none for "", or where the user may not
-// read it.
-func (w *World) NamespaceEntries(ctx context.Context, name string, now time.Time) ([]Entry, error) {
-	kind, ok, err := w.Kind(namespaceResource.GroupResource())
-	if name == "" || err != nil || !ok {
-		return nil, err
-	}
-	read, err := w.clients.Objects.Resource(namespaceResource).Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsForbidden(err) || apierrors.IsNotFound(err) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("reading namespace %q: %w", name, err)
-	}
-	return w.Entries(ctx, kind, read.Object, now)
 }

@@ -35,6 +35,8 @@ type Entry struct {
 	// later. No obstacle of Curfew's stops that.
 	Native    *policy.NativeDeletion
 	Obstacles []policy.Obstacle
+	// With is set by [World.Follow] where the object is deleted with another one first.
+	With *Cascade
 	// Uncertain: something that the user may not read could keep it from Curfew.
 	Uncertain bool
 }

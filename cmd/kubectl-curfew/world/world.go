@@ -91,6 +91,7 @@ type World struct {
 	pauses     answers[[]policy.Obstacle]
 	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn
 	fates      answers[fate]                          // of owners and Namespaces
+	ownersRead atomic.Int64
 	// unfed are kinds of which the controller does not look for finished objects, despite their
 	// profile.
 	unfed map[schema.GroupKind]bool
