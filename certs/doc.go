@@ -1,24 +1,30 @@
-// Package certs keeps the webhook's serving certificate valid and makes the API server trust it.
+// Package certs supplies the webhook's serving certificate and makes the API server trust it. The
+// rest of Curfew uses [Provider]; there are two.
 //
-// One pass of SelfSigned.Start reads the webhook configurations and the Secret that all replicas
-// share, lets plan decide what the certificates need (nothing, most of the time), writes the Secret
-// if something changed, loads the serving certificate, and injects the CA bundle into every webhook
-// that lacks it. A pass runs at the start, when one of these objects changes, when a certificate is
-// due, and now and then for events that a watch lost. The TLS listener calls GetCertificate for
-// every handshake, so that a renewal needs no restart.
+// [Mounted] serves what something else keeps in a folder: cert-manager issues and renews the
+// certificate in a Secret, which is mounted, and its cainjector tells the API server whom to trust.
+//
+// [SelfSigned] needs nothing else. A Secret that all replicas share holds the CA. Each replica
+// issues its own serving certificate, whose key stays in memory. One pass of SelfSigned.Start reads
+// the webhook configurations and the Secret, lets plan decide what the CA needs (nothing, most of
+// the time), writes the Secret if something changed, issues a certificate if this replica needs
+// one, and injects the CA bundle into every webhook that lacks it. A pass runs at the start, when
+// one of these objects changes, when a certificate is due, and now and then for events that a watch
+// lost. The TLS listener calls GetCertificate for every handshake: a renewal needs no restart.
 //
 // The API server's time decides what is valid: it verifies the certificate, and replicas whose
 // clocks differ would keep replacing each other's.
 //
-// Three rules keep a rotation from cutting off the API server:
+// These rules keep a rotation from cutting off the API server:
 //
-//   - A new CA is added to the bundle next to the old one, and signs nothing until it has been
-//     there for a while, unless no working serving certificate can be kept meanwhile. The old CA
-//     leaves the bundle when it expires.
+//   - A new CA is first added to the bundle, next to the old one. It signs once every webhook
+//     configuration has had it for a while. A replica checks again before it serves a certificate
+//     of another CA. Both rules give way where no valid certificate could be served otherwise.
+//   - The old CA leaves the bundle when the last certificate that it can have signed has ended.
+//   - A Secret that is deleted or damaged is restored from memory. A deleted one gets a new CA the
+//     slow way, as above.
 //   - Every write of the Secret names the resourceVersion that was judged. The loser of a race
 //     reads the winner's Secret.
 //   - Configurations are read before the Secret and patched with the resourceVersion of that read.
 //     A replica that slept in between gets a conflict, and does not overwrite a newer bundle.
-//
-// The rest of Curfew uses [Provider].
 package certs

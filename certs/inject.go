@@ -67,19 +67,9 @@ func (i injector) inject(ctx context.Context, configurations []client.Object, bu
 // staleWebhooks names the entries whose bundle is not the wanted one.
 func staleWebhooks(obj client.Object, bundle []byte) []string {
 	var names []string
-	check := func(name string, config admissionv1.WebhookClientConfig) {
-		if !bytes.Equal(config.CABundle, bundle) {
-			names = append(names, name)
-		}
-	}
-	switch c := obj.(type) {
-	case *admissionv1.MutatingWebhookConfiguration:
-		for _, w := range c.Webhooks {
-			check(w.Name, w.ClientConfig)
-		}
-	case *admissionv1.ValidatingWebhookConfiguration:
-		for _, w := range c.Webhooks {
-			check(w.Name, w.ClientConfig)
+	for _, w := range webhooksOf(obj) {
+		if !bytes.Equal(w.config.CABundle, bundle) {
+			names = append(names, w.name)
 		}
 	}
 	return names

@@ -37,33 +37,29 @@ func servingSpec(dnsNames []string, ips []net.IP) cmapi.CertificateSpec {
 }
 
 // newCA makes a self-signed CA with a new key.
-func newCA(now time.Time, lifetime time.Duration) (*x509.Certificate, crypto.Signer, error) {
+func newCA(now time.Time, lifetime time.Duration) (*authority, error) {
 	template, key, err := template(caSpec(), now, now.Add(lifetime))
 	if err != nil {
-		return nil, nil, fmt.Errorf("preparing a CA certificate: %w", err)
+		return nil, fmt.Errorf("preparing a CA certificate: %w", err)
 	}
 	_, ca, err := pki.SignCertificate(template, template, key.Public(), key)
 	if err != nil {
-		return nil, nil, fmt.Errorf("signing a CA certificate: %w", err)
+		return nil, fmt.Errorf("signing a CA certificate: %w", err)
 	}
-	return ca, key, nil
+	return &authority{ca, key}, nil
 }
 
 // newServing makes a serving certificate with a new key. It never outlives its CA.
-func newServing(ca *x509.Certificate, caKey crypto.Signer, spec cmapi.CertificateSpec, now time.Time, lifetime time.Duration) ([]*x509.Certificate, crypto.Signer, error) {
-	end := now.Add(lifetime)
-	if end.After(ca.NotAfter) {
-		end = ca.NotAfter
-	}
-	template, key, err := template(spec, now, end)
+func newServing(ca *authority, spec cmapi.CertificateSpec, now time.Time, lifetime time.Duration) (*x509.Certificate, crypto.Signer, error) {
+	template, key, err := template(spec, now, earliest(now.Add(lifetime), ca.certificate.NotAfter))
 	if err != nil {
 		return nil, nil, fmt.Errorf("preparing a serving certificate: %w", err)
 	}
-	_, serving, err := pki.SignCertificate(template, ca, key.Public(), caKey)
+	_, serving, err := pki.SignCertificate(template, ca.certificate, key.Public(), ca.key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("signing a serving certificate: %w", err)
 	}
-	return []*x509.Certificate{serving}, key, nil
+	return serving, key, nil
 }
 
 func template(spec cmapi.CertificateSpec, now, end time.Time) (*x509.Certificate, crypto.Signer, error) {

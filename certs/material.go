@@ -3,9 +3,11 @@ package certs
 import (
 	"bytes"
 	"crypto"
-	"crypto/tls"
 	"crypto/x509"
+	"encoding/json"
+	"errors"
 	"fmt"
+	"maps"
 	"time"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -13,126 +15,190 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// Keys of the Secret. The first three are those of a Secret that cert-manager issues.
+// Keys of the Secret. The first three are those of a Secret that cert-manager makes for a CA.
 const (
-	keyServing    = corev1.TLSCertKey
-	keyServingKey = corev1.TLSPrivateKeyKey
-	keyBundle     = "ca.crt"
-	keyCAKey      = "ca.key"
+	keyCA      = corev1.TLSCertKey
+	keyCAKey   = corev1.TLSPrivateKeyKey
+	keyBundle  = "ca.crt"
+	keyNext    = "next.crt"
+	keyNextKey = "next.key"
+	keyRetired = "retired.json" // by serial number, until when a CA that signs no longer is trusted
 )
+
+var errMissing = errors.New("missing")
+
+// authority is a CA that can sign.
+type authority struct {
+	certificate *x509.Certificate
+	key         crypto.Signer
+}
+
+func (a *authority) is(ca *x509.Certificate) bool { return a != nil && a.certificate.Equal(ca) }
+
+// retired is a CA that signs no longer. Replicas may still serve certificates of it until then.
+type retired struct {
+	certificate *x509.Certificate
+	until       time.Time // zero: not known yet
+}
 
 // material is the content of the Secret. Every part may be missing: what cannot be used is not
 // kept.
 type material struct {
-	cas        []*x509.Certificate // the bundle; the first one signs, if caKey is there
-	caKey      crypto.Signer
-	serving    []*x509.Certificate // leaf first
-	servingKey crypto.Signer
+	signing *authority // signs the serving certificates
+	next    *authority // in the bundle, signs once every webhook configuration has it
+	retired []retired  // newest first
 }
 
-// parse reads what is usable at now and says what is not, and why. Each part stands alone: an
-// unreadable CA key must not cost the serving certificate, which works without it.
-func parse(data map[string][]byte, now time.Time) (material, []string) {
-	var m material
-	var problems []string
-	problem := func(format string, args ...any) { problems = append(problems, fmt.Sprintf(format, args...)) }
-
-	if cas, err := certificates(data[keyBundle]); err != nil {
-		problem("%s: %v", keyBundle, err)
-	} else {
-		for _, ca := range cas {
-			switch {
-			case !ca.IsCA:
-				problem("%s: %q is not a CA", keyBundle, ca.Subject.CommonName)
-			case !now.Before(ca.NotAfter):
-				problem("%s: a CA expired at %s", keyBundle, ca.NotAfter.Format(time.RFC3339))
-			default:
-				m.cas = append(m.cas, ca)
-			}
+// cas are all CAs to trust, newest first.
+func (m material) cas() []*x509.Certificate {
+	var out []*x509.Certificate
+	for _, a := range []*authority{m.next, m.signing} {
+		if a != nil {
+			out = append(out, a.certificate)
 		}
 	}
+	for _, r := range m.retired {
+		out = append(out, r.certificate)
+	}
+	return out
+}
 
-	if key, err := privateKey(data[keyCAKey]); err != nil {
-		problem("%s: %v", keyCAKey, err)
-	} else if len(m.cas) > 0 {
-		switch ok, err := pki.PublicKeyMatchesCertificate(key.Public(), m.cas[0]); {
-		case err != nil:
-			problem("%s: %v", keyCAKey, err)
-		case !ok:
-			problem("%s: is not the key of the first certificate in %s", keyCAKey, keyBundle)
-		case now.Before(m.cas[0].NotBefore):
-			problem("%s: the CA is not valid before %s", keyBundle, m.cas[0].NotBefore.Format(time.RFC3339))
-		default:
-			m.caKey = key
+func (m material) trusts(ca *x509.Certificate) bool {
+	for _, have := range m.cas() {
+		if have.Equal(ca) {
+			return true
 		}
 	}
-
-	if serving, key, err := servingPair(data, m.cas, now); err != nil {
-		problems = append(problems, err.Error())
-	} else {
-		m.serving, m.servingKey = serving, key
-	}
-	return m, problems
+	return false
 }
 
-func servingPair(data map[string][]byte, cas []*x509.Certificate, now time.Time) ([]*x509.Certificate, crypto.Signer, error) {
-	serving, err := certificates(data[keyServing])
+// bundle is what webhook configurations need, as PEM.
+func (m material) bundle() ([]byte, error) {
+	out, err := encodeAll(m.cas())
 	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", keyServing, err)
-	}
-	key, err := privateKey(data[keyServingKey])
-	if err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", keyServingKey, err)
-	}
-	if ok, err := pki.PublicKeyMatchesCertificate(key.Public(), serving[0]); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", keyServingKey, err)
-	} else if !ok {
-		return nil, nil, fmt.Errorf("%s: is not the key of %s", keyServingKey, keyServing)
-	}
-	if _, err := serving[0].Verify(x509.VerifyOptions{
-		Roots:         pool(cas),
-		Intermediates: pool(serving[1:]),
-		CurrentTime:   now,
-		KeyUsages:     []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
-	}); err != nil {
-		return nil, nil, fmt.Errorf("%s: %w", keyServing, err)
-	}
-	return serving, key, nil
-}
-
-// encode writes the material into a copy of data. Foreign keys stay.
-func (m material) encode(data map[string][]byte) (map[string][]byte, error) {
-	out := make(map[string][]byte, len(data)+4)
-	for k, v := range data {
-		out[k] = v
-	}
-	var err error
-	if out[keyBundle], err = encodeAll(m.cas); err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", keyBundle, err)
-	}
-	if out[keyServing], err = encodeAll(m.serving); err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", keyServing, err)
-	}
-	if out[keyCAKey], err = pki.EncodePrivateKey(m.caKey, cmapi.PKCS8); err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", keyCAKey, err)
-	}
-	if out[keyServingKey], err = pki.EncodePrivateKey(m.servingKey, cmapi.PKCS8); err != nil {
-		return nil, fmt.Errorf("encoding %s: %w", keyServingKey, err)
+		return nil, fmt.Errorf("encoding the CA bundle: %w", err)
 	}
 	return out, nil
 }
 
-// tlsCertificate is what a handshake presents.
-func (m material) tlsCertificate() *tls.Certificate {
-	cert := &tls.Certificate{PrivateKey: m.servingKey, Leaf: m.serving[0]}
-	for _, c := range m.serving {
-		cert.Certificate = append(cert.Certificate, c.Raw)
+// parse reads what is usable at now and says what is not, and why. Each part stands alone: an
+// unreadable key must not cost the CA its place in the bundle.
+func parse(data map[string][]byte, now time.Time) (m material, problems []string) {
+	problem := func(key string, err error) { problems = append(problems, fmt.Sprintf("%s: %v", key, err)) }
+	var err error
+	if m.signing, err = parseAuthority(data[keyCA], data[keyCAKey], now); err != nil {
+		problem(keyCA, err)
 	}
-	return cert
+	if len(data[keyNext])+len(data[keyNextKey]) > 0 {
+		if m.next, err = parseAuthority(data[keyNext], data[keyNextKey], now); err != nil {
+			problem(keyNext, err)
+		}
+	}
+	until := map[string]time.Time{}
+	if text := data[keyRetired]; len(text) > 0 {
+		if err := json.Unmarshal(text, &until); err != nil {
+			problem(keyRetired, err)
+			until = nil
+		}
+	}
+	bundle, err := certificates(data[keyBundle])
+	if err != nil {
+		problem(keyBundle, err)
+	}
+	for _, ca := range bundle {
+		switch {
+		case m.trusts(ca):
+		case !ca.IsCA:
+			problem(keyBundle, fmt.Errorf("%q is not a CA", ca.Subject.CommonName))
+		default:
+			m.retired = append(m.retired, retired{ca, until[serial(ca)]})
+		}
+	}
+	for _, ca := range m.cas() {
+		if err == nil && !contains(bundle, ca) {
+			problem(keyBundle, errors.New("lacks the CA that signs, or the next"))
+		}
+	}
+	return m, problems
+}
+
+func parseAuthority(certificate, key []byte, now time.Time) (*authority, error) {
+	all, err := certificates(certificate)
+	if err != nil {
+		return nil, err
+	}
+	signer, err := privateKey(key)
+	if err != nil {
+		return nil, fmt.Errorf("its key: %w", err)
+	}
+	ca := all[0]
+	switch ok, err := pki.PublicKeyMatchesCertificate(signer.Public(), ca); {
+	case err != nil:
+		return nil, fmt.Errorf("its key: %w", err)
+	case !ok:
+		return nil, errors.New("its key is that of another certificate")
+	case !ca.IsCA:
+		return nil, fmt.Errorf("%q is not a CA", ca.Subject.CommonName)
+	case now.Before(ca.NotBefore):
+		return nil, fmt.Errorf("the CA is not valid before %s", ca.NotBefore.Format(time.RFC3339))
+	case !now.Before(ca.NotAfter):
+		return nil, fmt.Errorf("the CA expired at %s", ca.NotAfter.Format(time.RFC3339))
+	}
+	return &authority{ca, signer}, nil
+}
+
+// encode writes the material into a copy of data. Foreign keys stay.
+func (m material) encode(data map[string][]byte) (map[string][]byte, error) {
+	out := make(map[string][]byte, len(data)+6)
+	maps.Copy(out, data)
+	delete(out, keyNext)
+	delete(out, keyNextKey)
+	delete(out, keyRetired)
+	var err error
+	if out[keyBundle], err = m.bundle(); err != nil {
+		return nil, err
+	}
+	if out[keyCA], out[keyCAKey], err = m.signing.encode(); err != nil {
+		return nil, fmt.Errorf("encoding %s: %w", keyCA, err)
+	}
+	if m.next != nil {
+		if out[keyNext], out[keyNextKey], err = m.next.encode(); err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", keyNext, err)
+		}
+	}
+	until := map[string]time.Time{}
+	for _, r := range m.retired {
+		until[serial(r.certificate)] = r.until
+	}
+	if len(until) > 0 {
+		if out[keyRetired], err = json.Marshal(until); err != nil {
+			return nil, fmt.Errorf("encoding %s: %w", keyRetired, err)
+		}
+	}
+	return out, nil
+}
+
+func (a *authority) encode() (certificate, key []byte, err error) {
+	if certificate, err = pki.EncodeX509(a.certificate); err != nil {
+		return nil, nil, err
+	}
+	key, err = pki.EncodePrivateKey(a.key, cmapi.PKCS8)
+	return certificate, key, err
+}
+
+func serial(ca *x509.Certificate) string { return ca.SerialNumber.Text(16) }
+
+func contains(all []*x509.Certificate, ca *x509.Certificate) bool {
+	for _, one := range all {
+		if one.Equal(ca) {
+			return true
+		}
+	}
+	return false
 }
 
 func certificates(pem []byte) ([]*x509.Certificate, error) {
-	if len(pem) == 0 {
+	if len(bytes.TrimSpace(pem)) == 0 {
 		return nil, errMissing
 	}
 	return pki.DecodeX509CertificateSetBytes(pem)
@@ -155,12 +221,4 @@ func encodeAll(certs []*x509.Certificate) ([]byte, error) {
 		out.Write(pem)
 	}
 	return out.Bytes(), nil
-}
-
-func pool(certs []*x509.Certificate) *x509.CertPool {
-	p := x509.NewCertPool()
-	for _, c := range certs {
-		p.AddCert(c)
-	}
-	return p
 }

@@ -1,8 +1,6 @@
 package certs
 
 import (
-	"crypto/x509"
-
 	"github.com/prometheus/client_golang/prometheus"
 )
 
@@ -25,14 +23,12 @@ func (e *expiry) Describe(ch chan<- *prometheus.Desc) { ch <- e.desc }
 // Collect implements prometheus.Collector.
 func (e *expiry) Collect(ch chan<- prometheus.Metric) {
 	certificate, err := e.provider.GetCertificate(nil)
-	if err != nil || len(certificate.Certificate) == 0 {
+	if err != nil {
 		return
 	}
-	leaf := certificate.Leaf
-	if leaf == nil {
-		if leaf, err = x509.ParseCertificate(certificate.Certificate[0]); err != nil {
-			return
-		}
+	end, err := notAfter(certificate)
+	if err != nil {
+		return
 	}
-	ch <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(leaf.NotAfter.Unix()))
+	ch <- prometheus.MustNewConstMetric(e.desc, prometheus.GaugeValue, float64(end.Unix()))
 }

@@ -12,8 +12,8 @@ import (
 )
 
 const (
-	// DefaultSecretName is the Secret, in Curfew's own namespace, that holds the CA and the serving
-	// certificate.
+	// DefaultSecretName is the Secret, in Curfew's own namespace, that holds the CA, or the serving
+	// certificate that cert-manager issues.
 	DefaultSecretName = "curfew-webhook-tls"
 	// DefaultConfiguration is the name of the static webhook configurations in manifests/webhook, of
 	// both kinds.
@@ -24,6 +24,9 @@ const (
 	// DefaultServingLifetime is how long a serving certificate is valid. It is replaced after two
 	// thirds of it.
 	DefaultServingLifetime = 90 * 24 * time.Hour
+	// DefaultSettle is how long every webhook configuration has a new CA before it signs: time for
+	// every API server's watch to see it.
+	DefaultSettle = time.Minute
 )
 
 // Options say what NewSelfSigned needs to know. Client, Namespace and at least one of DNSNames and
@@ -49,6 +52,7 @@ type Options struct {
 
 	CALifetime      time.Duration // default DefaultCALifetime
 	ServingLifetime time.Duration // default DefaultServingLifetime; cut short where the CA ends earlier
+	Settle          time.Duration // default DefaultSettle
 
 	Clock clock.Clock // default the real one
 
@@ -77,6 +81,9 @@ func (o Options) withDefaults() Options {
 	if o.ServingLifetime == 0 {
 		o.ServingLifetime = DefaultServingLifetime
 	}
+	if o.Settle == 0 {
+		o.Settle = DefaultSettle
+	}
 	if o.Clock == nil {
 		o.Clock = clock.RealClock{}
 	}
@@ -95,7 +102,7 @@ func (o Options) validate() error {
 		errs = append(errs, errors.New("DNSNames or IPs is required: set what the API server dials, for example ServiceDNSNames"))
 	}
 	// Below this a new CA could not settle before the certificates of the old one end.
-	if least := 3 * (backdate + settle); o.CALifetime < least || o.ServingLifetime < least {
+	if least := 3 * (backdate + o.Settle); o.CALifetime < least || o.ServingLifetime < least {
 		errs = append(errs, fmt.Errorf("CALifetime %s and ServingLifetime %s must each be at least %s", o.CALifetime, o.ServingLifetime, least))
 	}
 	if err := errors.Join(errs...); err != nil {

@@ -2,25 +2,24 @@ package certs
 
 import (
 	"crypto/x509"
-	"errors"
 	"fmt"
-	"net"
 	"slices"
 	"time"
 )
 
-// settle is how long a new CA stands in the bundle before it signs: time for every replica to
-// inject it and for every API server's informer to see it.
-const settle = 10 * time.Minute
-
-var errMissing = errors.New("missing")
-
-// wanted says what the certificates have to be.
+// wanted says how long what is made lasts.
 type wanted struct {
-	dnsNames        []string
-	ips             []net.IP
 	caLifetime      time.Duration
 	servingLifetime time.Duration
+	settle          time.Duration
+}
+
+// observed is what a replica knows beside the Secret. All of it may be missing.
+type observed struct {
+	last    *material         // what the Secret held before
+	issuer  *x509.Certificate // of the certificate that the replica serves
+	expires time.Time         // when that certificate ends
+	trusted trust
 }
 
 // outcome is what plan decided.
@@ -33,140 +32,171 @@ type outcome struct {
 
 // plan decides what the Secret's data has to be at now. It reads no clock and writes nothing.
 // Planning again on its own outcome changes nothing until due.
-func (w wanted) plan(data map[string][]byte, now time.Time) (outcome, error) {
+func (w wanted) plan(data map[string][]byte, seen observed, now time.Time) (outcome, error) {
 	m, reasons := parse(data, now)
-
-	caReason, err := w.renewCA(&m, now)
-	if err != nil {
-		return outcome{}, err
-	}
-	servingReason, err := w.renewServing(&m, now)
-	if err != nil {
-		return outcome{}, err
-	}
-	for _, reason := range []string{caReason, servingReason} {
-		if reason != "" {
-			reasons = append(reasons, reason)
-		}
-	}
-
-	out := outcome{material: m, data: data, reasons: reasons}
+	out := outcome{data: data, reasons: reasons}
+	rotate := false
 	if len(reasons) > 0 {
+		if seen.last != nil {
+			m.restore(*seen.last, now)
+			// Someone who deletes the Secret wants another CA. The old one stays while it takes over.
+			rotate = len(data[keyCA])+len(data[keyCAKey])+len(data[keyBundle]) == 0
+		}
+		// Another replica may serve a certificate of a CA that this one has not heard of.
+		for _, ca := range seen.trusted.cas() {
+			m.keep(ca, time.Time{})
+		}
+		slices.SortStableFunc(m.retired, func(a, b retired) int { return b.certificate.NotBefore.Compare(a.certificate.NotBefore) })
+	}
+	m.keep(seen.issuer, seen.expires)
+	if err := w.rotate(&m, &out, seen.trusted, rotate, now); err != nil {
+		return outcome{}, err
+	}
+	w.retire(&m, &out, now)
+	out.material = m
+	if len(out.reasons) > 0 || !m.trustsOnly(data) {
+		if len(out.reasons) == 0 {
+			out.reasons = []string{"kept a CA that is still in use"}
+		}
+		var err error
 		if out.data, err = m.encode(data); err != nil {
 			return outcome{}, err
 		}
 	}
-	out.due, err = m.due()
+	var err error
+	out.due, err = w.due(m, seen.trusted, now)
 	return out, err
 }
 
-// renewCA puts a new CA before the others where the present one cannot sign or is due. The old ones
-// stay trusted.
-func (w wanted) renewCA(m *material, now time.Time) (string, error) {
-	reason := "made a new CA"
-	if m.caKey != nil {
-		at, err := renewal(m.cas[0])
-		if err != nil || now.Before(at) {
-			return "", err
+// restore fills in what cannot be read any more from what was read before.
+func (m *material) restore(last material, now time.Time) {
+	valid := func(a *authority) bool {
+		return a != nil && !now.Before(a.certificate.NotBefore) && now.Before(a.certificate.NotAfter)
+	}
+	if m.signing == nil && valid(last.signing) {
+		m.signing = last.signing
+	}
+	if m.next == nil && valid(last.next) && !m.trusts(last.next.certificate) {
+		m.next = last.next
+	}
+	var others []retired
+	for _, r := range slices.Concat(m.retired, last.retired, []retired{{certificate: last.certificate()}}) {
+		same := func(o retired) bool { return o.certificate.Equal(r.certificate) }
+		if r.certificate == nil || m.signing.is(r.certificate) || m.next.is(r.certificate) || slices.ContainsFunc(others, same) {
+			continue
 		}
-		reason = fmt.Sprintf("rotated the CA, which was due at %s", at.Format(time.RFC3339))
+		if at := slices.IndexFunc(last.retired, same); at >= 0 && r.until.IsZero() {
+			r.until = last.retired[at].until
+		}
+		others = append(others, r)
 	}
-	ca, key, err := newCA(now, w.caLifetime)
-	if err != nil {
-		return "", err
-	}
-	m.cas, m.caKey = append([]*x509.Certificate{ca}, m.cas...), key
-	return reason, nil
+	m.retired = others
 }
 
-// renewServing issues a serving certificate where there is none that works, where it lacks a name,
-// or where it is due.
-func (w wanted) renewServing(m *material, now time.Time) (string, error) {
-	dnsNames, ips := w.dnsNames, w.ips
-	var reason string
+func (m material) certificate() *x509.Certificate {
+	if m.signing == nil {
+		return nil
+	}
+	return m.signing.certificate
+}
+
+// keep has a CA trusted while a replica serves a certificate of it, whoever took it out.
+func (m *material) keep(issuer *x509.Certificate, until time.Time) {
+	if issuer != nil && !m.trusts(issuer) {
+		m.retired = append(m.retired, retired{issuer, until})
+	}
+}
+
+// rotate sees that there is a CA that signs, and replaces it in time: the next one is trusted
+// everywhere before it signs, unless nothing else can.
+func (w wanted) rotate(m *material, out *outcome, trusted trust, forced bool, now time.Time) error {
+	say := func(format string, args ...any) { out.reasons = append(out.reasons, fmt.Sprintf(format, args...)) }
+	if m.signing == nil {
+		if m.next != nil {
+			say("the next CA signs, since no other can")
+			m.signing, m.next = m.next, nil
+			return nil
+		}
+		say("made a new CA")
+		var err error
+		m.signing, err = newCA(now, w.caLifetime)
+		return err
+	}
+	if m.next != nil {
+		if since, ok := trusted.since(m.next.certificate); ok && !now.Before(since.Add(w.settle)) {
+			say("the next CA signs, every webhook configuration has had it since %s", since.Format(time.RFC3339))
+			m.retired = slices.Insert(m.retired, 0, retired{m.signing.certificate, w.lastLeaf(now)})
+			m.signing, m.next = m.next, nil
+		}
+		return nil
+	}
+	at, err := renewal(m.signing.certificate)
+	if err != nil {
+		return err
+	}
 	switch {
-	case m.serving == nil:
-		reason = "issued a serving certificate"
-	case w.missing(m.serving[0]) != "":
-		reason = fmt.Sprintf("issued a serving certificate, the last one lacked %s", w.missing(m.serving[0]))
-		// Keep the names of the last one: during a rollout that changes the names, replicas that each
-		// insisted on their own would replace each other's certificate without end.
-		dnsNames, ips = union(m.serving[0], dnsNames, ips)
+	case forced:
+		say("made the next CA, since the Secret was emptied")
+	case !now.Before(at):
+		say("made the next CA, since the present one was due at %s", at.Format(time.RFC3339))
 	default:
-		at, err := m.servingDue()
-		if err != nil || now.Before(at) {
-			return "", err
-		}
-		reason = fmt.Sprintf("renewed the serving certificate, which was due at %s", at.Format(time.RFC3339))
+		return nil
 	}
-	var err error
-	m.serving, m.servingKey, err = newServing(m.cas[0], m.caKey, servingSpec(dnsNames, ips), now, w.servingLifetime)
-	return reason, err
+	m.next, err = newCA(now, w.caLifetime)
+	return err
 }
 
-// missing names what the certificate should cover and does not, or returns "".
-func (w wanted) missing(cert *x509.Certificate) string {
-	for _, name := range w.dnsNames {
-		if cert.VerifyHostname(name) != nil {
-			return name
-		}
-	}
-	for _, ip := range w.ips {
-		if cert.VerifyHostname(ip.String()) != nil {
-			return ip.String()
-		}
-	}
-	return ""
+// lastLeaf is when the last certificate ends of a CA that stops signing at now. A replica that has
+// not heard of it yet signs a little longer.
+func (w wanted) lastLeaf(now time.Time) time.Time {
+	return now.Add(w.servingLifetime + w.settle).Truncate(time.Second)
 }
 
-func union(cert *x509.Certificate, dnsNames []string, ips []net.IP) ([]string, []net.IP) {
-	dnsNames, ips = slices.Clone(dnsNames), slices.Clone(ips)
-	for _, name := range cert.DNSNames {
-		if !slices.Contains(dnsNames, name) {
-			dnsNames = append(dnsNames, name)
+// retire drops CAs of which no replica can serve a certificate any more.
+func (w wanted) retire(m *material, out *outcome, now time.Time) {
+	var kept []retired
+	for _, r := range m.retired {
+		if r.until.IsZero() && now.Before(r.certificate.NotAfter) {
+			r.until = w.lastLeaf(now)
+			out.reasons = append(out.reasons, fmt.Sprintf("CA %s signs no longer and is dropped at %s", serial(r.certificate), r.until.Format(time.RFC3339)))
 		}
-	}
-	for _, ip := range cert.IPAddresses {
-		if !slices.ContainsFunc(ips, ip.Equal) {
-			ips = append(ips, ip)
+		if !now.Before(r.until) || !now.Before(r.certificate.NotAfter) {
+			out.reasons = append(out.reasons, fmt.Sprintf("dropped CA %s, whose last certificate has ended", serial(r.certificate)))
+			continue
 		}
+		kept = append(kept, r)
 	}
-	return dnsNames, ips
+	m.retired = kept
 }
 
-// servingDue is when the serving certificate is to be replaced: at its renewal time, but not before
-// the CA that would sign the next one is known everywhere.
-func (m material) servingDue() (time.Time, error) {
-	at, err := renewal(m.serving[0])
+// trustsOnly reports whether the bundle in data is the one of the material.
+func (m material) trustsOnly(data map[string][]byte) bool {
+	bundle, err := certificates(data[keyBundle])
+	return err == nil && len(bundle) == len(m.cas()) && !slices.ContainsFunc(m.cas(), func(ca *x509.Certificate) bool { return !contains(bundle, ca) })
+}
+
+// due is the earliest instant at which plan would change something by itself.
+func (w wanted) due(m material, trusted trust, now time.Time) (time.Time, error) {
+	at, err := renewal(m.signing.certificate)
 	if err != nil {
 		return time.Time{}, err
 	}
-	return latest(at, m.cas[0].NotBefore.Add(backdate+settle)), nil
-}
-
-// due is the earliest instant at which plan would change something.
-func (m material) due() (time.Time, error) {
-	at, err := m.servingDue()
-	if err != nil {
-		return time.Time{}, err
-	}
-	rotation, err := renewal(m.cas[0])
-	if err != nil {
-		return time.Time{}, err
-	}
-	if rotation.Before(at) {
-		at = rotation
-	}
-	for _, cert := range slices.Concat(m.cas, m.serving[:1]) {
-		if cert.NotAfter.Before(at) {
-			at = cert.NotAfter
+	if m.next != nil { // Already made. It waits until it is trusted.
+		at = m.signing.certificate.NotAfter
+		if since, ok := trusted.since(m.next.certificate); ok {
+			at = earliest(at, since.Add(w.settle))
+		} else {
+			at = earliest(at, now.Add(w.settle))
 		}
+	}
+	for _, r := range m.retired {
+		at = earliest(earliest(at, r.until), r.certificate.NotAfter)
 	}
 	return at, nil
 }
 
-func latest(a, b time.Time) time.Time {
-	if a.After(b) {
+func earliest(a, b time.Time) time.Time {
+	if a.Before(b) {
 		return a
 	}
 	return b

@@ -16,48 +16,57 @@ var (
 )
 
 func testWanted() wanted {
-	return wanted{
-		dnsNames:        append(ServiceDNSNames("curfew-webhook", "curfew-system"), "localhost"),
-		ips:             []net.IP{loopback},
-		caLifetime:      DefaultCALifetime,
-		servingLifetime: DefaultServingLifetime,
-	}
+	return wanted{caLifetime: DefaultCALifetime, servingLifetime: DefaultServingLifetime, settle: DefaultSettle}
 }
 
-func mustPlan(t *testing.T, w wanted, data map[string][]byte, now time.Time) outcome {
+func mustPlan(t *testing.T, w wanted, data map[string][]byte, seen observed, now time.Time) outcome {
 	t.Helper()
-	out, err := w.plan(data, now)
+	out, err := w.plan(data, seen, now)
 	if err != nil {
 		t.Fatalf("plan: %v", err)
 	}
 	return out
 }
 
+// everywhere is what a replica knows that has seen CAs in every configuration since an instant.
+func everywhere(since time.Time, cas ...*x509.Certificate) trust {
+	out := trust{everywhere: map[string]time.Time{}}
+	for _, ca := range cas {
+		out.everywhere[string(ca.Raw)] = since
+	}
+	return out
+}
+
 // trusts reports whether a client that trusts bundle would accept the certificate under name at now.
-func trusts(bundle, serving []byte, name string, now time.Time) error {
+func trusts(bundle []byte, serving *x509.Certificate, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
-	certs, err := certificates(serving)
-	if err != nil {
-		return err
-	}
-	_, err = certs[0].Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: name, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
+	_, err := serving.Verify(x509.VerifyOptions{Roots: roots, CurrentTime: now, DNSName: name, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	return err
 }
 
+func issue(t *testing.T, ca *authority, now time.Time) *x509.Certificate {
+	t.Helper()
+	names := append(ServiceDNSNames("curfew-webhook", "curfew-system"), "localhost")
+	l, err := newLeaf(ca, servingSpec(names, []net.IP{loopback}), now, DefaultServingLifetime)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l.certificate.Leaf
+}
+
 func TestPlanFromNothing(t *testing.T) {
-	w := testWanted()
-	out := mustPlan(t, w, nil, epoch)
+	out := mustPlan(t, testWanted(), nil, observed{}, epoch)
+	serving := issue(t, out.material.signing, epoch)
 	for _, name := range []string{"curfew-webhook.curfew-system.svc", "curfew-webhook.curfew-system", "curfew-webhook", "localhost", "127.0.0.1"} {
-		if err := trusts(out.data[keyBundle], out.data[keyServing], name, epoch); err != nil {
+		if err := trusts(out.data[keyBundle], serving, name, epoch); err != nil {
 			t.Errorf("a client that dials %q refuses the certificate: %v", name, err)
 		}
 	}
-	if err := trusts(out.data[keyBundle], out.data[keyServing], "elsewhere.svc", epoch); err == nil {
+	if err := trusts(out.data[keyBundle], serving, "elsewhere.svc", epoch); err == nil {
 		t.Error("the certificate is valid for a name nobody asked for")
 	}
-
-	ca, serving := out.material.cas[0], out.material.serving[0]
+	ca := out.material.signing.certificate
 	if !ca.IsCA || ca.KeyUsage&x509.KeyUsageCertSign == 0 {
 		t.Errorf("the CA cannot sign: isCA=%v usage=%b", ca.IsCA, ca.KeyUsage)
 	}
@@ -70,89 +79,60 @@ func TestPlanFromNothing(t *testing.T) {
 	if got, want := ca.NotBefore, epoch.Add(-backdate); !got.Equal(want) {
 		t.Errorf("CA begins %s, want %s by the injected clock", got, want)
 	}
-	if early, late := epoch.Add(DefaultServingLifetime*6/10), epoch.Add(DefaultServingLifetime*7/10); out.due.Before(early) || out.due.After(late) {
-		t.Errorf("due %s, want about two thirds of the serving certificate's life", out.due)
+	if early, late := epoch.Add(DefaultCALifetime*6/10), epoch.Add(DefaultCALifetime*7/10); out.due.Before(early) || out.due.After(late) {
+		t.Errorf("due %s, want about two thirds of the CA's life", out.due)
+	}
+	if old := issue(t, out.material.signing, ca.NotAfter.Add(-time.Hour)); old.NotAfter.After(ca.NotAfter) {
+		t.Errorf("the serving certificate ends %s, after its CA", old.NotAfter)
 	}
 }
 
 func TestPlanIsStableUntilDue(t *testing.T) {
 	w := testWanted()
-	first := mustPlan(t, w, nil, epoch)
+	first := mustPlan(t, w, nil, observed{}, epoch)
 	for name, now := range map[string]time.Time{"same instant": epoch, "a second before due": first.due.Add(-time.Second)} {
-		again := mustPlan(t, w, first.data, now)
+		again := mustPlan(t, w, first.data, observed{}, now)
 		if len(again.reasons) != 0 || !again.due.Equal(first.due) {
 			t.Errorf("%s: reasons %q, due %s; want none and %s", name, again.reasons, again.due, first.due)
 		}
 	}
-	if at := mustPlan(t, w, first.data, first.due); len(at.reasons) == 0 {
+	if at := mustPlan(t, w, first.data, observed{}, first.due); len(at.reasons) == 0 {
 		t.Error("nothing happened at the due time")
 	}
 }
 
+// What cannot be used is replaced, and everything else stays. With memory nothing is lost.
 func TestPlanRepairs(t *testing.T) {
 	w := testWanted()
-	good := mustPlan(t, w, nil, epoch).data
-	other := mustPlan(t, w, nil, epoch).data
+	first := mustPlan(t, w, nil, observed{}, epoch)
+	good, other := first.data, mustPlan(t, w, nil, observed{}, epoch).data
 	garbage := []byte("-----BEGIN CERTIFICATE-----\nnot base64\n-----END CERTIFICATE-----\n")
+	gone := map[string][]byte{keyCA: nil, keyCAKey: nil, keyBundle: nil}
 
 	tests := map[string]struct {
-		change   map[string][]byte
-		now      time.Time
-		reasons  []string
-		keepsCA  bool // the former bundle's CA is still trusted
-		newCA    bool
-		newPair  bool
-		servedBy map[string][]byte // whose bundle must trust the outcome's serving certificate, beside its own
+		change  map[string][]byte
+		now     time.Time
+		memory  bool
+		reasons []string
+		keepsCA bool // the former CA is still trusted
+		newCA   bool // another CA signs
+		next    bool // another CA is about to
 	}{
-		"untouched": {keepsCA: true},
-		"serving certificate is garbage": {
-			change: map[string][]byte{keyServing: garbage}, keepsCA: true, newPair: true,
-			reasons: []string{"tls.crt: ", "issued a serving certificate"}, servedBy: good,
-		},
-		"serving certificate is gone": {
-			change: map[string][]byte{keyServing: nil}, keepsCA: true, newPair: true,
-			reasons: []string{"tls.crt: missing", "issued a serving certificate"}, servedBy: good,
-		},
-		"serving key is garbage": {
-			change: map[string][]byte{keyServingKey: []byte("x")}, keepsCA: true, newPair: true,
-			reasons: []string{"tls.key: ", "issued a serving certificate"}, servedBy: good,
-		},
-		"serving key belongs to another certificate": {
-			change: map[string][]byte{keyServingKey: other[keyServingKey]}, keepsCA: true, newPair: true,
-			reasons: []string{"tls.key: is not the key of tls.crt", "issued a serving certificate"}, servedBy: good,
-		},
-		"serving pair of another CA": {
-			change: map[string][]byte{keyServingKey: other[keyServingKey], keyServing: other[keyServing]}, keepsCA: true, newPair: true,
-			reasons: []string{"tls.crt: x509: certificate signed by unknown authority", "issued a serving certificate"}, servedBy: good,
-		},
-		"CA key is garbage: the working pair and its CA stay": {
-			change: map[string][]byte{keyCAKey: garbage}, keepsCA: true, newCA: true,
-			reasons: []string{"ca.key: ", "made a new CA"}, servedBy: good,
-		},
-		"CA key belongs to another CA": {
-			change: map[string][]byte{keyCAKey: other[keyCAKey]}, keepsCA: true, newCA: true,
-			reasons: []string{"ca.key: is not the key of the first certificate in ca.crt", "made a new CA"}, servedBy: good,
-		},
-		"bundle is garbage": {
-			change: map[string][]byte{keyBundle: garbage}, newCA: true, newPair: true,
-			reasons: []string{"ca.crt: ", "made a new CA", "issued a serving certificate"},
-		},
-		"bundle holds what is no CA": {
-			change: map[string][]byte{keyBundle: other[keyServing]}, newCA: true, newPair: true,
-			reasons: []string{`ca.crt: "curfew-webhook" is not a CA`, "made a new CA", "issued a serving certificate"},
-		},
-		"serving certificate expired while Curfew was down": {
-			now: epoch.Add(DefaultServingLifetime + time.Second), keepsCA: true, newPair: true,
-			reasons: []string{"tls.crt: x509: certificate has expired", "issued a serving certificate"}, servedBy: good,
-		},
-		"everything expired": {
-			now: epoch.Add(DefaultCALifetime), newCA: true, newPair: true,
-			reasons: []string{"ca.crt: a CA expired at", "made a new CA", "issued a serving certificate"},
-		},
-		"a CA from the future": {
-			now: epoch.Add(-time.Hour), keepsCA: true, newCA: true, newPair: true,
-			reasons: []string{"the CA is not valid before", "made a new CA", "issued a serving certificate"},
-		},
+		"untouched":                {keepsCA: true},
+		"CA is garbage":            {change: map[string][]byte{keyCA: garbage}, keepsCA: true, newCA: true, reasons: []string{"tls.crt: ", "made a new CA", "signs no longer"}},
+		"the same, remembered":     {change: map[string][]byte{keyCA: garbage}, memory: true, keepsCA: true, reasons: []string{"tls.crt: "}},
+		"key is garbage":           {change: map[string][]byte{keyCAKey: garbage}, keepsCA: true, newCA: true, reasons: []string{"its key: ", "made a new CA"}},
+		"key is gone, remembered":  {change: map[string][]byte{keyCAKey: nil}, memory: true, keepsCA: true, reasons: []string{"its key: missing"}},
+		"key of another CA":        {change: map[string][]byte{keyCAKey: other[keyCAKey]}, keepsCA: true, newCA: true, reasons: []string{"its key is that of another certificate"}},
+		"bundle is garbage":        {change: map[string][]byte{keyBundle: garbage}, keepsCA: true, reasons: []string{"ca.crt: "}},
+		"bundle of another CA":     {change: map[string][]byte{keyBundle: other[keyBundle]}, keepsCA: true, reasons: []string{"ca.crt: lacks the CA that signs"}},
+		"next is garbage":          {change: map[string][]byte{keyNext: garbage}, keepsCA: true, reasons: []string{"next.crt: "}},
+		"retirements are garbage":  {change: map[string][]byte{keyRetired: []byte("{")}, keepsCA: true, reasons: []string{"retired.json: "}},
+		"no CA remembered":         {change: gone, newCA: true, reasons: []string{"tls.crt: missing", "ca.crt: missing", "made a new CA"}},
+		"deleted, remembered":      {change: gone, memory: true, keepsCA: true, next: true, reasons: []string{"made the next CA, since the Secret was emptied"}},
+		"everything expired":       {now: epoch.Add(DefaultCALifetime), newCA: true, reasons: []string{"the CA expired at", "made a new CA", "dropped CA"}},
+		"a CA from the future":     {now: epoch.Add(-time.Hour), keepsCA: true, newCA: true, reasons: []string{"the CA is not valid before", "made a new CA"}},
+		"expired while remembered": {now: epoch.Add(DefaultCALifetime), memory: true, newCA: true, reasons: []string{"the CA expired at", "made a new CA"}},
 	}
 	for name, tc := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -162,121 +142,131 @@ func TestPlanRepairs(t *testing.T) {
 			if now.IsZero() {
 				now = epoch.Add(time.Minute)
 			}
-			out := mustPlan(t, w, data, now)
-
-			if got := strings.Join(out.reasons, "\n"); (got == "") != (tc.reasons == nil) {
+			seen := observed{}
+			if tc.memory {
+				seen.last = &first.material
+			}
+			out := mustPlan(t, w, data, seen, now)
+			got := strings.Join(out.reasons, "\n")
+			if (got == "") != (tc.reasons == nil) {
 				t.Errorf("reasons %q", out.reasons)
-			} else {
-				for _, want := range tc.reasons {
-					if !strings.Contains(got, want) {
-						t.Errorf("reasons %q do not say %q", out.reasons, want)
-					}
+			}
+			for _, want := range tc.reasons {
+				if !strings.Contains(got, want) {
+					t.Errorf("reasons %q do not say %q", out.reasons, want)
 				}
 			}
-			if got := bytes.Contains(out.data[keyBundle], good[keyBundle]); got != tc.keepsCA {
+			if got := bytes.Contains(out.data[keyBundle], good[keyCA]); got != tc.keepsCA {
 				t.Errorf("former CA trusted: %v, want %v", got, tc.keepsCA)
 			}
-			if got := !bytes.Equal(out.data[keyCAKey], good[keyCAKey]); got != tc.newCA {
-				t.Errorf("new CA: %v, want %v", got, tc.newCA)
+			if got := !bytes.Equal(out.data[keyCA], good[keyCA]); got != tc.newCA {
+				t.Errorf("another CA signs: %v, want %v", got, tc.newCA)
 			}
-			if got := !bytes.Equal(out.data[keyServing], good[keyServing]); got != tc.newPair {
-				t.Errorf("new serving certificate: %v, want %v", got, tc.newPair)
+			if got := out.material.next != nil; got != tc.next {
+				t.Errorf("there is a next CA: %v, want %v", got, tc.next)
 			}
-			for _, bundle := range []map[string][]byte{out.data, tc.servedBy} {
-				if bundle == nil {
-					continue
-				}
-				if err := trusts(bundle[keyBundle], out.data[keyServing], "localhost", now); err != nil {
-					t.Errorf("handshake would fail: %v", err)
-				}
+			if err := trusts(out.data[keyBundle], issue(t, out.material.signing, now), "localhost", now); err != nil {
+				t.Errorf("handshake would fail: %v", err)
 			}
 			if string(out.data["notes"]) != "not ours" {
 				t.Error("a foreign key of the Secret is gone")
 			}
-			if again := mustPlan(t, w, out.data, now); len(again.reasons) != 0 {
+			if again := mustPlan(t, w, out.data, seen, now); len(again.reasons) != 0 {
 				t.Errorf("not stable: %q", again.reasons)
 			}
 		})
 	}
 }
 
-// TestRotationNeverCutsOff plays ten years of due times. An API server that still has the bundle of settle ago must accept
-// what is served now, and one that has today's bundle must accept what a slow replica still serves.
-func TestRotationNeverCutsOff(t *testing.T) {
-	for name, lifetimes := range map[string][2]time.Duration{
-		"defaults":                         {DefaultCALifetime, DefaultServingLifetime},
-		"as long as the CA":                {DefaultCALifetime, DefaultCALifetime},
-		"short CA, serving due beside it":  {6 * time.Hour, 4 * time.Hour},
-		"the shortest that options accept": {3 * (backdate + settle), 3 * (backdate + settle)},
+// A new CA signs only once every configuration has had it for a while, and the old one is trusted
+// until its last certificate has ended.
+func TestRotation(t *testing.T) {
+	w := testWanted()
+	first := mustPlan(t, w, nil, observed{}, epoch)
+	now := first.due
+	made := mustPlan(t, w, first.data, observed{}, now)
+	if !made.material.signing.is(first.material.signing.certificate) || made.material.next == nil || !bytes.HasSuffix(made.data[keyBundle], first.data[keyBundle]) {
+		t.Fatalf("after %q the old CA does not sign, or the bundle does not hold both", made.reasons)
+	}
+	next := made.material.next.certificate
+	old := made.material.signing.certificate
+	for name, seen := range map[string]trust{
+		"no configuration could be read":   {},
+		"one of them lacks it":             everywhere(now, old),
+		"it was everywhere too short ago":  everywhere(now.Add(10*time.Minute-w.settle+time.Second), old, next),
+		"it is there and was taken out":    everywhere(now.Add(10*time.Minute), old, next),
+		"only others have been everywhere": everywhere(now.Add(-time.Hour), old),
 	} {
-		t.Run(name, func(t *testing.T) {
-			w := testWanted()
-			w.caLifetime, w.servingLifetime = lifetimes[0], lifetimes[1]
-			type state struct {
-				since time.Time
-				data  map[string][]byte
-			}
-			now := epoch
-			history := []state{{now, mustPlan(t, w, nil, now).data}}
-			rotations, renewals := 0, 0
-			for range 40 {
-				last := history[len(history)-1]
-				due := mustPlan(t, w, last.data, now).due
-				if !due.After(now) {
-					t.Fatalf("due %s is not after %s: a busy loop", due, now)
-				}
-				now = due
-				out := mustPlan(t, w, last.data, now)
-				if len(out.reasons) == 0 {
-					t.Fatalf("nothing happened at due time %s", now)
-				}
-				if !bytes.Equal(out.data[keyServing], last.data[keyServing]) {
-					renewals++
-				}
-				if !bytes.Equal(out.data[keyCAKey], last.data[keyCAKey]) {
-					rotations++
-				}
-				// The bundle that a lagging API server has: the newest that is at least settle old.
-				lagging := history[0]
-				for _, s := range history {
-					if now.Sub(s.since) >= settle {
-						lagging = s
-					}
-				}
-				if err := trusts(lagging.data[keyBundle], out.data[keyServing], "localhost", now); err != nil {
-					t.Fatalf("at %s, after %q: an API server with the bundle of %s refuses: %v", now, out.reasons, lagging.since, err)
-				}
-				if err := trusts(out.data[keyBundle], last.data[keyServing], "localhost", now); err != nil {
-					t.Fatalf("at %s, after %q: the certificate of a replica one step behind is refused: %v", now, out.reasons, err)
-				}
-				if n := len(out.material.cas); n > 3 {
-					t.Fatalf("the bundle grew to %d CAs", n)
-				}
-				history = append(history, state{now, out.data})
-			}
-			if rotations < 2 || renewals < 2 {
-				t.Errorf("%d CA rotations and %d renewals in 40 steps: the test does not test", rotations, renewals)
-			}
-		})
+		if out := mustPlan(t, w, made.data, observed{trusted: seen}, now.Add(10*time.Minute)); len(out.reasons) > 0 || !out.material.signing.is(old) {
+			t.Errorf("%s: %q", name, out.reasons)
+		}
+	}
+	seen := observed{trusted: everywhere(now, old, next)}
+	if due := mustPlan(t, w, made.data, seen, now).due; !due.Equal(now.Add(w.settle)) {
+		t.Errorf("due %s, want when it has settled", due)
+	}
+	now = now.Add(w.settle)
+	signs := mustPlan(t, w, made.data, seen, now)
+	if !signs.material.signing.is(next) || signs.material.next != nil || !signs.material.trusts(old) {
+		t.Fatalf("after %q the next CA does not sign, or the old one is not trusted", signs.reasons)
+	}
+	last := issue(t, made.material.signing, now.Add(-time.Second))
+	if early := mustPlan(t, w, signs.data, seen, last.NotAfter); len(early.reasons) > 0 {
+		t.Errorf("when its last certificate ends: %q", early.reasons)
+	}
+	dropped := mustPlan(t, w, signs.data, seen, last.NotAfter.Add(w.settle+time.Second))
+	if dropped.material.trusts(old) || !signs.due.Equal(w.lastLeaf(now)) {
+		t.Errorf("the old CA is still trusted after its last certificate, due was %s", signs.due)
+	}
+	if out := mustPlan(t, w, made.data, observed{}, old.NotAfter); !out.material.signing.is(next) {
+		t.Errorf("the old CA has expired, and the next does not sign: %q", out.reasons)
 	}
 }
 
-func TestNamesAreAddedNotFoughtOver(t *testing.T) {
-	service, local := testWanted(), testWanted()
-	service.dnsNames, service.ips = []string{"curfew-webhook.curfew-system.svc"}, nil
-	local.dnsNames = []string{"localhost"}
+// Whoever takes a CA out, it stays trusted while a replica serves a certificate of it.
+func TestServedCAStays(t *testing.T) {
+	w := testWanted()
+	mine, theirs := mustPlan(t, w, nil, observed{}, epoch), mustPlan(t, w, nil, observed{}, epoch)
+	until := epoch.Add(time.Hour)
+	seen := observed{last: &mine.material, issuer: mine.material.signing.certificate, expires: until}
+	out := mustPlan(t, w, theirs.data, seen, epoch)
+	if !out.material.trusts(mine.material.signing.certificate) || len(out.reasons) == 0 {
+		t.Errorf("it is not in the bundle, by %q", out.reasons)
+	}
+	if again := mustPlan(t, w, out.data, seen, epoch); len(again.reasons) > 0 {
+		t.Errorf("not stable: %q", again.reasons)
+	}
+	if later := mustPlan(t, w, out.data, observed{}, until); later.material.trusts(mine.material.signing.certificate) {
+		t.Error("it is trusted for longer")
+	}
+}
 
-	data := mustPlan(t, service, nil, epoch).data
-	both := mustPlan(t, local, data, epoch)
-	if got := strings.Join(both.reasons, "\n"); !strings.Contains(got, "lacked localhost") {
-		t.Errorf("reasons %q do not name the missing name", both.reasons)
+// A replica serves a certificate of another CA only when that is everywhere, or when it has no other.
+func TestLeafIsNeeded(t *testing.T) {
+	now := epoch.Add(time.Hour)
+	one, two := mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing, mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing
+	served, err := newLeaf(one, servingSpec([]string{"localhost"}, nil), epoch, DefaultServingLifetime)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for _, name := range []string{"curfew-webhook.curfew-system.svc", "localhost", "127.0.0.1"} {
-		if err := trusts(data[keyBundle], both.data[keyServing], name, epoch); err != nil {
-			t.Errorf("%s: %v", name, err)
+	for name, tc := range map[string]struct {
+		leaf    *leaf
+		signing *authority
+		trusted trust
+		at      time.Time
+		want    bool
+	}{
+		"none":                                  {nil, one, trust{}, now, true},
+		"fresh":                                 {served, one, trust{}, now, false},
+		"due":                                   {served, one, trust{}, served.renew, true},
+		"another CA that is not everywhere":     {served, two, everywhere(now, one.certificate), now, false},
+		"another CA that is everywhere":         {served, two, everywhere(now, one.certificate, two.certificate), now, true},
+		"due by a CA that is not everywhere":    {served, two, trust{}, served.renew, false},
+		"ended, by a CA that is not everywhere": {served, two, trust{}, served.certificate.Leaf.NotAfter, true},
+		"from the future":                       {served, one, trust{}, epoch.Add(-time.Hour), true},
+	} {
+		if got := tc.leaf.needed(tc.signing.certificate, tc.trusted, tc.at); (got != "") != tc.want {
+			t.Errorf("%s: %q, want needed: %v", name, got, tc.want)
 		}
-	}
-	if again := mustPlan(t, service, both.data, epoch); len(again.reasons) != 0 {
-		t.Errorf("a replica with other names replaces the certificate again: %q", again.reasons)
 	}
 }

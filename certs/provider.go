@@ -3,7 +3,10 @@ package certs
 import (
 	"context"
 	"crypto/tls"
+	"errors"
 )
+
+var errNoCertificate = errors.New("the webhook has no serving certificate yet")
 
 // Provider supplies the webhook server with its serving certificate. It has the shape of a
 // controller-runtime Runnable.

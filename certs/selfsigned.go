@@ -4,11 +4,11 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
-	"fmt"
 	"slices"
 	"sync/atomic"
 	"time"
 
+	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
@@ -30,7 +30,14 @@ const (
 type SelfSigned struct {
 	options  Options
 	wanted   wanted
+	serving  cmapi.CertificateSpec
 	injector injector
+
+	// Only passes use these. What was read from the Secret outlives it: whoever deletes or damages it
+	// cuts nobody off.
+	last    *material
+	leaf    *leaf
+	trusted trust
 
 	loaded   atomic.Pointer[loaded]
 	ahead    atomic.Int64 // by how much the API server's clock is ahead of this one, as far as is known
@@ -52,11 +59,11 @@ func NewSelfSigned(options Options) (*SelfSigned, error) {
 	return &SelfSigned{
 		options: options,
 		wanted: wanted{
-			dnsNames:        slices.Clone(options.DNSNames),
-			ips:             slices.Clone(options.IPs),
 			caLifetime:      options.CALifetime,
 			servingLifetime: options.ServingLifetime,
+			settle:          options.Settle,
 		},
+		serving:  servingSpec(slices.Clone(options.DNSNames), slices.Clone(options.IPs)),
 		injector: injector{client: options.Client, names: slices.Clone(options.Configurations)},
 	}, nil
 }
@@ -111,19 +118,63 @@ func (s *SelfSigned) Start(ctx context.Context) error {
 func (s *SelfSigned) pass(ctx context.Context) (time.Duration, error) {
 	s.learnTime(ctx)
 	configurations, readErr := s.injector.read(ctx)
+	if readErr != nil {
+		s.trusted = trust{}
+	} else {
+		s.trusted = s.trusted.observe(configurations, s.now())
+	}
 	out, err := s.ensure(ctx)
 	if err != nil {
+		return 0, errors.Join(readErr, err, s.serveLast(ctx))
+	}
+	s.last = &out.material
+	if err := s.serve(ctx, out.material); err != nil {
 		return 0, errors.Join(readErr, err)
 	}
-	bundle, err := s.load(out)
-	if err != nil {
-		return 0, errors.Join(readErr, err)
-	}
-	if err := errors.Join(readErr, s.injector.inject(ctx, configurations, bundle)); err != nil {
+	if err := errors.Join(readErr, s.injector.inject(ctx, configurations, s.loaded.Load().bundle)); err != nil {
 		return 0, err
 	}
 	s.injected.Store(true)
-	return max(calm, min(resync, out.due.Sub(s.now()))), nil
+	due := earliest(out.due, s.leaf.renew)
+	if !s.leaf.issuer.Equal(out.material.signing.certificate) {
+		due = s.now() // The configurations have just got its CA. The next pass sees it there.
+	}
+	return max(calm, min(resync, due.Sub(s.now()))), nil
+}
+
+// serve issues this replica's certificate if it needs another, and loads it with the bundle.
+func (s *SelfSigned) serve(ctx context.Context, m material) error {
+	bundle, err := m.bundle()
+	if err != nil {
+		return err
+	}
+	if reason := s.leaf.needed(m.signing.certificate, s.trusted, s.now()); reason != "" {
+		issued, err := newLeaf(m.signing, s.serving, s.now(), s.options.ServingLifetime)
+		if err != nil {
+			return err
+		}
+		s.leaf = issued
+		log.FromContext(ctx).Info("Issued a serving certificate", "reason", reason, "ca", serial(issued.issuer), "until", issued.certificate.Leaf.NotAfter)
+	}
+	s.loaded.Store(&loaded{certificate: s.leaf.certificate, bundle: bundle})
+	return nil
+}
+
+// serveLast renews the certificate while the Secret cannot be read, with the CA that was.
+func (s *SelfSigned) serveLast(ctx context.Context) error {
+	if s.last == nil || !s.now().Before(s.last.signing.certificate.NotAfter) {
+		return nil
+	}
+	return s.serve(ctx, *s.last)
+}
+
+// observed is what plan gets to know beside the Secret.
+func (s *SelfSigned) observed() observed {
+	out := observed{last: s.last, trusted: s.trusted}
+	if s.leaf != nil {
+		out.issuer, out.expires = s.leaf.issuer, s.leaf.certificate.Leaf.NotAfter
+	}
+	return out
 }
 
 // learnTime asks for the API server's time. Without an answer the last one counts.
@@ -141,15 +192,6 @@ func (s *SelfSigned) learnTime(ctx context.Context) {
 
 // now is the API server's time, as far as is known.
 func (s *SelfSigned) now() time.Time { return s.options.Clock.Now().Add(time.Duration(s.ahead.Load())) }
-
-func (s *SelfSigned) load(out outcome) ([]byte, error) {
-	bundle, err := encodeAll(out.material.cas)
-	if err != nil {
-		return nil, fmt.Errorf("encoding the CA bundle: %w", err)
-	}
-	s.loaded.Store(&loaded{certificate: out.material.tlsCertificate(), bundle: bundle})
-	return bundle, nil
-}
 
 func (s *SelfSigned) report(ctx context.Context, err error, wait time.Duration) {
 	if apierrors.IsConflict(err) {
@@ -180,13 +222,13 @@ func (s *SelfSigned) Ready() bool {
 func (s *SelfSigned) GetCertificate(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	l := s.loaded.Load()
 	if l == nil {
-		return nil, errors.New("the webhook has no serving certificate yet")
+		return nil, errNoCertificate
 	}
 	return l.certificate, nil
 }
 
-// CABundle returns a copy of the PEM certificates to trust: the CA that signs and its predecessors
-// until they expire.
+// CABundle returns a copy of the PEM certificates to trust: the CA that signs, the next, and those
+// that signed until their last certificate ends.
 func (s *SelfSigned) CABundle() []byte {
 	l := s.loaded.Load()
 	if l == nil {

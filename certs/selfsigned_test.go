@@ -84,7 +84,7 @@ func TestReplicasConverge(t *testing.T) {
 		}},
 		"garbage in the Secret": {seed: func(t *testing.T, c client.WithWatch) {
 			garbage := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: "curfew-system", Name: DefaultSecretName},
-				Data: map[string][]byte{keyBundle: []byte("x"), keyServing: []byte("y")}}
+				Data: map[string][]byte{keyBundle: []byte("x"), keyCA: []byte("y")}}
 			if err := c.Create(t.Context(), garbage); err != nil {
 				t.Fatal(err)
 			}
@@ -123,7 +123,7 @@ func TestReplicasConverge(t *testing.T) {
 			if writes != 1 {
 				t.Errorf("the loser wrote %d times, want 1 refused attempt", writes)
 			}
-			for _, key := range []string{keyBundle, keyServing, keyServingKey, keyCAKey} {
+			for _, key := range []string{keyBundle, keyCA, keyCAKey} {
 				if !bytes.Equal(won.data[key], lost.data[key]) {
 					t.Errorf("the replicas differ in %s", key)
 				}
@@ -144,13 +144,13 @@ func TestGarbageIsReplacedWithALoggedReason(t *testing.T) {
 		t.Fatal(err)
 	}
 	secret := get(t, c, client.ObjectKey{Namespace: "curfew-system", Name: DefaultSecretName}, &corev1.Secret{})
-	if err := trusts(secret.Data[keyBundle], secret.Data[keyServing], "localhost", epoch); err != nil {
-		t.Errorf("after the repair: %v", err)
+	if m, problems := parse(secret.Data, epoch); len(problems) > 0 || m.signing == nil {
+		t.Errorf("after the repair: %q", problems)
 	}
 	if string(secret.Data["notes"]) != "kept" {
 		t.Error("a foreign key is gone")
 	}
-	for _, want := range []string{"ca.crt: ", "ca.key: missing", `"name"="curfew-webhook-tls"`} {
+	for _, want := range []string{"ca.crt: ", "tls.crt: missing", `"name"="curfew-webhook-tls"`} {
 		if !strings.Contains(logged.String(), want) {
 			t.Errorf("the log does not say %q: %s", want, logged.String())
 		}
@@ -395,8 +395,21 @@ func TestOptions(t *testing.T) {
 	want := "certs options: Client is required\n" +
 		"Namespace is required: set it to the namespace Curfew runs in\n" +
 		"DNSNames or IPs is required: set what the API server dials, for example ServiceDNSNames\n" +
-		"CALifetime 1m0s and ServingLifetime 2160h0m0s must each be at least 45m0s"
+		"CALifetime 1m0s and ServingLifetime 2160h0m0s must each be at least 18m0s"
 	if err == nil || err.Error() != want {
 		t.Errorf("got  %v\nwant %s", err, want)
 	}
+}
+
+// fakeWithoutSecrets refuses to read Secrets.
+func fakeWithoutSecrets(t *testing.T) client.WithWatch {
+	t.Helper()
+	return interceptor.NewClient(fake.NewClientBuilder().Build(), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, obj client.Object, opts ...client.GetOption) error {
+			if _, ok := obj.(*corev1.Secret); ok {
+				return apierrors.NewForbidden(corev1.Resource("secrets"), key.Name, errors.New("no such rule"))
+			}
+			return c.Get(ctx, key, obj, opts...)
+		},
+	})
 }

@@ -27,7 +27,7 @@ func (s *SelfSigned) ensure(ctx context.Context) (outcome, error) {
 			return outcome{}, fmt.Errorf("reading Secret %s: %w", s.secretKey(), err)
 		}
 
-		out, err := s.wanted.plan(secret.Data, s.now())
+		out, err := s.wanted.plan(secret.Data, s.observed(), s.now())
 		if err != nil {
 			return outcome{}, fmt.Errorf("planning Secret %s: %w", s.secretKey(), err)
 		}

@@ -33,9 +33,9 @@ func TestReplicasWithOtherClocksDoNotFight(t *testing.T) {
 				t.Fatal(err)
 			}
 			if first == nil {
-				first = secret.Data[keyServing]
+				first = secret.Data[keyCA]
 			}
-			if !bytes.Equal(first, secret.Data[keyServing]) {
+			if !bytes.Equal(first, secret.Data[keyCA]) {
 				t.Fatalf("round %d: replica %d replaced the certificate", round, i)
 			}
 			if !replica.Ready() {

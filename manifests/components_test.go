@@ -103,3 +103,45 @@ func TestFailClosed(t *testing.T) {
 		t.Errorf("given to %v, want the controller, whose own webhooks stay open otherwise", got)
 	}
 }
+
+// TestCertManager: with the component the webhook serves a mounted certificate, may not touch Secrets and changes no webhook
+// configuration, which carry the annotation for cainjector.
+func TestCertManager(t *testing.T) {
+	objects := component(t, "cert-manager")
+	if got := given(objects, "--certificates=cert-manager"); !slices.Equal(got, []string{"curfew-webhook"}) {
+		t.Errorf("given to %v, want the webhook", got)
+	}
+	for _, d := range only[*appsv1.Deployment](objects) {
+		pod := d.Spec.Template.Spec
+		if d.Name == "curfew-webhook" && (len(pod.Volumes) != 1 || pod.Volumes[0].Secret.SecretName != "curfew-webhook-tls" || !*pod.Volumes[0].Secret.Optional ||
+			pod.Containers[0].VolumeMounts[0].MountPath != "/etc/curfew/tls") {
+			t.Errorf("volumes %+v, mounts %+v", pod.Volumes, pod.Containers[0].VolumeMounts)
+		}
+	}
+	annotated := 0
+	for _, object := range objects {
+		switch c := object.(type) {
+		case *admissionv1.MutatingWebhookConfiguration:
+			annotated += len(c.Annotations[injectFrom]) / len("curfew-system/curfew-webhook")
+		case *admissionv1.ValidatingWebhookConfiguration:
+			annotated += len(c.Annotations[injectFrom]) / len("curfew-system/curfew-webhook")
+		}
+	}
+	if annotated != 2 {
+		t.Errorf("%d configurations are annotated, want 2", annotated)
+	}
+	for _, role := range only[*rbacv1.Role](objects) {
+		for _, rule := range role.Rules {
+			if slices.Contains(rule.Resources, "secrets") {
+				t.Errorf("Role %s permits %v of Secrets", role.Name, rule.Verbs)
+			}
+		}
+	}
+	for _, role := range only[*rbacv1.ClusterRole](objects) {
+		if role.Name == "curfew-webhook-certificates" && !slices.Equal(role.Rules[0].Verbs, []string{"get"}) {
+			t.Errorf("it permits %v, want get", role.Rules[0].Verbs)
+		}
+	}
+}
+
+const injectFrom = "cert-manager.io/inject-ca-from"

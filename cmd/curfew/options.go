@@ -48,6 +48,7 @@ type options struct {
 	leaseDuration, gracePeriod time.Duration
 	pprof                      string
 	apiOptions
+	servingOptions
 	// published are the effective values of all flags, by name.
 	published map[string]string
 }
@@ -61,6 +62,7 @@ func defaultOptions() *options {
 		namespace: "curfew-system", propagation: string(metav1.DeletePropagationBackground), healthAddr: ":8081", metricsAddr: ":8080", nativeTTL: "on", port: 9443, warnBelow: "60s", expiredLabels: "deny", maxReviewSize: "40Mi",
 		enable: triggerNames(), builtinProfiles: true, leaderElect: true, protect: policy.DefaultProtect(),
 		relistEvery: feed.DefaultRelistEvery, stuckAfter: engine.DefaultStuckAfter, cleanupMinInterval: 5 * time.Minute, cleanupMaxPolicies: 20, leaseName: "curfew-controller", leaseDuration: 15 * time.Second, gracePeriod: 10 * time.Second,
+		servingOptions: defaultServing(),
 	}
 }
 

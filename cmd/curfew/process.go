@@ -27,6 +27,7 @@ type process struct {
 	reach      *servertime.Reach
 	serverTime follow.ServerTime
 	log        logr.Logger
+	drain      drain
 	// platform is what both judge by.
 	platform follow.Cached
 }

@@ -41,7 +41,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(options.validate(), options.validateAPI()); err != nil {
+			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing()); err != nil {
 				return err
 			}
 			options.published = settings.Of(cmd.Flags())
@@ -52,6 +52,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 	if parts.webhook {
 		options.addWebhook(command.Flags())
 		options.addAPI(command.Flags())
+		options.addServing(command.Flags())
 	}
 	if parts.controller {
 		options.addController(command.Flags())

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	"k8s.io/klog/v2"
 	"k8s.io/utils/clock"
 	ctrl "sigs.k8s.io/controller-runtime"
@@ -59,6 +60,9 @@ func run(ctx context.Context, options *options, parts parts) error {
 		return fmt.Errorf("registering metrics of the build: %w", err)
 	}
 	p.log.Info("starting", "version", version, "webhook", parts.webhook, "controller", parts.controller)
+	if parts.webhook {
+		ctx = p.drain.follow(ctx, p.clock.After, options.drainDelay)
+	}
 	return p.mgr.Start(ctx)
 }
 
@@ -127,7 +131,14 @@ func restConfig(kubeconfig string) (*rest.Config, error) {
 func newManager(config *rest.Config, options *options, parts parts) (manager.Manager, error) {
 	grace := options.gracePeriod
 	renew := options.leaseDuration * 2 / 3
-	retry := options.leaseDuration / 7
+	retry := leaseRetry
+	var lock resourcelock.Interface
+	if parts.controller && options.leaderElect {
+		var err error
+		if lock, err = newLease(config, options, renew); err != nil {
+			return nil, err
+		}
+	}
 	mgr, err := ctrl.NewManager(config, ctrl.Options{
 		Cache: cache.Options{
 			ByObject: map[client.Object]cache.ByObject{
@@ -139,14 +150,14 @@ func newManager(config *rest.Config, options *options, parts parts) (manager.Man
 		Metrics:                       server.Options{BindAddress: options.metricsAddr},
 		HealthProbeBindAddress:        "0", // addHealth serves it
 		PprofBindAddress:              options.pprof,
-		LeaderElection:                parts.controller && options.leaderElect,
-		LeaderElectionID:              options.leaseName,
-		LeaderElectionNamespace:       options.namespace,
+		LeaderElection:                lock != nil,
 		LeaderElectionReleaseOnCancel: true,
 		LeaseDuration:                 &options.leaseDuration,
 		RenewDeadline:                 &renew,
 		RetryPeriod:                   &retry,
 		GracefulShutdownTimeout:       &grace,
+
+		LeaderElectionResourceLockInterface: lock,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("connecting to the API server: %w", err)

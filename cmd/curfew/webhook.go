@@ -5,16 +5,11 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 
 	"k8s.io/apimachinery/pkg/api/resource"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
-	ctrlwebhook "sigs.k8s.io/controller-runtime/pkg/webhook"
 
 	"curfew.dev/curfew/certs"
-	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/platform"
@@ -43,29 +38,6 @@ func addWebhook(ctx context.Context, process *process) ([]api.Check, error) {
 	a := &admission{process: process, builtin: process.platform.Platform.Store().Snapshot()}
 	err := steps(ctx, a.addCertificates, a.addHandlers, a.addServer, a.addAPI)
 	return a.ready(), err
-}
-
-func (a *admission) addCertificates(context.Context) error {
-	// A live client: a cached one would have to list the Secrets of the whole cluster.
-	live, err := client.NewWithWatch(a.config, client.Options{})
-	if err != nil {
-		return fmt.Errorf("client of the API server: %w", err)
-	}
-	a.certificates, err = certs.NewSelfSigned(certs.Options{
-		Client: live, Namespace: a.options.namespace,
-		Configurations: []string{certs.DefaultConfiguration, coverage.Name},
-		DNSNames:       append(certs.ServiceDNSNames(serviceName, a.options.namespace), "localhost"),
-		IPs:            []net.IP{net.IPv4(127, 0, 0, 1), net.IPv6loopback},
-		ServerTime:     a.serverTime,
-	})
-	if err != nil {
-		return err
-	}
-	if err := metrics.Registry.Register(certs.NewExpiryMetric(a.certificates)); err != nil {
-		return fmt.Errorf("registering metrics of the certificate: %w", err)
-	}
-	a.certificate = &tls.Config{MinVersion: tls.VersionTLS12, GetCertificate: a.certificates.GetCertificate}
-	return a.mgr.Add(a.certificates)
 }
 
 func (a *admission) addHandlers(context.Context) error {
@@ -107,23 +79,10 @@ func (a *admission) addHandlers(context.Context) error {
 	return err
 }
 
-func (a *admission) addServer(context.Context) error {
-	mux := http.NewServeMux()
-	a.handlers.Register(mux)
-	return a.mgr.Add(ctrlwebhook.NewServer(ctrlwebhook.Options{
-		Host: a.options.host, Port: a.options.port, WebhookMux: mux,
-		TLSOpts: []func(*tls.Config){func(c *tls.Config) {
-			c.MinVersion, c.GetCertificate = a.certificate.MinVersion, a.certificate.GetCertificate
-			// API servers use HTTP/1.1 with a webhook behind a Service, whatever that offers
-			// (kubernetes issue 75791).
-			c.NextProtos = []string{"http/1.1"}
-		}},
-	}))
-}
-
 // ready is what has to be true before requests may come.
 func (a *admission) ready() []api.Check {
 	return []api.Check{
+		a.drain.check(),
 		{Name: "certificate", Probe: func(context.Context) error {
 			if !a.certificates.Ready() {
 				return errors.New("no serving certificate yet, or the API server has not been told whom to trust")

@@ -228,7 +228,7 @@ func TestStatus(t *testing.T) {
 		"no configuration": {change: func(in *installation) { in.configurations = in.configurations[1:] }, code: 1, want: map[string]string{
 			"webhook": "failed there is no MutatingWebhookConfiguration curfew: admission does nothing", "coverage": "ok 9 webhooks"}},
 		"an expired certificate": {change: func(in *installation) { in.serving = issued(t, noon.Add(-time.Hour)) }, code: 1, want: map[string]string{
-			"certificate": "failed the serving certificate expired 2026-12-24 12:00:00 CET: the API server does not call the webhook"}},
+			"certificate": "failed the webhook's CA expired 2026-12-24 12:00:00 CET: the API server does not call the webhook"}},
 		"a certificate that nobody renews": {change: func(in *installation) {
 			in.serving = issued(t, noon.AddDate(0, 0, 7))
 			for _, one := range in.configurations {
@@ -236,9 +236,9 @@ func TestStatus(t *testing.T) {
 					one.Webhooks[i].ClientConfig.CABundle = in.serving
 				}
 			}
-		}, want: map[string]string{"certificate": "warning the serving certificate is valid until 2026-12-31 13:00:00 CET, and should have been renewed by now"}},
+		}, want: map[string]string{"certificate": "warning the webhook's CA is valid until 2026-12-31 13:00:00 CET, and should have been renewed by now"}},
 		"a foreign certificate": {change: func(in *installation) { in.serving = issued(t, noon.AddDate(0, 0, 60)) }, code: 1, want: map[string]string{
-			"certificate": "failed the API server does not trust the serving certificate: x509: "}},
+			"certificate": "failed the API server does not trust the webhook's CA: x509: "}},
 		"no CA bundle": {change: func(in *installation) { in.configurations[0].Webhooks[0].ClientConfig.CABundle = nil }, code: 1, want: map[string]string{
 			"certificate": "failed 1 of 15 webhooks have no CA that is valid: the API server does not call them"}},
 		"an expired CA": {change: func(in *installation) {

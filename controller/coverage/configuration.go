@@ -1,8 +1,11 @@
 package coverage
 
 import (
+	"bytes"
 	"context"
 	"fmt"
+	"maps"
+	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
@@ -147,12 +150,12 @@ func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.U
 	if err != nil {
 		return nil, err
 	}
+	changed := injection(have, want)
 	for i := range want.Webhooks {
-		if bundle := &want.Webhooks[i].ClientConfig.CABundle; len(*bundle) == 0 && len(have.Webhooks) > 0 {
-			*bundle = have.Webhooks[0].ClientConfig.CABundle // The webhook is about to inject one.
+		if bundle := &want.Webhooks[i].ClientConfig.CABundle; len(have.Webhooks) > 0 && keepsBundle(have, *bundle) {
+			*bundle = have.Webhooks[0].ClientConfig.CABundle
 		}
 	}
-	changed := false
 	for key, value := range want.Labels {
 		if have.Labels[key] != value {
 			metav1.SetMetaDataLabel(&have.ObjectMeta, key, value)
@@ -169,6 +172,43 @@ func merge(existing *unstructured.Unstructured, want *webhooks) (*unstructured.U
 		return nil, nil
 	}
 	return asUnstructured(have)
+}
+
+// keepsBundle reports whether the bundle that is there stays. The webhook or cert-manager's
+// cainjector injects it, here and into the static configuration, of which an older state may have
+// been read: a CA that is trusted here is never taken out.
+func keepsBundle(have *webhooks, static []byte) bool {
+	present := have.Webhooks[0].ClientConfig.CABundle
+	return bytes.Contains(present, static) || len(present) > 0 && len(injections(have.Annotations)) > 0
+}
+
+// injectPrefix begins the annotations that tell cert-manager's cainjector what to inject.
+const injectPrefix = "cert-manager.io/inject-"
+
+func injections(annotations map[string]string) map[string]string {
+	out := map[string]string{}
+	for key, value := range annotations {
+		if strings.HasPrefix(key, injectPrefix) {
+			out[key] = value
+		}
+	}
+	return out
+}
+
+// injection gives a configuration the cainjector's annotations that are wanted, and no others. It
+// reports whether that changed any.
+func injection(have, want *webhooks) bool {
+	present := injections(have.Annotations)
+	if maps.Equal(present, want.Annotations) {
+		return false
+	}
+	for key := range present {
+		delete(have.Annotations, key)
+	}
+	for key, value := range want.Annotations {
+		metav1.SetMetaDataAnnotation(&have.ObjectMeta, key, value)
+	}
+	return true
 }
 
 // webhooks is a configuration of either kind. A ValidatingWebhookConfiguration has the fields of a

@@ -66,6 +66,7 @@ func (v variant) render(of *plan, static *webhooks) *webhooks {
 			Labels: map[string]string{
 				"app.kubernetes.io/name": "curfew", "app.kubernetes.io/part-of": "curfew", "app.kubernetes.io/managed-by": "curfew",
 			},
+			Annotations:     injections(static.Annotations),
 			OwnerReferences: []metav1.OwnerReference{{APIVersion: version, Kind: v.kind, Name: static.Name, UID: static.UID}},
 		},
 	}

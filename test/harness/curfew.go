@@ -37,6 +37,8 @@ type CurfewOptions struct {
 	Kubeconfig string
 	// Port of a webhook; 0 takes a free one.
 	Port int
+	// Behind is what the API server reaches a webhook through, which has to be installed for its port; nil means nothing.
+	Behind *Balancer
 	// Args are further arguments.
 	Args []string
 	// Program is another build of Curfew; empty means bin/curfew.
@@ -58,20 +60,25 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 		}
 		port = free
 	}
-	if err := c.Install(ctx, port); err != nil {
-		return nil, err
+	if options.Behind == nil {
+		if err := c.Install(ctx, port); err != nil {
+			return nil, err
+		}
 	}
 	apiPort, err := freePort()
 	if err != nil {
 		return nil, err
 	}
 	api := fmt.Sprintf("127.0.0.1:%d", apiPort)
-	options.Args = append([]string{"--host", "127.0.0.1", "--port", fmt.Sprint(port), "--api-addr", api}, options.Args...)
+	options.Args = append([]string{"--host", "127.0.0.1", "--port", fmt.Sprint(port), "--api-addr", api, "--drain-delay", "0s"}, options.Args...)
 	webhook, err := c.startCurfew(ctx, "webhook", options)
 	if err != nil {
 		return nil, err
 	}
 	webhook.WebhookPort, webhook.API = port, api
+	if options.Behind != nil {
+		options.Behind.Add(webhook)
+	}
 	return webhook, nil
 }
 

@@ -24,6 +24,17 @@ const overlayAddress = "https://127.0.0.1:9443"
 // Install applies manifests/overlays/local for a webhook on a port of loopback, with the permissions of the HTTP API. Applying it
 // again, for another port too, is harmless.
 func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
+	return c.install(ctx, webhookPort, func(rendered string) string { return rendered })
+}
+
+// InstallFailing is Install with a change: a request for which a webhook cannot be called fails, whatever the webhook is for.
+func (c *Cluster) InstallFailing(ctx context.Context, webhookPort int) error {
+	return c.install(ctx, webhookPort, func(rendered string) string {
+		return strings.ReplaceAll(rendered, "failurePolicy: Ignore", "failurePolicy: Fail")
+	})
+}
+
+func (c *Cluster) install(ctx context.Context, webhookPort int, change func(string) string) error {
 	rendered, err := c.mustKubectl(ctx, "", "kustomize", filepath.Join(c.root, "manifests", "overlays", "local"))
 	if err != nil {
 		return err
@@ -32,7 +43,7 @@ func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 		return fmt.Errorf("manifests/overlays/local: found no %s to replace", overlayAddress)
 	}
 	rendered = strings.ReplaceAll(rendered, overlayAddress, fmt.Sprintf("https://127.0.0.1:%d", webhookPort))
-	if _, err = c.mustKubectl(ctx, rendered, "apply", "-f", "-"); err != nil {
+	if _, err = c.mustKubectl(ctx, change(rendered), "apply", "-f", "-"); err != nil {
 		return err
 	}
 	_, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml"))

@@ -12,7 +12,8 @@ import (
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 )
 
-// secretName is the Secret with the serving certificate, as package certs names it.
+// secretName is the Secret with the CA that replicas issue their certificates by or, from
+// cert-manager, the serving certificate, as package certs names it.
 const secretName = "curfew-webhook-tls"
 
 // certificate checks the CA bundle of every webhook and the serving certificate.
@@ -43,13 +44,13 @@ func (r *reader) certificate() (State, string) {
 	case presence == world.Unread && r.probe.Validates:
 		return OK, "the API server accepts it; you may not get the Secret, which shows until when"
 	case presence == world.Unread:
-		r.note("you may not get secrets/%s in namespace %q: until when the serving certificate is valid is not known", secretName, r.w.Controller.Namespace)
+		r.note("you may not get secrets/%s in namespace %q: until when the certificate in it is valid is not known", secretName, r.w.Controller.Namespace)
 		return Unknown, "not read"
 	}
 	return r.serving(parseCertificates(secret.Data[corev1.TLSCertKey]), roots, webhooks > 0)
 }
 
-// serving checks the serving certificate, the first of a chain.
+// serving checks the serving certificate, the first of a chain, or its CA.
 func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, string) {
 	if len(chain) == 0 {
 		return Failed, "Secret " + secretName + " has no certificate"
@@ -63,18 +64,22 @@ func (r *reader) serving(chain, roots []*x509.Certificate, known bool) (State, s
 	for _, one := range chain[1:] {
 		between.AddCert(one)
 	}
+	what := "the serving certificate"
+	if leaf.IsCA {
+		what = "the webhook's CA"
+	}
 	_, err := leaf.Verify(x509.VerifyOptions{Roots: pool, Intermediates: between, CurrentTime: r.Now, KeyUsages: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}})
 	left := leaf.NotAfter.Sub(r.Now)
 	switch {
 	case left <= 0:
-		return Failed, "the serving certificate expired " + until + ": the API server does not call the webhook"
+		return Failed, what + " expired " + until + ": the API server does not call the webhook"
 	case known && err != nil:
-		return Failed, "the API server does not trust the serving certificate: " + err.Error()
+		return Failed, "the API server does not trust " + what + ": " + err.Error()
 	case left < leaf.NotAfter.Sub(leaf.NotBefore)/6:
 		// It is replaced after two thirds of its time.
-		return Warning, "the serving certificate is valid until " + until + ", and should have been renewed by now"
+		return Warning, what + " is valid until " + until + ", and should have been renewed by now"
 	}
-	return OK, fmt.Sprintf("the serving certificate is valid until %s, %d days from now", until, left/(24*time.Hour))
+	return OK, fmt.Sprintf("%s is valid until %s, %d days from now", what, until, left/(24*time.Hour))
 }
 
 func parseCertificates(text []byte) []*x509.Certificate {

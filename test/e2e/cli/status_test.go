@@ -67,7 +67,7 @@ func becomes(t *testing.T, code int, want map[string]string) {
 // sound is a healthy installation. Nobody runs the Deployment of the fixture here, and the control plane has no TTL controller of its own.
 var sound = map[string]string{
 	"kinds":      "ok ",
-	"controller": "warning ", "webhook": "ok the API server calls it", "certificate": "ok the serving certificate is valid until ",
+	"controller": "warning ", "webhook": "ok the API server calls it", "certificate": "ok the webhook's CA is valid until ",
 	"coverage": "ok ", "version": "ok kubectl-curfew ", "triggers": "ok on: ttl, label, ",
 	"deletions": "ok ", "permissions": "ok TTL labels have an effect on ", "in-tree TTL": "ok off: ",
 }
