@@ -6,12 +6,15 @@ import (
 	"slices"
 	"testing"
 
+	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"curfew.dev/curfew/certs"
 )
 
 // component is the base with a component, as an overlay builds it.
@@ -116,6 +119,12 @@ func TestCertManager(t *testing.T) {
 		if d.Name == "curfew-webhook" && (len(pod.Volumes) != 1 || pod.Volumes[0].Secret.SecretName != "curfew-webhook-tls" || !*pod.Volumes[0].Secret.Optional ||
 			pod.Containers[0].VolumeMounts[0].MountPath != "/etc/curfew/tls") {
 			t.Errorf("volumes %+v, mounts %+v", pod.Volumes, pod.Containers[0].VolumeMounts)
+		}
+	}
+	for _, c := range only[*cmapi.Certificate](objects) {
+		want := certs.ServiceDNSNames("curfew-webhook", c.Namespace)
+		if c.Name == "curfew-webhook" && (!slices.Equal(c.Spec.DNSNames[:len(want)], want) || c.Spec.SecretName != certs.DefaultSecretName) {
+			t.Errorf("Certificate of %v in %s, want %v in %s", c.Spec.DNSNames, c.Spec.SecretName, want, certs.DefaultSecretName)
 		}
 	}
 	annotated := 0
