@@ -56,6 +56,7 @@ const (
 	TriggerLabel    Trigger = "label"
 	TriggerCleanup  Trigger = "cleanup"
 	TriggerDeadline Trigger = "deadline"
+	TriggerTally    Trigger = "tally"
 	// TriggerDeadlineCheck: the object was failed for its deadline, and everything it ran must be
 	// gone.
 	TriggerDeadlineCheck Trigger = "deadline-check"

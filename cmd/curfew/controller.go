@@ -22,6 +22,7 @@ import (
 	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -44,13 +45,14 @@ type controller struct {
 	settings   *settings.Publisher
 	backfill   *backfill.Labels    // nil likewise
 	cleanup    *cleanup.Controller // nil where trigger cleanup is switched off
-	reported   loop.Signal         // has the published report made again
+	tally      *tally.Controller
+	reported   loop.Signal // has the published report made again
 }
 
 // addController wires feeds → engine → API server. Each step uses what those before it made.
 func addController(ctx context.Context, process *process) error {
 	c := &controller{process: process, reported: loop.NewSignal()}
-	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addCleanup, c.addSettings)
+	err := steps(ctx, c.addClients, c.addStatuses, c.addNotices, c.addEngine, c.addFeeds, c.addKinds, c.addCoverage, c.addBackfill, c.addCleanup, c.addTally, c.addSettings)
 	if err != nil {
 		return err
 	}
@@ -67,7 +69,7 @@ func (c *controller) runOnce(ctx context.Context) error {
 		}
 		all := []func(context.Context) error{
 			c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
-			c.platform.Platform.Runtimes.RunStamps, c.coverage.Run,
+			c.platform.Platform.Runtimes.RunStamps, c.coverage.Run, c.count,
 		}
 		if c.backfill != nil {
 			all = append(all, c.backfill.Run)

@@ -22,7 +22,7 @@ import (
 type registration struct {
 	// name is what --enable, metrics and logs call it.
 	name policy.Trigger
-	// action says what is done with an object that is due.
+	// action says what is done with an object that is due. Nil where nothing ever is.
 	action func(c *controller) (engine.Trigger, error)
 	// judge judges objects of kinds with a profile, of which one watch serves all triggers. Nil where
 	// find is all.
@@ -38,6 +38,7 @@ var registered = []registration{
 	{name: policy.TriggerLabel, action: deletes, find: labelled},
 	{name: policy.TriggerCleanup, action: cleans, find: scheduled},
 	{name: policy.TriggerDeadline, action: stops, judge: feed.Deadlines},
+	{name: policy.TriggerTally}, // See count: it has to run while it is switched off, too.
 }
 
 // deletes is the action of triggers that delete the object.
@@ -115,6 +116,9 @@ func (o *options) off() []policy.Trigger {
 func (c *controller) actions() ([]engine.Trigger, error) {
 	var out []engine.Trigger
 	for _, one := range c.options.triggers() {
+		if one.action == nil {
+			continue
+		}
 		trigger, err := one.action(c)
 		if err != nil {
 			return nil, fmt.Errorf("trigger %s: %w", one.name, err)

@@ -1,0 +1,33 @@
+package main
+
+import (
+	"context"
+
+	"sigs.k8s.io/controller-runtime/pkg/metrics"
+
+	"curfew.dev/curfew/controller/tally"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// addTally wires the counting of PodTallies. It needs no engine: nothing is deleted.
+func (c *controller) addTally(context.Context) (err error) {
+	recorder := c.mgr.GetEventRecorder("curfew-tally")
+	c.tally, err = tally.New(tally.Options{
+		Objects: c.objects, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial},
+		ServerTime: c.serverTime,
+		Event: func(object *v1alpha1.PodTally, eventType, reason, message string) {
+			recorder.Eventf(object, nil, eventType, reason, "Count", "%s", message)
+		},
+		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
+	})
+	return err
+}
+
+// count counts Pods, or releases them where tallies are switched off.
+func (c *controller) count(ctx context.Context) error {
+	if c.options.on(policy.TriggerTally) {
+		return c.tally.Run(ctx)
+	}
+	return c.tally.Release(ctx)
+}

@@ -1,0 +1,151 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/client-go/kubernetes"
+	"k8s.io/client-go/metadata"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Client is a [Cluster] of clients.
+type Client struct {
+	// Objects reads and writes PodTallies, with their managedFields.
+	Objects dynamic.Interface
+	// Watches lists, watches and reads Pods and Nodes.
+	Watches kubernetes.Interface
+	// Metadata patches Pods, and lists them where nothing else matters.
+	Partial metadata.Interface
+}
+
+var podResource = corev1.SchemeGroupVersion.WithResource("pods")
+
+func (c *Client) tallies(namespace string) dynamic.ResourceInterface {
+	return c.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(namespace)
+}
+
+// Tallies implements Cluster.
+func (c *Client) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
+	var out []*Object
+	options := metav1.ListOptions{Limit: pageSize}
+	for {
+		page, err := c.tallies(namespace).List(ctx, options)
+		if err != nil {
+			return nil, err
+		}
+		for i := range page.Items {
+			object, err := objectOf(&page.Items[i])
+			if err != nil {
+				return nil, err
+			}
+			out = append(out, object)
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return out, nil
+		}
+	}
+}
+
+// Tally implements Cluster.
+func (c *Client) Tally(ctx context.Context, namespace, name string) (*Object, error) {
+	live, err := c.tallies(namespace).Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return nil, err
+	}
+	return objectOf(live)
+}
+
+func objectOf(from *unstructured.Unstructured) (*Object, error) {
+	out := &Object{Editor: editorOf(from.GetManagedFields())}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(from.Object, &out.PodTally); err != nil {
+		return nil, fmt.Errorf("reading PodTally %s/%s: %w", from.GetNamespace(), from.GetName(), err)
+	}
+	return out, nil
+}
+
+// editorOf is who other than Curfew owns a count of a status.
+func editorOf(fields []metav1.ManagedFieldsEntry) string {
+	for i := range fields {
+		one := &fields[i]
+		if one.Subresource != "status" || one.Manager == fieldManager || one.FieldsV1 == nil {
+			continue
+		}
+		var owned struct {
+			Status map[string]json.RawMessage `json:"f:status"`
+		}
+		if json.Unmarshal(one.FieldsV1.Raw, &owned) != nil {
+			return one.Manager
+		}
+		for _, count := range []string{"f:succeeded", "f:failed", "f:uncountedTerminatedPods"} {
+			if _, ok := owned.Status[count]; ok {
+				return one.Manager
+			}
+		}
+	}
+	return ""
+}
+
+// WriteStatus implements Cluster.
+func (c *Client) WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error) {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(status)
+	if err != nil {
+		return "", fmt.Errorf("status of PodTally %s/%s: %w", namespace, name, err)
+	}
+	// The API server takes everything but the status from what it has.
+	out := &unstructured.Unstructured{Object: map[string]any{"status": content}}
+	out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("PodTally"))
+	out.SetNamespace(namespace)
+	out.SetName(name)
+	out.SetUID(uid)
+	out.SetResourceVersion(version)
+	written, err := c.tallies(namespace).UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
+	if err != nil {
+		return "", err
+	}
+	return written.GetResourceVersion(), nil
+}
+
+// Pods implements Cluster.
+func (c *Client) Pods(ctx context.Context, namespace string, options metav1.ListOptions) (*corev1.PodList, error) {
+	return c.Watches.CoreV1().Pods(namespace).List(ctx, options)
+}
+
+// Watch implements Cluster.
+func (c *Client) Watch(ctx context.Context, namespace string, options metav1.ListOptions) (watch.Interface, error) {
+	return c.Watches.CoreV1().Pods(namespace).Watch(ctx, options)
+}
+
+// Pod implements Cluster.
+func (c *Client) Pod(ctx context.Context, namespace, name string) (*corev1.Pod, error) {
+	return c.Watches.CoreV1().Pods(namespace).Get(ctx, name, metav1.GetOptions{})
+}
+
+// Patch implements Cluster.
+func (c *Client) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	return c.Partial.Resource(podResource).Namespace(namespace).Patch(ctx, name, types.StrategicMergePatchType, patch, metav1.PatchOptions{FieldManager: fieldManager})
+}
+
+// Metadata implements Cluster.
+func (c *Client) Metadata(ctx context.Context, options metav1.ListOptions) (*metav1.PartialObjectMetadataList, error) {
+	return c.Partial.Resource(podResource).List(ctx, options)
+}
+
+// NodeGone implements Cluster.
+func (c *Client) NodeGone(ctx context.Context, name string) (bool, error) {
+	_, err := c.Partial.Resource(corev1.SchemeGroupVersion.WithResource("nodes")).Get(ctx, name, metav1.GetOptions{})
+	if apierrors.IsNotFound(err) {
+		return true, nil
+	}
+	return false, err
+}

@@ -1,0 +1,212 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/dynamic"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Options are what a Controller works with. All fields are required unless they say otherwise.
+type Options struct {
+	// Objects follows PodTallies.
+	Objects dynamic.Interface
+	Cluster Cluster
+	// ServerTime is the API server's time, or an error while that is not known.
+	ServerTime func(context.Context) (time.Time, error)
+	// Event records an Event on a PodTally. It may be nil.
+	Event func(object *v1alpha1.PodTally, eventType, reason, message string)
+
+	Clock      clock.Clock
+	Log        logr.Logger
+	Registerer prometheus.Registerer
+}
+
+const (
+	fieldManager = "curfew-tally"
+	// workers is how many tallies have a round at once.
+	workers = 16
+	// recheck is how often a tally is looked at without any reason to.
+	recheck = 10 * time.Minute
+	// retryFirst is the wait after a first failure of a tally. It doubles up to recheck.
+	retryFirst = time.Second
+)
+
+// Controller counts the Pods of PodTallies.
+type Controller struct {
+	options Options
+	log     logr.Logger
+	metrics *metrics
+	queue   *loop.RetryQueue
+	// send sends patches and waits for their answers.
+	send func(ctx context.Context, all []func(context.Context) (overloaded bool))
+	tallies *follow.Mirror[seen]
+
+	mu     sync.Mutex
+	spaces map[string]*watched // by namespace
+	busy   map[string]bool
+	// work is what the names in the queue stand for.
+	work map[string]*tally
+	all  sync.WaitGroup
+}
+
+// watched is a namespace whose Pods are watched.
+type watched struct {
+	*space
+	// again has tallies and Pods listed again.
+	again  loop.Signal
+	cancel context.CancelFunc
+	empty  time.Time // since when there is nothing to do
+}
+
+// seen is what is kept of a PodTally, to know when it changed.
+type seen struct {
+	uid        types.UID
+	generation int64
+	deleting   bool
+}
+
+// New makes a controller that does nothing until Run.
+func New(options Options) (*Controller, error) {
+	c, err := newController(options)
+	if err != nil {
+		return nil, err
+	}
+	resource := options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
+	c.tallies = follow.NewMirror(resource, see, options.Clock, c.log.WithValues("resource", v1alpha1.PodTallies))
+	return c, nil
+}
+
+// newController makes one that follows no PodTallies.
+func newController(options Options) (c *Controller, err error) {
+	c = &Controller{
+		options: options, log: options.Log.WithName("tally"), queue: loop.NewRetryQueue(options.Clock, recheck), send: newPool(options.Clock).run,
+		spaces: map[string]*watched{}, busy: map[string]bool{}, work: map[string]*tally{},
+	}
+	c.metrics, err = newMetrics(options.Registerer)
+	return c, err
+}
+
+func see(object *unstructured.Unstructured) seen {
+	return seen{object.GetUID(), object.GetGeneration(), object.GetDeletionTimestamp() != nil}
+}
+
+// Run counts until ctx is done. It may run once in a cluster.
+func (c *Controller) Run(ctx context.Context) error {
+	c.tallies.OnChange(func(key string, old, now *seen) {
+		if key != "" && (old == nil || now == nil || *old != *now) {
+			namespace, _, _ := strings.Cut(key, "/")
+			c.watch(ctx, namespace)
+		}
+	})
+	c.all.Go(func() { c.tallies.Run(ctx) })
+	c.all.Go(func() { c.sweeps(ctx) })
+	for range workers {
+		c.all.Go(func() {
+			for {
+				key, ok := c.queue.Next(ctx)
+				if !ok {
+					return
+				}
+				c.do(ctx, key)
+			}
+		})
+	}
+	<-ctx.Done()
+	c.all.Wait()
+	return nil
+}
+
+// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet.
+func (c *Controller) watch(ctx context.Context, namespace string) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	w := c.spaces[namespace]
+	if w == nil {
+		w = c.newSpace(namespace)
+		of, cancel := context.WithCancel(ctx)
+		w.cancel = cancel
+		c.all.Go(func() { c.follow(of, w) })
+	}
+	w.again.Set()
+}
+
+// newSpace adds a namespace. The lock is held.
+func (c *Controller) newSpace(namespace string) *watched {
+	w := &watched{again: loop.NewSignal()}
+	w.space = newSpace(namespace, func(t *tally) { c.wake(w.space, t) })
+	c.spaces[namespace] = w
+	return w
+}
+
+// space is a namespace that is watched, or nil.
+func (c *Controller) space(namespace string) *watched {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.spaces[namespace]
+}
+
+// wake has a tally worked on when that is worth while. The lock of its namespace is held.
+func (c *Controller) wake(s *space, t *tally) {
+	now := c.options.Clock.Now()
+	at, ok := s.when(t, now)
+	if !ok || t.due.After(now) && !at.Before(t.due) {
+		return
+	}
+	key := s.namespace + "/" + t.name
+	c.mu.Lock()
+	c.work[key] = t
+	c.mu.Unlock()
+	if t.due = at; at.After(now) {
+		c.queue.AddAfter(key, at.Sub(now))
+		return
+	}
+	c.queue.Add(key)
+}
+
+// do has a round of a tally.
+func (c *Controller) do(ctx context.Context, key string) {
+	namespace, _, _ := strings.Cut(key, "/")
+	c.mu.Lock()
+	w, t := c.spaces[namespace], c.work[key]
+	if w == nil || t == nil {
+		c.mu.Unlock()
+		return
+	}
+	if c.busy[key] {
+		c.mu.Unlock()
+		c.queue.AddAfter(key, writeEvery/10)
+		return
+	}
+	c.busy[key] = true
+	c.mu.Unlock()
+	defer func() {
+		c.mu.Lock()
+		defer c.mu.Unlock()
+		delete(c.busy, key)
+	}()
+	err := c.round(ctx, w.space, t)
+	switch {
+	case ctx.Err() != nil:
+		return
+	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
+		c.log.Info("reading PodTallies and Pods again", "namespace", namespace, "reason", err.Error())
+		w.overtake(t)
+		w.again.Set()
+	case err != nil:
+		c.log.Info("Pods could not be counted, trying again", "tally", key, "reason", err.Error())
+	}
+	w.rest(t, err, c.options.Clock.Now())
+}

@@ -1,0 +1,232 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/paging"
+	match "curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+const (
+	// pageSize bounds what one answer of a list costs in memory.
+	pageSize = 500
+	// gather is how long a new tally waits for others: the Pods are listed once for all of them.
+	gather = 500 * time.Millisecond
+	// linger is how long a namespace without tallies is watched: admission may add finalizers until
+	// it has heard that the tally is gone.
+	linger = 5 * time.Minute
+)
+
+// follow keeps a namespace in step with the API server until ctx is done, or it has been without
+// tallies for a while.
+func (c *Controller) follow(ctx context.Context, w *watched) {
+	delay := loop.NewBackoff()
+	for ctx.Err() == nil {
+		w.again.Clear()
+		err := c.load(ctx, w)
+		at := ""
+		if err == nil {
+			at, err = c.list(ctx, w.space)
+		}
+		if err == nil {
+			delay.Reset()
+			err = c.events(ctx, w, at)
+		}
+		switch {
+		case ctx.Err() != nil:
+		case err != nil:
+			c.log.Info("Pods of a namespace could not be followed, trying again", "namespace", w.namespace, "reason", err.Error())
+			loop.Pause(ctx, c.options.Clock, delay.Next())
+		case c.leave(w):
+			return
+		}
+	}
+}
+
+// load reads the tallies of a namespace. Those that are known keep what is known of them; of the
+// others nothing may be known that is older than their status (S7), so that Pods are listed next.
+func (c *Controller) load(ctx context.Context, w *watched) error {
+	objects, err := c.options.Cluster.Tallies(ctx, w.namespace)
+	if err != nil {
+		return fmt.Errorf("listing PodTallies: %w", err)
+	}
+	known, now := w.known(), []*tally(nil)
+	for _, object := range objects {
+		compiled, errs := match.Compile(&object.PodTally)
+		t := known[object.UID]
+		if t == nil {
+			t = &tally{name: object.Name, uid: object.UID, version: object.ResourceVersion, status: object.Status, ledger: readLedger(&object.Status)}
+			if object.Editor != "" {
+				t.edited = object.Editor
+				c.edited(w.namespace, t, object.Editor, "the counts may be wrong")
+			}
+		}
+		w.respec(t, compiled, object.Generation, errs.ToAggregate())
+		if !compiled.Deleting {
+			now = append(now, t)
+		}
+	}
+	w.setTallies(now)
+	return nil
+}
+
+// known are the tallies whose status no other process has written.
+func (s *space) known() map[types.UID]*tally {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	out := map[types.UID]*tally{}
+	for _, t := range s.tallies {
+		if !t.overtaken {
+			out[t.uid] = t
+		}
+	}
+	return out
+}
+
+// respec takes over the spec of a tally.
+func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invalid error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.match, t.generation, t.invalid = compiled, generation, invalid
+}
+
+// list lists the Pods of a namespace. It must not be served from a cache of the API server: what
+// another process did before its last write of a status has to be seen (S7).
+func (c *Controller) list(ctx context.Context, s *space) (string, error) {
+	s.beginList()
+	options, first := metav1.ListOptions{Limit: pageSize}, ""
+	for {
+		page, err := c.options.Cluster.Pods(ctx, s.namespace, options)
+		if next, ok := paging.Resume(err); ok {
+			options.Continue = next
+			continue
+		}
+		if err != nil {
+			return "", fmt.Errorf("listing Pods: %w", err)
+		}
+		if first == "" {
+			first = page.ResourceVersion
+		}
+		for i := range page.Items {
+			s.observe(&page.Items[i], false)
+		}
+		if options.Continue = page.Continue; options.Continue == "" {
+			s.endList(first)
+			return first, nil
+		}
+	}
+}
+
+// events follows the Pods until everything has to be listed again.
+func (c *Controller) events(ctx context.Context, w *watched, at string) error {
+	over := c.options.Clock.NewTimer(chores)
+	defer over.Stop()
+	for ctx.Err() == nil {
+		events, err := c.options.Cluster.Watch(ctx, w.namespace, metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true})
+		if err != nil {
+			return fmt.Errorf("watching Pods: %w", err)
+		}
+		next, again, err := c.drain(ctx, w, at, events, over)
+		events.Stop()
+		if again || err != nil {
+			return err
+		}
+		if next == at {
+			return nil // A watch that brings nothing is not opened again: it might be too old.
+		}
+		at = next
+	}
+	return ctx.Err()
+}
+
+// drain follows one watch until it ends. It reports whether everything has to be listed again.
+func (c *Controller) drain(ctx context.Context, w *watched, at string, events watch.Interface, chore clock.Timer) (next string, again bool, err error) {
+	for {
+		select {
+		case <-ctx.Done():
+			return at, true, ctx.Err()
+		case <-w.again:
+			loop.Pause(ctx, c.options.Clock, gather)
+			return at, true, nil
+		case <-chore.C():
+			if chore.Reset(chores); c.overdue(ctx, w.space) {
+				return at, true, nil
+			}
+		case event, ok := <-events.ResultChan():
+			if !ok {
+				return at, false, nil
+			}
+			if event.Type == watch.Error {
+				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
+					return at, true, err
+				}
+				return at, true, nil
+			}
+			pod, isPod := event.Object.(*corev1.Pod)
+			if !isPod {
+				return at, true, fmt.Errorf("got a %T where a Pod was asked for", event.Object)
+			}
+			switch at = pod.ResourceVersion; event.Type {
+			case watch.Added, watch.Modified:
+				w.observe(pod, false)
+			case watch.Deleted:
+				w.gone(pod.UID, at)
+			case watch.Bookmark:
+				w.progress(at)
+			}
+		}
+	}
+}
+
+// leave stops following a namespace that has no tallies, and no Pods with the finalizer, for a while.
+func (c *Controller) leave(w *watched) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if len(w.tallies) > 0 || len(w.pods) > 0 {
+		w.empty = time.Time{}
+		return false
+	}
+	now := c.options.Clock.Now()
+	if w.empty.IsZero() || now.Before(w.empty) {
+		w.empty = now
+	}
+	if now.Sub(w.empty) < linger {
+		return false
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(w.again) > 0 {
+		return false // A tally was created just now.
+	}
+	delete(c.spaces, w.namespace)
+	for key := range c.work {
+		if namespace, _, _ := strings.Cut(key, "/"); namespace == w.namespace {
+			delete(c.work, key)
+		}
+	}
+	w.cancel()
+	return true
+}
+
+// edited reports a status that someone else has changed.
+func (c *Controller) edited(namespace string, t *tally, editor, outcome string) {
+	c.metrics.edited.Inc()
+	c.log.Info("the status of a PodTally was changed by someone else", "tally", namespace+"/"+t.name, "by", editor, "outcome", outcome)
+	if c.options.Event != nil {
+		object := &v1alpha1.PodTally{}
+		object.Namespace, object.Name, object.UID = namespace, t.name, t.uid
+		c.options.Event(object, corev1.EventTypeWarning, v1alpha1.ReasonStatusEdited, fmt.Sprintf("%s changed the status, which only Curfew may write: %s", editor, outcome))
+	}
+}

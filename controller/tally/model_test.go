@@ -1,0 +1,205 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/policy"
+)
+
+type killed struct{}
+
+// Whatever admission, users, the kubelet, lost answers, crashes and a process that was believed dead
+// do at any moment: each Pod is counted once, by the tally that it matches, and no finalizer is left
+// behind (S7).
+func TestModel(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		m := &model{t: t, world: newWorld(t.Fatalf)}
+		m.world.addTally("a", "a")
+		m.process = m.world.process()
+		m.world.around = m.around
+		for range rapid.IntRange(1, 120).Draw(t, "steps") {
+			m.act()
+		}
+		m.end()
+	})
+}
+
+type model struct {
+	t       *rapid.T
+	world   *world
+	process *process
+	zombie  *process
+	quiet   bool
+	depth   int
+}
+
+// act is one thing that happens.
+func (m *model) act() {
+	switch rapid.IntRange(0, 9).Draw(m.t, "act") {
+	case 0, 1, 2:
+		m.users()
+	case 3, 4:
+		m.process.deliver()
+	case 5, 6, 7:
+		m.world.clock.Step(time.Second)
+		m.run(m.process)
+	case 8:
+		if m.zombie != nil {
+			m.zombie.deliver()
+			m.run(m.zombie)
+		}
+	default:
+		switch rapid.IntRange(0, 2).Draw(m.t, "rare") {
+		case 0:
+			m.process.watch.again.Set()
+		case 1:
+			m.zombie, m.process = m.process, m.world.process()
+		default:
+			m.zombie, m.process = nil, m.world.process()
+		}
+	}
+}
+
+// users is a step of anyone but Curfew.
+func (m *model) users() {
+	name := rapid.SampledFrom([]string{"p", "q"}).Draw(m.t, "pod")
+	app := rapid.SampledFrom([]string{"a", "a", "a", "b", "none"}).Draw(m.t, "app")
+	switch rapid.IntRange(0, 12).Draw(m.t, "user") {
+	case 0, 1, 9, 10:
+		m.world.create(name, app, rapid.Bool().Draw(m.t, "admitted"))
+	case 2, 3, 11:
+		m.world.change(name, func(pod *corev1.Pod) {
+			if pod.DeletionTimestamp == nil {
+				pod.Spec.NodeName = "n"
+			}
+		})
+		m.world.finish(name, rapid.SampledFrom([]corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed}).Draw(m.t, "phase"))
+	case 4:
+		m.world.change(name, func(pod *corev1.Pod) {
+			if pod.DeletionTimestamp == nil {
+				pod.Spec.NodeName = "n"
+			}
+		})
+	case 5, 6:
+		m.world.remove(name)
+	case 7:
+		m.world.change(name, func(pod *corev1.Pod) { pod.Labels["app"] = app })
+	case 8:
+		m.tallies()
+	default:
+		m.world.nodes["n"] = rapid.Bool().Draw(m.t, "node")
+		m.world.clock.Step(2 * overdueAfter)
+		m.process.overdue(context.Background(), m.process.watch.space)
+	}
+}
+
+// tallies creates or deletes one, or edits what is not its status.
+func (m *model) tallies() {
+	name := rapid.SampledFrom([]string{"a", "b", "c"}).Draw(m.t, "tally")
+	object := m.world.tallies[name]
+	switch {
+	case object == nil:
+		value := map[string]string{"a": "a", "b": "b", "c": "a"}[name]
+		m.world.clock.Step(time.Second) // Tallies of the same second may swap their Pods.
+		m.world.addTally(name, value)
+		m.process.watch.again.Set()
+	case rapid.Bool().Draw(m.t, "edit"):
+		object.ResourceVersion = m.world.next()
+	default:
+		delete(m.world.tallies, name)
+		m.process.watch.again.Set()
+	}
+}
+
+// run has a process do a round. It may be killed meanwhile.
+func (m *model) run(p *process) {
+	m.depth++
+	defer func() {
+		m.depth--
+		switch why := recover().(type) {
+		case nil:
+		case killed:
+			if p == m.zombie {
+				m.zombie = nil
+			} else {
+				m.process = m.world.process()
+			}
+		default:
+			panic(why)
+		}
+	}()
+	p.step(context.Background(), rapid.SampledFrom([]string{"a", "a", "a", "b", "c", ""}).Draw(m.t, "round"))
+}
+
+// around lets anything happen around a request, or the answer be lost.
+func (m *model) around(request string, before bool) error {
+	if m.quiet || m.depth == 0 {
+		return nil
+	}
+	switch rapid.IntRange(0, 19).Draw(m.t, "around "+request) {
+	case 0:
+		panic(killed{})
+	case 1:
+		return errLost
+	case 2, 3:
+		m.users()
+	case 4, 5:
+		m.process.deliver()
+	}
+	return nil
+}
+
+// end lets all Pods end and all be counted, and checks that nothing is left.
+func (m *model) end() {
+	m.quiet = true
+	m.process = m.world.process()
+	ctx := context.Background()
+	m.process.settle(ctx)
+	for _, name := range []string{"p", "q"} {
+		if pod := m.world.pods[name]; pod != nil && pod.DeletionTimestamp != nil && pod.Spec.NodeName == "" {
+			m.t.Fatalf("Pod %s can no longer run and is still there", pod.UID)
+		}
+		m.world.change(name, func(pod *corev1.Pod) {
+			if pod.DeletionTimestamp == nil {
+				pod.Spec.NodeName = "n"
+			}
+		})
+		m.world.finish(name, corev1.PodSucceeded)
+	}
+	m.process.settle(ctx)
+	for _, pod := range m.world.pods {
+		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+			m.t.Fatalf("Pod %s is left with the finalizer", pod.UID)
+		}
+		_, counted := pod.Annotations[policy.AnnotationCountedBy]
+		if m.world.owner(pod) != nil && pod.DeletionTimestamp == nil && !counted {
+			m.t.Fatalf("Pod %s is not counted", pod.UID)
+		}
+	}
+	for uid, by := range m.world.owed {
+		if _, counted := m.world.counted[uid]; !counted && m.exists(string(by)) {
+			m.t.Fatalf("Pod %s lost its finalizer and was never counted by %s", uid, by)
+		}
+	}
+	for _, object := range m.world.tallies {
+		if object.Status.UncountedTerminatedPods != nil || object.Status.Active != 0 {
+			m.t.Fatal(fmt.Sprintf("%s: status %+v", object.Name, object.Status))
+		}
+	}
+}
+
+func (m *model) exists(uid string) bool {
+	for _, object := range m.world.tallies {
+		if string(object.UID) == uid {
+			return true
+		}
+	}
+	return false
+}

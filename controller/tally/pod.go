@@ -1,0 +1,126 @@
+package tally
+
+import (
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+)
+
+// pod is what is kept of a Pod that a tally selects, or that carries the finalizer.
+type pod struct {
+	name    string
+	uid     types.UID
+	version uint64 // resourceVersion
+	node    string
+
+	phase outcome
+	// held: it carries the finalizer. counted: a tally is done with it, by its annotation.
+	held, counted bool
+	// deleting is when its grace period ends; zero for a Pod that is not being deleted.
+	deleting time.Time
+	nodeGone bool
+	// removed: a request has shown that it does not exist any more. It is kept until the watch says
+	// so, too: an event from before would bring it back (S7).
+	removed bool
+
+	// keeper is the tally that counts it, and others select it too and are younger.
+	keeper *tally
+	others []*tally
+	queued *tally // in whose work it is
+}
+
+// outcome is how a Pod finished.
+type outcome uint8
+
+const (
+	active outcome = iota
+	succeeded
+	failed
+)
+
+// readPod keeps what matters of a Pod.
+func readPod(from *corev1.Pod) *pod {
+	p := &pod{uid: types.UID(strings.Clone(string(from.UID))), name: strings.Clone(from.Name), node: strings.Clone(from.Spec.NodeName)}
+	p.readMeta(&from.ObjectMeta)
+	switch from.Status.Phase {
+	case corev1.PodSucceeded:
+		p.phase = succeeded
+	case corev1.PodFailed:
+		p.phase = failed
+	}
+	return p
+}
+
+// readMeta takes over metadata that is at least as new as what is known.
+func (p *pod) readMeta(from *metav1.ObjectMeta) {
+	p.version = versionOf(from.ResourceVersion)
+	p.held = slices.Contains(from.Finalizers, policy.FinalizerTally)
+	_, p.counted = from.Annotations[policy.AnnotationCountedBy]
+	p.deleting = time.Time{}
+	if from.DeletionTimestamp != nil {
+		p.deleting = from.DeletionTimestamp.Time
+	}
+}
+
+// outcome is how the Pod finished. A Pod that is being deleted and can no longer run has failed,
+// although its phase will never say so.
+func (p *pod) outcome() outcome {
+	if p.phase == active && !p.deleting.IsZero() && (p.node == "" || p.nodeGone) {
+		return failed
+	}
+	return p.phase
+}
+
+// need is what a Pod needs next that is not about to be counted.
+type need uint8
+
+const (
+	nothing need = iota
+	adopt        // add the finalizer
+	count        // write it into the status of its tally
+	release      // remove the finalizer without counting
+)
+
+func (p *pod) need() need {
+	switch {
+	case p.removed:
+		return nothing
+	case p.held && (p.counted || p.keeper == nil):
+		return release
+	case p.counted || p.keeper == nil:
+		return nothing
+	case !p.held && p.deleting.IsZero():
+		return adopt
+	case p.held && p.outcome() != active:
+		return count
+	}
+	return nothing
+}
+
+// settled reports whether a Pod that is about to be counted can be counted: it never comes back.
+func (p *pod) settled() bool { return p == nil || p.removed || !p.held && p.counted }
+
+// running reports whether a Pod is one of its tally's active ones.
+func (p *pod) running() bool {
+	return !p.removed && p.keeper != nil && p.held && !p.counted && p.outcome() == active
+}
+
+// resourceVersion is that of the newest state that is known.
+func (p *pod) resourceVersion() string { return strconv.FormatUint(p.version, 10) }
+
+// versionOf reads a resourceVersion. One that is no number is older than all others, so that what
+// comes later always counts.
+func versionOf(version string) uint64 {
+	v, err := strconv.ParseUint(version, 10, 64)
+	if err != nil {
+		return 0
+	}
+	return v
+}

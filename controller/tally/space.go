@@ -1,0 +1,234 @@
+package tally
+
+import (
+	"slices"
+	"sync"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+)
+
+// space is a namespace: its tallies, and the Pods that concern them. It is a state machine without
+// requests; [Controller] carries out what plan asks for.
+type space struct {
+	namespace string
+
+	mu   sync.Mutex
+	pods map[types.UID]*pod
+	// tallies, the oldest first.
+	tallies []*tally
+	// orphans are Pods with the finalizer that no tally selects: a tally without a status.
+	orphans *tally
+	// listed are the tallies in whose status a Pod waits to be counted. No other may list it.
+	listed map[types.UID]*tally
+	// listing are the Pods that a list has shown so far; nil without one.
+	listing map[types.UID]bool
+	// ready: Pods and statuses are known, and the Pods were listed after the statuses were read. Only
+	// then the finalizer of a Pod proves that no other process has counted it (S7).
+	ready bool
+	// seen is the newest resourceVersion of all Pods.
+	seen uint64
+	// wake has a tally worked on. The lock is held.
+	wake func(t *tally)
+}
+
+func newSpace(namespace string, wake func(t *tally)) *space {
+	s := &space{namespace: namespace, pods: map[types.UID]*pod{}, listed: map[types.UID]*tally{}, wake: wake}
+	s.orphans = &tally{}
+	return s
+}
+
+// setTallies replaces the tallies. What was known of one that stays is kept. The Pods have to be
+// listed next.
+func (s *space) setTallies(now []*tally) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.ready = false
+	s.tallies = slices.Clone(now)
+	slices.SortFunc(s.tallies, func(a, b *tally) int {
+		if a.match.Before(b.match) {
+			return -1
+		}
+		return 1
+	})
+	s.listed = map[types.UID]*tally{}
+	for _, t := range s.tallies {
+		for _, one := range t.ledger.uncounted {
+			s.listed[one.uid] = t
+		}
+		if t.pending != nil {
+			for _, one := range t.pending.ledger.uncounted {
+				s.listed[one.uid] = t
+			}
+		}
+	}
+}
+
+// beginList begins a list of all Pods.
+func (s *space) beginList() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.listing = map[types.UID]bool{}
+}
+
+// endList drops the Pods that the list has not shown, and has all tallies worked on.
+func (s *space) endList(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for uid := range s.pods {
+		if !s.listing[uid] {
+			s.drop(uid)
+		}
+	}
+	s.listing, s.ready, s.seen = nil, true, max(s.seen, versionOf(version))
+	for _, t := range s.all() {
+		s.wake(t)
+	}
+}
+
+func (s *space) all() []*tally { return append(slices.Clone(s.tallies), s.orphans) }
+
+// observe takes over a state of a Pod: of the list or the watch, or with live that of a request,
+// which may be ahead of them.
+func (s *space) observe(from *corev1.Pod, live bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := readPod(from)
+	if !live {
+		s.seen = max(s.seen, p.version)
+	}
+	if s.listing != nil && !live {
+		s.listing[p.uid] = true
+	}
+	p.keeper, p.others = s.match(from)
+	known := s.pods[p.uid]
+	if known == nil && live {
+		return // The watch has shown its end.
+	}
+	if known != nil {
+		s.account(known, -1)
+		p.queued, p.nodeGone = known.queued, known.nodeGone && known.node == p.node
+		if known.removed || p.version < known.version {
+			// A request has shown a newer state already (S7). Only which tallies exist may be news.
+			known.keeper, known.others = p.keeper, p.others
+			p = known
+		}
+	}
+	if s.pods[p.uid] = p; p.concerns(s) || live {
+		s.account(p, 1)
+		s.enqueue(p)
+		return
+	}
+	delete(s.pods, p.uid)
+}
+
+// concerns reports whether a Pod has to be kept.
+func (p *pod) concerns(s *space) bool {
+	return p.keeper != nil || p.held || p.removed || s.listed[p.uid] != nil
+}
+
+// answered takes over the metadata that a request has shown.
+func (s *space) answered(uid types.UID, meta *metav1.ObjectMeta) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[uid]
+	if p == nil || p.removed || versionOf(meta.ResourceVersion) < p.version {
+		return
+	}
+	s.account(p, -1)
+	p.readMeta(meta)
+	s.account(p, 1)
+	s.enqueue(p)
+}
+
+// gone takes a Pod away that the watch says is deleted.
+func (s *space) gone(uid types.UID, version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = max(s.seen, versionOf(version))
+	s.drop(uid)
+}
+
+// missing notes that a request has found a Pod to be gone, or another one under its name.
+func (s *space) missing(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[uid]; p != nil {
+		s.account(p, -1)
+		p.removed = true
+		s.account(p, 1)
+		s.enqueue(p)
+	}
+}
+
+// unchanged reports whether nothing is known of a Pod that is newer than a state.
+func (s *space) unchanged(of *pod) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := s.pods[of.uid]
+	return p != nil && !p.removed && p.version == of.version
+}
+
+func (s *space) drop(uid types.UID) {
+	if p := s.pods[uid]; p != nil {
+		s.account(p, -1)
+		delete(s.pods, uid)
+		if t := s.listed[uid]; t != nil {
+			s.wake(t)
+		} else if p.keeper != nil {
+			s.wake(p.keeper)
+		}
+	}
+}
+
+// account adds a Pod to the numbers of its tallies, or takes it away.
+func (s *space) account(p *pod, sign int64) {
+	if p.running() {
+		p.keeper.active += sign
+	}
+	for _, t := range p.others {
+		t.conflicts += sign
+	}
+}
+
+// enqueue has a Pod worked on that needs something, or that is about to be counted.
+func (s *space) enqueue(p *pod) {
+	if t := s.listed[p.uid]; t != nil {
+		s.wake(t)
+		return
+	}
+	t := p.keeper
+	if t == nil {
+		t = s.orphans
+	}
+	if p.need() != nothing && p.queued != t {
+		p.queued = t
+		t.work = append(t.work, p.uid)
+	}
+	s.wake(t)
+}
+
+// match finds the tally that counts a Pod, and the younger ones that match it, too.
+func (s *space) match(from *corev1.Pod) (keeper *tally, others []*tally) {
+	facts := policy.FactsOfPod(from)
+	for _, t := range s.tallies {
+		switch {
+		case !t.match.Selects(facts):
+		case keeper == nil:
+			keeper = t
+		default:
+			others = append(others, t)
+		}
+	}
+	return keeper, others
+}
+
+// progress notes that the watch has shown everything up to a resourceVersion.
+func (s *space) progress(version string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.seen = max(s.seen, versionOf(version))
+}

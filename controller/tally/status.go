@@ -1,0 +1,132 @@
+package tally
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+var (
+	// errGone: the tally was deleted, or created again under its name.
+	errGone = errors.New("the PodTally is gone")
+	// errOvertaken: another Curfew process has written the status. What is known of the Pods is older
+	// than that, so that they are listed again.
+	errOvertaken = errors.New("the status was written by another process")
+)
+
+// writePlan writes the status of a plan. When its answer is lost, the plan stays pending, and the
+// same status is written again until it is known what became of it.
+func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan) error {
+	if t.pending == nil {
+		now, err := c.options.ServerTime(ctx)
+		if err != nil {
+			s.abandon(t, p)
+			return fmt.Errorf("the API server's time: %w", err)
+		}
+		t.describe(&p.status, now)
+	}
+	began := c.options.Clock.Now()
+	version, err := c.put(ctx, s, t, p)
+	c.metrics.step("status", began, c.options.Clock, err)
+	switch {
+	case err == nil:
+		s.confirm(t, p, version, c.options.Clock.Now())
+	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
+		s.abandon(t, p)
+	case refused(err):
+		s.abandon(t, p)
+		err = fmt.Errorf("writing the status: %w", err)
+	default:
+		s.hold(t, p)
+		err = fmt.Errorf("writing the status: %w", err)
+	}
+	return err
+}
+
+// put writes a status over the one that is known.
+func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (string, error) {
+	for {
+		version, err := c.options.Cluster.WriteStatus(ctx, s.namespace, t.name, t.uid, t.version, &p.status)
+		switch {
+		case err == nil:
+			return version, nil
+		case apierrors.IsNotFound(err):
+			return "", errGone
+		case !apierrors.IsConflict(err):
+			return "", err
+		}
+		live, err := c.options.Cluster.Tally(ctx, s.namespace, t.name)
+		switch {
+		case apierrors.IsNotFound(err) || err == nil && live.UID != t.uid:
+			return "", errGone
+		case err != nil:
+			return "", err
+		case sameStatus(&live.Status, &p.status): // The answer to an earlier attempt was lost.
+			return live.ResourceVersion, nil
+		case sameStatus(&live.Status, &t.status): // Something else of the object has changed.
+		case live.Editor == "":
+			return "", errOvertaken
+		default:
+			// What this process knows is what the status has to say: no one else counts.
+			c.edited(s.namespace, t, live.Editor, "Curfew has restored it")
+		}
+		t.version = live.ResourceVersion
+	}
+}
+
+// refused reports whether an error says that a write has not happened and never will.
+func refused(err error) bool {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) {
+		return false
+	}
+	code := status.Status().Code
+	return code >= 400 && code < 500 && !apierrors.IsTimeout(err)
+}
+
+// describe fills in what a status says beside the numbers.
+func (t *tally) describe(status *v1alpha1.PodTallyStatus, now time.Time) {
+	if status.StartTime == nil {
+		at := metav1.NewTime(now).Rfc3339Copy()
+		status.StartTime = &at
+	}
+	status.ObservedGeneration = t.generation
+	ready := metav1.Condition{
+		Type: v1alpha1.ConditionReady, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonCounting, Message: "Pods are counted",
+	}
+	if was := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady); t.edited != "" || was != nil && was.Reason == v1alpha1.ReasonStatusEdited {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonStatusEdited, "the status was changed while Curfew was not running: the counts may be wrong"
+	}
+	if t.invalid != nil {
+		ready.Status, ready.Reason, ready.Message = metav1.ConditionFalse, v1alpha1.ReasonInvalidField, t.invalid.Error()
+	}
+	conflicting := metav1.Condition{
+		Type: v1alpha1.ConditionConflicting, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonNoConflict, Message: "no Pod is counted by an older PodTally",
+	}
+	if t.conflicts > 0 {
+		conflicting.Status, conflicting.Reason = metav1.ConditionTrue, v1alpha1.ReasonOlderTally
+		conflicting.Message = "some Pods that match are counted by an older PodTally"
+	}
+	for _, condition := range []metav1.Condition{ready, conflicting} {
+		condition.ObservedGeneration, condition.LastTransitionTime = t.generation, metav1.NewTime(now).Rfc3339Copy()
+		meta.SetStatusCondition((*[]metav1.Condition)(&status.Conditions), condition)
+	}
+	meta.RemoveStatusCondition((*[]metav1.Condition)(&status.Conditions), v1alpha1.ConditionReleasing)
+}
+
+func sameStatus(a, b *v1alpha1.PodTallyStatus) bool { return equality.Semantic.DeepEqual(a, b) }
+
+// hold keeps a plan whose status may have been written.
+func (s *space) hold(t *tally, p *plan) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.pending = p
+}

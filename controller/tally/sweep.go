@@ -1,0 +1,146 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/klog/v2"
+
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/policy"
+)
+
+const (
+	// sweepEvery is how often all Pods are listed to find finalizers of tallies that do not exist any
+	// more: deleted while Curfew was not running, or right before a Pod was created.
+	sweepEvery = time.Hour
+	// sweepAgain is the wait for a second look after tallies were switched off: until admission has
+	// heard of it, it adds finalizers.
+	sweepAgain = 5 * time.Minute
+)
+
+// sweeps releases the Pods of namespaces without tallies, now and then.
+func (c *Controller) sweeps(ctx context.Context) {
+	if c.tallies.Wait(ctx) != nil {
+		return
+	}
+	delay := loop.NewBackoffOf(retryFirst, recheck)
+	for {
+		wait := sweepEvery
+		released, err := c.sweep(ctx, nil)
+		switch {
+		case ctx.Err() != nil:
+			return
+		case err != nil:
+			wait = delay.Next()
+			c.log.Info("finalizers without a PodTally could not be looked for, trying again", "reason", err.Error())
+		case released > 0:
+			delay.Reset()
+			c.log.Info("released Pods that no PodTally counts", "pods", released)
+		}
+		if !loop.Pause(ctx, c.options.Clock, wait) {
+			return
+		}
+	}
+}
+
+// Release removes the finalizers of all tallies: they are switched off. It returns when ctx is done.
+func (c *Controller) Release(ctx context.Context) error {
+	delay := loop.NewBackoffOf(retryFirst, recheck)
+	for rest := 2; rest > 0; {
+		wait := sweepAgain
+		listed, err := c.listedPods(ctx)
+		released := 0
+		if err == nil {
+			released, err = c.sweep(ctx, listed)
+		}
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err != nil:
+			wait = delay.Next()
+			c.log.Info("Pods could not be released from PodTallies, which are switched off, trying again", "reason", err.Error())
+		default:
+			rest--
+			c.log.Info("PodTallies are switched off: no Pod has their finalizer", "released", released)
+		}
+		if rest > 0 && !loop.Pause(ctx, c.options.Clock, wait) {
+			return nil
+		}
+	}
+	<-ctx.Done()
+	return nil
+}
+
+// listedPods are the Pods that a status lists, and which tally counts them once it is on again.
+func (c *Controller) listedPods(ctx context.Context) (map[types.UID]types.UID, error) {
+	objects, err := c.options.Cluster.Tallies(ctx, metav1.NamespaceAll)
+	if apierrors.IsNotFound(err) {
+		return map[types.UID]types.UID{}, nil // There is no such kind.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing PodTallies: %w", err)
+	}
+	out := map[types.UID]types.UID{}
+	for _, object := range objects {
+		listed := readLedger(&object.Status)
+		for _, one := range listed.uncounted {
+			out[one.uid] = object.UID
+		}
+	}
+	return out, nil
+}
+
+// sweep releases Pods with the finalizer: all of them, if tallies are switched off and listed says
+// which are as good as counted, and otherwise those of namespaces in which there is no tally.
+func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) (released int, err error) {
+	options, failures := metav1.ListOptions{Limit: pageSize}, &failures{}
+	for {
+		page, err := c.options.Cluster.Metadata(ctx, options)
+		if next, ok := paging.Resume(err); ok {
+			options.Continue = next
+			continue
+		}
+		if err != nil {
+			return released, fmt.Errorf("listing Pods: %w", err)
+		}
+		var patches []func(context.Context) bool
+		for i := range page.Items {
+			meta := &page.Items[i].ObjectMeta
+			if !slices.Contains(meta.Finalizers, policy.FinalizerTally) || listed == nil && c.space(meta.Namespace) != nil {
+				continue
+			}
+			released++
+			patches = append(patches, c.releaseOf(meta, listed[meta.UID], failures))
+		}
+		c.send(ctx, patches)
+		if options.Continue = page.Continue; options.Continue == "" {
+			return released, failures.error()
+		}
+	}
+}
+
+// releaseOf releases one Pod, which is as good as counted by a tally or else "".
+func (c *Controller) releaseOf(meta *metav1.ObjectMeta, countedBy types.UID, failures *failures) func(context.Context) bool {
+	namespace, name, body := meta.Namespace, meta.Name, releasing(meta.UID, meta.ResourceVersion)
+	if countedBy != "" {
+		body = counting(meta.UID, countedBy)
+	}
+	return func(ctx context.Context) bool {
+		ctx, cancel := context.WithTimeout(ctx, requestMost)
+		defer cancel()
+		began := c.options.Clock.Now()
+		_, err := c.options.Cluster.Patch(ctx, namespace, name, body)
+		c.metrics.step("release", began, c.options.Clock, err)
+		if err != nil && !apierrors.IsNotFound(err) {
+			failures.add(fmt.Errorf("releasing Pod %s: %w", klog.KRef(namespace, name), err))
+		}
+		return overloaded(err)
+	}
+}

@@ -1,0 +1,459 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+	clocktesting "k8s.io/utils/clock/testing"
+
+	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+const namespace = "ci"
+
+var errLost = errors.New("the answer was lost")
+
+// world is an API server in memory, which checks that each Pod is counted once.
+type world struct {
+	fail    func(format string, args ...any)
+	clock   *clocktesting.FakeClock
+	version int
+	uids    int
+	pods    map[string]*corev1.Pod
+	tallies map[string]*Object
+	nodes   map[string]bool
+	// events are all that watches show.
+	events []watch.Event
+	// around is called before and after the effect of each request; an error takes the place of the
+	// answer.
+	around func(request string, before bool) error
+	// counted is by which tally a Pod was counted, and owed those whose finalizer was removed so that
+	// a tally has to count them.
+	counted map[types.UID]types.UID
+	owed    map[types.UID]types.UID
+	// known are the tallies that the process which sends a request has read.
+	known    map[types.UID]bool
+	requests int
+}
+
+func newWorld(fail func(string, ...any)) *world {
+	return &world{
+		fail: fail, clock: clocktesting.NewFakeClock(time.Date(2026, 12, 1, 2, 0, 0, 0, time.UTC)), version: 100,
+		pods: map[string]*corev1.Pod{}, tallies: map[string]*Object{}, nodes: map[string]bool{"n": true},
+		counted: map[types.UID]types.UID{}, owed: map[types.UID]types.UID{},
+		around: func(string, bool) error { return nil },
+	}
+}
+
+func (w *world) next() string { w.version++; return strconv.Itoa(w.version) }
+
+// mayRelease reports whether a Pod may lose its finalizer without being counted: no tally that the
+// process has heard of counts it.
+func (w *world) mayRelease(pod *corev1.Pod) bool {
+	owner := w.owner(pod)
+	return owner == nil || w.known != nil && !w.known[owner.UID]
+}
+
+// owner is the tally that counts a Pod.
+func (w *world) owner(pod *corev1.Pod) *match.Tally {
+	var all []*match.Tally
+	for _, name := range slices.Sorted(maps.Keys(w.tallies)) {
+		compiled, _ := match.Compile(&w.tallies[name].PodTally)
+		all = append(all, compiled)
+	}
+	return match.Owner(all, policy.FactsOfPod(pod))
+}
+
+func (w *world) addTally(name, value string) {
+	w.uids++
+	object := &Object{}
+	object.Namespace, object.Name, object.UID, object.Generation = namespace, name, types.UID(fmt.Sprint("tally-", w.uids)), 1
+	object.CreationTimestamp, object.ResourceVersion = metav1.NewTime(w.clock.Now()), w.next()
+	object.Spec.Selector.MatchLabels = map[string]string{"app": value}
+	w.tallies[name] = object
+}
+
+// create creates a Pod as admission lets it: with the finalizer if admission works.
+func (w *world) create(name, app string, admitted bool) {
+	if w.pods[name] != nil {
+		return
+	}
+	w.uids++
+	pod := &corev1.Pod{Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
+	pod.Namespace, pod.Name, pod.UID = namespace, name, types.UID(fmt.Sprint("pod-", w.uids))
+	pod.Labels = map[string]string{"app": app}
+	if admitted && w.owner(pod) != nil {
+		pod.Finalizers = []string{policy.FinalizerTally}
+	}
+	w.store(pod, watch.Added)
+}
+
+// store writes a Pod, and removes it if nothing keeps it.
+func (w *world) store(pod *corev1.Pod, event watch.EventType) {
+	pod.ResourceVersion = w.next()
+	w.pods[pod.Name] = pod
+	if pod.DeletionTimestamp != nil && len(pod.Finalizers) == 0 {
+		delete(w.pods, pod.Name)
+		event = watch.Deleted
+	}
+	w.events = append(w.events, watch.Event{Type: event, Object: pod.DeepCopy()})
+}
+
+// change changes a Pod, if it exists.
+func (w *world) change(name string, how func(*corev1.Pod)) {
+	if pod := w.pods[name]; pod != nil {
+		pod = pod.DeepCopy()
+		how(pod)
+		w.store(pod, watch.Modified)
+	}
+}
+
+func (w *world) remove(name string) {
+	w.change(name, func(pod *corev1.Pod) {
+		if pod.DeletionTimestamp == nil {
+			at := metav1.NewTime(w.clock.Now())
+			pod.DeletionTimestamp = &at
+		}
+	})
+}
+
+func (w *world) finish(name string, phase corev1.PodPhase) {
+	w.change(name, func(pod *corev1.Pod) {
+		if pod.Spec.NodeName != "" && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+			pod.Status.Phase = phase
+		}
+	})
+}
+
+func (w *world) request(name string, effect func() error) error {
+	w.requests++
+	if err := w.around(name, true); err != nil {
+		return err
+	}
+	answer := effect()
+	if err := w.around(name, false); err != nil {
+		return err
+	}
+	return answer
+}
+
+var (
+	podKind   = schema.GroupResource{Resource: "pods"}
+	tallyKind = schema.GroupResource{Group: policy.Group, Resource: v1alpha1.PodTallies}
+)
+
+func (w *world) Tallies(context.Context, string) (out []*Object, err error) {
+	err = w.request("tallies", func() error {
+		for _, name := range slices.Sorted(maps.Keys(w.tallies)) {
+			object := *w.tallies[name]
+			object.PodTally = *object.PodTally.DeepCopy()
+			out = append(out, &object)
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (w *world) Tally(_ context.Context, _, name string) (out *Object, err error) {
+	err = w.request("tally", func() error {
+		object := w.tallies[name]
+		if object == nil {
+			return apierrors.NewNotFound(tallyKind, name)
+		}
+		copied := *object
+		copied.PodTally = *object.PodTally.DeepCopy()
+		out = &copied
+		return nil
+	})
+	return out, err
+}
+
+func (w *world) WriteStatus(_ context.Context, _, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (out string, err error) {
+	err = w.request("status", func() error {
+		object := w.tallies[name]
+		switch {
+		case object == nil:
+			return apierrors.NewNotFound(tallyKind, name)
+		case object.UID != uid || object.ResourceVersion != version:
+			return apierrors.NewConflict(tallyKind, name, errors.New("changed"))
+		}
+		w.check(object, status)
+		object.Status, object.ResourceVersion, object.Editor = *status.DeepCopy(), w.next(), ""
+		out = object.ResourceVersion
+		return nil
+	})
+	return out, err
+}
+
+// check checks a status against the one that it replaces.
+func (w *world) check(object *Object, status *v1alpha1.PodTallyStatus) {
+	if object.Editor != "" {
+		return
+	}
+	old, now := readLedger(&object.Status), readLedger(status)
+	listed := map[types.UID]bool{}
+	for _, one := range now.uncounted {
+		if listed[one.uid] {
+			w.fail("Pod %s is listed twice", one.uid)
+		}
+		listed[one.uid] = true
+		if by := w.counted[one.uid]; by != "" {
+			w.fail("Pod %s was counted by %s and is listed again by %s", one.uid, by, object.UID)
+		}
+	}
+	for _, one := range old.uncounted {
+		if listed[one.uid] {
+			continue
+		}
+		if by, ok := w.counted[one.uid]; ok {
+			w.fail("Pod %s was counted by %s and is counted again by %s", one.uid, by, object.UID)
+		}
+		for _, pod := range w.pods {
+			if pod.UID == one.uid && slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+				w.fail("Pod %s is counted although it carries the finalizer", one.uid)
+			}
+		}
+		w.counted[one.uid] = object.UID
+		if one.outcome == succeeded {
+			old.succeeded++
+		} else {
+			old.failed++
+		}
+	}
+	if old.succeeded != now.succeeded || old.failed != now.failed {
+		w.fail("%s: %d succeeded and %d failed, want %d and %d", object.UID, now.succeeded, now.failed, old.succeeded, old.failed)
+	}
+	if data, err := json.Marshal(status); err != nil || len(data) > 20_000 || len(now.uncounted) > v1alpha1.MaxUncountedPods {
+		w.fail("a status of %d bytes with %d UIDs", len(data), len(now.uncounted))
+	}
+}
+
+func (w *world) Pods(context.Context, string, metav1.ListOptions) (out *corev1.PodList, err error) {
+	err = w.request("list", func() error {
+		out = &corev1.PodList{}
+		out.ResourceVersion = strconv.Itoa(w.version)
+		for _, name := range slices.Sorted(maps.Keys(w.pods)) {
+			out.Items = append(out.Items, *w.pods[name].DeepCopy())
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (w *world) Watch(context.Context, string, metav1.ListOptions) (watch.Interface, error) {
+	return nil, errors.New("tests deliver events themselves")
+}
+
+func (w *world) Pod(_ context.Context, _, name string) (out *corev1.Pod, err error) {
+	err = w.request("pod", func() error {
+		if w.pods[name] == nil {
+			return apierrors.NewNotFound(podKind, name)
+		}
+		out = w.pods[name].DeepCopy()
+		return nil
+	})
+	return out, err
+}
+
+func (w *world) Metadata(context.Context, metav1.ListOptions) (out *metav1.PartialObjectMetadataList, err error) {
+	err = w.request("metadata", func() error {
+		out = &metav1.PartialObjectMetadataList{}
+		for _, name := range slices.Sorted(maps.Keys(w.pods)) {
+			out.Items = append(out.Items, metav1.PartialObjectMetadata{ObjectMeta: *w.pods[name].ObjectMeta.DeepCopy()})
+		}
+		return nil
+	})
+	return out, err
+}
+
+func (w *world) NodeGone(_ context.Context, name string) (bool, error) {
+	return !w.nodes[name], w.request("node", func() error { return nil })
+}
+
+// Patch applies the few things that patches say.
+func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *metav1.PartialObjectMetadata, err error) {
+	var body struct{ Metadata patchMeta }
+	if err := json.Unmarshal(patch, &body); err != nil {
+		return nil, err
+	}
+	meta := &body.Metadata
+	step := "release"
+	switch {
+	case len(meta.Finalizers) > 0:
+		step = "adopt"
+	case len(meta.Annotations) > 0:
+		step = "count"
+	}
+	err = w.request(step, func() error {
+		pod := w.pods[name]
+		switch {
+		case pod == nil:
+			return apierrors.NewNotFound(podKind, name)
+		case pod.UID != meta.UID || meta.ResourceVersion != "" && meta.ResourceVersion != pod.ResourceVersion:
+			return apierrors.NewConflict(podKind, name, errors.New("precondition"))
+		case pod.DeletionTimestamp != nil && len(meta.Finalizers) > 0:
+			return apierrors.NewInvalid(schema.GroupKind{Kind: "Pod"}, name, nil)
+		}
+		held := slices.Contains(pod.Finalizers, policy.FinalizerTally)
+		_, was := pod.Annotations[policy.AnnotationCountedBy]
+		pod = pod.DeepCopy()
+		for _, add := range meta.Finalizers {
+			if !slices.Contains(pod.Finalizers, add) {
+				pod.Finalizers = append(pod.Finalizers, add)
+			}
+		}
+		pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return slices.Contains(meta.Remove, f) })
+		for key, value := range meta.Annotations {
+			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+		}
+		switch by := meta.Annotations[policy.AnnotationCountedBy]; {
+		case by != "" && meta.ResourceVersion == "":
+			w.owed[pod.UID] = types.UID(by)
+		case by == "" && len(meta.Remove) > 0 && held && !was && !w.mayRelease(pod):
+			w.fail("Pod %s is released although it is tallied", pod.UID)
+		}
+		if slices.Equal(pod.Finalizers, w.pods[name].Finalizers) && maps.Equal(pod.Annotations, w.pods[name].Annotations) {
+			out = &metav1.PartialObjectMetadata{ObjectMeta: pod.ObjectMeta}
+			return nil
+		}
+		w.store(pod, watch.Modified)
+		out = &metav1.PartialObjectMetadata{ObjectMeta: *pod.ObjectMeta.DeepCopy()}
+		return nil
+	})
+	return out, err
+}
+
+// view is the world as one process sees it.
+type view struct {
+	*world
+	tallies map[types.UID]bool
+}
+
+func (v *view) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
+	out, err := v.world.Tallies(ctx, namespace)
+	if err == nil {
+		v.tallies = map[types.UID]bool{}
+		for _, one := range out {
+			v.tallies[one.UID] = true
+		}
+	}
+	return out, err
+}
+
+func (v *view) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	v.known = v.tallies
+	return v.world.Patch(ctx, namespace, name, patch)
+}
+
+// process is one run of the controller in the namespace, without goroutines.
+type process struct {
+	*Controller
+	world *world
+	watch *watched
+	// at is how many events it has seen.
+	at int
+}
+
+func (w *world) process() *process {
+	c, err := newController(Options{
+		Cluster: &view{world: w}, Clock: w.clock, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+		ServerTime: func(context.Context) (time.Time, error) { return w.clock.Now(), nil },
+	})
+	if err != nil {
+		w.fail("%v", err)
+	}
+	p := &process{Controller: c, world: w, watch: c.newSpace(namespace)}
+	p.watch.again.Set()
+	c.send = func(ctx context.Context, all []func(context.Context) bool) {
+		for _, one := range all {
+			one(ctx)
+		}
+	}
+	return p
+}
+
+// relist reads tallies and Pods, and reports whether that worked.
+func (p *process) relist(ctx context.Context) bool {
+	p.watch.again.Clear()
+	if err := p.load(ctx, p.watch); err != nil {
+		p.watch.again.Set()
+		return false
+	}
+	p.at = -1
+	before := p.world.around
+	p.world.around = func(request string, first bool) error {
+		err := before(request, first)
+		if first {
+			p.at = len(p.world.events)
+		}
+		return err
+	}
+	_, err := p.list(ctx, p.watch.space)
+	if p.world.around = before; err != nil {
+		p.watch.again.Set()
+		return false
+	}
+	return true
+}
+
+// deliver shows it the next event.
+func (p *process) deliver() bool {
+	if p.at < 0 || p.at >= len(p.world.events) {
+		return false
+	}
+	event := p.world.events[p.at]
+	p.at++
+	pod, _ := event.Object.(*corev1.Pod)
+	if event.Type == watch.Deleted {
+		p.watch.gone(pod.UID, pod.ResourceVersion)
+	} else {
+		p.watch.observe(pod, false)
+	}
+	return true
+}
+
+// step has a round of a tally, or of the Pods without one.
+func (p *process) step(ctx context.Context, name string) {
+	if len(p.watch.again) > 0 && !p.relist(ctx) {
+		return
+	}
+	p.do(ctx, namespace+"/"+name)
+}
+
+// settle runs everything until nothing happens any more.
+func (p *process) settle(ctx context.Context) {
+	for range 30 {
+		before := p.world.version
+		if len(p.watch.again) > 0 {
+			p.relist(ctx)
+		}
+		for p.deliver() {
+		}
+		p.overdue(ctx, p.watch.space)
+		for _, name := range slices.Sorted(maps.Keys(p.world.tallies)) {
+			p.step(ctx, name)
+		}
+		p.step(ctx, "")
+		p.world.clock.Step(time.Hour)
+		if p.world.version == before && len(p.watch.again) == 0 {
+			return
+		}
+	}
+	p.world.fail("it does not come to rest")
+}
