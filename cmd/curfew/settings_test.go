@@ -38,7 +38,7 @@ func TestSettingsAreWhatFlagsSay(t *testing.T) {
 		if _, ok := have["kubeconfig"]; ok {
 			t.Errorf("%s: publishes a path of this machine", args)
 		}
-		want := "ttl,label,cleanup,deadline"
+		want := "ttl,label,cleanup,deadline,tally"
 		if _, only, set := strings.Cut(args, "--enable="); set {
 			want = only
 		}

@@ -51,7 +51,7 @@ type Controller struct {
 	metrics *metrics
 	queue   *loop.RetryQueue
 	// send sends patches and waits for their answers.
-	send func(ctx context.Context, all []func(context.Context) (overloaded bool))
+	send    func(ctx context.Context, all []func(context.Context) (overloaded bool))
 	tallies *follow.Mirror[seen]
 
 	mu     sync.Mutex

@@ -190,7 +190,8 @@ func (c *Controller) drain(ctx context.Context, w *watched, at string, events wa
 	}
 }
 
-// leave stops following a namespace that has no tallies, and no Pods with the finalizer, for a while.
+// leave stops following a namespace that has had no tallies, and no Pods with the finalizer, for a
+// while.
 func (c *Controller) leave(w *watched) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -15,20 +15,24 @@ import (
 
 type killed struct{}
 
-// Whatever admission, users, the kubelet, lost answers, crashes and a process that was believed dead
-// do at any moment: each Pod is counted once, by the tally that it matches, and no finalizer is left
-// behind (S7).
+// Whatever admission, users, the kubelet, lost answers, crashes and a process that seemed to be
+// dead do at any moment: each Pod is counted once, by the tally that it matches, and no finalizer
+// is left behind (S7).
 func TestModel(t *testing.T) {
-	rapid.Check(t, func(t *rapid.T) {
-		m := &model{t: t, world: newWorld(t.Fatalf)}
-		m.world.addTally("a", "a")
-		m.process = m.world.process()
-		m.world.around = m.around
-		for range rapid.IntRange(1, 120).Draw(t, "steps") {
-			m.act()
-		}
-		m.end()
-	})
+	for range 20 { // The bugs that it is for take some thousand runs.
+		rapid.Check(t, runModel)
+	}
+}
+
+func runModel(t *rapid.T) {
+	m := &model{t: t, world: newWorld(t.Fatalf)}
+	m.world.addTally("a", "a")
+	m.process = m.world.process()
+	m.world.around = m.around
+	for range rapid.IntRange(1, 120).Draw(t, "steps") {
+		m.act()
+	}
+	m.end()
 }
 
 type model struct {

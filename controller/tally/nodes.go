@@ -39,7 +39,8 @@ func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
 	return idle
 }
 
-// terminating are unfinished Pods whose grace period ended before a time. idle: there are no tallies.
+// terminating are unfinished Pods whose grace period ended before a time. idle means that there are
+// no tallies.
 func (s *space) terminating(before time.Time) (out []*pod, idle bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -37,8 +37,8 @@ func newPool(clock clock.PassiveClock) *pool {
 	return &pool{clock: clock, began: clock.Now(), pace: pace.NewConcurrency(maxConcurrency, true)}
 }
 
-// run sends all patches, and returns when they are answered. Those that have not begun when ctx ends
-// are left out. A patch reports whether the API server had too much to do.
+// run sends all patches, and returns when they are answered. Those that have not begun when ctx
+// ends are left out. A patch reports whether the API server had too much to do.
 func (p *pool) run(ctx context.Context, all []func(context.Context) (refused bool)) {
 	if len(all) == 0 {
 		return

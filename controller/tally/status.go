@@ -38,6 +38,8 @@ func (c *Controller) writePlan(ctx context.Context, s *space, t *tally, p *plan)
 	c.metrics.step("status", began, c.options.Clock, err)
 	switch {
 	case err == nil:
+		c.metrics.counted.WithLabelValues("succeeded").Add(float64(p.ledger.succeeded - t.ledger.succeeded))
+		c.metrics.counted.WithLabelValues("failed").Add(float64(p.ledger.failed - t.ledger.failed))
 		s.confirm(t, p, version, c.options.Clock.Now())
 	case errors.Is(err, errGone), errors.Is(err, errOvertaken):
 		s.abandon(t, p)

@@ -50,7 +50,8 @@ func (c *Controller) sweeps(ctx context.Context) {
 	}
 }
 
-// Release removes the finalizers of all tallies: they are switched off. It returns when ctx is done.
+// Release removes the finalizers of all tallies: they are switched off. It returns when ctx is
+// done.
 func (c *Controller) Release(ctx context.Context) error {
 	delay := loop.NewBackoffOf(retryFirst, recheck)
 	for rest := 2; rest > 0; {

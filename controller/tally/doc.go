@@ -1,0 +1,22 @@
+// Package tally counts the Pods of PodTallies, exactly, whatever crashes (S7, KEP-2307).
+//
+// [Controller] follows PodTallies and watches the Pods of the namespaces that have some
+// (follow.go). A space (space.go) is such a namespace: a state machine that keeps little of each
+// Pod and sends no request. Its plan (plan.go) is what a tally needs next, and round (round.go)
+// carries that out:
+//
+//  1. The status lists the UIDs of finished Pods. In the same write, those of an earlier round that
+//     are through move into the counters.
+//  2. Each listed Pod loses its finalizer and gets the annotation curfew.dev/counted-by, in one
+//     patch (requests.go). All tallies share one pool of requests (pool.go), in turn.
+//  3. A Pod without the finalizer and with the annotation, or gone, is through.
+//
+// A Pod is listed only if its finalizer was seen after the status was read, in a list that no cache
+// served or in the answer to a request: else another process might have counted it. A write whose
+// answer was lost is repeated until its outcome is known (status.go). What the watch shows late
+// never replaces what a request has shown.
+//
+// Pods with the finalizer that no tally matches are released: in namespaces that are watched at
+// once, elsewhere by a search (sweep.go), which also removes all finalizers where tallies are
+// switched off.
+package tally

@@ -1,0 +1,134 @@
+package tally
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/go-logr/logr"
+	"github.com/prometheus/client_golang/prometheus"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/watch"
+)
+
+// view is the world as one process sees it.
+type view struct {
+	*world
+	tallies map[types.UID]bool
+}
+
+func (v *view) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
+	out, err := v.world.Tallies(ctx, namespace)
+	if err == nil {
+		v.tallies = map[types.UID]bool{}
+		for _, one := range out {
+			v.tallies[one.UID] = true
+		}
+	}
+	return out, err
+}
+
+func (v *view) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	v.known = v.tallies
+	return v.world.Patch(ctx, namespace, name, patch)
+}
+
+// process is one run of the controller in the namespace, without goroutines.
+type process struct {
+	*Controller
+	world *world
+	watch *watched
+	// at is how many events it has seen.
+	at int
+}
+
+func (w *world) process() *process {
+	c, err := newController(Options{
+		Cluster: &view{world: w}, Clock: w.clock, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+		ServerTime: func(context.Context) (time.Time, error) { return w.clock.Now(), nil },
+	})
+	if err != nil {
+		w.fail("%v", err)
+	}
+	p := &process{Controller: c, world: w, watch: c.newSpace(namespace)}
+	p.watch.again.Set()
+	c.send = func(ctx context.Context, all []func(context.Context) bool) {
+		for _, one := range all {
+			one(ctx)
+		}
+	}
+	return p
+}
+
+// relist reads tallies and Pods, and reports whether that worked.
+func (p *process) relist(ctx context.Context) bool {
+	p.watch.again.Clear()
+	if err := p.load(ctx, p.watch); err != nil {
+		p.watch.again.Set()
+		return false
+	}
+	p.at = -1
+	before := p.world.around
+	p.world.around = func(request string, first bool) error {
+		err := before(request, first)
+		if first {
+			p.at = len(p.world.events)
+		}
+		return err
+	}
+	_, err := p.list(ctx, p.watch.space)
+	if p.world.around = before; err != nil {
+		p.watch.again.Set()
+		return false
+	}
+	return true
+}
+
+// deliver shows it the next event.
+func (p *process) deliver() bool {
+	if p.at < 0 || p.at >= len(p.world.events) {
+		return false
+	}
+	event := p.world.events[p.at]
+	p.at++
+	pod, _ := event.Object.(*corev1.Pod)
+	if event.Type == watch.Deleted {
+		p.watch.gone(pod.UID, pod.ResourceVersion)
+	} else {
+		p.watch.observe(pod, false)
+	}
+	return true
+}
+
+// step has a round of a tally, or of the Pods without one.
+func (p *process) step(ctx context.Context, name string) {
+	if len(p.watch.again) > 0 && !p.relist(ctx) {
+		return
+	}
+	p.do(ctx, namespace+"/"+name)
+}
+
+// settle runs everything until nothing happens any more.
+func (p *process) settle(ctx context.Context) {
+	for range 30 {
+		before := p.world.version
+		if len(p.watch.again) > 0 {
+			p.relist(ctx)
+		}
+		for p.deliver() {
+		}
+		p.overdue(ctx, p.watch.space)
+		for _, name := range slices.Sorted(maps.Keys(p.world.tallies)) {
+			p.step(ctx, name)
+		}
+		p.step(ctx, "")
+		p.world.clock.Step(time.Hour)
+		if p.world.version == before && len(p.watch.again) == 0 {
+			return
+		}
+	}
+	p.world.fail("it does not come to rest")
+}
