@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 	authorizationclient "k8s.io/client-go/kubernetes/typed/authorization/v1"
@@ -15,6 +16,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/permission"
 )
 
@@ -26,6 +28,25 @@ type Account struct {
 	// Lacks returns the permissions that the account does not have in a namespace, or with "" in
 	// all.
 	Lacks func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error)
+}
+
+// reader reads as an account.
+type reader struct {
+	survey.Clients
+	account *Account
+}
+
+// Lacks implements survey.Reader.
+func (r reader) Lacks(ctx context.Context, resource schema.GroupVersionResource, namespace string, verbs ...string) (string, error) {
+	needs := make([]permission.Need, len(verbs))
+	for i, verb := range verbs {
+		needs[i] = permission.Need{Verb: verb, Resource: resource}
+	}
+	missing, err := r.account.Lacks(ctx, namespace, needs)
+	if err != nil || len(missing) == 0 {
+		return "", err
+	}
+	return missing[0].Verb, nil
 }
 
 // maxAccounts is how many accounts keep their clients.

@@ -2,9 +2,8 @@
 //
 // [Controller] follows CleanupPolicies and ClusterCleanupPolicies (policies.go) and starts a run
 // when one is due (schedule.go). A run (run.go) lists what the policy matches, page by page, as the
-// policy's service account (account.go); policy/cleanup decides about each object. What is to be
-// deleted goes to the engine in batches, as its lowest priority, and comes back as outcomes
-// (batch.go).
+// policy's service account (account.go): package survey finds what is to be deleted. That goes to
+// the engine in batches, as its lowest priority, and comes back as outcomes (batch.go).
 //
 // The counts are exact whatever crashes (S7), because a run writes down what it is about to do
 // (ledger.go): first a report page with the objects of a batch, then status.uncountedDeletions with

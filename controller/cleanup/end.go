@@ -38,9 +38,9 @@ func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message 
 		now = r.info.StartTime.Time
 	}
 	err = r.ledger.end(ctx, phase, now, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.listed), max(r.matched, s.LastRun.Deleted), r.info.DryRun
+		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.survey.Listed), max(r.survey.Matched, s.LastRun.Deleted), r.info.DryRun
 		s.LastRun.Skipped = nil
-		for _, count := range r.skipped {
+		for _, count := range r.survey.Skipped {
 			s.LastRun.Skipped = append(s.LastRun.Skipped, *count)
 		}
 		slices.SortFunc(s.LastRun.Skipped, func(a, b v1alpha1.SkipCount) int { return strings.Compare(a.Reason, b.Reason) })

@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/kubernetes/scheme"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -39,7 +40,7 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 		GroupVersionResource: schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource},
 		Kind:                 item.Kind, Namespaced: item.Namespace != "",
 	}
-	object, err := b.run.get(ctx, at, item.Namespace, item.Name)
+	object, err := b.run.survey.Get(ctx, at, item.Namespace, item.Name)
 	switch {
 	case apierrors.IsNotFound(err), err == nil && object.GetUID() != o.UID:
 		return engine.Judgement{Verdict: engine.Gone}, nil
@@ -57,11 +58,11 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 		b.keep(o.UID, errChanged.Error())
 		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	decision, err := b.run.judge(ctx, at, object, b.run.c.options.Live, newLookups(b.run.account, b.run.workloads))
+	decision, err := b.run.survey.JudgeLive(ctx, at, object, b.run.c.options.Live)
 	if err != nil {
 		return engine.Judgement{}, err
 	}
-	newest := b.run.newest
+	newest := b.run.survey.Newest
 	switch {
 	case decision.Verdict == cleanup.NoMatch:
 		b.keep(o.UID, "it does not match any more")
@@ -141,4 +142,4 @@ func builtIn(kind schema.GroupVersionKind) bool { return scheme.Scheme.Recognize
 
 func isForbidden(err error) bool { return apierrors.IsForbidden(err) || errors.Is(err, errForbidden) }
 
-var errForbidden = errors.New("the service account lacks a permission")
+var errForbidden = survey.ErrForbidden

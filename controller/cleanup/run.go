@@ -8,15 +8,16 @@ import (
 	"sync"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// run is one run of a policy. It goes over the objects once if nothing limits what it may delete,
-// and otherwise twice: the first time it only counts.
+// run is one run of a policy: a survey, and what it deletes.
 type run struct {
 	c       *Controller
 	cur     *current
@@ -25,17 +26,8 @@ type run struct {
 	ledger  *ledger
 	log     logr.Logger
 	info    v1alpha1.CleanupRun // as it began
-	at      []place
-	// workloads may mount volumes, for lookups.
-	workloads []workload
-	lookups   *lookups
-	newest    *cleanup.Newest
-	// left is how many objects the run may still delete; negative means any number.
-	left    int64
+	survey  *survey.Survey
 	pages   int32 // written so far
-	matched int64
-	listed  int64
-	skipped map[string]*v1alpha1.SkipCount
 
 	// epoch of the engine before the objects were listed.
 	epoch uint64
@@ -52,10 +44,14 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 		return nil, err
 	}
 	r := &run{
-		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info, left: -1,
-		log:     c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
-		skipped: map[string]*v1alpha1.SkipCount{}, kinds: map[schema.GroupVersionResource]engine.Kind{},
+		c: c, cur: cur, policy: cur.policy, account: account, ledger: cur.ledger, info: *info,
+		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
+		kinds: map[schema.GroupVersionResource]engine.Kind{},
 	}
+	r.survey = survey.New(r.policy, reader{survey.Clients{Objects: account.Objects, Metadata: account.Metadata}, account}, survey.Options{
+		Account: r.accountName(), Served: c.options.Served, Source: c.options.Cached, Namespaces: c.options.Namespaces,
+		Protect: c.options.Protect, Now: info.StartTime.Time,
+	})
 	return r, nil
 }
 
@@ -91,13 +87,13 @@ func (r *run) carryOut(ctx context.Context) error {
 		return err
 	}
 	r.info.DryRun = r.info.DryRun || !approved || r.c.options.DryRun
-	var lacks []string
-	if r.at, lacks, err = r.places(ctx); err != nil {
+	lacks, err := r.survey.Open(ctx)
+	if err != nil {
 		return r.interrupted(ctx, err)
 	}
-	if err := r.survey(ctx, status.LastRun.Deleted); err != nil {
-		if stalled := (*stallError)(nil); errors.As(err, &stalled) {
-			return r.end(ctx, v1alpha1.RunStalled, stalled.reason, stalled.Error())
+	if err := r.survey.Count(ctx, status.LastRun.Deleted); err != nil {
+		if stalled := (*survey.StallError)(nil); errors.As(err, &stalled) {
+			return r.end(ctx, v1alpha1.RunStalled, stalled.Reason, stalled.Error())
 		}
 		return r.interrupted(ctx, err)
 	}
@@ -112,6 +108,34 @@ func (r *run) carryOut(ctx context.Context) error {
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
 	}
 	return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonComplete, "")
+}
+
+// deleteAll deletes in batches, two at a time, while it lists on.
+func (r *run) deleteAll(ctx context.Context) error {
+	batches := newBatches(ctx, r)
+	var items []v1alpha1.CleanupItem
+	err := r.survey.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+		if decision.Verdict != cleanup.Delete {
+			return nil
+		}
+		if items = append(items, itemOf(at, object)); len(items) < batchSize {
+			return nil
+		}
+		err := batches.add(items)
+		items = nil
+		return err
+	})
+	if err == nil && len(items) > 0 {
+		err = batches.add(items)
+	}
+	return errors.Join(err, batches.wait())
+}
+
+func itemOf(at *cleanup.Target, object *unstructured.Unstructured) v1alpha1.CleanupItem {
+	return v1alpha1.CleanupItem{
+		Group: at.Group, Version: at.Version, Kind: at.Kind, Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
+		UID: object.GetUID(), ResourceVersion: object.GetResourceVersion(),
+	}
 }
 
 // waiting says how to approve the policy.

@@ -1,4 +1,4 @@
-package cleanup
+package survey
 
 import (
 	"context"
@@ -20,7 +20,7 @@ import (
 // read is an error, and the object is kept. A list shares what was read of a namespace; right
 // before a DELETE it is read again.
 type lookups struct {
-	account   *Account
+	reader    Reader
 	workloads []workload
 	volumes   map[string]found[*volumes]
 	services  map[string]found[*services]
@@ -33,8 +33,8 @@ type found[T any] struct {
 	err error
 }
 
-func newLookups(account *Account, workloads []workload) *lookups {
-	return &lookups{account, workloads, map[string]found[*volumes]{}, map[string]found[*services]{}, map[string]found[map[string]string]{}}
+func newLookups(reader Reader, workloads []workload) *lookups {
+	return &lookups{reader, workloads, map[string]found[*volumes]{}, map[string]found[*services]{}, map[string]found[map[string]string]{}}
 }
 
 // answer answers one of expression.Lookups for an object.
@@ -213,17 +213,12 @@ func (l *lookups) readServices(ctx context.Context, namespace string) (*services
 
 // each calls f for each object of a resource in a namespace.
 func (l *lookups) each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(*unstructured.Unstructured)) error {
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := l.account.Objects.Resource(resource).Namespace(namespace).List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("looking up %s in namespace %q: %w", resource.GroupResource(), namespace, err)
-		}
-		for i := range page.Items {
-			f(&page.Items[i])
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			return nil
-		}
+	err := listAll(ctx, l.reader, resource, namespace, true, metav1.ListOptions{Limit: pageSize}, func(object *unstructured.Unstructured) error {
+		f(object)
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("looking up %s in namespace %q: %w", resource.GroupResource(), namespace, err)
 	}
+	return nil
 }

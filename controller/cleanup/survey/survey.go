@@ -1,0 +1,119 @@
+package survey
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Reader reads objects with the rights of a policy's account.
+type Reader interface {
+	// List returns one page, and where the next one begins. Unless whole, an object may have only its
+	// metadata.
+	List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) (page []unstructured.Unstructured, next string, err error)
+	// Get reads one object.
+	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, whole bool) (*unstructured.Unstructured, error)
+	// Lacks returns the first of the verbs that the account may not use, or "". The namespace "" means
+	// all of them.
+	Lacks(ctx context.Context, resource schema.GroupVersionResource, namespace string, verbs ...string) (string, error)
+}
+
+// Options are what a survey works with.
+type Options struct {
+	// Account is how messages name the policy's account.
+	Account string
+	// Served are the resources that can be listed and deleted.
+	Served func(context.Context) ([]cleanup.Resource, error)
+	// Source is the platform that decides about objects of a list.
+	Source platform.Source
+	// Namespaces are all that are known, or an error until they are.
+	Namespaces func() ([]*policy.NamespacePolicy, error)
+	// Protect are the namespaces in which nothing is deleted.
+	Protect []string
+	// Now is the time of the whole survey.
+	Now time.Time
+}
+
+// Survey is one pass or two over everything that a policy may match.
+type Survey struct {
+	// Matched objects are to be deleted, as far as the limits allow; Listed are all that were judged.
+	Matched, Listed int64
+	// Skipped are objects that match and are kept, by reason.
+	Skipped map[string]*v1alpha1.SkipCount
+	// Newest are the objects that keepNewest keeps; nil without it.
+	Newest *cleanup.Newest
+	// Left is how many objects may still be deleted; negative means any number.
+	Left int64
+
+	policy  *cleanup.Policy
+	reader  Reader
+	options Options
+	at      []Place
+	// workloads may mount volumes, for lookups.
+	workloads []workload
+	lookups   *lookups
+}
+
+// New makes a survey. Open it first.
+func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
+	return &Survey{policy: policy, reader: reader, options: options, Left: -1, Skipped: map[string]*v1alpha1.SkipCount{}}
+}
+
+// JudgeLive decides about an object that was just read, with lookups that are read again.
+func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (cleanup.Decision, error) {
+	return s.judge(ctx, at, object, source, newLookups(s.reader, s.workloads))
+}
+
+// judge decides about one object, as a list or a live read shows it.
+func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source, lookups *lookups) (cleanup.Decision, error) {
+	snapshot, err := source.Snapshot(ctx)
+	if err != nil {
+		return cleanup.Decision{}, err
+	}
+	facts := policy.FactsOfObject(snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
+	judged := &cleanup.Object{
+		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
+		System: slices.Contains(s.options.Protect, facts.Namespace),
+		Lookup: func(name string) (bool, error) { return lookups.answer(ctx, name, facts, object.Object) },
+	}
+	if facts.IsNamespace() {
+		// Deleting a Namespace deletes all that is in it.
+		judged.System = slices.Contains(s.options.Protect, facts.Name)
+		judged.Namespace = policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
+	} else if facts.Namespace != "" {
+		if judged.Namespace, err = source.Namespace(ctx, facts.Namespace); err != nil && !errors.Is(err, platform.ErrUnknown) {
+			return cleanup.Decision{}, err
+		}
+	}
+	return s.policy.Judge(ctx, judged), ctx.Err()
+}
+
+// Get reads one object live, as much of it as the policy needs.
+func (s *Survey) Get(ctx context.Context, at *cleanup.Target, namespace, name string) (*unstructured.Unstructured, error) {
+	object, err := s.reader.Get(ctx, at.GroupVersionResource, namespace, name, s.policy.NeedsObject())
+	if err == nil {
+		object.SetGroupVersionKind(at.GroupVersionKind())
+	}
+	return object, err
+}
+
+func (s *Survey) skip(decision cleanup.Decision, object *unstructured.Unstructured) {
+	count := s.Skipped[decision.Reason]
+	if count == nil {
+		text := fmt.Sprintf("%s %s/%s: %s", object.GetKind(), object.GetNamespace(), object.GetName(), decision.Message)
+		count = &v1alpha1.SkipCount{Reason: decision.Reason, Message: policy.ShortenTo(text, 512)}
+		s.Skipped[decision.Reason] = count
+	}
+	count.Count++
+}
