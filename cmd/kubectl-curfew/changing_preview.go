@@ -45,7 +45,15 @@ func (c *changing) preview(ctx context.Context, all []*planned, ready int, now t
 	if !c.terminal(in) {
 		return fmt.Errorf("%s would be changed, and stdin is not a terminal: pass --yes, or preview with --dry-run=server", count(ready, "object"))
 	}
-	fmt.Fprintf(diagnostics, "Change %s? [y/N] ", count(ready, "object"))
+	return c.confirm(ctx, fmt.Sprintf("Change %s?", count(ready, "object")), in, diagnostics)
+}
+
+// confirm asks the person at the terminal.
+func (c *connection) confirm(ctx context.Context, question string, in io.Reader, diagnostics io.Writer) error {
+	if !c.terminal(in) {
+		return errors.New("stdin is not a terminal: pass --yes")
+	}
+	fmt.Fprint(diagnostics, question, " [y/N] ")
 	answer := make(chan string, 1)
 	go func() {
 		line, _ := bufio.NewReader(in).ReadString('\n')

@@ -39,7 +39,7 @@ var served = map[string][]metav1.APIResource{
 	},
 	"apps/v1":                       {resource("deployments", "Deployment", "deploy", true), resource("replicasets", "ReplicaSet", "rs", true)},
 	"batch/v1":                      {resource("jobs", "Job", "", true)},
-	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false), resource("clustercleanupreports", "ClusterCleanupReport", "", false), resource("cleanupreports", "CleanupReport", "", true)},
+	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false), resource("clustercleanupreports", "ClusterCleanupReport", "", false), resource("cleanupreports", "CleanupReport", "", true), resource("clustercleanuppolicies", "ClusterCleanupPolicy", "ccup", false), resource("cleanuppolicies", "CleanupPolicy", "cup", true), resource("clustercleanupapprovals", "ClusterCleanupApproval", "", false), resource("cleanupapprovals", "CleanupApproval", "", true)},
 	"events.k8s.io/v1":              {resource("events", "Event", "ev", true)},
 	"rbac.authorization.k8s.io/v1":  {resource("clusterroles", "ClusterRole", "", false)},
 	"jobset.x-k8s.io/v1alpha2":      {resource("jobsets", "JobSet", "", true)},
@@ -101,7 +101,8 @@ type fakeCluster struct {
 	notAllowed, notMine map[string]bool
 	// warn gets the warnings of the API server.
 	warn rest.WarningHandler
-	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH".
+	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects that
+	// were created.
 	patched []string
 }
 
@@ -175,7 +176,9 @@ func (c *fakeCluster) review(action clienttesting.Action) (bool, runtime.Object,
 	asked, _ := create.GetObject().(*unstructured.Unstructured)
 	resource := action.GetResource().Resource
 	if !strings.HasSuffix(resource, "subjectaccessreviews") {
-		return false, nil, nil
+		text, err := asked.MarshalJSON()
+		c.patched = append(c.patched, resource+" "+action.GetNamespace()+"/"+asked.GetName()+" "+strings.TrimSpace(string(text)))
+		return false, nil, err
 	}
 	if c.notMine["create "+resource] {
 		return true, nil, forbidden("create", resource)

@@ -11,6 +11,7 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // completionTimeout is how long a shell waits for suggestions.
@@ -81,6 +82,28 @@ func (c *connection) completeObjects() cobra.CompletionFunc {
 			}
 			if !slices.Contains(args, name) {
 				out = append(out, name)
+			}
+		}
+		return out, noFiles
+	})
+}
+
+// completePolicies suggests cleanup policies of the namespace and of the cluster.
+func (c *connection) completePolicies() cobra.CompletionFunc {
+	return c.completeFrom(func(ctx context.Context, w *world.World, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+		namespace, err := c.namespace()
+		if err != nil || len(args) > 0 {
+			return nil, noFiles
+		}
+		prefix, resources := "", []string{v1alpha1.CleanupPolicies, v1alpha1.ClusterCleanupPolicies}
+		if kind, _, ok := strings.Cut(typed, "/"); ok {
+			prefix, resources = kind+"/", []string{kind}
+		}
+		var out []string
+		for _, resource := range resources {
+			found, _ := w.NamesOf(ctx, resource, namespace) // A shell has no place for an error.
+			for _, name := range found {
+				out = append(out, prefix+name)
 			}
 		}
 		return out, noFiles

@@ -128,6 +128,7 @@ func documents() string {
 		{"CheckList", "status", list[health.Check]{}},
 		{"FindingList", "lint", lintData{}},
 		{"DefaultsList", "defaults", defaultsData{}},
+		{"CleanupRunList", "report", reportData{}},
 	} {
 		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
 		whole := reflect.TypeOf(of.list)

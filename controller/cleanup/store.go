@@ -14,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/dynamic"
 
-	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -27,11 +26,6 @@ var errChanged = errors.New("the policy was changed or suspended")
 
 // errGone: the policy was deleted, or created again under its name.
 var errGone = errors.New("the policy is gone")
-
-const (
-	labelPolicyUID = policy.Group + "/cleanup-policy-uid"
-	labelRun       = policy.Group + "/cleanup-run"
-)
 
 // store is what a run keeps in the API server: the status of its policy and its report pages.
 type store struct {
@@ -132,7 +126,7 @@ func (s *store) writePage(ctx context.Context, name string, fields *v1alpha1.Cle
 	page.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.reportKind))
 	page.SetNamespace(s.policy.Namespace)
 	page.SetName(name)
-	page.SetLabels(map[string]string{labelPolicyUID: string(s.policy.UID), labelRun: fields.Run})
+	page.SetLabels(map[string]string{v1alpha1.LabelCleanupPolicyUID: string(s.policy.UID), v1alpha1.LabelCleanupRun: fields.Run})
 	page.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: s.kind, Name: s.policy.Name, UID: s.policy.UID, Controller: &controller,
 	}})
@@ -167,14 +161,14 @@ const keptRuns = 5
 // prune deletes the pages of all but the newest runs. The ids of runs sort by time.
 func (s *store) prune(ctx context.Context) error {
 	pages := map[string][]string{} // by run
-	options := metav1.ListOptions{Limit: pageSize, LabelSelector: labelPolicyUID + "=" + string(s.policy.UID)}
+	options := metav1.ListOptions{Limit: pageSize, LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
 	for {
 		page, err := s.reports.List(ctx, options)
 		if err != nil {
 			return fmt.Errorf("listing reports of %s: %w", s.policy.ID(), err)
 		}
 		for i := range page.Items {
-			run := page.Items[i].GetLabels()[labelRun]
+			run := page.Items[i].GetLabels()[v1alpha1.LabelCleanupRun]
 			pages[run] = append(pages[run], page.Items[i].GetName())
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {

@@ -5,6 +5,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
+// Labels of report pages.
+const (
+	// LabelCleanupPolicyUID is the UID of the policy that a page belongs to.
+	LabelCleanupPolicyUID = "curfew.dev/cleanup-policy-uid"
+	// LabelCleanupRun is the id of its run.
+	LabelCleanupRun = "curfew.dev/cleanup-run"
+)
+
 // CleanupReport is a page of the list of objects that a run of a CleanupPolicy deletes. Curfew
 // writes the page before it deletes the first of them.
 //

@@ -21,6 +21,9 @@
 // The drain of labelled ConfigMaps (label_drain.go) is the same contest with another cargo (labels.go). label_create.go creates
 // ConfigMaps with and without a label, by turns, and label_memory.go measures what the controller needs to know them.
 //
+// The drain by a cleanup policy (cleanup.go) is the contest once more: the run is due in a whole minute, and looks at as many
+// ConfigMaps that it keeps. What the controller needs meanwhile is a result as well.
+//
 // Memory (memory.go), restart (restart.go) and idle time (idle.go) are measured with Jobs that are not due: a backlog of real
 // ones (backlog.go), and a million that come from a recorded watch (record.go), which a server between controller and API server
 // replays (replay.go). resident.go reads what a process needs. lister.go is the bare list beside which a restart is put. Lateness

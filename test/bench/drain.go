@@ -69,10 +69,12 @@ type contest struct {
 
 // resource is what the bare loop deletes.
 func (d *contest) resource() string {
-	if _, ok := d.load.(labelled); ok {
+	switch d.load.(type) {
+	case labelled, *cleaned:
 		return resourceConfigMaps
+	default:
+		return resourceJobs
 	}
-	return resourceJobs
 }
 
 func runDrain(ctx context.Context, e *environment, d *contest, field []contestant) ([]result, error) {

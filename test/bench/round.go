@@ -78,6 +78,9 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	// To finish them takes about as long as to create them, or as last time. A whole second, as the API knows no finer times.
 	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
 	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
+	if at, coarse := d.load.(interface{ dueFrom(time.Time) time.Time }); coarse {
+		due = at.dueFrom(due)
+	}
 	watching, err := d.load.observe(ctx, d.env.config, set)
 	if err != nil {
 		return err

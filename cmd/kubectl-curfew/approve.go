@@ -1,0 +1,139 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// approveOptions are the flags of approve.
+type approveOptions struct {
+	*connection
+	yes bool
+}
+
+func approveCommand(env environment) *cobra.Command {
+	options := approveOptions{connection: newConnection(env)}
+	command := &cobra.Command{
+		Use:   "approve (NAME | KIND/NAME) [flags]",
+		Short: "Approve a cleanup policy, after a look at what it would delete",
+		Long: `Approve a cleanup policy with approval: Required, after a look at what it would
+delete. Until somebody does, each of its runs is a dry run.
+
+NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. The command
+shows the policy's last dry run, asks, and creates a CleanupApproval or
+ClusterCleanupApproval, which takes the right to create it. The approval is for
+the policy as it was shown: one that is changed later needs another approval. If
+the policy changes before you answer, nothing is approved.`,
+		Example: `  # Look at what a policy would delete, and approve it
+  kubectl curfew approve nightly
+
+  # In a pipeline that has looked at it
+  kubectl curfew report nightly -o wide
+  kubectl curfew approve nightly --yes`,
+		Args: onePolicy,
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return options.execute(cmd.Context(), args[0], cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+		ValidArgsFunction: options.completePolicies(),
+	}
+	options.add(command.Flags())
+	command.Flags().BoolVarP(&options.yes, "yes", "y", false, "approve without asking")
+	options.completeFlags(command, nil)
+	return command
+}
+
+func (o *approveOptions) execute(ctx context.Context, reference string, in io.Reader, out, diagnostics io.Writer) error {
+	namespace, err := o.namespace()
+	if err != nil {
+		return err
+	}
+	now := o.now()
+	progress := newProgress(o.environment, diagnostics)
+	defer progress.done()
+	progress.say("reading %s", reference)
+	w, err := o.open(ctx, now, overlay{}, progress)
+	if err != nil {
+		return err
+	}
+	policy, err := w.CleanupPolicy(ctx, reference, namespace)
+	if err != nil {
+		return err
+	}
+	if err := approvable(policy); err != nil {
+		return err
+	}
+	if err := o.show(ctx, w, policy, now, progress); err != nil {
+		return err
+	}
+	progress.done()
+	if !o.yes {
+		fmt.Fprintln(diagnostics)
+		question := fmt.Sprintf("Approve %s, generation %d?", policy, policy.Generation)
+		if err := o.confirm(ctx, question, in, diagnostics); err != nil {
+			return err
+		}
+	}
+	if err := unchanged(ctx, w, policy); err != nil {
+		return err
+	}
+	name, created, err := w.ApproveCleanup(ctx, policy)
+	switch {
+	case err != nil:
+		return fmt.Errorf("creating %s: %w", name, err)
+	case created:
+		_, err = fmt.Fprintf(out, "%s created\n", name)
+	default:
+		_, err = fmt.Fprintf(out, "%s unchanged: the policy was approved before\n", name)
+	}
+	return err
+}
+
+// approvable reports why a policy cannot be approved as it is now. The hash in its status is that
+// of the spec that Curfew has read last.
+func approvable(policy *world.CleanupPolicy) error {
+	if policy.Status.ObservedGeneration != policy.Generation || policy.Status.SpecHash == "" {
+		return fmt.Errorf("Curfew has not read %s as it is now: try again in a moment, or see kubectl curfew status", policy)
+	}
+	if ready := condition(policy, v1alpha1.ConditionReady); ready != nil && ready.Status == metav1.ConditionFalse {
+		return fmt.Errorf("%s cannot run: %s", policy, oneLine(ready.Message))
+	}
+	return nil
+}
+
+// unchanged reports an error unless a policy is still what the user was shown.
+func unchanged(ctx context.Context, w *world.World, shown *world.CleanupPolicy) error {
+	live, err := w.CleanupPolicy(ctx, shown.Kind+"/"+shown.Name, shown.Namespace)
+	if err != nil {
+		return err
+	}
+	if live.UID != shown.UID || live.Generation != shown.Generation || live.Status.SpecHash != shown.Status.SpecHash {
+		return fmt.Errorf("%s was changed in between, and was not approved: run the command again", shown)
+	}
+	return nil
+}
+
+// show shows what the policy would delete, as far as a dry run of the policy as it is now says.
+func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, now time.Time, diagnostics io.Writer) error {
+	if policy.Spec.Approval != v1alpha1.ApprovalRequired {
+		fmt.Fprintln(diagnostics, "note: the policy does not say approval: Required; it needs none, unless the controller runs with --require-approval and it is a CleanupPolicy")
+	}
+	last := policy.Status.LastRun
+	if last == nil || last.Generation != policy.Generation || !last.DryRun || last.Phase == v1alpha1.RunRunning {
+		fmt.Fprintf(diagnostics, "note: no dry run has shown what the policy would delete as it is now%s\n", nextRun(policy, now))
+		return nil
+	}
+	answer, err := readReport(ctx, w, policy, "", now)
+	if err != nil {
+		return err
+	}
+	answer.runs = nil // Of other generations, maybe.
+	return answer.print(diagnostics, now, true, false)
+}

@@ -1,0 +1,157 @@
+package world
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// CleanupPolicy is a cleanup policy of either kind.
+type CleanupPolicy struct {
+	// Kind is CleanupPolicy or ClusterCleanupPolicy.
+	Kind string
+	metav1.ObjectMeta
+	Spec   v1alpha1.CleanupSpec
+	Status v1alpha1.CleanupPolicyStatus
+}
+
+// String names the policy as kubectl does, with its namespace.
+func (p *CleanupPolicy) String() string {
+	out := strings.ToLower(p.Kind) + "/" + p.Name
+	if p.Namespace != "" {
+		out += fmt.Sprintf(" in namespace %q", p.Namespace)
+	}
+	return out
+}
+
+func (p *CleanupPolicy) cluster() bool { return p.Kind == "ClusterCleanupPolicy" }
+
+// at is a resource of the policy's scope: the first for a ClusterCleanupPolicy.
+func (p *CleanupPolicy) at(cluster, namespaced string) schema.GroupVersionResource {
+	if p.cluster() {
+		return v1alpha1.GroupVersion.WithResource(cluster)
+	}
+	return v1alpha1.GroupVersion.WithResource(namespaced)
+}
+
+// cleanupKinds are the names of the kinds that a reference may begin with.
+var cleanupKinds = map[string]string{
+	"cleanuppolicy": v1alpha1.CleanupPolicies, "cleanuppolicies": v1alpha1.CleanupPolicies, "cup": v1alpha1.CleanupPolicies,
+	"clustercleanuppolicy": v1alpha1.ClusterCleanupPolicies, "clustercleanuppolicies": v1alpha1.ClusterCleanupPolicies, "ccup": v1alpha1.ClusterCleanupPolicies,
+}
+
+// CleanupPolicy reads the policy that a user named: NAME, or KIND/NAME where policies of both kinds
+// have that name.
+func (w *World) CleanupPolicy(ctx context.Context, reference, namespace string) (*CleanupPolicy, error) {
+	resources, name := []string{v1alpha1.CleanupPolicies, v1alpha1.ClusterCleanupPolicies}, reference
+	if kind, of, ok := strings.Cut(reference, "/"); ok {
+		resource := cleanupKinds[strings.TrimSuffix(strings.ToLower(kind), "."+policy.Group)]
+		if resource == "" {
+			return nil, fmt.Errorf("%q is no kind of cleanup policy: give cleanuppolicy/NAME or clustercleanuppolicy/NAME", kind)
+		}
+		resources, name = []string{resource}, of
+	}
+	var found []*CleanupPolicy
+	var unread []string
+	for _, resource := range resources {
+		one, presence, err := w.readCleanupPolicy(ctx, resource, namespace, name)
+		switch {
+		case err != nil:
+			return nil, err
+		case presence == Found:
+			found = append(found, one)
+		case presence == Unread:
+			unread = append(unread, resource)
+		}
+	}
+	switch {
+	case len(found) == 1:
+		return found[0], nil
+	case len(found) > 1:
+		return nil, fmt.Errorf("policies of two kinds have this name: give cleanuppolicy/%s or clustercleanuppolicy/%[1]s", name)
+	case len(unread) > 0:
+		return nil, fmt.Errorf("you may not get %s: ask for a role that allows it", strings.Join(unread, " or "))
+	case len(resources) == 1 && resources[0] == v1alpha1.ClusterCleanupPolicies:
+		return nil, fmt.Errorf("there is no ClusterCleanupPolicy %q", name)
+	case len(resources) == 1:
+		return nil, fmt.Errorf("there is no CleanupPolicy %q in namespace %q", name, namespace)
+	}
+	return nil, fmt.Errorf("there is no CleanupPolicy %q in namespace %q, and no ClusterCleanupPolicy of that name", name, namespace)
+}
+
+func (w *World) readCleanupPolicy(ctx context.Context, resource, namespace, name string) (*CleanupPolicy, Presence, error) {
+	at := v1alpha1.GroupVersion.WithResource(resource)
+	if resource == v1alpha1.ClusterCleanupPolicies {
+		read, presence, err := Read[v1alpha1.ClusterCleanupPolicy](ctx, w, at, "", name)
+		if presence != Found {
+			return nil, presence, err
+		}
+		return &CleanupPolicy{"ClusterCleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status}, presence, nil
+	}
+	read, presence, err := Read[v1alpha1.CleanupPolicy](ctx, w, at, namespace, name)
+	if presence != Found {
+		return nil, presence, err
+	}
+	return &CleanupPolicy{"CleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status}, presence, nil
+}
+
+// CleanupReports are the report pages of a policy, by run and page.
+func (w *World) CleanupReports(ctx context.Context, p *CleanupPolicy) ([]*v1alpha1.CleanupReport, error) {
+	at := p.at(v1alpha1.ClusterCleanupReports, v1alpha1.CleanupReports)
+	pages, presence, err := Items[v1alpha1.CleanupReport](ctx, w, at, p.Namespace, v1alpha1.LabelCleanupPolicyUID+"="+string(p.UID))
+	if err != nil {
+		return nil, err
+	}
+	if presence == Unread {
+		return nil, fmt.Errorf("you may not list %s: ask for a role that allows it", at.Resource)
+	}
+	slices.SortFunc(pages, func(a, b *v1alpha1.CleanupReport) int {
+		return cmp.Or(strings.Compare(a.Run, b.Run), cmp.Compare(a.Page, b.Page))
+	})
+	return pages, nil
+}
+
+// ApproveCleanup creates the approval of a policy as it was read, and reports whether there was
+// none. The policy owns it: it is deleted with the policy.
+func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy) (approval string, created bool, err error) {
+	kind := strings.TrimSuffix(p.Kind, "Policy") + "Approval"
+	name := fmt.Sprintf("%s-%.8s-%.8s", strings.TrimRight(p.Name[:min(len(p.Name), 200)], ".-"), p.UID, p.Status.SpecHash)
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupApprovalSpec{PolicyUID: p.UID, SpecHash: p.Status.SpecHash})
+	if err != nil {
+		return "", false, err
+	}
+	object := &unstructured.Unstructured{Object: map[string]any{"spec": spec}}
+	object.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind))
+	object.SetNamespace(p.Namespace)
+	object.SetName(name)
+	object.SetOwnerReferences([]metav1.OwnerReference{{APIVersion: v1alpha1.GroupVersion.String(), Kind: p.Kind, Name: p.Name, UID: p.UID}})
+	client := w.clients.Objects.Resource(p.at(v1alpha1.ClusterCleanupApprovals, v1alpha1.CleanupApprovals)).Namespace(p.Namespace)
+	approval = Kind{GroupVersionKind: object.GroupVersionKind()}.Name(name)
+	_, err = client.Create(ctx, object, metav1.CreateOptions{FieldManager: fieldManager})
+	if !apierrors.IsAlreadyExists(err) {
+		return approval, err == nil, err
+	}
+	known, err := client.Get(ctx, name, metav1.GetOptions{})
+	if err != nil {
+		return approval, false, err
+	}
+	uid, _, _ := unstructured.NestedString(known.Object, "spec", "policyUID")
+	hash, _, _ := unstructured.NestedString(known.Object, "spec", "specHash")
+	if types.UID(uid) != p.UID || hash != p.Status.SpecHash {
+		return approval, false, errors.New("an approval of something else has this name: delete it")
+	}
+	return approval, false, nil
+}

@@ -1,0 +1,117 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// curfew runs kubectl curfew in the namespace. kubectl allows no flags before the name of a plugin.
+func (s *space) curfew(args ...string) output {
+	stdout, stderr, err := suite.cluster.Kubectl(s.ctx, append(append([]string{"curfew"}, args...), "--namespace", s.name)...)
+	return output{stdout, stderr, err != nil}
+}
+
+// A Service that selects a Pod in mid-run, after the Pod was listed and before its DELETE, keeps it.
+func TestServiceSelectsInMidRun(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	const pod = `{apiVersion: v1, kind: Pod, metadata: {name: %s, labels: {app: %[1]s}}, spec: {schedulerName: none, containers: [{name: main, image: "busybox:1.37"}]}}`
+	s.apply(strings.Join([]string{
+		fmt.Sprintf(pod, "selected"), fmt.Sprintf(pod, "later"), fmt.Sprintf(pod, "never"),
+		`{apiVersion: v1, kind: Service, metadata: {name: web}, spec: {selector: {app: selected}, ports: [{port: 80}]}}`,
+		`{apiVersion: v1, kind: Service, metadata: {name: changing}, spec: {selector: {app: none}, ports: [{port: 80}]}}`,
+		`{apiVersion: v1, kind: Service, metadata: {name: without-selector}, spec: {ports: [{port: 80}]}}`,
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [
+			{apiGroups: [""], resources: [pods], verbs: [get, list, delete]}, {apiGroups: ["", discovery.k8s.io], resources: [services, endpointslices], verbs: [list]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
+	}, "\n---\n"))
+	var once sync.Once
+	defer suite.proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
+		// The page names both Pods: they have been listed and judged.
+		if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/namespaces/"+s.name+"/cleanupreports/") {
+			once.Do(func() {
+				if out := s.kubectl("patch", "service", "changing", "--type=merge", "-p", `{"spec":{"selector":{"app":"later"}}}`); out.failed {
+					s.Errorf("changing the Service: %s", out.stderr)
+				}
+			})
+		}
+		return false
+	})()
+	name := s.cleanupPolicy("unselected", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [pods]}]},
+		conditions: [{name: unselected, expression: '!lookup.selectedByService'}]`)
+	status := s.awaitCleanup(name)
+	if status.LastRun.Matched != 2 || status.LastRun.Deleted != 1 {
+		t.Errorf("the run: %+v", status.LastRun)
+	}
+	for name, want := range map[string]bool{"selected": false, "later": false, "never": true} {
+		live := s.getPod(name)
+		if deleted := live == nil || live.DeletionTimestamp != nil; deleted != want {
+			t.Errorf("%s: deleted is %t", name, deleted)
+		}
+	}
+	said := s.passes(s.curfew("report", name, "-o", `jsonpath={range .items[*]}{.object.name} {.result} {.message}{"\n"}{end}`)).stdout
+	if want := "later Kept it does not match any more\nnever Deleted \n"; said != want {
+		t.Errorf("the report says\n%s\nwant\n%s", said, want)
+	}
+}
+
+// An approval by kubectl curfew approve lets the next run delete, but not one of a policy that was
+// edited afterwards.
+func TestApproveCleanup(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	for _, app := range []string{"approved", "edited"} {
+		s.newConfigMap(app+"-1", "app", app)
+		s.newConfigMap(app+"-2", "app", app)
+	}
+	s.poll("a minute that has just begun", func(context.Context) (bool, error) { return time.Now().Second() < 30, nil })
+	policies := map[string]string{}
+	for _, app := range []string{"approved", "edited"} {
+		name := s.cleanupPolicy(app, "", `approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
+		policies[app] = name
+		s.poll("the hash of "+name, func(ctx context.Context) (bool, error) {
+			object, err := s.readCleanup(ctx, name)
+			if err != nil {
+				return false, err
+			}
+			hash, _, _ := unstructured.NestedString(object.Object, "status", "specHash")
+			return hash != "", nil
+		})
+		if out := s.passes(s.curfew("approve", name, "--yes")); !strings.HasSuffix(out.stdout, " created\n") {
+			t.Errorf("approve said %s%s", out.stdout, out.stderr)
+		}
+	}
+	s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"maxDeletions":10}}`))
+	if status := s.awaitCleanup(policies["approved"]); status.Deleted != 2 {
+		t.Errorf("approved: %+v", status.LastRun)
+	}
+	status := s.awaitCleanup(policies["edited"])
+	if status.Deleted != 0 || !status.LastRun.DryRun || reasonOf(status, v1alpha1.ConditionStalled) != "True WaitingForApproval" {
+		t.Errorf("edited: %+v, %s", status.LastRun, reasonOf(status, v1alpha1.ConditionStalled))
+	}
+	if left := fmt.Sprint(s.configMapsLeft()); left != "[edited-1 edited-2]" {
+		t.Errorf("left %s", left)
+	}
+	for app, want := range map[string]string{"approved": "Deleted 2", "edited": "WouldDelete 2"} {
+		said := s.passes(s.curfew("report", policies[app], "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
+		if said != want {
+			t.Errorf("the report of %s says %q, want %q", app, said, want)
+		}
+	}
+	// Now there is a dry run of it as it is, which approve shows.
+	out := s.passes(s.curfew("approve", policies["edited"], "--yes"))
+	if !strings.Contains(out.stderr, "would delete 2 of ") || !strings.Contains(out.stderr, "edited-2") {
+		t.Errorf("approve shows\n%s", out.stderr)
+	}
+}
