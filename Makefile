@@ -71,6 +71,7 @@ test: build compile-e2e ## everything a change must pass: unit and end-to-end te
 test-unit: ## tests that need no control plane
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
+	$(COMPILING) go -C manifests/release test $(NOVET) -p $(P) ./...
 
 .PHONY: test-e2e
 test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, and a minute of make test-soak (KUBERNETES=1.37: on that release)
@@ -128,19 +129,38 @@ build: $(CLUSTER) ## bin/curfew, bin/kubectl-curfew and its completion, and what
 .PHONY: krew
 krew: ## the kubectl plugin for krew: archives of all platforms and the plugin's manifest in dist/ (VERSION=v0.1.0 names a release; KREW="-url https://..." says where they will lie)
 	@echo "building for 5 platforms; where nothing is compiled yet, each takes minutes" >&2
-	@$(COMPILING) go run ./manifests/krew -version "$(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))" $(KREW)
+	@$(COMPILING) go run ./manifests/krew -version "$(RELEASE_VERSION)" $(KREW)
+
+# $(call release,<what to make>)
+RELEASE_VERSION = $(if $(filter v%,$(VERSION)),$(VERSION),v0.0.0-g$(VERSION))
+release = $(COMPILING) go -C manifests/release run . -version "$(RELEASE_VERSION)" $(if $(IMAGE),-repository "$(IMAGE)") $(1)
+
+.PHONY: image
+image: ## the container image in dist/: an OCI image layout for amd64 and arm64, and archives to load (VERSION=v0.1.0, IMAGE=registry.example.com/curfew name it)
+	@echo "building for 2 platforms; where nothing is compiled yet, each takes minutes" >&2
+	@$(call release,image)
+
+.PHONY: chart
+chart: ## the Helm chart in dist/, from manifests/base (VERSION and IMAGE as for make image)
+	@$(call release,chart)
+
+.PHONY: release
+release: krew ## all that is published of a version in dist/: image, chart, install.yaml, plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew)
+	@$(call release,image chart install checksums)
 
 .PHONY: lint
 lint: ## gofmt, go vet, staticcheck and the house rules (test/house)
-	@echo "1/5 gofmt" >&2
+	@echo "1/6 gofmt" >&2
 	@unformatted=$$(gofmt -l $$(git ls-files '*.go')); [ -z "$$unformatted" ] || { echo "gofmt these: $$unformatted" >&2; exit 1; }
-	@echo "2/5 go vet; where nothing is compiled yet, this takes minutes" >&2
+	@echo "2/6 go vet; where nothing is compiled yet, this takes minutes" >&2
 	@$(COMPILING) go vet -v ./... 2> >($(PROGRESS))
-	@echo "3/5 go vet of test/cluster, with Kubernetes itself" >&2
+	@echo "3/6 go vet of test/cluster, with Kubernetes itself" >&2
 	@$(COMPILING) go -C test/cluster vet -v ./... 2> >($(PROGRESS))
-	@echo "4/5 staticcheck; the first time it reads all dependencies, for minutes" >&2
+	@echo "4/6 go vet of manifests/release, with Helm" >&2
+	@$(COMPILING) go -C manifests/release vet -v ./... 2> >($(PROGRESS))
+	@echo "5/6 staticcheck; the first time it reads all dependencies, for minutes" >&2
 	@go run $(STATICCHECK) ./...
-	@echo "5/5 house rules" >&2
+	@echo "6/6 house rules" >&2
 	@go test $(NOVET) -count=1 ./test/house
 
 GENERATED = manifests/crd/*.yaml manifests/profiles/kustomization.yaml manifests/rbac/builtin-kinds.yaml policy/v1alpha1/zz_generated*.go
@@ -148,9 +168,11 @@ GENERATED = manifests/crd/*.yaml manifests/profiles/kustomization.yaml manifests
 .PHONY: generate
 generate: ## bring what is generated up to date: deep copies and CRDs, what follows from the profiles, formatting, go.mod
 	go generate ./...
+	go -C manifests/release test $(NOVET) -run TestREADME ./chart -update
 	gofmt -w $$(git ls-files '*.go')
 	go mod tidy
 	go -C test/cluster mod tidy
+	go -C manifests/release mod tidy
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy; done
 
 .PHONY: verify
@@ -161,6 +183,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go mod tidy -diff
 	go mod verify
 	go -C test/cluster mod tidy -diff
+	go -C manifests/release mod tidy -diff
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	go test -count=1 ./manifests/...
 

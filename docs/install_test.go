@@ -27,7 +27,7 @@ func TestInstallShowsAllThatIsApplied(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, listing, _ := strings.Cut(string(page), "## 3. Apply\n\n```console\n")
+	_, listing, _ := strings.Cut(string(page), "Then apply the overlay:\n\n```console\n")
 	listing, _, _ = strings.Cut(listing, "\n```")
 	if got, want := listing, strings.Join(want, "\n"); got != want {
 		t.Errorf("install.md shows\n%s\nwant\n%s", got, want)

@@ -2,6 +2,7 @@ package manifests
 
 import (
 	"io/fs"
+	"maps"
 	"os"
 	"slices"
 	"testing"
@@ -9,6 +10,7 @@ import (
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/kustomize/api/krusty"
@@ -154,3 +156,20 @@ func TestCertManager(t *testing.T) {
 }
 
 const injectFrom = "cert-manager.io/inject-ca-from"
+
+// TestHighAvailability: with the component a node that fails takes at most one webhook replica of three
+// with it, where there are three nodes, and one controller replica of two.
+func TestHighAvailability(t *testing.T) {
+	replicas := map[string]int32{}
+	for _, d := range only[*appsv1.Deployment](component(t, "high-availability")) {
+		replicas[d.Name] = *d.Spec.Replicas
+		spread := d.Spec.Template.Spec.TopologySpreadConstraints[0]
+		if spread.TopologyKey != corev1.LabelHostname || spread.MaxSkew != 1 || spread.WhenUnsatisfiable != corev1.DoNotSchedule ||
+			spread.NodeTaintsPolicy == nil || *spread.NodeTaintsPolicy != corev1.NodeInclusionPolicyHonor {
+			t.Errorf("%s is spread by %+v", d.Name, spread)
+		}
+	}
+	if want := map[string]int32{"curfew-webhook": 3, "curfew-controller": 2}; !maps.Equal(replicas, want) {
+		t.Errorf("replicas %v, want %v", replicas, want)
+	}
+}

@@ -53,3 +53,21 @@ func TestPeersAreMadeOfWhatTheControlPlaneIsMadeOf(t *testing.T) {
 		t.Errorf("test/peers and test/cluster share %d modules, want 50 or more: has one of them been read wrongly?", same)
 	}
 }
+
+// The module that makes releases is tested with every change, and needs client-go for Helm's engine.
+func TestReleaseIsMadeOfWhatCurfewIsMadeOf(t *testing.T) {
+	release, curfew := versions(t, "manifests", "release"), versions(t)
+	same := 0
+	for path, version := range release {
+		ours, both := curfew[path]
+		switch {
+		case both && ours != version:
+			t.Errorf("manifests/release builds with %s %s and Curfew with %s: replace it in manifests/release", path, version, ours)
+		case both:
+			same++
+		}
+	}
+	if same < 40 {
+		t.Errorf("manifests/release and Curfew share %d modules, want 40 or more: has one of them been read wrongly?", same)
+	}
+}

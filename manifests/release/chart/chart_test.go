@@ -1,0 +1,370 @@
+package chart
+
+import (
+	"bytes"
+	"encoding/json"
+	"flag"
+	"maps"
+	"os"
+	"path/filepath"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"helm.sh/helm/v4/pkg/chart/v2/lint"
+	"helm.sh/helm/v4/pkg/chart/v2/lint/support"
+	"helm.sh/helm/v4/pkg/chart/v2/loader"
+
+	"curfew.dev/curfew/manifests/release/chart/charttest"
+)
+
+var update = flag.Bool("update", false, "write manifests/chart/README.md")
+
+var root = filepath.Join("..", "..", "..")
+
+var created = time.Unix(1_700_000_000, 0)
+
+var version = &Options{Root: root, Repository: "curfew", Version: "v0.1.0", Created: created}
+
+// files are made once: kustomize builds the base with each component.
+var files = sync.OnceValues(func() (map[string][]byte, error) { return Files(version) })
+
+// values is one or more of the chart's.
+type values = map[string]any
+
+// render renders the chart as `helm install` does, with the schema checked, and returns NOTES.txt
+// apart from the objects.
+func render(t *testing.T, namespace string, set values) (objects map[string]object, notes string) {
+	t.Helper()
+	objects, notes, err := tryRender(t, namespace, set)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return objects, notes
+}
+
+func tryRender(t *testing.T, namespace string, set values) (map[string]object, string, error) {
+	t.Helper()
+	files, err := files()
+	if err != nil {
+		t.Fatal(err)
+	}
+	manifests, notes, err := charttest.Render(files, namespace, set)
+	if err != nil {
+		return nil, "", err
+	}
+	objects, err := decode([]byte(manifests))
+	if err != nil {
+		t.Fatalf("%v\n%s", err, manifests)
+	}
+	out := map[string]object{}
+	for _, o := range objects {
+		out[id(o)] = o
+	}
+	return out, notes, nil
+}
+
+// same compares what the chart renders with what kustomize builds, object by object.
+func same(t *testing.T, got, want map[string]object) {
+	t.Helper()
+	for _, name := range slices.Sorted(maps.Keys(want)) {
+		switch {
+		case got[name] == nil:
+			t.Errorf("the chart lacks %s", name)
+		case !reflect.DeepEqual(got[name], want[name]):
+			t.Errorf("%s differs:\n%s\nwant\n%s", name, show(got[name]), show(want[name]))
+		}
+	}
+	for name := range got {
+		if want[name] == nil {
+			t.Errorf("the chart has %s besides", name)
+		}
+	}
+	if len(want) < 20 {
+		t.Errorf("kustomize builds only %d objects", len(want))
+	}
+}
+
+func show(o object) string {
+	text, _ := json.Marshal(o)
+	return string(text)
+}
+
+// switches are the values that stand for each component.
+var switches = map[string]values{
+	"cert-manager":        {"certificates": "cert-manager"},
+	"fail-closed":         {"failClosed": true},
+	"high-availability":   {"highAvailability": true},
+	"http-api":            {"httpAPI": true},
+	"leave-native-ttl":    {"leaveNativeTTL": true},
+	"monitoring":          {"monitoring": true},
+	"no-builtin-profiles": {"builtinProfiles": false},
+}
+
+// asBase are values with which the chart runs the image of manifests/base, and without the annotation
+// helm.sh/resource-policy, which only Helm reads.
+func asBase(more ...values) values {
+	out := values{"crds": values{"keep": false}, "image": values{"tag": "dev"}}
+	for _, set := range more {
+		maps.Copy(out, set)
+	}
+	return out
+}
+
+// TestChartIsTheBase: with each component, with all of them and with none, the chart renders exactly
+// what kustomize builds.
+func TestChartIsTheBase(t *testing.T) {
+	want := func(t *testing.T, components ...string) map[string]object {
+		t.Helper()
+		objects, err := byID(root, components...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return objects
+	}
+	t.Run("none", func(t *testing.T) {
+		got, _ := render(t, namespace, asBase())
+		same(t, got, want(t))
+	})
+	var every []string
+	var all []values
+	for _, component := range components {
+		set, ok := switches[component.name]
+		if !ok {
+			t.Errorf("no values for %s", component.name)
+		}
+		every, all = append(every, component.name), append(all, set)
+		t.Run(component.name, func(t *testing.T) {
+			got, _ := render(t, namespace, asBase(set))
+			if base, _ := render(t, namespace, asBase()); reflect.DeepEqual(got, base) {
+				t.Error("it changes nothing")
+			}
+			same(t, got, want(t, component.name))
+		})
+	}
+	t.Run("all", func(t *testing.T) {
+		got, _ := render(t, namespace, asBase(all...))
+		same(t, got, want(t, every...))
+	})
+	folders, err := filepath.Glob(filepath.Join(root, "manifests", "components", "*"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if !slices.Contains(every, filepath.Base(folder)) {
+			t.Errorf("the chart has no value for component %s", filepath.Base(folder))
+		}
+	}
+}
+
+// TestNamespace: in another namespace nothing is left of the one in the manifests.
+func TestNamespace(t *testing.T) {
+	const other = "42" // a number, which YAML would read as one
+	base, _ := render(t, namespace, values{"monitoring": true})
+	objects, notes := render(t, other, values{"monitoring": true})
+	for name, o := range objects {
+		if want := strings.ReplaceAll(show(base[name]), namespace, other); o["kind"] != "CustomResourceDefinition" && show(o) != want {
+			t.Errorf("%s: %s, want %s", name, show(o), want)
+		}
+	}
+	if !strings.Contains(notes, "--curfew-namespace 42") {
+		t.Errorf("NOTES.txt does not say where Curfew is:\n%s", notes)
+	}
+}
+
+// TestCRDs: by default an uninstallation keeps the CRDs, and with them all policies.
+func TestCRDs(t *testing.T) {
+	crds := func(set values) (all, kept int) {
+		objects, _ := render(t, namespace, set)
+		for _, o := range objects {
+			if o["kind"] != "CustomResourceDefinition" {
+				continue
+			}
+			all++
+			if o["metadata"].(object)["annotations"].(object)["helm.sh/resource-policy"] == "keep" {
+				kept++
+			}
+		}
+		return all, kept
+	}
+	all, kept := crds(nil)
+	if all < 8 || kept != all {
+		t.Errorf("of %d CRDs %d are kept, want all", all, kept)
+	}
+	if all, kept := crds(values{"crds": values{"keep": false}}); all < 8 || kept != 0 {
+		t.Errorf("of %d CRDs %d are kept, want none", all, kept)
+	}
+	if all, _ := crds(values{"crds": values{"install": false}}); all != 0 {
+		t.Errorf("%d CRDs, want none", all)
+	}
+}
+
+// changes are a value for each path in values.yaml that is not its default, and a text that only then
+// is in what the chart renders. Empty means that something is missing then.
+var changes = map[string]struct {
+	value any
+	shows string
+}{
+	"image.repository": {"registry.example.com/curfew", `"image":"registry.example.com/curfew:v0.1.0"`},
+	"image.tag":        {"v1", `"image":"curfew:v1"`},
+	"image.digest":     {"sha256:" + strings.Repeat("0", 64), `"image":"curfew@sha256:0`},
+	"image.pullPolicy": {"Always", `"imagePullPolicy":"Always"`},
+	"imagePullSecrets": {[]any{values{"name": "registry"}}, `"imagePullSecrets":[{"name":"registry"}]`},
+	"triggers":         {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
+	"args":             {[]any{"--dry-run"}, `"--dry-run"`},
+	"certificates":     {"cert-manager", `"--certificates=cert-manager"`},
+	"builtinProfiles":  {false, `"--builtin-profiles=false"`},
+	"leaveNativeTTL":   {true, `"--leave-native-ttl"`},
+	"failClosed":       {true, `"--fail-closed"`},
+	"httpAPI":          {true, `"--api-addr=:8443"`},
+	"highAvailability": {true, `"replicas":3`},
+	"monitoring":       {true, `"kind":"PrometheusRule"`},
+	"crds.install":     {false, ""},
+	"crds.keep":        {false, ""},
+
+	"webhook.replicas":             {0, `"replicas":0`},
+	"webhook.args":                 {[]any{"--require-delete"}, `"--require-delete"`},
+	"webhook.resources":            {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
+	"webhook.podAnnotations":       {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"webhook.nodeSelector":         {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd"}`},
+	"webhook.tolerations":          {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
+	"webhook.affinity":             {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
+	"webhook.priorityClassName":    {"high", `"priorityClassName":"high"`},
+	"controller.replicas":          {1, `"replicas":1`},
+	"controller.args":              {[]any{"--require-approval"}, `"--require-approval"`},
+	"controller.resources":         {values{"requests": values{"memory": "9Gi"}}, `"memory":"9Gi"`},
+	"controller.podAnnotations":    {values{"a": "b"}, `"annotations":{"a":"b"}`},
+	"controller.nodeSelector":      {values{"disk": "ssd"}, `"nodeSelector":{"disk":"ssd"}`},
+	"controller.tolerations":       {[]any{values{"operator": "Exists"}}, `"tolerations":[{"operator":"Exists"}]`},
+	"controller.affinity":          {values{"podAffinity": values{"x": "y"}}, `"affinity":{"podAffinity":{"x":"y"}}`},
+	"controller.priorityClassName": {"high", `"priorityClassName":"high"`},
+}
+
+// nest is a value at a path.
+func nest(path string, value any) values {
+	key, rest, deeper := strings.Cut(path, ".")
+	if !deeper {
+		return values{key: value}
+	}
+	return values{key: nest(rest, value)}
+}
+
+func all(objects map[string]object) string {
+	var out strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(objects)) {
+		out.WriteString(name + " " + show(objects[name]) + "\n")
+	}
+	return out.String()
+}
+
+// TestEveryValueDoesSomething: each value that the README lists changes what is rendered, and where it
+// belongs to one Deployment only that.
+func TestEveryValueDoesSomething(t *testing.T) {
+	readme, err := README(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	base, _ := render(t, namespace, nil)
+	for path, change := range changes {
+		if !bytes.Contains(readme, []byte("| `"+path+"` |")) {
+			t.Errorf("%s is in no row of the README", path)
+		}
+		objects, _ := render(t, namespace, nest(path, change.value))
+		before, after := all(base), all(objects)
+		if before == after || strings.Contains(before, change.shows) && change.shows != "" || !strings.Contains(after, change.shows) {
+			t.Errorf("%s=%v does not add %s", path, change.value, change.shows)
+		}
+		part, _, deeper := strings.Cut(path, ".")
+		if other := map[string]string{"webhook": "controller", "controller": "webhook"}[part]; deeper && other != "" {
+			if name := "deployment-curfew-" + other; !reflect.DeepEqual(objects[name], base[name]) {
+				t.Errorf("%s changes %s", path, name)
+			}
+		}
+	}
+	if rows := bytes.Count(readme, []byte("\n| `")); rows != len(changes) {
+		t.Errorf("the README has %d values, and %d are tried", rows, len(changes))
+	}
+}
+
+// TestSchema: misspelt values and wrong types are refused before anything is installed.
+func TestSchema(t *testing.T) {
+	for path, value := range map[string]any{
+		"failclosed": true, "webhook.replica": 2, "image.pullpolicy": "Always",
+		"failClosed": "yes", "webhook.replicas": -1, "image.digest": "latest", "triggers": []any{"ttls"}, "args": []any{"dry-run"},
+		"controller.nodeSelector": values{"a": true},
+	} {
+		if _, _, err := tryRender(t, namespace, nest(path, value)); err == nil {
+			t.Errorf("%s=%v is accepted", path, value)
+		}
+	}
+}
+
+// TestLint: Helm's linter finds nothing, and what make chart writes is what Helm loads.
+func TestLint(t *testing.T) {
+	o := *version
+	o.Out = t.TempDir()
+	path, err := Write(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, message := range lint.RunAll(filepath.Join(o.Out, "chart", "curfew"), nil, namespace).Messages {
+		if message.Severity >= support.WarningSev {
+			t.Error(message)
+		}
+	}
+	packed, err := loader.Load(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if packed.Name() != "curfew" || packed.Metadata.Version != "0.1.0" || packed.AppVersion() != "v0.1.0" || filepath.Base(path) != "curfew-0.1.0.tgz" {
+		t.Errorf("%s has %+v", path, packed.Metadata)
+	}
+	first, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Write(&o); err != nil {
+		t.Fatal(err)
+	}
+	if again, err := os.ReadFile(path); err != nil || !bytes.Equal(first, again) {
+		t.Errorf("%v: made twice, the archive differs", err)
+	}
+}
+
+// TestInstallYAML: the single file is manifests/base, with the image of the version.
+func TestInstallYAML(t *testing.T) {
+	o := *version
+	o.Repository = "registry.example.com/curfew"
+	data, err := InstallYAML(&o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := Kustomize(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	const image = "image: registry.example.com/curfew:v0.1.0"
+	if bytes.Count(data, []byte(image)) != 2 || string(bytes.ReplaceAll(data, []byte(image), []byte("image: curfew:dev"))) != string(want) {
+		t.Error("install.yaml is not manifests/base with two images replaced")
+	}
+}
+
+// TestREADME: the committed file is what the values say.
+func TestREADME(t *testing.T) {
+	want, err := README(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(root, "manifests", "chart", "README.md")
+	if *update {
+		if err := os.WriteFile(path, want, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if have, err := os.ReadFile(path); err != nil || !bytes.Equal(have, want) {
+		t.Errorf("%v: manifests/chart/README.md is not what values.yaml says: run make generate", err)
+	}
+}

@@ -1,0 +1,68 @@
+package chart
+
+import (
+	"fmt"
+	"strings"
+)
+
+// namespace is Curfew's own in the manifests. A release of the chart may be in another.
+const namespace = "curfew-system"
+
+// What values add to a Deployment. %[1]s is its component, webhook or controller.
+const podMore = `{{- with .Values.imagePullSecrets }}
+imagePullSecrets:
+  {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .Values.%[1]s.priorityClassName }}
+priorityClassName: {{ . | quote }}
+{{- end }}
+{{- with .Values.%[1]s.nodeSelector }}
+nodeSelector:
+  {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .Values.%[1]s.tolerations }}
+tolerations:
+  {{- toYaml . | nindent 8 }}
+{{- end }}
+{{- with .Values.%[1]s.affinity }}
+affinity:
+  {{- toYaml . | nindent 8 }}
+{{- end }}
+`
+
+const argsMore = `{{- with .Values.triggers }}
+- --enable={{ join "," . }}
+{{- end }}
+{{- range concat .Values.args .Values.%[1]s.args }}
+- {{ . | quote }}
+{{- end }}
+`
+
+const annotationsMore = `{{- with .Values.%[1]s.podAnnotations }}
+annotations:
+  {{- toYaml . | nindent 8 }}
+{{- end }}
+`
+
+// parameters are the places of an object, by path, where values get in that no component sets.
+func parameters(o object) map[string]place {
+	switch o["kind"] {
+	case "Deployment":
+		part := strings.TrimPrefix(id(o), "deployment-curfew-")
+		const pod, container = ".spec.template.spec", ".spec.template.spec.containers.0"
+		return map[string]place{
+			".spec.replicas":               {value: fmt.Sprintf("{{ if kindIs \"invalid\" .Values.%[1]s.replicas }}%%s{{ else }}{{ .Values.%[1]s.replicas }}{{ end }}", part)},
+			".spec.template.metadata":      {more: fmt.Sprintf(annotationsMore, part)},
+			pod:                            {more: fmt.Sprintf(podMore, part)},
+			container + ".image":           {value: `{{ include "curfew.image" . | quote }}`},
+			container + ".imagePullPolicy": {value: "{{ .Values.image.pullPolicy }}"},
+			container + ".args":            {more: fmt.Sprintf(argsMore, part)},
+			container + ".resources":       {block: fmt.Sprintf("{{- toYaml .Values.%s.resources | nindent 12 }}", part)},
+		}
+	case "CustomResourceDefinition":
+		return map[string]place{
+			".metadata.annotations": {more: "{{- if .Values.crds.keep }}\nhelm.sh/resource-policy: keep\n{{- end }}\n"},
+		}
+	}
+	return nil
+}

@@ -1,0 +1,98 @@
+package chart
+
+import (
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// templates are those of all objects, by file name.
+func templates(root string) (map[string]string, error) {
+	base, err := byID(root)
+	if err != nil {
+		return nil, err
+	}
+	with := make([]map[string]object, len(components))
+	all := maps.Clone(base)
+	for i, component := range components {
+		if with[i], err = byID(root, component.name); err != nil {
+			return nil, err
+		}
+		maps.Copy(all, with[i])
+	}
+	out := map[string]string{}
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		var alternatives []alternative
+		for i, component := range components {
+			if other := with[i][name]; !reflect.DeepEqual(other, base[name]) {
+				alternatives = append(alternatives, alternative{component.when, other})
+			}
+		}
+		if out["templates/"+name+".yaml"], err = template(base[name], alternatives); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	return out, nil
+}
+
+// byID builds the base with components. Helm makes the Namespace of a release itself.
+func byID(root string, components ...string) (map[string]object, error) {
+	objects, err := build(root, components...)
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]object{}
+	for _, o := range objects {
+		if o["kind"] == "Namespace" {
+			continue
+		}
+		if _, twice := out[id(o)]; twice {
+			return nil, fmt.Errorf("two objects would be in the template %s", id(o))
+		}
+		out[id(o)] = o
+	}
+	return out, nil
+}
+
+// template prints an object that the base has, or that one component adds.
+func template(base object, alternatives []alternative) (string, error) {
+	some := base
+	if some == nil {
+		some = alternatives[0].value.(object)
+	}
+	crd := some["kind"] == "CustomResourceDefinition"
+	p := &printer{places: parameters(some), used: map[string]bool{}, literal: crd}
+	write := func() { p.object(base, alternatives) }
+	if crd {
+		p.under(0, ".Values.crds.install", write)
+	} else {
+		write()
+	}
+	for path := range p.places {
+		if !p.used[path] && p.err == nil {
+			p.err = fmt.Errorf("it has no %s for a value to change", path)
+		}
+	}
+	return strings.Join(p.out, "\n") + "\n", p.err
+}
+
+// object prints an object, under a condition if a component adds or removes it.
+func (p *printer) object(base object, alternatives []alternative) {
+	if base == nil {
+		if len(alternatives) > 1 {
+			p.err = fmt.Errorf("two components add it")
+		}
+		p.under(0, alternatives[0].when, func() { p.mapping("", 0, alternatives[0].value.(object), nil) })
+		return
+	}
+	for i, a := range alternatives {
+		if a.value.(object) == nil {
+			rest := slices.Delete(slices.Clone(alternatives), i, i+1)
+			p.under(0, "not ("+a.when+")", func() { p.object(base, rest) })
+			return
+		}
+	}
+	p.mapping("", 0, base, alternatives)
+}

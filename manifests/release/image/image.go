@@ -1,0 +1,95 @@
+package image
+
+import (
+	"archive/tar"
+	"bytes"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+)
+
+// user is the one that the Deployments run as: nobody in particular, and not root.
+const user = "65532:65532"
+
+// entrypoint is the binary. Deployments have args and no command.
+const entrypoint = "/curfew"
+
+// file is one file of a layer.
+type file struct {
+	path, name string
+	mode       int64
+}
+
+// build makes the image of one platform from a binary and the licence. The binary needs nothing
+// else: time zones are linked in, and the cluster hands it the authority that it trusts.
+func build(binary, licence string, platform v1.Platform, o *Options) (v1.Image, error) {
+	content, err := pack(o.Created, file{binary, "curfew", 0o755}, file{licence, "LICENSE", 0o644})
+	if err != nil {
+		return nil, err
+	}
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil },
+		tarball.WithMediaType(types.OCILayer), tarball.WithCompressedCaching)
+	if err != nil {
+		return nil, fmt.Errorf("compress the layer: %w", err)
+	}
+	base := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	created := v1.Time{Time: o.Created}
+	image, err := mutate.Append(base, mutate.Addendum{Layer: layer, History: v1.History{Created: created, CreatedBy: "make image"}})
+	if err != nil {
+		return nil, fmt.Errorf("append the layer: %w", err)
+	}
+	config, err := image.ConfigFile()
+	if err != nil {
+		return nil, err
+	}
+	config = config.DeepCopy()
+	config.OS, config.Architecture, config.Created = platform.OS, platform.Architecture, created
+	config.Config = v1.Config{User: user, WorkingDir: "/", Entrypoint: []string{entrypoint}, Labels: o.labels()}
+	return mutate.ConfigFile(image, config)
+}
+
+// labels say what an image is, in the words of the OCI image specification.
+func (o *Options) labels() map[string]string {
+	labels := map[string]string{
+		"org.opencontainers.image.title":       "curfew",
+		"org.opencontainers.image.description": "Lifecycle admission and timed cleanup for Kubernetes",
+		"org.opencontainers.image.licenses":    "Apache-2.0",
+		"org.opencontainers.image.version":     o.Version,
+		"org.opencontainers.image.created":     o.Created.UTC().Format(time.RFC3339),
+	}
+	if o.Revision != "" {
+		labels["org.opencontainers.image.revision"] = o.Revision
+	}
+	return labels
+}
+
+// pack is a tar archive of files that belong to root, all with the same time.
+func pack(modified time.Time, files ...file) ([]byte, error) {
+	var out bytes.Buffer
+	packed := tar.NewWriter(&out)
+	for _, f := range files {
+		content, err := os.ReadFile(filepath.Clean(f.path))
+		if err != nil {
+			return nil, err
+		}
+		header := &tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(content)), ModTime: modified, Format: tar.FormatUSTAR}
+		if err := packed.WriteHeader(header); err != nil {
+			return nil, err
+		}
+		if _, err := packed.Write(content); err != nil {
+			return nil, err
+		}
+	}
+	if err := packed.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}

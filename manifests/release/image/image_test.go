@@ -1,0 +1,205 @@
+package image
+
+import (
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "github.com/google/go-containerregistry/pkg/v1"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
+	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
+	"github.com/google/go-containerregistry/pkg/v1/validate"
+)
+
+var root = filepath.Join("..", "..", "..")
+
+// created has a zone, which may not get into an image.
+var created = time.Unix(1_700_000_000, 0).In(time.FixedZone("", 3600))
+
+func options(t *testing.T) *Options {
+	return &Options{Root: root, Out: t.TempDir(), Repository: "curfew", Version: "v9.8.7", Revision: "037c104", Created: created,
+		Platforms: []string{"linux/amd64", "linux/arm64"}, Progress: io.Discard,
+		Build: func(platform v1.Platform, file string) error {
+			return os.WriteFile(file, []byte("for "+platform.String()), 0o600)
+		}}
+}
+
+func write(t *testing.T, o *Options) *Result {
+	t.Helper()
+	result, err := Write(o)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return result
+}
+
+// TestLayout: the layout is a valid one with an image per platform, each with its own binary, and
+// with what the Deployments rely on: an entrypoint and a user that is not root.
+func TestLayout(t *testing.T) {
+	o := options(t)
+	result := write(t, o)
+	index, err := layout.ImageIndexFromPath(filepath.Join(o.Out, Layout))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := validate.Index(index); err != nil {
+		t.Error(err)
+	}
+	manifest, err := index.IndexManifest()
+	if err != nil || len(manifest.Manifests) != 1 {
+		t.Fatalf("%v: index.json has %+v, want one index", err, manifest)
+	}
+	entry := manifest.Manifests[0]
+	if entry.MediaType != types.OCIImageIndex || entry.Digest.String() != result.Digest || entry.Annotations["org.opencontainers.image.ref.name"] != "v9.8.7" {
+		t.Errorf("index.json has %+v, want the index %s", entry, result.Digest)
+	}
+	for _, platform := range o.Platforms {
+		into := t.TempDir()
+		config, err := Unpack(filepath.Join(o.Out, Layout), platform, into)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if config.OS+"/"+config.Architecture != platform || !config.Created.Equal(created) {
+			t.Errorf("%s: config of %s/%s, created %s", platform, config.OS, config.Architecture, config.Created)
+		}
+		if config.Config.User != "65532:65532" || !slices.Equal(config.Config.Entrypoint, []string{"/curfew"}) || len(config.Config.Cmd) != 0 {
+			t.Errorf("%s: %+v", platform, config.Config)
+		}
+		for key, want := range map[string]string{"version": "v9.8.7", "revision": "037c104", "created": "2023-11-14T22:13:20Z", "licenses": "Apache-2.0"} {
+			if got := config.Config.Labels["org.opencontainers.image."+key]; got != want {
+				t.Errorf("%s: label %s is %q, want %q", platform, key, got, want)
+			}
+		}
+		if data, err := os.ReadFile(filepath.Join(into, "curfew")); err != nil || string(data) != "for "+platform {
+			t.Errorf("%s: %v: the binary is %q", platform, err, data)
+		}
+		if data, err := os.ReadFile(filepath.Join(into, "LICENSE")); err != nil || !strings.Contains(string(data), "Apache License") {
+			t.Errorf("%s: %v: no licence", platform, err)
+		}
+	}
+	if _, err := Unpack(filepath.Join(o.Out, Layout), "linux/s390x", t.TempDir()); err == nil {
+		t.Error("found an image for a platform that was not built")
+	}
+}
+
+// TestArchives: what an engine loads has the name that the manifests use, and is the layout's image.
+func TestArchives(t *testing.T) {
+	o := options(t)
+	result := write(t, o)
+	if len(result.Files) != 2 || filepath.Base(result.Files[1]) != "curfew-image_v9.8.7_linux_arm64.tar" {
+		t.Fatalf("wrote %v", result.Files)
+	}
+	for i, file := range result.Files {
+		contents, err := tarball.LoadManifest(func() (io.ReadCloser, error) { return os.Open(file) })
+		if err != nil || len(contents) != 1 || !slices.Equal(contents[0].RepoTags, []string{"curfew:v9.8.7"}) {
+			t.Errorf("%v: %s has %+v", err, file, contents)
+		}
+		image, err := tarball.ImageFromPath(file, nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		config, err := image.ConfigFile()
+		if err != nil || config.OS+"/"+config.Architecture != o.Platforms[i] {
+			t.Errorf("%v: %s is for %s/%s", err, file, config.OS, config.Architecture)
+		}
+	}
+}
+
+// TestSameSourceSameDigest: built twice, elsewhere and over an earlier build, an image is the same to
+// the byte; another source, version or time makes another.
+func TestSameSourceSameDigest(t *testing.T) {
+	o := options(t)
+	first := write(t, o)
+	if again := write(t, o); again.Digest != first.Digest {
+		t.Errorf("%s and again %s", first.Digest, again.Digest)
+	}
+	elsewhere := options(t)
+	elsewhere.Created = o.Created.UTC()
+	result := write(t, elsewhere)
+	if result.Digest != first.Digest {
+		t.Errorf("%s and elsewhere %s", first.Digest, result.Digest)
+	}
+	for i := range first.Files {
+		one, err := os.ReadFile(first.Files[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		other, err := os.ReadFile(result.Files[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		if string(one) != string(other) {
+			t.Errorf("%s differs", filepath.Base(first.Files[i]))
+		}
+	}
+	for name, change := range map[string]func(*Options){
+		"time":    func(o *Options) { o.Created = o.Created.Add(time.Second) },
+		"version": func(o *Options) { o.Version = "v9.8.8" },
+		"source": func(o *Options) {
+			o.Build = func(_ v1.Platform, file string) error { return os.WriteFile(file, []byte("other"), 0o600) }
+		},
+	} {
+		changed := options(t)
+		change(changed)
+		if result := write(t, changed); result.Digest == first.Digest {
+			t.Errorf("another %s makes the same image", name)
+		}
+	}
+}
+
+// TestImageRuns: built by go twice, the image of this machine has one digest, and the binary that is
+// unpacked from it runs. It is built as by make build, whose packages are compiled already.
+func TestImageRuns(t *testing.T) {
+	platform := runtime.GOOS + "/" + runtime.GOARCH
+	var digests [2]string
+	var o *Options
+	for i := range digests {
+		o = options(t)
+		o.Platforms = []string{platform}
+		o.Build = func(_ v1.Platform, file string) error { return Compile(root, o.Version, file, nil) }
+		digests[i] = write(t, o).Digest
+	}
+	if digests[0] != digests[1] {
+		t.Errorf("built twice: %v", digests)
+	}
+	into := t.TempDir()
+	config, err := Unpack(filepath.Join(o.Out, Layout), platform, into)
+	if err != nil {
+		t.Fatal(err)
+	}
+	program := filepath.Join(into, config.Config.Entrypoint[0])
+	for args, want := range map[string]string{"version": "curfew v9.8.7\n", "--help": "Lifecycle admission", "webhook --help": "--port int"} {
+		out, err := exec.CommandContext(t.Context(), program, strings.Fields(args)...).CombinedOutput()
+		if err != nil || !strings.Contains(string(out), want) {
+			t.Errorf("curfew %s: %v: %s", args, err, out)
+		}
+	}
+}
+
+func TestRefused(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*Options)
+		want   string
+	}{
+		"a platform": {func(o *Options) { o.Platforms = []string{"linux"} }, "linux: give OS/ARCH, such as linux/amd64"},
+		"a name": {func(o *Options) { o.Repository = "Curfew" },
+			"name of the image: repository can only contain the characters `abcdefghijklmnopqrstuvwxyz0123456789_-./`: Curfew"},
+		"a build that fails": {func(o *Options) { o.Build = func(v1.Platform, string) error { return io.ErrClosedPipe } },
+			"linux/amd64: io: read/write on closed pipe"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := options(t)
+			test.change(o)
+			if _, err := Write(o); err == nil || err.Error() != test.want {
+				t.Errorf("%v, want %s", err, test.want)
+			}
+		})
+	}
+}
