@@ -96,7 +96,7 @@ func TestWhatRulesSayIsSent(t *testing.T) {
 			namespace := labels.Set{"kubernetes.io/metadata.name": "ci"}
 			var object metav1.PartialObjectMetadata
 			if readCase(t, filepath.Join(at, "namespace.yaml"), &object) {
-				stamp := policy.StampNamespace(object.Annotations, metav1.Now().Time)
+				stamp := policy.StampNamespace(object.Annotations, false, metav1.Now().Time)
 				for key, value := range map[string]string{policy.LabelInUse: stamp.InUse, policy.LabelPodsInUse: stamp.PodsInUse} {
 					if value != "" {
 						namespace[key] = value

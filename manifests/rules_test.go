@@ -196,7 +196,7 @@ func (s *sweep) called(stage stage, kind sweptKind, old, object map[string]any) 
 		return sent
 	}
 	namespace := labels.Set{"kubernetes.io/metadata.name": "ci"}
-	stamp := policy.StampNamespace(stage.namespace, time.Now())
+	stamp := policy.StampNamespace(stage.namespace, false, time.Now())
 	for key, value := range map[string]string{policy.LabelInUse: stamp.InUse, policy.LabelPodsInUse: stamp.PodsInUse} {
 		if value != "" {
 			namespace[key] = value

@@ -10,7 +10,7 @@ import (
 // Assignment is one field that admission sets, or removes if Value is nil.
 type Assignment struct {
 	Path FieldPath
-	// Value is an int64, a string, or nil to remove the field.
+	// Value is an int64, a string, a list ([]any), or nil to remove the field.
 	Value any
 }
 

@@ -56,7 +56,8 @@ const (
 	TriggerLabel    Trigger = "label"
 	TriggerCleanup  Trigger = "cleanup"
 	TriggerDeadline Trigger = "deadline"
-	TriggerTally    Trigger = "tally"
+	// TriggerTally counts Pods and deletes nothing itself.
+	TriggerTally Trigger = "tally"
 	// TriggerDeadlineCheck: the object was failed for its deadline, and everything it ran must be
 	// gone.
 	TriggerDeadlineCheck Trigger = "deadline-check"

@@ -152,8 +152,9 @@ func (n *NamespacePolicy) InUse() bool {
 	return n.HasDefaults() || n.Bounds != (Bounds{}) || n.Mode == ModeDryRun
 }
 
-// PodsInUse reports whether admission must see the Pods that are created in the namespace. Bounds
-// apply to their own deadline; their TTL is an annotation, which admission sees in any namespace.
+// PodsInUse reports whether the namespace's settings require that admission sees the Pods that are
+// created there. Bounds apply to their own deadline; their TTL is an annotation, which admission
+// sees in any namespace. PodTallies require it too, but are not settings of the namespace.
 func (n *NamespacePolicy) PodsInUse() bool {
 	return !n.TTL.Empty() || n.PodTTL != nil || n.Bounds.Deadline != (Range{})
 }
@@ -201,14 +202,15 @@ type NamespaceStamp struct {
 	InUse, PodsInUse, Since string
 }
 
-// StampNamespace says what Curfew's own keys on a namespace must be now.
-func StampNamespace(annotations map[string]string, now time.Time) NamespaceStamp {
+// StampNamespace says what Curfew's own keys on a namespace must be now. tallied means that a
+// PodTally of the namespace counts Pods, which admission must see therefore.
+func StampNamespace(annotations map[string]string, tallied bool, now time.Time) NamespaceStamp {
 	policy := ParseNamespace("", annotations, nil)
 	var stamp NamespaceStamp
 	if policy.InUse() {
 		stamp.InUse = "true"
 	}
-	if policy.PodsInUse() {
+	if policy.PodsInUse() || tallied {
 		stamp.PodsInUse = "true"
 	}
 	if policy.HasDefaults() {

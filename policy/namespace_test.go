@@ -171,7 +171,7 @@ func TestStampNamespace(t *testing.T) {
 		"unreadable value": {annotated("default-ttl", "?"), policy.NamespaceStamp{InUse: "true", PodsInUse: "true", Since: policy.FormatSince(now, policy.DefaultsHash(annotated("default-ttl", "?")))}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			if got := policy.StampNamespace(test.annotations, now); got != test.want {
+			if got := policy.StampNamespace(test.annotations, false, now); got != test.want {
 				t.Errorf("got %+v, want %+v", got, test.want)
 			}
 			// While the time is not known, what fits is left alone and nothing else is said.
@@ -181,7 +181,7 @@ func TestStampNamespace(t *testing.T) {
 					test.want.Since = test.annotations[policy.AnnotationDefaultSince]
 				}
 			}
-			if got := policy.StampNamespace(test.annotations, time.Time{}); got != test.want {
+			if got := policy.StampNamespace(test.annotations, false, time.Time{}); got != test.want {
 				t.Errorf("got %+v while the time is not known, want %+v", got, test.want)
 			}
 		})

@@ -8,7 +8,7 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// mutate fills in defaults of a new object. On UPDATE it corrects the stamp of a changed default,
+// mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer. On UPDATE it corrects the stamp of a changed default,
 // and records that a TTL label is removed. It keeps the stamp of a runtime on both.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
@@ -40,6 +40,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 			source = value.Source.String()
 		}
 	}
+	assignments = append(assignments, w.hold(request.facts)...)
 	return w.assigned(request, append(assignments, since...), source)
 }
 

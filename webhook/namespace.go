@@ -24,12 +24,22 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 	if policy.DefaultsHash(annotations) != "" {
 		now = w.stampTime(ctx, request, now)
 	}
-	stamp := policy.StampNamespace(annotations, now)
+	stamp := policy.StampNamespace(annotations, w.countsPods(request), now)
 	return w.assigned(request, []policy.Assignment{
 		keep("labels", policy.LabelInUse, stamp.InUse),
 		keep("labels", policy.LabelPodsInUse, stamp.PodsInUse),
 		keep("annotations", policy.AnnotationDefaultSince, stamp.Since),
 	}, "")
+}
+
+// countsPods reports whether a PodTally counts Pods of the namespace. Until that is known, the label
+// stays as it was.
+func (w *Webhooks) countsPods(request *request) bool {
+	tallied, err := w.source.tallied(request.facts.Name)
+	if err != nil && !request.creating() {
+		_, tallied = request.oldFacts.Labels[policy.LabelPodsInUse]
+	}
+	return tallied
 }
 
 // stampTime is the API server's time, or zero if it is not known.

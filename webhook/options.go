@@ -45,6 +45,8 @@ type Options struct {
 	Pods PodGetter
 	// Namespaces reads what the namespaces say.
 	Namespaces NamespaceGetter
+	// Tallies reads the PodTallies; nil means that trigger tally is off.
+	Tallies TallyGetter
 	// Clock tells the time.
 	Clock Clock
 	// ServerTime is the API server's time, by which Namespaces are stamped. An error means that it is
@@ -145,7 +147,7 @@ func New(options Options) (*Webhooks, error) {
 		log = logf.Log.WithName("webhook")
 	}
 	return &Webhooks{
-		source:          &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes},
+		source:          &source{store: options.Platform, namespaces: options.Namespaces, runtimes: options.Runtimes, tallies: options.Tallies},
 		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
 		annotationsOnly: options.AnnotationsOnly,
 

@@ -2,6 +2,7 @@ package webhook
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
 
 	"curfew.dev/curfew/policy"
@@ -66,7 +67,7 @@ func (d *draft) assign(object map[string]any, assignment policy.Assignment) erro
 	name := path[len(path)-1]
 	have, present := parent[name]
 	switch {
-	case assignment.Value == nil && !present, present && have == assignment.Value && have != nil:
+	case assignment.Value == nil && !present, present && reflect.DeepEqual(have, assignment.Value) && have != nil:
 		return nil
 	case assignment.Value == nil:
 		delete(parent, name)

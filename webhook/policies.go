@@ -16,10 +16,10 @@ import (
 
 // compiles reports whether objects of a kind of Curfew's group are compiled at admission.
 func (w *Webhooks) compiles(kind string) bool {
-	return kind == "LifecyclePolicy" || kind == "KindProfile" || kind == cleanupKind || kind == clusterCleanupKind
+	return kind == "LifecyclePolicy" || kind == "KindProfile" || kind == cleanupKind || kind == clusterCleanupKind || kind == tallyKind
 }
 
-// validatePolicy asks the rules about a policy or KindProfile.
+// validatePolicy asks the rules about a policy, KindProfile or PodTally.
 func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now time.Time) answer {
 	kind := request.facts.Profile.Kind
 	if request.facts.Deleting || kind.Group != policy.Group || !w.compiles(kind.Kind) {
@@ -27,6 +27,9 @@ func (w *Webhooks) validatePolicy(ctx context.Context, request *request, now tim
 	}
 	if kind.Kind == cleanupKind || kind.Kind == clusterCleanupKind {
 		return w.validateCleanup(ctx, request)
+	}
+	if kind.Kind == tallyKind {
+		return w.validateTally(ctx, request)
 	}
 	review := &rules.PlatformRequest{Options: w.options, Now: now}
 	var err error

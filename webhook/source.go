@@ -38,6 +38,7 @@ type source struct {
 	store      *platform.Store
 	namespaces NamespaceGetter
 	runtimes   RuntimeGetter // nil if none is read
+	tallies    TallyGetter   // nil if no Pod is counted
 }
 
 // liveReadTimeout leaves time for an answer within the five seconds that the API server waits.
@@ -86,6 +87,9 @@ func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	read, err := s.source.Namespace(ctx, name)
 	if err != nil || len(s.store.Snapshot().Concerning(s.kind)) > 0 || s.pod && read.PodsInUse() || !s.pod && read.InUse() {
 		return read, err
+	}
+	if tallied, err := s.tallied(name); s.pod && tallied && err == nil {
+		return read, nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, liveReadTimeout)
 	defer cancel()

@@ -109,6 +109,9 @@ func (c *controller) addClients(context.Context) (err error) {
 func (c *controller) addStatuses(context.Context) error {
 	c.namespaces, c.policies = c.platform.Namespaces, c.platform.Platform.Policies
 	c.namespaces.WriteStamps(c.mgr.GetClient(), c.serverTime)
+	if c.options.on(policy.TriggerTally) {
+		c.namespaces.StampTallied(c.platform.Platform.Tallies)
+	}
 	c.platform.Platform.Runtimes.WriteStamps(c.serverTime)
 	c.policies.WriteStatus(c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)), c.serverTime)
 	profiles := c.objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))

@@ -53,12 +53,17 @@ func (a *admission) addHandlers(context.Context) error {
 	if err != nil {
 		return err
 	}
+	var tallies webhook.TallyGetter // no typed nil
+	if a.options.on(policy.TriggerTally) {
+		tallies = a.platform.Platform.Tallies
+	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Platform:        a.platform.Platform.Store(),
 		Runtimes:        a.platform.Platform.Runtimes,
 		Objects:         objects,
 		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
 		Namespaces:      a.platform.Namespaces,
+		Tallies:         tallies,
 		Clock:           a.clock,
 		ServerTime:      a.serverTime,
 		Registerer:      metrics.Registry,

@@ -35,7 +35,7 @@ func stamped(t *testing.T, objects ...client.Object) (*Namespaces, client.WithWa
 		reader: api, clock: clocktesting.NewFakeClock(noon.Add(-time.Hour)), log: logr.Discard(),
 		known: map[string]*policy.NamespacePolicy{}, metas: map[string]*metav1.PartialObjectMetadata{},
 		// The local clock is behind.
-		stamper: stamper{api, func(context.Context) (time.Time, error) { return noon, nil }, loop.NewRetryQueue(clocktesting.NewFakeClock(noon), writeMost)},
+		stamper: stamper{client: api, serverTime: func(context.Context) (time.Time, error) { return noon, nil }, pending: loop.NewRetryQueue(clocktesting.NewFakeClock(noon), writeMost)},
 	}, api
 }
 

@@ -38,12 +38,13 @@ const gatherFor = 500 * time.Millisecond
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // Platform follows LifecyclePolicies, KindProfiles, CustomResourceDefinitions and training
-// runtimes, and keeps a [platform.Store] current. Admission and the controller judge by it. A kind
-// that is not served, as before its CRD is installed, has no objects.
+// runtimes, and keeps a [platform.Store] current. It follows PodTallies too. Admission and the
+// controller judge by it. A kind that is not served, as before its CRD is installed, has no objects.
 type Platform struct {
 	Policies *Policies
 	Profiles *Profiles
 	Runtimes *Runtimes
+	Tallies  *Tallies
 
 	store       *platform.Store
 	definitions *Mirror[expression.Definition]
@@ -65,6 +66,8 @@ func NewPlatform(options Options) (*Platform, error) {
 	p.Profiles = NewProfiles(own(v1alpha1.KindProfiles), store, options.Clock, options.Log)
 	p.Policies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
 	p.Profiles.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
+	p.Tallies = newTallies(own(v1alpha1.PodTallies), options.Clock, options.Log)
+	p.Tallies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
 	p.Runtimes = newRuntimes(options, store)
 	p.definitions = NewMirror(definitions, readDefinition, options.Clock, options.Log.WithName("kinds"))
 	p.definitions.OnChange(func(name string, _, new *expression.Definition) {
@@ -73,6 +76,7 @@ func NewPlatform(options Options) (*Platform, error) {
 		}
 		p.Policies.mirror.Wake() // One of them may be Curfew's own.
 		p.Profiles.mirror.Wake()
+		p.Tallies.mirror.Wake()
 		p.kindsChanged()
 	})
 	p.Profiles.mirror.OnChange(func(string, *compiledProfile, *compiledProfile) { p.kindsChanged() })
@@ -124,7 +128,7 @@ func (p *Platform) NeedLeaderElection() bool { return false }
 func (p *Platform) Start(ctx context.Context) error {
 	var group sync.WaitGroup
 	defer group.Wait()
-	for _, follow := range []func(context.Context){p.Policies.mirror.Run, p.Profiles.mirror.Run, p.definitions.Run} {
+	for _, follow := range []func(context.Context){p.Policies.mirror.Run, p.Profiles.mirror.Run, p.Tallies.mirror.Run, p.definitions.Run} {
 		group.Go(func() { follow(ctx) })
 	}
 	group.Go(func() {

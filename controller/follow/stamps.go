@@ -6,6 +6,7 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -13,9 +14,12 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// stamper keeps Curfew's own keys on namespaces whose annotations were changed past admission.
+// stamper keeps Curfew's own keys on namespaces whose annotations were changed past admission, and
+// the label that has admission see the Pods of namespaces with a PodTally.
 type stamper struct {
 	client client.Client
+	// tallied reports whether a PodTally of a namespace counts Pods; nil means that none does.
+	tallied func(namespace string) (bool, error)
 	// serverTime is the API server's, by which namespaces are stamped.
 	serverTime func(context.Context) (time.Time, error)
 	pending    *loop.RetryQueue // nil where nothing is stamped
@@ -23,7 +27,14 @@ type stamper struct {
 
 // WriteStamps has namespaces stamped, once [Namespaces.Run] runs. Call it before the cache starts.
 func (n *Namespaces) WriteStamps(writer client.Client, serverTime func(context.Context) (time.Time, error)) {
-	n.stamper = stamper{writer, serverTime, loop.NewRetryQueue(n.clock, writeMost)}
+	n.stamper.client, n.stamper.serverTime, n.stamper.pending = writer, serverTime, loop.NewRetryQueue(n.clock, writeMost)
+}
+
+// StampTallied has namespaces with a PodTally labelled. Call it before the cache and the platform
+// start.
+func (n *Namespaces) StampTallied(tallies *Tallies) {
+	n.tallied = tallies.Counts
+	tallies.OnChange(n.stampLater)
 }
 
 func (s *stamper) stampLater(name string) {
@@ -69,7 +80,11 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	if said != nil && said.HasDefaults() {
 		now, unknown = n.serverTime(ctx)
 	}
-	want := policy.StampNamespace(meta.Annotations, now)
+	tallied, err := n.counts(&meta.ObjectMeta)
+	if err != nil {
+		unknown = err
+	}
+	want := policy.StampNamespace(meta.Annotations, tallied, now)
 	labels, annotations := map[string]any{}, map[string]any{}
 	difference(labels, meta.Labels, policy.LabelInUse, want.InUse)
 	difference(labels, meta.Labels, policy.LabelPodsInUse, want.PodsInUse)
@@ -88,8 +103,24 @@ func (n *Namespaces) stamp(ctx context.Context, name string) error {
 	if err := n.client.Patch(ctx, target, client.RawPatch(types.MergePatchType, patch)); err != nil {
 		return err
 	}
-	n.log.Info("namespace stamped: its annotations were changed past admission", "namespace", name, "labels", labels, "annotations", annotations)
+	n.log.Info("namespace stamped", "namespace", name, "labels", labels, "annotations", annotations)
 	return unknown
+}
+
+// counts reports whether a PodTally of a namespace counts Pods. Until all PodTallies are known, the
+// label stays as it is.
+func (s *stamper) counts(namespace *metav1.ObjectMeta) (bool, error) {
+	if s.tallied == nil {
+		return false, nil
+	}
+	tallied, err := s.tallied(namespace.Name)
+	if _, labelled := namespace.Labels[policy.LabelPodsInUse]; err != nil {
+		if !labelled { // A PodTally that is found has the namespace stamped again.
+			err = nil
+		}
+		return labelled, err
+	}
+	return tallied, nil
 }
 
 // difference notes a key that is not as wanted; "" wants it gone, which a merge patch says with

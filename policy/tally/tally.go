@@ -2,6 +2,7 @@ package tally
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -77,10 +78,18 @@ func (t *Tally) Selects(pod *policy.Facts) bool {
 	return !t.Deleting && t.Namespace == pod.Namespace && t.selector.Matches(labels.Set(pod.Labels)) && Exempt(pod) == ""
 }
 
-// SameSelector reports whether two tallies of a namespace select the same Pods by the same words.
-// Whether different selectors overlap depends on the Pods.
-func (t *Tally) SameSelector(other *Tally) bool {
-	return t.Namespace == other.Namespace && t.selector.String() == other.selector.String()
+// Covers reports whether the selector of t certainly matches every Pod that the other's matches:
+// it has no other requirements. If it reports false they may overlap all the same, which only the
+// Pods show.
+func (t *Tally) Covers(other *Tally) bool {
+	if t.Namespace != other.Namespace {
+		return false
+	}
+	mine, usable := t.selector.Requirements()
+	theirs, comparable := other.selector.Requirements()
+	return usable && comparable && !slices.ContainsFunc(mine, func(requirement labels.Requirement) bool {
+		return !slices.ContainsFunc(theirs, requirement.Equal)
+	})
 }
 
 // String names the tally in messages: PodTally "ci/builds".

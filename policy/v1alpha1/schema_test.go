@@ -2,6 +2,7 @@ package v1alpha1_test
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -271,5 +272,49 @@ func TestBuiltinProfilesFitTheSchema(t *testing.T) {
 		if expect(t, errs, want); len(errs) > 1 {
 			t.Errorf("%s: %v", profile.Name, errs.ToAggregate())
 		}
+	}
+}
+
+const uid = "7d0c6f3e-4f0b-4c59-9d36-1d5a3a7d7f1"
+
+func TestPodTallySchema(t *testing.T) {
+	crd := load(t, "curfew.dev_podtallies.yaml")
+	object := func(spec, status string) map[string]any {
+		return decode(t, "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: x}, spec: "+spec+", status: "+status+"}")
+	}
+	const build = "{selector: {matchLabels: {app: build}}}"
+	uids := func(from, to int) string {
+		var out []string
+		for i := from; i < to; i++ {
+			out = append(out, fmt.Sprintf("%s%03d", uid[:33], i))
+		}
+		return "[" + strings.Join(out, ", ") + "]"
+	}
+	for name, c := range map[string]struct{ spec, status, want string }{
+		"labels":              {build, "{}", ""},
+		"expressions":         {"{selector: {matchExpressions: [{key: app, operator: Exists}]}}", "{}", ""},
+		"TTL":                 {"{selector: {matchLabels: {app: build}}, ttlAfterCounted: 10m}", "{}", ""},
+		"never":               {"{selector: {matchLabels: {app: build}}, ttlAfterCounted: never}", "{}", ""},
+		"no selector":         {"{}", "{}", "spec.selector: Required value"},
+		"empty selector":      {"{selector: {}}", "{}", "an empty selector would match every Pod of the namespace"},
+		"empty labels":        {"{selector: {matchLabels: {}, matchExpressions: []}}", "{}", "an empty selector would match every Pod of the namespace"},
+		"bad TTL":             {"{selector: {matchLabels: {app: build}}, ttlAfterCounted: soon}", "{}", "spec.ttlAfterCounted"},
+		"a number as TTL":     {"{selector: {matchLabels: {app: build}}, ttlAfterCounted: 60}", "{}", `is a number: write it in quotes: "60"`},
+		"unknown field":       {"{selector: {matchLabels: {app: build}}, ttl: 1m}", "{}", "unknown field"},
+		"uncounted":           {build, "{uncountedTerminatedPods: {succeeded: " + uids(0, 250) + ", failed: " + uids(250, 500) + "}}", ""},
+		"uncounted, one list": {build, "{uncountedTerminatedPods: {failed: " + uids(0, 500) + "}}", ""},
+		"too many uncounted":  {build, "{uncountedTerminatedPods: {succeeded: " + uids(0, 250) + ", failed: " + uids(250, 501) + "}}", "at most 500 Pods can be uncounted"},
+		"too many in one":     {build, "{uncountedTerminatedPods: {failed: " + uids(0, 501) + "}}", "Too many"},
+		"negative":            {build, "{active: -1}", "status.active"},
+	} {
+		t.Run(name, func(t *testing.T) { expect(t, crd.check(object(c.spec, c.status), nil), c.want) })
+	}
+	for name, c := range map[string]struct{ to, want string }{
+		"another selector": {"{selector: {matchLabels: {app: test}}}", "the selector is immutable: create another PodTally"},
+		"a label more":     {"{selector: {matchLabels: {app: build, team: x}}}", "the selector is immutable: create another PodTally"},
+		"another TTL":      {"{selector: {matchLabels: {app: build}}, ttlAfterCounted: 1h}", ""},
+		"unchanged":        {build, ""},
+	} {
+		t.Run(name, func(t *testing.T) { expect(t, crd.check(object(c.to, "{}"), object(build, "{}")), c.want) })
 	}
 }

@@ -1,0 +1,100 @@
+package rules
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/tally"
+)
+
+// Names of the rules about PodTallies.
+const (
+	// TallyOverlap: Pods of this tally also match another one.
+	TallyOverlap = "tally-overlap"
+	// TallyCounts: the controller should be able to count.
+	TallyCounts = "tally-counts"
+)
+
+// TallyRequest is one change of a PodTally.
+type TallyRequest struct {
+	// Tally is the new state, and Old the state before; nil on CREATE.
+	Tally, Old *tally.Tally
+	// Errors are those of compiling the tally, and OldErrors of the old one.
+	Errors, OldErrors field.ErrorList
+	// Namespace of the tally.
+	Namespace *policy.NamespacePolicy
+	// Others are the tallies of the namespace; the tally itself may be among them.
+	Others []*tally.Tally
+	// ControllerLacks means that the controller may not patch Pods in the namespace.
+	ControllerLacks bool
+	Options         Options
+}
+
+// ReviewTally denies a PodTally that cannot be used, and one with a TTL outside the bounds of its
+// namespace. It warns of one that cannot count, or that counts not all the Pods it matches.
+func ReviewTally(r *TallyRequest) *policy.Decision {
+	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
+	out.Findings = append(out.Findings, added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)
+	if r.Old == nil { // The selector does not change.
+		out.Findings = append(out.Findings, r.overlaps()...)
+		out.Findings = append(out.Findings, r.counts()...)
+	}
+	if r.Namespace != nil {
+		out.Soften(r.Namespace.Mode)
+	}
+	return out
+}
+
+func (r *TallyRequest) aboutTTL(of *tally.Tally) []policy.Finding {
+	if of == nil || of.TTL == nil || of.TTL.Err != nil {
+		return nil
+	}
+	var out []policy.Finding
+	if r.Namespace != nil {
+		if err := r.Namespace.Bounds.CheckTTL(of.TTL.TTL); policy.Violated(err) {
+			finding := denial(of.TTL.Path, of.TTL.Text, of.TTL.Echo(err).Error())
+			finding.Level = policy.LevelNamespace
+			out = append(out, named(bounds, []policy.Finding{finding})...)
+		}
+	}
+	if message := shortMessage(of.TTL, r.Options.warnBelow(), "a Pod of this tally"); message != "" {
+		out = append(out, named(shortTTL, []policy.Finding{warning(of.TTL.Path, of.TTL.Text, message)})...)
+	}
+	return out
+}
+
+// overlaps compares the selectors alone. Two that name different labels may match the same Pod or
+// never do; the controller sees the Pods and reports that in the condition Conflicting.
+func (r *TallyRequest) overlaps() []policy.Finding {
+	var out []policy.Finding
+	for _, other := range r.Others {
+		message := ""
+		switch {
+		case other.Deleting || other.Name == r.Tally.Name:
+		case other.Covers(r.Tally):
+			message = fmt.Sprintf("PodTally %q is older and matches every Pod of this one: this one counts none", other.Name)
+		case r.Tally.Covers(other):
+			message = fmt.Sprintf("PodTally %q is older and counts some of the Pods that this one matches", other.Name)
+		}
+		if message != "" {
+			out = append(out, warning("spec.selector", other.Name, message))
+		}
+	}
+	slices.SortFunc(out, func(a, b policy.Finding) int { return strings.Compare(a.Value, b.Value) })
+	return named(Rule{Name: TallyOverlap}, out)
+}
+
+func (r *TallyRequest) counts() []policy.Finding {
+	var out []policy.Finding
+	if slices.Contains(r.Options.Controller.Off, policy.TriggerTally) {
+		out = append(out, warning("", "", "Curfew runs without trigger tally (--enable): no Pod is counted until an admin switches it on"))
+	}
+	if r.ControllerLacks {
+		out = append(out, warning("", "", fmt.Sprintf("Curfew's controller lacks the permission to patch Pods in namespace %q: no Pod is counted until an admin grants that", r.Tally.Namespace)))
+	}
+	return named(Rule{Name: TallyCounts}, out)
+}
