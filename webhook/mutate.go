@@ -8,8 +8,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer. On UPDATE it corrects the stamp of a changed default,
-// and records that a TTL label is removed. It keeps the stamp of a runtime on both.
+// mutate fills in defaults of a new object, and gives a Pod that a PodTally counts its finalizer.
+// On UPDATE it corrects the stamp of a changed default, and records that a TTL label is removed. It
+// keeps the stamp of a runtime on both.
 func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) answer {
 	if request.facts.Deleting {
 		return untouched()

@@ -32,8 +32,8 @@ func (w *Webhooks) mutateNamespace(ctx context.Context, request *request, now ti
 	}, "")
 }
 
-// countsPods reports whether a PodTally counts Pods of the namespace. Until that is known, the label
-// stays as it was.
+// countsPods reports whether a PodTally counts Pods of the namespace. Until that is known, the
+// label stays as it was.
 func (w *Webhooks) countsPods(request *request) bool {
 	tallied, err := w.source.tallied(request.facts.Name)
 	if err != nil && !request.creating() {

@@ -39,12 +39,15 @@ func (w *Webhooks) hold(pod *policy.Facts) []policy.Assignment {
 	if !pod.IsPod() || w.source.tallies == nil {
 		return nil
 	}
+	var out []policy.Assignment
+	if tally.Counted(pod) {
+		out = append(out, policy.Assignment{Path: policy.FieldPath{"metadata", "annotations", policy.AnnotationCountedBy}})
+	}
 	tallies, err := w.source.tallies.In(pod.Namespace)
 	if err != nil {
 		w.log.V(1).Info("a new Pod is left to the controller to adopt", "namespace", pod.Namespace, "reason", err.Error())
-		return nil
+		return out
 	}
-	out := []policy.Assignment{{Path: policy.FieldPath{"metadata", "annotations", policy.AnnotationCountedBy}}}
 	want, held := tally.Owner(tallies, pod) != nil, tally.Held(pod)
 	if want == held {
 		return out

@@ -68,6 +68,7 @@ func TestHold(t *testing.T) {
 		"no tally":             {namespace: "ci", object: "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {app: build}}}"},
 		"off":                  {object: meta + never, off: true},
 		"tallies unknown":      {object: meta + ", finalizers: [curfew.dev/tally]" + never, unknown: true},
+		"unknown, counted":     {object: meta + ", annotations: {a: b, curfew.dev/counted-by: x}" + never, unknown: true, patch: `[{"op":"remove","path":"/metadata/annotations/curfew.dev~1counted-by"}]`},
 		"copied, counted":      {object: meta + ", annotations: {a: b, curfew.dev/counted-by: x}" + never, patch: `[{"op":"remove","path":"/metadata/annotations/curfew.dev~1counted-by"},` + held + `]`},
 		"copied, other labels": {object: "{apiVersion: v1, kind: Pod, metadata: {name: a, finalizers: [curfew.dev/tally]}, spec: {restartPolicy: Never}}", patch: `[{"op":"remove","path":"/metadata/finalizers"}]`},
 		"copied, one of two":   {object: "{apiVersion: v1, kind: Pod, metadata: {name: a, finalizers: [curfew.dev/tally, example.com/a]}, spec: {restartPolicy: Never}}", patch: `[{"op":"replace","path":"/metadata/finalizers","value":["example.com/a"]}]`},

@@ -38,8 +38,9 @@ const gatherFor = 500 * time.Millisecond
 var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 // Platform follows LifecyclePolicies, KindProfiles, CustomResourceDefinitions and training
-// runtimes, and keeps a [platform.Store] current. It follows PodTallies too. Admission and the
-// controller judge by it. A kind that is not served, as before its CRD is installed, has no objects.
+// runtimes, and keeps a [platform.Store] current. It follows PodTallies, too. Admission and the
+// controller judge by it. A kind that is not served, as before its CRD is installed, has no
+// objects.
 type Platform struct {
 	Policies *Policies
 	Profiles *Profiles
