@@ -98,9 +98,10 @@ test-mutation: ## break each safety invariant on purpose and demand that a test 
 	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: test-full
-test-full: build ## what make test leaves out, up to 90 minutes: what hostile requests cost, rotations and hand-overs under load, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
+test-full: build ## what make test leaves out, up to 90 minutes: what hostile requests cost, a Job of 10,000 Pods, rotations and hand-overs under load, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
 	HOSTILE=full go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestHostile' ./test/e2e
 	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/serving
+	PODS=full go test $(NOVET) -count=1 -timeout 30m -run '^TestJobOfManyCompletions' ./test/e2e
 	@$(MAKE) test-peers-all
 	@$(MAKE) test-soak ROUNDS=1
 	@$(MAKE) test-mutation

@@ -79,10 +79,10 @@ func keys(metadata policy.FieldPath) []site {
 	annotation := func(key string) policy.FieldPath { return metadata.Child("annotations", key) }
 	label := func(key string) policy.FieldPath { return metadata.Child("labels", key) }
 	var out []site
-	for _, key := range policy.TTLAnnotations {
+	for _, key := range append(slices.Clone(policy.TTLAnnotations), policy.AnnotationPodTTL) {
 		out = append(out, at(annotation(key), "5", "soon"))
 	}
-	for _, key := range append(slices.Clone(policy.LifetimeAnnotations), policy.AnnotationProtect) {
+	for _, key := range append(slices.Clone(policy.LifetimeAnnotations), policy.AnnotationPodTTL, policy.AnnotationProtect) {
 		out = append(out, at(label(key), "5"))
 	}
 	const misspelt = policy.Prefix + "defualt-ttl"

@@ -145,7 +145,9 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 	case facts.RerunBy() != "":
 		return facts.keepFor(facts.RerunBy(), value.Path, value.Source)
 	case facts.Uncounted():
-		return keep("its Job has not accounted for it yet")
+		return keep("the Job controller has not accounted for it")
+	case facts.Outcome == Failed && effective.Counter.keepsFailed():
+		return effective.Counter.keptFailed(value.Source)
 	case facts.FinishTime.IsZero() && !facts.IsPod():
 		return Verdict{Action: Keep, Reason: "does not say when it finished", Source: value.Source, Err: errNoFinishTime}
 	case facts.FinishTime.IsZero():
@@ -153,7 +155,7 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 			Reason: "does not say when it finished", DryRun: effective.DryRun || value.DryRun}
 	}
 	// A finish time in the future puts the expiry there too, so that it defers and never hastens.
-	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
+	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live || facts.isJobsPod() && facts.Outcome == Failed, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
 		due(facts.FinishTime.Add(value.TTL.After), now, Delete).propagated(effective.Propagation, effective.PropagationErr)
 }
 

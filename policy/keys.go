@@ -15,6 +15,9 @@ const (
 	AnnotationProtect        = Prefix + "protect"
 )
 
+// AnnotationPodTTL on a Job is the TTL of its finished Pods. It applies while the Job runs, too.
+const AnnotationPodTTL = Prefix + "pod-ttl"
+
 // Annotations that Curfew itself writes on objects.
 const (
 	// AnnotationTTLSource names the level an effective TTL came from ("namespace/ci"). A user's own
@@ -102,12 +105,12 @@ var NamespaceAnnotations = []string{
 // the wrong map gets a warning. Match conditions look up each of them. Scanning a map would cost
 // the API server more with every key (S9).
 var ObjectKeys = []string{
-	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
+	AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, AnnotationProtect, LabelTTL,
 	AnnotationTTLSource, AnnotationDeadlineSource, AnnotationLabelSource, AnnotationFinishedAt, AnnotationBackfill, AnnotationDefaultSince,
 }
 
 // TemplateKeys must not be in a Pod template, neither as annotations nor as labels.
-var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationActiveDeadline, LabelTTL, LabelKyvernoTTL}
+var TemplateKeys = []string{AnnotationTTL, AnnotationTTLSucceeded, AnnotationTTLFailed, AnnotationPodTTL, AnnotationActiveDeadline, LabelTTL, LabelKyvernoTTL}
 
 // NamespaceKeys make a Namespace concern Curfew, in addition to ObjectKeys.
 var NamespaceKeys = append([]string{AnnotationDefaultSince, LabelInUse, LabelPodsInUse}, NamespaceAnnotations...)

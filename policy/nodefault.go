@@ -33,8 +33,8 @@ func (f *Facts) isCronJobsJob() bool {
 	return f.Profile.Kind.GroupKind() == JobProfile.Kind.GroupKind() && f.OwnedByCronJob()
 }
 
-// isJobsPod reports whether the object is a Pod of a Job. Only default-pod-ttl of its namespace
-// gives it a TTL.
+// isJobsPod reports whether the object is a Pod of a Job. Only those who ask for its deletion by
+// name give it a TTL: the Job, default-pod-ttl, and policies for Pods.
 func (f *Facts) isJobsPod() bool { return f.IsPod() && f.OwnedByJob() }
 
 // LeftToPolicies reports which defaults of an object depend on the policies: those that its
@@ -42,13 +42,13 @@ func (f *Facts) isJobsPod() bool { return f.IsPod() && f.OwnedByJob() }
 // to be recognised.
 func LeftToPolicies(facts *Facts, namespace *NamespacePolicy) (ttl, deadline bool) {
 	if namespace == nil {
-		return !facts.isJobsPod(), true
+		return true, true
 	}
-	return !facts.isJobsPod() && namespace.ttlFor(facts).Empty(), namespace.Deadline == nil
+	return namespace.ttlFor(facts).Empty(), namespace.Deadline == nil
 }
 
-// ttlFor is what the namespace sets for one object. default-pod-ttl wins for Pods, and is all that
-// applies to Pods of a Job.
+// ttlFor is what the namespace sets for one object. default-pod-ttl wins for Pods, and is all of a
+// namespace that applies to Pods of a Job.
 func (n *NamespacePolicy) ttlFor(facts *Facts) TTLSet {
 	if facts.IsPod() && (n.PodTTL != nil || facts.OwnedByJob()) {
 		return TTLSet{All: n.PodTTL}

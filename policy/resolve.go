@@ -21,6 +21,7 @@ func ResolveTrial(facts *Facts, scope *Scope) Effective {
 func resolve(from walk) Effective {
 	facts, trace := from.facts, from.trace
 	out := Effective{DryRun: from.scope.Mode() == ModeDryRun, LeaveNative: from.scope.LeaveNative}
+	out.Counter = from.scope.Counter
 	out.Propagation, _, out.PropagationErr = from.scope.Propagation()
 	if facts.Profile.Finishable() {
 		w := from
@@ -138,6 +139,9 @@ func (w *walk) ttl() {
 	if w.ask(level{source: Source{Level: LevelObject}, set: own, final: own.Empty() && stamped(facts, w.scope)}) {
 		return
 	}
+	if counter := w.scope.Counter; counter != nil && w.ask(counter.level()) {
+		return
+	}
 	if w.closed != "" {
 		w.closed = "a level above sets the value"
 	} else if reason := w.noDefault(); reason != "" && w.close(reason) {
@@ -147,15 +151,17 @@ func (w *walk) ttl() {
 }
 
 func (w *walk) defaultTTL() {
-	skipped := ""
-	if w.facts.isJobsPod() {
-		skipped = "Pods of a Job have default-pod-ttl of their namespace alone"
+	skipped := func(of *PlatformPolicy) string {
+		if w.facts.isJobsPod() && !of.NamesKind {
+			return "a policy gives Pods of a Job a TTL only if its match.kinds name Pod"
+		}
+		return ""
 	}
 	w.defaults(skipped, func(of *NamespacePolicy) TTLSet { return of.ttlFor(w.facts) }, func(of *PlatformPolicy) TTLSet { return of.TTL })
 }
 
-// defaults asks the namespace, then the policies unless they are skipped.
-func (w *walk) defaults(skipped string, ofNamespace func(*NamespacePolicy) TTLSet, ofPolicy func(*PlatformPolicy) TTLSet) {
+// defaults asks the namespace, then the policies that are not skipped.
+func (w *walk) defaults(skipped func(*PlatformPolicy) string, ofNamespace func(*NamespacePolicy) TTLSet, ofPolicy func(*PlatformPolicy) TTLSet) {
 	if of := w.scope.Namespace; of != nil {
 		if w.ask(level{source: Source{LevelNamespace, of.Name}, set: ofNamespace(of), since: of.Since, backfill: of.Backfill}) {
 			return
@@ -163,7 +169,7 @@ func (w *walk) defaults(skipped string, ofNamespace func(*NamespacePolicy) TTLSe
 	}
 	var trials []level
 	for _, of := range w.scope.Policies {
-		next := level{source: Source{LevelPolicy, of.Name}, set: ofPolicy(of), skipped: skipped, since: of.Since, backfill: of.Backfill}
+		next := level{source: Source{LevelPolicy, of.Name}, set: ofPolicy(of), skipped: skipped(of), since: of.Since, backfill: of.Backfill}
 		if of.Mode == ModeDryRun {
 			next.dryRun = true
 			trials = append(trials, next)
@@ -207,5 +213,6 @@ func (w *walk) activeDeadline() {
 	if !facts.Profile.DefaultDeadline && w.close("no default deadline for a "+facts.Profile.Kind.Kind) {
 		return
 	}
-	w.defaults("", func(of *NamespacePolicy) TTLSet { return TTLSet{All: of.Deadline} }, func(of *PlatformPolicy) TTLSet { return TTLSet{All: of.Deadline} })
+	none := func(*PlatformPolicy) string { return "" }
+	w.defaults(none, func(of *NamespacePolicy) TTLSet { return TTLSet{All: of.Deadline} }, func(of *PlatformPolicy) TTLSet { return TTLSet{All: of.Deadline} })
 }

@@ -16,13 +16,11 @@ type Level string
 const (
 	LevelRuntime   Level = "runtime"
 	LevelObject    Level = "object"
+	LevelJob       Level = "job"   // of a Pod; never stamped
+	LevelTally     Level = "tally" // of a Pod that it has counted; never stamped
 	LevelNamespace Level = "namespace"
 	LevelPolicy    Level = "policy"
 )
-
-// LevelTally is the level of a PodTally's ttlAfterCounted, which applies to Pods between object and
-// namespace. It is never stamped.
-const LevelTally Level = "tally"
 
 // Source names where a value came from: the level, and the name of the object at that level.
 type Source struct {
@@ -69,6 +67,8 @@ type Scope struct {
 	Namespace *NamespacePolicy
 	// Runtime is nil for an object that uses no training runtime.
 	Runtime *RuntimePolicy
+	// Counter is nil for anything but a Pod that a Job or a PodTally counts.
+	Counter *PodCounter
 	// Policies are the platform policies that match the object, in order of precedence.
 	Policies []*PlatformPolicy
 	// Creating is true while admission judges a CREATE. Every default then reaches the object, and
@@ -143,7 +143,9 @@ type PlatformPolicy struct {
 	Name     string
 	TTL      TTLSet
 	Deadline *Setting
-	Bounds   Bounds
+	// NamesKind means that the policy names the object's kind, and not only a wildcard.
+	NamesKind bool
+	Bounds    Bounds
 	// Since is the instant from which the defaults apply to objects that bypassed admission; zero
 	// means never.
 	Since    time.Time

@@ -43,6 +43,8 @@ type Effective struct {
 	DryRun bool
 	// LeaveNative is that of the scope.
 	LeaveNative bool
+	// Counter is that of the scope.
+	Counter *PodCounter
 	// Propagation of a deletion, see [Scope.Propagation].
 	Propagation    metav1.DeletionPropagation
 	PropagationErr error
@@ -87,6 +89,8 @@ func (w *walk) value(setting *Setting) Value {
 			return w.fromRuntime(setting)
 		}
 		return w.defaulted(setting)
+	case LevelJob, LevelTally:
+		return w.counted(setting)
 	case LevelNamespace, LevelPolicy:
 		return w.defaulted(setting)
 	default:

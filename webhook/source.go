@@ -73,6 +73,11 @@ func (s *source) Runtime(ctx context.Context, reference *expression.Reference) (
 	return s.runtimes.Runtime(ctx, reference)
 }
 
+// PodCounter implements [platform.Source]. Admission stamps nothing on Pods that a Job counts.
+func (s *source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}
+
 // inUse is the source for a request that could reach Curfew only because the API server knows the
 // namespace to use it, or because a policy applies to the kind. A cache may be milliseconds behind
 // that: if it contradicts it, the namespace is read live.

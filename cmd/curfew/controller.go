@@ -38,6 +38,7 @@ type controller struct {
 	deletion   action.Action
 	engine     *engine.Engine
 	maker      *feedMaker
+	jobs       *follow.Jobs
 	feeds      *feedset.Set
 	kinds      *discovery.Profiles
 	labels     *discovery.Labels // nil where trigger label is switched off
@@ -150,10 +151,12 @@ func (c *controller) addFeeds(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	c.maker, err = newFeedMaker(c.options, c.watches, c.objects, feed.Options{
-		Engine: c.engine, Cached: c.platform, Live: c.platform.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
-		Owners: &follow.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()},
-		Clock:  c.clock, ServerTime: c.serverTime, Log: c.log,
+	owners := &follow.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()}
+	c.jobs = follow.NewJobs(owners)
+	from := follow.Cached{Platform: c.platform.Platform, Namespaces: c.platform.Namespaces, Jobs: c.jobs}
+	c.maker, err = newFeedMaker(c.options, c.watches, c.objects, c.jobs, feed.Options{
+		Engine: c.engine, Cached: from, Live: from.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
+		Owners: owners, Clock: c.clock, ServerTime: c.serverTime, Log: c.log,
 		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(), LeaveNative: c.options.leaveNativeTTL,
 		RelistEvery: c.options.relistEvery, Propagation: metav1.DeletionPropagation(c.options.propagation), Listed: giveBack(ctx),
 	})
@@ -182,6 +185,7 @@ func (c *controller) connect() {
 			c.feeds.RejudgeNamespace(name)
 		}
 	})
+	c.jobs.OnChange(c.feeds.RejudgePods)
 	if c.cleanup != nil { // What a run has listed is in no feed.
 		c.namespaces.OnChange(c.engine.RecheckNamespace)
 		c.namespaces.OnOthers(c.engine.RecheckNamespace)

@@ -25,10 +25,11 @@ type feedMaker struct {
 	typed   kubernetes.Interface
 	objects dynamic.Interface
 	partial metadata.Interface
+	jobs    feed.Observer
 	shared  feed.Options
 }
 
-func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, shared feed.Options) (*feedMaker, error) {
+func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs feed.Observer, shared feed.Options) (*feedMaker, error) {
 	protobuf := rest.CopyConfig(config)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	typed, err := kubernetes.NewForConfig(protobuf)
@@ -39,7 +40,7 @@ func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interfa
 	if err != nil {
 		return nil, fmt.Errorf("client of the API server: %w", err)
 	}
-	return &feedMaker{options: options, typed: typed, objects: objects, partial: partial, shared: shared}, nil
+	return &feedMaker{options: options, typed: typed, objects: objects, partial: partial, jobs: jobs, shared: shared}, nil
 }
 
 // feeds is the set that runs all feeds, once Curfew has the permissions that they need.
@@ -57,6 +58,7 @@ func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
 		kind = feed.Objects(m.objects, spec.Profile)
 	case spec.Kind == policy.JobProfile.Kind:
 		kind = feed.Jobs(m.typed)
+		kind.Observer = m.jobs
 	case spec.Kind == policy.PodProfile.Kind:
 		kind = feed.Pods(m.typed)
 	default:

@@ -85,6 +85,11 @@ func (w *world) Runtime(context.Context, *expression.Reference) (map[string]any,
 	return nil, nil
 }
 
+// PodCounter implements [platform.Source].
+func (*world) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}
+
 // policy adds a policy whose default is an hour old.
 func (w *world) policy(name, spec string) {
 	w.Helper()

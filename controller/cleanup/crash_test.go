@@ -232,6 +232,11 @@ func (c *cluster) Runtime(context.Context, *expression.Reference) (map[string]an
 	return nil, nil
 }
 
+// PodCounter implements [platform.Source].
+func (*cluster) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}
+
 // newCluster has five ConfigMaps that match and some that do not.
 func newCluster(t *testing.T) *cluster {
 	c := &cluster{t: t, objects: map[string]*metav1.PartialObjectMetadata{}, pages: map[string]v1alpha1.CleanupReportFields{}, sent: map[types.UID]int{}}

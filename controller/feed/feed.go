@@ -101,6 +101,9 @@ func New(kind Kind, options Options) (*Feed, error) {
 	if options.ServerTime == nil {
 		options.ServerTime = func(context.Context) (time.Time, error) { return options.Clock.Now(), nil }
 	}
+	if kind.Observer == nil {
+		kind.Observer = nobody{}
+	}
 	feed := &Feed{
 		kind: kind, options: options,
 		log:     options.Log.WithName("feed").WithValues("kind", kind.Profile.Kind.Kind),

@@ -62,6 +62,7 @@ func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object 
 // once, and only if a trigger needs it.
 func (f *Feed) tell(ctx context.Context, facts *policy.Facts, object runtime.Object, to sinks) error {
 	f.seen.Store(true)
+	f.kind.Observer.See(object)
 	if f.kind.Label == "" && (!facts.Finished || !facts.FinishTime.IsZero()) {
 		// Should it finish again without a word of when, that is another instant (S6).
 		f.finishes.forgetBy(facts.UID, facts.ResourceVersion)

@@ -49,6 +49,9 @@ type Kind struct {
 	// Patch sends a merge patch; nil where nothing is ever written to the kind.
 	Patch func(ctx context.Context, namespace, name string, kind types.PatchType, patch []byte) error
 
+	// Observer is shown all states; nil where nobody is.
+	Observer Observer
+
 	// rules are the profile that the objects are judged by; nil for Jobs, Pods and labels, which
 	// have none that could change.
 	rules *expression.Profile

@@ -95,6 +95,7 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 
 func (f *Feed) beginList() listing {
 	f.finishes.begin()
+	f.kind.Observer.Begin()
 	var relist listing
 	for _, one := range f.triggers {
 		relist = append(relist, &listed{Relist: f.options.Engine.BeginRelist(one.handle)})
@@ -128,7 +129,7 @@ func (f *Feed) listPages(ctx context.Context) (string, error) {
 	began := f.options.Clock.Now()
 	relist := f.beginList()
 	to := relist.sinks()
-	at, err := f.pages(ctx, f.kind.Namespace, func(facts *policy.Facts, object runtime.Object) error {
+	at, err := f.pages(ctx, f.kind.Namespace, f.kind.LabelSelector, func(facts *policy.Facts, object runtime.Object) error {
 		return f.tell(ctx, facts, object, to)
 	})
 	if err != nil {
@@ -142,6 +143,7 @@ func (f *Feed) listPages(ctx context.Context) (string, error) {
 // known notes that all objects of the kind have been listed.
 func (f *Feed) known(relist listing, began time.Time) {
 	f.finishes.end()
+	f.kind.Observer.End()
 	log := f.log
 	if f.synced.Swap(true) {
 		log = log.V(1) // It is news only at the start.
@@ -202,8 +204,8 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 }
 
 // pages lists in pages and visits each object. It returns the resourceVersion of the list.
-func (f *Feed) pages(ctx context.Context, namespace string, visit func(*policy.Facts, runtime.Object) error) (string, error) {
-	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, LabelSelector: f.kind.LabelSelector, Limit: pageSize}
+func (f *Feed) pages(ctx context.Context, namespace, selector string, visit func(*policy.Facts, runtime.Object) error) (string, error) {
+	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, LabelSelector: selector, Limit: pageSize}
 	first := ""
 	for {
 		list, err := f.kind.List(ctx, namespace, options)

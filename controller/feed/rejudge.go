@@ -2,9 +2,12 @@ package feed
 
 import (
 	"context"
+	"strings"
 	"time"
 
+	batchv1 "k8s.io/api/batch/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy"
 )
@@ -32,17 +35,30 @@ func (f *Feed) RejudgeAll() {
 	}
 }
 
+// RejudgePods asks for the Pods of one Job to be judged again, because the Job says something else
+// about them. Each of them is judged live before it is deleted anyway.
+func (f *Feed) RejudgePods(namespace string, job types.UID) {
+	if f.seen.Load() && (f.kind.Namespace == "" || f.kind.Namespace == namespace) {
+		f.rejudge.Add(namespace + "/" + string(job))
+	}
+}
+
 // rejudgeAgain and rejudgeMost bound how long a namespace that could not be listed waits by itself.
 const (
 	rejudgeAgain = 200 * time.Millisecond
 	rejudgeMost  = 10 * time.Second
 )
 
-// rejudgeLoop lists the namespaces whose objects have to be judged again.
+// rejudgeLoop lists the namespaces, and Pods of Jobs, that have to be judged again.
 func (f *Feed) rejudgeLoop(ctx context.Context) {
 	to := f.watched()
-	f.rejudge.Work(ctx, func(ctx context.Context, name string) time.Duration {
-		_, err := f.pages(ctx, name, func(facts *policy.Facts, object runtime.Object) error {
+	f.rejudge.Work(ctx, func(ctx context.Context, key string) time.Duration {
+		selector := f.kind.LabelSelector
+		name, job, ofJob := strings.Cut(key, "/")
+		if ofJob {
+			selector = batchv1.ControllerUidLabel + "=" + job
+		}
+		_, err := f.pages(ctx, name, selector, func(facts *policy.Facts, object runtime.Object) error {
 			return f.tell(ctx, facts, object, to)
 		})
 		if err == nil || ctx.Err() != nil {

@@ -88,6 +88,15 @@ func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference)
 	return nil, &platform.UnreadableError{Err: err}
 }
 
+// PodCounter implements [platform.Source]. A Pod is kept while its Job may not be read.
+func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	counter, err := t.Source.PodCounter(ctx, pod)
+	if err != nil && unreadable(err) {
+		return policy.UnreadableJob(pod.Owner.Name, err), nil
+	}
+	return counter, err
+}
+
 // needed reports whether the runtime decides if an object is deleted or stopped now. It does not
 // for an object that runs with a deadline of its own, or has failed for one: a bad runtime never
 // disables that. No TTL deletes what runs, and what has failed is kept from its TTL meanwhile.

@@ -34,6 +34,7 @@ type reads struct {
 	namespaces namespaceReader
 	policies   policyReader
 	runtimes   runtimeReader
+	counters   func(pod *policy.Facts, live bool) (*policy.PodCounter, error)
 	// profile is the one of the kind, apart from what the feed has; nil for none.
 	profile func() *expression.Profile
 	live    bool
@@ -87,6 +88,14 @@ func (r *reads) Runtime(ctx context.Context, reference *expression.Reference) (m
 	default:
 		return r.runtimes.Get(ctx, reference)
 	}
+}
+
+// PodCounter implements [platform.Source].
+func (r *reads) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	if r.counters == nil {
+		return nil, platform.ErrUnknown
+	}
+	return r.counters(pod, r.live)
 }
 
 var configMap = schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}

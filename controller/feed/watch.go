@@ -129,6 +129,7 @@ func (f *Feed) event(ctx context.Context, event watch.Event, to sinks) error {
 			f.options.Engine.Remove(one.handle, accessor.GetUID())
 		}
 		f.finishes.forget(accessor.GetUID())
+		f.kind.Observer.Forget(accessor.GetUID())
 		return nil
 	case watch.Error:
 		return apierrors.FromObject(event.Object)

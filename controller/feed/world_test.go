@@ -52,9 +52,11 @@ type world struct {
 
 	watchers []*watch.RaceFreeFakeWatcher
 	lists    []string // namespaces that were listed, "" for all
-	watches  []string // resourceVersions that were watched from
-	patches  []string
-	conflict int // patches that are to fail
+	// selectors are the namespaces and label selectors of lists.
+	selectors []string
+	watches   []string // resourceVersions that were watched from
+	patches   []string
+	conflict  int // patches that are to fail
 	// writes has patches of annotations carried out, on the state that they name.
 	writes bool
 	// pods has the feed read the Jobs as Pods, which alone are given a finish time by Curfew.
@@ -184,6 +186,7 @@ func (w *world) list(_ context.Context, namespace string, options metav1.ListOpt
 	from := 0
 	if options.Continue == "" {
 		w.lists = append(w.lists, namespace)
+		w.selectors = append(w.selectors, namespace+" "+options.LabelSelector)
 	} else {
 		from, _ = strconv.Atoi(options.Continue)
 	}

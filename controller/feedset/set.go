@@ -6,10 +6,12 @@ import (
 	"sync"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/policy"
 )
 
 // Options of a [Set].
@@ -129,6 +131,23 @@ func (s *Set) Rejudge(namespace string, concerns func(*Spec) bool) {
 
 // RejudgeNamespace has all objects in a namespace judged again.
 func (s *Set) RejudgeNamespace(name string) { s.Rejudge(name, func(*Spec) bool { return true }) }
+
+// RejudgePods has the finished Pods of a Job judged again. With an empty UID these are all Pods of
+// the namespace, or of the cluster.
+func (s *Set) RejudgePods(namespace string, job types.UID) {
+	pods := finish(policy.PodProfile).Key
+	if job == "" {
+		s.Rejudge(namespace, func(spec *Spec) bool { return spec.Key == pods })
+		return
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if one := s.running[pods]; one != nil {
+		if feed, ok := one.feed.(interface{ RejudgePods(string, types.UID) }); ok {
+			feed.RejudgePods(namespace, job)
+		}
+	}
+}
 
 // RejudgeKinds has all objects of some kinds judged again.
 func (s *Set) RejudgeKinds(concerns func(schema.GroupKind) bool) {

@@ -13,6 +13,8 @@ import (
 type Cached struct {
 	Platform   *Platform
 	Namespaces *Namespaces
+	// Jobs is nil where no Pod is ever deleted, as in admission.
+	Jobs *Jobs
 }
 
 // Snapshot implements [platform.Source]. It is an error until all policies are known: a bound that
@@ -36,6 +38,14 @@ func (c Cached) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 // Runtime implements [platform.Source].
 func (c Cached) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	return c.Platform.Runtimes.Runtime(ctx, reference)
+}
+
+// PodCounter implements [platform.Source].
+func (c Cached) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	if c.Jobs == nil {
+		return nil, platform.ErrUnknown
+	}
+	return c.Jobs.PodCounter(pod), nil
 }
 
 // live is the [platform.Source] that decides right before an object is deleted or stopped.
@@ -70,18 +80,29 @@ func (l live) Runtime(ctx context.Context, reference *expression.Reference) (map
 	return l.Platform.Runtimes.LiveRuntime(ctx, reference)
 }
 
+// PodCounter implements [platform.Source].
+func (l live) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	if l.Jobs == nil {
+		return nil, platform.ErrUnknown
+	}
+	return l.Jobs.LivePodCounter(ctx, pod)
+}
+
 // sharing is a [platform.Source] that reads once for all who ask at the same time.
 type sharing struct {
 	source     platform.Source
 	snapshots  *shared[*platform.Snapshot]
 	namespaces *shared[*policy.NamespacePolicy]
 	runtimes   *shared[map[string]any]
+	counters   *shared[*policy.PodCounter]
 }
 
 // Share lets all who ask a source at the same time have one answer, which is no older than what
 // each would have read.
 func Share(source platform.Source) platform.Source {
-	return &sharing{source, newShared[*platform.Snapshot](), newShared[*policy.NamespacePolicy](), newShared[map[string]any]()}
+	return &sharing{
+		source, newShared[*platform.Snapshot](), newShared[*policy.NamespacePolicy](), newShared[map[string]any](), newShared[*policy.PodCounter](),
+	}
 }
 
 // Snapshot implements [platform.Source].
@@ -98,4 +119,10 @@ func (s *sharing) Namespace(ctx context.Context, name string) (*policy.Namespace
 func (s *sharing) Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error) {
 	key := fmt.Sprintf("%s %s/%s", reference.Kind, reference.Namespace, reference.Name)
 	return s.runtimes.get(ctx, key, func(ctx context.Context) (map[string]any, error) { return s.source.Runtime(ctx, reference) })
+}
+
+// PodCounter implements [platform.Source].
+func (s *sharing) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	key := pod.Namespace + "/" + string(pod.Owner.UID)
+	return s.counters.get(ctx, key, func(ctx context.Context) (*policy.PodCounter, error) { return s.source.PodCounter(ctx, pod) })
 }

@@ -27,6 +27,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	if err != nil {
 		err = p.failure(err)
 		said := p.unusable(err)
+		said.NamesKind = p.match.names(facts.Profile.Kind.GroupKind())
 		if !p.givesLabel(facts.Profile) {
 			said.Label = nil
 		}
@@ -37,7 +38,7 @@ func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variab
 	}
 	out := &policy.PlatformPolicy{
 		Name: p.Name, Bounds: p.Bounds, Since: p.Since, Backfill: p.Backfill,
-		Mode: p.Mode, WarnBelow: p.WarnBelow,
+		Mode: p.Mode, WarnBelow: p.WarnBelow, NamesKind: p.match.names(facts.Profile.Kind.GroupKind()),
 		LatestDate: p.LatestDate, LatestUnreadable: p.latestUnreadable, Propagation: p.Propagation,
 		TTL: policy.TTLSet{
 			All:       p.ttl.setting(ctx, p.source, variables),

@@ -145,7 +145,7 @@ func consequences(facts *policy.Facts, scope *policy.Scope) map[string]any {
 // (Policy.answers).
 func TestEveryPartOfAPolicyIsAnAnswer(t *testing.T) {
 	known := map[string]string{
-		"Name": "no answer", "Since": "of a default", "Backfill": "of a default", "Mode": "of bounds",
+		"Name": "no answer", "NamesKind": "no answer", "Since": "of a default", "Backfill": "of a default", "Mode": "of bounds",
 		"TTL": "first", "Deadline": "first", "Label": "first", "Bounds": "all", "LatestDate": "all", "LatestUnreadable": "all", "WarnBelow": "always asked", "Propagation": "first", "PropagationErr": "first",
 	}
 	for _, field := range reflect.VisibleFields(reflect.TypeFor[policy.PlatformPolicy]()) {

@@ -57,6 +57,11 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	if err := out.readNamespace(ctx, source, facts); err != nil {
 		return nil, err
 	}
+	if facts.Counted() && !object.LabelOnly {
+		if out.Counter, err = source.PodCounter(ctx, facts); err != nil && !errors.Is(err, ErrUnknown) {
+			return nil, err
+		}
+	}
 	variables := &expression.Variables{NamespacePolicy: out.Namespace}
 	if facts.IsNamespace() {
 		// Deleting a Namespace deletes all that is in it, so that its own mode applies to it.

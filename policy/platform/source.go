@@ -11,8 +11,8 @@ import (
 // Source reads what decides how an object is treated: from a cache, live, from files, or once for a
 // command.
 //
-// Namespace and Runtime may return [ErrUnknown], and Runtime an [UnreadableError]. Any other error
-// ends [ContextOf].
+// Namespace, Runtime and PodCounter may return [ErrUnknown], and Runtime an [UnreadableError]. Any
+// other error ends [ContextOf].
 type Source interface {
 	// Snapshot is the platform to judge one object by.
 	Snapshot(ctx context.Context) (*Snapshot, error)
@@ -21,6 +21,8 @@ type Source interface {
 	// Runtime is the runtime that an object refers to. It is nil if there is none, or if its kind is
 	// not served.
 	Runtime(ctx context.Context, reference *expression.Reference) (map[string]any, error)
+	// PodCounter is what counts a Pod. It is nil for a Pod that nothing counts.
+	PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error)
 }
 
 // ErrUnknown means that a [Source] has no way to find out. What is unknown says nothing, and
@@ -50,5 +52,10 @@ func (Offline) Namespace(context.Context, string) (*policy.NamespacePolicy, erro
 
 // Runtime implements [Source].
 func (Offline) Runtime(context.Context, *expression.Reference) (map[string]any, error) {
+	return nil, ErrUnknown
+}
+
+// PodCounter implements [Source].
+func (Offline) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
 	return nil, ErrUnknown
 }

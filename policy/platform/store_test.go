@@ -146,6 +146,11 @@ func (s source) Runtime(_ context.Context, reference *expression.Reference) (map
 	return s.read(reference)
 }
 
+// PodCounter implements [platform.Source].
+func (source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}
+
 func TestContextOf(t *testing.T) {
 	known := builtin(t)
 	selecting := parsed[v1alpha1.LifecyclePolicy](t, `{metadata: {name: gpu}, spec: {match: {namespaceSelector: {matchLabels: {team: ml}}, matchConditions: [{name: gpu, expression: "runtime.metadata.name == 'torch'"}]}, defaults: {ttl: {value: 2h}}}}`)

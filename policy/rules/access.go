@@ -60,6 +60,9 @@ func SetsLifetime(request *Request) *Lifetime {
 			return sets(setting)
 		}
 	}
+	if setting := podTTLChanged(request); setting != nil {
+		return &Lifetime{Setting: setting, Of: policy.PodProfile, does: "sets when each finished Pod of this Job is deleted"}
+	}
 	if setting := uncovered(request); setting != nil {
 		return sets(setting)
 	}
@@ -73,6 +76,21 @@ func SetsLifetime(request *Request) *Lifetime {
 		return &Lifetime{Setting: setting, Of: facts.Profile.UsedBy, does: fmt.Sprintf("sets when each %s that uses this %s is deleted", facts.Profile.RuntimeOf, kind)}
 	}
 	return nil
+}
+
+// podTTLChanged is a TTL that the request sets for the finished Pods of a Job. Removing it may
+// uncover the namespace's, whose author was asked.
+func podTTLChanged(request *Request) *policy.Setting {
+	setting := request.Facts.PodTTL()
+	if setting == nil || setting.Err != nil || setting.TTL.Never {
+		return nil
+	}
+	if request.OldFacts != nil {
+		if before := request.OldFacts.PodTTL(); before != nil && before.Text == setting.Text {
+			return nil
+		}
+	}
+	return setting
 }
 
 // uncovered is a setting that was there before and now decides for an outcome, because the request

@@ -18,6 +18,9 @@ var annotationAsLabel = Rule{
 		}
 		var out []policy.Finding
 		for _, key := range slices.Sorted(maps.Keys(s.Labels)) {
+			if key == policy.AnnotationPodTTL && s.Profile.Unknown {
+				continue // Such kinds run no Jobs that Curfew knows of, and are not sent for this label.
+			}
 			if slices.Contains(keys, key) {
 				out = append(out, s.warn(policy.LabelPath(key), s.Labels[key], "is an annotation, and has no effect as a label: "+s.annotationInstead(key)))
 			}
@@ -28,7 +31,7 @@ var annotationAsLabel = Rule{
 
 // objectAnnotations and namespaceAnnotations are the annotations that people write.
 var (
-	objectAnnotations    = append(slices.Clone(policy.TTLAnnotations), policy.AnnotationActiveDeadline, policy.AnnotationProtect)
+	objectAnnotations    = append(slices.Clone(policy.TTLAnnotations), policy.AnnotationPodTTL, policy.AnnotationActiveDeadline, policy.AnnotationProtect)
 	namespaceAnnotations = append(slices.Clone(policy.NamespaceAnnotations), objectAnnotations...)
 	namespaceLabels      = fieldsOf(LabelField, namespaceAnnotations...)
 )
@@ -37,6 +40,9 @@ var (
 func (s *Subject) annotationInstead(key string) string {
 	if slices.Contains(policy.TTLAnnotations, key) && !s.Profile.Finishable() && s.Profile.RuntimeOf == "" {
 		return "a " + s.Profile.Kind.Kind + " has no TTL after finished; use label " + policy.LabelTTL
+	}
+	if key == policy.AnnotationPodTTL && s.Profile.Kind.GroupKind() != policy.JobProfile.Kind.GroupKind() {
+		return s.podTTLInstead()
 	}
 	return "set " + s.path(policy.AnnotationPath(key))
 }

@@ -11,7 +11,7 @@ import (
 // of policies in mode Warn or DryRun are violated, it warns.
 var bounds = Rule{
 	Name:   "bounds",
-	Fields: slices.Concat(ttlFields, deadlineField),
+	Fields: slices.Concat(ttlFields, podTTLField, deadlineField),
 	InUse:  []string{NativeDeadline},
 	Check: func(s *Subject) []policy.Finding {
 		if s.Profile.RuntimeOf != "" {
@@ -28,8 +28,19 @@ var bounds = Rule{
 		if deadline := s.Deadline(); deadline != nil && deadline.Err == nil {
 			out = append(out, outside(s, deadline, func(set policy.BoundSet) error { return deadline.Echo(s.Scope.Bounds(set).CheckDeadline(deadline.TTL)) })...)
 		}
-		return out
+		return append(out, podBounds(s)...)
 	},
+}
+
+// podBounds checks the TTL that a Job sets for its Pods against the bounds of its namespace. Which
+// policies match the Pods is not known before they exist.
+func podBounds(s *Subject) []policy.Finding {
+	setting := s.PodTTL()
+	if setting == nil || setting.Err != nil || s.Scope == nil {
+		return nil
+	}
+	pods := &policy.Scope{Namespace: s.Scope.Namespace}
+	return outside(s, setting, func(set policy.BoundSet) error { return setting.Echo(pods.Bounds(set).CheckTTL(setting.TTL)) })
 }
 
 // runtimeBounds checks the TTL of a namespaced runtime, which a tenant may write, against what

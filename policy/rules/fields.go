@@ -47,8 +47,9 @@ var (
 	// lifetimeFields set when the object is deleted.
 	lifetimeFields = slices.Concat(ttlFields, labelFields)
 	// permissionFields make Curfew delete an object that the author may not delete.
-	permissionFields = slices.Concat(lifetimeFields, annotations(policy.AnnotationProtect, policy.AnnotationFinishedAt))
+	permissionFields = slices.Concat(lifetimeFields, annotations(policy.AnnotationPodTTL, policy.AnnotationProtect, policy.AnnotationFinishedAt))
 	deadlineField    = annotations(policy.AnnotationActiveDeadline)
+	podTTLField      = annotations(policy.AnnotationPodTTL)
 )
 
 // below are the keys that set a TTL or deadline, in metadata below another field.

@@ -9,7 +9,7 @@ import (
 // noEffect warns of a key of Curfew's that means nothing on this kind.
 var noEffect = Rule{
 	Name:   "no-effect",
-	Fields: annotations(policy.LifetimeAnnotations...),
+	Fields: append(annotations(policy.LifetimeAnnotations...), podTTLField...),
 	Beside: append(annotations(policy.NamespaceAnnotations...), fieldsOf(LabelField, policy.NamespaceAnnotations...)...),
 	Check: func(s *Subject) []policy.Finding {
 		if s.Inherited {
@@ -33,6 +33,9 @@ var noEffect = Rule{
 			out = append(out, s.warn(policy.AnnotationPath(policy.AnnotationActiveDeadline), text,
 				"has no effect on a "+kind+": "+fix))
 		}
+		if text, ok := s.Annotations[policy.AnnotationPodTTL]; ok && s.PodTTL() == nil {
+			out = append(out, s.warn(policy.AnnotationPath(policy.AnnotationPodTTL), text, "has no effect on a "+kind+": "+s.podTTLInstead()))
+		}
 		if !isNamespace(s.Facts) {
 			out = append(out, misplaced(s)...)
 		}
@@ -49,6 +52,23 @@ func (s *Subject) ttlInstead(key string) string {
 		return ": no KindProfile says when it finishes; use label " + policy.LabelTTL
 	default:
 		return ", which never finishes: remove it"
+	}
+}
+
+// podTTLInstead is where a TTL for the finished Pods of Jobs belongs.
+func (s *Subject) podTTLInstead() string {
+	path := policy.AnnotationPath(policy.AnnotationPodTTL)
+	switch of := s.Profile.Templates; {
+	case isNamespace(s.Facts):
+		return "for the Pods in it set " + policy.AnnotationDefaultPodTTL
+	case s.Profile.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind():
+		return "set " + s.path(path) + " on the Job"
+	case len(of) > 0 && of[0].Profile.Kind.GroupKind() == policy.JobProfile.Kind.GroupKind():
+		return fmt.Sprintf("set %s.%s", of[0].Path, path)
+	case s.IsPod():
+		return "set " + policy.AnnotationTTL + ", or " + policy.AnnotationPodTTL + " on its Job"
+	default:
+		return "it belongs on a Job"
 	}
 }
 

@@ -12,7 +12,7 @@ import (
 // raw field, which the API server drops.
 var podTemplateTTL = Rule{
 	Name:   "pod-template-ttl",
-	Fields: append(below(InPodTemplate), RawTTL),
+	Fields: append(below(InPodTemplate), InPodTemplate+AnnotationField(policy.AnnotationPodTTL), RawTTL),
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
 		for _, path := range s.Profile.PodTemplates {
@@ -22,7 +22,7 @@ var podTemplateTTL = Rule{
 					return
 				}
 				metadata, _ := template["metadata"].(map[string]any)
-				for _, key := range s.lifetimeKeys(metadata) {
+				for _, key := range s.lifetimeKeys(metadata, policy.AnnotationPodTTL) {
 					out = append(out, s.deny(at+".metadata."+key.path, key.text, "a pod template cannot have a "+key.noun+": "+key.fix))
 				}
 				if raw, ok := rawTTLPath.Get(template); ok {
@@ -41,15 +41,15 @@ type lifetimeKey struct {
 	// path of the key below the metadata, such as labels[curfew.dev/ttl].
 	path string
 	text string
-	// noun is what the key sets: a TTL or a deadline.
+	// noun is what the key sets: a TTL, a deadline or a TTL for Pods.
 	noun string
 	// fix says where it belongs.
 	fix string
 }
 
 // lifetimeKeys are the keys in the metadata of a template that would delete or stop the objects
-// made from it.
-func (s *Subject) lifetimeKeys(metadata map[string]any) []lifetimeKey {
+// made from it, and more annotations.
+func (s *Subject) lifetimeKeys(metadata map[string]any, more ...string) []lifetimeKey {
 	var out []lifetimeKey
 	look := func(where, key string) {
 		fields, _ := metadata[where].(map[string]any)
@@ -58,12 +58,15 @@ func (s *Subject) lifetimeKeys(metadata map[string]any) []lifetimeKey {
 			return
 		}
 		found := lifetimeKey{path: where + "[" + key + "]", text: fmt.Sprint(value), noun: "TTL", fix: s.instead(key)}
-		if key == policy.AnnotationActiveDeadline {
+		switch key {
+		case policy.AnnotationActiveDeadline:
 			found.noun = "deadline"
+		case policy.AnnotationPodTTL:
+			found.noun = "TTL for Pods"
 		}
 		out = append(out, found)
 	}
-	for _, key := range policy.LifetimeAnnotations {
+	for _, key := range slices.Concat(policy.LifetimeAnnotations, more) {
 		look("annotations", key)
 	}
 	look("labels", policy.LabelTTL)
@@ -83,6 +86,8 @@ func (s *Subject) instead(key string) string {
 		annotation, has, without = key, s.Profile.AnnotatedDeadline, "has no deadline"
 	case policy.LabelTTL, policy.LabelKyvernoTTL:
 		return s.labelInstead(key)
+	case policy.AnnotationPodTTL:
+		return s.podTTLInstead()
 	}
 	kind := s.Profile.Kind.Kind
 	switch {

@@ -11,13 +11,16 @@ import (
 // (S6).
 var readableValue = Rule{
 	Name:   "readable-value",
-	Fields: slices.Concat(ttlFields, deadlineField, annotations(policy.AnnotationProtect, policy.AnnotationBackfill)),
+	Fields: slices.Concat(ttlFields, podTTLField, deadlineField, annotations(policy.AnnotationProtect, policy.AnnotationBackfill)),
 	InUse:  []string{NativeDeadline},
 	Check: func(s *Subject) []policy.Finding {
 		var out []policy.Finding
 		settings := s.TTLs().Settings()
 		if deadline := s.Deadline(); deadline != nil {
 			settings = append(settings, deadline)
+		}
+		if pods := s.PodTTL(); pods != nil {
+			settings = append(settings, pods)
 		}
 		for _, setting := range settings {
 			if setting.Err != nil {

@@ -2,6 +2,7 @@ package rules
 
 import (
 	"fmt"
+	"slices"
 	"time"
 
 	"curfew.dev/curfew/policy"
@@ -11,9 +12,13 @@ import (
 // object is deleted.
 var shortTTL = Rule{
 	Name:   "short-ttl",
-	Fields: lifetimeFields,
+	Fields: append(slices.Clone(lifetimeFields), podTTLField...),
 	Check: func(s *Subject) []policy.Finding {
-		return append(shortAfterFinished(s), shortLabel(s)...)
+		out := append(shortAfterFinished(s), shortLabel(s)...)
+		if pods := s.PodTTL(); pods != nil {
+			out = append(out, short(s, pods, "a finished Pod of the Job")...)
+		}
+		return out
 	},
 }
 

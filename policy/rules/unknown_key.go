@@ -58,7 +58,7 @@ func unknown(key string) string {
 }
 
 // writtenKeys are those that people write.
-var writtenKeys = slices.Concat(policy.NamespaceAnnotations, policy.LifetimeAnnotations, []string{policy.AnnotationProtect, policy.LabelTTL})
+var writtenKeys = slices.Concat(policy.NamespaceAnnotations, policy.LifetimeAnnotations, []string{policy.AnnotationPodTTL, policy.AnnotationProtect, policy.LabelTTL})
 
 // nearest is the known key that differs least, "" where none is near. Up to a third of the letters
 // may differ.

@@ -112,6 +112,11 @@ func (s Source) Runtime(_ context.Context, reference *expression.Reference) (map
 	return object, nil
 }
 
+// PodCounter implements [platform.Source].
+func (Source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}
+
 // Render writes a context as the cases want it.
 func Render(scope *policy.Scope, failures int) string {
 	var parts []string

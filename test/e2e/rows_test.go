@@ -39,6 +39,7 @@ var keyRows = map[string][]func(*testing.T){
 	policy.AnnotationTTL:            {TestJobVanishesAtItsSecond, TestPodVanishesAtItsSecond, TestProtectAndNever, TestObjectValues, TestRuntimePrecedence},
 	policy.AnnotationTTLSucceeded:   {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
 	policy.AnnotationTTLFailed:      {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
+	policy.AnnotationPodTTL:         {TestPodTTL, TestJobsWithoutTheirFinishedPods, TestJobOfManyCompletions},
 	policy.AnnotationActiveDeadline: {TestJobSetRules, TestAnnotationsWithoutEffect, TestTrainJobDeadlineIsImmutable},
 	policy.AnnotationProtect:        {TestProtectAndNever, TestAnnotationsBesideTheNativeField, TestJobSetDefaults},
 	policy.AnnotationTTLSource:      {TestOwnTTLWins, TestSourcesAreNotForAuthors, TestPrecedence, TestRuntimePrecedence},

@@ -242,8 +242,44 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S5", Name: "a Pod goes before its Job has accounted for it",
 		File: "policy/judge.go",
-		Old:  "case facts.Uncounted():\n\t\treturn keep(\"its Job has not accounted for it yet\")\n", New: "",
+		Old:  "case facts.Uncounted():\n\t\treturn keep(\"the Job controller has not accounted for it\")\n", New: "",
 		Package: decides, Tests: []string{"TestJudgeOfPods"},
+	},
+	{
+		Invariant: "S5", Name: "a failed Pod goes before it could fail its Job",
+		File: "policy/judge.go",
+		Old:  "case facts.Outcome == Failed && effective.Counter.keepsFailed():", New: "case false:",
+		Package: decides, Tests: []string{"TestFailedPodsOfAJobThatTheyMayFail"},
+	},
+	{
+		Invariant: "S5", Name: "a policy for whatever comes deletes the Pods of Jobs",
+		File: "policy/resolve.go",
+		Old:  "if w.facts.isJobsPod() && !of.NamesKind {", New: "if false {",
+		Package: decides, Tests: []string{"TestOrderOfPodTTLs"},
+	},
+	{
+		Invariant: "S6", Name: "a Job's never is not asked",
+		File: "policy/pod_counter.go",
+		Old:  "set: TTLSet{All: c.TTL}, final: c.Err != nil}", New: "set: TTLSet{All: c.TTL}, final: c.Err != nil, skipped: map[bool]string{true: \"never\"}[c.TTL != nil && c.TTL.TTL.Never]}",
+		Package: decides, Tests: []string{"TestOrderOfPodTTLs"},
+	},
+	{
+		Invariant: "S6", Name: "a Job that cannot be read lets the namespace decide",
+		File: "policy/pod_counter.go",
+		Old:  "set: TTLSet{All: c.TTL}, final: c.Err != nil}", New: "set: TTLSet{All: c.TTL}}",
+		Package: decides, Tests: []string{"TestOrderOfPodTTLs"},
+	},
+	{
+		Invariant: "S1", Name: "what a Job says about its Pods is not read again",
+		File: "policy/pod_counter.go",
+		Old:  "value := Value{Set: true, Source: w.winner.source, Live: true}", New: "value := Value{Set: true, Source: w.winner.source}",
+		Package: feeds, Tests: []string{"TestJobIsReadBeforeItsPodIsDeleted"},
+	},
+	{
+		Invariant: "S5", Name: "the namespace comes before the Job",
+		File: "policy/resolve.go",
+		Old:  "if counter := w.scope.Counter; counter != nil && w.ask(counter.level()) {", New: "if counter := w.scope.Counter; counter != nil && (w.scope.Namespace == nil || w.scope.Namespace.PodTTL == nil) && w.ask(counter.level()) {",
+		Package: decides, Tests: []string{"TestOrderOfPodTTLs"},
 	},
 	{
 		Invariant: "S5", Name: "a labelled Pod goes before its Job has accounted for it",

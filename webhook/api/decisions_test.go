@@ -28,6 +28,7 @@ import (
 
 // world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.
 type world struct {
+	platform.Offline
 	err      error
 	reviews  int
 	hidden   map[string]string

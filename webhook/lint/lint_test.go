@@ -201,6 +201,11 @@ func (c *cluster) Runtime(_ context.Context, reference *expression.Reference) (m
 	return c.runtimes[reference.String()], c.err
 }
 
+// PodCounter implements [platform.Source].
+func (*cluster) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}
+
 func TestOnline(t *testing.T) {
 	job := "apiVersion: batch/v1\nkind: Job\nmetadata: {name: a}\nspec: {ttlSecondsAfterFinished: 864000}\n"
 	world := &cluster{namespaces: map[string]*policy.NamespacePolicy{

@@ -189,3 +189,8 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 	}
 	return answer.object, answer.err
 }
+
+// PodCounter implements [platform.Source].
+func (s source) PodCounter(context.Context, *policy.Facts) (*policy.PodCounter, error) {
+	return nil, platform.ErrUnknown
+}

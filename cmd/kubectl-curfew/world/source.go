@@ -85,6 +85,26 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 	})
 }
 
+// PodCounter implements [platform.Source].
+func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
+	return s.counters.get(string(pod.Owner.UID), func() (*policy.PodCounter, error) {
+		read, err := s.clients.Objects.Resource(jobs).Namespace(pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.lack("get jobs/%s in namespace %s", pod.Owner.Name, pod.Namespace)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("reading Job %s/%s: %w", pod.Namespace, pod.Owner.Name, err)
+		case read.GetUID() != pod.Owner.UID:
+			return nil, nil
+		}
+		return policy.CounterOfOwner(read.Object)
+	})
+}
+
 // ErrNotServed says that objects of a kind cannot expire: it is not served, or lacks list, watch or
 // delete.
 var ErrNotServed = errors.New("objects of this kind cannot expire: the API server does not list, watch and delete them")

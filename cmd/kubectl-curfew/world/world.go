@@ -87,6 +87,7 @@ type World struct {
 
 	namespaces answers[*policy.NamespacePolicy]
 	runtimes   answers[map[string]any]
+	counters   answers[*policy.PodCounter]
 	access     answers[permission]
 	pauses     answers[[]policy.Obstacle]
 	blockedBy  answers[map[types.UID]policy.Obstacle] // by namespace: see blockedIn

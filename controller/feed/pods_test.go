@@ -1,0 +1,132 @@
+package feed
+
+import (
+	"errors"
+	"slices"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/policy"
+)
+
+// jobs is what the Jobs of Pods say, as a cache has it and live.
+type jobs struct {
+	mu           sync.Mutex
+	cached, live *policy.PodCounter
+	err          error
+	reads        int
+}
+
+func (j *jobs) counter(_ *policy.Facts, live bool) (*policy.PodCounter, error) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if !live {
+		return j.cached, nil
+	}
+	j.reads++
+	return j.live, j.err
+}
+
+func (j *jobs) set(change func()) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	change()
+}
+
+func saying(podTTL string) *policy.PodCounter {
+	job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Namespace: "ci", Name: "build"}}
+	if podTTL != "" {
+		job.Annotations = map[string]string{policy.AnnotationPodTTL: podTTL}
+	}
+	return policy.CounterOfJob(job)
+}
+
+// podsOf starts a feed of one finished Pod of a Job.
+func podsOf(t *testing.T, j *jobs, finalizers ...string) (*world, *Feed) {
+	w := newWorld()
+	w.pods = true
+	pod := finished("ci", "a", "uid-a", -1)
+	pod.Finalizers, pod.OwnerReferences = finalizers, ownedBy("batch/v1", "Job")
+	pod.Spec.TTLSecondsAfterFinished = nil
+	w.put(pod)
+	feed, _ := start(t, w, none(), func(o *Options) { over(o, func(r *reads) { r.counters = j.counter }) })
+	return w, feed
+}
+
+func TestPodOfARunningJob(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &jobs{cached: saying("5s"), live: saying("5s")}
+		w, _ := podsOf(t, j, policy.FinalizerJobTracking)
+		at(time.Hour)
+		expect(t, w, "a", true)
+		if j.reads > 0 {
+			t.Errorf("the Job was read %d times for a Pod that it has not counted", j.reads)
+		}
+		w.mu.Lock()
+		counted := w.jobs["ci/a"].DeepCopy()
+		w.mu.Unlock()
+		counted.Finalizers = nil
+		w.put(counted)
+		at(time.Second)
+		expect(t, w, "a", false)
+	})
+}
+
+// A cache may be behind: the Job is asked right before the DELETE, whatever decided.
+func TestJobIsReadBeforeItsPodIsDeleted(t *testing.T) {
+	forbidden := apierrors.NewForbidden(schema.GroupResource{Group: "batch", Resource: "jobs"}, "build", nil)
+	for name, test := range map[string]struct {
+		live  *policy.PodCounter
+		err   error
+		there bool
+	}{
+		"it says the same":  {live: saying("5s")},
+		"it says never now": {live: saying("never"), there: true},
+		"it says more":      {live: saying("2h"), there: true},
+		"nothing any more":  {live: saying(""), there: true},
+		"it is gone":        {there: true},
+		"may not be read":   {err: forbidden, there: true},
+		"does not answer":   {err: errors.New("no route"), there: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				j := &jobs{cached: saying("5s"), live: test.live, err: test.err}
+				w, feed := podsOf(t, j)
+				at(time.Hour)
+				expect(t, w, "a", test.there)
+				if j.reads == 0 {
+					t.Error("it was not asked")
+				}
+				j.set(func() { j.live, j.err = saying("5s"), nil })
+				feed.RejudgePods("ci", "uid-job")
+				at(10 * time.Minute)
+				expect(t, w, "a", false)
+			})
+		})
+	}
+}
+
+// Nothing deletes a Pod of a Job by itself. A Job that comes to say something reaches the Pods that
+// were seen before, by a list of its Pods alone.
+func TestRejudgePods(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		j := &jobs{live: saying("")}
+		w, feed := podsOf(t, j)
+		at(time.Hour)
+		expect(t, w, "a", true)
+		j.set(func() { j.cached, j.live = saying("5s"), saying("5s") })
+		feed.RejudgePods("ci", "uid-job")
+		at(time.Second)
+		expect(t, w, "a", false)
+		if want := "ci batch.kubernetes.io/controller-uid=uid-job"; !slices.Contains(w.selectors, want) {
+			t.Errorf("listed %q, want %q", w.selectors, want)
+		}
+	})
+}

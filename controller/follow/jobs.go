@@ -1,0 +1,152 @@
+package follow
+
+import (
+	"context"
+	"sync"
+
+	batchv1 "k8s.io/api/batch/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/resourceversion"
+	"k8s.io/utils/ptr"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Jobs keeps what Jobs say about their Pods. Most say nothing, and cost nothing. It implements
+// feed.Observer: the feed of Jobs shows it what it sees, so that Jobs are watched once.
+type Jobs struct {
+	// Owners reads a Job live.
+	Owners *Owners
+
+	mu sync.RWMutex
+	of map[types.UID]seenJob
+	// list counts the lists of all Jobs. listing is true during one, and changed if it showed a
+	// Job that says something new.
+	list             int
+	listing, changed bool
+	onChange         []func(namespace string, job types.UID)
+}
+
+// seenJob is the newest state of a Job that says something.
+type seenJob struct {
+	*policy.PodCounter
+	namespace, version string
+	// counted means that some of its Pods may have been counted.
+	counted bool
+	list    int
+}
+
+// NewJobs makes a follower.
+func NewJobs(owners *Owners) *Jobs { return &Jobs{Owners: owners, of: map[types.UID]seenJob{}} }
+
+// OnChange registers a function that has the finished Pods of a Job judged again, because the Job
+// says something else about them. With an empty UID these are all Pods of the namespace, or of the
+// cluster.
+func (j *Jobs) OnChange(f func(namespace string, job types.UID)) { j.onChange = append(j.onChange, f) }
+
+// Begin implements feed.Observer.
+func (j *Jobs) Begin() {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.list++
+	j.listing, j.changed = true, false
+}
+
+// End implements feed.Observer.
+func (j *Jobs) End() {
+	j.mu.Lock()
+	for uid, one := range j.of {
+		if one.list < j.list {
+			delete(j.of, uid)
+		}
+	}
+	changed := j.changed
+	j.listing, j.changed = false, false
+	j.mu.Unlock()
+	if changed {
+		j.notify("", "")
+	}
+}
+
+// Forget implements feed.Observer.
+func (j *Jobs) Forget(uid types.UID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	delete(j.of, uid)
+}
+
+// See implements feed.Observer. The watch of Pods may be ahead of that of Jobs. So the Pods of a
+// Job are judged again when it is first seen to have counted some, even if it says nothing new.
+func (j *Jobs) See(object runtime.Object) {
+	job, ok := object.(*batchv1.Job)
+	if !ok {
+		return
+	}
+	now := seenJob{PodCounter: policy.CounterOfJob(job), namespace: job.Namespace, version: job.ResourceVersion, counted: hasCounted(job)}
+	j.mu.Lock()
+	now.list = j.list
+	old, known := j.of[job.UID]
+	if known && now.olderThan(&old) {
+		j.mu.Unlock()
+		return
+	}
+	says := now.TTL != nil || now.FailsByPods
+	if says {
+		j.of[job.UID] = now
+	} else {
+		delete(j.of, job.UID)
+	}
+	again := now.counted && (says != known || known && (!old.counted || !now.same(&old)))
+	j.changed = j.changed || again
+	listing := j.listing
+	j.mu.Unlock()
+	if again && !listing {
+		uid := job.UID
+		if ptr.Deref(job.Spec.ManualSelector, false) {
+			uid = "" // Its Pods need not have the label.
+		}
+		j.notify(job.Namespace, uid)
+	}
+}
+
+func (j *Jobs) notify(namespace string, job types.UID) {
+	for _, f := range j.onChange {
+		f(namespace, job)
+	}
+}
+
+// olderThan reports whether a state is older than another, as a list can show it beside a watch.
+func (s *seenJob) olderThan(other *seenJob) bool {
+	order, err := resourceversion.CompareResourceVersion(s.version, other.version)
+	return err == nil && order < 0
+}
+
+func (s *seenJob) same(other *seenJob) bool {
+	if s.FailsByPods != other.FailsByPods || (s.TTL == nil) != (other.TTL == nil) {
+		return false
+	}
+	return s.TTL == nil || s.TTL.Text == other.TTL.Text
+}
+
+func hasCounted(job *batchv1.Job) bool {
+	uncounted := job.Status.UncountedTerminatedPods
+	return job.Status.Succeeded+job.Status.Failed > 0 || uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0
+}
+
+// PodCounter is what the Job of a Pod said when it was last seen; nil where it said nothing. A
+// Job that has not been seen yet says nothing either: it is read live before a Pod is deleted.
+func (j *Jobs) PodCounter(pod *policy.Facts) *policy.PodCounter {
+	j.mu.RLock()
+	defer j.mu.RUnlock()
+	return j.of[pod.Owner.UID].PodCounter
+}
+
+// LivePodCounter asks the API server. It is nil if the Job is gone: its Pods go with it.
+func (j *Jobs) LivePodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	job, err := j.Owners.Read(ctx, pod.Namespace, pod.Owner)
+	if err != nil {
+		return nil, err
+	}
+	return policy.CounterOfOwner(job)
+}

@@ -1,0 +1,112 @@
+package policy
+
+import (
+	"fmt"
+	"slices"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+)
+
+// PodCounter is what counts a finished Pod: its Job, or the PodTally that counted it.
+type PodCounter struct {
+	// Source names it: job/build.
+	Source Source
+	// TTL is what it sets for the Pods that it has counted; nil if nothing.
+	TTL *Setting
+	// FailsByPods means that the Job controller still reads the failed Pods of the Job.
+	FailsByPods bool
+	// Err says why it cannot be read. It may say never, so that the Pod is kept (S6).
+	Err error
+}
+
+// Counted reports whether the object is a Pod that a Job counts.
+func (f *Facts) Counted() bool { return f.isJobsPod() }
+
+// PodTTL is the TTL that a Job sets for its finished Pods; nil if it sets none.
+func (f *Facts) PodTTL() *Setting {
+	if f.Profile.Kind.GroupKind() != JobProfile.Kind.GroupKind() {
+		return nil
+	}
+	return ttlSetting("metadata.annotations", f.Annotations, AnnotationPodTTL)
+}
+
+// CounterOfJob is what a Job says about its Pods.
+func CounterOfJob(job *batchv1.Job) *PodCounter {
+	out := &PodCounter{
+		Source: Source{LevelJob, job.Name}, TTL: ttlSetting("metadata.annotations", job.Annotations, AnnotationPodTTL),
+		FailsByPods: failsByPods(job),
+	}
+	if out.TTL != nil {
+		out.TTL.Source = out.Source
+	}
+	return out
+}
+
+// CounterOfOwner is [CounterOfJob] for a Job in its JSON form; nil stands for one that is gone.
+func CounterOfOwner(object map[string]any) (*PodCounter, error) {
+	if object == nil {
+		return nil, nil
+	}
+	job := &batchv1.Job{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, job); err != nil {
+		return nil, fmt.Errorf("reading the Job: %w", err)
+	}
+	return CounterOfJob(job), nil
+}
+
+// UnreadableJob stands for the Job of a Pod that cannot be read.
+func UnreadableJob(name string, err error) *PodCounter {
+	return &PodCounter{Source: Source{LevelJob, name}, Err: fmt.Errorf("Job %s cannot be read, and its %s may say never: %w", name, AnnotationPodTTL, err)}
+}
+
+// failsByPods reports whether the Job controller still looks for a failed Pod that fails the Job
+// (podFailurePolicy with action FailJob). It may account for such a Pod in one sync, and find it
+// again in the next to set FailureTarget (getFailJobMessage in pkg/controller/job of Kubernetes
+// 1.37). All else it takes from the Job's status.
+func failsByPods(job *batchv1.Job) bool {
+	of := job.Spec.PodFailurePolicy
+	if of == nil || !slices.ContainsFunc(of.Rules, func(rule batchv1.PodFailurePolicyRule) bool {
+		return rule.Action == batchv1.PodFailurePolicyActionFailJob
+	}) {
+		return false
+	}
+	return !slices.ContainsFunc(job.Status.Conditions, func(condition batchv1.JobCondition) bool {
+		switch condition.Type {
+		case batchv1.JobFailureTarget, batchv1.JobSuccessCriteriaMet, batchv1.JobComplete, batchv1.JobFailed:
+			return condition.Status == corev1.ConditionTrue
+		default:
+			return false
+		}
+	})
+}
+
+// level is the counter as a level of precedence.
+func (c *PodCounter) level() level {
+	return level{source: c.Source, set: TTLSet{All: c.TTL}, final: c.Err != nil}
+}
+
+// counted is what the Pod's Job or tally says, which can change without the Pod.
+func (w *walk) counted(setting *Setting) Value {
+	value := Value{Set: true, Source: w.winner.source, Live: true}
+	if setting == nil {
+		value.Err = w.scope.Counter.Err
+		return value
+	}
+	if value = value.holding(setting); value.Err == nil {
+		value.Err = setting.Echo(w.scope.BoundsFor(w.facts, EnforcedBounds).CheckTTL(value.TTL))
+	}
+	return value
+}
+
+// keepsFailed reports whether a failed Pod must stay although it was accounted for.
+func (c *PodCounter) keepsFailed() bool { return c != nil && (c.FailsByPods || c.Err != nil) }
+
+func (c *PodCounter) keptFailed(source Source) Verdict {
+	if c.Err != nil {
+		return Verdict{Action: Keep, Reason: "its Job cannot be read", Source: source, Err: c.Err}
+	}
+	return Verdict{Action: Keep, Source: source,
+		Reason: fmt.Sprintf("Job %s may fail by its podFailurePolicy: failed Pods stay until it has finished", c.Source.Name)}
+}

@@ -1,0 +1,139 @@
+package policy_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	batchv1 "k8s.io/api/batch/v1"
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// podOfJob is a Pod that its Job has counted, an hour ago.
+func podOfJob() *builders.PodWrapper {
+	return builders.MakePod("ci", "a").Created(noon.Add(-2*time.Hour)).ControlledBy("batch/v1", "Job", "build").
+		RestartPolicy(corev1.RestartPolicyNever).Phase(corev1.PodSucceeded).Terminated(noon.Add(-time.Hour))
+}
+
+func jobWith(podTTL string) *builders.JobWrapper {
+	out := builders.MakeJob("ci", "build")
+	if podTTL != "" {
+		out.Annotation(policy.AnnotationPodTTL, podTTL)
+	}
+	return out
+}
+
+func TestOrderOfPodTTLs(t *testing.T) {
+	pods := platform("pods", "ttl-after-finished", "4h")
+	pods.NamesKind = true
+	all := platform("all", "ttl-after-finished", "5h")
+	for name, test := range map[string]struct {
+		own       string
+		job       *policy.PodCounter
+		namespace []string
+		policies  []*policy.PlatformPolicy
+		want      string
+		live      bool
+	}{
+		"nothing":                           {job: policy.CounterOfJob(jobWith("").Obj()), want: ""},
+		"its own":                           {own: "1h", job: policy.CounterOfJob(jobWith("2h").Obj()), namespace: []string{"default-pod-ttl", "3h"}, want: "1h object"},
+		"its own never":                     {own: "never", job: policy.CounterOfJob(jobWith("0").Obj()), want: "never object"},
+		"its Job's":                         {job: policy.CounterOfJob(jobWith("2h").Obj()), namespace: []string{"default-pod-ttl", "3h"}, policies: []*policy.PlatformPolicy{pods}, want: "2h job/build", live: true},
+		"its Job's never":                   {job: policy.CounterOfJob(jobWith("never").Obj()), namespace: []string{"default-pod-ttl", "3h"}, want: "never job/build", live: true},
+		"its Job's, unreadable":             {job: policy.CounterOfJob(jobWith("soon").Obj()), namespace: []string{"default-pod-ttl", "3h"}, want: "unusable job/build", live: true},
+		"its Job's, above the maximum":      {job: policy.CounterOfJob(jobWith("2h").Obj()), namespace: []string{"max-ttl", "1h"}, want: "unusable job/build", live: true},
+		"its Job's, below the minimum":      {job: policy.CounterOfJob(jobWith("0").Obj()), namespace: []string{"min-ttl", "1m"}, want: "unusable job/build", live: true},
+		"its Job cannot be read":            {job: policy.UnreadableJob("build", errors.New("forbidden")), namespace: []string{"default-pod-ttl", "3h"}, want: "unusable job/build", live: true},
+		"its namespace's":                   {job: policy.CounterOfJob(jobWith("").Obj()), namespace: []string{"default-pod-ttl", "3h"}, policies: []*policy.PlatformPolicy{pods}, want: "3h namespace/ci", live: true},
+		"not its namespace's for Jobs":      {job: policy.CounterOfJob(jobWith("").Obj()), namespace: []string{"default-ttl", "3h", "default-ttl-succeeded", "1h"}, want: ""},
+		"a policy's that names Pods":        {job: policy.CounterOfJob(jobWith("").Obj()), policies: []*policy.PlatformPolicy{all, pods}, want: "4h policy/pods", live: true},
+		"not a policy's for whatever comes": {job: policy.CounterOfJob(jobWith("").Obj()), policies: []*policy.PlatformPolicy{all}, want: ""},
+		"a Job that is gone":                {namespace: []string{"default-pod-ttl", "3h"}, want: "3h namespace/ci", live: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			pod := podOfJob()
+			if test.own != "" {
+				pod.Annotation(policy.AnnotationTTL, test.own)
+			}
+			scope := &policy.Scope{Namespace: namespaceOf(test.namespace...), Counter: test.job, Policies: test.policies}
+			got := policy.Resolve(policy.FactsOfPod(pod.Obj()), scope)
+			if text := valueText(got.Succeeded); text != test.want || got.Succeeded.Live != test.live {
+				t.Errorf("got %q, live %t; want %q, live %t", text, got.Succeeded.Live, test.want, test.live)
+			}
+			if got.Failed != got.Succeeded {
+				t.Errorf("another TTL once failed: %+v", got.Failed)
+			}
+		})
+	}
+}
+
+// The Job controller may account for a failed Pod in one sync, and find it again in the next to fail
+// the Job by its podFailurePolicy (S5).
+func TestFailedPodsOfAJobThatTheyMayFail(t *testing.T) {
+	failJob := func(action batchv1.PodFailurePolicyAction, conditions ...batchv1.JobConditionType) *batchv1.Job {
+		job := jobWith("0")
+		for _, kind := range conditions {
+			job.Condition(kind, corev1.ConditionTrue, noon)
+		}
+		out := job.Obj()
+		out.Spec.PodFailurePolicy = &batchv1.PodFailurePolicy{Rules: []batchv1.PodFailurePolicyRule{{Action: batchv1.PodFailurePolicyActionIgnore}, {Action: action}}}
+		return out
+	}
+	kept := "Job build may fail by its podFailurePolicy: failed Pods stay until it has finished"
+	for name, test := range map[string]struct {
+		job    *batchv1.Job
+		phase  corev1.PodPhase
+		reason string
+	}{
+		"no such policy":     {jobWith("0").Obj(), corev1.PodFailed, ""},
+		"it ignores":         {failJob(batchv1.PodFailurePolicyActionIgnore), corev1.PodFailed, ""},
+		"it counts":          {failJob(batchv1.PodFailurePolicyActionCount), corev1.PodFailed, ""},
+		"it fails the index": {failJob(batchv1.PodFailurePolicyActionFailIndex), corev1.PodFailed, ""},
+		"it fails the Job":   {failJob(batchv1.PodFailurePolicyActionFailJob), corev1.PodFailed, kept},
+		"a Pod that did not": {failJob(batchv1.PodFailurePolicyActionFailJob), corev1.PodSucceeded, ""},
+		"it is decided":      {failJob(batchv1.PodFailurePolicyActionFailJob, batchv1.JobFailureTarget), corev1.PodFailed, ""},
+		"it has failed":      {failJob(batchv1.PodFailurePolicyActionFailJob, batchv1.JobFailed), corev1.PodFailed, ""},
+		"it has succeeded":   {failJob(batchv1.PodFailurePolicyActionFailJob, batchv1.JobSuccessCriteriaMet), corev1.PodFailed, ""},
+		"it is suspended":    {failJob(batchv1.PodFailurePolicyActionFailJob, batchv1.JobSuspended), corev1.PodFailed, kept},
+	} {
+		for _, own := range []bool{false, true} {
+			pod := podOfJob().Phase(test.phase)
+			if own {
+				pod.Annotation(policy.AnnotationTTL, "0")
+			}
+			facts := policy.FactsOfPod(pod.Obj())
+			effective := policy.Resolve(facts, &policy.Scope{Counter: policy.CounterOfJob(test.job)})
+			got := policy.Judge(facts, &effective, noon)
+			if got.Reason != test.reason || (got.Action == policy.Keep) != (test.reason != "") || got.Err != nil {
+				t.Errorf("%s, with a TTL of its own %t: %s %q %v, want %q", name, own, got.Action, got.Reason, got.Err, test.reason)
+			}
+			// The Job is read again before the DELETE, whose own TTL decides though.
+			if got.Action == policy.Delete && !got.Live && test.phase == corev1.PodFailed {
+				t.Errorf("%s: deleted without reading the Job", name)
+			}
+		}
+	}
+	unreadable := policy.FactsOfPod(podOfJob().Phase(corev1.PodFailed).Annotation(policy.AnnotationTTL, "0").Obj())
+	effective := policy.Resolve(unreadable, &policy.Scope{Counter: policy.UnreadableJob("build", errors.New("forbidden"))})
+	if got := policy.Judge(unreadable, &effective, noon); got.Action != policy.Keep || got.Err == nil {
+		t.Errorf("its Job cannot be read: %+v", got)
+	}
+}
+
+func TestCounterOfOwner(t *testing.T) {
+	if got, err := policy.CounterOfOwner(nil); got != nil || err != nil {
+		t.Errorf("a Job that is gone: %+v, %v", got, err)
+	}
+	got, err := policy.CounterOfOwner(jobWith("1h").Map())
+	if err != nil || got.TTL == nil || got.TTL.Text != "1h" || got.Source.String() != "job/build" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+	broken := jobWith("1h").Map()
+	broken["spec"] = "none"
+	if _, err := policy.CounterOfOwner(broken); err == nil {
+		t.Error("what is no Job was read as one that says nothing")
+	}
+}
