@@ -82,3 +82,26 @@ func TestApprovesWhatWasShown(t *testing.T) {
 		})
 	}
 }
+
+// The policies of the namespace and of the cluster are suggested, or those of the kind that was
+// typed.
+func TestPoliciesAreCompleted(t *testing.T) {
+	for typed, want := range map[string]string{
+		"report -n foo |":          "config broken edited fresh nightly",
+		"approve ni|":              "nightly",
+		"report ccup/|":            "ccup/broken ccup/edited ccup/fresh ccup/nightly",
+		"report cleanuppolicy/fr|": "cleanuppolicy/fresh",
+		"report nightly |":         "",
+		"report gadget/|":          "",
+	} {
+		args := append([]string{"__complete"}, words(strings.TrimSuffix(typed, "|"))...)
+		if strings.HasSuffix(typed, " |") {
+			args = append(args, "")
+		}
+		_, stdout, _, _ := execute(t, scene{}, args...)
+		suggested, _, _ := strings.Cut(stdout, ":")
+		if have := strings.Join(strings.Fields(suggested), " "); have != want {
+			t.Errorf("%s: %s, want %s", typed, have, want)
+		}
+	}
+}

@@ -61,6 +61,9 @@ func runCleanup(ctx context.Context, e *environment) (results []result, err erro
 	}
 	d := &contest{env: e, name: "cleanup", jobs: o.objects, rounds: o.rounds, load: c}
 	all, _, err := d.drain(ctx, e, field)
+	if err == nil {
+		err = c.allKept(ctx)
+	}
 	if cleared := c.labelled.clear(ctx, c.others); err == nil {
 		err = cleared
 	}
@@ -107,29 +110,52 @@ func (c *cleaned) namespace(ctx context.Context) error {
 	return c.create(ctx, c.others)
 }
 
+// allKept returns an error unless the others are all there: a run that deletes too much is faster
+// than it should be.
+func (c *cleaned) allKept(ctx context.Context) error {
+	list, err := c.client.CoreV1().ConfigMaps(benchNamespace).List(ctx, metav1.ListOptions{Limit: 1})
+	if err != nil {
+		return fmt.Errorf("count what was kept: %w", err)
+	}
+	left := len(list.Items)
+	if list.RemainingItemCount != nil {
+		left += int(*list.RemainingItemCount)
+	}
+	if left < c.others.count {
+		return fmt.Errorf("%d of %d ConfigMaps that do not match are left", left, c.others.count)
+	}
+	return nil
+}
+
 // dueFrom is the first whole minute from an instant on: no schedule is finer.
 func (*cleaned) dueFrom(at time.Time) time.Time {
 	return at.Add(time.Minute - time.Nanosecond).Truncate(time.Minute)
 }
 
-// finish creates the policy. It matches by name, which no selector of the API server can: the
-// others are listed, too.
+// finish creates the policy.
 func (c *cleaned) finish(ctx context.Context, set jobSet, due time.Time) error {
 	at := due.UTC()
-	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
-		"schedule": fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month())),
-		"matchConstraints": map[string]any{
-			"resourceRules":     []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}},
-			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": benchNamespace}},
-		},
-		"conditions": []any{map[string]any{"name": "matches", "expression": fmt.Sprintf("object.metadata.name.startsWith(%q)", set.prefix+"-")}},
-	}}}
-	policy.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ClusterCleanupPolicy"))
-	policy.SetName(set.prefix)
+	policy := policyOf(set.prefix, fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month())))
 	if _, err := c.policies.Create(ctx, policy, metav1.CreateOptions{}); err != nil {
 		return fmt.Errorf("create the policy: %w", err)
 	}
 	return nil
+}
+
+// policyOf matches the objects of a set by name, which no selector of the API server can: the
+// others are listed, too.
+func policyOf(prefix, schedule string) *unstructured.Unstructured {
+	policy := &unstructured.Unstructured{Object: map[string]any{"spec": map[string]any{
+		"schedule": schedule,
+		"matchConstraints": map[string]any{
+			"resourceRules":     []any{map[string]any{"apiGroups": []any{""}, "resources": []any{"configmaps"}}},
+			"namespaceSelector": map[string]any{"matchLabels": map[string]any{"kubernetes.io/metadata.name": benchNamespace}},
+		},
+		"conditions": []any{map[string]any{"name": "matches", "expression": fmt.Sprintf("object.metadata.name.startsWith(%q)", prefix+"-")}},
+	}}}
+	policy.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind("ClusterCleanupPolicy"))
+	policy.SetName(prefix)
+	return policy
 }
 
 // clear deletes the policy and what is left of a set.

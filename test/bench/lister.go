@@ -27,11 +27,12 @@ type listReport struct {
 
 func init() { commands[listCommand] = runList }
 
-// runList is what a restart is measured by: all Jobs, page by page, by client-go's typed client (protobuf, no limit of its own). It
+// runList is what a restart and a preview are measured by: all Jobs or ConfigMaps, page by page, by client-go's typed client (protobuf, no limit of its own). It
 // judges nothing and keeps nothing. The connection is there before the clock starts, as Curfew's is when it gets the lease.
 func runList(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(listCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")
+	resource := fs.String("resource", resourceJobs, "what is listed: jobs or configmaps")
 	if err := fs.Parse(args); err != nil {
 		return err
 	}
@@ -43,18 +44,26 @@ func runList(ctx context.Context, args []string, out io.Writer) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	if _, err := client.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, metav1.ListOptions{Limit: 1}); err != nil {
-		return fmt.Errorf("list Jobs: %w", err)
+	list := func(options metav1.ListOptions) (int, string, error) {
+		if *resource == resourceConfigMaps {
+			page, err := client.CoreV1().ConfigMaps(metav1.NamespaceAll).List(ctx, options)
+			return len(page.Items), page.Continue, err
+		}
+		page, err := client.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, options)
+		return len(page.Items), page.Continue, err
+	}
+	if _, _, err := list(metav1.ListOptions{Limit: 1}); err != nil {
+		return fmt.Errorf("list %s: %w", *resource, err)
 	}
 	report := listReport{}
 	began := time.Now()
 	for options := (metav1.ListOptions{Limit: listPage}); ; {
-		page, err := client.BatchV1().Jobs(metav1.NamespaceAll).List(ctx, options)
+		items, next, err := list(options)
 		if err != nil {
-			return fmt.Errorf("list Jobs: %w", err)
+			return fmt.Errorf("list %s: %w", *resource, err)
 		}
-		report.Objects += len(page.Items)
-		if options.Continue = page.Continue; options.Continue == "" {
+		report.Objects += items
+		if options.Continue = next; next == "" {
 			break
 		}
 	}
