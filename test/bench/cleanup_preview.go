@@ -36,6 +36,10 @@ func runCleanupPreview(ctx context.Context, e *environment) (results []result, e
 	if err := e.command(ctx, "go", "build", "-o", plugin, "./cmd/kubectl-curfew"); err != nil {
 		return nil, err
 	}
+	if _, _, err := timed(ctx, plugin, "preview", "--help"); err != nil {
+		fmt.Fprintln(e.out, "left out: this kubectl curfew has no preview")
+		return nil, nil
+	}
 	client, err := kubernetes.NewForConfig(connect(e.config))
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
