@@ -16,9 +16,10 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// soon is a schedule for the next whole minute but one second, once a year.
+// soon is a schedule for the next whole minute that is at least ten seconds away, once a year. A
+// busy machine takes that long to create the policy.
 func soon() string {
-	at := time.Now().Add(2 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
+	at := time.Now().Add(10 * time.Second).Truncate(time.Minute).Add(time.Minute).UTC()
 	return fmt.Sprintf("%d %d %d %d *", at.Minute(), at.Hour(), at.Day(), int(at.Month()))
 }
 
