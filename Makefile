@@ -71,7 +71,7 @@ test: build compile-e2e ## everything a change must pass: unit and end-to-end te
 test-unit: ## tests that need no control plane
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
-	$(COMPILING) go -C manifests/release test $(NOVET) -p $(P) ./...
+	$(COMPILING) go -C manifests/release test $(NOVET) -p $(P) . ./chart ./image
 
 .PHONY: test-e2e
 test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, and a minute of make test-soak (KUBERNETES=1.37: on that release)
@@ -146,7 +146,9 @@ chart: ## the Helm chart in dist/, from manifests/base (VERSION and IMAGE as for
 	@$(call release,chart)
 
 .PHONY: release
-release: krew ## all that is published of a version in dist/: image, chart, install.yaml, plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew)
+release: ## all that is published of a version in dist/: image, chart, install.yaml, plugin archives, krew manifest, checksums (VERSION=v0.1.0, IMAGE=registry.example.com/curfew)
+	@rm -rf dist
+	@$(MAKE) krew
 	@$(call release,image chart install checksums)
 
 .PHONY: lint
@@ -215,6 +217,7 @@ run-others:
 	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
 	go test $(NOVET) -count=1 -timeout 10m ./test/e2e/serving
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
+	$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 10m ./e2e
 
 run-peers:
 	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }

@@ -62,6 +62,15 @@ var (
 		Module: "github.com/ray-project/kuberay/ray-operator", Version: "v1.6.0", sum: "h1:1hs7Di2U/vm09ot7MIU8jUqEo7gHDc4gkbv1eFvqCsQ=",
 		crds: "config/crd/bases/ray.io_rayjobs.yaml",
 	}
+	// What the components of manifests use.
+	PrometheusOperator = Peer{
+		Module: "github.com/prometheus-operator/prometheus-operator", Version: "v0.85.0", sum: "h1:M5xLCLEoaW2IJfnuCwFzzpL+jSVQu3KGT84Pye+fW8s=",
+		crds: "example/prometheus-operator-crd/monitoring.coreos.com_p*[ds][mr][ou][nl]*.yaml", // PodMonitor and PrometheusRule
+	}
+	CertManagerKinds = Peer{
+		Module: "github.com/cert-manager/cert-manager", Version: "v1.21.2", sum: "h1:UWgoYM+KLNtRlqmoWOKjKBOBUPVHeepQ6/ac3ERJW68=",
+		crds: "deploy/crds/cert-manager.io_*.yaml",
+	}
 	// ArgoWorkflows has its minimal CRDs, which its own installation applies: the full ones are too
 	// large for etcd.
 	ArgoWorkflows = Peer{

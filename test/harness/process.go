@@ -20,18 +20,24 @@ type Process struct {
 	err  error
 }
 
-// startProcess starts a program and appends its output to a log. A detached one outlives this process, in a session of its
-// own; any other is ended by the kernel when this process ends, however it does.
+// startProcess starts a program with the environment of this one and more.
 func startProcess(name, log string, detached bool, env []string, program string, args ...string) (*Process, error) {
+	cmd := exec.Command(program, args...)
+	cmd.Env = append(os.Environ(), env...)
+	cmd.SysProcAttr = &syscall.SysProcAttr{}
+	return start(name, log, detached, cmd)
+}
+
+// start starts a program and appends its output to a log. A detached one outlives this process, in a
+// session of its own; any other is ended by the kernel when this process ends, however it does.
+func start(name, log string, detached bool, cmd *exec.Cmd) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("open the log of %s: %w", name, err)
 	}
-	cmd := exec.Command(program, args...)
 	cmd.Stdout, cmd.Stderr = file, file
-	cmd.Env = append(os.Environ(), env...)
 	// Ctrl-C goes to the whole foreground group; who started the process ends it, in order.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true}
+	cmd.SysProcAttr.Setsid = true
 	if !detached {
 		cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
 	}

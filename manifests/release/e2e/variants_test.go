@@ -1,0 +1,64 @@
+package e2e
+
+import (
+	"context"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/manifests/release/chart"
+	"curfew.dev/curfew/test/harness"
+)
+
+// variants are values that change what is installed. That the components of kustomize make the same
+// objects is what package chart tests.
+var variants = map[string]map[string]any{
+	"cert-manager":        {"certificates": "cert-manager"},
+	"fail-closed":         {"failClosed": true},
+	"high-availability":   {"highAvailability": true},
+	"http-api":            {"httpAPI": true},
+	"leave-native-ttl":    {"leaveNativeTTL": true},
+	"monitoring":          {"monitoring": true},
+	"no-builtin-profiles": {"builtinProfiles": false},
+	"everything else": {
+		"crds":             map[string]any{"keep": false},
+		"image":            map[string]any{"repository": "registry.example.com/curfew", "digest": "sha256:" + strings.Repeat("0", 64)},
+		"imagePullSecrets": []any{map[string]any{"name": "registry"}}, "triggers": []any{"ttl"}, "args": []any{"--dry-run"},
+		"webhook": map[string]any{
+			"replicas": 5, "args": []any{"--require-delete"}, "podAnnotations": map[string]any{"a": "b"}, "nodeSelector": map[string]any{"disk": "ssd"},
+			"tolerations": []any{map[string]any{"operator": "Exists"}}, "priorityClassName": "system-cluster-critical",
+			"affinity": map[string]any{"nodeAffinity": map[string]any{"requiredDuringSchedulingIgnoredDuringExecution": map[string]any{
+				"nodeSelectorTerms": []any{map[string]any{"matchExpressions": []any{map[string]any{"key": "disk", "operator": "Exists"}}}}}}},
+		},
+	},
+}
+
+// accept has the API server judge every object of every variant, and of install.yaml, without keeping
+// it. What a variant shares with those before is judged once.
+func accept(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
+	t.Helper()
+	must(t, cluster.InstallCRDs(ctx, harness.CertManagerKinds, harness.PrometheusOperator))
+	install, err := chart.InstallYAML(&chart.Options{Root: root, Repository: "curfew", Version: version})
+	must(t, err)
+	texts := map[string]string{"install.yaml": string(install)}
+	for name, values := range variants {
+		texts[name] = render(t, harness.Namespace, values)
+	}
+	seen := map[string]bool{}
+	for _, name := range slices.Sorted(maps.Keys(texts)) {
+		var fresh []string
+		for document := range strings.SplitSeq(texts[name], "\n---\n") {
+			if document = strings.TrimSpace(document); document != "" && !seen[document] {
+				seen[document] = true
+				fresh = append(fresh, document)
+			}
+		}
+		if len(fresh) == 0 {
+			t.Errorf("%s: nothing of its own", name)
+		}
+		if err := apply(ctx, cluster, strings.Join(fresh, "\n---\n"), "--dry-run=server", "--validate=strict", "--force-conflicts"); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
