@@ -74,7 +74,7 @@ test-unit: ## tests that need no control plane
 	$(COMPILING) go -C manifests/release test $(NOVET) -p $(P) . ./chart ./image
 
 .PHONY: test-e2e
-test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, and a minute of make test-soak (KUBERNETES=1.37: on that release)
+test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, of the chart and the image, and a minute of make test-soak (KUBERNETES=1.37: on that release)
 	@$(MAKE) --jobs=3 run-e2e run-e2e-in-tree run-others
 
 .PHONY: test-peers
