@@ -26,7 +26,11 @@ func extract(content io.Reader, into string) error {
 		if err != nil {
 			return err
 		}
-		if err := os.WriteFile(filepath.Join(into, header.Name), data, header.FileInfo().Mode().Perm()); err != nil {
+		path := filepath.Join(into, header.Name)
+		if err := os.WriteFile(path, data, header.FileInfo().Mode().Perm()); err != nil {
+			return err
+		}
+		if err := os.Chtimes(path, header.ModTime, header.ModTime); err != nil {
 			return err
 		}
 	}

@@ -80,6 +80,9 @@ func TestLayout(t *testing.T) {
 		if data, err := os.ReadFile(filepath.Join(into, "curfew")); err != nil || string(data) != "for "+platform {
 			t.Errorf("%s: %v: the binary is %q", platform, err, data)
 		}
+		if info, err := os.Stat(filepath.Join(into, "curfew")); err != nil || !info.ModTime().Equal(created) || info.Mode().Perm() != 0o755 {
+			t.Errorf("%s: %v: %+v", platform, err, info)
+		}
 		if data, err := os.ReadFile(filepath.Join(into, "LICENSE")); err != nil || !strings.Contains(string(data), "Apache License") {
 			t.Errorf("%s: %v: no licence", platform, err)
 		}
