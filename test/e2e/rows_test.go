@@ -34,7 +34,7 @@ var keyRows = map[string][]func(*testing.T){
 	policy.AnnotationBackfill:            {TestDefaultDoesNotReachWhatIsOlder, TestPolicyDoesNotReachWhatIsOlder},
 	policy.AnnotationDefaultSince:        {TestCurfewsOwnKeysOnNamespaces},
 	policy.LabelInUse:                    {TestCurfewsOwnKeysOnNamespaces, TestUnusedNamespaceIsLeftAlone},
-	policy.LabelPodsInUse:                {TestCurfewsOwnKeysOnNamespaces},
+	policy.LabelPodsInUse:                {TestCurfewsOwnKeysOnNamespaces, TestTallyFinalizer},
 
 	policy.AnnotationTTL:            {TestJobVanishesAtItsSecond, TestPodVanishesAtItsSecond, TestProtectAndNever, TestObjectValues, TestRuntimePrecedence},
 	policy.AnnotationTTLSucceeded:   {TestObjectValues, TestAnnotationsBesideTheNativeField, TestJobSetVanishesAtItsSecond},
@@ -47,6 +47,7 @@ var keyRows = map[string][]func(*testing.T){
 	policy.AnnotationLabelSource:    {TestDefaultLabelsOfNewObjects},
 	policy.AnnotationDeleted:        {TestSourcesAreTold},
 	policy.AnnotationFinishedAt:     {TestFinishTimeThatOnlyCurfewSaw},
+	policy.AnnotationCountedBy:      {TestTallyFinalizer},
 	policy.LabelTTL:                 {TestTTLLabel, TestBoundsHoldForLabels, TestStrictOptions},
 }
 

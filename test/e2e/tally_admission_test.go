@@ -1,0 +1,142 @@
+package e2e
+
+import (
+	"context"
+	"slices"
+	"strings"
+	"testing"
+
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// podTally is the manifest of a PodTally.
+func podTally(name, spec string) string {
+	return "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: " + name + "}, spec: {" + spec + "}}"
+}
+
+// awaitPodsInUse waits until the API server sends the Pods of the namespace, or does not.
+func (s *space) awaitPodsInUse(want bool) {
+	s.Helper()
+	s.poll("label pods-in-use", func(ctx context.Context) (bool, error) {
+		namespace, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, s.name, metav1.GetOptions{})
+		return err == nil && (namespace.Labels[policy.LabelPodsInUse] == "true") == want, err
+	})
+}
+
+// runningPod is a Pod that runs until the test ends.
+func runningPod(name string, labels map[string]string, restart corev1.RestartPolicy) *corev1.Pod {
+	out := pod(name, restart, hold, "true")
+	out.Labels = labels
+	return out
+}
+
+// The API server asks the webhook about new Pods of a namespace with a PodTally, and each Pod that
+// the PodTally counts has the finalizer when it is stored.
+func TestTallyFinalizer(t *testing.T) {
+	t.Parallel()
+	s, plain := newSpace(t), newSpace(t)
+	build := map[string]string{"app": "build"}
+	s.says(s.kubectlInput(podTally("builds", "selector: {matchLabels: {app: build}}"), "create", "-f", "-"))
+	s.awaitPodsInUse(true)
+	plain.awaitPodsInUse(false)
+	pods := suite.cluster.Client.CoreV1().Pods(s.name)
+
+	// The webhook learns of the PodTally at about the same time as the controller that labels the
+	// namespace. A Pod of a dry run is stored nowhere, so that no controller adopts it.
+	s.poll("the webhook to know the PodTally", func(ctx context.Context) (bool, error) {
+		created, err := pods.Create(ctx, runningPod("probe", build, corev1.RestartPolicyNever), metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		return err == nil && slices.Contains(created.Finalizers, policy.FinalizerTally), err
+	})
+	controller := true
+	for name, test := range map[string]struct {
+		change func(*corev1.Pod)
+		want   bool
+	}{
+		"bare":         {nil, true},
+		"on-failure":   {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyOnFailure }, true},
+		"counted-copy": {func(pod *corev1.Pod) { pod.Annotations[policy.AnnotationCountedBy] = "another" }, true},
+		"executor": {func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "Pod", Name: "driver", UID: "u", Controller: &controller}}
+		}, true},
+		"of-a-job": {func(pod *corev1.Pod) {
+			pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: "batch/v1", Kind: "Job", Name: "j", UID: "u", Controller: &controller}}
+		}, false},
+		"always":      {func(pod *corev1.Pod) { pod.Spec.RestartPolicy = corev1.RestartPolicyAlways }, false},
+		"other":       {func(pod *corev1.Pod) { pod.Labels = map[string]string{"app": "other"} }, false},
+		"copied-held": {func(pod *corev1.Pod) { pod.Labels, pod.Finalizers = nil, []string{policy.FinalizerTally} }, false},
+	} {
+		object := runningPod(name, build, corev1.RestartPolicyNever)
+		if test.change != nil {
+			test.change(object)
+		}
+		created, err := pods.Create(s.ctx, object, metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}})
+		s.ok(err)
+		if _, counted := created.Annotations[policy.AnnotationCountedBy]; counted || slices.Contains(created.Finalizers, policy.FinalizerTally) != test.want {
+			t.Errorf("Pod %s: finalizers %q, annotations %v; want the finalizer %v, and no counted-by", name, created.Finalizers, created.Annotations, test.want)
+		}
+	}
+
+	// Stored, and from a template.
+	if created := s.newPod(runningPod("stored", build, corev1.RestartPolicyNever)); !slices.Contains(created.Finalizers, policy.FinalizerTally) {
+		t.Errorf("finalizers %q", created.Finalizers)
+	}
+	build2 := job("build")
+	build2.Spec.Template.Labels, build2.Spec.Template.Annotations = build, map[string]string{hold: "true"}
+	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: build}, Spec: podSpec(corev1.RestartPolicyAlways)}
+	replicas := int32(1)
+	s.passes(s.create(build2, &appsv1.Deployment{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "Deployment"}, ObjectMeta: metav1.ObjectMeta{Name: "web"},
+		Spec: appsv1.DeploymentSpec{Replicas: &replicas, Selector: &metav1.LabelSelector{MatchLabels: build}, Template: template}}))
+	s.poll("a Pod of each", func(ctx context.Context) (bool, error) {
+		list, err := pods.List(ctx, metav1.ListOptions{})
+		if err != nil {
+			return false, err
+		}
+		for i := range list.Items {
+			if of := &list.Items[i]; of.Name != "stored" && slices.Contains(of.Finalizers, policy.FinalizerTally) {
+				t.Errorf("Pod %s of %v has the finalizer", of.Name, of.OwnerReferences)
+			}
+		}
+		return len(list.Items) == 3, nil
+	})
+
+	s.passes(s.kubectl("delete", "podtally", "builds"))
+	s.awaitPodsInUse(false)
+}
+
+// The API server and the webhook refuse a PodTally that cannot be used, and say why.
+func TestPodTallyIsValidated(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, policy.AnnotationMinTTL, "5m")
+	create := func(name, spec string) output {
+		return s.kubectlInput(podTally(name, spec), "create", "-f", "-")
+	}
+	const build = "selector: {matchLabels: {app: build}}"
+	for spec, want := range map[string]string{
+		"ttlAfterCounted: 10m": "spec.selector: Required value",
+		"selector: {}":         "an empty selector would match every Pod of the namespace: set matchLabels or matchExpressions",
+		"selector: {matchExpressions: [{key: app, operator: Like}]}":     `"Like" is not a valid label selector operator`,
+		"selector: {matchLabels: {app: build}}, ttlAfterCounted: soon":   "spec.ttlAfterCounted",
+		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 60":     `is a number: write it in quotes: "60"`,
+		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 1m":     "spec.ttlAfterCounted: 1m is below curfew.dev/min-ttl",
+		"selector: {matchLabels: {app: build}}, ttlAfterCounted: 1500ms": "is not a whole number of seconds",
+		"selector: {matchLabels: {app: build}}, ttlAfterFinished: 10m":   "unknown field",
+	} {
+		if out := create("refused", spec); !out.failed || !strings.Contains(out.stderr, want) {
+			t.Errorf("%s: kubectl said\n%s%s\nwant %s", spec, out.stdout, out.stderr, want)
+		}
+	}
+	s.says(create("builds", build+", ttlAfterCounted: 10m"))
+	out := s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"selector":{"matchLabels":{"app":"test"}}}}`)
+	if !out.failed || !strings.Contains(out.stderr, "the selector is immutable: create another PodTally") {
+		t.Errorf("kubectl said %s%s", out.stdout, out.stderr)
+	}
+	s.says(s.kubectl("patch", "podtally", "builds", "--type=merge", "-p", `{"spec":{"ttlAfterCounted":"never"}}`))
+	s.poll("the webhook to know the PodTally", func(context.Context) (bool, error) {
+		out := s.kubectlInput(podTally("twin", "selector: {matchLabels: {app: build, team: x}}"), "create", "--dry-run=server", "-f", "-")
+		return strings.Contains(out.stderr, `spec.selector: PodTally "builds" is older and matches every Pod of this one: this one counts none`), nil
+	})
+}
