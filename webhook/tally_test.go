@@ -101,6 +101,22 @@ func TestHold(t *testing.T) {
 	}
 }
 
+// S9: a namespace with very many tallies does not slow admission down. The controller adopts its Pods.
+func TestHoldWithTooManyTallies(t *testing.T) {
+	of := counting()
+	w := newWorld(t, func(o *Options) { o.Tallies = of })
+	object := "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {app: build}}, spec: {restartPolicy: Never}}"
+	for count, want := range map[int]bool{maxTallies: true, maxTallies + 1: false} {
+		of.of["plain"] = make([]*tally.Tally, count)
+		for i := range of.of["plain"] {
+			of.of["plain"][i] = builds("plain", "builds", false)
+		}
+		if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: object}); !response.Allowed || len(response.Patch) > 0 != want {
+			t.Errorf("%d tallies: patch %s, want one: %v", count, response.Patch, want)
+		}
+	}
+}
+
 // Finalizers of the wrong type are the API server's to refuse: the patch is dropped.
 func TestHoldDropsAPatchThatDoesNotApply(t *testing.T) {
 	w := newWorld(t, func(o *Options) { o.Tallies = counting() })

@@ -73,6 +73,7 @@ var contextKinds = map[schema.GroupKind]addDocument{
 	namespaceKind:  addNamespace,
 	policyKind:     addPolicy,
 	profileKind:    addProfile,
+	tallyKind:      addTally,
 	definitionKind: addDefinition,
 }
 
