@@ -110,3 +110,12 @@ func (f *fixture) post(config *tls.Config) error {
 	_, err = io.Copy(io.Discard, response.Body)
 	return err
 }
+
+// presented is the certificate that a webhook shows in a handshake.
+func (f *fixture) presented(one *harness.Curfew) []byte {
+	f.Helper()
+	conn, err := tls.Dial("tcp4", "127.0.0.1:"+strconv.Itoa(one.WebhookPort), &tls.Config{InsecureSkipVerify: true, Certificates: []tls.Certificate{suite.servers}})
+	f.ok(err)
+	defer conn.Close()
+	return conn.ConnectionState().PeerCertificates[0].Raw
+}

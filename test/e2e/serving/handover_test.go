@@ -1,0 +1,218 @@
+package serving
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	coordinationv1 "k8s.io/api/coordination/v1"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+const (
+	expiring = "expiring"
+	leaseFor = 6 * time.Second
+)
+
+// While objects expire, the controller that leads is told to stop, and its successor is killed. The first hands over within two seconds,
+// the second when its lease has ended. No object is deleted early, twice, or never.
+func TestHandOver(t *testing.T) {
+	objects, window := 500, 20*time.Second
+	if suite.full {
+		objects, window = 10000, 120*time.Second
+	}
+	h := newHandOver(t)
+	first := h.start("controller-1")
+	h.leads(first, time.Now(), 30*time.Second)
+	second := h.start("controller-2")
+	h.create(objects, window)
+
+	h.awaitDeleted(objects / 4)
+	told := time.Now()
+	go func() { h.stop(first) }()
+	took := h.leads(second, told, 30*time.Second)
+	t.Logf("SIGTERM: the successor led after %s", took.Round(time.Millisecond))
+	if took > 2*time.Second {
+		t.Errorf("the hand-over took %s, want 2s at most", took)
+	}
+	third := h.start("controller-3")
+
+	h.awaitDeleted(objects / 2)
+	told = time.Now()
+	h.ok(second.Kill())
+	took = h.leads(third, told, 30*time.Second)
+	t.Logf("kill -9: the successor led after %s", took.Round(time.Millisecond))
+	if most := leaseFor + 2*time.Second; took > most {
+		t.Errorf("the take-over took %s, want %s at most", took, most)
+	}
+	h.awaitDeleted(objects)
+	h.stop(third)
+	h.judge(objects)
+}
+
+// handOver is a namespace of objects that expire, and what became of them.
+type handOver struct {
+	*fixture
+	leader  watch.Interface
+	proxies []*harness.Proxy
+
+	mu      sync.Mutex
+	expiry  map[string]time.Time
+	deleted map[string][]time.Time
+	changed chan struct{}
+}
+
+func newHandOver(t *testing.T) *handOver {
+	t.Helper()
+	h := &handOver{fixture: &fixture{T: t}, expiry: map[string]time.Time{}, deleted: map[string][]time.Time{}, changed: make(chan struct{}, 1)}
+	// Without webhooks: they have tests of their own.
+	h.ok(suite.cluster.Install(t.Context(), 1))
+	h.kubectl("", "delete", "mutatingwebhookconfiguration,validatingwebhookconfiguration", "curfew", "curfew-kinds", "--ignore-not-found")
+	h.kubectl(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"expiring-configmaps",
+		"labels":{"curfew.dev/aggregate-to-controller":"true"}},
+		"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list","watch","delete"]}]}`, "apply", "-f", "-")
+	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: expiring}}, metav1.CreateOptions{})
+	h.ok(err)
+	h.leader, err = suite.cluster.Client.CoordinationV1().Leases(harness.Namespace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=curfew-controller"})
+	h.ok(err)
+	t.Cleanup(h.leader.Stop)
+	events, err := suite.cluster.Client.CoreV1().ConfigMaps(expiring).Watch(t.Context(), metav1.ListOptions{LabelSelector: policy.LabelTTL})
+	h.ok(err)
+	go func() {
+		for event := range events.ResultChan() {
+			if gone, ok := event.Object.(*corev1.ConfigMap); ok && event.Type == watch.Deleted {
+				h.mu.Lock()
+				h.deleted[gone.Name] = append(h.deleted[gone.Name], time.Now())
+				h.mu.Unlock()
+				select {
+				case h.changed <- struct{}{}:
+				default:
+				}
+			}
+		}
+	}()
+	t.Cleanup(events.Stop)
+	return h
+}
+
+// start runs a controller that takes part in the election, behind a proxy that keeps its DELETEs.
+func (h *handOver) start(name string) *harness.Curfew {
+	h.Helper()
+	proxy, err := harness.NewProxy(suite.cluster.Config)
+	h.ok(err)
+	h.Cleanup(proxy.Close)
+	h.proxies = append(h.proxies, proxy)
+	one, err := suite.cluster.StartController(h.Context(), harness.CurfewOptions{Name: name, Proxy: proxy, Args: []string{"--lease-duration", leaseFor.String()}})
+	h.ok(err)
+	h.Cleanup(func() { h.ok(one.Kill()) })
+	return one
+}
+
+// leads waits until another process holds the lease than before, and returns how long after an instant.
+func (h *handOver) leads(next *harness.Curfew, since time.Time, within time.Duration) time.Duration {
+	h.Helper()
+	limit := time.After(within)
+	for {
+		select {
+		case event := <-h.leader.ResultChan():
+			lease, ok := event.Object.(*coordinationv1.Lease)
+			if ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" && lease.Spec.AcquireTime.After(since.Add(-time.Second)) {
+				return time.Since(since)
+			}
+		case <-limit:
+			h.Fatalf("%s does not lead after %s\n%s", next.Name, within, harness.Tail(next.Log, 20))
+		}
+	}
+}
+
+// create makes objects that expire one after another in a window, which begins when all are there.
+func (h *handOver) create(objects int, window time.Duration) {
+	h.Helper()
+	begin := time.Now().Add(5*time.Second + time.Duration(objects)*3*time.Millisecond)
+	var all sync.WaitGroup
+	next := make(chan int)
+	for range 16 {
+		all.Go(func() {
+			for i := range next {
+				left := time.Until(begin.Add(window * time.Duration(i) / time.Duration(objects))).Round(time.Second)
+				made, err := suite.cluster.Client.CoreV1().ConfigMaps(expiring).Create(h.Context(), &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{
+					Name: fmt.Sprintf("map-%d", i), Labels: map[string]string{policy.LabelTTL: left.String()}}}, metav1.CreateOptions{})
+				if err != nil {
+					h.Error(err)
+					continue
+				}
+				h.mu.Lock()
+				h.expiry[made.Name] = made.CreationTimestamp.Add(left)
+				h.mu.Unlock()
+			}
+		})
+	}
+	for i := range objects {
+		next <- i
+	}
+	close(next)
+	all.Wait()
+	if late := time.Since(begin); late > 0 {
+		h.Logf("the last object was created %s after the first expired", late.Round(time.Millisecond))
+	}
+}
+
+func (h *handOver) awaitDeleted(n int) {
+	h.Helper()
+	ctx, cancel := context.WithTimeout(h.Context(), 5*time.Minute)
+	defer cancel()
+	for {
+		h.mu.Lock()
+		got := len(h.deleted)
+		h.mu.Unlock()
+		if got >= n {
+			return
+		}
+		select {
+		case <-h.changed:
+		case <-ctx.Done():
+			h.Fatalf("%d objects are deleted, want %d", got, n)
+		}
+	}
+}
+
+// judge compares what became of each object with what should have.
+func (h *handOver) judge(objects int) {
+	h.Helper()
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	latest := time.Duration(0)
+	for name, due := range h.expiry {
+		at := h.deleted[name]
+		if len(at) != 1 {
+			h.Errorf("%s was deleted %d times", name, len(at))
+			continue
+		}
+		if at[0].Before(due) {
+			h.Errorf("%s was deleted %s before its expiry", name, due.Sub(at[0]))
+		}
+		latest = max(latest, at[0].Sub(due))
+		accepted := 0
+		for _, proxy := range h.proxies {
+			for _, sent := range proxy.Deletes(expiring, name) {
+				if sent.Status == 200 {
+					accepted++
+				}
+			}
+		}
+		if accepted > 1 {
+			h.Errorf("%d DELETEs of %s were accepted", accepted, name)
+		}
+	}
+	h.Logf("%d objects, the latest %s after its expiry", len(h.expiry), latest.Round(time.Millisecond))
+	if len(h.expiry) != objects {
+		h.Errorf("%d objects, want %d", len(h.expiry), objects)
+	}
+}
