@@ -23,7 +23,7 @@ func (c *Cluster) StartCertManager(ctx context.Context, out io.Writer) (*Process
 	if err != nil {
 		return nil, err
 	}
-	return startProcess("cert-manager", c.Log("cert-manager"), false, nil, program, "--kubeconfig", c.Kubeconfig)
+	return startProcess("cert-manager", c.Log("cert-manager"), false, []string{"KUBECONFIG=" + c.Kubeconfig}, program)
 }
 
 // Mount writes a Secret of Curfew's namespace into a folder, and again whenever it changes, until ctx ends: as a kubelet does, with a

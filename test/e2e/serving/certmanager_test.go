@@ -3,6 +3,7 @@ package serving
 import (
 	"bytes"
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -45,6 +46,15 @@ func TestCertManager(t *testing.T) {
 	manager, err := cluster.StartCertManager(t.Context(), os.Stderr)
 	f.ok(err)
 	t.Cleanup(func() { f.ok(manager.Kill()) })
+	f.await("cert-manager to issue the certificate", func(context.Context) (bool, error) {
+		select {
+		case <-manager.Ended():
+			return false, fmt.Errorf("cert-manager ended: %w\n%s", manager.Err(), harness.Tail(manager.Log, 20))
+		default:
+		}
+		_, err := os.Stat(filepath.Join(dir, "tls.crt"))
+		return err == nil, nil
+	})
 
 	f.start("a")
 	f.start("b")

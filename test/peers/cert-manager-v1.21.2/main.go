@@ -1,11 +1,10 @@
 // Command cert-manager runs cert-manager's own controllers and its cainjector, as far as an Issuer
-// with a CA needs them, in one process. Its flags are those of the tests; the certificates that it
+// with a CA needs them, in one process, for the cluster of KUBECONFIG. The certificates that it
 // issues are the real ones.
 package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"os"
 	"os/signal"
@@ -26,6 +25,7 @@ import (
 	"github.com/cert-manager/cert-manager/pkg/controller/issuers"
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/ca"
 	_ "github.com/cert-manager/cert-manager/pkg/issuer/selfsigned"
+	"github.com/cert-manager/cert-manager/pkg/util"
 	"golang.org/x/sync/errgroup"
 	"k8s.io/apimachinery/pkg/runtime"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
@@ -48,14 +48,13 @@ var controllers = []string{
 }
 
 func main() {
-	kubeconfig := flag.String("kubeconfig", "", "kubeconfig file")
-	flag.Parse()
+	kubeconfig := os.Getenv("KUBECONFIG")
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
 	ctrl.SetLogger(klog.Background())
 	group, ctx := errgroup.WithContext(ctx)
-	group.Go(func() error { return issue(ctx, *kubeconfig) })
-	group.Go(func() error { return inject(ctx, *kubeconfig) })
+	group.Go(func() error { return issue(ctx, kubeconfig) })
+	group.Go(func() error { return inject(ctx, kubeconfig) })
 	if err := group.Wait(); err != nil {
 		fmt.Fprintln(os.Stderr, "cert-manager:", err)
 		os.Exit(1)
@@ -98,6 +97,7 @@ func inject(ctx context.Context, kubeconfig string) error {
 	if err != nil {
 		return err
 	}
+	config = util.RestConfigWithUserAgent(config, "cainjector") // It applies under this name.
 	known := runtime.NewScheme()
 	utilruntime.Must(scheme.AddToScheme(known))
 	utilruntime.Must(cmapi.AddToScheme(known))
