@@ -189,6 +189,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	go -C manifests/release mod tidy -diff
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	go test -count=1 ./manifests/...
+	go -C manifests/release test -count=1 ./chart
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built
