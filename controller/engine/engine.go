@@ -32,7 +32,7 @@ type Engine struct {
 	conc       *pace.Concurrency
 	all        pace.Rate
 	backfill   pace.Rate
-	submitted  []submission
+	submitted  []*batch
 	running    bool
 	stopped    bool
 	inFlight   int                 // requests under way that take up room,

@@ -16,22 +16,18 @@ type Run interface {
 	Report(o Outcome)
 }
 
-// submission is an object that waits for its one attempt, and batch what was submitted with it.
-type submission struct {
-	object Object
-	batch  *batch
-}
-
+// batch is what was submitted at once.
 type batch struct {
 	run     Run
-	pending int         // not begun yet
+	objects []Object    // not begun yet
 	release func() bool // forgets the context
 }
 
 // Submit has the action of their trigger carried out on objects that need not be tracked, under the
 // same preconditions, limits, rates and breakers, but after everything that is tracked and due.
 // Each gets one attempt. Conflicts within it are judged by the run and tried again at once. What
-// Object.Expiry says is not due is Kept. What still waits when ctx ends is Held.
+// Object.Expiry says is not due is Kept. What still waits when ctx ends is Held. Batches take turns,
+// so that a small one never waits for all of a large one.
 func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 	b := &batch{run: run}
 	e.mu.Lock()
@@ -43,10 +39,13 @@ func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 		case e.stopped:
 			e.turnDown(b, o, Held, errStopped)
 		default:
-			e.submitted = append(e.submitted, submission{o, b})
-			b.pending++
+			b.objects = append(b.objects, o)
 		}
 	}
+	if len(b.objects) == 0 {
+		return
+	}
+	e.submitted = append(e.submitted, b)
 	b.release = context.AfterFunc(ctx, func() { e.withdraw(b, ctx.Err()) })
 	e.wakeUp()
 }
@@ -66,50 +65,74 @@ func (e *Engine) turnDown(b *batch, o Object, result Result, err error) {
 func (e *Engine) withdraw(b *batch, why error) {
 	e.mu.Lock()
 	defer e.unlock()
-	e.submitted = slices.DeleteFunc(e.submitted, func(s submission) bool {
-		if b != nil && s.batch != b {
+	e.submitted = slices.DeleteFunc(e.submitted, func(one *batch) bool {
+		if b != nil && one != b {
 			return false
 		}
-		e.turnDown(s.batch, s.object, Held, why)
+		for _, o := range one.objects {
+			e.turnDown(one, o, Held, why)
+		}
+		one.objects = nil
 		return true
 	})
 }
 
-// nextSubmitted returns the next submitted object that may be acted on now. The lock is held.
+// nextSubmitted returns the next submitted object that may be acted on now. The batch that it is
+// from goes to the end of the line. The lock is held.
 func (e *Engine) nextSubmitted(now int64, r reading) *job {
 	for i := 0; i < len(e.submitted); {
-		s := e.submitted[i]
-		kind := e.kinds[s.object.Kind]
-		j := &job{object: s.object, kind: kind.opts, trigger: kind.trigger, queue: e.index.queueOf(s.object.Kind), run: s.batch.run}
-		switch {
-		case nanos(s.object.Expiry) > now: // S1
-			e.unsubmit(i)
-			e.turnDown(s.batch, s.object, Kept, fmt.Errorf("%s is not due before %s", nameOf(&s.object), s.object.Expiry))
-			continue
-		case !e.room(j.queue, r):
+		b := e.submitted[i]
+		j, ok := e.nextOf(b, now, r)
+		if !ok {
+			return nil
+		}
+		if j == nil && len(b.objects) > 0 {
 			i++
 			continue
 		}
-		admitted, _, free := e.admit(j, r)
-		if !free {
-			return nil // the rate: it keeps its place
+		e.submitted = slices.Delete(e.submitted, i, i+1)
+		if len(b.objects) > 0 {
+			e.submitted = append(e.submitted, b)
+		} else {
+			e.note(func() { b.release() })
 		}
-		e.unsubmit(i)
-		if !admitted {
-			e.turnDown(s.batch, s.object, Held, errors.New("deletions of this kind or source are paused"))
-			continue
+		if j != nil {
+			return j
 		}
-		e.depart(j)
-		return j
 	}
 	return nil
 }
 
-// unsubmit takes a submission out of the list. The lock is held.
-func (e *Engine) unsubmit(i int) {
-	b := e.submitted[i].batch
-	e.submitted = slices.Delete(e.submitted, i, i+1)
-	if b.pending--; b.pending == 0 {
-		e.note(func() { b.release() })
+// nextOf returns the next object of a batch that may be acted on now; nil if there is none. ok is
+// false if the rate has no room. The lock is held.
+func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
+	for i := 0; i < len(b.objects); {
+		o := b.objects[i]
+		queue := e.index.queueOf(o.Kind)
+		switch {
+		case nanos(o.Expiry) > now: // S1
+			b.objects = slices.Delete(b.objects, i, i+1)
+			e.turnDown(b, o, Kept, fmt.Errorf("%s is not due before %s", nameOf(&o), o.Expiry))
+			continue
+		case !e.room(queue, r):
+			i++
+			continue
+		}
+		kind := e.kinds[o.Kind]
+		j := &job{object: o, kind: kind.opts, trigger: kind.trigger, queue: queue, run: b.run}
+		admitted, _, free := e.admit(j, r)
+		if !free {
+			return nil, false // The batch keeps its place.
+		}
+		b.objects = slices.Delete(b.objects, i, i+1)
+		if !admitted {
+			e.turnDown(b, o, Held, errPaused)
+			continue
+		}
+		e.depart(j)
+		return j, true
 	}
+	return nil, true
 }
+
+var errPaused = errors.New("deletions of this kind or source are paused")

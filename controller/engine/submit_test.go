@@ -177,6 +177,32 @@ func TestSubmissionsYield(t *testing.T) {
 	})
 }
 
+// A batch of one object is not kept waiting by the batches of other runs.
+func TestBatchesTakeTurns(t *testing.T) {
+	w, _, _ := ready(t, nil)
+	var order []string
+	kind := cleanups(t, w.engine, actionFunc(func(_ context.Context, due action.Due) action.Result {
+		order = append(order, due.Name)
+		return action.Result{Outcome: action.Done}
+	}))
+	object := func(name string, i int) Object {
+		return Object{Kind: kind, Namespace: "ns", Name: name, UID: uidOf(name, i), ResourceVersion: "7", Expiry: w.server, Source: "policy/p"}
+	}
+	for range 3 {
+		huge := make([]Object, 0, 100)
+		for i := range cap(huge) {
+			huge = append(huge, object("huge", i))
+		}
+		w.engine.Submit(t.Context(), newLedger(), huge...)
+	}
+	small := newLedger()
+	w.engine.Submit(t.Context(), small, object("small", 0), object("small", 1))
+	w.pump()
+	if len(order) != 302 || order[3] != "small" || order[7] != "small" || small.results[Deleted] != 2 {
+		t.Errorf("%d deletions, the first %v", len(order), order[:min(10, len(order))])
+	}
+}
+
 // A run that ends gets back what was not begun, and an engine that stops gives back everything.
 func TestSubmissionsAreGivenBack(t *testing.T) {
 	w, _, _ := ready(t, nil)
