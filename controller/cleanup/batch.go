@@ -30,12 +30,23 @@ func newBatches(ctx context.Context, r *run) *batches {
 	return &batches{ctx: ctx, cancel: cancel, run: r, free: make(chan struct{}, inFlight)}
 }
 
-// add deletes the objects once there is room. It returns the first error of any batch.
+// add deletes the objects once there is room. It returns the first error of any batch. The run gives
+// its turn to others while it waits.
 func (b *batches) add(items []v1alpha1.CleanupItem) error {
 	select {
 	case b.free <- struct{}{}:
-	case <-b.ctx.Done():
-		return context.Cause(b.ctx)
+	default:
+		err := b.run.cur.turn.away(b.ctx, func() error {
+			select {
+			case b.free <- struct{}{}:
+				return nil
+			case <-b.ctx.Done():
+				return context.Cause(b.ctx)
+			}
+		})
+		if err != nil {
+			return err
+		}
 	}
 	if err := context.Cause(b.ctx); err != nil {
 		return err
@@ -57,8 +68,10 @@ func (b *batches) add(items []v1alpha1.CleanupItem) error {
 
 // wait waits for all batches. It returns the first error of any.
 func (b *batches) wait() error {
-	b.all.Wait()
-	err := context.Cause(b.ctx)
+	err := b.run.cur.turn.away(b.ctx, func() error {
+		b.all.Wait()
+		return context.Cause(b.ctx)
+	})
 	b.cancel(nil)
 	return err
 }
@@ -84,27 +97,13 @@ func (r *run) batch(ctx context.Context, page *page) error {
 // deletePage deletes the objects of a page whose outcome is not known yet, and then counts the
 // page. While the run settles it only finds out which of them are gone.
 func (r *run) deletePage(ctx context.Context, page *page) error {
-	b := &batch{run: r, pending: map[types.UID]*v1alpha1.CleanupItem{}, done: make(chan struct{})}
-	var objects []engine.Object
+	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}}
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
-		if decided(item) {
-			continue
-		}
-		object, err := r.objectOf(item)
-		if err != nil {
-			return err
-		}
-		b.pending[item.UID] = item
-		objects = append(objects, object)
+		b.order, b.items[item.UID] = append(b.order, item), item
 	}
-	b.left = len(objects)
-	if len(objects) > 0 {
-		r.c.options.Engine.Submit(ctx, b, objects...)
-		<-b.done // The engine gives back what it holds when ctx ends.
-	}
-	if b.err != nil {
-		return b.err
+	if err := b.decide(ctx); err != nil {
+		return err
 	}
 	r.observe(page)
 	return r.ledger.count(ctx, page)

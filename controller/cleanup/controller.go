@@ -74,8 +74,6 @@ const (
 	recheck = 10 * time.Minute
 	// retryFirst is the wait after a first failure of a policy. It doubles up to recheck.
 	retryFirst = time.Second
-	// workers is how many policies run at once.
-	workers = 4
 )
 
 // Controller runs cleanup policies.
@@ -89,6 +87,10 @@ type Controller struct {
 	namespaced, cluster *follow.Mirror[seen]
 	// unchanged reports whether a policy is still what a run applies.
 	unchanged func(*cleanup.Policy) bool
+
+	// turns are those of runs that list and judge, and remembering those of runs that keep much in
+	// memory until they end.
+	turns, remembering *turns
 
 	mu   sync.Mutex
 	busy map[string]bool
@@ -108,6 +110,7 @@ func New(options Options) (*Controller, error) {
 	c := &Controller{
 		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{},
+		turns: newTurns(options.Clock, runsAtOnce, runsAtOnce), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
 	}
 	var err error
 	if c.metrics, err = newMetrics(options.Registerer); err != nil {
@@ -141,29 +144,32 @@ func (c *Controller) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { c.namespaced.Run(ctx) })
 	all.Go(func() { c.cluster.Run(ctx) })
-	for range workers {
+	for {
+		key, ok := c.queue.Next(ctx)
+		if !ok {
+			break
+		}
+		if !c.begin(key) {
+			c.queue.AddAfter(key, retryFirst)
+			continue
+		}
 		all.Go(func() {
-			for {
-				key, ok := c.queue.Next(ctx)
-				if !ok {
-					return
-				}
-				c.work(ctx, key)
-			}
+			defer c.done(key)
+			c.work(ctx, key)
 		})
 	}
 	all.Wait()
 	return nil
 }
 
-// work does what a policy needs now, and has it looked at again.
+// work does what a policy needs now, once it is its turn, and has it looked at again.
 func (c *Controller) work(ctx context.Context, key string) {
-	if !c.begin(key) {
-		c.queue.AddAfter(key, retryFirst)
+	turn, err := c.turns.take(ctx, namespaceOf(key))
+	if err != nil {
 		return
 	}
-	defer c.done(key)
-	again, err := c.step(ctx, key)
+	defer turn.end()
+	again, err := c.step(ctx, key, turn)
 	switch {
 	case ctx.Err() != nil:
 	case errors.Is(err, errGone) && !c.known(key):
@@ -175,6 +181,16 @@ func (c *Controller) work(ctx context.Context, key string) {
 		c.queue.Done(key)
 		c.queue.AddAfter(key, again)
 	}
+}
+
+// namespaceOf is the namespace in the key of a policy; empty for a ClusterCleanupPolicy.
+func namespaceOf(key string) string {
+	_, name, _ := strings.Cut(key, "/")
+	namespace, _, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		return ""
+	}
+	return namespace
 }
 
 // begin reports whether nobody works on a policy, and reserves it.

@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/action"
@@ -50,6 +51,9 @@ type cluster struct {
 	sent map[types.UID]int
 	// requests so far, and the one at which the process is killed, before it or after it.
 	requests, killAt int
+	lists            int
+	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
+	answer func(name string) *engine.Result
 	after            bool
 	dead             bool
 }
@@ -130,6 +134,7 @@ func (c *cluster) client() metadata.Interface {
 				one = object.DeepCopy()
 				return nil
 			}
+			c.lists++
 			for _, object := range c.objects {
 				list.Items = append(list.Items, runtime.RawExtension{Object: object.DeepCopy()})
 			}
@@ -205,6 +210,12 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 		}
 		o = judged.Object
 	}
+	if c.answer != nil {
+		if result := c.answer(o.Name); result != nil {
+			out.Result, out.Err = *result, errors.New("the answer was an error")
+			return out
+		}
+	}
 	result := Action{}.Do(ctx, action.Due{Name: o.Name, Namespace: o.Namespace, UID: o.UID, ResourceVersion: o.ResourceVersion, Run: run})
 	switch result.Outcome {
 	case action.Done:
@@ -253,6 +264,16 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
+// hasty is a clock on which no wait takes any time.
+type hasty struct{ *clocktesting.FakeClock }
+
+// NewTimer implements clock.Clock.
+func (h hasty) NewTimer(d time.Duration) clock.Timer {
+	timer := h.FakeClock.NewTimer(d)
+	h.Step(d)
+	return timer
+}
+
 // controller is a new process.
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
@@ -260,7 +281,7 @@ func (c *cluster) controller() *Controller {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	clock := clocktesting.NewFakeClock(start)
+	clock := hasty{clocktesting.NewFakeClock(start)}
 	account := &Account{Metadata: c.client(), Delete: c, Lacks: func(context.Context, string, []permission.Need) ([]permission.Need, error) { return nil, nil }}
 	out := &Controller{log: logr.Discard(), metrics: m, options: Options{
 		Account: func(types.NamespacedName) (*Account, error) { return account, nil }, Engine: c, Cached: c, Live: c,

@@ -22,19 +22,34 @@ import (
 
 // batch is what the engine reports to. It implements engine.Run.
 type batch struct {
-	run  *run
-	done chan struct{}
+	run *run
+	// order are the items of the page, and items the same by UID.
+	order []*v1alpha1.CleanupItem
+	items map[types.UID]*v1alpha1.CleanupItem
+	// checking: nothing is deleted any more. What is not gone has failed, for the reason in trouble.
+	checking bool
 
-	mu      sync.Mutex
-	pending map[types.UID]*v1alpha1.CleanupItem
-	left    int
-	err     error
+	mu sync.Mutex
+	// left are submitted and not reported yet. When there are none, done is closed.
+	left int
+	done chan struct{}
+	// trouble is why items could not be deleted for now.
+	trouble map[types.UID]trouble
+	// err is one that only somebody else can do something about, such as a missing permission.
+	err error
+}
+
+// trouble is a failure that another attempt may not have. It is the object's own, or concerns others
+// as well: the API server is busy, or deletions are paused.
+type trouble struct {
+	own bool
+	err error
 }
 
 // Judge implements engine.Run: it reads an object live, as the account of the run.
 func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, error) {
 	b.mu.Lock()
-	item := *b.pending[o.UID]
+	item := *b.items[o.UID]
 	b.mu.Unlock()
 	at := &cleanup.Target{
 		GroupVersionResource: schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource},
@@ -51,6 +66,9 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 		return engine.Judgement{Verdict: engine.BeingDeleted, Since: since.Time}, nil
 	}
 	switch {
+	case b.checking:
+		b.fail(o.UID)
+		return engine.Judgement{Verdict: engine.Keep}, nil
 	case b.run.settling:
 		b.keep(o.UID, "the run was interrupted")
 		return engine.Judgement{Verdict: engine.Keep}, nil
@@ -81,7 +99,14 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 func (b *batch) keep(uid types.UID, why string) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pending[uid].Message = policy.ShortenTo(why, maxMessage)
+	b.items[uid].Message = policy.ShortenTo(why, maxMessage)
+}
+
+// fail notes that an object that still exists could not be deleted.
+func (b *batch) fail(uid types.UID) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.items[uid].Result, b.items[uid].Message = v1alpha1.ItemFailed, policy.ShortenTo(b.trouble[uid].err.Error(), maxMessage)
 }
 
 // maxMessage bounds the message of an item, as the schema does.
@@ -96,30 +121,30 @@ func (b *batch) answered(uid types.UID, result action.Result) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.pending[uid].Result, b.pending[uid].Message = v1alpha1.ItemFailed, policy.ShortenTo(result.Err.Error(), maxMessage)
+	b.items[uid].Result, b.items[uid].Message = v1alpha1.ItemFailed, policy.ShortenTo(result.Err.Error(), maxMessage)
 }
 
 // Report implements engine.Run.
 func (b *batch) Report(o engine.Outcome) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	item := b.pending[o.Object.UID]
-	switch o.Result {
-	case engine.Deleted, engine.Unconfirmed:
+	item := b.items[o.Object.UID]
+	switch {
+	case o.Result == engine.Deleted, o.Result == engine.Unconfirmed:
 		item.Result, item.Message = v1alpha1.ItemDeleted, ""
-	case engine.AlreadyGone:
+	case o.Result == engine.AlreadyGone:
 		item.Result, item.Message = v1alpha1.ItemGone, ""
-	case engine.Kept:
+	case item.Result == v1alpha1.ItemFailed: // See answered and fail.
+	case o.Result == engine.Kept:
 		item.Result = v1alpha1.ItemKept
-	case engine.Conflict: // It changes all the time: nothing was deleted, and the run goes on without it.
+	case o.Result == engine.Conflict: // It changes all the time: nothing was deleted, and the run goes on without it.
 		item.Result, item.Message = v1alpha1.ItemFailed, policy.ShortenTo(o.Err.Error(), maxMessage)
 	default:
-		if item.Result == v1alpha1.ItemFailed {
-			break
+		err := fmt.Errorf("%s %s/%s: %w", item.Kind, item.Namespace, item.Name, reasonOf(o))
+		if o.Result == engine.Refused && b.err == nil {
+			b.err = err
 		}
-		if b.err == nil {
-			b.err = fmt.Errorf("%s %s/%s: %w", item.Kind, item.Namespace, item.Name, reasonOf(o))
-		}
+		b.trouble[item.UID] = trouble{own: o.Result == engine.Failed, err: err}
 	}
 	if b.left--; b.left == 0 {
 		close(b.done)

@@ -25,10 +25,12 @@ type current struct {
 	policy *cleanup.Policy
 	ledger *ledger
 	now    time.Time
+	// turn to work at it.
+	turn *turn
 }
 
 // step does what a policy needs now, and returns after how long it needs something again.
-func (c *Controller) step(ctx context.Context, key string) (time.Duration, error) {
+func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Duration, error) {
 	object, err := c.read(ctx, key)
 	if err != nil {
 		return 0, err
@@ -39,7 +41,7 @@ func (c *Controller) step(ctx context.Context, key string) (time.Duration, error
 	}
 	p, errs, status := c.compile(object)
 	cur := &current{
-		object: object, policy: p, now: now,
+		object: object, policy: p, now: now, turn: turn,
 		ledger: &ledger{store: newStore(c.options.Objects, p, object.GetResourceVersion(), status)},
 	}
 	limits, err := c.limit(p)

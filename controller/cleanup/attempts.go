@@ -1,0 +1,88 @@
+package cleanup
+
+import (
+	"context"
+	"slices"
+	"time"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+const (
+	// waitLeast and waitMost bound the wait between two attempts at a page.
+	waitLeast, waitMost = time.Second, 30 * time.Second
+	// patience is how many attempts in a row may decide nothing: they take a minute and a half.
+	patience = 7
+)
+
+// decide submits the objects of a page until the outcome of each is known. A busy API server or a
+// webhook that is away must not end the run, which would list everything again.
+func (b *batch) decide(ctx context.Context) error {
+	backoff := loop.NewBackoffOf(waitLeast, waitMost)
+	for idle := 0; ; {
+		left := b.undecided()
+		if len(left) == 0 {
+			return nil
+		}
+		if err := b.submit(ctx, left); err != nil {
+			return err
+		}
+		switch now := b.undecided(); {
+		case len(now) < len(left):
+			idle = 0
+			backoff.Reset()
+		case idle < patience:
+			idle++
+		default:
+			return b.giveUp(ctx, now)
+		}
+		if !loop.Pause(ctx, b.run.c.options.Clock, backoff.Next()) {
+			return context.Cause(ctx)
+		}
+	}
+}
+
+// giveUp ends with objects that cannot be deleted. Those that fail by themselves, for example
+// because of a webhook of their namespace, have failed if they still exist. Any other trouble
+// interrupts the run.
+func (b *batch) giveUp(ctx context.Context, left []*v1alpha1.CleanupItem) error {
+	for _, item := range left {
+		if trouble := b.trouble[item.UID]; !trouble.own {
+			return trouble.err
+		}
+	}
+	b.checking = true
+	if err := b.submit(ctx, left); err != nil {
+		return err
+	}
+	if left = b.undecided(); len(left) > 0 {
+		return b.trouble[left[0].UID].err
+	}
+	return nil
+}
+
+func (b *batch) undecided() []*v1alpha1.CleanupItem {
+	return slices.DeleteFunc(slices.Clone(b.order), decided)
+}
+
+// submit makes one attempt at each of the objects.
+func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error {
+	objects := make([]engine.Object, 0, len(items))
+	for _, item := range items {
+		object, err := b.run.objectOf(item)
+		if err != nil {
+			return err
+		}
+		object.Live = object.Live || b.checking
+		objects = append(objects, object)
+	}
+	b.left, b.done = len(objects), make(chan struct{})
+	b.run.c.options.Engine.Submit(ctx, b, objects...)
+	<-b.done // The engine gives back what it holds when ctx ends.
+	if b.err != nil {
+		return b.err
+	}
+	return context.Cause(ctx)
+}

@@ -1,0 +1,94 @@
+package cleanup
+
+import (
+	"strings"
+	"testing"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// results are the results of all objects on the pages, by name.
+func (c *cluster) results() map[string]v1alpha1.ItemResult {
+	out := map[string]v1alpha1.ItemResult{}
+	for _, page := range c.pages {
+		for _, item := range page.Objects {
+			out[item.Name] = item.Result
+		}
+	}
+	return out
+}
+
+// What is answered 429, 500 or not at all is submitted again, and nothing is listed again for it.
+func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
+	for _, result := range []engine.Result{engine.Throttled, engine.Failed, engine.Held} {
+		c := newCluster(t)
+		times := map[string]int{}
+		c.answer = func(name string) *engine.Result {
+			if times[name]++; times[name] < 5 {
+				return &result
+			}
+			return nil
+		}
+		if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
+			t.Fatalf("%s: %v", result, err)
+		}
+		c.check(string(result))
+		if c.lists != 1 {
+			t.Errorf("%s: %d lists, want 1", result, c.lists)
+		}
+	}
+}
+
+// An object that never can be deleted fails, and does not keep the run from its end. One that is
+// gone although each answer was an error is counted.
+func TestOneObjectDoesNotWedgeARun(t *testing.T) {
+	c := newCluster(t)
+	failed := engine.Failed
+	c.answer = func(name string) *engine.Result {
+		switch name {
+		case "tmp-2":
+			delete(c.objects, name)
+			return &failed
+		case "tmp-3":
+			return &failed
+		default:
+			return nil
+		}
+	}
+	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
+		t.Fatal(err)
+	}
+	results := c.results()
+	if results["tmp-3"] != v1alpha1.ItemFailed || results["tmp-2"] != v1alpha1.ItemGone || c.objects["tmp-3"] == nil {
+		t.Errorf("results %v", results)
+	}
+	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 4 || c.status.Deleted != 4 {
+		t.Errorf("run %+v", run)
+	}
+}
+
+// While the API server answers nothing but 429, the run is interrupted and says so, and nothing has
+// failed. It goes on where it was.
+func TestBusyServerInterruptsTheRun(t *testing.T) {
+	c := newCluster(t)
+	throttled, busy := engine.Throttled, true
+	c.answer = func(string) *engine.Result {
+		if busy {
+			return &throttled
+		}
+		return nil
+	}
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	if err := c.work(t.Context(), p); err == nil || !strings.Contains(err.Error(), "the answer was an error") {
+		t.Errorf("the run ended with %v", err)
+	}
+	if run := c.status.LastRun; run.Phase != v1alpha1.RunRunning || len(c.sent) != 0 {
+		t.Errorf("run %+v, sent %v", run, c.sent)
+	}
+	busy = false
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c.check("after the server was busy")
+}
