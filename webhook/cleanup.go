@@ -55,7 +55,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
 		return unanswered()
 	}
-	user := w.controllerUser
+	user := w.cleanupUser
 	if account := compiled.Account; account.Name != "" {
 		user = fmt.Sprintf("system:serviceaccount:%s:%s", account.Namespace, account.Name)
 	}

@@ -174,7 +174,7 @@ func goldenWorld(t *testing.T, known *platform.Store, folder string, settings go
 		person: !slices.Contains(settings.MayNotDelete, "user"), controller: !slices.Contains(settings.MayNotDelete, "controller"), robot: true,
 	}}
 	return newWorld(t, func(o *Options) {
-		o.Platform, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser = known, namespaces, getter, access, controller
+		o.Platform, o.Namespaces, o.Runtimes, o.Access, o.ControllerUser, o.CleanupUser = known, namespaces, getter, access, controller, controller
 		o.AnnotationsOnly, o.RequireDelete, o.StrictLabels = settings.NativeTTLOff, settings.RequireDelete, settings.StrictLabels
 		o.WarnExpired = settings.WarnExpired
 		o.KyvernoLabel = settings.KyvernoLabel

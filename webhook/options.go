@@ -64,6 +64,8 @@ type Options struct {
 	// ControllerUser is the controller's user name, such as
 	// system:serviceaccount:curfew-system:curfew-controller.
 	ControllerUser string
+	// CleanupUser is the user as whom ClusterCleanupPolicies without a service account delete.
+	CleanupUser string
 	// RequireDelete is --require-delete: only users who may delete an object may set its TTL.
 	RequireDelete bool
 	// StrictLabels is --strict-labels: an unreadable TTL label is denied.
@@ -129,6 +131,7 @@ type Webhooks struct {
 
 	reviews        AccessReviewer
 	controllerUser string
+	cleanupUser    string
 	// cleanupInterval is the shortest time between two runs of a cleanup policy.
 	cleanupInterval time.Duration
 }
@@ -164,6 +167,7 @@ func New(options Options) (*Webhooks, error) {
 		load:            newLoad(options.MaxReview, options.Memory),
 		reviews:         options.Access,
 		controllerUser:  options.ControllerUser,
+		cleanupUser:     options.CleanupUser,
 		cleanupInterval: options.CleanupInterval,
 	}, nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
 	clientdiscovery "k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
@@ -13,6 +14,10 @@ import (
 	match "curfew.dev/curfew/policy/cleanup"
 )
 
+// cleanupAccount is the ServiceAccount that ClusterCleanupPolicies without one of their own delete
+// as. manifests/rbac names it.
+const cleanupAccount = "curfew-cleanup"
+
 // addCleanup wires cleanup policies → engine.
 func (c *controller) addCleanup(context.Context) (err error) {
 	if !c.options.on(policy.TriggerCleanup) {
@@ -20,7 +25,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 	}
 	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
 	c.cleanup, err = cleanup.New(cleanup.Options{
-		Objects: c.objects, Account: cleanup.NewAccounts(c.config, c.deletion, c.clock).Of, Engine: c.engine,
+		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount}, c.clock).Of, Engine: c.engine,
 		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,

@@ -71,6 +71,7 @@ func (a *admission) addHandlers(context.Context) error {
 		AnnotationsOnly: a.options.annotationsOnly(),
 		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}, a.clock),
 		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
+		CleanupUser:     "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:   a.options.requireDelete,
 		StrictLabels:    a.options.strictLabels,
 		WarnExpired:     a.options.expiredLabels == "warn",

@@ -22,6 +22,7 @@ import (
 
 // Account are the clients that act as one service account (S10).
 type Account struct {
+	Name     types.NamespacedName
 	Objects  dynamic.Interface
 	Metadata metadata.Interface
 	Delete   action.Action
@@ -56,20 +57,24 @@ const maxAccounts = 256
 // impersonate on serviceaccounts; without it every request of such a client is forbidden.
 type Accounts struct {
 	config *rest.Config
-	own    action.Action
-	clock  clock.PassiveClock
+	// own is the account of policies that name none.
+	own   types.NamespacedName
+	clock clock.PassiveClock
 
 	mu    sync.Mutex
 	known *lru.Cache
 }
 
-// NewAccounts makes accounts for an API server. Curfew's own deletes by the given action.
-func NewAccounts(config *rest.Config, own action.Action, clock clock.PassiveClock) *Accounts {
+// NewAccounts makes accounts for an API server. Policies that name no account use Curfew's own.
+func NewAccounts(config *rest.Config, own types.NamespacedName, clock clock.PassiveClock) *Accounts {
 	return &Accounts{config: config, own: own, clock: clock, known: lru.New(maxAccounts)}
 }
 
 // Of returns the clients of a service account; the zero name is Curfew's own.
 func (a *Accounts) Of(name types.NamespacedName) (*Account, error) {
+	if name.Name == "" {
+		name = a.own
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if known, ok := a.known.Get(name); ok {
@@ -86,17 +91,16 @@ func (a *Accounts) Of(name types.NamespacedName) (*Account, error) {
 }
 
 func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
-	config, own := rest.CopyConfig(a.config), a.own
-	if name.Name != "" {
-		// The API server adds the groups of a service account.
-		config.Impersonate = rest.ImpersonationConfig{UserName: fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, name.Name)}
-		client, err := deletion.NewClient(config)
-		if err != nil {
-			return nil, err
-		}
-		if own, err = deletion.New(client, a.clock, nil); err != nil {
-			return nil, err
-		}
+	config := rest.CopyConfig(a.config)
+	// The API server adds the groups of a service account.
+	config.Impersonate = rest.ImpersonationConfig{UserName: fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, name.Name)}
+	client, err := deletion.NewClient(config)
+	if err != nil {
+		return nil, err
+	}
+	deletes, err := deletion.New(client, a.clock, nil)
+	if err != nil {
+		return nil, err
 	}
 	objects, err := dynamic.NewForConfig(config)
 	if err != nil {
@@ -111,7 +115,7 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 		return nil, err
 	}
 	return &Account{
-		Objects: objects, Metadata: partial, Delete: own,
+		Name: name, Objects: objects, Metadata: partial, Delete: deletes,
 		Lacks: permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}.LacksIn,
 	}, nil
 }

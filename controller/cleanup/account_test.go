@@ -31,7 +31,7 @@ func TestAccountsImpersonate(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL}
-	accounts := NewAccounts(config, nil, clock.RealClock{})
+	accounts := NewAccounts(config, types.NamespacedName{Namespace: "curfew-system", Name: "curfew-cleanup"}, clock.RealClock{})
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for range 2 { // The second time its clients are known.
 		account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})
@@ -54,7 +54,7 @@ func TestAccountsImpersonate(t *testing.T) {
 		t.Fatal(err)
 	}
 	_, _ = own.Objects.Resource(resource).List(t.Context(), metav1.ListOptions{})
-	if !slices.Equal(users, []string{"GET "}) || config.Impersonate.UserName != "" {
+	if !slices.Equal(users, []string{"GET system:serviceaccount:curfew-system:curfew-cleanup"}) || config.Impersonate.UserName != "" {
 		t.Errorf("Curfew's own: %q, and its configuration impersonates %q", users, config.Impersonate.UserName)
 	}
 }

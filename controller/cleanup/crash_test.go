@@ -54,8 +54,8 @@ type cluster struct {
 	lists            int
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
 	answer func(name string) *engine.Result
-	after            bool
-	dead             bool
+	after  bool
+	dead   bool
 }
 
 // request reports whether a request reaches the API server and whether its answer comes back.

@@ -49,7 +49,7 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 		kinds: map[schema.GroupVersionResource]engine.Kind{},
 	}
 	r.survey = survey.New(r.policy, reader{survey.Clients{Objects: account.Objects, Metadata: account.Metadata}, account}, survey.Options{
-		Account: r.accountName(), Served: c.options.Served, Source: c.options.Cached, Namespaces: c.options.Namespaces,
+		Account: account.Name.String(), Served: c.options.Served, Source: c.options.Cached, Namespaces: c.options.Namespaces,
 		Protect: c.options.Protect, Now: info.StartTime.Time,
 	})
 	return r, nil
@@ -102,7 +102,7 @@ func (r *run) carryOut(ctx context.Context) error {
 	}
 	switch {
 	case len(lacks) > 0:
-		message := fmt.Sprintf("service account %s may not %s", r.accountName(), strings.Join(lacks[:min(3, len(lacks))], ", "))
+		message := fmt.Sprintf("service account %s may not %s", r.account.Name, strings.Join(lacks[:min(3, len(lacks))], ", "))
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, message)
 	case !approved:
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
@@ -145,11 +145,4 @@ func (r *run) waiting() string {
 		kind = "CleanupApproval"
 	}
 	return fmt.Sprintf("nobody has approved the policy as it is now: look at the report of this run, and create a %s with policyUID %s and specHash %s", kind, r.policy.UID, r.policy.Hash)
-}
-
-func (r *run) accountName() string {
-	if r.policy.Account.Name == "" {
-		return "of Curfew"
-	}
-	return r.policy.Account.String()
 }

@@ -18,7 +18,9 @@ const (
 )
 
 // PlatformRules are the names of the rules about Curfew's own objects alone.
-func PlatformRules() []string { return []string{PolicyCompiles, PolicyBounds} }
+func PlatformRules() []string {
+	return []string{PolicyCompiles, PolicyBounds, CleanupAuthor, CleanupAccount}
+}
 
 // PlatformRequest is one change to a LifecyclePolicy or KindProfile.
 type PlatformRequest struct {

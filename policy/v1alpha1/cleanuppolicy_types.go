@@ -93,7 +93,7 @@ type ClusterCleanupPolicyList struct {
 type ClusterCleanupPolicySpec struct {
 	CleanupSpec `json:",inline"`
 	// serviceAccountName is the service account that Curfew lists, evaluates, reads and deletes as.
-	// Absent means Curfew's own.
+	// Absent means curfew-cleanup in the namespace of Curfew.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253

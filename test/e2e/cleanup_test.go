@@ -3,6 +3,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/client-go/rest"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -177,6 +179,33 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	}
 	if left := other.configMapsLeft(); len(left) != 1 {
 		t.Errorf("in another namespace: %v", left)
+	}
+}
+
+// API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's. Those
+// of a CleanupPolicy count as its account's.
+func TestCleanupHasItsFlowSchema(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	for user, want := range map[string]string{
+		"system:serviceaccount:curfew-system:curfew-cleanup":    "curfew-cleanup",
+		"system:serviceaccount:curfew-system:curfew-controller": "curfew-controller",
+		"system:serviceaccount:" + s.name + ":janitor":          "service-accounts",
+	} {
+		config := rest.CopyConfig(suite.cluster.Config)
+		config.Impersonate = rest.ImpersonationConfig{UserName: user}
+		client, err := rest.HTTPClientFor(config)
+		s.ok(err)
+		request, err := http.NewRequestWithContext(s.ctx, http.MethodGet, config.Host+"/api/v1/namespaces/"+s.name+"/pods", nil)
+		s.ok(err)
+		response, err := client.Do(request)
+		s.ok(err)
+		s.ok(response.Body.Close())
+		schema, err := suite.cluster.Client.FlowcontrolV1().FlowSchemas().Get(s.ctx, want, metav1.GetOptions{})
+		s.ok(err)
+		if got := response.Header.Get("X-Kubernetes-PF-FlowSchema-UID"); got != string(schema.UID) {
+			t.Errorf("requests of %s are in FlowSchema %q, want that of %s", user, got, want)
+		}
 	}
 }
 

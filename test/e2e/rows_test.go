@@ -84,6 +84,8 @@ var ruleRows = map[string][]func(*testing.T){
 	"controller-may-delete": {TestKindThatTheControllerMayNotDelete, TestLabelOfThoseWhoMayNotDelete},
 	rules.PolicyCompiles:    {TestLifecyclePolicySchema, TestKindProfileSchema},
 	rules.PolicyBounds:      {TestPolicyBounds},
+	rules.CleanupAuthor:     {TestCleanupWithTheRightsOfAnAccount},
+	rules.CleanupAccount:    {TestCleanupWithTheRightsOfAnAccount},
 }
 
 // restRows are the other rows: what is told to whom, and who else answers.

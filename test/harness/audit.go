@@ -16,7 +16,11 @@ import (
 func (c *Cluster) Forbidden() ([]string, error) {
 	var found []string
 	err := c.eachAudited(func(event *auditEvent) {
-		if event.ResponseStatus.Code == http.StatusForbidden && strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":") {
+		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":")
+		if tenant := event.ImpersonatedUser.Username; tenant != "" && !strings.HasPrefix(tenant, "system:serviceaccount:"+Namespace+":") {
+			own = false // What a tenant's account may not do is for the tenant to grant.
+		}
+		if event.ResponseStatus.Code == http.StatusForbidden && own {
 			found = append(found, event.User.Username+" "+event.Verb+" "+event.RequestURI)
 		}
 	})
@@ -91,6 +95,7 @@ func (c *Cluster) RulesAudited() (map[string]bool, error) {
 type auditEvent struct {
 	Verb, RequestURI string
 	User             struct{ Username string }
+	ImpersonatedUser struct{ Username string }
 	ObjectRef        struct{ Resource, Namespace, Name string }
 	ResponseStatus   struct{ Code int }
 	Annotations      map[string]string
