@@ -17,6 +17,7 @@ import (
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
 )
 
@@ -39,15 +40,13 @@ type reader struct {
 
 // Lacks implements survey.Reader.
 func (r reader) Lacks(ctx context.Context, resource schema.GroupVersionResource, namespace string, verbs ...string) (string, error) {
-	needs := make([]permission.Need, len(verbs))
-	for i, verb := range verbs {
-		needs[i] = permission.Need{Verb: verb, Resource: resource}
+	for _, verb := range verbs {
+		missing, err := r.account.Lacks(ctx, namespace, []permission.Need{{Verb: verb, Resource: resource}})
+		if err != nil || len(missing) > 0 {
+			return verb, err
+		}
 	}
-	missing, err := r.account.Lacks(ctx, namespace, needs)
-	if err != nil || len(missing) == 0 {
-		return "", err
-	}
-	return missing[0].Verb, nil
+	return "", nil
 }
 
 // maxAccounts is how many accounts keep their clients.
@@ -92,6 +91,7 @@ func (a *Accounts) Of(name types.NamespacedName) (*Account, error) {
 
 func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	config := rest.CopyConfig(a.config)
+	config.Wrap(paging.Cap)
 	// The API server adds the groups of a service account.
 	config.Impersonate = rest.ImpersonationConfig{UserName: fmt.Sprintf("system:serviceaccount:%s:%s", name.Namespace, name.Name)}
 	client, err := deletion.NewClient(config)
@@ -116,7 +116,9 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 	}
 	return &Account{
 		Name: name, Objects: objects, Metadata: partial, Delete: deletes,
-		Lacks: permission.Reviews{Access: authorization.SelfSubjectAccessReviews()}.LacksIn,
+		Lacks: permission.NewCached(permission.Reviews{
+			Access: authorization.SelfSubjectAccessReviews(), RulesOf: authorization.SelfSubjectRulesReviews(),
+		}, a.clock).LacksIn,
 	}, nil
 }
 

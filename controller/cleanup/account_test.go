@@ -33,7 +33,7 @@ func TestAccountsImpersonate(t *testing.T) {
 	config := &rest.Config{Host: server.URL}
 	accounts := NewAccounts(config, types.NamespacedName{Namespace: "curfew-system", Name: "curfew-cleanup"}, clock.RealClock{})
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
-	for range 2 { // The second time its clients are known.
+	for range 2 { // The second time its clients are known, and what it may do.
 		account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})
 		if err != nil {
 			t.Fatal(err)
@@ -45,8 +45,8 @@ func TestAccountsImpersonate(t *testing.T) {
 	}
 	const janitor = "system:serviceaccount:ci:janitor"
 	want := []string{"GET " + janitor, "GET " + janitor, "POST " + janitor, "DELETE " + janitor}
-	if !slices.Equal(users, append(want, want...)) {
-		t.Errorf("requests %q, want %q twice", users, want)
+	if want = append(slices.Insert(slices.Clone(want), 2, want[2]), want...); !slices.Equal(users, want) {
+		t.Errorf("requests %q, want %q", users, want)
 	}
 	users = nil
 	own, err := accounts.Of(types.NamespacedName{})

@@ -3,6 +3,10 @@ package cleanup
 import (
 	"strings"
 	"testing"
+	"time"
+
+	"k8s.io/utils/clock"
+	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -91,4 +95,14 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.check("after the server was busy")
+}
+
+// hasty is a clock on which no wait takes any time.
+type hasty struct{ *clocktesting.FakeClock }
+
+// NewTimer implements clock.Clock.
+func (h hasty) NewTimer(d time.Duration) clock.Timer {
+	timer := h.FakeClock.NewTimer(d)
+	h.Step(d)
+	return timer
 }

@@ -30,8 +30,8 @@ func newBatches(ctx context.Context, r *run) *batches {
 	return &batches{ctx: ctx, cancel: cancel, run: r, free: make(chan struct{}, inFlight)}
 }
 
-// add deletes the objects once there is room. It returns the first error of any batch. The run gives
-// its turn to others while it waits.
+// add deletes the objects once there is room. It returns the first error of any batch. The run
+// gives its turn to others while it waits.
 func (b *batches) add(items []v1alpha1.CleanupItem) error {
 	select {
 	case b.free <- struct{}{}:

@@ -92,8 +92,9 @@ type Controller struct {
 	// memory until they end.
 	turns, remembering *turns
 
-	mu   sync.Mutex
-	busy map[string]bool
+	mu      sync.Mutex
+	busy    map[string]bool
+	checked map[types.UID]checked
 }
 
 // seen is what is kept of a policy, to know when it changed and how many a namespace has.
@@ -109,7 +110,7 @@ type seen struct {
 func New(options Options) (*Controller, error) {
 	c := &Controller{
 		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
-		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{},
+		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{}, checked: map[types.UID]checked{},
 		turns: newTurns(options.Clock, runsAtOnce, runsAtOnce), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
 	}
 	var err error
@@ -176,21 +177,15 @@ func (c *Controller) work(ctx context.Context, key string) {
 		c.queue.Remove(key)
 	case err != nil:
 		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
-		c.queue.Retry(key, retryFirst)
+		most := recheck
+		if isForbidden(err) {
+			most = forbiddenMost
+		}
+		c.queue.RetryWithin(key, retryFirst, most)
 	default:
 		c.queue.Done(key)
 		c.queue.AddAfter(key, again)
 	}
-}
-
-// namespaceOf is the namespace in the key of a policy; empty for a ClusterCleanupPolicy.
-func namespaceOf(key string) string {
-	_, name, _ := strings.Cut(key, "/")
-	namespace, _, namespaced := strings.Cut(name, "/")
-	if !namespaced {
-		return ""
-	}
-	return namespace
 }
 
 // begin reports whether nobody works on a policy, and reserves it.

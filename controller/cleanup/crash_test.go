@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/metadata"
 	metadatafake "k8s.io/client-go/metadata/fake"
 	clienttesting "k8s.io/client-go/testing"
-	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
 	"curfew.dev/curfew/controller/action"
@@ -52,6 +51,9 @@ type cluster struct {
 	// requests so far, and the one at which the process is killed, before it or after it.
 	requests, killAt int
 	lists            int
+	// lacks: the account lacks all permissions. asked is how often that was asked.
+	lacks bool
+	asked int
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
 	answer func(name string) *engine.Result
 	after  bool
@@ -264,16 +266,6 @@ func newCluster(t *testing.T) *cluster {
 	return c
 }
 
-// hasty is a clock on which no wait takes any time.
-type hasty struct{ *clocktesting.FakeClock }
-
-// NewTimer implements clock.Clock.
-func (h hasty) NewTimer(d time.Duration) clock.Timer {
-	timer := h.FakeClock.NewTimer(d)
-	h.Step(d)
-	return timer
-}
-
 // controller is a new process.
 func (c *cluster) controller() *Controller {
 	c.t.Helper()
@@ -282,8 +274,13 @@ func (c *cluster) controller() *Controller {
 		c.t.Fatal(err)
 	}
 	clock := hasty{clocktesting.NewFakeClock(start)}
-	account := &Account{Metadata: c.client(), Delete: c, Lacks: func(context.Context, string, []permission.Need) ([]permission.Need, error) { return nil, nil }}
-	out := &Controller{log: logr.Discard(), metrics: m, options: Options{
+	account := &Account{Metadata: c.client(), Delete: c, Lacks: func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
+		if c.asked++; c.lacks {
+			return needs, nil
+		}
+		return nil, nil
+	}}
+	out := &Controller{log: logr.Discard(), metrics: m, checked: map[types.UID]checked{}, remembering: newTurns(clock, 1, 1), options: Options{
 		Account: func(types.NamespacedName) (*Account, error) { return account, nil }, Engine: c, Cached: c, Live: c,
 		Served: func(context.Context) ([]cleanup.Resource, error) {
 			return []cleanup.Resource{{GroupResource: schema.GroupResource{Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true, Versions: []string{"v1"}}}, nil

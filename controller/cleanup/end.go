@@ -71,23 +71,31 @@ func (r *run) report(phase v1alpha1.RunPhase, reason, message string) {
 
 // conditions sets PermissionsGranted and Stalled.
 func (r *run) conditions(s *v1alpha1.CleanupPolicyStatus, reason, message string) {
-	set := func(kind string, status metav1.ConditionStatus, reason, message string) {
-		meta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions), metav1.Condition{
-			Type: kind, Status: status, Reason: reason, Message: message, ObservedGeneration: r.policy.Generation, LastTransitionTime: metav1.NewTime(r.cur.now),
-		})
-	}
-	granted, stalled := metav1.ConditionTrue, metav1.ConditionTrue
-	if reason == v1alpha1.ReasonForbidden {
-		granted = metav1.ConditionFalse
-	}
+	stalled := metav1.ConditionTrue
 	if reason == v1alpha1.ReasonComplete {
 		stalled = metav1.ConditionFalse
 	}
-	set(v1alpha1.ConditionStalled, stalled, reason, policy.ShortenTo(message, 1024))
-	if granted == metav1.ConditionTrue {
-		message, reason = "", "Granted"
+	r.cur.set(s, v1alpha1.ConditionStalled, stalled, reason, message)
+	if reason != v1alpha1.ReasonForbidden {
+		message = ""
 	}
-	set(v1alpha1.ConditionPermissionsGranted, granted, reason, policy.ShortenTo(message, 1024))
+	r.cur.permitted(s, message)
+}
+
+// permitted sets PermissionsGranted; lacks says what is missing.
+func (cur *current) permitted(s *v1alpha1.CleanupPolicyStatus, lacks string) {
+	if lacks == "" {
+		cur.set(s, v1alpha1.ConditionPermissionsGranted, metav1.ConditionTrue, v1alpha1.ReasonGranted, "")
+		return
+	}
+	cur.set(s, v1alpha1.ConditionPermissionsGranted, metav1.ConditionFalse, v1alpha1.ReasonForbidden, lacks)
+}
+
+func (cur *current) set(s *v1alpha1.CleanupPolicyStatus, kind string, status metav1.ConditionStatus, reason, message string) {
+	meta.SetStatusCondition((*[]metav1.Condition)(&s.Conditions), metav1.Condition{
+		Type: kind, Status: status, Reason: reason, Message: policy.ShortenTo(message, 1024), ObservedGeneration: cur.policy.Generation,
+		LastTransitionTime: metav1.NewTime(cur.now),
+	})
 }
 
 // event records an Event on a policy.

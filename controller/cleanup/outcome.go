@@ -39,8 +39,8 @@ type batch struct {
 	err error
 }
 
-// trouble is a failure that another attempt may not have. It is the object's own, or concerns others
-// as well: the API server is busy, or deletions are paused.
+// trouble is a failure that another attempt may not have. It is the object's own, or concerns
+// others as well: the API server is busy, or deletions are paused.
 type trouble struct {
 	own bool
 	err error

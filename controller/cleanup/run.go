@@ -4,10 +4,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 	"sync"
 
 	"github.com/go-logr/logr"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -29,8 +29,12 @@ type run struct {
 	survey  *survey.Survey
 	pages   int32 // written so far
 
+	// remembers is the turn of a run that keeps much in memory.
+	remembers *turn
 	// epoch of the engine before the objects were listed.
 	epoch uint64
+	// forbidden: the run was interrupted because its account lost a permission.
+	forbidden bool
 	// settling: the objects were listed by a run that was interrupted.
 	settling bool
 
@@ -48,11 +52,17 @@ func (c *Controller) newRun(cur *current, info *v1alpha1.CleanupRun) (*run, erro
 		log:   c.log.WithValues("policy", cur.policy.ID(), "run", info.ID),
 		kinds: map[schema.GroupVersionResource]engine.Kind{},
 	}
-	r.survey = survey.New(r.policy, reader{survey.Clients{Objects: account.Objects, Metadata: account.Metadata}, account}, survey.Options{
-		Account: account.Name.String(), Served: c.options.Served, Source: c.options.Cached, Namespaces: c.options.Namespaces,
-		Protect: c.options.Protect, Now: info.StartTime.Time,
-	})
+	r.newSurvey(0)
 	return r, nil
+}
+
+func (r *run) newSurvey(mostLacks int) {
+	options := &r.c.options
+	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
+	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
+		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
+		Protect: options.Protect, MostLacks: mostLacks, Now: r.info.StartTime.Time, Clock: options.Clock, Between: r.cur.turn.yield,
+	})
 }
 
 // start begins a new run and carries it out.
@@ -71,6 +81,7 @@ func (r *run) start(ctx context.Context) error {
 // resume goes on with a run that was interrupted. What it had announced is counted as far as it is
 // gone; the rest is listed, judged and announced again.
 func (r *run) resume(ctx context.Context) error {
+	r.forbidden = meta.IsStatusConditionFalse(r.ledger.status().Conditions, v1alpha1.ConditionPermissionsGranted)
 	if err := r.settle(ctx); err != nil {
 		return r.interrupted(ctx, err)
 	}
@@ -78,7 +89,10 @@ func (r *run) resume(ctx context.Context) error {
 }
 
 func (r *run) carryOut(ctx context.Context) error {
-	defer r.forgetKinds()
+	defer func() {
+		r.forgetKinds()
+		r.remembers.end()
+	}()
 	r.epoch = r.c.options.Engine.Epoch()
 	status := r.ledger.status()
 	r.pages = status.LastRun.Pages
@@ -91,7 +105,10 @@ func (r *run) carryOut(ctx context.Context) error {
 	if err != nil {
 		return r.interrupted(ctx, err)
 	}
-	if err := r.survey.Count(ctx, status.LastRun.Deleted); err != nil {
+	if r.forbidden && len(lacks) > 0 { // It was begun with this permission, and waits for it.
+		return r.interrupted(ctx, fmt.Errorf("%s: %w", r.mayNot(lacks), errForbidden))
+	}
+	if err := r.count(ctx, status.LastRun.Deleted); err != nil {
 		if stalled := (*survey.StallError)(nil); errors.As(err, &stalled) {
 			return r.end(ctx, v1alpha1.RunStalled, stalled.Reason, stalled.Error())
 		}
@@ -102,12 +119,25 @@ func (r *run) carryOut(ctx context.Context) error {
 	}
 	switch {
 	case len(lacks) > 0:
-		message := fmt.Sprintf("service account %s may not %s", r.account.Name, strings.Join(lacks[:min(3, len(lacks))], ", "))
-		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, message)
+		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonForbidden, r.mayNot(lacks))
 	case !approved:
 		return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonWaitingForApproval, r.waiting())
 	}
 	return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonComplete, "")
+}
+
+// count is the first pass. A run that remembers many objects waits until few others do.
+func (r *run) count(ctx context.Context, deleted int64) error {
+	if r.policy.Spec.KeepNewest != nil {
+		err := r.cur.turn.away(ctx, func() (err error) {
+			r.remembers, err = r.c.remembering.take(ctx, r.policy.Namespace)
+			return err
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return r.survey.Count(ctx, deleted)
 }
 
 // deleteAll deletes in batches, two at a time, while it lists on.

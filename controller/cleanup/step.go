@@ -63,10 +63,16 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	if !due.IsZero() {
 		return c.start(ctx, cur, due)
 	}
-	if next.IsZero() {
-		return recheck, nil
+	if len(errs) == 0 {
+		if err := c.checkPermissions(ctx, cur); err != nil {
+			return 0, err
+		}
 	}
-	return max(next.Sub(now), time.Second), nil
+	wait := permissionsEvery
+	if !next.IsZero() {
+		wait = min(wait, max(next.Sub(now), time.Second))
+	}
+	return wait, nil
 }
 
 // finish brings a run to its end that has begun and has not ended: the process was killed, or

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"context"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -164,4 +165,14 @@ func (u *turn) away(ctx context.Context, f func() error) error {
 		return err
 	}
 	return u.take(ctx)
+}
+
+// namespaceOf is the namespace in the key of a policy; empty for a ClusterCleanupPolicy.
+func namespaceOf(key string) string {
+	_, name, _ := strings.Cut(key, "/")
+	namespace, _, namespaced := strings.Cut(name, "/")
+	if !namespaced {
+		return ""
+	}
+	return namespace
 }

@@ -26,8 +26,8 @@ type batch struct {
 // Submit has the action of their trigger carried out on objects that need not be tracked, under the
 // same preconditions, limits, rates and breakers, but after everything that is tracked and due.
 // Each gets one attempt. Conflicts within it are judged by the run and tried again at once. What
-// Object.Expiry says is not due is Kept. What still waits when ctx ends is Held. Batches take turns,
-// so that a small one never waits for all of a large one.
+// Object.Expiry says is not due is Kept. What still waits when ctx ends is Held. Batches take
+// turns, so that a small one never waits for all of a large one.
 func (e *Engine) Submit(ctx context.Context, run Run, objects ...Object) {
 	b := &batch{run: run}
 	e.mu.Lock()

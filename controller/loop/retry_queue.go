@@ -33,12 +33,16 @@ func (q *RetryQueue) AddAfter(name string, d time.Duration) {
 
 // Retry appends a name whose work failed: after first, and after twice as long each time that it
 // fails again.
-func (q *RetryQueue) Retry(name string, first time.Duration) {
+func (q *RetryQueue) Retry(name string, first time.Duration) { q.RetryWithin(name, first, q.most) }
+
+// RetryWithin is Retry with a maximum of its own.
+func (q *RetryQueue) RetryWithin(name string, first, most time.Duration) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	d := min(first, q.most)
+	most = min(most, q.most)
+	d := min(first, most)
 	for range q.failures[name] {
-		if d = min(2*d, q.most); d == q.most {
+		if d = min(2*d, most); d == most {
 			break
 		}
 	}

@@ -1,4 +1,5 @@
-// Package paging goes on with lists that the API server ended early.
+// Package paging reads lists page by page: it goes on with those that the API server ended early
+// ([Resume]), and bounds pages by their size ([Sizes], [Cap]).
 package paging
 
 import (

@@ -32,9 +32,18 @@ type Granter interface {
 // Cover reports whether all of [Verbs] are granted on all objects of a resource.
 func (g Grants) Cover(resource schema.GroupResource) bool {
 	return !slices.ContainsFunc(Verbs, func(verb string) bool {
-		return !slices.ContainsFunc(g.Rules, func(rule authorizationv1.ResourceRule) bool {
-			return len(rule.ResourceNames) == 0 && has(rule.Verbs, verb) && has(rule.APIGroups, resource.Group) && has(rule.Resources, resource.Resource)
-		})
+		return !g.grants(Need{Verb: verb, Resource: resource.WithVersion("")})
+	})
+}
+
+// grants reports whether a rule grants a need on all objects.
+func (g Grants) grants(need Need) bool {
+	resource := need.Resource.Resource
+	if need.Subresource != "" {
+		resource += "/" + need.Subresource
+	}
+	return slices.ContainsFunc(g.Rules, func(rule authorizationv1.ResourceRule) bool {
+		return len(rule.ResourceNames) == 0 && has(rule.Verbs, need.Verb) && has(rule.APIGroups, need.Resource.Group) && has(rule.Resources, resource)
 	})
 }
 

@@ -24,6 +24,8 @@ const (
 	ReasonTooManyMatches = "TooManyMatches"
 	// ReasonForbidden: the service account lacks a permission.
 	ReasonForbidden = "Forbidden"
+	// ReasonGranted: the service account has all permissions.
+	ReasonGranted = "Granted"
 	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonRunFailed: the run ended before it was complete. The message says why.

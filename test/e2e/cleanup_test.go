@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -179,6 +181,68 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	}
 	if left := other.configMapsLeft(); len(left) != 1 {
 		t.Errorf("in another namespace: %v", left)
+	}
+}
+
+// Permissions that are missing show before the first run. Those that are taken away in the middle of
+// one stall it, and it goes on when they are granted again, with exact counts.
+func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	const binding = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`
+	s.apply(strings.Join([]string{
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
+	}, "\n---\n"))
+	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, `+allConfigMaps+`}, conditions: [{name: slow, expression: '!lookup.owned'}]`)
+	status := func(what string, done func(*v1alpha1.CleanupPolicyStatus) bool) *v1alpha1.CleanupPolicyStatus {
+		t.Helper()
+		out := &v1alpha1.CleanupPolicy{}
+		s.poll(what, func(ctx context.Context) (bool, error) {
+			object, err := s.readCleanup(ctx, name)
+			if err != nil {
+				return false, err
+			}
+			*out = v1alpha1.CleanupPolicy{}
+			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
+				return false, err
+			}
+			return done(&out.Status), nil
+		})
+		return &out.Status
+	}
+	status("the missing permission", func(status *v1alpha1.CleanupPolicyStatus) bool {
+		return status.LastRun != nil || reasonOf(status, v1alpha1.ConditionPermissionsGranted) == "False Forbidden"
+	})
+	s.apply(binding)
+	const objects = 1500
+	group, ctx := errgroup.WithContext(s.ctx)
+	group.SetLimit(8)
+	for i := range objects {
+		group.Go(func() error {
+			_, err := suite.cluster.Client.CoreV1().ConfigMaps(s.name).Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), Labels: map[string]string{"app": "x"}}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	s.ok(group.Wait())
+	status("some deletions", func(status *v1alpha1.CleanupPolicyStatus) bool { return status.Deleted > 0 })
+	s.kubectl("-n", s.name, "delete", "rolebinding", "janitor")
+	stalled := status("the run to stall", func(status *v1alpha1.CleanupPolicyStatus) bool {
+		return reasonOf(status, v1alpha1.ConditionStalled) == "True Forbidden" || status.LastRun.Phase != v1alpha1.RunRunning
+	})
+	if stalled.LastRun.Phase != v1alpha1.RunRunning || reasonOf(stalled, v1alpha1.ConditionPermissionsGranted) != "False Forbidden" {
+		t.Errorf("run %+v, %+v", stalled.LastRun, stalled.Conditions)
+	}
+	left := len(s.configMapsLeft())
+	if left == 0 {
+		t.Error("everything was deleted before the permission was taken away")
+	}
+	s.apply(binding)
+	if status := s.awaitCleanup(name); status.Deleted != objects || status.LastRun.Phase != v1alpha1.RunCompleted || len(s.configMapsLeft()) != 0 ||
+		reasonOf(status, v1alpha1.ConditionPermissionsGranted) != "True Granted" {
+		t.Errorf("of %d, %d were left; in the end %d counted, %d left; run %+v", objects, left, status.Deleted, len(s.configMapsLeft()), status.LastRun)
 	}
 }
 

@@ -44,6 +44,30 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestKilledAtEveryRequest"},
 	},
 	{
+		Invariant: "S7", Name: "an object that cannot be deleted has failed although it may be gone",
+		File: "controller/cleanup/attempts.go",
+		Old:  "\tb.checking = true\n", New: "\tfor _, item := range left {\n\t\titem.Result = v1alpha1.ItemFailed\n\t}\n\treturn nil\n",
+		Package: cleans, Tests: []string{"TestOneObjectDoesNotWedgeARun"},
+	},
+	{
+		Invariant: "S10", Name: "policies without an account delete as the controller",
+		File: "controller/cleanup/account.go",
+		Old:  "\t\tname = a.own\n", New: "\t\tname.Name = \"curfew-controller\"\n",
+		Package: cleans, Tests: []string{"TestAccountsImpersonate"},
+	},
+	{
+		Invariant: "S10", Name: "a run goes on without the permission that it lost",
+		File: "controller/cleanup/run.go",
+		Old:  "if r.forbidden && len(lacks) > 0 {", New: "if false {",
+		Package: cleans, Tests: []string{"TestPermissionRevokedInMidRun"},
+	},
+	{
+		Invariant: "S10", Name: "a right to single objects counts for all",
+		File: "controller/permission/grants.go",
+		Old:  "return len(rule.ResourceNames) == 0 && has(rule.Verbs, need.Verb)", New: "return has(rule.Verbs, need.Verb)",
+		Package: "controller/permission", Tests: []string{"TestCached"},
+	},
+	{
 		Invariant: "S6", Name: "a run goes on after its policy was suspended",
 		File: "controller/cleanup/account.go",
 		Old:  "if !batch.run.c.unchanged(batch.run.policy) {", New: "if false {",

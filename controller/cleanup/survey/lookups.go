@@ -213,7 +213,7 @@ func (l *lookups) readServices(ctx context.Context, namespace string) (*services
 
 // each calls f for each object of a resource in a namespace.
 func (l *lookups) each(ctx context.Context, resource schema.GroupVersionResource, namespace string, f func(*unstructured.Unstructured)) error {
-	err := listAll(ctx, l.reader, resource, namespace, true, metav1.ListOptions{Limit: pageSize}, func(object *unstructured.Unstructured) error {
+	err := newPages(l.reader, true).each(ctx, resource, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 		f(object)
 		return nil
 	})

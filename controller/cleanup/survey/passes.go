@@ -31,7 +31,7 @@ func (s *Survey) Count(ctx context.Context, deleted int64) error {
 	}
 	matched := int64(0)
 	err := s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
-		decision, err := s.judge(ctx, &at.Target, object, s.options.Source, s.lookups)
+		decision, err := s.decide(ctx, &at.Target, object)
 		if err != nil || decision.Verdict != cleanup.Delete {
 			return err
 		}
@@ -73,7 +73,7 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 	recent := recentUIDs{}
 	return s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
 		s.Listed++
-		decision, err := s.judge(ctx, &at.Target, object, s.options.Source, s.lookups)
+		decision, err := s.decide(ctx, &at.Target, object)
 		if err != nil || decision.Verdict == cleanup.NoMatch {
 			return err
 		}

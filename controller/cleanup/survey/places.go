@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -14,10 +15,9 @@ import (
 )
 
 const (
-	// pageSize bounds what one answer costs in memory, here and in the API server.
-	pageSize = 500
-	// wholePageSize is the same for whole objects, which may have a megabyte each.
-	wholePageSize = 50
+	// pageSize bounds the objects of one answer, and wholePageSize those of the first answer if it has
+	// whole objects, which may have a megabyte each.
+	pageSize, wholePageSize = 500, 50
 	// maxNamespaces is up to how many namespaces are listed one by one. Above it the whole cluster
 	// is listed and what is elsewhere is passed over.
 	maxNamespaces = 50
@@ -58,6 +58,9 @@ func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
 		return nil, err
 	}
 	for _, target := range s.policy.Targets(served) {
+		if s.options.MostLacks > 0 && len(lacks) >= s.options.MostLacks {
+			break
+		}
 		if !target.Namespaced && !all {
 			continue // A namespaceSelector with a requirement matches none of them.
 		}
@@ -90,6 +93,9 @@ func (s *Survey) place(ctx context.Context, target cleanup.Target, names []strin
 		names = []string{metav1.NamespaceAll}
 	}
 	for _, namespace := range names {
+		if s.options.MostLacks > 0 && len(lacks) >= s.options.MostLacks {
+			break
+		}
 		missing, err := s.reader.Lacks(ctx, target.GroupVersionResource, namespace, verbs...)
 		if err != nil {
 			return out, nil, err
@@ -135,18 +141,15 @@ func need(verb string, resource schema.GroupResource, namespace string) string {
 
 // each calls f for every object that the policy may match. It holds one page at a time.
 func (s *Survey) each(ctx context.Context, f func(at *Place, object *unstructured.Unstructured) error) error {
-	limit := int64(pageSize)
-	if s.policy.NeedsObject() {
-		limit = wholePageSize
-	}
+	pages := s.pages(s.policy.NeedsObject())
 	for i := range s.at {
 		at := &s.at[i]
-		options := metav1.ListOptions{Limit: limit, LabelSelector: s.policy.ServerSelector().String()}
+		options := metav1.ListOptions{LabelSelector: s.policy.ServerSelector().String()}
 		if at.Name != "" {
 			options.FieldSelector = "metadata.name=" + at.Name
 		}
 		for _, namespace := range at.namespaces {
-			err := listAll(ctx, s.reader, at.GroupVersionResource, namespace, s.policy.NeedsObject(), options, func(object *unstructured.Unstructured) error {
+			err := pages.each(ctx, at.GroupVersionResource, namespace, options, func(object *unstructured.Unstructured) error {
 				object.SetGroupVersionKind(at.GroupVersionKind())
 				return f(at, object)
 			})
@@ -160,10 +163,11 @@ func (s *Survey) each(ctx context.Context, f func(at *Place, object *unstructure
 
 // total counts all objects of the matched kinds and namespaces, for maxPercentage.
 func (s *Survey) total(ctx context.Context) (sum int64, err error) {
+	pages := s.pages(false)
 	for i := range s.at {
 		at := &s.at[i]
 		for _, namespace := range at.namespaces {
-			err := listAll(ctx, s.reader, at.GroupVersionResource, namespace, false, metav1.ListOptions{Limit: pageSize}, func(object *unstructured.Unstructured) error {
+			err := pages.each(ctx, at.GroupVersionResource, namespace, metav1.ListOptions{}, func(object *unstructured.Unstructured) error {
 				if at.only == nil || at.only[object.GetNamespace()] {
 					sum++
 				}
@@ -177,24 +181,60 @@ func (s *Survey) total(ctx context.Context) (sum int64, err error) {
 	return sum, nil
 }
 
-// listAll lists page by page. A list that the API server ends early goes on.
-func listAll(ctx context.Context, reader Reader, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions, f func(*unstructured.Unstructured) error) error {
+// pages lists page by page.
+type pages struct {
+	reader  Reader
+	whole   bool
+	sizes   *paging.Sizes
+	spent   *time.Duration // on the objects of the page
+	between func(context.Context) error
+}
+
+// pages lists what the policy may match, and lets other surveys work between two pages.
+func (s *Survey) pages(whole bool) *pages {
+	out := newPages(s.reader, whole)
+	out.spent, out.between = &s.spent, s.options.Between
+	return out
+}
+
+func newPages(reader Reader, whole bool) *pages {
+	first := int64(pageSize)
+	if whole {
+		first = wholePageSize
+	}
+	return &pages{reader: reader, whole: whole, sizes: paging.NewSizes(first, pageSize), spent: new(time.Duration)}
+}
+
+// each calls f for each object. A list that the API server ends early goes on.
+func (p *pages) each(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions, f func(*unstructured.Unstructured) error) error {
 	for {
-		page, next, err := reader.List(ctx, resource, namespace, whole, options)
+		options.Limit = p.sizes.Next()
+		measured, size := paging.Measure(ctx)
+		page, next, err := p.reader.List(measured, resource, namespace, p.whole, options)
 		if resumed, ok := paging.Resume(err); ok {
 			options.Continue = resumed
+			continue
+		}
+		if p.sizes.TooLarge(err) {
 			continue
 		}
 		if err != nil {
 			return err
 		}
+		*p.spent = 0
 		for i := range page {
 			if err := f(&page[i]); err != nil {
 				return err
 			}
 		}
+		p.sizes.Took(len(page), *size, *p.spent)
 		if options.Continue = next; next == "" {
 			return nil
+		}
+		if page = nil; p.between != nil {
+			if err := p.between(ctx); err != nil {
+				return err
+			}
 		}
 	}
 }

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
@@ -41,8 +42,15 @@ type Options struct {
 	Namespaces func() ([]*policy.NamespacePolicy, error)
 	// Protect are the namespaces in which nothing is deleted.
 	Protect []string
+	// MostLacks is after how many missing permissions Open stops; 0 means never.
+	MostLacks int
 	// Now is the time of the whole survey.
 	Now time.Time
+	// Clock measures how long pages take. They become shorter if that is long; nil if it does not
+	// matter.
+	Clock clock.PassiveClock
+	// Between is called between two pages, when none is held. It may wait; nil if nobody else does.
+	Between func(context.Context) error
 }
 
 // Survey is one pass or two over everything that a policy may match.
@@ -63,6 +71,8 @@ type Survey struct {
 	// workloads may mount volumes, for lookups.
 	workloads []workload
 	lookups   *lookups
+	// spent is how long the objects of the current page took.
+	spent time.Duration
 }
 
 // New makes a survey. Open it first.
@@ -73,6 +83,15 @@ func New(policy *cleanup.Policy, reader Reader, options Options) *Survey {
 // JudgeLive decides about an object that was just read, with lookups that are read again.
 func (s *Survey) JudgeLive(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured, source platform.Source) (cleanup.Decision, error) {
 	return s.judge(ctx, at, object, source, newLookups(s.reader, s.workloads))
+}
+
+// decide decides about one object of a list.
+func (s *Survey) decide(ctx context.Context, at *cleanup.Target, object *unstructured.Unstructured) (cleanup.Decision, error) {
+	if s.options.Clock != nil {
+		began := s.options.Clock.Now()
+		defer func() { s.spent += s.options.Clock.Since(began) }()
+	}
+	return s.judge(ctx, at, object, s.options.Source, s.lookups)
 }
 
 // judge decides about one object, as a list or a live read shows it.

@@ -1,0 +1,104 @@
+package paging
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+const (
+	// maxBytes is how large a page may be, and goodBytes how large pages become.
+	maxBytes, goodBytes = 4 << 20, 2 << 20
+	// goodTime is how long it takes to work through a page.
+	goodTime = time.Second
+)
+
+// Sizes adapts the number of objects in a page to how large they are and how long they take: small
+// objects come by the hundred, and large ones never take more than some megabytes. It relies on
+// [Cap] to end what is too large.
+type Sizes struct{ next, most int64 }
+
+// NewSizes begins with pages of a first size, which grow up to a largest one.
+func NewSizes(first, most int64) *Sizes { return &Sizes{min(first, most), most} }
+
+// Next is the limit of the next page.
+func (s *Sizes) Next() int64 { return s.next }
+
+// Took notes what a page of so many objects took.
+func (s *Sizes) Took(objects int, size int64, spent time.Duration) {
+	if objects == 0 {
+		return
+	}
+	next := min(s.most, 2*s.next)
+	if size > 0 {
+		next = min(next, int64(objects)*goodBytes/size)
+	}
+	if spent > 0 {
+		next = min(next, int64(float64(objects)*float64(goodTime)/float64(spent)))
+	}
+	s.next = max(1, next)
+}
+
+// TooLarge reports whether the error of a list means that it should be tried again with the smaller
+// limit that Next returns now.
+func (s *Sizes) TooLarge(err error) bool {
+	if !apierrors.IsRequestEntityTooLargeError(err) || s.next == 1 {
+		return false
+	}
+	s.next = max(1, s.next/4)
+	return true
+}
+
+type sizeKey struct{}
+
+// Measure has [Cap] write down the size of the answers to requests with this context.
+func Measure(ctx context.Context) (measured context.Context, size *int64) {
+	size = new(int64)
+	return context.WithValue(ctx, sizeKey{}, size), size
+}
+
+// Cap answers 413 in the place of a page of several objects that is too large, so that the process
+// never holds it. The API server has no such limit.
+func Cap(next http.RoundTripper) http.RoundTripper { return &capped{next} }
+
+type capped struct{ next http.RoundTripper }
+
+// RoundTrip implements http.RoundTripper.
+func (c *capped) RoundTrip(request *http.Request) (*http.Response, error) {
+	response, err := c.next.RoundTrip(request)
+	size, measured := request.Context().Value(sizeKey{}).(*int64)
+	if err != nil || !measured {
+		return response, err
+	}
+	from := response.Body
+	defer func() { _ = from.Close() }()
+	limit := int64(maxBytes)
+	if request.URL.Query().Get("limit") == "1" {
+		limit = 1 << 40
+	}
+	body, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err != nil {
+		return nil, err
+	}
+	if *size = int64(len(body)); *size > limit {
+		status := apierrors.NewRequestEntityTooLargeError("the page has too many large objects").Status()
+		status.Kind, status.APIVersion = "Status", metav1.SchemeGroupVersion.Version
+		if body, err = json.Marshal(status); err != nil {
+			return nil, err
+		}
+		response.StatusCode, response.Status = http.StatusRequestEntityTooLarge, "413 Request Entity Too Large"
+		response.Header = http.Header{"Content-Type": {"application/json"}}
+		response.ContentLength = int64(len(body))
+	}
+	response.Body = io.NopCloser(bytes.NewReader(body))
+	return response, nil
+}
+
+// WrappedRoundTripper lets client-go find what is below.
+func (c *capped) WrappedRoundTripper() http.RoundTripper { return c.next }
