@@ -97,6 +97,50 @@ func TestBusyServerInterruptsTheRun(t *testing.T) {
 	c.check("after the server was busy")
 }
 
+// A page that somebody deletes, or takes objects off, before it is counted is reported. What it still
+// lists is counted, and what is lost counts towards the limits.
+func TestLostReportsAreReported(t *testing.T) {
+	defer small(5)()
+	for name, c := range map[string]struct {
+		edit          func(*v1alpha1.CleanupReportFields) bool
+		lost, deleted int64
+	}{
+		"nothing": {func(*v1alpha1.CleanupReportFields) bool { return true }, 0, 5},
+		"deleted": {func(*v1alpha1.CleanupReportFields) bool { return false }, 5, 0},
+		"cut":     {func(page *v1alpha1.CleanupReportFields) bool { page.Objects = page.Objects[:2]; return true }, 3, 2},
+		"twice": {func(page *v1alpha1.CleanupReportFields) bool {
+			page.Objects = append(page.Objects, page.Objects...)
+			return true
+		}, 0, 5},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t)
+			p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+			api.killAt, api.after = 10, true // Everything is deleted, and nothing counted.
+			_ = api.work(t.Context(), p)
+			if len(api.sent) != 5 || api.status.Deleted != 0 || len(api.status.UncountedDeletions) != 1 {
+				t.Fatalf("killed too early or too late: %v, %+v", api.sent, api.status)
+			}
+			for page, fields := range api.pages {
+				if delete(api.pages, page); c.edit(&fields) {
+					api.pages[page] = fields
+				}
+			}
+			api.dead, api.killAt = false, 0
+			if err := api.work(t.Context(), p); err != nil {
+				t.Fatal(err)
+			}
+			want := "False ReportLost"
+			if c.lost == 0 {
+				want = "none"
+			}
+			if got := api.condition(v1alpha1.ConditionCountsExact); !strings.HasPrefix(got, want) || api.status.LastRun.Lost != c.lost || api.status.Deleted != c.deleted {
+				t.Errorf("%s; lost %d, deleted %d", got, api.status.LastRun.Lost, api.status.Deleted)
+			}
+		})
+	}
+}
+
 // hasty is a clock on which no wait takes any time.
 type hasty struct{ *clocktesting.FakeClock }
 

@@ -3,10 +3,12 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -177,18 +179,43 @@ func (r *run) settle(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		known := map[types.UID]bool{}
+		if fields != nil { // Anyone who can update reports could have added others.
+			fields.Objects = slices.DeleteFunc(fields.Objects, func(item v1alpha1.CleanupItem) bool {
+				twice := known[item.UID]
+				known[item.UID] = true
+				return twice || !slices.Contains(uncounted.UIDs, item.UID)
+			})
+		}
+		if err := r.lose(ctx, &uncounted, func(uid types.UID) bool { return !known[uid] }); err != nil {
+			return err
+		}
 		if fields == nil {
-			r.log.Info("a report page is gone before its objects were counted", "report", uncounted.Report, "objects", len(uncounted.UIDs))
-			if err := r.ledger.drop(ctx, uncounted.Report); err != nil {
-				return err
-			}
 			continue
 		}
-		// Anyone who may edit reports could have added others.
-		fields.Objects = slices.DeleteFunc(fields.Objects, func(item v1alpha1.CleanupItem) bool { return !slices.Contains(uncounted.UIDs, item.UID) })
 		if err := r.deletePage(ctx, &page{name: uncounted.Report, fields: *fields}); err != nil {
 			return err
 		}
 	}
 	return nil
+}
+
+// lose forgets the objects of a page that somebody deleted or changed: what became of them is not
+// known any more.
+func (r *run) lose(ctx context.Context, page *v1alpha1.UncountedPage, lost func(types.UID) bool) error {
+	left := slices.DeleteFunc(slices.Clone(page.UIDs), lost)
+	count := len(page.UIDs) - len(left)
+	if count == 0 {
+		return nil
+	}
+	r.log.Info("a report page is gone before its objects were counted", "report", page.Report, "objects", count)
+	return r.ledger.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+		of := slices.IndexFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.Report })
+		if s.UncountedDeletions[of].UIDs = left; len(left) == 0 {
+			s.UncountedDeletions = slices.Delete(s.UncountedDeletions, of, of+1)
+		}
+		s.LastRun.Lost += int64(count)
+		message := fmt.Sprintf("report %s was deleted or changed before its objects were counted: up to %d deletions are in no count", page.Report, s.LastRun.Lost)
+		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonReportLost, message)
+	})
 }

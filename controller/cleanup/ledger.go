@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -68,6 +69,7 @@ func (l *ledger) status() *v1alpha1.CleanupPolicyStatus {
 func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun) error {
 	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.LastRun, s.LastScheduleTime = run, &run.ScheduledTime
+		meta.RemoveStatusCondition((*[]metav1.Condition)(&s.Conditions), v1alpha1.ConditionCountsExact)
 	})
 }
 
@@ -108,13 +110,6 @@ func (l *ledger) count(ctx context.Context, page *page) error {
 	}
 	page.summarise() // Not before it is counted: a crash in between needs the objects.
 	return l.store.writePage(ctx, page.name, &page.fields)
-}
-
-// drop forgets a page that somebody deleted: its objects are not known any more.
-func (l *ledger) drop(ctx context.Context, name string) error {
-	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
-		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == name })
-	})
 }
 
 // prune deletes the pages of all but the last runs.

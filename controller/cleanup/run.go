@@ -108,7 +108,7 @@ func (r *run) carryOut(ctx context.Context) error {
 	if r.forbidden && len(lacks) > 0 { // It was begun with this permission, and waits for it.
 		return r.interrupted(ctx, fmt.Errorf("%s: %w", r.mayNot(lacks), errForbidden))
 	}
-	if err := r.count(ctx, status.LastRun.Deleted); err != nil {
+	if err := r.count(ctx, status.LastRun.Deleted+status.LastRun.Lost); err != nil {
 		if stalled := (*survey.StallError)(nil); errors.As(err, &stalled) {
 			return r.end(ctx, v1alpha1.RunStalled, stalled.Reason, stalled.Error())
 		}

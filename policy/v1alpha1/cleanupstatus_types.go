@@ -12,6 +12,9 @@ const (
 	ConditionPermissionsGranted = "PermissionsGranted"
 	// ConditionStalled reports that the last run did not delete everything that matches, and why.
 	ConditionStalled = "Stalled"
+	// ConditionCountsExact is false if somebody deleted a report page of the last run before its
+	// objects were counted.
+	ConditionCountsExact = "CountsExact"
 )
 
 // Reasons of the conditions of cleanup policies.
@@ -26,6 +29,8 @@ const (
 	ReasonForbidden = "Forbidden"
 	// ReasonGranted: the service account has all permissions.
 	ReasonGranted = "Granted"
+	// ReasonReportLost: a report page was deleted or changed before its objects were counted.
+	ReasonReportLost = "ReportLost"
 	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonRunFailed: the run ended before it was complete. The message says why.
@@ -130,6 +135,10 @@ type CleanupRun struct {
 	// deletion, or when it was deleted by anyone after the run had listed it.
 	// +optional
 	Deleted int64 `json:"deleted,omitempty"`
+	// lost is how many objects were on report pages that somebody deleted or changed before the
+	// objects were counted. They may be deleted, and are not in deleted.
+	// +optional
+	Lost int64 `json:"lost,omitempty"`
 	// skipped counts the objects that were kept although they match, by reason.
 	// +optional
 	// +listType=map
