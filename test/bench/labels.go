@@ -80,15 +80,18 @@ func (l labelled) observe(ctx context.Context, config *rest.Config, set jobSet) 
 	return observeWith(ctx, open, list.ResourceVersion, set, func() watched { return &corev1.ConfigMap{} })
 }
 
-// grantLabels lets the controller delete ConfigMaps. It is bound directly: nobody aggregates roles in this control plane.
+// grantLabels lets labels and cleanup policies delete ConfigMaps. It is bound directly: nobody aggregates roles in this control plane.
 func (e *environment) grantLabels(ctx context.Context, client kubernetes.Interface) error {
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "bench-labels"},
 		Rules:      []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "list", "watch", "delete"}}},
 	}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,
-		RoleRef:  rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Name: "curfew-controller", Namespace: "curfew-system"}}}
+		RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+		Subjects: []rbacv1.Subject{
+			{Kind: "ServiceAccount", Name: "curfew-controller", Namespace: "curfew-system"},
+			{Kind: "ServiceAccount", Name: "curfew-cleanup", Namespace: "curfew-system"},
+		}}
 	_, err := client.RbacV1().ClusterRoles().Create(ctx, role, metav1.CreateOptions{})
 	if err == nil {
 		_, err = client.RbacV1().ClusterRoleBindings().Create(ctx, binding, metav1.CreateOptions{})
