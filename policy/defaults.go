@@ -30,8 +30,8 @@ func Defaults(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 func ttlAssignments(facts *Facts, effective *Effective, scope *Scope) []Assignment {
 	var out []Assignment
 	succeeded, failed := effective.Succeeded, effective.Failed
-	// Pods of a Job are resolved live: stamping them would touch what their owner makes.
-	owned := facts.IsPod() && facts.Owner != nil
+	// Resolved live: stamps would touch what an owner makes, or override a tally's ttlAfterCounted.
+	owned := facts.IsPod() && (facts.Owner != nil || scope.Tallied)
 	if !owned && (succeeded.fillIn() || failed.fillIn()) {
 		out = append(out, fillTTL(facts, succeeded, failed, scope)...)
 	}

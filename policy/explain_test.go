@@ -96,7 +96,7 @@ func TestExplainLevels(t *testing.T) {
 // about a Pod that its TTL is not for.
 func TestExplainPodOfAJob(t *testing.T) {
 	pod := builders.MakePod("ci", "a").Created(noon.Add(-time.Hour)).RestartPolicy("Never").ControlledBy("batch/v1", "Job", "b").Phase("Succeeded").Terminated(noon).Map()
-	const not = "  policy/a: 2h (not used: a policy gives Pods of a Job a TTL only if its match.kinds name Pod)"
+	const not = "  policy/a: 2h (not used: a policy gives Pods with an owner a TTL only if its match.kinds name Pod)"
 	for namespace, want := range map[string][]string{
 		"":   {"  runtime (the object uses no runtime)", "  object", "  job/b", "  namespace/ci", not},
 		"3h": {"  runtime (the object uses no runtime)", "  object", "  job/b", "* namespace/ci: 3h", not},

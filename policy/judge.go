@@ -146,6 +146,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		return facts.keepFor(facts.RerunBy(), value.Path, value.Source)
 	case facts.Uncounted():
 		return keep("the Job controller has not accounted for it")
+	case facts.HeldByTally():
+		return keep("its PodTally has not counted it")
 	case facts.Outcome == Failed && effective.Counter.keepsFailed():
 		return effective.Counter.keptFailed(value.Source)
 	case facts.FinishTime.IsZero() && !facts.IsPod():

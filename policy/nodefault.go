@@ -5,6 +5,18 @@ import "fmt"
 // NoDefault says why the object may not be given a default ("is owned by JobSet a"), or returns ""
 // (S5). A child that is deleted alone breaks its JobSet, TrainJob or Workflow.
 func NoDefault(facts *Facts) string {
+	if reason := noDefault(facts); reason != "" {
+		return reason
+	}
+	if facts.Owner != nil && !facts.isCronJobsJob() && !facts.isJobsPod() {
+		return fmt.Sprintf("is owned by %s %s", facts.Owner.Kind, facts.Owner.Name)
+	}
+	return ""
+}
+
+// noDefault is [NoDefault] for an object whose owner does not mind, such as a Pod that a PodTally
+// has counted.
+func noDefault(facts *Facts) string {
 	if facts.Protected() {
 		// The kind's own controller would act on a native field, whatever the annotation says.
 		return "is protected"
@@ -19,12 +31,6 @@ func NoDefault(facts *Facts) string {
 		if facts.AlwaysRestarts() {
 			return "has restartPolicy Always"
 		}
-		if facts.OwnedByJob() {
-			return ""
-		}
-	}
-	if facts.Owner != nil && !facts.isCronJobsJob() {
-		return fmt.Sprintf("is owned by %s %s", facts.Owner.Kind, facts.Owner.Name)
 	}
 	return ""
 }
@@ -48,9 +54,9 @@ func LeftToPolicies(facts *Facts, namespace *NamespacePolicy) (ttl, deadline boo
 }
 
 // ttlFor is what the namespace sets for one object. default-pod-ttl wins for Pods, and is all of a
-// namespace that applies to Pods of a Job.
+// namespace that applies to owned Pods.
 func (n *NamespacePolicy) ttlFor(facts *Facts) TTLSet {
-	if facts.IsPod() && (n.PodTTL != nil || facts.OwnedByJob()) {
+	if facts.IsPod() && (n.PodTTL != nil || facts.Owner != nil) {
 		return TTLSet{All: n.PodTTL}
 	}
 	return n.TTL

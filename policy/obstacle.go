@@ -73,7 +73,13 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 		add(ObstacleValue, true, "%s", err)
 	}
 	if facts.IsPod() && facts.Uncounted() {
-		add(ObstacleAccounting, true, "has not been accounted for by its Job (finalizer %s)", FinalizerJobTracking)
+		add(ObstacleAccounting, true, "the Job controller has not accounted for it (finalizer %s)", FinalizerJobTracking)
+	}
+	if facts.HeldByTally() {
+		add(ObstacleAccounting, true, "its PodTally has not counted it (finalizer %s)", FinalizerTally)
+	}
+	if counter := e.Scope.Counter; facts.Finished && facts.Outcome == Failed && counter.keepsFailed() && counter.Err == nil {
+		add(ObstacleAccounting, true, "%s", counter.keptFailed(Source{}).Reason)
 	}
 	out = append(out, dryRuns(e.Scope, around)...)
 	if foreign := foreignFinalizers(facts); len(foreign) > 0 {
@@ -162,7 +168,7 @@ const timeFormat = "2006-01-02T15:04:05Z"
 // foreignFinalizers are those that neither the garbage collector nor the Job controller removes.
 func foreignFinalizers(facts *Facts) []string {
 	return slices.DeleteFunc(slices.Clone(facts.Finalizers), func(name string) bool {
-		return name == "foregroundDeletion" || name == "orphan" || name == FinalizerJobTracking
+		return name == "foregroundDeletion" || name == "orphan" || name == FinalizerJobTracking || name == FinalizerTally
 	})
 }
 

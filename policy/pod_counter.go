@@ -7,6 +7,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 // PodCounter is what counts a finished Pod: its Job, or the PodTally that counted it.
@@ -21,8 +22,14 @@ type PodCounter struct {
 	Err error
 }
 
-// Counted reports whether the object is a Pod that a Job counts.
-func (f *Facts) Counted() bool { return f.isJobsPod() }
+// Counted reports whether the object is a Pod that a Job counts, or that a PodTally has counted.
+func (f *Facts) Counted() bool { return f.isJobsPod() || f.IsPod() && f.CountedBy() != "" }
+
+// CountedBy is the UID of the PodTally that has counted the Pod; "" if none has.
+func (f *Facts) CountedBy() types.UID { return types.UID(f.Annotations[AnnotationCountedBy]) }
+
+// HeldByTally reports whether a PodTally has yet to count the Pod.
+func (f *Facts) HeldByTally() bool { return f.IsPod() && slices.Contains(f.Finalizers, FinalizerTally) }
 
 // PodTTL is the TTL that a Job sets for its finished Pods; nil if it sets none.
 func (f *Facts) PodTTL() *Setting {
@@ -54,6 +61,14 @@ func CounterOfOwner(object map[string]any) (*PodCounter, error) {
 		return nil, fmt.Errorf("reading the Job: %w", err)
 	}
 	return CounterOfJob(job), nil
+}
+
+// UnreadableCounter stands for what counts a Pod and cannot be read.
+func UnreadableCounter(pod *Facts, err error) *PodCounter {
+	if pod.OwnedByJob() {
+		return UnreadableJob(pod.Owner.Name, err)
+	}
+	return &PodCounter{Source: Source{Level: LevelTally}, Err: fmt.Errorf("the PodTally that counted it cannot be read, and its ttlAfterCounted may say never: %w", err)}
 }
 
 // UnreadableJob stands for the Job of a Pod that cannot be read.
@@ -101,7 +116,9 @@ func (w *walk) counted(setting *Setting) Value {
 }
 
 // keepsFailed reports whether a failed Pod must stay although it was accounted for.
-func (c *PodCounter) keepsFailed() bool { return c != nil && (c.FailsByPods || c.Err != nil) }
+func (c *PodCounter) keepsFailed() bool {
+	return c != nil && (c.FailsByPods || c.Err != nil && c.Source.Level == LevelJob)
+}
 
 func (c *PodCounter) keptFailed(source Source) Verdict {
 	if c.Err != nil {

@@ -137,3 +137,66 @@ func TestCounterOfOwner(t *testing.T) {
 		t.Error("what is no Job was read as one that says nothing")
 	}
 }
+
+// countedPod is an executor that a PodTally has counted, with its driver as owner.
+func countedPod() *builders.PodWrapper {
+	return builders.MakePod("ci", "a").Created(noon.Add(-2*time.Hour)).ControlledBy("v1", "Pod", "driver").Annotation(policy.AnnotationCountedBy, "uid").
+		RestartPolicy(corev1.RestartPolicyNever).Phase(corev1.PodFailed).Terminated(noon.Add(-time.Hour))
+}
+
+func tallyWith(ttl string) *policy.PodCounter {
+	out := &policy.PodCounter{Source: policy.Source{Level: policy.LevelTally, Name: "spark"}}
+	if ttl != "" {
+		out.TTL = policy.CounterOfJob(jobWith(ttl).Obj()).TTL
+	}
+	return out
+}
+
+func TestOrderOfTTLsOfCountedPods(t *testing.T) {
+	for name, test := range map[string]struct {
+		pod       *builders.PodWrapper
+		tally     *policy.PodCounter
+		namespace []string
+		want      string
+	}{
+		"its own":                          {countedPod().Annotation(policy.AnnotationTTL, "1h"), tallyWith("2h"), []string{"default-pod-ttl", "3h"}, "1h object"},
+		"its tally's":                      {countedPod(), tallyWith("2h"), []string{"default-pod-ttl", "3h"}, "2h tally/spark"},
+		"its tally's never":                {countedPod(), tallyWith("never"), []string{"default-pod-ttl", "3h"}, "never tally/spark"},
+		"its tally cannot be read":         {countedPod(), policy.UnreadableCounter(policy.FactsOfPod(countedPod().Obj()), errors.New("forbidden")), []string{"default-pod-ttl", "3h"}, "unusable tally"},
+		"its namespace's":                  {countedPod(), tallyWith(""), []string{"default-pod-ttl", "3h"}, "3h namespace/ci"},
+		"not its namespace's for the rest": {countedPod(), tallyWith(""), []string{"default-ttl", "3h"}, ""},
+		"its tally is gone":                {countedPod(), nil, []string{"default-pod-ttl", "3h"}, ""},
+		"protected":                        {countedPod().Annotation(policy.AnnotationProtect, "true"), tallyWith(""), []string{"default-pod-ttl", "3h"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got := policy.Resolve(policy.FactsOfPod(test.pod.Obj()), &policy.Scope{Namespace: namespaceOf(test.namespace...), Counter: test.tally})
+			if text := valueText(got.Failed); text != test.want {
+				t.Errorf("got %q, want %q", text, test.want)
+			}
+		})
+	}
+}
+
+// A Pod that its tally has yet to count is kept whatever its own TTL (S7), and is given no default
+// that would come before the tally's TTL.
+func TestPodThatIsToBeCounted(t *testing.T) {
+	pod := builders.MakePod("ci", "a").Created(noon.Add(-2*time.Hour)).RestartPolicy(corev1.RestartPolicyNever).Phase(corev1.PodSucceeded).
+		Terminated(noon.Add(-time.Hour)).Annotation(policy.AnnotationTTL, "0").Finalizer(policy.FinalizerTally)
+	facts := policy.FactsOfPod(pod.Obj())
+	effective := policy.Resolve(facts, &policy.Scope{})
+	if got := policy.Judge(facts, &effective, noon); got.Action != policy.Keep || got.Reason != "its PodTally has not counted it" || got.Err != nil {
+		t.Errorf("got %s %q %v", got.Action, got.Reason, got.Err)
+	}
+	explained := policy.Explain(facts, &policy.Scope{}, policy.Question{Now: noon}).Obstacles(policy.Surroundings{})
+	if len(explained) != 1 || explained[0].Kind != policy.ObstacleAccounting || !explained[0].Stops {
+		t.Errorf("explained by %+v", explained)
+	}
+	for _, tallied := range []bool{false, true} {
+		fresh := policy.FactsOfPod(builders.MakePod("ci", "a").Obj())
+		scope := &policy.Scope{Namespace: namespaceOf("default-pod-ttl", "1h"), Creating: true, Tallied: tallied}
+		effective := policy.Resolve(fresh, scope)
+		if got := policy.Defaults(fresh, &effective, scope); (len(got) == 0) != tallied {
+			t.Errorf("tallied %t: filled in %v", tallied, got)
+		}
+	}
+}

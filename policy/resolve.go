@@ -96,6 +96,9 @@ func (w *walk) ask(next level) bool {
 // noDefault says why no level gives the object a default, or returns "".
 func (w *walk) noDefault() string {
 	reason := NoDefault(w.facts)
+	if counter := w.scope.Counter; counter != nil && counter.Source.Level == LevelTally {
+		reason = noDefault(w.facts)
+	}
 	switch {
 	case w.deadline && w.facts.IsPod():
 		return "no default deadline for a Pod" // whatever its profile says (S5)
@@ -152,8 +155,8 @@ func (w *walk) ttl() {
 
 func (w *walk) defaultTTL() {
 	skipped := func(of *PlatformPolicy) string {
-		if w.facts.isJobsPod() && !of.NamesKind {
-			return "a policy gives Pods of a Job a TTL only if its match.kinds name Pod"
+		if w.facts.IsPod() && w.facts.Owner != nil && !of.NamesKind {
+			return "a policy gives Pods with an owner a TTL only if its match.kinds name Pod"
 		}
 		return ""
 	}

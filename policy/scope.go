@@ -74,6 +74,8 @@ type Scope struct {
 	// Creating is true while admission judges a CREATE. Every default then reaches the object, and
 	// its stamps are not trusted.
 	Creating bool
+	// Tallied means that a PodTally counts the Pod that is being created.
+	Tallied bool
 	// Protected means that the controller deletes nothing in the namespace: no TTL label is given.
 	Protected bool
 	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by

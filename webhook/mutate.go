@@ -34,6 +34,8 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 	} else if filled != nil {
 		scope = filled
 	}
+	held, tallied := w.hold(request.facts)
+	scope.Tallied = tallied
 	assignments, effective := policy.FillIn(request.facts, scope, now)
 	source := ""
 	for _, value := range []policy.Value{effective.Failed, effective.Succeeded} {
@@ -41,7 +43,7 @@ func (w *Webhooks) mutate(ctx context.Context, request *request, now time.Time) 
 			source = value.Source.String()
 		}
 	}
-	assignments = append(assignments, w.hold(request.facts)...)
+	assignments = append(assignments, held...)
 	return w.assigned(request, append(assignments, since...), source)
 }
 

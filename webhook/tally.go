@@ -36,13 +36,12 @@ const maxTallies = 1000
 
 // hold gives a new Pod the finalizer of the tally that counts it. It takes a finalizer or an
 // annotation counted-by away that the author copied from another Pod: nothing would remove the one,
-// and with the other the Pod would never be counted (S7). The controller adopts a Pod that
-// is created before the cache knows its tally.
-func (w *Webhooks) hold(pod *policy.Facts) []policy.Assignment {
+// and with the other the Pod would never be counted (S7). The controller adopts a Pod that is
+// created before the cache knows its tally.
+func (w *Webhooks) hold(pod *policy.Facts) (out []policy.Assignment, want bool) {
 	if !pod.IsPod() || w.source.tallies == nil {
-		return nil
+		return nil, false
 	}
-	var out []policy.Assignment
 	if tally.Counted(pod) {
 		out = append(out, policy.Assignment{Path: policy.FieldPath{"metadata", "annotations", policy.AnnotationCountedBy}})
 	}
@@ -52,11 +51,11 @@ func (w *Webhooks) hold(pod *policy.Facts) []policy.Assignment {
 	}
 	if err != nil {
 		w.log.V(1).Info("a new Pod is left to the controller to adopt", "namespace", pod.Namespace, "reason", err.Error())
-		return out
+		return out, false
 	}
-	want, held := tally.Owner(tallies, pod) != nil, tally.Held(pod)
-	if want == held {
-		return out
+	want = tally.Owner(tallies, pod) != nil
+	if want == tally.Held(pod) {
+		return out, want
 	}
 	finalizers := make([]any, 0, len(pod.Finalizers)+1)
 	for _, finalizer := range pod.Finalizers {
@@ -69,9 +68,9 @@ func (w *Webhooks) hold(pod *policy.Facts) []policy.Assignment {
 	}
 	path := policy.FieldPath{"metadata", "finalizers"}
 	if len(finalizers) == 0 {
-		return append(out, policy.Assignment{Path: path})
+		return append(out, policy.Assignment{Path: path}), want
 	}
-	return append(out, policy.Assignment{Path: path, Value: finalizers})
+	return append(out, policy.Assignment{Path: path, Value: finalizers}), want
 }
 
 // tallyKind is the kind of PodTallies.

@@ -53,7 +53,7 @@ func TestHold(t *testing.T) {
 		off, unknown             bool
 	}{
 		"selected":             {object: meta + never, patch: "[" + held + "]"},
-		"with a TTL":           {namespace: "pods", object: meta + never, patch: `[{"op":"add","path":"/metadata/annotations","value":{"curfew.dev/ttl-after-finished":"2h","curfew.dev/ttl-source":"namespace/pods"}},` + held + `]`},
+		"no stamped default":   {namespace: "pods", object: meta + never, patch: "[" + held + "]"}, // The tally's TTL comes first.
 		"in dry-run":           {namespace: "dry", object: meta + never, patch: "[" + held + "]"},
 		"null finalizers":      {object: meta + ", finalizers: null" + never, patch: `[{"op":"replace","path":"/metadata/finalizers","value":["curfew.dev/tally"]}]`},
 		"other finalizers":     {object: meta + ", finalizers: [example.com/a]" + never, patch: `[{"op":"replace","path":"/metadata/finalizers","value":["example.com/a","curfew.dev/tally"]}]`},

@@ -186,6 +186,7 @@ func (c *controller) connect() {
 		}
 	})
 	c.jobs.OnChange(c.feeds.RejudgePods)
+	c.platform.Platform.Tallies.OnChange(func(namespace string) { c.feeds.RejudgePods(namespace, "") })
 	if c.cleanup != nil { // What a run has listed is in no feed.
 		c.namespaces.OnChange(c.engine.RecheckNamespace)
 		c.namespaces.OnOthers(c.engine.RecheckNamespace)

@@ -147,7 +147,7 @@ func ttlText(entry *world.Entry) string {
 type entryData struct {
 	Object    objectData     `json:"object"`
 	Trigger   string         `json:"trigger" doc:"ttl, label or deadline"`
-	Source    string         `json:"source" doc:"object, runtime/NAME, namespace/NAME or policy/NAME"`
+	Source    string         `json:"source" doc:"object, runtime/NAME, job/NAME or tally/NAME (of a Pod), namespace/NAME or policy/NAME"`
 	TTL       string         `json:"ttl" doc:"the TTL or deadline, as a duration, or never"`
 	ByOutcome bool           `json:"ttlByOutcome,omitempty" doc:"the outcome decides the TTL; ttl is the longer one"`
 	Expiry    *time.Time     `json:"expiry" doc:"null while the object has not finished"`

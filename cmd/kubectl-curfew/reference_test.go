@@ -129,6 +129,7 @@ func documents() string {
 		{"FindingList", "lint", lintData{}},
 		{"DefaultsList", "defaults", defaultsData{}},
 		{"CleanupRunList", "report", reportData{}},
+		{"TallyList", "tally", list[tallyItem]{}},
 	} {
 		fmt.Fprintf(&out, "\n### %s\n\nPrinted by %s. ", of.kind, of.commands)
 		whole := reflect.TypeOf(of.list)

@@ -52,7 +52,7 @@ cannot be used.`,
 	command.SetUsageFunc(usageWithout(command.UsageFunc()))
 	command.AddCommand(
 		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
-		statusCommand(env), lintCommand(env), defaultsCommand(env), approveCommand(env), reportCommand(env), convertCommand(), completionCommand(), versionCommand(),
+		statusCommand(env), lintCommand(env), defaultsCommand(env), approveCommand(env), reportCommand(env), tallyCommand(env), convertCommand(), completionCommand(), versionCommand(),
 		optionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.

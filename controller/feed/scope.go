@@ -88,11 +88,11 @@ func (t *tolerant) Runtime(ctx context.Context, reference *expression.Reference)
 	return nil, &platform.UnreadableError{Err: err}
 }
 
-// PodCounter implements [platform.Source]. A Pod is kept while its Job may not be read.
+// PodCounter implements [platform.Source]. A Pod is kept while what counts it may not be read.
 func (t *tolerant) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
 	counter, err := t.Source.PodCounter(ctx, pod)
 	if err != nil && unreadable(err) {
-		return policy.UnreadableJob(pod.Owner.Name, err), nil
+		return policy.UnreadableCounter(pod, err), nil
 	}
 	return counter, err
 }

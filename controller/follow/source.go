@@ -42,10 +42,17 @@ func (c Cached) Runtime(ctx context.Context, reference *expression.Reference) (m
 
 // PodCounter implements [platform.Source].
 func (c Cached) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	if c.Jobs == nil {
+	switch {
+	case c.Jobs == nil:
 		return nil, platform.ErrUnknown
+	case pod.OwnedByJob():
+		return c.Jobs.PodCounter(pod), nil
 	}
-	return c.Jobs.PodCounter(pod), nil
+	counter, err := c.Platform.Tallies.Counter(pod)
+	if err != nil { // For one Pod the others must not wait.
+		return policy.UnreadableCounter(pod, err), nil
+	}
+	return counter, nil
 }
 
 // live is the [platform.Source] that decides right before an object is deleted or stopped.
@@ -82,10 +89,14 @@ func (l live) Runtime(ctx context.Context, reference *expression.Reference) (map
 
 // PodCounter implements [platform.Source].
 func (l live) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	if l.Jobs == nil {
+	switch {
+	case l.Jobs == nil:
 		return nil, platform.ErrUnknown
+	case pod.OwnedByJob():
+		return l.Jobs.LivePodCounter(ctx, pod)
+	default:
+		return l.Platform.Tallies.LiveCounter(ctx, l.Jobs.Owners.Client, pod)
 	}
-	return l.Jobs.LivePodCounter(ctx, pod)
 }
 
 // sharing is a [platform.Source] that reads once for all who ask at the same time.
@@ -123,6 +134,9 @@ func (s *sharing) Runtime(ctx context.Context, reference *expression.Reference) 
 
 // PodCounter implements [platform.Source].
 func (s *sharing) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
-	key := pod.Namespace + "/" + string(pod.Owner.UID)
+	key := pod.Namespace + "/" + string(pod.CountedBy())
+	if pod.OwnedByJob() {
+		key = pod.Namespace + "/" + string(pod.Owner.UID)
+	}
 	return s.counters.get(ctx, key, func(ctx context.Context) (*policy.PodCounter, error) { return s.source.PodCounter(ctx, pod) })
 }

@@ -230,7 +230,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S5", Name: "a child of another controller is given a default",
 		File: "policy/nodefault.go",
-		Old:  "if facts.Owner != nil && !facts.isCronJobsJob() {", New: "if false {",
+		Old:  "if facts.Owner != nil && !facts.isCronJobsJob() && !facts.isJobsPod() {", New: "if false {",
 		Package: decides, Tests: []string{"TestNoDefault"},
 	},
 	{
@@ -254,7 +254,7 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S5", Name: "a policy for whatever comes deletes the Pods of Jobs",
 		File: "policy/resolve.go",
-		Old:  "if w.facts.isJobsPod() && !of.NamesKind {", New: "if false {",
+		Old:  "if w.facts.IsPod() && w.facts.Owner != nil && !of.NamesKind {", New: "if false {",
 		Package: decides, Tests: []string{"TestOrderOfPodTTLs"},
 	},
 	{
@@ -274,6 +274,12 @@ var mutants = append([]Mutant{
 		File: "policy/pod_counter.go",
 		Old:  "value := Value{Set: true, Source: w.winner.source, Live: true}", New: "value := Value{Set: true, Source: w.winner.source}",
 		Package: feeds, Tests: []string{"TestJobIsReadBeforeItsPodIsDeleted"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod goes before its PodTally has counted it",
+		File: "policy/judge.go",
+		Old:  "case facts.HeldByTally():\n\t\treturn keep(\"its PodTally has not counted it\")\n", New: "",
+		Package: decides, Tests: []string{"TestPodThatIsToBeCounted"},
 	},
 	{
 		Invariant: "S5", Name: "the namespace comes before the Job",

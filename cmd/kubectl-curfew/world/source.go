@@ -14,6 +14,8 @@ import (
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/policy/tally"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 var namespaceResource = schema.GroupVersionResource{Version: "v1", Resource: "namespaces"}
@@ -87,6 +89,9 @@ func (s source) Runtime(ctx context.Context, reference *expression.Reference) (m
 
 // PodCounter implements [platform.Source].
 func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	if !pod.OwnedByJob() {
+		return s.tallyOf(ctx, pod)
+	}
 	jobs := policy.JobProfile.Kind.GroupVersion().WithResource(policy.JobProfile.Resource)
 	return s.counters.get(string(pod.Owner.UID), func() (*policy.PodCounter, error) {
 		read, err := s.clients.Objects.Resource(jobs).Namespace(pod.Namespace).Get(ctx, pod.Owner.Name, metav1.GetOptions{})
@@ -102,6 +107,28 @@ func (s source) PodCounter(ctx context.Context, pod *policy.Facts) (*policy.PodC
 			return nil, nil
 		}
 		return policy.CounterOfOwner(read.Object)
+	})
+}
+
+// tallyOf is the PodTally that counted a Pod; nil if it is gone.
+func (s source) tallyOf(ctx context.Context, pod *policy.Facts) (*policy.PodCounter, error) {
+	return s.counters.get(string(pod.CountedBy()), func() (*policy.PodCounter, error) {
+		list, err := s.clients.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(pod.Namespace).List(ctx, metav1.ListOptions{})
+		switch {
+		case apierrors.IsForbidden(err):
+			s.lack("list podtallies in namespace %s", pod.Namespace)
+			return nil, platform.ErrUnknown
+		case apierrors.IsNotFound(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing PodTallies of namespace %q: %w", pod.Namespace, err)
+		}
+		for i := range list.Items {
+			if list.Items[i].GetUID() == pod.CountedBy() {
+				return tally.CounterOf(list.Items[i].Object)
+			}
+		}
+		return nil, nil
 	})
 }
 

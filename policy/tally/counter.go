@@ -1,0 +1,25 @@
+package tally
+
+import (
+	"fmt"
+
+	"k8s.io/apimachinery/pkg/runtime"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Counter is what the tally says about the Pods that it has counted.
+func (t *Tally) Counter() *policy.PodCounter {
+	return &policy.PodCounter{Source: policy.Source{Level: policy.LevelTally, Name: t.Name}, TTL: t.TTL}
+}
+
+// CounterOf is the same for a PodTally in its JSON form.
+func CounterOf(object map[string]any) (*policy.PodCounter, error) {
+	read := &v1alpha1.PodTally{}
+	if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object, read); err != nil {
+		return nil, fmt.Errorf("reading the PodTally: %w", err)
+	}
+	compiled, _ := Compile(read) // What cannot be used of it is in the counter.
+	return compiled.Counter(), nil
+}

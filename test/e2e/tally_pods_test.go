@@ -1,0 +1,52 @@
+package e2e
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Counted Pods are deleted on the tally's TTL, else on default-pod-ttl, executors of a driver
+// included. A Pod that is not counted and has an owner gets no default (S5).
+func TestCountedPodsAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)
+	for name, ttl := range map[string]string{"soon": "1s", "never": "never", "silent": ""} {
+		spec := map[string]any{"selector": map[string]any{"matchLabels": map[string]any{"app": name}}}
+		if ttl != "" {
+			spec["ttlAfterCounted"] = ttl
+		}
+		s.passes(s.create(map[string]any{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": map[string]any{"name": name}, "spec": spec}))
+	}
+	s.poll("the tallies to count", func(context.Context) (bool, error) {
+		out := s.kubectl("get", "podtallies", "-o", `jsonpath={.items[?(@.status.startTime)].metadata.name}`)
+		return len(strings.Fields(out.stdout)) == 3, nil
+	})
+	driver := s.newPod(pod("driver", corev1.RestartPolicyNever, hold, "true"))
+	made := map[string]metav1.Object{}
+	for _, name := range []string{"soon", "never", "silent", "uncounted"} {
+		executor := pod(name, corev1.RestartPolicyNever)
+		executor.Labels = map[string]string{"app": name}
+		executor.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(driver, corev1.SchemeGroupVersion.WithKind("Pod"))}
+		made[name] = s.newPod(executor)
+	}
+	s.awaitGone(made["soon"])
+	s.awaitGone(made["silent"])
+	s.outlast(s.awaitPodFinish(made["never"]).Add(second))
+	s.stillThere(made["never"])
+	s.stillThere(made["uncounted"])
+	s.stillThere(driver)
+	for _, name := range []string{"soon", "never", "silent"} {
+		s.poll("the count of "+name, func(context.Context) (bool, error) {
+			return s.jsonpath("podtally", name, ".status.succeeded") == "1" && s.jsonpath("podtally", name, ".status.failed") == "0", nil
+		})
+	}
+	if got := s.getPod("never").Annotations; got[policy.AnnotationTTL] != "" || got[policy.AnnotationCountedBy] == "" {
+		t.Errorf("the annotations of a counted Pod are %v", got)
+	}
+}
