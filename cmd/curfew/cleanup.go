@@ -25,7 +25,7 @@ func (c *controller) addCleanup(context.Context) (err error) {
 	}
 	recorder := c.mgr.GetEventRecorder("curfew-cleanup")
 	c.cleanup, err = cleanup.New(cleanup.Options{
-		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount}, c.clock).Of, Engine: c.engine,
+		Objects: c.objects, Account: cleanup.NewAccounts(c.config, types.NamespacedName{Namespace: c.options.namespace, Name: cleanupAccount}, c.disowning, c.clock).Of, Engine: c.engine,
 		Served: c.served, Cached: c.platform, Live: c.platform.Live(),
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return c.namespaces.All(), nil },
 		Protect:    c.options.protected(), DryRun: c.options.dryRun,

@@ -125,9 +125,11 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if c.deletion, err = deletion.New(client, c.clock, metrics.Registry); err != nil {
+	deletes, err := deletion.New(client, c.clock, metrics.Registry)
+	if err != nil {
 		return err
 	}
+	c.deletion = c.disowning(deletes)
 	triggers, err := c.actions()
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/tally"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -22,6 +23,11 @@ func (c *controller) addTally(context.Context) (err error) {
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 	return err
+}
+
+// disowning is a deletion that releases Pods from their PodTallies.
+func (c *controller) disowning(next action.Action) action.Action {
+	return tally.Disowning{Next: next, Tally: func() *tally.Controller { return c.tally }}
 }
 
 // count counts Pods, or releases them where tallies are switched off.

@@ -57,7 +57,9 @@ const maxAccounts = 256
 type Accounts struct {
 	config *rest.Config
 	// own is the account of policies that name none.
-	own   types.NamespacedName
+	own types.NamespacedName
+	// wrap adds to each deletion what Curfew does with its own rights.
+	wrap  func(action.Action) action.Action
 	clock clock.PassiveClock
 
 	mu    sync.Mutex
@@ -65,8 +67,8 @@ type Accounts struct {
 }
 
 // NewAccounts makes accounts for an API server. Policies that name no account use Curfew's own.
-func NewAccounts(config *rest.Config, own types.NamespacedName, clock clock.PassiveClock) *Accounts {
-	return &Accounts{config: config, own: own, clock: clock, known: lru.New(maxAccounts)}
+func NewAccounts(config *rest.Config, own types.NamespacedName, wrap func(action.Action) action.Action, clock clock.PassiveClock) *Accounts {
+	return &Accounts{config: config, own: own, wrap: wrap, clock: clock, known: lru.New(maxAccounts)}
 }
 
 // Of returns the clients of a service account; the zero name is Curfew's own.
@@ -115,7 +117,7 @@ func (a *Accounts) make(name types.NamespacedName) (*Account, error) {
 		return nil, err
 	}
 	return &Account{
-		Name: name, Objects: objects, Metadata: partial, Delete: deletes,
+		Name: name, Objects: objects, Metadata: partial, Delete: a.wrap(deletes),
 		Lacks: permission.NewCached(permission.Reviews{
 			Access: authorization.SelfSubjectAccessReviews(), RulesOf: authorization.SelfSubjectRulesReviews(),
 		}, a.clock).LacksIn,

@@ -31,7 +31,7 @@ func TestAccountsImpersonate(t *testing.T) {
 	}))
 	defer server.Close()
 	config := &rest.Config{Host: server.URL}
-	accounts := NewAccounts(config, types.NamespacedName{Namespace: "curfew-system", Name: "curfew-cleanup"}, clock.RealClock{})
+	accounts := NewAccounts(config, types.NamespacedName{Namespace: "curfew-system", Name: "curfew-cleanup"}, func(own action.Action) action.Action { return own }, clock.RealClock{})
 	resource := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for range 2 { // The second time its clients are known, and what it may do.
 		account, err := accounts.Of(types.NamespacedName{Namespace: "ci", Name: "janitor"})

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"pgregory.net/rapid"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 )
 
@@ -49,8 +50,11 @@ func (m *model) act() {
 	switch rapid.IntRange(0, 9).Draw(m.t, "act") {
 	case 0, 1, 2:
 		m.users()
-	case 3, 4:
+	case 3:
 		m.process.deliver()
+		m.process.deliver()
+	case 4:
+		m.delete()
 	case 5, 6, 7:
 		m.world.clock.Step(time.Second)
 		m.run(m.process)
@@ -103,6 +107,31 @@ func (m *model) users() {
 		m.process.overdue(context.Background(), m.process.watch.space)
 	}
 }
+
+// delete has Curfew delete a Pod in the state that it has now, if nothing changes meanwhile.
+func (m *model) delete() {
+	of := m.world.pods["p"]
+	if of == nil {
+		return
+	}
+	next := deletes(func(due action.Due) action.Result {
+		if now := m.world.pods["p"]; now != nil && now.UID == due.UID && now.ResourceVersion == due.ResourceVersion {
+			finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
+			if slices.Contains(now.Finalizers, policy.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
+				m.t.Fatalf("Pod %s is deleted before it is released", now.UID)
+			}
+			m.world.remove("p")
+		}
+		return action.Result{}
+	})
+	due := action.Due{Namespace: namespace, Name: "p", UID: of.UID, ResourceVersion: of.ResourceVersion}
+	due.Resource = podResource
+	Disowning{Next: next, Tally: func() *Controller { return m.process.Controller }}.Do(context.Background(), due)
+}
+
+type deletes func(action.Due) action.Result
+
+func (f deletes) Do(_ context.Context, due action.Due) action.Result { return f(due) }
 
 // tallies creates or deletes one, or edits what is not its status.
 func (m *model) tallies() {

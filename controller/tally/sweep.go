@@ -2,18 +2,22 @@ package tally
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 const (
@@ -70,6 +74,9 @@ func (c *Controller) Release(ctx context.Context) error {
 		default:
 			rest--
 			c.log.Info("PodTallies are switched off: no Pod has their finalizer", "released", released)
+			if err := c.disabled(ctx); err != nil {
+				c.log.Info("PodTallies could not be reported as switched off", "reason", err.Error())
+			}
 		}
 		if rest > 0 && !loop.Pause(ctx, c.options.Clock, wait) {
 			return nil
@@ -77,6 +84,40 @@ func (c *Controller) Release(ctx context.Context) error {
 	}
 	<-ctx.Done()
 	return nil
+}
+
+// disabled has each PodTally say that it does not count and that its Pods are released.
+func (c *Controller) disabled(ctx context.Context) error {
+	objects, err := c.options.Cluster.Tallies(ctx, metav1.NamespaceAll)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("listing PodTallies: %w", err)
+	}
+	now, err := c.options.ServerTime(ctx)
+	if err != nil {
+		return fmt.Errorf("the API server's time: %w", err)
+	}
+	var errs []error
+	for _, object := range objects {
+		status := object.Status.DeepCopy()
+		conditions := (*[]metav1.Condition)(&status.Conditions)
+		for _, condition := range []metav1.Condition{
+			{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonTallyDisabled, Message: "Curfew runs without the trigger tally: nothing is counted"},
+			{Type: v1alpha1.ConditionReleasing, Reason: v1alpha1.ReasonReleased, Message: "no Pod has the finalizer"},
+		} {
+			condition.Status, condition.ObservedGeneration = metav1.ConditionFalse, object.Generation
+			condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
+			meta.SetStatusCondition(conditions, condition)
+		}
+		if sameStatus(status, &object.Status) {
+			continue
+		}
+		_, err := c.options.Cluster.WriteStatus(ctx, object.Namespace, object.Name, object.UID, object.ResourceVersion, status)
+		errs = append(errs, client.IgnoreNotFound(err))
+	}
+	return errors.Join(errs...)
 }
 
 // listedPods are the Pods that a status lists, and which tally counts them once it is on again.
@@ -113,12 +154,12 @@ func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) 
 		}
 		var patches []func(context.Context) bool
 		for i := range page.Items {
-			meta := &page.Items[i].ObjectMeta
-			if !slices.Contains(meta.Finalizers, policy.FinalizerTally) || listed == nil && c.space(meta.Namespace) != nil {
+			of := &page.Items[i].ObjectMeta
+			if !slices.Contains(of.Finalizers, policy.FinalizerTally) || listed == nil && c.space(of.Namespace) != nil {
 				continue
 			}
 			released++
-			patches = append(patches, c.releaseOf(meta, listed[meta.UID], failures))
+			patches = append(patches, c.releaseOf(of, listed[of.UID], failures))
 		}
 		c.send(ctx, patches)
 		if options.Continue = page.Continue; options.Continue == "" {
@@ -128,10 +169,10 @@ func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) 
 }
 
 // releaseOf releases one Pod, which is as good as counted by a tally or else "".
-func (c *Controller) releaseOf(meta *metav1.ObjectMeta, countedBy types.UID, failures *failures) func(context.Context) bool {
-	namespace, name, body := meta.Namespace, meta.Name, releasing(meta.UID, meta.ResourceVersion)
+func (c *Controller) releaseOf(of *metav1.ObjectMeta, countedBy types.UID, failures *failures) func(context.Context) bool {
+	namespace, name, body := of.Namespace, of.Name, releasing(of.UID, of.ResourceVersion)
 	if countedBy != "" {
-		body = counting(meta.UID, countedBy)
+		body = counting(of.UID, countedBy)
 	}
 	return func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, requestMost)

@@ -45,6 +45,8 @@ type world struct {
 	// a tally has to count them.
 	counted map[types.UID]types.UID
 	owed    map[types.UID]types.UID
+	// disowned are unfinished Pods that Curfew was about to delete.
+	disowned map[types.UID]bool
 	// known are the tallies that the process which sends a request has read.
 	known    map[types.UID]bool
 	requests int
@@ -54,7 +56,7 @@ func newWorld(fail func(string, ...any)) *world {
 	return &world{
 		fail: fail, clock: clocktesting.NewFakeClock(time.Date(2026, 12, 1, 2, 0, 0, 0, time.UTC)), version: 100,
 		pods: map[string]*corev1.Pod{}, tallies: map[string]*Object{}, nodes: map[string]bool{"n": true},
-		counted: map[types.UID]types.UID{}, owed: map[types.UID]types.UID{},
+		counted: map[types.UID]types.UID{}, owed: map[types.UID]types.UID{}, disowned: map[types.UID]bool{},
 		around: func(string, bool) error { return nil },
 	}
 }
@@ -211,6 +213,9 @@ func (w *world) check(object *Object, status *v1alpha1.PodTallyStatus) {
 			w.fail("Pod %s is listed twice", one.uid)
 		}
 		listed[one.uid] = true
+		if w.disowned[one.uid] {
+			w.fail("Pod %s is listed although Curfew deleted it", one.uid)
+		}
 		if by := w.counted[one.uid]; by != "" {
 			w.fail("Pod %s was counted by %s and is listed again by %s", one.uid, by, object.UID)
 		}
@@ -323,6 +328,11 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 		switch by := meta.Annotations[policy.AnnotationCountedBy]; {
 		case by != "" && meta.ResourceVersion == "":
 			w.owed[pod.UID] = types.UID(by)
+		case by != "":
+			w.disowned[pod.UID] = true
+			if old := w.pods[name]; old.Status.Phase == corev1.PodSucceeded || old.Status.Phase == corev1.PodFailed {
+				w.fail("Pod %s is taken from its tally although it has finished", pod.UID)
+			}
 		case by == "" && len(meta.Remove) > 0 && held && !was && !w.mayRelease(pod):
 			w.fail("Pod %s is released although it is tallied", pod.UID)
 		}

@@ -1,0 +1,95 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/action"
+)
+
+// Disowning is a deletion of Curfew's. A Pod that has not finished is released first, and never
+// counted: it did not fail by itself.
+type Disowning struct {
+	Next action.Action
+	// Tally is the controller that counts.
+	Tally func() *Controller
+}
+
+// Do implements action.Action. Between the state that was judged and the one that is deleted there
+// is nothing but the release (S1).
+func (d Disowning) Do(ctx context.Context, due action.Due) action.Result {
+	if due.Resource.GroupResource() != podResource.GroupResource() || due.DryRun {
+		return d.Next.Do(ctx, due)
+	}
+	version, err := d.Tally().disown(ctx, &due)
+	switch {
+	case apierrors.IsNotFound(err):
+		return action.Result{Outcome: action.Gone}
+	case err != nil:
+		out, _ := action.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
+		return out
+	}
+	due.ResourceVersion = version
+	return d.Next.Do(ctx, due)
+}
+
+// disown releases an unfinished Pod that is about to be deleted, and returns the resourceVersion
+// that it has then.
+func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error) {
+	w := c.space(due.Namespace)
+	if w == nil {
+		return due.ResourceVersion, nil
+	}
+	keeper, known := w.keeperOf(due.UID, due.ResourceVersion)
+	if !known {
+		live, err := c.options.Cluster.Pod(ctx, due.Namespace, due.Name)
+		if err != nil {
+			return "", err
+		}
+		if live.UID != due.UID || live.ResourceVersion != due.ResourceVersion {
+			return due.ResourceVersion, nil // The deletion will find that out.
+		}
+		keeper = w.keeperOfPod(live)
+	}
+	if keeper == "" {
+		return due.ResourceVersion, nil
+	}
+	began := c.options.Clock.Now()
+	meta, err := c.options.Cluster.Patch(ctx, due.Namespace, due.Name, disowning(due.UID, due.ResourceVersion, keeper))
+	c.metrics.step("release", began, c.options.Clock, err)
+	if err != nil {
+		return "", err
+	}
+	w.answered(due.UID, &meta.ObjectMeta)
+	return meta.ResourceVersion, nil
+}
+
+// keeperOf is the tally that a Pod would be taken from, or "". It is not known if the watch has not
+// shown that state of the Pod yet.
+func (s *space) keeperOf(uid types.UID, version string) (keeper types.UID, known bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p, at := s.pods[uid], versionOf(version)
+	switch {
+	case !s.ready, p == nil && s.seen < at, p != nil && p.version != at:
+		return "", false
+	case p == nil || !p.running():
+		return "", true
+	}
+	return p.keeper.uid, true
+}
+
+// keeperOfPod is the same for a live state.
+func (s *space) keeperOfPod(live *corev1.Pod) types.UID {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	p := readPod(live)
+	if p.keeper, _ = s.match(live); !p.running() {
+		return ""
+	}
+	return p.keeper.uid
+}
