@@ -15,7 +15,7 @@ import (
 func (c *controller) addTally(context.Context) (err error) {
 	recorder := c.mgr.GetEventRecorder("curfew-tally")
 	c.tally, err = tally.New(tally.Options{
-		Objects: c.objects, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial},
+		Tallies: c.platform.Platform.Tallies, Cluster: &tally.Client{Objects: c.dynamic, Watches: c.maker.typed, Partial: c.maker.partial},
 		ServerTime: c.serverTime,
 		Event: func(object *v1alpha1.PodTally, eventType, reason, message string) {
 			recorder.Eventf(object, nil, eventType, reason, "Count", "%s", message)

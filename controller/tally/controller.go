@@ -9,20 +9,17 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/loop"
+	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // Options are what a Controller works with. All fields are required unless they say otherwise.
 type Options struct {
-	// Objects follows PodTallies.
-	Objects dynamic.Interface
+	// Tallies says which namespaces have PodTallies.
+	Tallies Tallies
 	Cluster Cluster
 	// ServerTime is the API server's time, or an error while that is not known.
 	ServerTime func(context.Context) (time.Time, error)
@@ -32,6 +29,15 @@ type Options struct {
 	Clock      clock.Clock
 	Log        logr.Logger
 	Registerer prometheus.Registerer
+}
+
+// Tallies follows PodTallies; follow.Tallies does.
+type Tallies interface {
+	// OnChange registers a function that is called with the namespace of one that has changed.
+	OnChange(f func(namespace string))
+	// Namespaces are those with PodTallies, of which In is an error until all are known.
+	Namespaces() []string
+	In(namespace string) ([]*match.Tally, error)
 }
 
 const (
@@ -51,12 +57,12 @@ type Controller struct {
 	metrics *metrics
 	queue   *loop.RetryQueue
 	// send sends patches and waits for their answers.
-	send    func(ctx context.Context, all []func(context.Context) (overloaded bool))
-	tallies *follow.Mirror[seen]
+	send func(ctx context.Context, all []func(context.Context) (overloaded bool))
 
-	mu     sync.Mutex
-	spaces map[string]*watched // by namespace
-	busy   map[string]bool
+	mu      sync.Mutex
+	running context.Context     // nil before Run
+	spaces  map[string]*watched // by namespace
+	busy    map[string]bool
 	// work is what the names in the queue stand for.
 	work map[string]*tally
 	all  sync.WaitGroup
@@ -71,21 +77,13 @@ type watched struct {
 	empty  time.Time // since when there is nothing to do
 }
 
-// seen is what is kept of a PodTally, to know when it changed.
-type seen struct {
-	uid        types.UID
-	generation int64
-	deleting   bool
-}
-
 // New makes a controller that does nothing until Run.
 func New(options Options) (*Controller, error) {
 	c, err := newController(options)
 	if err != nil {
 		return nil, err
 	}
-	resource := options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
-	c.tallies = follow.NewMirror(resource, see, options.Clock, c.log.WithValues("resource", v1alpha1.PodTallies))
+	options.Tallies.OnChange(c.watch)
 	return c, nil
 }
 
@@ -99,19 +97,14 @@ func newController(options Options) (c *Controller, err error) {
 	return c, err
 }
 
-func see(object *unstructured.Unstructured) seen {
-	return seen{object.GetUID(), object.GetGeneration(), object.GetDeletionTimestamp() != nil}
-}
-
 // Run counts until ctx is done. It may run once in a cluster.
 func (c *Controller) Run(ctx context.Context) error {
-	c.tallies.OnChange(func(key string, old, now *seen) {
-		if key != "" && (old == nil || now == nil || *old != *now) {
-			namespace, _, _ := strings.Cut(key, "/")
-			c.watch(ctx, namespace)
-		}
-	})
-	c.all.Go(func() { c.tallies.Run(ctx) })
+	c.mu.Lock()
+	c.running = ctx
+	c.mu.Unlock()
+	for _, namespace := range c.options.Tallies.Namespaces() {
+		c.watch(namespace)
+	}
 	c.all.Go(func() { c.sweeps(ctx) })
 	for range workers {
 		c.all.Go(func() {
@@ -130,13 +123,16 @@ func (c *Controller) Run(ctx context.Context) error {
 }
 
 // watch has the tallies and Pods of a namespace listed again, and watched if they are not yet.
-func (c *Controller) watch(ctx context.Context, namespace string) {
+func (c *Controller) watch(namespace string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.running == nil || c.running.Err() != nil {
+		return
+	}
 	w := c.spaces[namespace]
 	if w == nil {
 		w = c.newSpace(namespace)
-		of, cancel := context.WithCancel(ctx)
+		of, cancel := context.WithCancel(c.running)
 		w.cancel = cancel
 		c.all.Go(func() { c.follow(of, w) })
 	}

@@ -2,7 +2,9 @@ package tally
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -27,6 +29,8 @@ func (d Disowning) Do(ctx context.Context, due action.Due) action.Result {
 	}
 	version, err := d.Tally().disown(ctx, &due)
 	switch {
+	case errors.Is(err, errNotKnown):
+		return action.Result{Outcome: action.Again, After: time.Second}
 	case apierrors.IsNotFound(err):
 		return action.Result{Outcome: action.Gone}
 	case err != nil:
@@ -37,11 +41,18 @@ func (d Disowning) Do(ctx context.Context, due action.Due) action.Result {
 	return d.Next.Do(ctx, due)
 }
 
+// errNotKnown: the tallies and Pods are not known yet.
+var errNotKnown = errors.New("PodTallies are not known yet")
+
 // disown releases an unfinished Pod that is about to be deleted, and returns the resourceVersion
 // that it has then.
 func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error) {
+	tallies, err := c.options.Tallies.In(due.Namespace)
 	w := c.space(due.Namespace)
-	if w == nil {
+	switch {
+	case err != nil, w == nil && len(tallies) > 0, w != nil && !w.known():
+		return "", errNotKnown
+	case w == nil:
 		return due.ResourceVersion, nil
 	}
 	keeper, known := w.keeperOf(due.UID, due.ResourceVersion)
@@ -68,6 +79,13 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 	return meta.ResourceVersion, nil
 }
 
+// known reports whether tallies and Pods are known.
+func (s *space) known() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.ready
+}
+
 // keeperOf is the tally that a Pod would be taken from, or "". It is not known if the watch has not
 // shown that state of the Pod yet.
 func (s *space) keeperOf(uid types.UID, version string) (keeper types.UID, known bool) {
@@ -75,7 +93,7 @@ func (s *space) keeperOf(uid types.UID, version string) (keeper types.UID, known
 	defer s.mu.Unlock()
 	p, at := s.pods[uid], versionOf(version)
 	switch {
-	case !s.ready, p == nil && s.seen < at, p != nil && p.version != at:
+	case p == nil && s.seen < at, p != nil && p.version != at:
 		return "", false
 	case p == nil || !p.running():
 		return "", true

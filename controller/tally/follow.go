@@ -62,7 +62,7 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 	if err != nil {
 		return fmt.Errorf("listing PodTallies: %w", err)
 	}
-	known, now := w.known(), []*tally(nil)
+	known, now := w.kept(), []*tally(nil)
 	for _, object := range objects {
 		compiled, errs := match.Compile(&object.PodTally)
 		t := known[object.UID]
@@ -82,8 +82,8 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 	return nil
 }
 
-// known are the tallies whose status no other process has written.
-func (s *space) known() map[types.UID]*tally {
+// kept are the tallies whose status no other process has written.
+func (s *space) kept() map[types.UID]*tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[types.UID]*tally{}

@@ -68,11 +68,21 @@ func (m *model) act() {
 		case 0:
 			m.process.watch.again.Set()
 		case 1:
-			m.zombie, m.process = m.process, m.world.process()
+			m.split()
 		default:
 			m.zombie, m.process = nil, m.world.process()
 		}
 	}
+}
+
+// split lets a second process begin while the first goes on. Both agree which tally counts a Pod:
+// two processes that do not could both count one that changes its tally meanwhile. The lease keeps
+// them from that.
+func (m *model) split() {
+	m.quiet = true
+	defer func() { m.quiet = false }()
+	m.process.relist(context.Background())
+	m.zombie, m.process = m.process, m.world.process()
 }
 
 // users is a step of anyone but Curfew.
@@ -98,9 +108,13 @@ func (m *model) users() {
 	case 5, 6:
 		m.world.remove(name)
 	case 7:
-		m.world.change(name, func(pod *corev1.Pod) { pod.Labels["app"] = app })
+		if m.zombie == nil {
+			m.world.change(name, func(pod *corev1.Pod) { pod.Labels["app"] = app })
+		}
 	case 8:
-		m.tallies()
+		if m.zombie == nil {
+			m.tallies()
+		}
 	default:
 		m.world.nodes["n"] = rapid.Bool().Draw(m.t, "node")
 		m.world.clock.Step(2 * overdueAfter)
@@ -114,6 +128,7 @@ func (m *model) delete() {
 	if of == nil {
 		return
 	}
+	m.world.known = m.process.view.tallies
 	next := deletes(func(due action.Due) action.Result {
 		if now := m.world.pods["p"]; now != nil && now.UID == due.UID && now.ResourceVersion == due.ResourceVersion {
 			finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed

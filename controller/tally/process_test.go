@@ -12,7 +12,18 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
+
+	match "curfew.dev/curfew/policy/tally"
 )
+
+// OnChange implements Tallies.
+func (w *world) OnChange(func(string)) {}
+
+// Namespaces implements Tallies.
+func (w *world) Namespaces() []string { return []string{namespace} }
+
+// In implements Tallies.
+func (w *world) In(string) ([]*match.Tally, error) { return nil, nil }
 
 // view is the world as one process sees it.
 type view struct {
@@ -40,20 +51,22 @@ func (v *view) Patch(ctx context.Context, namespace, name string, patch []byte) 
 type process struct {
 	*Controller
 	world *world
+	view  *view
 	watch *watched
 	// at is how many events it has seen.
 	at int
 }
 
 func (w *world) process() *process {
+	v := &view{world: w}
 	c, err := newController(Options{
-		Cluster: &view{world: w}, Clock: w.clock, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
+		Tallies: w, Cluster: v, Clock: w.clock, Log: logr.Discard(), Registerer: prometheus.NewRegistry(),
 		ServerTime: func(context.Context) (time.Time, error) { return w.clock.Now(), nil },
 	})
 	if err != nil {
 		w.fail("%v", err)
 	}
-	p := &process{Controller: c, world: w, watch: c.newSpace(namespace)}
+	p := &process{Controller: c, world: w, view: v, watch: c.newSpace(namespace)}
 	p.watch.again.Set()
 	c.send = func(ctx context.Context, all []func(context.Context) bool) {
 		for _, one := range all {

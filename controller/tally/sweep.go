@@ -31,8 +31,13 @@ const (
 
 // sweeps releases the Pods of namespaces without tallies, now and then.
 func (c *Controller) sweeps(ctx context.Context) {
-	if c.tallies.Wait(ctx) != nil {
-		return
+	for {
+		if _, err := c.options.Tallies.In(metav1.NamespaceAll); err == nil {
+			break
+		}
+		if !loop.Pause(ctx, c.options.Clock, retryFirst) {
+			return
+		}
 	}
 	delay := loop.NewBackoffOf(retryFirst, recheck)
 	for {

@@ -95,7 +95,6 @@ func TestTallyIsKilled(t *testing.T) {
 		} else {
 			succeeded[of]++
 		}
-		object.Finalizers = []string{policy.FinalizerTally} // As admission does.
 		s.newPod(object)
 		if i%kill == kill/2 {
 			s.ok(suite.controller.Kill())
@@ -136,6 +135,13 @@ func TestTally(t *testing.T) {
 	s.passes(s.kubectl("label", "pod", "relabelled", "tally=other", "--overwrite"))
 	s.awaitTally("a", 0, 1, 3)
 	s.awaitReleased("relabelled")
+
+	expired := tallied("expired", "a", hold, "true") // Curfew deletes it, so that it is not counted.
+	expired.Labels[policy.LabelTTL] = "3s"
+	expired = s.newPod(expired)
+	s.awaitTally("a", 1, 1, 3)
+	s.awaitGone(expired)
+	s.awaitTally("a", 0, 1, 3)
 
 	s.newPod(tallied("released", "a", hold, "true"))
 	s.awaitTally("a", 1, 1, 3)

@@ -1,0 +1,336 @@
+package tally
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// someWorld has one Pod for each way in which a Pod is counted, or is not.
+func someWorld(t *testing.T) *world {
+	w := newWorld(t.Fatalf)
+	w.addTally("a", "a")
+	for name, phase := range map[string]corev1.PodPhase{"succeeded": corev1.PodSucceeded, "failed": corev1.PodFailed} {
+		for _, admitted := range []bool{true, false} { // The other slipped past admission, and is adopted.
+			of := fmt.Sprintf("%s-%v", name, admitted)
+			w.create(of, "a", admitted)
+			w.change(of, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+			w.finish(of, phase)
+		}
+	}
+	w.create("deleted", "a", true)
+	w.remove("deleted") // It was never scheduled, so that it has failed.
+	w.create("running", "a", false)
+	w.create("lost", "a", true)
+	w.change("lost", func(pod *corev1.Pod) { pod.Spec.NodeName = "gone" })
+	w.remove("lost") // Its Node is gone, so that it has failed.
+	w.create("orphan", "a", true)
+	w.change("orphan", func(pod *corev1.Pod) { pod.Labels["app"] = "none" })
+	w.clock.Step(time.Hour)
+	return w
+}
+
+func (w *world) expect(t *testing.T, active, succeeded, failed int64) {
+	t.Helper()
+	status := &w.tallies["a"].Status
+	if status.Active != active || status.Succeeded != succeeded || status.Failed != failed || status.UncountedTerminatedPods != nil {
+		t.Errorf("status %+v, want %d active, %d succeeded, %d failed", status, active, succeeded, failed)
+	}
+	for _, pod := range w.pods {
+		if held := slices.Contains(pod.Finalizers, policy.FinalizerTally); held != (pod.Name == "running") {
+			t.Errorf("Pod %s: finalizers %v", pod.Name, pod.Finalizers)
+		}
+	}
+}
+
+// S7: killed before or after any of its requests, or without an answer to it, the next process
+// counts each Pod once.
+func TestCrashes(t *testing.T) {
+	whole := someWorld(t)
+	whole.process().settle(t.Context())
+	whole.expect(t, 1, 2, 4)
+	if whole.requests < 12 {
+		t.Fatalf("%d requests: this test looks at few", whole.requests)
+	}
+	for at := 1; at <= whole.requests; at++ {
+		for name, how := range map[string]struct{ kill, before bool }{
+			"killed before": {true, true}, "killed after": {true, false}, "not sent": {false, true}, "answer lost": {false, false},
+		} {
+			t.Run(fmt.Sprint(name, " ", at), func(t *testing.T) {
+				w := someWorld(t)
+				w.around = func(_ string, before bool) error {
+					switch {
+					case w.requests != at || before != how.before:
+						return nil
+					case how.kill:
+						panic(killed{})
+					default:
+						return errLost
+					}
+				}
+				func() {
+					defer func() {
+						if why := recover(); why != nil && why != (killed{}) {
+							panic(why)
+						}
+					}()
+					w.process().settle(t.Context())
+				}()
+				w.process().settle(t.Context())
+				w.expect(t, 1, 2, 4)
+			})
+		}
+	}
+}
+
+// S7: an event from before what a request has shown does not have a Pod listed again.
+func TestStaleEvents(t *testing.T) {
+	for name, meanwhile := range map[string]func(*world){
+		"counted": func(*world) {},
+		"gone": func(w *world) {
+			w.change("p", func(pod *corev1.Pod) { pod.Finalizers = nil })
+			w.remove("p")
+		},
+		"created again": func(w *world) {
+			w.change("p", func(pod *corev1.Pod) { pod.Finalizers = nil })
+			w.remove("p")
+			w.create("p", "a", true)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			w := newWorld(t.Fatalf)
+			w.addTally("a", "a")
+			w.create("p", "a", true)
+			w.change("p", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+			w.finish("p", corev1.PodSucceeded)
+			p, ctx := w.process(), t.Context()
+			p.relist(ctx)
+			w.change("p", func(pod *corev1.Pod) { pod.Labels["more"] = "yes" }) // The watch is late with this.
+			w.around = func(request string, before bool) error {
+				if request == "count" && before {
+					meanwhile(w)
+				}
+				return nil
+			}
+			for range 3 { // Without a single event.
+				p.step(ctx, "a")
+				w.clock.Step(time.Second)
+			}
+			if got := w.tallies["a"].Status; got.Succeeded != 1 || got.UncountedTerminatedPods != nil {
+				t.Fatalf("status %+v", got)
+			}
+			w.around = func(string, bool) error { return nil }
+			p.deliver()
+			for range 3 {
+				p.step(ctx, "a")
+				w.clock.Step(time.Second)
+			}
+			p.settle(ctx)
+			if got := w.tallies["a"].Status; got.Succeeded != 1 {
+				t.Fatalf("status %+v", got)
+			}
+		})
+	}
+}
+
+// A Pod whose finalizer cannot be removed keeps no other from being counted.
+func TestFailingPatch(t *testing.T) {
+	w := newWorld(t.Fatalf)
+	w.addTally("a", "a")
+	for i := range 5 {
+		of := fmt.Sprint("p", i)
+		w.create(of, "a", true)
+		w.change(of, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+		w.finish(of, corev1.PodFailed)
+	}
+	n := 0
+	w.around = func(request string, before bool) error {
+		if n++; request == "count" && before && w.pods["p0"] != nil && n%5 == 0 {
+			return errLost
+		}
+		return nil
+	}
+	p, ctx := w.process(), t.Context()
+	for range 30 {
+		p.step(ctx, "a")
+		w.clock.Step(time.Minute)
+	}
+	w.around = func(string, bool) error { return nil }
+	p.settle(ctx)
+	w.expect(t, 0, 0, 5)
+}
+
+// A status that someone edits is restored: no count is lost by it.
+func TestEditedStatus(t *testing.T) {
+	w := someWorld(t)
+	p, ctx := w.process(), t.Context()
+	p.settle(ctx)
+	object := w.tallies["a"]
+	object.Status.Succeeded, object.Editor, object.ResourceVersion = 0, "kubectl-edit", w.next()
+	w.change("running", func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+	w.finish("running", corev1.PodSucceeded)
+	p.settle(ctx)
+	if got := object.Status; got.Succeeded != 3 || got.Failed != 4 {
+		t.Errorf("status %+v, want what was counted before and one more", got)
+	}
+}
+
+// Switched off, all Pods are released; switched on again, none is counted twice, not even those that
+// a status had listed.
+func TestSwitchedOff(t *testing.T) {
+	w, ctx := someWorld(t), t.Context()
+	p := w.process()
+	w.around = func(request string, before bool) error {
+		if request == "count" {
+			panic(killed{})
+		}
+		return nil
+	}
+	func() {
+		defer func() { _ = recover() }()
+		p.settle(ctx)
+	}()
+	w.around = func(string, bool) error { return nil }
+	w.known = map[types.UID]bool{} // All may be released.
+	off := w.process()
+	off.options.Cluster = w
+	listed, err := off.listedPods(ctx)
+	if err != nil || len(listed) == 0 {
+		t.Fatalf("listed %v, %v", listed, err)
+	}
+	if _, err := off.sweep(ctx, listed); err != nil {
+		t.Fatal(err)
+	}
+	for _, pod := range w.pods {
+		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+			t.Errorf("Pod %s has the finalizer", pod.Name)
+		}
+	}
+	w.process().settle(ctx)
+	status := w.tallies["a"].Status
+	if status.Succeeded != 2 || status.UncountedTerminatedPods != nil || status.Active != 1 {
+		t.Errorf("status %+v", status)
+	}
+}
+
+// A Pod that has finished is counted before Curfew deletes it; one that has not is never counted.
+func TestDisowning(t *testing.T) {
+	w, ctx := someWorld(t), t.Context()
+	p := w.process()
+	p.settle(ctx)
+	var deleted []string
+	next := deletes(func(due action.Due) action.Result {
+		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
+			deleted = append(deleted, due.Name)
+			w.remove(due.Name)
+		}
+		return action.Result{Outcome: action.Done}
+	})
+	of := w.pods["running"]
+	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	due.Resource = podResource
+	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
+	if got := do.Do(ctx, due); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
+		t.Fatalf("%+v, deleted %v", got, deleted)
+	}
+	p.settle(ctx)
+	w.expect(t, 0, 2, 4)
+}
+
+// The patches only ever name Curfew's own finalizer (S5), and the UID of the Pod (S2).
+func TestPatches(t *testing.T) {
+	for want, got := range map[string][]byte{
+		`{"metadata":{"uid":"u","resourceVersion":"7","finalizers":["curfew.dev/tally"]}}`:                                                                      adoption("u", "7"),
+		`{"metadata":{"uid":"u","resourceVersion":"7","$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                                             releasing("u", "7"),
+		`{"metadata":{"uid":"u","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                       counting("u", "t"),
+		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`: disowning("u", "7", "t"),
+	} {
+		if string(got) != want {
+			t.Errorf("got  %s\nwant %s", got, want)
+		}
+	}
+}
+
+// A full status stays under 20 kB.
+func TestLedgerIsBounded(t *testing.T) {
+	l := ledger{}
+	for i := range 600 {
+		if uid := types.UID(fmt.Sprintf("%036d", i)); l.fits(uid) {
+			l.add(uid, outcome(1+i%2))
+		}
+	}
+	of, status := &tally{conflicts: 1}, &v1alpha1.PodTallyStatus{}
+	l.write(status)
+	of.describe(status, time.Now())
+	data, err := json.Marshal(status)
+	if err != nil || len(data) > 20_000 || len(l.uncounted) < 400 {
+		t.Errorf("%d bytes with %d UIDs, %v", len(data), len(l.uncounted), err)
+	}
+	if again := readLedger(status); len(again.uncounted) != len(l.uncounted) || again.bytes != l.bytes {
+		t.Errorf("read %d UIDs, %d bytes", len(again.uncounted), again.bytes)
+	}
+}
+
+// Who owns a count in managedFields has edited the status.
+func TestEditor(t *testing.T) {
+	fields := func(manager, subresource, owned string) metav1.ManagedFieldsEntry {
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(owned)}}
+	}
+	for want, list := range map[string][]metav1.ManagedFieldsEntry{
+		"":             {fields("kubectl-create", "", `{"f:spec":{}}`), fields(fieldManager, "status", `{"f:status":{"f:succeeded":{}}}`)},
+		"kubectl-edit": {fields(fieldManager, "status", `{"f:status":{"f:failed":{}}}`), fields("kubectl-edit", "status", `{"f:status":{"f:succeeded":{}}}`)},
+	} {
+		if got := editorOf(list); got != want {
+			t.Errorf("got %q, want %q", got, want)
+		}
+	}
+}
+
+// A tally with many Pods does not delay one with few.
+func TestPoolIsFair(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(clock.RealClock{})
+		var order []string
+		var sent atomic.Int64
+		patches := func(name string, n int) []func(context.Context) bool {
+			return slices.Repeat([]func(context.Context) bool{func(context.Context) bool {
+				time.Sleep(10 * time.Millisecond)
+				sent.Add(1)
+				return false
+			}}, n)
+		}
+		done := make(chan string, 2)
+		go func() { p.run(t.Context(), patches("huge", 5000)); done <- "huge" }()
+		synctest.Wait()
+		go func() { p.run(t.Context(), patches("small", 5)); done <- "small" }()
+		order = append(order, <-done)
+		if before := sent.Load(); before > 200 {
+			t.Errorf("%d patches were sent before those of the small one", before)
+		}
+		order = append(order, <-done)
+		if got := strings.Join(order, " "); got != "small huge" || sent.Load() != 5005 {
+			t.Errorf("done: %s, %d sent", got, sent.Load())
+		}
+		ended, cancel := context.WithCancel(t.Context())
+		cancel()
+		p.run(ended, patches("late", 5000))
+		if sent.Load() != 5005 {
+			t.Error("patches are sent after the end of their time")
+		}
+	})
+}

@@ -1,0 +1,49 @@
+package main
+
+const tallies = "controller/tally"
+
+// ofTally break the exact counts of PodTallies.
+var ofTally = []Mutant{
+	{
+		Invariant: "S7", Name: "an event from before a request has a Pod counted again",
+		File: "controller/tally/space.go",
+		Old:  "known.removed || p.version < known.version", New: "known.removed",
+		Package: tallies, Tests: []string{"TestStaleEvents"},
+	},
+	{
+		Invariant: "S7", Name: "an event from before a Pod was found to be gone has it counted again",
+		File: "controller/tally/space.go",
+		Old:  "known.removed || p.version < known.version", New: "p.version < known.version",
+		Package: tallies, Tests: []string{"TestStaleEvents"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod is counted before its finalizer is removed",
+		File: "controller/tally/pod.go",
+		Old:  "return p == nil || p.removed || !p.held && p.counted }", New: "return true }",
+		Package: tallies, Tests: []string{"TestCrashes"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod that was counted is adopted again",
+		File: "controller/tally/pod.go",
+		Old:  "case p.counted || p.keeper == nil:", New: "case p.keeper == nil:",
+		Package: tallies, Tests: []string{"TestCrashes"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod that Curfew deletes is counted as failed",
+		File: "controller/tally/disown.go",
+		Old:  "return p.keeper.uid, true", New: "return \"\", true",
+		Package: tallies, Tests: []string{"TestDisowning"},
+	},
+	{
+		Invariant: "S5", Name: "all finalizers of a Pod are removed, not only that of tallies",
+		File: "controller/tally/requests.go",
+		Old:  "`json:\"$deleteFromPrimitiveList/finalizers,omitempty\"`", New: "`json:\"finalizers-,omitempty\"`",
+		Package: tallies, Tests: []string{"TestPatches"},
+	},
+	{
+		Invariant: "S2", Name: "a Pod that was created again under the name is patched",
+		File: "controller/tally/requests.go",
+		Old:  "`json:\"uid\"`", New: "`json:\"-\"`",
+		Package: tallies, Tests: []string{"TestPatches"},
+	},
+}
