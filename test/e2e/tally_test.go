@@ -138,8 +138,9 @@ func TestTally(t *testing.T) {
 
 	expired := tallied("expired", "a", hold, "true") // Curfew deletes it, so that it is not counted.
 	expired.Labels[policy.LabelTTL] = "3s"
-	expired = s.newPod(expired)
-	s.awaitTally("a", 1, 1, 3)
+	if expired = s.newPod(expired); !slices.Contains(expired.Finalizers, policy.FinalizerTally) {
+		t.Errorf("admission gave it finalizers %v", expired.Finalizers)
+	}
 	s.awaitGone(expired)
 	s.awaitTally("a", 0, 1, 3)
 
