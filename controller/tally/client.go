@@ -84,7 +84,7 @@ func editorOf(fields []metav1.ManagedFieldsEntry) string {
 		var owned struct {
 			Status map[string]json.RawMessage `json:"f:status"`
 		}
-		if json.Unmarshal(one.FieldsV1.Raw, &owned) != nil {
+		if json.Unmarshal(one.FieldsV1.GetRawBytes(), &owned) != nil {
 			return one.Manager
 		}
 		for _, count := range []string{"f:succeeded", "f:failed", "f:uncountedTerminatedPods"} {

@@ -289,7 +289,7 @@ func TestLedgerIsBounded(t *testing.T) {
 // Who owns a count in managedFields has edited the status.
 func TestEditor(t *testing.T) {
 	fields := func(manager, subresource, owned string) metav1.ManagedFieldsEntry {
-		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: &metav1.FieldsV1{Raw: []byte(owned)}}
+		return metav1.ManagedFieldsEntry{Manager: manager, Subresource: subresource, FieldsV1: metav1.NewFieldsV1(owned)}
 	}
 	for want, list := range map[string][]metav1.ManagedFieldsEntry{
 		"":             {fields("kubectl-create", "", `{"f:spec":{}}`), fields(fieldManager, "status", `{"f:status":{"f:succeeded":{}}}`)},

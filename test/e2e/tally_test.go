@@ -30,14 +30,6 @@ func (s *space) tally(name string) {
 	s.says(s.kubectlInput(fmt.Sprintf(`{"apiVersion": "curfew.dev/v1alpha1", "kind": "PodTally", "metadata": {"name": %q}, "spec": {"selector": {"matchLabels": {"tally": %q}}}}`, name, name), "create", "-f", "-"))
 }
 
-// tallyStatus reads the status of a PodTally.
-func (s *space) tallyStatus(name string) *v1alpha1.PodTallyStatus {
-	s.Helper()
-	object, err := s.readTally(s.ctx, name)
-	s.ok(err)
-	return &object.Status
-}
-
 func (s *space) readTally(ctx context.Context, name string) (*v1alpha1.PodTally, error) {
 	live, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(s.name).Get(ctx, name, metav1.GetOptions{})
 	if err != nil {
