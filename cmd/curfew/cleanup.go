@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/cleanup"
-	"curfew.dev/curfew/controller/discovery"
+	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/cleanup"
 )
@@ -45,5 +45,5 @@ func (c *controller) served(ctx context.Context) ([]match.Resource, error) {
 	if err != nil && !clientdiscovery.IsGroupDiscoveryFailedError(err) {
 		return nil, err
 	}
-	return discovery.Resources(groups, lists), nil // What an aggregated API does not show is kept.
+	return served.Resources(groups, lists), nil // What an aggregated API does not show is kept.
 }

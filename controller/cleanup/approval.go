@@ -7,7 +7,6 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -15,7 +14,7 @@ import (
 
 // approved reports whether the first run of the policy as it is now may delete.
 func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, error) {
-	if p.Spec.Approval != v1alpha1.ApprovalRequired && (p.Namespace == "" || !c.options.RequireApproval) {
+	if !p.NeedsApproval(c.options.RequireApproval) {
 		return true, nil
 	}
 	resource := c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals))
@@ -29,11 +28,7 @@ func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, err
 		if err != nil {
 			return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
 		}
-		found := slices.ContainsFunc(page.Items, func(one unstructured.Unstructured) bool {
-			uid, _, _ := unstructured.NestedString(one.Object, "spec", "policyUID")
-			hash, _, _ := unstructured.NestedString(one.Object, "spec", "specHash")
-			return types.UID(uid) == p.UID && hash == p.Hash && p.Hash != ""
-		})
+		found := slices.ContainsFunc(page.Items, func(one unstructured.Unstructured) bool { return p.ApprovedBy(&one) })
 		if options.Continue = page.GetContinue(); found || options.Continue == "" {
 			return found, nil
 		}

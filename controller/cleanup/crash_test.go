@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -137,8 +139,8 @@ func (c *cluster) client() metadata.Interface {
 				return nil
 			}
 			c.lists++
-			for _, object := range c.objects {
-				list.Items = append(list.Items, runtime.RawExtension{Object: object.DeepCopy()})
+			for _, name := range slices.Sorted(maps.Keys(c.objects)) {
+				list.Items = append(list.Items, runtime.RawExtension{Object: c.objects[name].DeepCopy()})
 			}
 			return nil
 		})

@@ -10,7 +10,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
@@ -39,7 +38,7 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	if err != nil {
 		return 0, err
 	}
-	p, errs, status := c.compile(object)
+	p, errs, status := cleanup.Read(c.compiler, object)
 	cur := &current{
 		object: object, policy: p, now: now, turn: turn,
 		ledger: &ledger{store: newStore(c.options.Objects, p, object.GetResourceVersion(), status)},
@@ -114,30 +113,6 @@ func (c *Controller) start(ctx context.Context, cur *current, due time.Time) (ti
 // runID is unique to a policy and a scheduled time.
 func runID(due time.Time, policy types.UID) string {
 	return fmt.Sprintf("%s-%.8s", due.UTC().Format("20060102-1504"), policy)
-}
-
-// compile reads and compiles a policy of either kind.
-func (c *Controller) compile(object *unstructured.Unstructured) (*cleanup.Policy, field.ErrorList, v1alpha1.CleanupPolicyStatus) {
-	unreadable := func(err error) field.ErrorList {
-		return field.ErrorList{field.Invalid(field.NewPath("spec"), field.OmitValueType{}, err.Error())}
-	}
-	convert := runtime.DefaultUnstructuredConverter
-	if object.GetNamespace() == "" {
-		of := &v1alpha1.ClusterCleanupPolicy{}
-		err := convert.FromUnstructured(object.Object, of)
-		p, errs := cleanup.Compile(c.compiler, of)
-		if err != nil {
-			errs = unreadable(err)
-		}
-		return p, errs, of.Status
-	}
-	of := &v1alpha1.CleanupPolicy{}
-	err := convert.FromUnstructured(object.Object, of)
-	p, errs := cleanup.CompileNamespaced(c.compiler, of)
-	if err != nil {
-		errs = unreadable(err)
-	}
-	return p, errs, of.Status
 }
 
 // limit checks what admission checks as well: policies get past it.

@@ -7,6 +7,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/discovery/served"
 )
 
 // Kind is a kind that can be listed, watched and deleted, so that a TTL label on its objects can
@@ -29,12 +31,6 @@ func (k Kind) VersionResource() schema.GroupVersionResource {
 	return k.GroupVersion().WithResource(k.Resource)
 }
 
-// duplicates are kinds that show the objects of another kind, which is watched instead.
-var duplicates = map[schema.GroupResource]bool{
-	{Group: "events.k8s.io", Resource: "events"}:          true, // the events of the core group
-	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces, which --protect and their own mode apply to
-}
-
 // requiredVerbs are what a kind has to support.
 var requiredVerbs = []string{"list", "watch", "delete"}
 
@@ -49,7 +45,7 @@ func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip fu
 	kinds = map[schema.GroupResource]Kind{}
 	without := map[schema.GroupResource]bool{}
 	for _, group := range groups {
-		for _, text := range versionsOf(group) {
+		for _, text := range served.Versions(group) {
 			version, err := schema.ParseGroupVersion(text)
 			list := byVersion[text]
 			if err != nil || list == nil || skip(version) {
@@ -58,7 +54,7 @@ func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip fu
 			for i := range list.APIResources {
 				resource := &list.APIResources[i]
 				at := schema.GroupResource{Group: version.Group, Resource: resource.Name}
-				if _, known := kinds[at]; known || strings.Contains(resource.Name, "/") || duplicates[at] {
+				if _, known := kinds[at]; known || strings.Contains(resource.Name, "/") || served.Duplicates[at] {
 					continue
 				}
 				if without[at] = lacksVerb(resource.Verbs); without[at] {
@@ -78,17 +74,6 @@ func kindsOf(groups []*metav1.APIGroup, lists []*metav1.APIResourceList, skip fu
 
 func lacksVerb(verbs metav1.Verbs) bool {
 	return slices.ContainsFunc(requiredVerbs, func(verb string) bool { return !slices.Contains(verbs, verb) })
-}
-
-// versionsOf are the versions of a group, the preferred one first.
-func versionsOf(group *metav1.APIGroup) []string {
-	out := []string{group.PreferredVersion.GroupVersion}
-	for _, of := range group.Versions {
-		if of.GroupVersion != group.PreferredVersion.GroupVersion {
-			out = append(out, of.GroupVersion)
-		}
-	}
-	return out
 }
 
 // service is what is read of an APIService: a version of a group that is served.

@@ -43,6 +43,7 @@ const (
 	SkipUncounted   = "NotAccountedFor"
 	SkipEssential   = "Essential"
 	SkipNewest      = "KeepNewest"
+	SkipLimit       = "OverLimit"
 )
 
 // Decision is a verdict and its reason.

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
+	"curfew.dev/curfew/controller/discovery/served"
 	"curfew.dev/curfew/policy"
 )
 
@@ -41,12 +42,6 @@ func (k Kind) Name(object string) string {
 
 // verbs are what the controller needs on a kind.
 var verbs = []string{"list", "watch", "delete"}
-
-// twins are kinds that show the objects of another kind. The controller skips the same ones.
-var twins = map[schema.GroupResource]bool{
-	{Group: "events.k8s.io", Resource: "events"}:          true,
-	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces
-}
 
 // Kinds are all kinds whose objects can expire, by group and resource. Curfew never deletes its
 // own.
@@ -89,7 +84,7 @@ func (w *World) served() (map[schema.GroupResource]Kind, error) {
 		for i := range list.APIResources {
 			resource := &list.APIResources[i]
 			at := schema.GroupResource{Group: of.Group, Resource: resource.Name}
-			if strings.Contains(resource.Name, "/") || twins[at] || lacks(resource.Verbs) {
+			if strings.Contains(resource.Name, "/") || served.Duplicates[at] || lacks(resource.Verbs) {
 				continue
 			}
 			kind := of.WithKind(resource.Kind)

@@ -80,12 +80,15 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 		if decision.Verdict == cleanup.Delete && s.Newest != nil && s.Newest.Keeps(decision.Group, decision.Time, object.GetUID()) {
 			decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNewest, Message: "is one of the newest: see keepNewest"}
 		}
-		switch {
-		case decision.Verdict == cleanup.Skip:
-			s.skip(decision, object)
-		case s.Left == 0 || recent.has(object.GetUID()):
+		if decision.Verdict == cleanup.Delete && recent.has(object.GetUID()) {
 			return nil
-		default:
+		}
+		if decision.Verdict == cleanup.Delete && s.Left == 0 {
+			decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipLimit, Message: "is more than maxDeletions or maxPercentage allow: see onExceed"}
+		}
+		if decision.Verdict == cleanup.Skip {
+			s.skip(decision, object)
+		} else {
 			recent.add(object.GetUID())
 			s.Left--
 			s.Matched++

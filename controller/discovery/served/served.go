@@ -1,4 +1,5 @@
-package discovery
+// Package served reads discovery: which resources an API server serves, in which versions.
+package served
 
 import (
 	"slices"
@@ -10,13 +11,30 @@ import (
 	"curfew.dev/curfew/policy/cleanup"
 )
 
+// Duplicates are kinds that show the objects of another kind, which is watched instead.
+var Duplicates = map[schema.GroupResource]bool{
+	{Group: "events.k8s.io", Resource: "events"}:          true, // the events of the core group
+	{Group: "project.openshift.io", Resource: "projects"}: true, // Namespaces, which --protect and their own mode apply to
+}
+
+// Versions are those of a group, the preferred one first.
+func Versions(group *metav1.APIGroup) []string {
+	out := []string{group.PreferredVersion.GroupVersion}
+	for _, of := range group.Versions {
+		if of.GroupVersion != group.PreferredVersion.GroupVersion {
+			out = append(out, of.GroupVersion)
+		}
+	}
+	return out
+}
+
 // Resources returns the resources that discovery shows and that can be listed, read and deleted,
 // each with its versions, the preferred one first.
 func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cleanup.Resource {
 	var out []cleanup.Resource
 	at := map[schema.GroupResource]int{}
 	for _, group := range groups {
-		for _, text := range versionsOf(group) {
+		for _, text := range Versions(group) {
 			version, err := schema.ParseGroupVersion(text)
 			list := slices.IndexFunc(lists, func(l *metav1.APIResourceList) bool { return l.GroupVersion == text })
 			if err != nil || list < 0 {
@@ -25,7 +43,7 @@ func Resources(groups []*metav1.APIGroup, lists []*metav1.APIResourceList) []cle
 			for i := range lists[list].APIResources {
 				resource := &lists[list].APIResources[i]
 				name := schema.GroupResource{Group: version.Group, Resource: resource.Name}
-				if strings.Contains(resource.Name, "/") || duplicates[name] || !cleanable(resource.Verbs) {
+				if strings.Contains(resource.Name, "/") || Duplicates[name] || !cleanable(resource.Verbs) {
 					continue
 				}
 				if known, ok := at[name]; ok {
