@@ -101,6 +101,8 @@ type fakeCluster struct {
 	notAllowed, notMine map[string]bool
 	// warn gets the warnings of the API server.
 	warn rest.WarningHandler
+	// actedAs are the users that were impersonated.
+	actedAs []string
 	// patched are the patches that were sent, as "RESOURCE NAMESPACE/NAME PATCH", and the objects that
 	// were created.
 	patched []string
@@ -207,7 +209,17 @@ func (c *fakeCluster) authorize(action clienttesting.Action) (bool, runtime.Obje
 
 func (c *fakeCluster) connect(_ clientcmd.ClientConfig, warnings io.Writer) (world.Clients, error) {
 	c.warn, _ = warnings.(rest.WarningHandler)
-	return world.Clients{Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata}, nil
+	out := world.Clients{Discovery: c.discovery, Objects: c.objects, Metadata: c.metadata}
+	out.As = func(user string) (world.Clients, error) {
+		c.actedAs = append(c.actedAs, user)
+		return out, nil
+	}
+	return out, nil
+}
+
+// actions are all requests.
+func (c *fakeCluster) actions() []clienttesting.Action {
+	return append(c.objects.Actions(), c.metadata.Actions()...)
 }
 
 func forbidden(verb, resource string) error {

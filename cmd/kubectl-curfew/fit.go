@@ -15,7 +15,7 @@ const (
 
 var (
 	// shortened are columns whose cells may be cut, with the width that they keep.
-	shortened = map[string]int{"NAMESPACE": 10, "NAME": 18, "SOURCE": 12}
+	shortened = map[string]int{"NAMESPACE": 10, "NAME": 18, "SOURCE": 12, "FOR EXAMPLE": 40}
 	// dispensable are columns that a narrow terminal does not show, first those that say least.
 	dispensable = []string{"TRIGGER", "SOURCE", "EXPIRES"}
 )

@@ -75,7 +75,7 @@ type list[T any] struct {
 }
 
 func listOf[T any](kind string, now time.Time, items []T, notes []string) list[T] {
-	return list[T]{outputVersion, kind, now, slices.Concat([]T{}, items), notes}
+	return list[T]{outputVersion, kind, now, append([]T{}, items...), notes}
 }
 
 // objectData is one object in the documents of all commands. The tags doc of this and all other

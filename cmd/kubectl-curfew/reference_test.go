@@ -128,6 +128,8 @@ func documents() string {
 		{"CheckList", "status", list[health.Check]{}},
 		{"FindingList", "lint", lintData{}},
 		{"DefaultsList", "defaults", defaultsData{}},
+		{"PreviewList", "preview", previewData{}},
+		{"TestList", "test", list[testItem]{}},
 		{"CleanupRunList", "report", reportData{}},
 		{"TallyList", "tally", list[tallyItem]{}},
 	} {

@@ -52,8 +52,8 @@ cannot be used.`,
 	command.SetUsageFunc(usageWithout(command.UsageFunc()))
 	command.AddCommand(
 		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
-		statusCommand(env), lintCommand(env), defaultsCommand(env), approveCommand(env), reportCommand(env), tallyCommand(env), convertCommand(), completionCommand(), versionCommand(),
-		optionsCommand(),
+		statusCommand(env), lintCommand(env), defaultsCommand(env), previewCommand(env), approveCommand(env), reportCommand(env), testCommand(env),
+		tallyCommand(env), convertCommand(), completionCommand(), versionCommand(), optionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command

@@ -57,3 +57,6 @@ func kindSet(byGroup map[string][]string) map[schema.GroupKind]bool {
 	}
 	return out
 }
+
+// ClusterScoped reports whether a built-in kind is cluster-scoped.
+func ClusterScoped(kind schema.GroupKind) bool { return clusterScopedKinds[kind] }

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apiserver/pkg/authentication/serviceaccount"
 	"k8s.io/apiserver/pkg/authentication/user"
+	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/rules"
 )
@@ -30,6 +31,10 @@ func (w *World) MayI(ctx context.Context, kind Kind, namespace, name, verb strin
 // ask creates a review and reads the answer into it. client-go's typed client would link every API
 // type.
 func (w *World) ask(ctx context.Context, kind string, review any) error {
+	return ask(ctx, w.clients.Objects, kind, review)
+}
+
+func ask(ctx context.Context, client dynamic.Interface, kind string, review any) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(review)
 	if err != nil {
 		return err
@@ -37,7 +42,7 @@ func (w *World) ask(ctx context.Context, kind string, review any) error {
 	object := &unstructured.Unstructured{Object: content}
 	object.SetGroupVersionKind(authorizationv1.SchemeGroupVersion.WithKind(kind))
 	resource := authorizationv1.SchemeGroupVersion.WithResource(strings.ToLower(kind) + "s")
-	answer, err := w.clients.Objects.Resource(resource).Create(ctx, object, metav1.CreateOptions{})
+	answer, err := client.Resource(resource).Create(ctx, object, metav1.CreateOptions{})
 	if err != nil {
 		return err
 	}

@@ -14,8 +14,11 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -26,6 +29,8 @@ type CleanupPolicy struct {
 	metav1.ObjectMeta
 	Spec   v1alpha1.CleanupSpec
 	Status v1alpha1.CleanupPolicyStatus
+	// Compile compiles the policy.
+	Compile func(*expression.Compiler) (*cleanup.Policy, field.ErrorList)
 }
 
 // String names the policy as kubectl does, with its namespace.
@@ -99,13 +104,17 @@ func (w *World) readCleanupPolicy(ctx context.Context, resource, namespace, name
 		if presence != Found {
 			return nil, presence, err
 		}
-		return &CleanupPolicy{"ClusterCleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status}, presence, nil
+		compile := func(c *expression.Compiler) (*cleanup.Policy, field.ErrorList) { return cleanup.Compile(c, read) }
+		return &CleanupPolicy{"ClusterCleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}, presence, nil
 	}
 	read, presence, err := Read[v1alpha1.CleanupPolicy](ctx, w, at, namespace, name)
 	if presence != Found {
 		return nil, presence, err
 	}
-	return &CleanupPolicy{"CleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status}, presence, nil
+	compile := func(c *expression.Compiler) (*cleanup.Policy, field.ErrorList) {
+		return cleanup.CompileNamespaced(c, read)
+	}
+	return &CleanupPolicy{"CleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}, presence, nil
 }
 
 // CleanupReports are the report pages of a policy, by run and page.

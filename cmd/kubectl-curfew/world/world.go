@@ -31,6 +31,9 @@ type Clients struct {
 	Metadata  metadata.Interface
 	// ServerTime is the API server's time, at most a second ahead; nil means that it is not known.
 	ServerTime func(context.Context) (time.Time, error)
+	// As connects as another user. It is nil where that is impossible: the user already impersonates
+	// somebody, and who may do what is decided for the one who does so.
+	As func(user string) (Clients, error)
 }
 
 // NewClients makes them all from one configuration.
@@ -38,6 +41,13 @@ func NewClients(config *rest.Config) (Clients, error) {
 	var out Clients
 	skew := servertime.NewSkew(clock.RealClock{})
 	config = rest.CopyConfig(config)
+	if original := rest.CopyConfig(config); config.Impersonate.UserName == "" {
+		out.As = func(user string) (Clients, error) {
+			as := rest.CopyConfig(original)
+			as.Impersonate.UserName = user // The API server adds the groups of a service account.
+			return NewClients(as)
+		}
+	}
 	config.Wrap(skew.Wrap)
 	out.ServerTime = servertime.NewServerTime(skew, func(context.Context) error {
 		_, err := out.Discovery.ServerVersion()

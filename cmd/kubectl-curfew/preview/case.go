@@ -1,0 +1,181 @@
+package preview
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	sigsyaml "sigs.k8s.io/yaml"
+)
+
+// Where and as what a [Case] is written.
+const (
+	CaseVersion = "cli.curfew.dev/v1alpha1"
+	CaseKind    = "CleanupTest"
+)
+
+// Case is a test of cleanup policies against manifests.
+type Case struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	// Name of the test; by default the path of its file.
+	Name string `json:"name,omitempty"`
+	// Policies and Manifests are files and folders, relative to the file of the test. Manifests may
+	// have the policies in them.
+	Policies  []string `json:"policies"`
+	Manifests []string `json:"manifests"`
+	// Policy is the name of the one that is tested, where there are several.
+	Policy string `json:"policy,omitempty"`
+	// Now is when the run starts.
+	Now    time.Time `json:"now"`
+	Expect Expected  `json:"expect"`
+}
+
+// Expected is what a run is to do.
+type Expected struct {
+	// Deleted are all objects that are deleted, and no others.
+	Deleted []Selected `json:"deleted"`
+	// Kept are some of those that are kept.
+	Kept []Selected `json:"kept,omitempty"`
+	// Stalled is the reason for which the run deletes nothing.
+	Stalled string `json:"stalled,omitempty"`
+	// NextRuns are the first runs after Now.
+	NextRuns []time.Time `json:"nextRuns,omitempty"`
+}
+
+// Selected is an object of the manifests.
+type Selected struct {
+	// APIVersion is needed only if several groups have the kind.
+	APIVersion string `json:"apiVersion,omitempty"`
+	Kind       string `json:"kind"`
+	Namespace  string `json:"namespace,omitempty"`
+	Name       string `json:"name"`
+	// Reason to keep it, as in status.lastRun.skipped; NoMatch if the policy does not match it.
+	Reason string `json:"reason,omitempty"`
+}
+
+// String is the object as people name it: Job ci/build.
+func (s Selected) String() string {
+	if s.Namespace == "" {
+		return s.Kind + " " + s.Name
+	}
+	return s.Kind + " " + s.Namespace + "/" + s.Name
+}
+
+// ReasonNoMatch is the reason to keep an object that the policy does not match.
+const ReasonNoMatch = "NoMatch"
+
+// ParseCase reads a test. Unknown fields are an error: a misspelt one would expect nothing.
+func ParseCase(text []byte) (*Case, error) {
+	out := &Case{}
+	if err := sigsyaml.UnmarshalStrict(text, out); err != nil {
+		return nil, err
+	}
+	var missing []string
+	for field, given := range map[string]bool{"policies": len(out.Policies) > 0, "manifests": len(out.Manifests) > 0, "now": !out.Now.IsZero()} {
+		if !given {
+			missing = append(missing, field)
+		}
+	}
+	if slices.Sort(missing); len(missing) > 0 {
+		return nil, fmt.Errorf("%s is missing", strings.Join(missing, ", "))
+	}
+	if out.Expect.Stalled != "" && len(out.Expect.Deleted) > 0 {
+		return nil, fmt.Errorf("expect: a run that is stalled deletes nothing: leave out deleted or stalled")
+	}
+	return out, nil
+}
+
+// Check compares a result with what a test expects, and returns the differences.
+func (c *Case) Check(result *Result, files *Files) []string {
+	stalled := ""
+	if result.Stalled != nil {
+		stalled = result.Stalled.Reason
+	}
+	var out []string
+	switch {
+	case stalled == c.Expect.Stalled:
+	case c.Expect.Stalled == "":
+		out = append(out, fmt.Sprintf("the run should not be stalled, and it is: %s (%s)", stalled, result.Stalled))
+	case stalled == "":
+		out = append(out, fmt.Sprintf("the run should be stalled with reason %s, and it is not", c.Expect.Stalled))
+	default:
+		out = append(out, fmt.Sprintf("the run should be stalled with reason %s, and its reason is %s", c.Expect.Stalled, stalled))
+	}
+	deleted := slices.DeleteFunc(slices.Clone(result.Objects), func(o Object) bool { return o.Reason != "" || stalled != "" })
+	for _, want := range c.Expect.Deleted {
+		i := slices.IndexFunc(deleted, want.is)
+		if i < 0 {
+			out = append(out, fmt.Sprintf("%s should be deleted, and is kept: %s", want, why(want, result, files)))
+			continue
+		}
+		deleted = slices.Delete(deleted, i, i+1)
+	}
+	for _, want := range c.Expect.Kept {
+		switch reason := why(want, result, files); {
+		case reason == absent:
+			out = append(out, fmt.Sprintf("%s should be kept, and %s", want, absent))
+		case slices.ContainsFunc(deleted, want.is):
+			out = append(out, fmt.Sprintf("%s should be kept, and is deleted", want))
+			deleted = slices.DeleteFunc(deleted, want.is)
+		case want.Reason != "" && want.Reason != reasonOf(reason):
+			out = append(out, fmt.Sprintf("%s should be kept with reason %s, and its reason is %s", want, want.Reason, reason))
+		}
+	}
+	for i := range deleted {
+		out = append(out, fmt.Sprintf("%s is deleted, and is not expected to be", selectedOf(&deleted[i])))
+	}
+	return append(out, c.checkRuns(result)...)
+}
+
+// absent is why an object is kept that does not exist.
+const absent = "it is not among the manifests"
+
+// why returns why an object is kept, with the reason in one word first.
+func why(want Selected, result *Result, files *Files) string {
+	if i := slices.IndexFunc(result.Objects, want.is); i >= 0 {
+		one := &result.Objects[i]
+		if one.Reason == "" {
+			return "the run is stalled"
+		}
+		return one.Reason + " (" + one.Message + ")"
+	}
+	for i := range files.resources {
+		for _, object := range files.objects[files.resources[i].GroupResource] {
+			if want.is(Object{GroupVersionKind: object.GroupVersionKind(), Namespace: object.GetNamespace(), Name: object.GetName()}) {
+				return ReasonNoMatch
+			}
+		}
+	}
+	return absent
+}
+
+// reasonOf is the reason without its message.
+func reasonOf(text string) string {
+	reason, _, _ := strings.Cut(text, " (")
+	return reason
+}
+
+func (s Selected) is(o Object) bool {
+	return s.Kind == o.Kind && s.Namespace == o.Namespace && s.Name == o.Name && (s.APIVersion == "" || s.APIVersion == o.GroupVersion().String())
+}
+
+func selectedOf(o *Object) Selected {
+	return Selected{Kind: o.Kind, Namespace: o.Namespace, Name: o.Name}
+}
+
+func (c *Case) checkRuns(result *Result) []string {
+	var out []string
+	runs := result.Policy.Schedule.Upcoming(result.Now, len(c.Expect.NextRuns))
+	for i, want := range c.Expect.NextRuns {
+		have := "none"
+		if i < len(runs) {
+			have = runs[i].Format(time.RFC3339)
+		}
+		if i >= len(runs) || !runs[i].Equal(want) {
+			out = append(out, fmt.Sprintf("run %d should be at %s, and it is at %s", i+1, want.Format(time.RFC3339), have))
+		}
+	}
+	return out
+}

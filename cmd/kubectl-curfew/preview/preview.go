@@ -1,0 +1,113 @@
+package preview
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// upcoming is how many runs a preview shows.
+const upcoming = 5
+
+// Object is one that the policy matches.
+type Object struct {
+	schema.GroupVersionKind
+	Resource, Namespace, Name, UID string
+	// Reason to keep it, with a message; empty if it is deleted.
+	Reason, Message string
+}
+
+// Result is what a run of the policy would do.
+type Result struct {
+	Policy *cleanup.Policy
+	Now    time.Time
+	// Objects that match, by kind, namespace and name. If the run would stall, they are those that it
+	// would delete without the limit.
+	Objects []Object
+	// Listed objects were judged, and Deleted would be deleted.
+	Listed, Deleted int64
+	Skipped         []v1alpha1.SkipCount
+	// Lacks are permissions that the account does not have: where it lacks one, nothing is deleted.
+	Lacks []string
+	// Stalled is why the run would delete nothing.
+	Stalled *survey.StallError
+	// Upcoming are the next runs.
+	Upcoming []time.Time
+}
+
+// Of surveys what a policy would delete.
+func Of(ctx context.Context, p *cleanup.Policy, reader survey.Reader, options survey.Options) (*Result, error) {
+	out := &Result{Policy: p, Now: options.Now}
+	if !p.Spec.Suspend {
+		out.Upcoming = p.Schedule.Upcoming(options.Now, upcoming)
+	}
+	s := survey.New(p, reader, options)
+	var err error
+	if out.Lacks, err = s.Open(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.Count(ctx, 0); err != nil && !errors.As(err, &out.Stalled) {
+		return nil, err
+	}
+	if out.Stalled != nil && out.Stalled.Reason == v1alpha1.ReasonTooManyGroups {
+		return out, nil // What would be kept is not known.
+	}
+	err = s.Choose(ctx, func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error {
+		out.Objects = append(out.Objects, Object{
+			GroupVersionKind: at.GroupVersionKind(), Resource: at.Resource, Namespace: object.GetNamespace(), Name: object.GetName(),
+			UID: string(object.GetUID()), Reason: decision.Reason, Message: decision.Message,
+		})
+		return nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	out.Listed = s.Listed
+	if out.Stalled == nil {
+		out.Deleted = s.Matched
+	}
+	for _, reason := range slices.Sorted(maps.Keys(s.Skipped)) {
+		out.Skipped = append(out.Skipped, *s.Skipped[reason])
+	}
+	slices.SortFunc(out.Objects, compare)
+	return out, nil
+}
+
+func compare(a, b Object) int {
+	return cmp.Or(cmp.Compare(a.Group, b.Group), cmp.Compare(a.Resource, b.Resource), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Name, b.Name))
+}
+
+// Group is how many objects of a kind and a namespace would be deleted.
+type Group struct {
+	schema.GroupKind
+	Namespace string
+	Count     int
+}
+
+// Groups counts what would be deleted.
+func (r *Result) Groups() []Group {
+	var out []Group
+	for i := range r.Objects {
+		one := &r.Objects[i]
+		if one.Reason != "" {
+			continue
+		}
+		at := Group{GroupKind: one.GroupKind(), Namespace: one.Namespace, Count: 1}
+		if last := len(out) - 1; last >= 0 && out[last].GroupKind == at.GroupKind && out[last].Namespace == at.Namespace {
+			out[last].Count++
+			continue
+		}
+		out = append(out, at)
+	}
+	return out
+}

@@ -1,0 +1,199 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+	"k8s.io/cli-runtime/pkg/printers"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/preview"
+	"curfew.dev/curfew/webhook/lint"
+)
+
+// testOptions are the flags of test.
+type testOptions struct {
+	environment
+	output *output
+}
+
+func testCommand(env environment) *cobra.Command {
+	options := testOptions{environment: env, output: newOutput("table")}
+	options.output.nameless = true // Tests are no objects.
+	command := &cobra.Command{
+		Use:   "test (DIR | FILE)...",
+		Short: "Test cleanup policies against manifests, without a cluster",
+		Long: `Test cleanup policies against manifests, without a cluster. A test is a document
+of kind CleanupTest in a YAML file: it names policies, manifests and the time of
+a run, and states which objects are deleted, which are kept and why, and when
+the policy runs next. Test files are found in the directories and those below.
+
+Exit status: 0 all tests passed, 1 a test failed, 2 there is no answer: no test,
+or files that cannot be used.`,
+		Example: `  # Run all tests below a directory, in CI
+  kubectl curfew test policies/
+
+  # For programs
+  kubectl curfew test policies/ -o json`,
+		Args: func(_ *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				return errors.New("name a directory with tests, or a file")
+			}
+			return nil
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return options.execute(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+		},
+	}
+	options.output.addFlags(command)
+	return command
+}
+
+// testItem is the outcome of one test.
+type testItem struct {
+	Name        string   `json:"name"`
+	File        string   `json:"file"`
+	Policy      string   `json:"policy,omitempty" doc:"the policy that was tested"`
+	Passed      bool     `json:"passed"`
+	Differences []string `json:"differences,omitempty" doc:"what is not as expected"`
+}
+
+func (o *testOptions) execute(ctx context.Context, args []string, out, diagnostics io.Writer) error {
+	print, err := o.output.printer()
+	if err != nil {
+		return err
+	}
+	progress := newProgress(o.environment, diagnostics)
+	defer progress.done()
+	items, err := runTests(ctx, args, progress)
+	if err != nil {
+		return err
+	}
+	progress.done()
+	failed := 0
+	for i := range items {
+		if !items[i].Passed {
+			failed++
+		}
+	}
+	if print != nil {
+		err = print(printed{document: listOf("TestList", o.now(), items, nil)}, out)
+	} else {
+		err = o.table(items, failed, out)
+	}
+	if err == nil && failed > 0 {
+		return errBadNews
+	}
+	return err
+}
+
+func (o *testOptions) table(items []testItem, failed int, out io.Writer) error {
+	table := newTable("TEST", "POLICY", "RESULT")
+	for i := range items {
+		result := "pass"
+		if !items[i].Passed {
+			result = "FAIL"
+		}
+		addRow(table, nil, items[i].Name, items[i].Policy, result)
+	}
+	if err := printTable(table, printers.PrintOptions{NoHeaders: o.output.noHeaders}, out); err != nil {
+		return err
+	}
+	for i := range items {
+		if items[i].Passed {
+			continue
+		}
+		fmt.Fprintf(out, "\n%s (%s):\n", oneLine(items[i].Name), items[i].File)
+		for _, difference := range items[i].Differences {
+			fmt.Fprintf(out, "  - %s\n", oneLine(difference))
+		}
+	}
+	_, err := fmt.Fprintf(out, "\n%d passed, %d failed\n", len(items)-failed, failed)
+	return err
+}
+
+// runTests runs all tests of files and directories.
+func runTests(ctx context.Context, names []string, progress *progress) ([]testItem, error) {
+	files, err := listFiles(names, true, nil, nil)
+	if err != nil {
+		return nil, err
+	}
+	var items []testItem
+	for i := range files {
+		if files[i].skip != "" {
+			continue
+		}
+		source, err := files[i].source()
+		if err != nil {
+			return nil, err
+		}
+		if !bytes.Contains(source.Data, []byte(preview.CaseKind)) {
+			continue // Policies and manifests may have anything in them.
+		}
+		documents, errs := lint.Read(source, lint.Limits{})
+		if len(errs) > 0 {
+			return nil, errs[0]
+		}
+		for _, document := range documents {
+			if kind := document.Kind(); kind.Kind != preview.CaseKind || kind.GroupVersion().String() != preview.CaseVersion {
+				continue
+			}
+			item, err := runTest(ctx, document, progress)
+			if err != nil {
+				return nil, fmt.Errorf("%s: document %d (line %d): %w", document.File, document.Index, document.Line, err)
+			}
+			items = append(items, item)
+		}
+	}
+	if len(items) == 0 {
+		return nil, fmt.Errorf("there is no test: write a document with apiVersion %s and kind %s", preview.CaseVersion, preview.CaseKind)
+	}
+	return items, nil
+}
+
+// runTest runs one test. Its paths are relative to its file.
+func runTest(ctx context.Context, document *lint.Document, progress *progress) (testItem, error) {
+	out := testItem{Name: document.File, File: document.File}
+	text, err := lint.MarshalJSON(document.Object)
+	if err != nil {
+		return out, err
+	}
+	test, err := preview.ParseCase(text)
+	if err != nil {
+		return out, err
+	}
+	if test.Name != "" {
+		out.Name = test.Name
+	}
+	var paths []string
+	for _, name := range append(append([]string{}, test.Policies...), test.Manifests...) {
+		if !filepath.IsAbs(name) {
+			name = filepath.Join(filepath.Dir(filepath.FromSlash(document.File)), name)
+		}
+		paths = append(paths, name)
+	}
+	files, err := readLocal(ctx, paths, true, "", nil, progress)
+	if err != nil {
+		return out, err
+	}
+	var named []string
+	if test.Policy != "" {
+		named = []string{test.Policy}
+	}
+	p, err := files.policy(named)
+	if err != nil {
+		return out, err
+	}
+	result, err := files.preview(ctx, p, test.Now.In(time.UTC))
+	if err != nil {
+		return out, err
+	}
+	out.Policy, out.Differences = p.Name, test.Check(result, files.Files)
+	out.Passed = len(out.Differences) == 0
+	return out, nil
+}
