@@ -48,6 +48,12 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 		lacks("failed", "unknown")
 	t.kubectl("curfew expiring -n ci --within 2d").prints("job.batch/build", "namespace/ci")
 
+	t.heading("A cleanup policy deletes on a schedule; a preview shows what, before it is applied")
+	t.kubectl("-n ci create configmap preview-1").prints("configmap/preview-1 created")
+	t.kubectl("-n ci create configmap settings").prints("configmap/settings created")
+	t.show("cleanup.yaml")
+	t.kubectl("curfew preview -f cleanup.yaml").prints("would delete 1 of", "Next runs").lacks("settings")
+
 	t.heading("A TTL that is raised in time keeps the Job")
 	t.kubectl("-n ci create -f report.yaml").prints("job.batch/report created")
 	t.kubectl("-n ci wait --for=condition=complete job/report").prints("job.batch/report condition met")
