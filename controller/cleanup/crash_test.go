@@ -405,23 +405,6 @@ func (c *cluster) check(what string) {
 	}
 }
 
-// A policy that is suspended or edited while its run deletes, deletes nothing more.
-func TestSuspendedInMidRun(t *testing.T) {
-	defer small(2)()
-	c := newCluster(t)
-	process := c.controller()
-	process.unchanged = func(*cleanup.Policy) bool { return len(c.sent) < 1 }
-	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
-	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
-	if _, err := process.start(t.Context(), cur, start); !errors.Is(err, errChanged) {
-		t.Errorf("the run ended with %v", err)
-	}
-	// Two batches may be under way at once, with one request each.
-	if len(c.sent) > 2 {
-		t.Errorf("%d objects were deleted", len(c.sent))
-	}
-}
-
 // A resumed run deletes nothing that it has not judged again: what was the third newest is one of
 // the newest now.
 func TestResumedRunJudgesAgain(t *testing.T) {

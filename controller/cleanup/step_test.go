@@ -1,12 +1,14 @@
 package cleanup
 
 import (
+	"errors"
 	"testing"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -101,5 +103,22 @@ func TestInterruptedRunOfAnotherPolicy(t *testing.T) {
 				t.Errorf("%d deleted before, %d in the end; %d counted, run %+v", deleted, len(c.sent), c.status.Deleted, c.status.LastRun)
 			}
 		})
+	}
+}
+
+// A policy that is suspended or edited while its run deletes, deletes nothing more.
+func TestSuspendedInMidRun(t *testing.T) {
+	defer small(2)()
+	c := newCluster(t)
+	process := c.controller()
+	process.unchanged = func(*cleanup.Policy) bool { return len(c.sent) < 1 }
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
+	if _, err := process.start(t.Context(), cur, start); !errors.Is(err, errChanged) {
+		t.Errorf("the run ended with %v", err)
+	}
+	// Two batches may be under way at once, with one request each.
+	if len(c.sent) > 2 {
+		t.Errorf("%d objects were deleted", len(c.sent))
 	}
 }

@@ -28,8 +28,8 @@ type Account struct {
 	Own bool
 }
 
-// AccountOf impersonates a service account if the user may. The zero name is the account of policies
-// that name none, by the name that manifests/rbac gives it.
+// AccountOf impersonates a service account if the user may. The zero name is the account of
+// policies that name none, by the name that manifests/rbac gives it.
 func (w *World) AccountOf(ctx context.Context, name types.NamespacedName) (*Account, error) {
 	if name.Name == "" {
 		name = types.NamespacedName{Namespace: w.Controller.Namespace, Name: "curfew-cleanup"}
