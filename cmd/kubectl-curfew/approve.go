@@ -2,14 +2,18 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
 
 	"github.com/spf13/cobra"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -28,10 +32,11 @@ func approveCommand(env environment) *cobra.Command {
 delete. Until somebody does, each of its runs is a dry run.
 
 NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. The command
-shows the policy's last dry run, asks, and creates a CleanupApproval or
-ClusterCleanupApproval, which takes the right to create it. The approval is for
-the policy as it was shown: one that is changed later needs another approval. If
-the policy changes before you answer, nothing is approved.`,
+shows what "kubectl curfew preview" shows, asks, and creates a CleanupApproval
+or ClusterCleanupApproval, which takes the right to create it. Where you may not
+list what the policy matches, it shows the policy's last dry run. The approval
+is for the policy as it was shown: one that is changed later needs another one.
+If the policy changes before you answer, nothing is approved.`,
 		Example: `  # Look at what a policy would delete, and approve it
   kubectl curfew approve nightly
 
@@ -120,11 +125,37 @@ func unchanged(ctx context.Context, w *world.World, shown *world.CleanupPolicy) 
 	return nil
 }
 
-// show shows what the policy would delete, as far as a dry run of the policy as it is now says.
-func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, now time.Time, diagnostics io.Writer) error {
+// show shows what the policy would delete now, and where the user may not look, what its last dry
+// run says.
+func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, now time.Time, progress *progress) error {
 	if policy.Spec.Approval != v1alpha1.ApprovalRequired {
-		fmt.Fprintln(diagnostics, "note: the policy does not say approval: Required; it needs none, unless the controller runs with --require-approval and it is a CleanupPolicy")
+		fmt.Fprintln(progress, "note: the policy does not say approval: Required; it needs none, unless the controller runs with --require-approval and it is a CleanupPolicy")
 	}
+	compiled, errs := policy.Compile(expression.NewCompiler(expression.DefaultCacheSize))
+	if len(errs) > 0 {
+		return fmt.Errorf("%s cannot run: %w", policy, errs.ToAggregate())
+	}
+	answer, err := previewIn(ctx, w, compiled, w.ServerTime(ctx, now), progress)
+	switch {
+	case errors.Is(err, survey.ErrForbidden) || apierrors.IsForbidden(err):
+		fmt.Fprintf(progress, "note: no preview: %v\n", err)
+		return showDryRun(ctx, w, policy, now, progress)
+	case err != nil:
+		return err
+	}
+	progress.done()
+	if err := answer.print(progress, true, false, 0); err != nil {
+		return err
+	}
+	printNotes(answer.notes, progress)
+	if len(answer.Lacks) > 0 {
+		return showDryRun(ctx, w, policy, now, progress)
+	}
+	return nil
+}
+
+// showDryRun shows the last dry run of a policy as it is now.
+func showDryRun(ctx context.Context, w *world.World, policy *world.CleanupPolicy, now time.Time, diagnostics io.Writer) error {
 	last := policy.Status.LastRun
 	if last == nil || last.Generation != policy.Generation || !last.DryRun || last.Phase == v1alpha1.RunRunning {
 		fmt.Fprintf(diagnostics, "note: no dry run has shown what the policy would delete as it is now%s\n", nextRun(policy, now))

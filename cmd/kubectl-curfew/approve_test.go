@@ -40,6 +40,7 @@ func init() {
 		"approve-again":     {args: words("approve config -n foo -y")},
 		"approve-edited":    {args: words("approve edited -y"), code: 2},
 		"approve-broken":    {args: words("approve broken -y"), code: 2},
+		"approve-may-not":   {args: words("approve nightly -y"), scene: scene{notMine: []string{"list deployments"}}},
 		"approve-forbidden": {args: words("approve nightly -y"), scene: scene{notMine: []string{"create clustercleanupapprovals"}}, code: 2},
 	})
 }
