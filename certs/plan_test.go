@@ -37,7 +37,8 @@ func everywhere(since time.Time, cas ...*x509.Certificate) trust {
 	return out
 }
 
-// trusts reports whether a client that trusts bundle would accept the certificate under name at now.
+// trusts reports whether a client that trusts bundle would accept the certificate under name at
+// now.
 func trusts(bundle []byte, serving *x509.Certificate, name string, now time.Time) error {
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(bundle)
@@ -241,7 +242,8 @@ func TestServedCAStays(t *testing.T) {
 	}
 }
 
-// A replica serves a certificate of another CA only when that is everywhere, or when it has no other.
+// A replica serves a certificate of another CA only when that is everywhere, or when it has no
+// other.
 func TestLeafIsNeeded(t *testing.T) {
 	now := epoch.Add(time.Hour)
 	one, two := mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing, mustPlan(t, testWanted(), nil, observed{}, epoch).material.signing

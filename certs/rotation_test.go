@@ -91,9 +91,9 @@ func (f *fleet) secret() *corev1.Secret {
 	return get(f.t, f.client, client.ObjectKey{Namespace: "curfew-system", Name: DefaultSecretName}, &corev1.Secret{})
 }
 
-// Whatever the order in which replicas act, restart and sleep while the CA rotates by age or because
-// somebody deletes or damages the Secret: each certificate that is served is trusted by every API
-// server, however late it hears of a new bundle.
+// Whatever the order in which replicas act, restart and sleep while the CA rotates by age or
+// because somebody deletes or damages the Secret: each certificate that is served is trusted by
+// every API server, however late it hears of a new bundle.
 func TestRotationNeverCutsOff(t *testing.T) {
 	rotations := 0
 	rapid.Check(t, func(r *rapid.T) {

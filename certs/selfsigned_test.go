@@ -69,8 +69,8 @@ func get[T client.Object](t *testing.T, c client.Client, key client.ObjectKey, i
 	return into
 }
 
-// TestReplicasConverge lets a second replica finish its whole pass at the worst moment of the first: between reading and
-// writing, for the first creation and for a later replacement.
+// TestReplicasConverge lets a second replica finish its whole pass at the worst moment of the
+// first: between reading and writing, for the first creation and for a later replacement.
 func TestReplicasConverge(t *testing.T) {
 	tests := map[string]struct {
 		seed func(t *testing.T, c client.WithWatch)
@@ -200,7 +200,8 @@ func TestInjectionTouchesOnlyTheBundle(t *testing.T) {
 	}
 }
 
-// TestSlowReplicaDoesNotUndoAnInjection: the slow one has read the old Secret when the fast one rotates the CA and injects.
+// TestSlowReplicaDoesNotUndoAnInjection: the slow one has read the old Secret when the fast one
+// rotates the CA and injects.
 func TestSlowReplicaDoesNotUndoAnInjection(t *testing.T) {
 	for _, sleepsAfter := range []string{"reading the Secret", "preparing the patch"} {
 		t.Run(sleepsAfter, func(t *testing.T) {
@@ -248,7 +249,8 @@ func TestSlowReplicaDoesNotUndoAnInjection(t *testing.T) {
 	}
 }
 
-// handshake dials the provider through real TLS over a pipe, as an API server that trusts bundle would.
+// handshake dials the provider through real TLS over a pipe, as an API server that trusts bundle
+// would.
 func handshake(t *testing.T, s *SelfSigned, bundle []byte) error {
 	t.Helper()
 	roots := x509.NewCertPool()
@@ -346,8 +348,8 @@ func TestStart(t *testing.T) {
 	})
 }
 
-// TestHotReload renews at the due time, under a clock that the test moves: three weeks of passes a minute apart are too
-// many for a fake client.
+// TestHotReload renews at the due time, under a clock that the test moves: three weeks of passes a
+// minute apart are too many for a fake client.
 func TestHotReload(t *testing.T) {
 	c := fake.NewClientBuilder().WithObjects(mutating("curfew")).Build()
 	clk := clocktesting.NewFakeClock(epoch)

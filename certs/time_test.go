@@ -12,7 +12,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/fake"
 )
 
-// Replicas whose clocks differ by years agree by the API server's time: once there is a certificate that it takes, nobody writes another.
+// Replicas whose clocks differ by years agree by the API server's time: once there is a certificate
+// that it takes, nobody writes another.
 func TestReplicasWithOtherClocksDoNotFight(t *testing.T) {
 	c := fake.NewClientBuilder().WithObjects(mutating(DefaultConfiguration), validating(DefaultConfiguration)).Build()
 	server := func(context.Context) (time.Time, error) { return epoch, nil }

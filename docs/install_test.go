@@ -9,7 +9,8 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 )
 
-// TestInstallShowsAllThatIsApplied: the listing of what kubectl apply creates is that of the manifests, in their order.
+// TestInstallShowsAllThatIsApplied: the listing of what kubectl apply creates is that of the
+// manifests, in their order.
 func TestInstallShowsAllThatIsApplied(t *testing.T) {
 	resources, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), root+"/manifests/base")
 	if err != nil {

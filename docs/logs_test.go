@@ -13,7 +13,8 @@ import (
 // more stands, in the table and here, for what the code puts behind a message's beginning.
 const more = "…"
 
-// composed are messages that are made elsewhere than in the call that logs them, by the argument of that call.
+// composed are messages that are made elsewhere than in the call that logs them, by the argument of
+// that call.
 var composed = map[string][]string{
 	"ev.Message": {"deletions are paused: ", "deletions go on: ", "the clock is off ", "the clock jumped by "},
 }

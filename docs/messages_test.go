@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// manifests give every message that reference.md quotes, apart from those about a change or about who may delete.
+// manifests give every message that reference.md quotes, apart from those about a change or about
+// who may delete.
 const manifests = `
 {apiVersion: v1, kind: Namespace, metadata: {name: ci, annotations: {curfew.dev/default-ttl: 1d, curfew.dev/max-ttl: 7d}}}
 ---
@@ -202,7 +203,8 @@ const warned = "Warning: curfew: "
 
 var block = regexp.MustCompile("(?ms)^```$\n(.*?)^```$")
 
-// TestMessages: what the pages quote is what admission says, word by word. An ellipsis stands for the rest.
+// TestMessages: what the pages quote is what admission says, word by word. An ellipsis stands for
+// the rest.
 func TestMessages(t *testing.T) {
 	_, section, _ := strings.Cut(reference(t), "\n## Admission rules and their messages")
 	section, _, _ = strings.Cut(section, "\n## ")

@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// The pages about moving from elsewhere say of values what becomes of them. Their tables are held against the parsers.
+// The pages about moving from elsewhere say of values what becomes of them. Their tables are held
+// against the parsers.
 
 // movedAt is when the object of the examples was created.
 var movedAt = time.Date(2026, 12, 1, 10, 0, 0, 0, time.UTC)
@@ -213,7 +214,8 @@ func TestPolicyOfKubeJanitorsRule(t *testing.T) {
 	}
 }
 
-// What the pages show of policies and profiles is what the API server and admission would take, without a word.
+// What the pages show of policies and profiles is what the API server and admission would take,
+// without a word.
 func TestPoliciesAndProfilesOfPages(t *testing.T) {
 	definitions, err := crd.All()
 	if err != nil {

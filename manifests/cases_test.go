@@ -32,7 +32,8 @@ import (
 
 const cases = "../webhook/testdata/cases"
 
-// caseRequest and caseResponse are request.yaml and response.yaml, as far as they matter here (webhook/golden_test.go).
+// caseRequest and caseResponse are request.yaml and response.yaml, as far as they matter here
+// (webhook/golden_test.go).
 type caseRequest struct {
 	User     string `json:"user"`
 	Settings struct {
@@ -68,8 +69,8 @@ func readCase(t *testing.T, file string, into any) bool {
 	return true
 }
 
-// TestWhatRulesSayIsSent: each rule has cases among those of the webhooks. A rule about a field that
-// no match condition sends would pass there, and have no effect in a cluster.
+// TestWhatRulesSayIsSent: each rule has cases among those of the webhooks. A rule about a field
+// that no match condition sends would pass there, and have no effect in a cluster.
 func TestWhatRulesSayIsSent(t *testing.T) {
 	folders, err := os.ReadDir(cases)
 	if err != nil {

@@ -93,7 +93,8 @@ func TestNoBuiltinProfiles(t *testing.T) {
 	}
 }
 
-// TestFailClosed: with the component every validating webhook fails closed, the controller's own included, and no mutating one does.
+// TestFailClosed: with the component every validating webhook fails closed, the controller's own
+// included, and no mutating one does.
 func TestFailClosed(t *testing.T) {
 	objects := component(t, "fail-closed")
 	if base := build(t, "base"); len(webhooks(t, objects)) != len(webhooks(t, base)) {
@@ -109,8 +110,8 @@ func TestFailClosed(t *testing.T) {
 	}
 }
 
-// TestCertManager: with the component the webhook serves a mounted certificate, may not touch Secrets and changes no webhook
-// configuration, which carry the annotation for cainjector.
+// TestCertManager: with the component the webhook serves a mounted certificate, may not touch
+// Secrets and changes no webhook configuration, which carry the annotation for cainjector.
 func TestCertManager(t *testing.T) {
 	objects := component(t, "cert-manager")
 	if got := given(objects, "--certificates=cert-manager"); !slices.Equal(got, []string{"curfew-webhook"}) {
@@ -157,8 +158,8 @@ func TestCertManager(t *testing.T) {
 
 const injectFrom = "cert-manager.io/inject-ca-from"
 
-// TestHighAvailability: with the component a node that fails takes at most one webhook replica of three
-// with it, where there are three nodes, and one controller replica of two.
+// TestHighAvailability: with the component a node that fails takes at most one webhook replica of
+// three with it, where there are three nodes, and one controller replica of two.
 func TestHighAvailability(t *testing.T) {
 	replicas := map[string]int32{}
 	for _, d := range only[*appsv1.Deployment](component(t, "high-availability")) {

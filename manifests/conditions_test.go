@@ -25,7 +25,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// oldest is the first Kubernetes version whose matchConditions are stable. Expressions have to compile there too.
+// oldest is the first Kubernetes version whose matchConditions are stable. Expressions have to
+// compile there too.
 var oldest = version.MajorMinor(1, 30)
 
 func compile(t *testing.T, w webhook, env *environment.EnvSet) celplugin.ConditionEvaluator {
@@ -58,7 +59,8 @@ type request struct {
 	mayNot    string // who may not delete the object: the name of a user
 	sub       string // the subresource
 	user      string // who asks; "someone" where it is empty
-	// wants are the entries that must be called, "<mutating entries> <validating entries>", "-" for none.
+	// wants are the entries that must be called, "<mutating entries> <validating entries>", "-" for
+	// none.
 	wants string
 }
 
@@ -246,8 +248,9 @@ var requests = map[string]request{
 	"Curfew's own Namespace":            {resource: "namespaces", new: "{metadata: {name: curfew-system, annotations: {curfew.dev/default-ttl: 1d}}}", namespace: "own", wants: none},
 }
 
-// TestConditions asks every entry about every request, as the API server does: rules, then namespaceSelector, then
-// matchConditions. No expression may fail: under Ignore that would skip the webhook silently.
+// TestConditions asks every entry about every request, as the API server does: rules, then
+// namespaceSelector, then matchConditions. No expression may fail: under Ignore that would skip the
+// webhook silently.
 func TestConditions(t *testing.T) {
 	entries := webhooks(t, build(t, "base"))
 	exercised := evaluate(t, entries, requests)
@@ -394,7 +397,8 @@ func (w webhook) matches(t *testing.T, attributes *admission.VersionedAttributes
 		}
 		return authorizer.DecisionAllow, "", nil
 	})
-	// Fail, so that an expression which fails is an error here and not, as under Ignore, a webhook that is not called.
+	// Fail, so that an expression which fails is an error here and not, as under Ignore, a webhook
+	// that is not called.
 	fail := admissionv1.Fail
 	result := matchconditions.NewMatcher(evaluator, &fail, "webhook", w.config, w.name).Match(t.Context(), attributes, nil, authorize)
 	if result.Error != nil {

@@ -23,7 +23,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// stuffing fills every map of annotations and labels that a kind has with n keys, and every list of owners and templates with items.
+// stuffing fills every map of annotations and labels that a kind has with n keys, and every list of
+// owners and templates with items.
 type stuffing struct{ keys, items int }
 
 func (s stuffing) metadata(value string) map[string]any {
@@ -42,7 +43,8 @@ func (s stuffing) list(item any) []any {
 	return slices.Repeat([]any{item}, s.items)
 }
 
-// object has the shapes of all kinds at once: templates where Jobs, CronJobs, JobSets, runtimes and others have them.
+// object has the shapes of all kinds at once: templates where Jobs, CronJobs, JobSets, runtimes and
+// others have them.
 func (s stuffing) object(value string) map[string]any {
 	template := map[string]any{"metadata": s.metadata(value), "spec": map[string]any{}}
 	job := map[string]any{"metadata": template["metadata"], "spec": map[string]any{"template": template}}
@@ -96,8 +98,8 @@ func cost(t *testing.T, evaluator celplugin.ConditionEvaluator, kind schema.Grou
 	return budget - left
 }
 
-// TestConditionsCostTheSameWhateverAnObjectHolds: the API server skips a webhook whose conditions cost too much (S9), and what they cost
-// is paid in namespaces that do not use Curfew, too.
+// TestConditionsCostTheSameWhateverAnObjectHolds: the API server skips a webhook whose conditions
+// cost too much (S9), and what they cost is paid in namespaces that do not use Curfew, too.
 func TestConditionsCostTheSameWhateverAnObjectHolds(t *testing.T) {
 	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller", Alias: true},
 		"{metadata: {name: a}, spec: {match: {kinds: [{group: batch, kind: '*'}, {group: apps, kind: Deployment}, {kind: Pod}], objectSelector: {matchLabels: {app: x}}}, defaults: {ttl: {value: 1d}, ttlLabel: {value: 7d}}, bounds: {maxDeadline: 1h, maxTTL: 7d}}}",

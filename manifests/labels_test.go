@@ -14,7 +14,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// What labels may delete is for the installer to grant: the base has none of it, and what there is to take names what it is.
+// What labels may delete is for the installer to grant: the base has none of it, and what there is
+// to take names what it is.
 func TestRolesForLabelsAreOptIn(t *testing.T) {
 	roles := only[*rbacv1.ClusterRole](build(t, "labels"))
 	if len(roles) != 1 {

@@ -306,8 +306,8 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 	for _, b := range only[*rbacv1.RoleBinding](objects) {
 		bound(b.Name, b.RoleRef, b.Subjects)
 	}
-	// An admin binds them: one in the namespaces whose CleanupPolicies may run, and nowhere else (S10),
-	// the other to those who may count Pods.
+	// An admin binds them: one in the namespaces whose CleanupPolicies may run, and nowhere else
+	// (S10), the other to those who may count Pods.
 	if !maps.Equal(roles, map[string]bool{"ClusterRole/curfew-impersonate": true, "ClusterRole/curfew-edit-tallies": true}) {
 		t.Errorf("bound to nobody: %v", roles)
 	}

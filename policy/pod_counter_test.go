@@ -70,8 +70,8 @@ func TestOrderOfPodTTLs(t *testing.T) {
 	}
 }
 
-// The Job controller may account for a failed Pod in one sync, and find it again in the next to fail
-// the Job by its podFailurePolicy (S5).
+// The Job controller may account for a failed Pod in one sync, and find it again in the next to
+// fail the Job by its podFailurePolicy (S5).
 func TestFailedPodsOfAJobThatTheyMayFail(t *testing.T) {
 	failJob := func(action batchv1.PodFailurePolicyAction, conditions ...batchv1.JobConditionType) *batchv1.Job {
 		job := jobWith("0")

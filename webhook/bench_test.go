@@ -48,8 +48,9 @@ func (s *sink) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// BenchmarkReview is what a review costs between net/http and net/http: reading, judging and answering. "noop" is the handler that only
-// says allowed, for comparison. Over TLS, and beside others, it is measured by test/bench.
+// BenchmarkReview is what a review costs between net/http and net/http: reading, judging and
+// answering. "noop" is the handler that only says allowed, for comparison. Over TLS, and beside
+// others, it is measured by test/bench.
 func BenchmarkReview(b *testing.B) {
 	body := capturedReview(b)
 	run := func(name, path string, handler http.Handler) {

@@ -93,8 +93,8 @@ func TestPoliciesFillInAndRefuse(t *testing.T) {
 	}
 }
 
-// A policy for some Deployments has all of them sent to admission, where a TTL label that another policy gives to every kind is not meant for
-// them: it would delete the Deployments of the cluster.
+// A policy for some Deployments has all of them sent to admission, where a TTL label that another
+// policy gives to every kind is not meant for them: it would delete the Deployments of the cluster.
 func TestLabelForEveryKindIsNotForDeployments(t *testing.T) {
 	w, _, _ := platformWorld(t, `{metadata: {name: everything}, spec: {priority: 5, defaults: {ttlLabel: {value: 7d}}}}`,
 		`{metadata: {name: previews}, spec: {match: {kinds: [{group: apps, kind: Deployment}], matchConditions: [{name: preview, expression: "object.metadata.name.startsWith('pr-')"}]},

@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// corpus is k8s.io/api's golden set: an object of every kind and version of Kubernetes with every field set.
+// corpus is k8s.io/api's golden set: an object of every kind and version of Kubernetes with every
+// field set.
 func corpus(t *testing.T) []string {
 	t.Helper()
 	out, err := exec.Command("go", "list", "-m", "-f", "{{.Dir}}", "k8s.io/api").Output()
@@ -40,7 +41,8 @@ var corpusSettings = map[string]string{
 	policy.AnnotationMaxTTL: "7d", policy.AnnotationMaxDeadline: "2d",
 }
 
-// plain drops what keeps Curfew from most objects of the golden set: they are being deleted, and a controller owns them.
+// plain drops what keeps Curfew from most objects of the golden set: they are being deleted, and a
+// controller owns them.
 func plain(object map[string]any) {
 	metadata := object["metadata"].(map[string]any)
 	for _, name := range []string{"deletionTimestamp", "deletionGracePeriodSeconds", "ownerReferences"} {
@@ -63,8 +65,9 @@ func blank(object map[string]any) {
 	}
 }
 
-// TestCorpus sends every object of k8s.io/api's golden set through all webhooks, as it is and with less and less that keeps
-// Curfew away, as CREATE and as UPDATE. No call fails, nothing is refused, and nothing is changed but what is listed:
+// TestCorpus sends every object of k8s.io/api's golden set through all webhooks, as it is and with
+// less and less that keeps Curfew away, as CREATE and as UPDATE. No call fails, nothing is refused,
+// and nothing is changed but what is listed:
 //
 //   - as they are, objects are being deleted, and pass on UPDATE; on CREATE that means nothing;
 //   - plain, a Job states its own TTL and deadline and names another manager: only the source is stamped. A Pod's restartPolicy

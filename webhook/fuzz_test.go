@@ -16,8 +16,8 @@ import (
 	"curfew.dev/curfew/webhook/wire"
 )
 
-// FuzzReview sends any object by any path: nothing panics, every answer is one of the four, warnings fit their header, and a
-// patch applies and says all there is to say.
+// FuzzReview sends any object by any path: nothing panics, every answer is one of the four,
+// warnings fit their header, and a patch applies and says all there is to say.
 func FuzzReview(f *testing.F) {
 	kinds := []metav1.GroupVersionKind{
 		{Group: "batch", Version: "v1", Kind: "Job"}, {Version: "v1", Kind: "Pod"}, {Group: "batch", Version: "v1", Kind: "CronJob"},
@@ -77,7 +77,8 @@ func FuzzReview(f *testing.F) {
 	})
 }
 
-// FuzzBody sends anything at all, by any method and content type: it is answered like a review or refused like a bad request.
+// FuzzBody sends anything at all, by any method and content type: it is answered like a review or
+// refused like a bad request.
 func FuzzBody(f *testing.F) {
 	for i, body := range []string{
 		string(capturedReview(f)), ``, `{}`, `[]`, `null`, `hello`, `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u"}}`,

@@ -32,7 +32,8 @@ const (
 	goldenIndex = "testdata/cases.yaml"
 )
 
-// goldenRequest is request.yaml: a request as kubectl would cause it, and the settings of the Curfew that it comes to.
+// goldenRequest is request.yaml: a request as kubectl would cause it, and the settings of the
+// Curfew that it comes to.
 type goldenRequest struct {
 	// ForLabel: it is sent because of a label, as objects of any kind are.
 	ForLabel  bool            `json:"forLabel"`
@@ -52,7 +53,8 @@ type goldenSettings struct {
 	MayNotDelete []string `json:"mayNotDelete"`
 }
 
-// goldenResponse is response.yaml: what the mutating webhook did, and what the validating one said of the result.
+// goldenResponse is response.yaml: what the mutating webhook did, and what the validating one said
+// of the result.
 type goldenResponse struct {
 	Mutate   *goldenMutation `json:"mutate,omitempty"`
 	Validate goldenReview    `json:"validate"`
@@ -74,8 +76,9 @@ type goldenReview struct {
 	Audit    map[string]string `json:"audit,omitempty"`
 }
 
-// TestGolden sends the request of each folder of testdata/cases through the mutating webhook and what comes of it through the
-// validating one, and compares both answers with response.yaml. The index says what each case holds.
+// TestGolden sends the request of each folder of testdata/cases through the mutating webhook and
+// what comes of it through the validating one, and compares both answers with response.yaml. The
+// index says what each case holds.
 func TestGolden(t *testing.T) {
 	index := map[string]string{}
 	readYAML(t, goldenIndex, &index)
@@ -150,8 +153,8 @@ func runGolden(t *testing.T, known *platform.Store, folder string) goldenRespons
 	return have
 }
 
-// goldenWorld is a Curfew over the files that lie beside the request. The catalog is shared and cleared, as compiling its
-// profiles takes longest.
+// goldenWorld is a Curfew over the files that lie beside the request. The catalog is shared and
+// cleared, as compiling its profiles takes longest.
 func goldenWorld(t *testing.T, known *platform.Store, folder string, settings goldenSettings) *world {
 	t.Helper()
 	for _, text := range documents(t, filepath.Join(folder, "policies.yaml")) {
@@ -206,8 +209,8 @@ func (n goldenNamespaces) Bounded() []*policy.NamespacePolicy {
 	return out
 }
 
-// answer asks both webhooks of the kind, and holds what is true of any mutation: it never warns, and a second call at the
-// same instant has nothing left to do.
+// answer asks both webhooks of the kind, and holds what is true of any mutation: it never warns,
+// and a second call at the same instant has nothing left to do.
 func (r *goldenRequest) answer(t *testing.T, w *world) goldenResponse {
 	t.Helper()
 	meta := metav1.PartialObjectMetadata{}

@@ -34,7 +34,8 @@ func large(t *testing.T, characters int) []byte {
 	return body
 }
 
-// S9: whatever the API server accepts is reviewed. Over 7 MiB, a review was answered with HTTP 413, and the object passed.
+// S9: whatever the API server accepts is reviewed. Over 7 MiB, a review was answered with HTTP 413,
+// and the object passed.
 func TestLargeObjectsAreReviewed(t *testing.T) {
 	w := newWorld(t)
 	for _, characters := range []int{10, 1 << 20, 1_240_000, 6_000_000} {
@@ -48,7 +49,8 @@ func TestLargeObjectsAreReviewed(t *testing.T) {
 	}
 }
 
-// What could not be reviewed is denied: an HTTP error would be left to the failure policy, which lets it pass.
+// What could not be reviewed is denied: an HTTP error would be left to the failure policy, which
+// lets it pass.
 func TestUnreviewedObjectsAreDenied(t *testing.T) {
 	ctx := context.Background()
 	dense := []byte(strings.Replace(string(large(t, 10)), `"name":"a","namespace"`, `"x":[`+strings.Repeat(`{"":0},`, 200_000)+`0],"name":"a","namespace"`, 1))

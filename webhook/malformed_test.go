@@ -38,7 +38,8 @@ func (b broken) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// TestMalformedReviews: what is no review of ours is refused with the status and the words that say why, by every endpoint.
+// TestMalformedReviews: what is no review of ours is refused with the status and the words that say
+// why, by every endpoint.
 func TestMalformedReviews(t *testing.T) {
 	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview"`
 	const noUID = "the AdmissionReview has no request.uid: send one of admission.k8s.io/v1 with a request"
@@ -138,7 +139,8 @@ func TestMalformedReviews(t *testing.T) {
 	}
 }
 
-// TestReviewsThatAreNotJudged pass: there is nothing in them that a policy could have an opinion on.
+// TestReviewsThatAreNotJudged pass: there is nothing in them that a policy could have an opinion
+// on.
 func TestReviewsThatAreNotJudged(t *testing.T) {
 	const head = `{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","operation":`
 	for name, body := range map[string]string{

@@ -120,7 +120,8 @@ func TestMutateAudit(t *testing.T) {
 	}
 }
 
-// TestStaleCache: a Job that is created right after its namespace was annotated gets the default, at the price of one read.
+// TestStaleCache: a Job that is created right after its namespace was annotated gets the default,
+// at the price of one read.
 func TestStaleCache(t *testing.T) {
 	marked := "{apiVersion: batch/v1, kind: Job, metadata: {annotations: {curfew.dev/protect: 'true'}}}"
 	for name, test := range map[string]struct {

@@ -116,8 +116,9 @@ func TestValidateNamespace(t *testing.T) {
 	}
 }
 
-// S6: a Namespace is stamped by the API server's time. While that is not known nothing is guessed: what fits stays, what does not fit is
-// removed, and the controller stamps. The labels by which the API server selects are kept in step.
+// S6: a Namespace is stamped by the API server's time. While that is not known nothing is guessed:
+// what fits stays, what does not fit is removed, and the controller stamps. The labels by which the
+// API server selects are kept in step.
 func TestNamespaceIsStampedByTheServersTime(t *testing.T) {
 	behind := func(context.Context) (time.Time, error) { return t0.Add(time.Hour), nil }
 	unknown := func(context.Context) (time.Time, error) {

@@ -62,7 +62,8 @@ func message(err error) string {
 	return err.Error()
 }
 
-// TestPatchIsTriedBeforeItIsSent: what was decoded and what was sent may differ in ways that nobody thought of.
+// TestPatchIsTriedBeforeItIsSent: what was decoded and what was sent may differ in ways that nobody
+// thought of.
 func TestPatchIsTriedBeforeItIsSent(t *testing.T) {
 	object := &wire.Object{Raw: `{"a":[]}`, Fields: map[string]any{"a": map[string]any{}}}
 	patch, err := patchFor(object, []policy.Assignment{set("x", "a", "b")})

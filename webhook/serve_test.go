@@ -14,8 +14,8 @@ import (
 	"curfew.dev/curfew/policy/platform"
 )
 
-// TestErrorsAreNoDenials: an AdmissionReview with allowed=false under a 200 is a rejection to the API server, so that an
-// error has to be one of HTTP for the failure policy to decide.
+// TestErrorsAreNoDenials: an AdmissionReview with allowed=false under a 200 is a rejection to the
+// API server, so that an error has to be one of HTTP for the failure policy to decide.
 func TestErrorsAreNoDenials(t *testing.T) {
 	for name, change := range map[string]func(*namespaces){
 		"namespace cannot be read": func(n *namespaces) { n.err = errors.New("dial tcp 10.0.0.1:443: connection refused") },

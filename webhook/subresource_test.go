@@ -52,7 +52,8 @@ func (w *world) review(t *testing.T, a ask, sub, resource string) answer {
 	})
 }
 
-// A write of the status keeps what it says of annotations and labels, so that it is judged as an update of the object is.
+// A write of the status keeps what it says of annotations and labels, so that it is judged as an
+// update of the object is.
 func TestMetadataByTheStatus(t *testing.T) {
 	access := &answers{of: map[string]bool{}}
 	w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete, o.StrictLabels = access, true, true })

@@ -101,7 +101,8 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// S9: a namespace with very many tallies does not slow admission down. The controller adopts its Pods.
+// S9: a namespace with very many tallies does not slow admission down. The controller adopts its
+// Pods.
 func TestHoldWithTooManyTallies(t *testing.T) {
 	of := counting()
 	w := newWorld(t, func(o *Options) { o.Tallies = of })

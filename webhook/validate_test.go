@@ -144,7 +144,8 @@ func annotated(value string) string {
 	return "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {curfew.dev/ttl-after-finished: " + value + "}}}"
 }
 
-// TestWarningsFitTheirHeader: the API server drops a warning with control characters without a word.
+// TestWarningsFitTheirHeader: the API server drops a warning with control characters without a
+// word.
 func TestWarningsFitTheirHeader(t *testing.T) {
 	w := newWorld(t)
 	w.namespaces.cached["odd"] = map[string]string{"curfew.dev/default-ttl": "1\n2\x00" + strings.Repeat("é", 500)}

@@ -9,7 +9,8 @@ import (
 	"time"
 )
 
-// A webhook that is told to stop is not ready any more, serves on for the delay, and asks for new connections meanwhile.
+// A webhook that is told to stop is not ready any more, serves on for the delay, and asks for new
+// connections meanwhile.
 func TestDrain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var d drain

@@ -12,9 +12,9 @@ import (
 	clienttesting "k8s.io/client-go/testing"
 )
 
-// TestSomebodyElseWasFirst: what was changed in between is read again, so that a change is
-// never made to a state that nobody saw, and not for ever. What was created again under the same name
-// is another object.
+// TestSomebodyElseWasFirst: what was changed in between is read again, so that a change is never
+// made to a state that nobody saw, and not for ever. What was created again under the same name is
+// another object.
 func TestSomebodyElseWasFirst(t *testing.T) {
 	configMaps := schema.GroupVersionResource{Version: "v1", Resource: "configmaps"}
 	for name, test := range map[string]struct {

@@ -328,8 +328,8 @@ func (c *fakeCluster) edit(t *testing.T, args []string) {
 	t.Errorf("%v: no such kind", args)
 }
 
-// TestWhoStopsIt: the kind's own controller, or Curfew where that does not know the deadline or does
-// not show that it acts.
+// TestWhoStopsIt: the kind's own controller, or Curfew where that does not know the deadline or
+// does not show that it acts.
 func TestWhoStopsIt(t *testing.T) {
 	trains := func(metadata, spec string) string {
 		return strings.NewReplacer("spec: {}", "spec: {"+spec+"}", "metadata: {", "metadata: {"+metadata).Replace(trainJob)

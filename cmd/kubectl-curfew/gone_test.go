@@ -24,8 +24,8 @@ const (
 	byItself    = `{"resource":"jobs.batch","namespace":"foo","name":"x","trigger":"ttl","source":"object","from":"2026-12-24T09:00:00Z","to":"2026-12-24T09:00:00Z"}`
 )
 
-// TestWhoDeletedIt: the records in the Events answer for an object that is gone, the latest one first. Without one it is said that none
-// remains, and which Events the user may not list.
+// TestWhoDeletedIt: the records in the Events answer for an object that is gone, the latest one
+// first. Without one it is said that none remains, and which Events the user may not list.
 func TestWhoDeletedIt(t *testing.T) {
 	const none = `error: job.batch/x does not exist in namespace "foo", and no record of its deletion by Curfew remains: ` +
 		"Events are kept for an hour, and the controller's log has a line for each deletion"

@@ -102,8 +102,8 @@ func TestExpireNowWhileLabelsAreOff(t *testing.T) {
 	}
 }
 
-// A Job that the controller leaves to Kubernetes is explained as such. It is not listed where Kubernetes has evidently not
-// deleted it.
+// A Job that the controller leaves to Kubernetes is explained as such. It is not listed where
+// Kubernetes has evidently not deleted it.
 func TestJobsLeftToKubernetes(t *testing.T) {
 	own := job("creationTimestamp: 2026-12-20T11:00:00Z", "2026-12-20T12:00:00Z")
 	own = strings.Replace(own, "status: {", "spec: {ttlSecondsAfterFinished: 3600}, status: {", 1)

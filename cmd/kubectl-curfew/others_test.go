@@ -43,7 +43,8 @@ func clusterOf(t *testing.T, texts ...string) *fakeCluster {
 	return newFakeCluster(t, all)
 }
 
-// TestOthersDelete: the kind's own controller reads the native TTL, whatever keeps Curfew from a deletion.
+// TestOthersDelete: the kind's own controller reads the native TTL, whatever keeps Curfew from a
+// deletion.
 func TestOthersDelete(t *testing.T) {
 	const kubernetes = "Kubernetes' TTL-after-finished controller deletes it by "
 	finished := func(metadata, spec, at string) string {
@@ -207,8 +208,8 @@ func TestExpiringFollowsOwners(t *testing.T) {
 	}
 }
 
-// TestStampThatIsNotBorneOut: a value that the source of its stamp does not give, although its default is older than the object, has the
-// source object.
+// TestStampThatIsNotBorneOut: a value that the source of its stamp does not give, although its
+// default is older than the object, has the source object.
 func TestStampThatIsNotBorneOut(t *testing.T) {
 	annotations := func(since time.Time) map[string]string {
 		out := map[string]string{policy.AnnotationDefaultTTL: "9h"}

@@ -18,8 +18,8 @@ func (c *cluster) condition(kind string) string {
 	return string(found.Status) + " " + found.Reason + " " + found.Message
 }
 
-// A run whose account loses its permissions is stalled and says so, waits, and goes on once they are
-// granted again: everything is deleted, and counted once.
+// A run whose account loses its permissions is stalled and says so, waits, and goes on once they
+// are granted again: everything is deleted, and counted once.
 func TestPermissionRevokedInMidRun(t *testing.T) {
 	defer small(2)()
 	c := newCluster(t)
@@ -54,8 +54,8 @@ func TestPermissionRevokedInMidRun(t *testing.T) {
 	}
 }
 
-// Missing permissions show before the first run. They are asked for when a policy is new or changed,
-// and again after some minutes.
+// Missing permissions show before the first run. They are asked for when a policy is new or
+// changed, and again after some minutes.
 func TestPermissionsBetweenRuns(t *testing.T) {
 	c := newCluster(t)
 	c.lacks = true

@@ -23,8 +23,8 @@ func (t *turns) work(ctx context.Context, namespace string, seconds int) (waited
 	return waited
 }
 
-// Beside fifty huge runs a small one starts within a bounded time, and at once if all of them are of
-// one other namespace.
+// Beside fifty huge runs a small one starts within a bounded time, and at once if all of them are
+// of one other namespace.
 func TestSmallRunsStartSoon(t *testing.T) {
 	for name, c := range map[string]struct {
 		namespaceOf func(i int) string

@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/controller/permission"
 )
 
-// A kind that no trigger judges has no feed, and where deadlines are switched off nobody asks for the
-// permissions that they take.
+// A kind that no trigger judges has no feed, and where deadlines are switched off nobody asks for
+// the permissions that they take.
 func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
@@ -40,8 +40,8 @@ func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	})
 }
 
-// A runtime that Curfew may not stamp is reported by log and metric until it may, and so is no other
-// kind.
+// A runtime that Curfew may not stamp is reported by log and metric until it may, and so is no
+// other kind.
 func TestPermissionToStampRuntimes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex

@@ -320,7 +320,8 @@ func TestMissingSubresourceDropsNothing(t *testing.T) {
 	}
 }
 
-// A DELETE that is answered 404 does not drop what other triggers track of the object while it exists.
+// A DELETE that is answered 404 does not drop what other triggers track of the object while it
+// exists.
 func TestMissingIsConfirmedForOtherTriggers(t *testing.T) {
 	for name, direct := range map[string]bool{"when it is due": false, "at once": true} {
 		t.Run(name, func(t *testing.T) {

@@ -5,7 +5,8 @@ import (
 	"testing"
 )
 
-// What objects, or their runtimes, asked for themselves is summed up by namespace; what another source asked for is not.
+// What objects, or their runtimes, asked for themselves is summed up by namespace; what another
+// source asked for is not.
 func TestSummariesByNamespace(t *testing.T) {
 	s := summaries{of: map[summaryKey]*Summary{}}
 	for _, source := range []string{"object", "runtime/torch", "policy/platform"} {

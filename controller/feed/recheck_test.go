@@ -127,8 +127,8 @@ func TestPropagationIsReadLiveForLabels(t *testing.T) {
 	})
 }
 
-// A profile was corrected and no watch has reported it, as after an outage: what the old one says is
-// due is not deleted (S1), and is as soon as a feed with the new one agrees.
+// A profile was corrected and no watch has reported it, as after an outage: what the old one says
+// is due is not deleted (S1), and is as soon as a feed with the new one agrees.
 func TestCorrectedProfileIsReadLive(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := newRace(t)

@@ -184,8 +184,8 @@ func ownCRD(resource string) *unstructured.Unstructured {
 	return object
 }
 
-// A 404 for a list empties nothing, and makes nothing known, while the CRD is there: a proxy may have
-// sent it. Without the CRD there are no objects.
+// A 404 for a list empties nothing, and makes nothing known, while the CRD is there: a proxy may
+// have sent it. Without the CRD there are no objects.
 func TestNotFoundIsNoEmptyList(t *testing.T) {
 	for name, change := range map[string]struct {
 		change  func(definitions *source)

@@ -106,8 +106,8 @@ func TestQueue(t *testing.T) {
 	}
 }
 
-// A name whose work failed comes again after a wait and delays no other. The end of the context ends
-// the work although it fails.
+// A name whose work failed comes again after a wait and delays no other. The end of the context
+// ends the work although it fails.
 func TestWorkOfAQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue, began := loop.NewRetryQueue(clock.RealClock{}, time.Minute), time.Now()
@@ -136,7 +136,8 @@ func TestWorkOfAQueue(t *testing.T) {
 	})
 }
 
-// A name that waits delays no other, and a clock that is set back makes it wait no longer than the maximum.
+// A name that waits delays no other, and a clock that is set back makes it wait no longer than the
+// maximum.
 func TestRetryQueue(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		queue := loop.NewRetryQueue(clock.RealClock{}, time.Minute)

@@ -70,7 +70,8 @@ func in(namespace string, s engine.Summary) engine.Summary {
 	return s
 }
 
-// One Event a source, however much is deleted and for how long; it says what the last minute brought and how much there was in all.
+// One Event a source, however much is deleted and for how long; it says what the last minute
+// brought and how much there was in all.
 func TestDigests(t *testing.T) {
 	events := &store{of: map[string]*corev1.Event{}}
 	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
@@ -145,8 +146,8 @@ func TestDigestOfManyKinds(t *testing.T) {
 	}
 }
 
-// What objects asked for themselves is reported inside their namespace, and what is cluster-scoped in the log alone. Ten objects are
-// named, and forty are on record, the latest ones.
+// What objects asked for themselves is reported inside their namespace, and what is cluster-scoped
+// in the log alone. Ten objects are named, and forty are on record, the latest ones.
 func TestDigestsOfObjects(t *testing.T) {
 	stores := map[string]*store{}
 	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))

@@ -53,7 +53,8 @@ func (s *slow) Patch(event *corev1.Event, data []byte) (*corev1.Event, error) {
 	return s.store.Patch(context.Background(), event.Name, types.StrategicMergePatchType, data, metav1.PatchOptions{})
 }
 
-// Each object that was failed has one Event, in its namespace. Events are written one at a time, and no caller waits for them.
+// Each object that was failed has one Event, in its namespace. Events are written one at a time,
+// and no caller waits for them.
 func TestFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		api := &slow{store: store{of: map[string]*corev1.Event{}}, errs: map[string]error{

@@ -153,7 +153,8 @@ type of = map[string]string
 
 const goesOn = "False DeletionsGoOn: deletions go on"
 
-// A pause shows on its source, in a condition and an Event, and so does its end; what concerns another source shows there.
+// A pause shows on its source, in a condition and an Event, and so does its end; what concerns
+// another source shows there.
 func TestPauseOfOneSource(t *testing.T) {
 	for name, test := range map[string]struct {
 		source, namespace    string
@@ -200,7 +201,8 @@ func TestPauseOfClusterScopedObjects(t *testing.T) {
 	})
 }
 
-// A policy is paused until the last of its scopes goes on. The condition's time is that of the first.
+// A policy is paused until the last of its scopes goes on. The condition's time is that of the
+// first.
 func TestSeveralPausesOfOneSource(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -230,7 +232,8 @@ func TestSeveralPausesOfOneSource(t *testing.T) {
 	})
 }
 
-// A pause of everything has one Event, on Curfew's own namespace. Only one that lasts shows on every source.
+// A pause of everything has one Event, on Curfew's own namespace. Only one that lasts shows on
+// every source.
 func TestPauseOfEverything(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -264,7 +267,8 @@ func TestPauseOfEverything(t *testing.T) {
 	})
 }
 
-// What a controller before this one left behind is taken back after a while, unless it turns out to hold.
+// What a controller before this one left behind is taken back after a while, unless it turns out to
+// hold.
 func TestConditionsOfAnEarlierController(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		left := metav1.Condition{Status: metav1.ConditionTrue, Reason: "Refused", Message: "left"}

@@ -190,8 +190,8 @@ func TestEditedStatus(t *testing.T) {
 	}
 }
 
-// Switched off, all Pods are released; switched on again, none is counted twice, not even those that
-// a status had listed.
+// Switched off, all Pods are released; switched on again, none is counted twice, not even those
+// that a status had listed.
 func TestSwitchedOff(t *testing.T) {
 	w, ctx := someWorld(t), t.Context()
 	p := w.process()

@@ -17,7 +17,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// alert and rules are as much of monitoring.coreos.com/v1 as rules.yml uses; decoding is strict, so a misspelt field fails.
+// alert and rules are as much of monitoring.coreos.com/v1 as rules.yml uses; decoding is strict, so
+// a misspelt field fails.
 type alert struct {
 	Alert       string            `json:"alert"`
 	Expr        string            `json:"expr"`
@@ -323,7 +324,8 @@ func leaseName(t *testing.T) string {
 	return ""
 }
 
-// TestPodMonitorsFindThePods: their selectors are labels of the Pods, and the port is one that the containers have.
+// TestPodMonitorsFindThePods: their selectors are labels of the Pods, and the port is one that the
+// containers have.
 func TestPodMonitorsFindThePods(t *testing.T) {
 	type monitor struct {
 		Metadata struct {

@@ -23,8 +23,8 @@ type query struct {
 	grouping  []string // labels in by, without, on, ignoring
 }
 
-// words is all of PromQL that the queries here use. A word that is neither here nor a metric fails, so a misspelt function is
-// found as well.
+// words is all of PromQL that the queries here use. A word that is neither here nor a metric fails,
+// so a misspelt function is found as well.
 var (
 	aggregations = []string{"sum", "max", "min", "count"}
 	functions    = []string{"rate", "increase", "histogram_quantile", "absent", "abs", "time"}
@@ -50,7 +50,8 @@ func tokens(expr string) ([]string, error) {
 	return out, nil
 }
 
-// scan reads a query. It knows less than PromQL, and fails on what it does not know rather than passing over it.
+// scan reads a query. It knows less than PromQL, and fails on what it does not know rather than
+// passing over it.
 func scan(expr string) (query, error) {
 	list, err := tokens(expr)
 	if err != nil {

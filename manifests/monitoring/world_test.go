@@ -48,8 +48,8 @@ import (
 	"curfew.dev/curfew/webhook"
 )
 
-// families are what /metrics of both Deployments exposes once everything that counts has happened: the real collectors, in
-// registries as cmd/curfew has them.
+// families are what /metrics of both Deployments exposes once everything that counts has happened:
+// the real collectors, in registries as cmd/curfew has them.
 func families(t *testing.T) map[string]*dto.MetricFamily {
 	t.Helper()
 	registry := prometheus.NewRegistry()
@@ -178,8 +178,8 @@ func controller(t *testing.T, registry *prometheus.Registry) {
 // nothing is a platform that says nothing.
 var nothing = platform.Offline{Platform: platform.SnapshotOf(nil, nil)}
 
-// unusableValue has a feed judge a finished Job with a TTL that nobody can read. The engine knows Jobs already, so this one has
-// an engine of its own.
+// unusableValue has a feed judge a finished Job with a TTL that nobody can read. The engine knows
+// Jobs already, so this one has an engine of its own.
 func unusableValue(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
 	reports, err := feed.NewReports(events.NewFakeRecorder(10), logr.Discard(), registry)
@@ -352,8 +352,8 @@ func admission(t *testing.T, registry *prometheus.Registry) {
 	}
 }
 
-// leader makes a candidate for the lease, which is when controller-runtime begins to expose that it is none yet. The name
-// is that of the Lease that the Role of the controller allows.
+// leader makes a candidate for the lease, which is when controller-runtime begins to expose that it
+// is none yet. The name is that of the Lease that the Role of the controller allows.
 func leader(t *testing.T) {
 	t.Helper()
 	_, err := leaderelection.NewLeaderElector(leaderelection.LeaderElectionConfig{

@@ -35,7 +35,8 @@ func TestTime(t *testing.T) {
 	}
 }
 
-// TestChecksums: sha256sum --check reads the file, which names all files but itself, and no folders.
+// TestChecksums: sha256sum --check reads the file, which names all files but itself, and no
+// folders.
 func TestChecksums(t *testing.T) {
 	r := &release{root: t.TempDir()}
 	if err := os.MkdirAll(filepath.Join(r.dist(), "image"), 0o755); err != nil {

@@ -93,9 +93,9 @@ func TestWhoEnforcesTheDeadline(t *testing.T) {
 	}
 }
 
-// A stored profile can be older than the schema's rule that a backstop says how its controller shows
-// that it acts. Without that, Curfew cannot tell: it fails the object at its deadline and not a grace
-// period later, and says so.
+// A stored profile can be older than the schema's rule that a backstop says how its controller
+// shows that it acts. Without that, Curfew cannot tell: it fails the object at its deadline and not
+// a grace period later, and says so.
 func TestBackstopThatDoesNotSayWhoActs(t *testing.T) {
 	const reported = "spec.deadline.enforcement[0].acts: Required value: says how an object shows that its controller enforces the deadline: until it is set, Curfew enforces the deadline itself, without a grace period"
 	stop := []v1alpha1.StopStep{{Action: v1alpha1.StopMarkFailed}}

@@ -52,7 +52,8 @@ func compileAll(t *testing.T, texts ...string) []*expression.Profile {
 	return out
 }
 
-// TestServed: each kind that is served and has a profile, or is referred to by one that has, once, as its installed version is.
+// TestServed: each kind that is served and has a profile, or is referred to by one that has, once,
+// as its installed version is.
 func TestServed(t *testing.T) {
 	serve := func(kind, resource string, fields ...string) expression.Definition {
 		return served("example.com", "v1", kind, resource, fields...)

@@ -45,8 +45,8 @@ func cronJobProfile(t *testing.T, name string) *v1alpha1.KindProfile {
 	return parsed[v1alpha1.KindProfile](t, "{metadata: {name: "+name+"}, spec: {kind: {group: batch, version: v1, kind: CronJob, resource: cronjobs}}}")
 }
 
-// Jobs and Pods are read by code of their own, at admission as in feeds: a KindProfile for them that
-// came past admission is an error in its status, and changes nothing.
+// Jobs and Pods are read by code of their own, at admission as in feeds: a KindProfile for them
+// that came past admission is an error in its status, and changes nothing.
 func TestProfileForAKindWithCodeOfItsOwn(t *testing.T) {
 	for kind, own := range map[string]*policy.Profile{
 		"{group: batch, version: v1, kind: Job, resource: jobs}": policy.JobProfile,
@@ -230,7 +230,8 @@ func TestRuntimeKindWithoutProfile(t *testing.T) {
 	}
 }
 
-// trainJobs is what a CustomResourceDefinition of TrainJob serves; v2.1.0 has no activeDeadlineSeconds.
+// trainJobs is what a CustomResourceDefinition of TrainJob serves; v2.1.0 has no
+// activeDeadlineSeconds.
 func trainJobs(fields ...string) *expression.Definition {
 	properties := map[string]any{}
 	for _, field := range fields {
@@ -245,8 +246,8 @@ func trainJobs(fields ...string) *expression.Definition {
 	return &out
 }
 
-// A default in a field that the installed version lacks would be dropped: it becomes an annotation there, and no restart is needed
-// when the version changes.
+// A default in a field that the installed version lacks would be dropped: it becomes an annotation
+// there, and no restart is needed when the version changes.
 func TestProfilesFollowTheInstalledVersion(t *testing.T) {
 	known := builtin(t)
 	kind := schema.GroupKind{Group: "trainer.kubeflow.org", Kind: "TrainJob"}

@@ -20,7 +20,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// admissionBench is the state of the bench "admission": what a review takes, and what a create takes longer because of it.
+// admissionBench is the state of the bench "admission": what a review takes, and what a create
+// takes longer because of it.
 type admissionBench struct {
 	env      *environment
 	site     *site
@@ -111,7 +112,8 @@ func runAdmission(ctx context.Context, e *environment) (results []result, err er
 	return summarizeAdmission(runs.Reviews, runs.Creates), nil
 }
 
-// newCreators are the users who create Jobs: an administrator, and the ServiceAccount of a build system.
+// newCreators are the users who create Jobs: an administrator, and the ServiceAccount of a build
+// system.
 func (s *site) newCreators(ctx context.Context) ([]*creator, error) {
 	const name = "builder"
 	meta := metav1.ObjectMeta{Name: name, Namespace: reviewNamespace}
@@ -119,7 +121,8 @@ func (s *site) newCreators(ctx context.Context) ([]*creator, error) {
 	if err != nil && !apierrors.IsAlreadyExists(err) {
 		return nil, fmt.Errorf("create the ServiceAccount of a build system: %w", err)
 	}
-	// In the whole cluster, as a build system's rights are, because the contestants have a namespace each.
+	// In the whole cluster, as a build system's rights are, because the contestants have a namespace
+	// each.
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "bench-" + name},
 		Rules: []rbacv1.PolicyRule{{APIGroups: []string{"batch"}, Resources: []string{"jobs"}, Verbs: []string{"create", "delete"}}}}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: role.ObjectMeta,

@@ -26,7 +26,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/webhook/admission"
 )
 
-// answerCommand is the first argument that turns this program into a webhook that Curfew is compared with.
+// answerCommand is the first argument that turns this program into a webhook that Curfew is
+// compared with.
 const answerCommand = "answer"
 
 // Kinds of such webhooks.
@@ -45,7 +46,8 @@ const (
 
 func init() { commands[answerCommand] = runAnswer }
 
-// runAnswer serves one of the webhooks that Curfew is compared with, in a process of its own, as Curfew is.
+// runAnswer serves one of the webhooks that Curfew is compared with, in a process of its own, as
+// Curfew is.
 func runAnswer(ctx context.Context, args []string, _ io.Writer) error {
 	fs := flag.NewFlagSet(answerCommand, flag.ContinueOnError)
 	kind := fs.String("kind", answerNoop, "what answers")
@@ -109,8 +111,8 @@ func serveTyped(ctx context.Context, address string, mux *http.ServeMux, config 
 	return nil
 }
 
-// allow says "allowed" to whatever it is asked, and reads no more than it needs for that. It is the least that a webhook in Go can
-// do with what Go comes with.
+// allow says "allowed" to whatever it is asked, and reads no more than it needs for that. It is the
+// least that a webhook in Go can do with what Go comes with.
 func allow(w http.ResponseWriter, r *http.Request) {
 	var review struct {
 		Request struct {

@@ -16,8 +16,8 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// createMeasurement is what creating Jobs in one namespace, one after the other, took in one round. It is written to
-// .bench/runs-admission.json.
+// createMeasurement is what creating Jobs in one namespace, one after the other, took in one round.
+// It is written to .bench/runs-admission.json.
 type createMeasurement struct {
 	Round      int     `json:"round"`
 	Contestant string  `json:"contestant"`
@@ -35,14 +35,16 @@ const (
 	createPatch = "map-patch"
 )
 
-// createField lists them in the order of the first round. Webhooks that are no part of Curfew are there to tell what a webhook costs.
+// createField lists them in the order of the first round. Webhooks that are no part of Curfew are
+// there to tell what a webhook costs.
 var createField = []string{createNone, createMAP, createPatch, theCurfew, answerNoop, answerTyped}
 
 // scenario is who creates what.
 type scenario struct {
 	// name stands in the names of results; the first has none.
 	name, about string
-	// person is an administrator: for people Curfew announces what it has filled in, for ServiceAccounts it does not.
+	// person is an administrator: for people Curfew announces what it has filled in, for
+	// ServiceAccounts it does not.
 	person bool
 	job    func(namespace, name string) *batchv1.Job
 }
@@ -87,7 +89,8 @@ func namespacesOf(contestants []string) []string {
 	return out
 }
 
-// configure has the API server ask everybody but Curfew, which is installed already, for each in its namespace.
+// configure has the API server ask everybody but Curfew, which is installed already, for each in
+// its namespace.
 func (s *site) configure(ctx context.Context) error {
 	for _, server := range []*server{s.noop, s.typed} {
 		configuration := webhookConfiguration("bench-"+server.name, "https://"+server.address, s.authority, createNamespace(server.name))
@@ -108,7 +111,8 @@ func (s *site) configure(ctx context.Context) error {
 	return nil
 }
 
-// mutatingPolicy is the simple default in the API server itself, written in one of the two ways that there are.
+// mutatingPolicy is the simple default in the API server itself, written in one of the two ways
+// that there are.
 func mutatingPolicy(contestant string) (*admissionregistrationv1.MutatingAdmissionPolicy, *admissionregistrationv1.MutatingAdmissionPolicyBinding) {
 	name := "bench-" + contestant
 	mutation := admissionregistrationv1.Mutation{

@@ -16,8 +16,8 @@ import (
 // policyCounts are the numbers of LifecyclePolicies that Curfew is asked with.
 var policyCounts = []int{0, 10, 100}
 
-// reviewMeasurement is what the reviews of one contestant, one after the other, took in one round. It is written to
-// .bench/runs-admission.json.
+// reviewMeasurement is what the reviews of one contestant, one after the other, took in one round.
+// It is written to .bench/runs-admission.json.
 type reviewMeasurement struct {
 	Round      int    `json:"round"`
 	Contestant string `json:"contestant"`
@@ -32,8 +32,8 @@ type reviewMeasurement struct {
 	Others      float64 `json:"others"`
 }
 
-// latencyRound asks everybody the same, with each number of policies. Blocks of requests take turns, so that whatever the machine does
-// meanwhile does to all.
+// latencyRound asks everybody the same, with each number of policies. Blocks of requests take
+// turns, so that whatever the machine does meanwhile does to all.
 func (a *admissionBench) latencyRound(ctx context.Context, n int) ([]reviewMeasurement, error) {
 	var out []reviewMeasurement
 	for i := range policyCounts {
@@ -59,7 +59,8 @@ type asked struct {
 	body []byte
 }
 
-// theByPolicy is Curfew, asked about a Job in a namespace that says nothing, so that it is a policy that gives the default.
+// theByPolicy is Curfew, asked about a Job in a namespace that says nothing, so that it is a policy
+// that gives the default.
 const theByPolicy = "curfew_by_policy"
 
 func (a *admissionBench) latencies(ctx context.Context, n, count int) ([]reviewMeasurement, error) {
@@ -127,8 +128,8 @@ func (a *admissionBench) pids() []int {
 	return pids
 }
 
-// allocations is how many objects the process allocates for a review, whatever else it does. To ask costs objects too: that is seen by
-// asking twice.
+// allocations is how many objects the process allocates for a review, whatever else it does. To ask
+// costs objects too: that is seen by asking twice.
 func (s *server) allocations(ctx context.Context, body []byte) (float64, error) {
 	var counts [3]float64
 	for i := range counts {
@@ -153,7 +154,8 @@ const (
 	reviewWarmup = 300
 )
 
-// awaitProbe asks Curfew about the Job that the probe of a set of policies selects, until that policy is in force, or is no longer.
+// awaitProbe asks Curfew about the Job that the probe of a set of policies selects, until that
+// policy is in force, or is no longer.
 func (s *site) awaitProbe(ctx context.Context, count int, inForce bool) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 )
 
 const (
-	// reviewNamespace is where the reviewed Jobs are created; it has a default TTL of its own, as the other contestants fill in
-	// a constant.
+	// reviewNamespace is where the reviewed Jobs are created; it has a default TTL of its own, as the
+	// other contestants fill in a constant.
 	reviewNamespace = "bench-curfew"
 	// policyNamespace is of the same team and has none, so that a policy decides. Its name is as long.
 	policyNamespace = "bench-policy"

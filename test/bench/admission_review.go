@@ -19,7 +19,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// captureReview lets the API server itself write the review of a Job that is created, and returns its very bytes.
+// captureReview lets the API server itself write the review of a Job that is created, and returns
+// its very bytes.
 func (s *site) captureReview(ctx context.Context, client kubernetes.Interface, job *batchv1.Job) ([]byte, error) {
 	const name = "bench-capture"
 	caught := make(chan []byte, 1)

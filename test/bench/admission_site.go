@@ -29,7 +29,8 @@ import (
 // overlayAddress is what manifests/overlays/local writes for the webhook.
 const overlayAddress = "https://127.0.0.1:9443"
 
-// site is Curfew's admission installed in the control plane, and beside it the webhooks that it is compared with.
+// site is Curfew's admission installed in the control plane, and beside it the webhooks that it is
+// compared with.
 type site struct {
 	env    *environment
 	client kubernetes.Interface
@@ -52,7 +53,8 @@ type server struct {
 	mallocs func(ctx context.Context) (float64, error)
 }
 
-// openSite installs Curfew's admission and starts everybody. What it returned is to be closed whatever the error says.
+// openSite installs Curfew's admission and starts everybody. What it returned is to be closed
+// whatever the error says.
 func openSite(ctx context.Context, e *environment) (*site, error) {
 	s := &site{env: e}
 	var err error
@@ -102,8 +104,9 @@ func (s *site) kubectl(ctx context.Context, input string, args ...string) error 
 	return nil
 }
 
-// startCurfew installs the manifests for a free port and starts the webhook as an installation would, with a token of its
-// ServiceAccount. It returns when the webhook configurations have its authority.
+// startCurfew installs the manifests for a free port and starts the webhook as an installation
+// would, with a token of its ServiceAccount. It returns when the webhook configurations have its
+// authority.
 func (s *site) startCurfew(ctx context.Context) (*server, error) {
 	addresses, err := freeAddresses(3)
 	if err != nil {
@@ -197,8 +200,9 @@ func (s *site) startAnswer(ctx context.Context, kind string) (*server, error) {
 	return out, nil
 }
 
-// likeAPIServer is an HTTP client as an API server makes it for a webhook behind a Service: client-go's transport, HTTP/1.1 whatever
-// the webhook offers (apiserver, pkg/util/webhook/client.go).
+// likeAPIServer is an HTTP client as an API server makes it for a webhook behind a Service:
+// client-go's transport, HTTP/1.1 whatever the webhook offers (apiserver,
+// pkg/util/webhook/client.go).
 func likeAPIServer(authority []byte) (*http.Client, error) {
 	config := &rest.Config{TLSClientConfig: rest.TLSClientConfig{CAData: authority, NextProtos: []string{"http/1.1"}}}
 	// A dialer of its own keeps client-go from sharing the transport.
@@ -242,7 +246,8 @@ func fetch(ctx context.Context, client *http.Client, url string) (string, error)
 	return string(body), nil
 }
 
-// certificate makes an authority and a serving certificate for loopback, with keys of the kind that Curfew makes.
+// certificate makes an authority and a serving certificate for loopback, with keys of the kind that
+// Curfew makes.
 func (s *site) certificate() error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

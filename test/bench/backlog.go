@@ -14,8 +14,8 @@ const backlogTTL = 30 * 24 * time.Hour
 // backlogPrefix gives its Jobs names as long as those that a CronJob gives.
 const backlogPrefix = "nightly-report-29301120"
 
-// backlog lets the control plane hold exactly so many finished Jobs that are not due for a month. One that holds more, or Jobs
-// of another bench, is started afresh.
+// backlog lets the control plane hold exactly so many finished Jobs that are not due for a month.
+// One that holds more, or Jobs of another bench, is started afresh.
 func (e *environment) backlog(ctx context.Context, jobs int) error {
 	if e.held > jobs {
 		if err := e.renew(ctx); err != nil {

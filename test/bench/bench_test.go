@@ -39,8 +39,8 @@ func TestStatistics(t *testing.T) {
 	}
 }
 
-// The ratio is taken pair by pair: when the machine halves its speed between rounds, the ratio of medians would tell of the
-// machine and not of the contestants.
+// The ratio is taken pair by pair: when the machine halves its speed between rounds, the ratio of
+// medians would tell of the machine and not of the contestants.
 func TestCompareByPairs(t *testing.T) {
 	got := compare("n", "u", []float64{100, 40, 300}, "b", []float64{200, 100, 400})
 	want := result{Name: "n", Unit: "u", Value: 100, Baseline: "b", BaselineValue: 200, Ratio: 0.5, low: 0.4, high: 0.75}
@@ -335,7 +335,8 @@ func TestObserver(t *testing.T) {
 	}
 }
 
-// An ended watch is taken up where it ended, so that no deletion is missed; one that brings nothing again and again fails the heat.
+// An ended watch is taken up where it ended, so that no deletion is missed; one that brings nothing
+// again and again fails the heat.
 func TestObserverTakesUpAnEndedWatch(t *testing.T) {
 	deleted := func(name, version string) *bytes.Buffer {
 		return bytes.NewBuffer(frame(t, "DELETED", &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), ResourceVersion: version}}))

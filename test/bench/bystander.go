@@ -20,8 +20,9 @@ const (
 	bystanderEvery = 10 * time.Millisecond
 )
 
-// bystander is another client, an ordinary ServiceAccount: it reads one small ConfigMap a hundred times a second. The requests
-// start by the clock, whether or not the last one was answered, or it would ask least often when answers are slowest.
+// bystander is another client, an ordinary ServiceAccount: it reads one small ConfigMap a hundred
+// times a second. The requests start by the clock, whether or not the last one was answered, or it
+// would ask least often when answers are slowest.
 type bystander struct {
 	client kubernetes.Interface
 	enough chan struct{}

@@ -92,8 +92,8 @@ func summarizeCleanup(all []measurement, objects int, extra []float64) []result 
 	return results
 }
 
-// cleaned makes ConfigMaps fall due by the run of a cleanup policy, beside others that it has to look
-// at and to keep.
+// cleaned makes ConfigMaps fall due by the run of a cleanup policy, beside others that it has to
+// look at and to keep.
 type cleaned struct {
 	labelled
 	policies dynamic.ResourceInterface

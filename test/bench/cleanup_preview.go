@@ -28,8 +28,8 @@ func init() {
 	})
 }
 
-// runCleanupPreview lists all ConfigMaps, page by page, and has kubectl curfew preview a policy that
-// matches half of them, by turns.
+// runCleanupPreview lists all ConfigMaps, page by page, and has kubectl curfew preview a policy
+// that matches half of them, by turns.
 func runCleanupPreview(ctx context.Context, e *environment) (results []result, err error) {
 	o := previewOptions
 	plugin := filepath.Join(e.root, "bin", "kubectl-curfew")

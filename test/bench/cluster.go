@@ -22,9 +22,10 @@ import (
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 )
 
-// controllers of the control plane's own controller manager: what a namespace needs, and the garbage collector, which
-// Foreground needs and which everybody's deletions pay for alike. The Job controller would only look at Jobs that name another
-// controller, and the TTL controller is a contestant with a process of its own.
+// controllers of the control plane's own controller manager: what a namespace needs, and the
+// garbage collector, which Foreground needs and which everybody's deletions pay for alike. The Job
+// controller would only look at Jobs that name another controller, and the TTL controller is a
+// contestant with a process of its own.
 const controllers = "garbage-collector-controller,namespace-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
 
 // environment is what benches work with.
@@ -43,7 +44,8 @@ type environment struct {
 	held int
 }
 
-// clusterState is the part of cluster.json that is used here; State in test/cluster/local documents it.
+// clusterState is the part of cluster.json that is used here; State in test/cluster/local documents
+// it.
 type clusterState struct {
 	Server     string            `json:"server"`
 	Kubeconfig string            `json:"kubeconfig"`
@@ -58,7 +60,8 @@ type clusterState struct {
 
 func (e *environment) clusterDir() string { return filepath.Join(e.dir, "cluster") }
 
-// start builds what is measured and brings the control plane up. The function that it returns takes it down.
+// start builds what is measured and brings the control plane up. The function that it returns takes
+// it down.
 func (e *environment) start(ctx context.Context) (stop func() error, err error) {
 	if err := os.MkdirAll(filepath.Join(e.dir, "logs"), 0o755); err != nil {
 		return nil, fmt.Errorf("make the directory for results: %w", err)
@@ -103,7 +106,8 @@ func (e *environment) prepare(ctx context.Context) error {
 	if e.config, err = clientcmd.BuildConfigFromFlags("", e.state.Kubeconfig); err != nil {
 		return fmt.Errorf("read the cluster's kubeconfig: %w", err)
 	}
-	// What the contest needs of the installation: no webhooks, they would only make the preparation slower.
+	// What the contest needs of the installation: no webhooks, they would only make the preparation
+	// slower.
 	for _, part := range []string{"namespace", "rbac", "flowcontrol"} {
 		if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "apply", "-k", filepath.Join(e.root, "manifests", part)); err != nil {
 			return err
@@ -137,7 +141,8 @@ func (e *environment) command(ctx context.Context, name string, args ...string) 
 	return nil
 }
 
-// serviceAccountConfig writes a kubeconfig that holds a token of the ServiceAccount, so that its rights are tested too.
+// serviceAccountConfig writes a kubeconfig that holds a token of the ServiceAccount, so that its
+// rights are tested too.
 func (e *environment) serviceAccountConfig(ctx context.Context, namespace, name string) (string, error) {
 	client, err := kubernetes.NewForConfig(e.config)
 	if err != nil {
@@ -161,8 +166,9 @@ func (e *environment) serviceAccountConfig(ctx context.Context, namespace, name 
 	return path, nil
 }
 
-// connect makes a client of the config with a connection of its own: client-go otherwise lets all clients of a process with the
-// same TLS settings share one, and one would wait for the other's frames. No client-side limit, and protobuf.
+// connect makes a client of the config with a connection of its own: client-go otherwise lets all
+// clients of a process with the same TLS settings share one, and one would wait for the other's
+// frames. No client-side limit, and protobuf.
 func connect(config *rest.Config) *rest.Config {
 	config = rest.CopyConfig(config)
 	config.Dial = (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 30 * time.Second}).DialContext

@@ -26,7 +26,8 @@ type contestant struct {
 	window time.Duration
 	// needs is a flag of `curfew controller` without which it cannot take part.
 	needs string
-	// start returns when the process will notice Jobs that finish from now on. They will all be due at one instant.
+	// start returns when the process will notice Jobs that finish from now on. They will all be due at
+	// one instant.
 	start func(ctx context.Context, e *environment, h heat) (*process, error)
 }
 
@@ -57,7 +58,8 @@ var contestants = []contestant{
 	{name: theLimit, about: "bare loop of parallel DELETE calls", ends: true, start: startLoop},
 	{name: theCurfew, about: "Curfew", start: startCurfew()},
 	{name: theUnbound, about: "in-tree TTL controller, unthrottled", start: startInTree(100000, 100000)},
-	// An administrator's calls are exempt from priority and fairness and from most of the authorization. Nobody's who is installed are.
+	// An administrator's calls are exempt from priority and fairness and from most of the
+	// authorization. Nobody's who is installed are.
 	{name: theEqual, about: "the same loop with Curfew's rights", ends: true, start: startEqualLoop},
 	{name: theDrainer, about: "Curfew --favour-drain", start: startCurfew("--favour-drain")},
 	{name: theForeground, about: "Curfew, Foreground", needs: "--propagation", start: startCurfew("--propagation=Foreground")},
@@ -105,7 +107,8 @@ func startCurfew(flags ...string) func(context.Context, *environment, heat) (*pr
 	}
 }
 
-// startInTree starts a second controller manager with the TTL controller alone. Its five workers are the default.
+// startInTree starts a second controller manager with the TTL controller alone. Its five workers
+// are the default.
 func startInTree(qps, burst int) func(context.Context, *environment, heat) (*process, error) {
 	return func(ctx context.Context, e *environment, h heat) (*process, error) {
 		p, _, err := e.launchInTree(ctx, h.log, qps, burst, nil)
@@ -141,8 +144,9 @@ func (e *environment) launchInTree(ctx context.Context, log string, qps, burst i
 	return p, address, nil
 }
 
-// replaceFlags returns a command line with other values for some of its flags. Giving them a second time is not enough:
-// --controllers adds up, and a second garbage collector would work against the contestant.
+// replaceFlags returns a command line with other values for some of its flags. Giving them a second
+// time is not enough: --controllers adds up, and a second garbage collector would work against the
+// contestant.
 func replaceFlags(command []string, values map[string]string) []string {
 	var out []string
 	for _, argument := range command {

@@ -19,8 +19,9 @@ import (
 // deadlineOptions are the flags of the contest about deadlines.
 var deadlineOptions struct{ objects, rounds int }
 
-// The deadline contest lets many deadlines pass in the same second and counts what is marked as failed: one write of a status each.
-// Nothing runs below the objects, so that there is nothing to stop.
+// The deadline contest lets many deadlines pass in the same second and counts what is marked as
+// failed: one write of a status each. Nothing runs below the objects, so that there is nothing to
+// stop.
 func init() {
 	register(bench{
 		name: "deadline", about: "deadlines that pass in the same second: the mark alone", position: 40,
@@ -52,10 +53,11 @@ type markRun struct {
 	// FirstAfter is the time from the due second to the first mark, in seconds.
 	FirstAfter float64 `json:"firstAfter"`
 	CPUSeconds float64 `json:"cpuSeconds"`
-	// CPUPerMark is the processor time in milliseconds that each took a mark, from the due second to the last mark: the contestant, and the
-	// control plane's parts by name.
+	// CPUPerMark is the processor time in milliseconds that each took a mark, from the due second to
+	// the last mark: the contestant, and the control plane's parts by name.
 	CPUPerMark map[string]float64 `json:"cpuPerMark"`
-	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest took meanwhile.
+	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest
+	// took meanwhile.
 	Others float64 `json:"others"`
 }
 
@@ -111,7 +113,8 @@ func runDeadline(ctx context.Context, e *environment) ([]result, error) {
 	return markResults(all, o.objects), nil
 }
 
-// install makes the kind known: its definition, the permission and the profile, beside Curfew's own kinds.
+// install makes the kind known: its definition, the permission and the profile, beside Curfew's own
+// kinds.
 func (d *markContest) install(ctx context.Context) (err error) {
 	if d.client, err = dynamic.NewForConfig(connectJSON(d.env.config)); err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -193,7 +196,8 @@ func startMarkLoopTo(ctx context.Context, e *environment, h heat, kubeconfig str
 		"--objects", strconv.Itoa(h.set.count), "--parallel", strconv.Itoa(h.parallel), "--at", strconv.FormatInt(h.due.Unix(), 10))
 }
 
-// run lets one contestant mark one set of objects. Its process and its caches are up before the first of them starts.
+// run lets one contestant mark one set of objects. Its process and its caches are up before the
+// first of them starts.
 func (d *markContest) run(ctx context.Context, c contestant, n int) (markRun, error) {
 	m := markRun{Round: n, Contestant: c.name}
 	for margin := 1.5; ; margin *= 2 {
@@ -257,7 +261,8 @@ func (m *markRun) count(times []time.Time, due time.Time) error {
 // theContestant is the name of the contestant's own processor time.
 const theContestant = "contestant"
 
-// measure waits for the due second and until all is marked, and notes what that took, and what share of the machine others took.
+// measure waits for the due second and until all is marked, and notes what that took, and what
+// share of the machine others took.
 func (d *markContest) measure(ctx context.Context, c contestant, p *process, o *markObserver, due time.Time, m *markRun) error {
 	if err := pause(ctx, time.Until(due)); err != nil {
 		return err

@@ -25,8 +25,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// runs are objects of a kind that no controller knows. Their start time is written by the bench, so that all deadlines pass in one
-// second; a deadline of an hour keeps them from passing before.
+// runs are objects of a kind that no controller knows. Their start time is written by the bench, so
+// that all deadlines pass in one second; a deadline of an hour keeps them from passing before.
 var runs = schema.GroupVersionResource{Group: "bench.example.com", Version: "v1", Resource: "runs"}
 
 const runKind = `
@@ -136,8 +136,9 @@ const markLoopCommand = "mark-loop"
 
 func init() { commands[markLoopCommand] = runMarkLoop }
 
-// runMarkLoop is the limit: parallel patches of the status by client-go's dynamic client, over names that are known beforehand, with
-// the watch open beside it that every contestant has. It judges nothing, and writes over whatever is there.
+// runMarkLoop is the limit: parallel patches of the status by client-go's dynamic client, over
+// names that are known beforehand, with the watch open beside it that every contestant has. It
+// judges nothing, and writes over whatever is there.
 func runMarkLoop(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(markLoopCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")
@@ -182,7 +183,8 @@ func runMarkLoop(ctx context.Context, args []string, out io.Writer) error {
 	return json.NewEncoder(out).Encode(loopReport{Deletes: set.count, Seconds: time.Since(began).Seconds()})
 }
 
-// markObserver watches the objects of a set and notes when each was first seen marked. It is the same for every contestant.
+// markObserver watches the objects of a set and notes when each was first seen marked. It is the
+// same for every contestant.
 type markObserver struct {
 	watch  resumed
 	cancel context.CancelFunc

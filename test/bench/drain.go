@@ -40,7 +40,8 @@ func init() {
 // sliceOfMany is how much is measured of who would take many minutes for all.
 const sliceOfMany = time.Minute
 
-// contestantsOfMany are those with whom Curfew is compared. Foreground is told by the smaller number as well.
+// contestantsOfMany are those with whom Curfew is compared. Foreground is told by the smaller
+// number as well.
 func contestantsOfMany() []contestant {
 	var field []contestant
 	for _, c := range contestants {
@@ -234,7 +235,8 @@ func (d *contest) bareRate(ctx context.Context, h heat) (float64, error) {
 	return bareRate(ctx, d.env, h, startLoopTo)
 }
 
-// bystanderJobs is the number of Jobs that needs not be said in the names of the bystander's results.
+// bystanderJobs is the number of Jobs that needs not be said in the names of the bystander's
+// results.
 const bystanderJobs = 10000
 
 // summarize makes results of the measurements, as far as those who are compared took part.

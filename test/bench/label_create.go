@@ -43,7 +43,8 @@ type way struct {
 	label       string
 }
 
-// otherLabel is what the unlabelled ones carry in the label's place, so that no object is smaller than another.
+// otherLabel is what the unlabelled ones carry in the label's place, so that no object is smaller
+// than another.
 const otherLabel = "bench1.dev/ttl"
 
 // object is a ConfigMap as the way makes it.
@@ -55,7 +56,8 @@ func (w way) object(name string) *corev1.ConfigMap {
 	return out
 }
 
-// Ways of creating. The namespace with bounds has every labelled object sent, as nobody but Curfew can tell whether it is within them.
+// Ways of creating. The namespace with bounds has every labelled object sent, as nobody but Curfew
+// can tell whether it is within them.
 const (
 	wayPlain    = "unlabelled"
 	wayLabelled = "labelled"
@@ -205,7 +207,8 @@ func (e *environment) createWay(ctx context.Context, l labelled, w way, set jobS
 	return run, w.check(run)
 }
 
-// check holds that a way is what it is called: whoever measures the cost of a call has to have made it.
+// check holds that a way is what it is called: whoever measures the cost of a call has to have made
+// it.
 func (w way) check(run labelCreateRun) error {
 	want := 0.0
 	if w.name == wayDate || w.name == wayBounded {
@@ -236,8 +239,9 @@ func calls(ctx context.Context, client kubernetes.Interface) (float64, error) {
 	return count, nil
 }
 
-// openLabelSite installs Curfew's admission with its controller, which keeps the webhook configuration that has labels sent, and
-// returns when the API server heeds it. What it returned is to be closed whatever the error says.
+// openLabelSite installs Curfew's admission with its controller, which keeps the webhook
+// configuration that has labels sent, and returns when the API server heeds it. What it returned is
+// to be closed whatever the error says.
 func (e *environment) openLabelSite(ctx context.Context) (*site, *curfewProcess, error) {
 	s := &site{env: e}
 	var err error
@@ -266,7 +270,8 @@ func (e *environment) openLabelSite(ctx context.Context) (*site, *curfewProcess,
 	return s, controller, s.awaitBounded(ctx)
 }
 
-// awaitBounded returns when the API server has labels reviewed: one outside of the bounds is refused.
+// awaitBounded returns when the API server has labels reviewed: one outside of the bounds is
+// refused.
 func (s *site) awaitBounded(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()

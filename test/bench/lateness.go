@@ -31,7 +31,8 @@ func init() {
 	})
 }
 
-// latenessRun is one round of one contestant, in milliseconds. It is written to .bench/runs-lateness.json.
+// latenessRun is one round of one contestant, in milliseconds. It is written to
+// .bench/runs-lateness.json.
 type latenessRun struct {
 	Round      int     `json:"round"`
 	Contestant string  `json:"contestant"`
@@ -80,12 +81,14 @@ func runLateness(ctx context.Context, e *environment) ([]result, error) {
 	return latenessResults(all), nil
 }
 
-// latenessField is who takes part. What the bare loop needs for as many calls is what is there to be had.
+// latenessField is who takes part. What the bare loop needs for as many calls is what is there to
+// be had.
 var latenessField = []contestant{
 	{name: theCurfew}, {name: theLimit}, {name: theUnbound},
 }
 
-// latenessParallel is how many calls at a time the bare loop sends: what serves it best where many are due.
+// latenessParallel is how many calls at a time the bare loop sends: what serves it best where many
+// are due.
 const latenessParallel = 64
 
 func latenessResults(all []latenessRun) []result {
@@ -244,7 +247,8 @@ func (l *lateness) wait(ctx context.Context, who string, p *process, o *observer
 	return round(others(from, to)), nil
 }
 
-// count makes lateness of the instants at which Jobs were seen to go. Their numbers tell in which second they were due.
+// count makes lateness of the instants at which Jobs were seen to go. Their numbers tell in which
+// second they were due.
 func (run *latenessRun) count(seen []sighting, prefix string, start time.Time, perSecond int) error {
 	var late []float64
 	for _, s := range seen {

@@ -27,8 +27,9 @@ type listReport struct {
 
 func init() { commands[listCommand] = runList }
 
-// runList is what a restart and a preview are measured by: all Jobs or ConfigMaps, page by page, by client-go's typed client (protobuf, no limit of its own). It
-// judges nothing and keeps nothing. The connection is there before the clock starts, as Curfew's is when it gets the lease.
+// runList is what a restart and a preview are measured by: all Jobs or ConfigMaps, page by page, by
+// client-go's typed client (protobuf, no limit of its own). It judges nothing and keeps nothing.
+// The connection is there before the clock starts, as Curfew's is when it gets the lease.
 func runList(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(listCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")

@@ -18,8 +18,9 @@ const (
 	benchNamespace = "bench"
 	// loaders is how many requests prepare Jobs at a time.
 	loaders = 32
-	// ttl of Jobs that do not say otherwise. Their finish time is written so that they fall due when the contest wants it. It is
-	// short: a finish time from before a Job's creation counts as its creation.
+	// ttl of Jobs that do not say otherwise. Their finish time is written so that they fall due when
+	// the contest wants it. It is short: a finish time from before a Job's creation counts as its
+	// creation.
 	ttl = 2 * time.Second
 )
 
@@ -49,8 +50,8 @@ func (l load) observe(ctx context.Context, config *rest.Config, set jobSet) (*ob
 	return observe(ctx, config, set)
 }
 
-// create makes unfinished Jobs with a TTL. spec.managedBy keeps the Job controller away from them: no Pods, no finalizer, and
-// nobody but us writes their status.
+// create makes unfinished Jobs with a TTL. spec.managedBy keeps the Job controller away from them:
+// no Pods, no finalizer, and nobody but us writes their status.
 func (l load) create(ctx context.Context, set jobSet) error {
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
 		_, err := l.client.BatchV1().Jobs(benchNamespace).Create(ctx, &batchv1.Job{
@@ -68,8 +69,8 @@ func (l load) create(ctx context.Context, set jobSet) error {
 	})
 }
 
-// finish writes into the status what the Job controller would have written, with the finish time that makes the Jobs due at
-// the given second.
+// finish writes into the status what the Job controller would have written, with the finish time
+// that makes the Jobs due at the given second.
 func (l load) finish(ctx context.Context, set jobSet, due time.Time) error {
 	end := metav1.NewTime(due.Add(-set.life()))
 	start := metav1.NewTime(end.Add(-time.Minute))
@@ -82,16 +83,17 @@ func (l load) finish(ctx context.Context, set jobSet, due time.Time) error {
 		},
 	}
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
-		// Without resourceVersion: nobody else writes. The update of a status takes nothing else from the object, but
-		// wants a valid one.
+		// Without resourceVersion: nobody else writes. The update of a status takes nothing else from the
+		// object, but wants a valid one.
 		job := &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: benchNamespace}, Status: status}
 		_, err := l.client.BatchV1().Jobs(benchNamespace).UpdateStatus(ctx, job, metav1.UpdateOptions{})
 		return err
 	})
 }
 
-// clear deletes what is left of a set, and waits until the last object is gone: one that is deleted in the foreground waits for
-// the garbage collector, which must not work into the next contestant's time.
+// clear deletes what is left of a set, and waits until the last object is gone: one that is deleted
+// in the foreground waits for the garbage collector, which must not work into the next contestant's
+// time.
 func (l load) clear(ctx context.Context, set jobSet) error {
 	policy := metav1.DeletePropagationBackground
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute)

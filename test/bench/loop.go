@@ -34,8 +34,9 @@ type loopReport struct {
 	Seconds float64 `json:"seconds"`
 }
 
-// runLoop is the limit: parallel Background DELETE calls by client-go's typed client, over names that are known beforehand,
-// with the watch open beside it that every contestant has. It judges nothing, keeps nothing and retries nothing.
+// runLoop is the limit: parallel Background DELETE calls by client-go's typed client, over names
+// that are known beforehand, with the watch open beside it that every contestant has. It judges
+// nothing, keeps nothing and retries nothing.
 func runLoop(ctx context.Context, args []string, out io.Writer) error {
 	fs := flag.NewFlagSet(loopCommand, flag.ContinueOnError)
 	kubeconfig := fs.String("kubeconfig", "", "the cluster")
@@ -88,8 +89,8 @@ const (
 	resourceConfigMaps = "configmaps"
 )
 
-// loopOver opens the watch that every contestant has, and tells how one object is deleted. Labelled ConfigMaps are watched as Curfew
-// does: their metadata alone, by label.
+// loopOver opens the watch that every contestant has, and tells how one object is deleted. Labelled
+// ConfigMaps are watched as Curfew does: their metadata alone, by label.
 func loopOver(ctx context.Context, config *rest.Config, resource string) (watch.Interface, func(context.Context, string, metav1.DeleteOptions) error, error) {
 	client, err := kubernetes.NewForConfig(connect(config))
 	if err != nil {

@@ -13,11 +13,13 @@ const tick = time.Second / 100
 
 // ticks are counts of processor time.
 type ticks struct {
-	// all is the time of all processors, idle the part of it in which nothing ran, ours what the measured processes used.
+	// all is the time of all processors, idle the part of it in which nothing ran, ours what the
+	// measured processes used.
 	all, idle, ours int64
 }
 
-// clock reads how much processor time has passed, and how much of it these processes used. One that has ended counts nothing.
+// clock reads how much processor time has passed, and how much of it these processes used. One that
+// has ended counts nothing.
 func clock(pids []int) (ticks, error) {
 	data, err := os.ReadFile("/proc/stat")
 	if err != nil {
@@ -35,7 +37,8 @@ func clock(pids []int) (ticks, error) {
 	return t, nil
 }
 
-// parseMachine reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq and steal, proc(5).
+// parseMachine reads the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq
+// and steal, proc(5).
 func parseMachine(text string) (t ticks, err error) {
 	line, _, _ := strings.Cut(text, "\n")
 	fields := strings.Fields(line)
@@ -55,7 +58,8 @@ func parseMachine(text string) (t ticks, err error) {
 	return t, nil
 }
 
-// parseProcess reads user and system time, fields 14 and 15 of /proc/<pid>/stat. The name before them may hold anything.
+// parseProcess reads user and system time, fields 14 and 15 of /proc/<pid>/stat. The name before
+// them may hold anything.
 func parseProcess(text string) int64 {
 	fields := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 	if len(fields) < 13 {
@@ -66,7 +70,8 @@ func parseProcess(text string) int64 {
 	return user + system
 }
 
-// used is the processor time that each of some processes has taken so far. One that has ended took none.
+// used is the processor time that each of some processes has taken so far. One that has ended took
+// none.
 func used(pids map[string]int) map[string]time.Duration {
 	out := map[string]time.Duration{}
 	for name, pid := range pids {

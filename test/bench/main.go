@@ -12,7 +12,8 @@ import (
 	"syscall"
 )
 
-// commands are first arguments that turn this program into one that a bench runs in a process of its own.
+// commands are first arguments that turn this program into one that a bench runs in a process of
+// its own.
 var commands = map[string]func(ctx context.Context, args []string, out io.Writer) error{}
 
 func main() {

@@ -12,7 +12,8 @@ import (
 // memoryOptions are the flags of the memory.
 var memoryOptions struct{ jobs, many, replayed int }
 
-// The smaller number is measured before the restart and the larger one after it, so that the Jobs that are there only grow more.
+// The smaller number is measured before the restart and the larger one after it, so that the Jobs
+// that are there only grow more.
 func init() {
 	register(bench{
 		name: "memory", about: "memory with no Jobs, and with finished Jobs that are not due", position: 50,
@@ -35,7 +36,8 @@ func init() {
 	})
 }
 
-// memoryRun is what one process needs. It is written to .bench/runs-memory.json and .bench/runs-memory_many.json.
+// memoryRun is what one process needs. It is written to .bench/runs-memory.json and
+// .bench/runs-memory_many.json.
 type memoryRun struct {
 	Contestant string `json:"contestant"`
 	Jobs       int    `json:"jobs"`
@@ -51,8 +53,8 @@ type memoryRun struct {
 }
 
 const (
-	// calm is the time between the last Job and the first look: what was only needed to get there has had time to go, without
-	// anybody asking for it.
+	// calm is the time between the last Job and the first look: what was only needed to get there has
+	// had time to go, without anybody asking for it.
 	calm = 20 * time.Second
 	// memoryPatience is how long a process may take to know all Jobs.
 	memoryPatience = 10 * time.Minute
@@ -87,8 +89,8 @@ func (m *memory) run(ctx context.Context, real, replayed int) ([]result, error) 
 	return memoryResults(m.all, m.name == "memory"), nil
 }
 
-// replaying measures with replayed Jobs. With none of them it tells what a process needs for itself, however many real ones are
-// there.
+// replaying measures with replayed Jobs. With none of them it tells what a process needs for
+// itself, however many real ones are there.
 func (m *memory) replaying(ctx context.Context, jobs int) (err error) {
 	if m.replay, err = recordAndReplay(ctx, m.env, jobs); err != nil {
 		return err
@@ -188,7 +190,8 @@ func kubeconfigOf(command []string) string {
 	return ""
 }
 
-// awaitInTree returns when the in-tree controller has looked at every Job and waits for all of them: it takes each up once.
+// awaitInTree returns when the in-tree controller has looked at every Job and waits for all of
+// them: it takes each up once.
 func awaitInTree(ctx context.Context, p *process, client *http.Client, url string, jobs int) error {
 	ctx, cancel := context.WithTimeout(ctx, memoryPatience)
 	defer cancel()
@@ -230,8 +233,8 @@ func (run *memoryRun) look(ctx context.Context, p *process, began time.Time, cli
 	return err
 }
 
-// memoryResults makes results of the runs: what a Job costs is what is needed with them beyond what is needed without.
-// What is needed without is a result of its own, if it is wanted.
+// memoryResults makes results of the runs: what a Job costs is what is needed with them beyond what
+// is needed without. What is needed without is a result of its own, if it is wanted.
 func memoryResults(all []memoryRun, empty bool) []result {
 	type key struct {
 		who  string

@@ -22,8 +22,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// observer watches Jobs, or objects of another kind, and notes when each was first seen to be deleted: gone, or with a deletionTimestamp. It is the same for
-// every contestant and knows nothing of them. It reads the stream by hand, so that an event's time is that of its arrival.
+// observer watches Jobs, or objects of another kind, and notes when each was first seen to be
+// deleted: gone, or with a deletionTimestamp. It is the same for every contestant and knows nothing
+// of them. It reads the stream by hand, so that an event's time is that of its arrival.
 type observer struct {
 	watch  resumed
 	object func() watched
@@ -70,7 +71,8 @@ func observe(ctx context.Context, config *rest.Config, set jobSet) (*observer, e
 func stream(ctx context.Context, client rest.Interface, resource, resourceVersion string) (io.ReadCloser, error) {
 	out, err := client.Get().Namespace(benchNamespace).Resource(resource).
 		Param("watch", "true").Param("resourceVersion", resourceVersion).
-		// Whole objects in protobuf, as the contestants' own watches of Jobs: the API server then encodes each event once for all.
+		// Whole objects in protobuf, as the contestants' own watches of Jobs: the API server then encodes
+		// each event once for all.
 		SetHeader("Accept", "application/vnd.kubernetes.protobuf;stream=watch").Stream(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("watch %s for the observer: %w", resource, err)
@@ -181,8 +183,8 @@ func decodeEventInto(frame []byte, object watched) (watch.EventType, error) {
 	return watch.EventType(event.Type), nil
 }
 
-// unwrap takes off the envelope that Kubernetes puts around each protobuf message. The event itself comes without the four
-// bytes of magic in front.
+// unwrap takes off the envelope that Kubernetes puts around each protobuf message. The event itself
+// comes without the four bytes of magic in front.
 func unwrap(data []byte) ([]byte, error) {
 	inner, ok := strings.CutPrefix(string(data), "k8s\x00")
 	if !ok {

@@ -61,7 +61,8 @@ func (p *process) stop() time.Duration {
 	return p.cmd.ProcessState.UserTime() + p.cmd.ProcessState.SystemTime()
 }
 
-// report waits until the process has ended and reads what it wrote to out, which is JSON, into what.
+// report waits until the process has ended and reads what it wrote to out, which is JSON, into
+// what.
 func (p *process) report(ctx context.Context, out *bytes.Buffer, log string, what any) error {
 	select {
 	case <-p.ended:
@@ -110,8 +111,9 @@ func (p *process) awaitHealthy(ctx context.Context, client *http.Client, url str
 	}
 }
 
-// freeAddresses are loopback addresses that nobody listens on right now. They are found together, or one might be found twice, and
-// below the ports that the kernel gives to outgoing connections, of which a busy API server has one soon enough.
+// freeAddresses are loopback addresses that nobody listens on right now. They are found together,
+// or one might be found twice, and below the ports that the kernel gives to outgoing connections,
+// of which a busy API server has one soon enough.
 func freeAddresses(n int) ([]string, error) {
 	var addresses []string
 	var last error

@@ -17,7 +17,8 @@ import (
 	"k8s.io/client-go/kubernetes"
 )
 
-// record takes the first events of a real watch of Jobs that begins with the list (KEP-3157), as they come over the wire.
+// record takes the first events of a real watch of Jobs that begins with the list (KEP-3157), as
+// they come over the wire.
 func record(ctx context.Context, e *environment, events int) (*recording, error) {
 	client, err := kubernetes.NewForConfig(connect(e.config))
 	if err != nil {
@@ -54,8 +55,8 @@ func record(ctx context.Context, e *environment, events int) (*recording, error)
 	return r, nil
 }
 
-// recording is a watch of any length, made of the events of a real one: the same Jobs again and again, each time with names,
-// UIDs and resourceVersions of their own.
+// recording is a watch of any length, made of the events of a real one: the same Jobs again and
+// again, each time with names, UIDs and resourceVersions of their own.
 type recording struct{ templates []*template }
 
 // template is one recorded event and where in it stands what tells one Job from another.

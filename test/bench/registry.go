@@ -9,12 +9,14 @@ import (
 	"strings"
 )
 
-// bench is one measurement. It may leave nothing behind in the control plane that the next would notice.
+// bench is one measurement. It may leave nothing behind in the control plane that the next would
+// notice.
 type bench struct {
 	name  string
 	about string
 	run   func(context.Context, *environment) ([]result, error)
-	// flags adds the flags of this bench alone; nil where there are none. Theirs are named after the bench, as in -drain-jobs.
+	// flags adds the flags of this bench alone; nil where there are none. Theirs are named after the
+	// bench, as in -drain-jobs.
 	flags func(*flag.FlagSet)
 	// position orders the benches: those with the lower number run first.
 	position int
@@ -23,7 +25,8 @@ type bench struct {
 // benches lists all, in the order in which they run.
 var benches []bench
 
-// register adds a bench. Each file that holds one calls it from its init, so that a new bench touches no other file.
+// register adds a bench. Each file that holds one calls it from its init, so that a new bench
+// touches no other file.
 func register(b bench) {
 	benches = append(benches, b)
 	slices.SortFunc(benches, func(a, b bench) int {

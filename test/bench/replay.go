@@ -21,8 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 )
 
-// replay is the API server as one sees it who has a million finished Jobs: lists and watches of all Jobs are answered from a
-// recording, everything else is passed on to the real one.
+// replay is the API server as one sees it who has a million finished Jobs: lists and watches of all
+// Jobs are answered from a recording, everything else is passed on to the real one.
 type replay struct {
 	recording *recording
 	jobs      int
@@ -77,7 +77,8 @@ func startReplay(e *environment, recording *recording, jobs int) (*replay, error
 	return r, nil
 }
 
-// handler answers what is asked of all Jobs, and passes on everything else: also who selects by a label, which no Job here has.
+// handler answers what is asked of all Jobs, and passes on everything else: also who selects by a
+// label, which no Job here has.
 func (r *replay) handler(pass http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
 		if req.Method == http.MethodGet && req.URL.Path == jobsPath && req.URL.Query().Get("labelSelector") == "" {

@@ -95,8 +95,8 @@ func (e *environment) bareList(ctx context.Context, want int) (float64, error) {
 // restartPatience is how long a controller may take to arm all timers.
 const restartPatience = 2 * time.Minute
 
-// arm restarts the controller, with leader election as it comes, and reads from its log how long it took from the lease until all
-// Jobs were known. That they are all armed is asked of its metrics.
+// arm restarts the controller, with leader election as it comes, and reads from its log how long it
+// took from the lease until all Jobs were known. That they are all armed is asked of its metrics.
 func (e *environment) arm(ctx context.Context, want, round int) (float64, error) {
 	log := e.logPath(fmt.Sprintf("restart-%d", round))
 	c, err := e.launchCurfew(ctx, log, e.curfewConfig, "--leader-elect=true")
@@ -119,7 +119,8 @@ func (e *environment) arm(ctx context.Context, want, round int) (float64, error)
 	return took.Seconds(), nil
 }
 
-// fromLeaseToArmed finds the two instants in the controller's log. A kind is listed for labels, too, which these Jobs have not.
+// fromLeaseToArmed finds the two instants in the controller's log. A kind is listed for labels,
+// too, which these Jobs have not.
 func fromLeaseToArmed(log []byte, jobs int) (time.Duration, error) {
 	var lease, armed time.Time
 	lines := bufio.NewScanner(bytes.NewReader(log))

@@ -36,5 +36,6 @@ func (w *resumed) run(ctx context.Context, stream io.ReadCloser, read func(io.Re
 	}
 }
 
-// ended reports whether an error is the end of a connection, while reading or while opening a watch.
+// ended reports whether an error is the end of a connection, while reading or while opening a
+// watch.
 func ended(err error) bool { return errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) }

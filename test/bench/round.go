@@ -24,11 +24,12 @@ type measurement struct {
 	FirstAfter float64 `json:"firstAfter"`
 	// CPUSeconds is the processor time of the contestant's process, start and preparation included.
 	CPUSeconds float64 `json:"cpuSeconds"`
-	// CPU is the processor time by process that a deletion took, in microseconds, from the due second on: the contestant's, those of
-	// the control plane, and the client's, which is observer and bystander.
+	// CPU is the processor time by process that a deletion took, in microseconds, from the due second
+	// on: the contestant's, those of the control plane, and the client's, which is observer and
+	// bystander.
 	CPU map[string]float64 `json:"cpu"`
-	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest took meanwhile. Where it
-	// is more than a few hundredths, the measurement tells of them.
+	// Others is the share of the machine, 0 to 1, that processes which do not belong to the contest
+	// took meanwhile. Where it is more than a few hundredths, the measurement tells of them.
 	Others float64 `json:"others"`
 	// Latencies of the bystander, in milliseconds: before anything was due, and while it was deleted.
 	IdleP99  float64 `json:"idleP99"`
@@ -50,8 +51,8 @@ const (
 // errLate says that the preparation went on beyond the instant that was set for it.
 var errLate = errors.New("the Jobs were not finished in time for the due second")
 
-// run lets one contestant delete one set of Jobs. The process and its caches are up before the first Job finishes; the
-// Jobs finish one by one, as they do, and all fall due in the same second.
+// run lets one contestant delete one set of Jobs. The process and its caches are up before the
+// first Job finishes; the Jobs finish one by one, as they do, and all fall due in the same second.
 func (d *contest) run(ctx context.Context, c contestant, n int) (measurement, error) {
 	m := measurement{Round: n, Contestant: c.name}
 	for margin := 1.5; ; margin *= 2 {
@@ -75,7 +76,8 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	if err := d.load.create(ctx, set); err != nil {
 		return fmt.Errorf("create the Jobs: %w", err)
 	}
-	// To finish them takes about as long as to create them, or as last time. A whole second, as the API knows no finer times.
+	// To finish them takes about as long as to create them, or as last time. A whole second, as the
+	// API knows no finer times.
 	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
 	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
 	if at, coarse := d.load.(interface{ dueFrom(time.Time) time.Time }); coarse {
@@ -116,7 +118,8 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	return nil
 }
 
-// count makes a rate of the instants, which are sorted, at which deletions were seen, of so many that were to be.
+// count makes a rate of the instants, which are sorted, at which deletions were seen, of so many
+// that were to be.
 func (m *measurement) count(times []time.Time, due time.Time, window time.Duration, want int) error {
 	if len(times) < 2 {
 		return fmt.Errorf("%d Jobs were deleted: no rate can be told", len(times))
@@ -138,7 +141,8 @@ func (m *measurement) count(times []time.Time, due time.Time, window time.Durati
 	return nil
 }
 
-// measure waits for the due second and until the contestant is through, and notes what else ran meanwhile.
+// measure waits for the due second and until the contestant is through, and notes what else ran
+// meanwhile.
 func (d *contest) measure(ctx context.Context, c contestant, p *process, o *observer, due time.Time, m *measurement) error {
 	if err := pause(ctx, time.Until(due)); err != nil {
 		return err

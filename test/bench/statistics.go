@@ -25,8 +25,8 @@ func bounds(values []float64) (low, high float64) {
 	return slices.Min(values), slices.Max(values)
 }
 
-// percentile is the least value that at least the share p (0 to 1) of the values do not exceed (nearest rank), 0 if there
-// are none.
+// percentile is the least value that at least the share p (0 to 1) of the values do not exceed
+// (nearest rank), 0 if there are none.
 func percentile(values []float64, p float64) float64 {
 	if len(values) == 0 {
 		return 0

@@ -8,8 +8,8 @@ import (
 	"k8s.io/utils/ptr"
 )
 
-// BuildJob is a Job as a build system makes it: one init container, one container, some environment, resources and volumes. It says
-// nothing about its TTL.
+// BuildJob is a Job as a build system makes it: one init container, one container, some
+// environment, resources and volumes. It says nothing about its TTL.
 func BuildJob(namespace, name string) *batchv1.Job {
 	env := func(container *corev1.Container, pairs ...string) {
 		for i := 0; i < len(pairs); i += 2 {

@@ -7,8 +7,9 @@ import (
 	utiljson "k8s.io/apimachinery/pkg/util/json"
 )
 
-// Map is the JSON form of an object as it comes from the API server: integers are int64, times are text in whole seconds. An
-// object that cannot be written, which none of these packages makes, yields a map that says so.
+// Map is the JSON form of an object as it comes from the API server: integers are int64, times are
+// text in whole seconds. An object that cannot be written, which none of these packages makes,
+// yields a map that says so.
 func Map(object any) map[string]any {
 	raw, err := json.Marshal(object)
 	if err != nil {

@@ -18,10 +18,12 @@ const (
 	LabelProbe = "test.curfew.dev/policies"
 )
 
-// LifecyclePolicies are so many policies as a large cluster may have them. Of ten, five are for single teams' namespaces, one of these
-// with a CEL condition too; two have CEL conditions alone, one of these bounds and the other an expression for its default; one goes by
-// the labels of objects, one speaks of Pods, and one has bounds for everybody. Priorities differ. One in fifty is for [TeamPayments]. The last
-// policy is the probe, by which it shows that all are in force: the one that selects [LabelProbe].
+// LifecyclePolicies are so many policies as a large cluster may have them. Of ten, five are for
+// single teams' namespaces, one of these with a CEL condition too; two have CEL conditions alone,
+// one of these bounds and the other an expression for its default; one goes by the labels of
+// objects, one speaks of Pods, and one has bounds for everybody. Priorities differ. One in fifty is
+// for [TeamPayments]. The last policy is the probe, by which it shows that all are in force: the
+// one that selects [LabelProbe].
 func LifecyclePolicies(count int) []*v1alpha1.LifecyclePolicy {
 	var out []*v1alpha1.LifecyclePolicy
 	for i := range count {

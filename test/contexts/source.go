@@ -30,7 +30,8 @@ func Parse(t testing.TB, text string) map[string]any {
 	return out
 }
 
-// Store holds the platform of a case: what comes with Curfew, and the policies and profiles of the case.
+// Store holds the platform of a case: what comes with Curfew, and the policies and profiles of the
+// case.
 func (c Case) Store(t testing.TB) *platform.Store {
 	t.Helper()
 	builtin, err := profiles.All()

@@ -55,8 +55,8 @@ type stage struct {
 	webhook, controller *harness.Curfew
 }
 
-// withCurfew brings a control plane and Curfew up, lets do work with them, and takes all down, whatever happened. A second
-// Ctrl-C does not cut the taking down short; it takes a few seconds.
+// withCurfew brings a control plane and Curfew up, lets do work with them, and takes all down,
+// whatever happened. A second Ctrl-C does not cut the taking down short; it takes a few seconds.
 func withCurfew(ctx context.Context, dir string, screen *screen, do func(context.Context, *stage) error) (err error) {
 	// What an earlier one left behind, if it was killed.
 	if err := harness.StopCluster(ctx, dir); err != nil {

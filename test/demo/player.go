@@ -17,7 +17,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// player plays a tour. After the first thing that is not as told it plays no more, and err says what that was.
+// player plays a tour. After the first thing that is not as told it plays no more, and err says
+// what that was.
 type player struct {
 	*stage
 	ctx      context.Context
@@ -157,8 +158,8 @@ const (
 	patience = 30 * time.Second
 )
 
-// vanish waits until objects ("Kind/name") are gone. It shows when they finished, were due and were deleted, as the API server's
-// watch shows it, and who deleted them, by its audit log.
+// vanish waits until objects ("Kind/name") are gone. It shows when they finished, were due and were
+// deleted, as the API server's watch shows it, and who deleted them, by its audit log.
 func (p *player) vanish(objects ...string) {
 	if p.err != nil {
 		return

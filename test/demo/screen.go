@@ -64,7 +64,8 @@ func (s *screen) output(text string) {
 	}
 }
 
-// quiet passes on what the cluster command says of a long build, and keeps the rest back, which is for scripts.
+// quiet passes on what the cluster command says of a long build, and keeps the rest back, which is
+// for scripts.
 func (s *screen) quiet() io.Writer { return &builds{screen: s} }
 
 type builds struct {

@@ -37,8 +37,8 @@ func (s *space) notYours(kind string) string {
 	return notYours + on + ` in namespace "` + s.name + `"`
 }
 
-// A TTL is a delete permission in disguise: whoever may not delete is warned, for what they write themselves and not for what
-// a default fills in. --require-delete refuses, see options_test.go.
+// A TTL is a delete permission in disguise: whoever may not delete is warned, for what they write
+// themselves and not for what a default fills in. --require-delete refuses, see options_test.go.
 func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
@@ -61,7 +61,8 @@ func TestTTLOfThoseWhoMayNotDelete(t *testing.T) {
 	s.says(s.kubectl("--as=bob", "label", "--overwrite", "job", "default", policy.LabelTTL+"=3d"))
 }
 
-// A TTL that the controller may not carry out, because nobody has granted it the kind, is warned about until somebody does.
+// A TTL that the controller may not carry out, because nobody has granted it the kind, is warned
+// about until somebody does.
 func TestKindThatTheControllerMayNotDelete(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -14,7 +14,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A default is filled into the native field and told to the person who creates the Job; the stamp says where it is from.
+// A default is filled into the native field and told to the person who creates the Job; the stamp
+// says where it is from.
 func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -29,7 +30,8 @@ func TestDefaultTTLIsFilledInAndAnnounced(t *testing.T) {
 	}
 }
 
-// A patch that adds one annotation to an object without any must create the map, or the API server answers 500.
+// A patch that adds one annotation to an object without any must create the map, or the API server
+// answers 500.
 func TestPatchCreatesParents(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1h")
@@ -58,7 +60,8 @@ func TestOwnTTLWins(t *testing.T) {
 	}
 }
 
-// Defaults by outcome cannot stand in the native field, which the in-tree controller would act on whatever the outcome.
+// Defaults by outcome cannot stand in the native field, which the in-tree controller would act on
+// whatever the outcome.
 func TestDefaultsByOutcomeAreAnnotations(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTLSucceeded, "10m", policy.AnnotationDefaultTTLFailed, "3d")
@@ -97,7 +100,8 @@ func (s *space) mayEdit(account string) {
 	s.ok(err)
 }
 
-// Children of live controllers get no default, and nothing else does that somebody else manages (S5).
+// Children of live controllers get no default, and nothing else does that somebody else manages
+// (S5).
 func TestNoDefaultForWhatOthersManage(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")

@@ -18,7 +18,8 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// questions are manifests about which admission has much to say, and nothing that depends on who asks.
+// questions are manifests about which admission has much to say, and nothing that depends on who
+// asks.
 func questions() []any {
 	templated := cronJob("templated")
 	templated.Spec.JobTemplate.Spec.Template.Annotations = map[string]string{policy.AnnotationTTL: "1h"}
@@ -34,8 +35,8 @@ func questions() []any {
 	}
 }
 
-// asKubectlTells are the lines of stderr that kubectl would have for a report: what is told to the one who creates the
-// objects, and at the end what was refused.
+// asKubectlTells are the lines of stderr that kubectl would have for a report: what is told to the
+// one who creates the objects, and at the end what was refused.
 func asKubectlTells(s *space, data string, objects int) []string {
 	s.Helper()
 	report := s.lintReport(data)
@@ -85,8 +86,8 @@ func (s *space) lintReport(data string) *lint.Report {
 	return report
 }
 
-// The HTTP API answers what admission does, to those who may ask: /v1/validate what kubectl is told, /v1/default what the API
-// server stores.
+// The HTTP API answers what admission does, to those who may ask: /v1/validate what kubectl is
+// told, /v1/default what the API server stores.
 func TestHTTPAPIAnswersAsAdmissionDoes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
@@ -164,7 +165,8 @@ func (s *space) mayAsk(account string) {
 // rawTTL is what the API server drops before anybody sees it.
 const rawTTL = `{apiVersion: batch/v1, kind: Job, metadata: {name: raw}, spec: {template: {spec: {ttlSecondsAfterFinished: 60, restartPolicy: Never}}}}`
 
-// Offline, nobody is asked who they are, and the manifests alone speak. A raw TTL in a pod template is found there and nowhere else.
+// Offline, nobody is asked who they are, and the manifests alone speak. A raw TTL in a pod template
+// is found there and nowhere else.
 func TestHTTPAPIOffline(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMaxTTL, "1m")
@@ -177,7 +179,8 @@ func TestHTTPAPIOffline(t *testing.T) {
 	}
 }
 
-// kubectl curfew lint says of the manifests and of what the cluster's namespace says what kubectl create is told.
+// kubectl curfew lint says of the manifests and of what the cluster's namespace says what kubectl
+// create is told.
 func TestLintAnswersAsAdmissionDoes(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")

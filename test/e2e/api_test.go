@@ -21,7 +21,8 @@ func (s *space) policyOf(spec string) string {
 		"{matchLabels: {kubernetes.io/metadata.name: %[1]s}}}, %s}}", s.name, spec)
 }
 
-// The HTTP API follows the policies of the cluster without a restart; a posted one goes before, and offline there are none.
+// The HTTP API follows the policies of the cluster without a restart; a posted one goes before, and
+// offline there are none.
 func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

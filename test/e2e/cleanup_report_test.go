@@ -20,7 +20,8 @@ func (s *space) curfew(args ...string) output {
 	return output{stdout, stderr, err != nil}
 }
 
-// A Service that selects a Pod in mid-run, after the Pod was listed and before its DELETE, keeps it.
+// A Service that selects a Pod in mid-run, after the Pod was listed and before its DELETE, keeps
+// it.
 func TestServiceSelectsInMidRun(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -184,8 +184,8 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	}
 }
 
-// Permissions that are missing show before the first run. Those that are taken away in the middle of
-// one stall it, and it goes on when they are granted again, with exact counts.
+// Permissions that are missing show before the first run. Those that are taken away in the middle
+// of one stall it, and it goes on when they are granted again, with exact counts.
 func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
@@ -246,8 +246,8 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	}
 }
 
-// API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's. Those
-// of a CleanupPolicy count as its account's.
+// API Priority and Fairness tells the requests of ClusterCleanupPolicies from the controller's.
+// Those of a CleanupPolicy count as its account's.
 func TestCleanupHasItsFlowSchema(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

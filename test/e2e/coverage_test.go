@@ -17,10 +17,11 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// The tests of this file are about which requests reach Curfew at all. Those that count, or take configurations away, do not run in
-// parallel.
+// The tests of this file are about which requests reach Curfew at all. Those that count, or take
+// configurations away, do not run in parallel.
 
-// calls is how often the API server has called a webhook of Curfew's, by what it counts itself: calls that fail count too.
+// calls is how often the API server has called a webhook of Curfew's, by what it counts itself:
+// calls that fail count too.
 func (s *space) calls() (count float64) {
 	s.Helper()
 	text, err := suite.cluster.Client.CoreV1().RESTClient().Get().AbsPath("/metrics").DoRaw(s.ctx)
@@ -36,8 +37,9 @@ func (s *space) calls() (count float64) {
 	return count
 }
 
-// What does not use Curfew does not pay for it: creating and changing workloads of every kind that Kubernetes has, and what their
-// controllers make of them, is not sent anywhere. The same in a namespace with a default is.
+// What does not use Curfew does not pay for it: creating and changing workloads of every kind that
+// Kubernetes has, and what their controllers make of them, is not sent anywhere. The same in a
+// namespace with a default is.
 func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 	plain, using := newSpace(t), newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
 	before := plain.calls()
@@ -45,7 +47,8 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 	if after := plain.calls(); after != before {
 		t.Errorf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", after-before)
 	}
-	// Kinds that Curfew has nothing to say about: nowhere, whatever the namespace says, and whatever the annotations.
+	// Kinds that Curfew has nothing to say about: nowhere, whatever the namespace says, and whatever
+	// the annotations.
 	thing := using.define("Thing", using.name+".example.com", true, version{name: "v1", storage: true})
 	for _, s := range []*space{plain, using} {
 		before := s.calls()
@@ -54,7 +57,8 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 			t.Errorf("%v calls of Curfew's webhooks for what has no label, want none", after-before)
 		}
 	}
-	// A label has it sent once where there are bounds to know of, and where it is not plainly in order.
+	// A label has it sent once where there are bounds to know of, and where it is not plainly in
+	// order.
 	plain.grant("e2e-config-maps", configMaps)
 	plain.awaitWatched("ConfigMap", true)
 	for _, labelled := range []struct {
@@ -103,7 +107,8 @@ func (s *space) work() {
 	s.passes(s.kubectl("delete", "deployment/web", "pod/server", "--wait=false"))
 }
 
-// store makes, changes and deletes objects of kinds without a profile, of which none has a label of Curfew's.
+// store makes, changes and deletes objects of kinds without a profile, of which none has a label of
+// Curfew's.
 func (s *space) store(thing schema.GroupVersionResource) {
 	s.Helper()
 	names := []string{"configmap/settings", "secret/key", "service/web", "lease.coordination.k8s.io/leader", "serviceaccount/robot", "things." + thing.Group + "/thing"}
@@ -139,7 +144,8 @@ func (s *space) tries(what, said string, objects ...any) {
 	})
 }
 
-// A policy whose match only Curfew can evaluate has the objects of its kinds sent, wherever they are created.
+// A policy whose match only Curfew can evaluate has the objects of its kinds sent, wherever they
+// are created.
 func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -164,7 +170,8 @@ func TestPolicyByExpressionReachesUnusedNamespaces(t *testing.T) {
 	})
 }
 
-// A policy by labels reaches Jobs and Pods of those labels alone, and its bounds what they set themselves.
+// A policy by labels reaches Jobs and Pods of those labels alone, and its bounds what they set
+// themselves.
 func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -190,7 +197,8 @@ func TestPolicyByLabelsReachesUnusedNamespaces(t *testing.T) {
 	if want := `spec.activeDeadlineSeconds: 7200 (2h) is above `; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)
 	}
-	// It carries nothing but a deadline, and is owned, so that it gets no default: the bound alone has it sent.
+	// It carries nothing but a deadline, and is owned, so that it gets no default: the bound alone has
+	// it sent.
 	out = s.createReviewed(job("owned", labelled, func(j *batchv1.Job) {
 		j.Spec.ActiveDeadlineSeconds = &long
 		j.OwnerReferences = []metav1.OwnerReference{*metav1.NewControllerRef(s.getJob("other"), jobKind)}
@@ -255,7 +263,8 @@ func (s *space) settled() {
 	}
 }
 
-// Without the static configurations Curfew is not to be asked at all: whoever takes them away is rid of the others, too.
+// Without the static configurations Curfew is not to be asked at all: whoever takes them away is
+// rid of the others, too.
 func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
 	s := newSpace(t)
 	r := render{"uninstalled.e2e.example.com"}
@@ -310,7 +319,8 @@ func (s *space) awaitValidated(r render) {
 	})
 }
 
-// A default goes into the native field if the installed version has it, and nobody has to restart anything when that changes.
+// A default goes into the native field if the installed version has it, and nobody has to restart
+// anything when that changes.
 func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
@@ -329,7 +339,8 @@ func TestDefaultFollowsTheInstalledVersion(t *testing.T) {
 	})
 }
 
-// A CustomResourceDefinition that goes takes its rules along, and whoever else uses Curfew notices nothing.
+// A CustomResourceDefinition that goes takes its rules along, and whoever else uses Curfew notices
+// nothing.
 func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -346,8 +357,8 @@ func TestKindThatGoesTakesItsRulesAlong(t *testing.T) {
 	}
 }
 
-// With --fail-closed what Curfew could not validate is refused; what does not concern it passes all the same, and defaults never
-// stand in anybody's way.
+// With --fail-closed what Curfew could not validate is refused; what does not concern it passes all
+// the same, and defaults never stand in anybody's way.
 func TestFailClosed(t *testing.T) {
 	s := newSpace(t)
 	r := render{"closed.e2e.example.com"}

@@ -20,8 +20,9 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// runKind is a kind that these tests make up, with nothing but a KindProfile to teach Curfew: it has no controller at all, so that
-// whatever happens to it is Curfew's doing. Its conditions are no map by type, so that a second Failed would be kept.
+// runKind is a kind that these tests make up, with nothing but a KindProfile to teach Curfew: it
+// has no controller at all, so that whatever happens to it is Curfew's doing. Its conditions are no
+// map by type, so that a second Failed would be kept.
 const runKind = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -99,7 +100,8 @@ func (s *space) run(name, annotations, spec string) metav1.Object {
 	return s.getRun(name)
 }
 
-// giveDeadline has a Run fail so long after its creation, in whole seconds. What the test needs to be there by then is there.
+// giveDeadline has a Run fail so long after its creation, in whole seconds. What the test needs to
+// be there by then is there.
 func (s *space) giveDeadline(run metav1.Object, deadline time.Duration) time.Duration {
 	s.Helper()
 	deadline = deadline.Truncate(second)
@@ -148,7 +150,8 @@ func controlledBy(owner metav1.Object, kind string) []metav1.OwnerReference {
 	return []metav1.OwnerReference{{APIVersion: "deadline.example.com/v1", Kind: kind, Name: owner.GetName(), UID: owner.GetUID(), Controller: &yes}}
 }
 
-// childJob creates a Job that a Run controls and that runs until it is stopped; podOf waits for its Pod.
+// childJob creates a Job that a Run controls and that runs until it is stopped; podOf waits for its
+// Pod.
 func (s *space) childJob(owner metav1.Object, name string) *batchv1.Job {
 	s.Helper()
 	child := job(name)
@@ -167,8 +170,8 @@ func (s *space) podOf(child metav1.Object) metav1.Object {
 
 const activeDeadline = `"` + policy.AnnotationActiveDeadline + `": `
 
-// A kind that a test makes up is failed and stopped at its deadline: with one condition, the one that said False before, nothing of it
-// runs on, and nothing of anybody else's is touched.
+// A kind that a test makes up is failed and stopped at its deadline: with one condition, the one
+// that said False before, nothing of it runs on, and nothing of anybody else's is touched.
 func TestDeadlineOfAnInventedKind(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -227,8 +230,8 @@ func TestDeadlineOfAnInventedKind(t *testing.T) {
 	}
 }
 
-// Whatever a stale controller does after the mark is undone: the conditions are overwritten, a child is created anew, and the first
-// deletion of a child fails.
+// Whatever a stale controller does after the mark is undone: the conditions are overwritten, a
+// child is created anew, and the first deletion of a child fails.
 func TestDeadlineHolds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -10,7 +10,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// hunts is a kind whose later versions have a deadline of their own, as TrainJobs have: FIELD stands for its place in the schema.
+// hunts is a kind whose later versions have a deadline of their own, as TrainJobs have: FIELD
+// stands for its place in the schema.
 const huntKind = `
 apiVersion: apiextensions.k8s.io/v1
 kind: CustomResourceDefinition
@@ -58,8 +59,9 @@ spec:
       - {by: Curfew, stop: [{action: MarkFailed}]}
 `
 
-// A definition that comes to have a deadline field, and loses it again, is noticed without a restart: without the field Curfew enforces the
-// annotation; with it the annotation is copied there, the kind's own controller enforces it, and Curfew is the backstop a grace period later.
+// A definition that comes to have a deadline field, and loses it again, is noticed without a
+// restart: without the field Curfew enforces the annotation; with it the annotation is copied
+// there, the kind's own controller enforces it, and Curfew is the backstop a grace period later.
 func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")
@@ -124,9 +126,10 @@ func TestDeadlineFollowsTheInstalledVersion(t *testing.T) {
 	failed("again", created.Add(3*second), created.Add(3*second+tooLate))
 }
 
-// A field in the schema does not mean that anyone enforces it: its feature gate may be off. Without a sign that the kind's own controller
-// acts, Curfew fails the object at its deadline, and not a grace period later; with one, it leaves the object to that controller. Defaults
-// and the annotation stay out of a field that nobody may act on, since an API server can reject it.
+// A field in the schema does not mean that anyone enforces it: its feature gate may be off. Without
+// a sign that the kind's own controller acts, Curfew fails the object at its deadline, and not a
+// grace period later; with one, it leaves the object to that controller. Defaults and the
+// annotation stay out of a field that nobody may act on, since an API server can reject it.
 func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultDeadline, "1h")
@@ -180,7 +183,8 @@ func TestDeadlineFieldThatNobodyEnforces(t *testing.T) {
 	}
 }
 
-// What Kubernetes' own tests expect of the deadline of a Job holds for one that Curfew filled in: it is an ordinary one.
+// What Kubernetes' own tests expect of the deadline of a Job holds for one that Curfew filled in:
+// it is an ordinary one.
 func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultDeadline, "6s")
@@ -218,7 +222,8 @@ func TestDefaultDeadlineOfJobsIsCarriedOut(t *testing.T) {
 	}
 }
 
-// Zero, negative and boolean deadlines are refused: in a field by the schema of its kind, in the annotation by Curfew.
+// Zero, negative and boolean deadlines are refused: in a field by the schema of its kind, in the
+// annotation by Curfew.
 func TestTrainJobDeadlineValues(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")
@@ -245,8 +250,9 @@ func TestTrainJobDeadlineValues(t *testing.T) {
 	)
 }
 
-// The samples for those who train are admitted as they are, and what their author wrote is what they have. The policy among them is for
-// the whole cluster, so that this test runs before the parallel ones.
+// The samples for those who train are admitted as they are, and what their author wrote is what
+// they have. The policy among them is for the whole cluster, so that this test runs before the
+// parallel ones.
 func TestTrainingSamples(t *testing.T) {
 	s := newSpace(t)
 	sample := func(name string) []string {

@@ -17,8 +17,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// S1: a DELETE webhook denies, in whatever way, and the TTL is raised while the DELETE that it allows is in it. No denial is a
-// reason to send a DELETE without the resourceVersion.
+// S1: a DELETE webhook denies, in whatever way, and the TTL is raised while the DELETE that it
+// allows is in it. No denial is a reason to send a DELETE without the resourceVersion.
 func TestDenialKeepsThePrecondition(t *testing.T) {
 	t.Parallel()
 	for name, result := range map[string]*metav1.Status{
@@ -55,7 +55,8 @@ func TestDenialKeepsThePrecondition(t *testing.T) {
 	}
 }
 
-// reviewDeletes has the API server ask a webhook of the test about the DELETEs of a Job in the namespace.
+// reviewDeletes has the API server ask a webhook of the test about the DELETEs of a Job in the
+// namespace.
 func (s *space) reviewDeletes(name string, answer func() admissionv1.AdmissionResponse) {
 	s.Helper()
 	server := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

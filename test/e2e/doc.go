@@ -1,13 +1,15 @@
 // Package e2e tests Curfew against a real control plane, with the kubectl binary in hand.
 //
-// Each test is written with an implementation in mind that gets it wrong. Where that takes a certain instant, the proxy
-// between the controller and the API server makes it: the world changes while the controller's DELETE is under way.
+// Each test is written with an implementation in mind that gets it wrong. Where that takes a
+// certain instant, the proxy between the controller and the API server makes it: the world changes
+// while the controller's DELETE is under way.
 //
-// Nothing here sleeps. That something was *not* deleted is shown by a canary: an object that is due later than the one
-// that has to stay, and whose deletion is awaited. All tests share one control plane, one webhook and one controller, and
-// have a namespace each; those that stop a process do not run beside others.
+// Nothing here sleeps. That something was *not* deleted is shown by a canary: an object that is due
+// later than the one that has to stay, and whose deletion is awaited. All tests share one control
+// plane, one webhook and one controller, and have a namespace each; those that stop a process do
+// not run beside others.
 //
-// With IN_TREE_TTL=1 the in-tree TTL-after-finished controller runs as well. It deletes by the native field, without a
-// precondition on the resourceVersion; tests about Curfew's own deletions then write annotations instead, which it does
-// not read.
+// With IN_TREE_TTL=1 the in-tree TTL-after-finished controller runs as well. It deletes by the
+// native field, without a precondition on the resourceVersion; tests about Curfew's own deletions
+// then write annotations instead, which it does not read.
 package e2e

@@ -15,8 +15,8 @@ import (
 
 const restoredDate = "2020-12-24 expired at 2020-12-24T00:00:00Z, before the "
 
-// A label that is expired when it is set deletes nothing: not the object that outlived it, and not one that is restored with the
-// date of then. What the request does not set passes.
+// A label that is expired when it is set deletes nothing: not the object that outlived it, and not
+// one that is restored with the date of then. What the request does not set passes.
 func TestExpiredLabels(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
@@ -45,8 +45,8 @@ func TestExpiredLabels(t *testing.T) {
 	s.stillThere(old)
 }
 
-// What a service account creates for a controller is admitted all the same. Then the controller keeps it: its label expired before
-// it existed.
+// What a service account creates for a controller is admitted all the same. Then the controller
+// keeps it: its label expired before it existed.
 func TestExpiredLabelOfAChild(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
@@ -62,7 +62,8 @@ func TestExpiredLabelOfAChild(t *testing.T) {
 	}
 }
 
-// No object of Curfew's own kinds may have a TTL label, and one that came past admission stays, although Curfew may delete its kind.
+// No object of Curfew's own kinds may have a TTL label, and one that came past admission stays,
+// although Curfew may delete its kind.
 func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)

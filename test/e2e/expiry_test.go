@@ -39,7 +39,8 @@ func TestJobVanishesAtItsSecond(t *testing.T) {
 	}
 }
 
-// The one DELETE carries the UID and resourceVersion of what was judged, and deletes in the background.
+// The one DELETE carries the UID and resourceVersion of what was judged, and deletes in the
+// background.
 func TestDeleteIsSentOnceWithPreconditions(t *testing.T) {
 	t.Parallel()
 	for name, way := range ways() {
@@ -111,7 +112,8 @@ func TestProtectAndNever(t *testing.T) {
 	s.awaitGone(protected)
 }
 
-// S4: a TTL after finished says nothing about what has not finished. SuccessCriteriaMet is not the end.
+// S4: a TTL after finished says nothing about what has not finished. SuccessCriteriaMet is not the
+// end.
 func TestUnfinishedIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -136,7 +138,8 @@ func TestUnfinishedIsKept(t *testing.T) {
 	s.awaitGone(longPod)
 }
 
-// A finish time in the future, from a node whose clock is ahead, defers. It never hastens, and it is not forgotten.
+// A finish time in the future, from a node whose clock is ahead, defers. It never hastens, and it
+// is not forgotten.
 func TestFinishTimeInTheFuture(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -145,8 +148,8 @@ func TestFinishTimeInTheFuture(t *testing.T) {
 	s.onTime(s.awaitDeletion(due), finish.Add(2*second))
 }
 
-// A Pod that does not say when it ended (evicted before it had a condition) goes its TTL after Curfew first saw it finished,
-// which is kept on the Pod, so that a restart does not begin anew.
+// A Pod that does not say when it ended (evicted before it had a condition) goes its TTL after
+// Curfew first saw it finished, which is kept on the Pod, so that a restart does not begin anew.
 func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -167,8 +170,8 @@ func TestFinishTimeThatOnlyCurfewSaw(t *testing.T) {
 	s.onTime(s.awaitDeletion(created), at.Add(3*second))
 }
 
-// A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent again and again, and once
-// the finalizer goes, the Job and its Pods go.
+// A foreign finalizer: the deletion timestamp is not before finish + TTL, the DELETE is not sent
+// again and again, and once the finalizer goes, the Job and its Pods go.
 func TestForeignFinalizer(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -225,8 +228,8 @@ func TestTTLOfAFinishedJobMayChange(t *testing.T) {
 	s.stillThere(taken)
 }
 
-// S5: finished Pods of a running Job go on the namespace's default-pod-ttl once the Job has accounted for them, and its
-// counts stay exact.
+// S5: finished Pods of a running Job go on the namespace's default-pod-ttl once the Job has
+// accounted for them, and its counts stay exact.
 func TestPodsOfAJobGoOnlyWhenAccountedFor(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)
@@ -279,7 +282,8 @@ func tracked(pod *corev1.Pod) bool {
 	return false
 }
 
-// S5 again, with a Job controller that never gets round to it: the Pod waits for it, however long it is due.
+// S5 again, with a Job controller that never gets round to it: the Pod waits for it, however long
+// it is due.
 func TestUncountedPodIsKept(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, longStanding(policy.AnnotationDefaultPodTTL, "1s")...)

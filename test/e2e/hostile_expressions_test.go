@@ -12,7 +12,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// bombs are expressions that are short and cost a compiler gigabytes, or that are easy to parse slowly.
+// bombs are expressions that are short and cost a compiler gigabytes, or that are easy to parse
+// slowly.
 func bombs() map[string]string {
 	return map[string]string{
 		"nested macros":      "object.?a" + strings.Repeat(".optMap(v,v)", 12) + ".hasValue()",
@@ -25,8 +26,8 @@ func bombs() map[string]string {
 	}
 }
 
-// An expression that would exhaust whoever compiles it is refused with the policy or the profile that it is in, by the schema or by
-// Curfew, within seconds; and Curfew goes on answering.
+// An expression that would exhaust whoever compiles it is refused with the policy or the profile
+// that it is in, by the schema or by Curfew, within seconds; and Curfew goes on answering.
 func TestHostileExpressions(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
@@ -53,7 +54,8 @@ func TestHostileExpressions(t *testing.T) {
 	s.answersOthers()
 }
 
-// The HTTP API is as hard to exhaust: without a token it does nothing at all, and with one what it is asked is bounded.
+// The HTTP API is as hard to exhaust: without a token it does nothing at all, and with one what it
+// is asked is bounded.
 func TestHostileHTTPAPI(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)

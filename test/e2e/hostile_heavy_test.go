@@ -83,8 +83,8 @@ func (s *space) apiServer() int {
 	return pid
 }
 
-// What each hostile request costs, beside a harmless one of its size: the table of docs/safety.md. A hostile one may cost the API server
-// not much more, and Curfew only so much.
+// What each hostile request costs, beside a harmless one of its size: the table of docs/safety.md.
+// A hostile one may cost the API server not much more, and Curfew only so much.
 func TestHostileCost(t *testing.T) {
 	heavy(t)
 	s, plain := newSpaceFor(t, 15*time.Minute, policy.AnnotationMaxTTL, "7d"), newSpaceFor(t, 15*time.Minute)
@@ -161,7 +161,8 @@ func TestHostileCost(t *testing.T) {
 	}
 }
 
-// withoutWebhooks takes Curfew's webhook configurations away, and answers with what brings them back.
+// withoutWebhooks takes Curfew's webhook configurations away, and answers with what brings them
+// back.
 func (s *space) withoutWebhooks() (restore func()) {
 	s.Helper()
 	s.ok(suite.controller.Stop(s.ctx)) // it would write its own again

@@ -19,7 +19,8 @@ func TestHostileLargest(t *testing.T) {
 	for _, count := range []int{80_000, 87_000} {
 		s.refusesHostile(fmt.Sprint(count, " annotations"), s.creation(s.jobsPath(), job("crowded", native(tooLong), crowded(count))), ttl)
 	}
-	// More than these would not fit etcd. An update that brings more is reviewed before that is found out.
+	// More than these would not fit etcd. An update that brings more is reviewed before that is found
+	// out.
 	if got := s.send(s.creation(s.jobsPath(), job("crowded", native(time.Hour), byTest, crowded(40_000)))); got.code != http.StatusCreated {
 		t.Fatalf("create a crowded Job: %s", got)
 	}
@@ -36,7 +37,8 @@ func TestHostileLargest(t *testing.T) {
 	s.answersOthers()
 }
 
-// Many large requests at once are all reviewed, or told to come back, and small ones are answered meanwhile.
+// Many large requests at once are all reviewed, or told to come back, and small ones are answered
+// meanwhile.
 func TestHostileFlood(t *testing.T) {
 	heavy(t)
 	s := bounded(t)

@@ -13,9 +13,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// While the webhook is down anything can be written. Afterwards one bound that cannot be read does not lift another one that can, a
-// forged stamp makes nothing go sooner, and many objects that Curfew keeps make neither many Events nor long ones. Not parallel: it stops
-// what all share.
+// While the webhook is down anything can be written. Afterwards one bound that cannot be read does
+// not lift another one that can, a forged stamp makes nothing go sooner, and many objects that
+// Curfew keeps make neither many Events nor long ones. Not parallel: it stops what all share.
 func TestHostileOutage(t *testing.T) {
 	maximum := newSpace(t, policy.AnnotationMaxTTL, "7d", policy.AnnotationMaxDeadline, "1d")
 	minimum := newSpace(t, policy.AnnotationMinTTL, "1h")

@@ -15,12 +15,13 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// promptly is within what time a hostile request has to be answered, on a machine that is busy with other tests. TestHostileCost measures
-// what it costs. That the rule acted shows that the API server has not given up on the webhook, which it does after a few seconds.
+// promptly is within what time a hostile request has to be answered, on a machine that is busy with
+// other tests. TestHostileCost measures what it costs. That the rule acted shows that the API
+// server has not given up on the webhook, which it does after a few seconds.
 const promptly = time.Minute
 
-// many is how many keys or members an object has. 40,000 cost the API server itself seconds of CPU, which the other tests need:
-// HOSTILE=full has them.
+// many is how many keys or members an object has. 40,000 cost the API server itself seconds of CPU,
+// which the other tests need: HOSTILE=full has them.
 var many = map[bool]int{true: 40_000, false: 8_000}[os.Getenv("HOSTILE") == "full"]
 
 // hostile is a request that no client library would send.
@@ -57,7 +58,8 @@ func cut(text string) string {
 	return text
 }
 
-// send sends a request as it is. One that a busy webhook refuses with 429 is sent again when it says, as any client would do.
+// send sends a request as it is. One that a busy webhook refuses with 429 is sent again when it
+// says, as any client would do.
 func (s *space) send(request hostile) reply {
 	s.Helper()
 	config := suite.cluster.Config
@@ -99,8 +101,8 @@ func (s *space) sendOnce(client *http.Client, host string, request hostile) repl
 	return out
 }
 
-// refusesHostile sends a request that a rule forbids, and fails the test unless a webhook of Curfew denied it, in time, with a message
-// that names the field and is short.
+// refusesHostile sends a request that a rule forbids, and fails the test unless a webhook of Curfew
+// denied it, in time, with a message that names the field and is short.
 func (s *space) refusesHostile(what string, request hostile, field string) reply {
 	s.Helper()
 	got := s.send(request)
@@ -134,7 +136,8 @@ func merge(path, patch string) hostile {
 	return hostile{method: http.MethodPatch, path: path, contentType: "application/merge-patch+json", body: []byte(patch)}
 }
 
-// crowd adds so many annotations with short keys, which take less than the 256 KiB that the API server allows.
+// crowd adds so many annotations with short keys, which take less than the 256 KiB that the API
+// server allows.
 func crowd(annotations map[string]string, count int) map[string]string {
 	out := make(map[string]string, count+len(annotations))
 	const letters = "0123456789abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"

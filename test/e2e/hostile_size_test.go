@@ -12,12 +12,14 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// filled puts so many characters into a Job, of which the API server writes each with six bytes to a webhook.
+// filled puts so many characters into a Job, of which the API server writes each with six bytes to
+// a webhook.
 func filled(size int) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Spec.Template.Spec.Containers[0].Args = []string{strings.Repeat("<", size)} }
 }
 
-// A large object is reviewed as any other, on CREATE and on UPDATE, where the webhook gets it twice.
+// A large object is reviewed as any other, on CREATE and on UPDATE, where the webhook gets it
+// twice.
 func TestHostileSize(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)

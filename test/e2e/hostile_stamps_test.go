@@ -10,12 +10,14 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A deletionTimestamp in a server-side apply that creates means nothing, and neither does a stamp that Curfew would not have written.
+// A deletionTimestamp in a server-side apply that creates means nothing, and neither does a stamp
+// that Curfew would not have written.
 func TestHostileStamps(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
 	s.may("ann", "create", "get", "patch")
-	// The API server keeps the deletionTimestamp of a server-side apply that creates, so that only a finalizer keeps the Job.
+	// The API server keeps the deletionTimestamp of a server-side apply that creates, so that only a
+	// finalizer keeps the Job.
 	apply := func(name, spec, annotations string) hostile {
 		return serverSideApply(s.jobsPath()+"/"+name, `{"apiVersion":"batch/v1","kind":"Job","metadata":{"name":"`+name+`","deletionTimestamp":"2026-01-01T00:00:00Z","finalizers":["`+foreignFinalizer+`"],
 			"annotations":{`+annotations+`}},"spec":{`+spec+`"template":{"spec":{"restartPolicy":"Never","containers":[{"name":"main","image":"busybox:1.37"}]}}}}`)

@@ -14,8 +14,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Tests of requests that try to get around admission, or to exhaust it (S9). Each sends what the API server itself accepts, breaks a rule
-// with it, and demands that the rule acts and that the answer comes in time. Larger ones are in hostile_heavy_test.go.
+// Tests of requests that try to get around admission, or to exhaust it (S9). Each sends what the
+// API server itself accepts, breaks a rule with it, and demands that the rule acts and that the
+// answer comes in time. Larger ones are in hostile_heavy_test.go.
 
 // tooLong is above the bound of the spaces of these tests.
 const tooLong = 10 * 24 * time.Hour
@@ -25,7 +26,8 @@ func bounded(t *testing.T) *space {
 	return newSpace(t, policy.AnnotationMaxTTL, "7d")
 }
 
-// longDurations are values that are easy to parse slowly. None is a duration: that is at most 63 characters long.
+// longDurations are values that are easy to parse slowly. None is a duration: that is at most 63
+// characters long.
 func longDurations(size int) map[string]string {
 	return map[string]string{
 		"many parts":     strings.Repeat("1s", size/2),
@@ -40,7 +42,8 @@ func longDurations(size int) map[string]string {
 	}
 }
 
-// A duration of many kilobytes is refused wherever it can be written, and nothing beside it passes because of it.
+// A duration of many kilobytes is refused wherever it can be written, and nothing beside it passes
+// because of it.
 func TestHostileDurations(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
@@ -78,7 +81,8 @@ func (s *space) answersOthers() {
 	}
 }
 
-// The number of keys decides nothing: neither whether a request is sent to Curfew nor how long that takes.
+// The number of keys decides nothing: neither whether a request is sent to Curfew nor how long that
+// takes.
 func TestHostileKeys(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)
@@ -138,7 +142,8 @@ metadata:
 rules: [{apiGroups: [hostile.e2e.example.com], resources: [wells], verbs: [get, list, watch, delete]}]
 `
 
-// An object as deep as the API server accepts is reviewed, and so is one with many members that no schema knows.
+// An object as deep as the API server accepts is reviewed, and so is one with many members that no
+// schema knows.
 func TestHostileDepthAndMembers(t *testing.T) {
 	t.Parallel()
 	s := bounded(t)

@@ -6,7 +6,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A JobSet has a native TTL and no native deadline: the one is filled in, the other becomes an annotation that Curfew enforces.
+// A JobSet has a native TTL and no native deadline: the one is filled in, the other becomes an
+// annotation that Curfew enforces.
 func TestJobSetDefaults(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "2h")
@@ -70,7 +71,8 @@ func TestJobSetRules(t *testing.T) {
 	)
 }
 
-// A JobSet goes at finish + TTL, by its native field or an annotation, by outcome; one that has not finished stays.
+// A JobSet goes at finish + TTL, by its native field or an annotation, by outcome; one that has not
+// finished stays.
 func TestJobSetVanishesAtItsSecond(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

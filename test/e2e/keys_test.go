@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// What the keys of an object do at admission, on the built-in kinds. That they are carried out is in expiry_test.go.
+// What the keys of an object do at admission, on the built-in kinds. That they are carried out is
+// in expiry_test.go.
 
 const readable = "use seconds (90) or units s, m, h, d, w (1h30m, 7d)"
 
@@ -47,7 +48,8 @@ func TestObjectValues(t *testing.T) {
 	}
 }
 
-// The native field has a second reader: an annotation that would keep the object for longer is refused, for each outcome.
+// The native field has a second reader: an annotation that would keep the object for longer is
+// refused, for each outcome.
 func TestAnnotationsBesideTheNativeField(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -87,7 +89,8 @@ func TestAnnotationsWithoutEffect(t *testing.T) {
 	)
 }
 
-// A bad TTL label is warned about (--strict-labels denies it, see options_test.go), an expired one denied.
+// A bad TTL label is warned about (--strict-labels denies it, see options_test.go), an expired one
+// denied.
 func TestTTLLabel(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -122,7 +125,8 @@ func TestTTLLabel(t *testing.T) {
 	s.says(s.kubectl("label", "job", "running", policy.LabelTTL+"-"))
 }
 
-// Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the bounds.
+// Where a value came from is for Curfew alone to say: a forged stamp would lift a value over the
+// bounds.
 func TestSourcesAreNotForAuthors(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultDeadline, "1h")
@@ -142,8 +146,8 @@ func TestSourcesAreNotForAuthors(t *testing.T) {
 		refusal+"metadata.annotations["+policy.AnnotationTTLSource+"]:"+alone)
 }
 
-// No default reaches what has a controller owner, and yet what such an object says itself counts (KEP-592: owners do not
-// block deletion).
+// No default reaches what has a controller owner, and yet what such an object says itself counts
+// (KEP-592: owners do not block deletion).
 func TestExplicitTTLOfOwnedObjectsCounts(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "1s", policy.AnnotationDefaultDeadline, "1h")...)

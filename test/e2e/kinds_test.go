@@ -19,7 +19,8 @@ import (
 // kindsName is what the controller calls both of its webhook configurations.
 const kindsName = "curfew-kinds"
 
-// render is a kind that a test makes up: something that renders frames, with a list of stages that have pod templates.
+// render is a kind that a test makes up: something that renders frames, with a list of stages that
+// have pod templates.
 type render struct {
 	group string
 }
@@ -90,7 +91,8 @@ func (r render) object(name, rest string) string {
 	return `{"apiVersion": "` + r.group + `/v1", "kind": "Render", "metadata": {"name": "` + name + `"` + rest + `}`
 }
 
-// A kind that nobody has heard of is admitted as Jobs are, once a KindProfile speaks of it, and costs nothing without one.
+// A kind that nobody has heard of is admitted as Jobs are, once a KindProfile speaks of it, and
+// costs nothing without one.
 func TestKindProfileBringsAdmission(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
@@ -117,7 +119,8 @@ func TestKindProfileBringsAdmission(t *testing.T) {
 	plain.refuses(plain.kubectlInput(r.object("d", `, "annotations": {"curfew.dev/ttl-after-finished": "soon"}}`), "create", "-f", "-"),
 		denied("validate-marked.renders."+r.group+".curfew.dev", `metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+
 			`use seconds (90) or units s, m, h, d, w (1h30m, 7d), or never`))
-	// Other tests have Renders of their own reviewed meanwhile: what is reviewed each time is this one's.
+	// Other tests have Renders of their own reviewed meanwhile: what is reviewed each time is this
+	// one's.
 	quiet := false
 	for i := 0; i < 10 && !quiet; i++ {
 		before := s.reviews("Render")
@@ -197,7 +200,8 @@ func (s *space) awaitNoRule(group string) {
 	})
 }
 
-// awaitDefault waits until both sides answer for a new kind: the API server tells nobody when it has taken up a configuration.
+// awaitDefault waits until both sides answer for a new kind: the API server tells nobody when it
+// has taken up a configuration.
 func (s *space) awaitDefault(r render) {
 	s.Helper()
 	s.poll("a default for "+r.group, func(context.Context) (bool, error) {

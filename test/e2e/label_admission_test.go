@@ -25,7 +25,8 @@ func labelledAs(apiVersion, kind, name string, labels ...string) map[string]any 
 	return map[string]any{"apiVersion": apiVersion, "kind": kind, "metadata": map[string]any{"name": name, "labels": fields}}
 }
 
-// A label is reviewed on whatever kind it stands, built in or custom, namespaced or not: when it comes and when it changes.
+// A label is reviewed on whatever kind it stands, built in or custom, namespaced or not: when it
+// comes and when it changes.
 func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
@@ -68,7 +69,8 @@ func TestLabelPolicySamples(t *testing.T) {
 	s := labelSpace(t)
 	text, err := os.ReadFile("../../manifests/samples/8-labels.yaml")
 	s.ok(err)
-	// As it stands, but for this namespace alone: the other tests have labels as well. A date that never comes to be over.
+	// As it stands, but for this namespace alone: the other tests have labels as well. A date that
+	// never comes to be over.
 	sample := strings.NewReplacer("    objectSelector:\n", "    namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: "+s.name+"}}\n    objectSelector:\n",
 		"labels-90-days", s.name+"-90-days", "labels-this-year", s.name+"-this-year", "2026-12-31", "2098-12-31").Replace(string(text))
 	s.apply(sample)
@@ -110,7 +112,8 @@ func TestLabelOfThoseWhoMayNotDelete(t *testing.T) {
 	s.eventually(row{thing("c"), ""})
 }
 
-// A label on a Namespace takes along all that is in it; whoever may delete that Namespace alone may put it there.
+// A label on a Namespace takes along all that is in it; whoever may delete that Namespace alone may
+// put it there.
 func TestLabelOnANamespace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

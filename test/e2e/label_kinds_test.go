@@ -29,8 +29,9 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// Every kind at once, built in and custom, namespaced and cluster-scoped: each is watched in protobuf, and goes within a second of its date. It runs before the
-// tests that run side by side, so that the second is the controller's and not theirs.
+// Every kind at once, built in and custom, namespaced and cluster-scoped: each is watched in
+// protobuf, and goes within a second of its date. It runs before the tests that run side by side,
+// so that the second is the controller's and not theirs.
 func TestEveryKindGoesByItsLabel(t *testing.T) {
 	s := newSpace(t)
 	for _, kind := range []string{"Widget", "Gadget"} {
@@ -70,10 +71,12 @@ func TestEveryKindGoesByItsLabel(t *testing.T) {
 	for kind, object := range objects {
 		s.labelsInProtobuf(resources[kind])
 		sent := suite.proxy.Deletes(object.GetNamespace(), object.GetName())
-		// An earlier run (-count) may have had one of the same name: those of IPAddresses are not free to choose.
+		// An earlier run (-count) may have had one of the same name: those of IPAddresses are not free to
+		// choose.
 		sent = slices.DeleteFunc(sent, func(d harness.Delete) bool { return d.Resource != resources[kind].Resource || d.At.Before(began) })
-		// A controller may change an object in that very moment, as that of ResourceQuotas does when what they count goes. Then the
-		// first DELETE meets a conflict, and what counts is the one that is accepted.
+		// A controller may change an object in that very moment, as that of ResourceQuotas does when what
+		// they count goes. Then the first DELETE meets a conflict, and what counts is the one that is
+		// accepted.
 		accepted := slices.IndexFunc(sent, func(d harness.Delete) bool { return d.Status == http.StatusOK })
 		if accepted < 0 {
 			t.Errorf("%s: DELETEs sent: %+v, want one that was accepted", kind, sent)
@@ -101,8 +104,9 @@ func (s *space) makeBare(count int) {
 	}
 }
 
-// deleteBare is how long it takes to delete so many objects in turn from an instant on: while Curfew does the same, and whatever else
-// the machine is busy with, the API server needs that much of the time that Curfew has.
+// deleteBare is how long it takes to delete so many objects in turn from an instant on: while
+// Curfew does the same, and whatever else the machine is busy with, the API server needs that much
+// of the time that Curfew has.
 func (s *space) deleteBare(count int, from time.Time) time.Duration {
 	s.Helper()
 	client := s.objects(configMaps).Namespace(s.name)

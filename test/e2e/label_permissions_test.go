@@ -18,8 +18,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// custom is a space with a kind of its own, of which the controller may delete nothing yet. The test may take back what it
-// grants.
+// custom is a space with a kind of its own, of which the controller may delete nothing yet. The
+// test may take back what it grants.
 func custom(t *testing.T) (*space, schema.GroupVersionResource) {
 	t.Helper()
 	s := labelSpace(t)
@@ -31,7 +31,8 @@ func custom(t *testing.T) (*space, schema.GroupVersionResource) {
 
 func groupKind(resource schema.GroupVersionResource) string { return "Thing." + resource.Group }
 
-// A kind is taken up when its permission is granted, dropped when that is revoked, and taken up again. Others notice nothing of it.
+// A kind is taken up when its permission is granted, dropped when that is revoked, and taken up
+// again. Others notice nothing of it.
 func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
@@ -123,8 +124,8 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group+"/broken", "--timeout=60s"))
 }
 
-// The DELETEs of a kind hang, many at a time, behind a webhook that does not answer: no other kind waits for them, nothing else is paused,
-// and all of it goes when the webhook has gone.
+// The DELETEs of a kind hang, many at a time, behind a webhook that does not answer: no other kind
+// waits for them, nothing else is paused, and all of it goes when the webhook has gone.
 func TestHangingDeletesDelayNoOther(t *testing.T) {
 	t.Parallel()
 	s, resource := custom(t)
@@ -158,7 +159,8 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=120s"))
 }
 
-// hangDeletes has the API server ask about every DELETE of a kind where nobody ever answers, for twenty seconds.
+// hangDeletes has the API server ask about every DELETE of a kind where nobody ever answers, for
+// twenty seconds.
 func (s *space) hangDeletes(resource schema.GroupVersionResource) {
 	s.Helper()
 	listener, err := net.Listen("tcp", "127.0.0.1:0") // Nobody accepts: the kernel does, and that is all.

@@ -67,7 +67,8 @@ func (s *space) patchConfigMap(name, patch string) error {
 
 var grantOnce sync.Once
 
-// labelSpace is a space in which the labels of ConfigMaps are carried out: their deletion has been granted, and noticed.
+// labelSpace is a space in which the labels of ConfigMaps are carried out: their deletion has been
+// granted, and noticed.
 func labelSpace(t *testing.T, annotations ...string) *space {
 	t.Helper()
 	s := newSpace(t, annotations...)
@@ -79,7 +80,8 @@ func labelSpace(t *testing.T, annotations ...string) *space {
 	return s
 }
 
-// grant lets the controller list, watch and delete kinds, by a ClusterRole that the one in manifests/rbac takes up.
+// grant lets the controller list, watch and delete kinds, by a ClusterRole that the one in
+// manifests/rbac takes up.
 func (s *space) grant(name string, resources ...schema.GroupVersionResource) {
 	s.Helper()
 	var rules []string
@@ -90,7 +92,8 @@ func (s *space) grant(name string, resources ...schema.GroupVersionResource) {
 		"labels":{"curfew.dev/aggregate-to-controller":"true"}},"rules":[%s]}`, name, strings.Join(rules, ",")), "apply", "-f", "-"))
 }
 
-// awaitWatched waits until the controller says of a kind that its labels are carried out, or are not.
+// awaitWatched waits until the controller says of a kind that its labels are carried out, or are
+// not.
 func (s *space) awaitWatched(kind string, watched bool) {
 	s.Helper()
 	of := schema.ParseGroupKind(kind)
@@ -100,7 +103,8 @@ func (s *space) awaitWatched(kind string, watched bool) {
 	})
 }
 
-// awaitMetrics asks for the controller's metrics until they are as they should be; nothing tells when they change.
+// awaitMetrics asks for the controller's metrics until they are as they should be; nothing tells
+// when they change.
 func (s *space) awaitMetrics(what string, condition func(string) bool) {
 	s.Helper()
 	tick := time.NewTicker(50 * time.Millisecond)
@@ -127,7 +131,8 @@ func grep(text, what string) (out []string) {
 	return out
 }
 
-// justBefore returns a moment before an instant: when Curfew has deleted a canary that was due one second earlier.
+// justBefore returns a moment before an instant: when Curfew has deleted a canary that was due one
+// second earlier.
 func (s *space) justBefore(at time.Time) {
 	s.Helper()
 	canaries := newSpace(s.T)
@@ -178,7 +183,8 @@ func TestLabelsChangeASecondBeforeExpiry(t *testing.T) {
 	s.awaitLog(suite.controller.Log, s.name+"/spoiled", "kept", "neither a duration nor a date")
 }
 
-// S1: the label changes while the DELETE is under way. Whoever deletes by name or by UID alone deletes it now.
+// S1: the label changes while the DELETE is under way. Whoever deletes by name or by UID alone
+// deletes it now.
 func TestLabelChangedUnderTheDelete(t *testing.T) {
 	t.Parallel()
 	for name, patch := range map[string]string{

@@ -12,8 +12,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// What the annotations of a Namespace do at admission. default-ttl, its outcomes, its bounds and the modes have their tests in
-// admission_test.go and templates_test.go.
+// What the annotations of a Namespace do at admission. default-ttl, its outcomes, its bounds and
+// the modes have their tests in admission_test.go and templates_test.go.
 
 func namespace(name string, annotations ...string) *corev1.Namespace {
 	return &corev1.Namespace{
@@ -22,7 +22,8 @@ func namespace(name string, annotations ...string) *corev1.Namespace {
 	}
 }
 
-// Each value that cannot be read is refused where it is written, with the field, the value and the fix.
+// Each value that cannot be read is refused where it is written, with the field, the value and the
+// fix.
 func TestNamespaceValues(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -69,7 +70,8 @@ func TestShortDefaultsAreWarned(t *testing.T) {
 		row{namespace("long", policy.AnnotationDefaultTTL, "1m"), ""})
 }
 
-// default-pod-ttl speaks for Pods before default-ttl does. What cannot finish, and CronJobs, are left as they are.
+// default-pod-ttl speaks for Pods before default-ttl does. What cannot finish, and CronJobs, are
+// left as they are.
 func TestDefaultPodTTL(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "2h")
@@ -119,7 +121,8 @@ func TestDefaultDeadline(t *testing.T) {
 	}
 }
 
-// Bounds of deadlines: a default is moved inside, what its author wrote is refused, that of a Pod too.
+// Bounds of deadlines: a default is moved inside, what its author wrote is refused, that of a Pod
+// too.
 func TestDeadlineBounds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultDeadline, "1m", policy.AnnotationMinDeadline, "10m", policy.AnnotationMaxDeadline, "1d")
@@ -163,7 +166,8 @@ func labelled(ttl string) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Labels = map[string]string{policy.LabelTTL: ttl} }
 }
 
-// Taking a TTL away while a max-ttl holds is refused, and so is never; without bounds it means that there is none.
+// Taking a TTL away while a max-ttl holds is refused, and so is never; without bounds it means that
+// there is none.
 func TestRemovingADefault(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d")

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// hold makes kwok keep a Pod running until the annotation is taken away; see test/cluster/README.md.
+// hold makes kwok keep a Pod running until the annotation is taken away; see
+// test/cluster/README.md.
 const (
 	hold = "cluster.curfew.dev/hold"
 	fail = "cluster.curfew.dev/fail"
@@ -112,9 +113,9 @@ func (s *space) tryFinishJob(name string, at time.Time, changes ...func(*batchv1
 	return jobs.UpdateStatus(s.ctx, created, metav1.UpdateOptions{})
 }
 
-// outlast returns when Curfew has deleted a canary that was due two seconds after an instant: whatever was due at that
-// instant, and was tried again a second later, would have been deleted by then. It works in a space of its own, whose
-// annotations leave it alone.
+// outlast returns when Curfew has deleted a canary that was due two seconds after an instant:
+// whatever was due at that instant, and was tried again a second later, would have been deleted by
+// then. It works in a space of its own, whose annotations leave it alone.
 func (s *space) outlast(at time.Time) {
 	s.Helper()
 	canaries := newSpace(s.T)
@@ -125,8 +126,8 @@ func (s *space) outlast(at time.Time) {
 	canaries.awaitGone(canaries.finishJob("canary", at, ttl(2*time.Second)))
 }
 
-// longStanding adds that a namespace has had its defaults for an hour. Else what is created in the same second as the
-// namespace counts as older than they are, and only admission can give it one.
+// longStanding adds that a namespace has had its defaults for an hour. Else what is created in the
+// same second as the namespace counts as older than they are, and only admission can give it one.
 func longStanding(annotations ...string) []string {
 	since := policy.FormatSince(time.Now().Add(-hour), policy.DefaultsHash(pairs(annotations)))
 	return append(annotations, policy.AnnotationDefaultSince, since)

@@ -15,10 +15,11 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The tests of this file start processes of Curfew with other options, so they do not run in parallel.
+// The tests of this file start processes of Curfew with other options, so they do not run in
+// parallel.
 
-// A leader that is killed is followed by the other replica, which finds what fell due meanwhile (S3). Until then the other
-// deletes nothing.
+// A leader that is killed is followed by the other replica, which finds what fell due meanwhile
+// (S3). Until then the other deletes nothing.
 func TestLeaderIsKilled(t *testing.T) {
 	s := newSpace(t)
 	s.ok(suite.controller.Stop(s.ctx))
@@ -65,8 +66,8 @@ func TestNativeTTLOff(t *testing.T) {
 	s.onTime(s.awaitDeletion(created), s.awaitJobFinish(created).Add(3*second))
 }
 
-// With --strict-labels a label that cannot be read is denied, with --require-delete a TTL of users who may not delete, and with
-// --expired-labels=warn an expired label is not.
+// With --strict-labels a label that cannot be read is denied, with --require-delete a TTL of users
+// who may not delete, and with --expired-labels=warn an expired label is not.
 func TestStrictOptions(t *testing.T) {
 	s := newSpace(t)
 	lenient := newSpace(t, policy.AnnotationMode, "warn", policy.AnnotationMaxTTL, "7d")
@@ -107,7 +108,8 @@ func TestStrictOptions(t *testing.T) {
 	lenient.refuses(lenient.kubectlInput(s.manifest(job("native", native(time.Hour))), "--as=ann", "create", "-f", "-"), denied("validate.curfew.dev", refusal+lenient.notYours("Job")))
 }
 
-// With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back where that speaks.
+// With --kyverno-label that label is reviewed and carried out as Curfew's own is, and stands back
+// where that speaks.
 func TestKyvernoLabel(t *testing.T) {
 	s := labelSpace(t, policy.AnnotationMaxTTL, "90d")
 	const key = policy.LabelKyvernoTTL
@@ -143,7 +145,8 @@ func TestKyvernoLabel(t *testing.T) {
 	if status != http.StatusOK || !strings.Contains(answer, `"field":"metadata.labels[cleanup.kyverno.io/ttl]"`) {
 		t.Errorf("the HTTP API answers %d %s", status, answer)
 	}
-	// A Job is sent for being in a namespace that uses Curfew as well: either of the webhooks may answer first.
+	// A Job is sent for being in a namespace that uses Curfew as well: either of the webhooks may
+	// answer first.
 	out := s.create(job("long", func(j *batchv1.Job) { j.Labels = map[string]string{key: "91d"} }))
 	if want := field + "91d is above"; !out.failed || !strings.Contains(out.stderr, want) {
 		t.Errorf("kubectl said %q, want %q", out.stderr, want)

@@ -11,11 +11,12 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The tests of this file stop processes that all share, so they do not run in parallel: Go finishes them before it lets the
-// parallel ones go on.
+// The tests of this file stop processes that all share, so they do not run in parallel: Go finishes
+// them before it lets the parallel ones go on.
 
-// S8: with the webhook down, creation works, and nothing is lost: what slipped past admission is resolved live by the
-// controller. What admission would have refused is kept and reported, never guessed at (S6).
+// S8: with the webhook down, creation works, and nothing is lost: what slipped past admission is
+// resolved live by the controller. What admission would have refused is kept and reported, never
+// guessed at (S6).
 func TestWebhookDown(t *testing.T) {
 	for name, end := range map[string]func(*space){
 		"stopped": func(s *space) { s.ok(suite.webhook.Stop(s.ctx)) },
@@ -50,7 +51,8 @@ func TestWebhookDown(t *testing.T) {
 	}
 }
 
-// S3: the controller is killed the moment that its DELETE has left, and the API server never sees it.
+// S3: the controller is killed the moment that its DELETE has left, and the API server never sees
+// it.
 func TestControllerKilledAtExpiry(t *testing.T) {
 	s := newSpace(t)
 	defer restartController(s)()
@@ -104,7 +106,8 @@ func restartController(s *space) func() {
 	}
 }
 
-// The connection to the API server breaks, watches included, and what happens meanwhile is not missed.
+// The connection to the API server breaks, watches included, and what happens meanwhile is not
+// missed.
 func TestConnectionsBreak(t *testing.T) {
 	s := newSpace(t)
 	refuse := suite.proxy.Handle(func(w http.ResponseWriter, r *http.Request) bool {

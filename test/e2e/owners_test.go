@@ -19,8 +19,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// A controller creates a ReplicaSet from a template with a TTL label, which no rule denies. The Pods, which
-// the ReplicaSet would create again and again, stay; a label of a Pod's own counts.
+// A controller creates a ReplicaSet from a template with a TTL label, which no rule denies. The
+// Pods, which the ReplicaSet would create again and again, stay; a label of a Pod's own counts.
 func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -91,8 +91,8 @@ func TestDryRunTakesEffectForWhatWaits(t *testing.T) {
 }
 
 // The owner of a finished Job is deleted while the Job's TTL runs. Curfew neither reads nor deletes
-// what the garbage collector deleted or is deleting, nor a new Job of that name. An orphan keeps its
-// TTL.
+// what the garbage collector deleted or is deleting, nor a new Job of that name. An orphan keeps
+// its TTL.
 func TestOwnerDeletedWhileATTLRuns(t *testing.T) {
 	t.Parallel()
 	const long = 6 * second

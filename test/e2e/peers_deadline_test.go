@@ -19,7 +19,8 @@ import (
 // aMinute is how long nothing may come back.
 const aMinute = time.Minute
 
-// A TrainJob that is active for longer than its deadline fails, and nothing of it comes back; one whose deadline is far away runs on.
+// A TrainJob that is active for longer than its deadline fails, and nothing of it comes back; one
+// whose deadline is far away runs on.
 func TestPeersDeadlineExceeded(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -52,8 +53,8 @@ func TestPeersDeadlineExceeded(t *testing.T) {
 	}
 }
 
-// Created suspended, a deadline does not begin, whether Trainer gets to say so in a condition or the spec alone does; resumed, it is there in
-// full.
+// Created suspended, a deadline does not begin, whether Trainer gets to say so in a condition or
+// the spec alone does; resumed, it is there in full.
 func TestPeersCreatedSuspended(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -88,7 +89,8 @@ func TestPeersCreatedSuspended(t *testing.T) {
 	s.untouched(never)
 }
 
-// Suspended on the way and resumed, a TrainJob has its whole deadline again; finished, its TTL does not care.
+// Suspended on the way and resumed, a TrainJob has its whole deadline again; finished, its TTL does
+// not care.
 func TestPeersSuspendAndResume(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -129,8 +131,9 @@ func TestPeersManagedByAnother(t *testing.T) {
 	}
 }
 
-// A deadline that the author did not write comes from the namespace, or from a LifecyclePolicy: into Trainer's field where there is
-// one, else into an annotation. It is carried out like any other, and bounds hold for it.
+// A deadline that the author did not write comes from the namespace, or from a LifecyclePolicy:
+// into Trainer's field where there is one, else into an annotation. It is carried out like any
+// other, and bounds hold for it.
 func TestPeersDefaultDeadline(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t, policy.AnnotationDefaultDeadline, "20s", policy.AnnotationMaxDeadline, "1h")
@@ -169,8 +172,9 @@ func TestPeersDefaultDeadline(t *testing.T) {
 	p.awaitStopped(other)
 }
 
-// The first deletion of a child fails, whoever sends it: that of the JobSet from v2.2.0 on, where Trainer never sends a second one
-// (kubeflow/trainer#3833), that of the JobSet's Jobs before. Nothing leaks.
+// The first deletion of a child fails, whoever sends it: that of the JobSet from v2.2.0 on, where
+// Trainer never sends a second one (kubeflow/trainer#3833), that of the JobSet's Jobs before.
+// Nothing leaks.
 func TestPeersFirstChildDeletionFails(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -216,8 +220,8 @@ func TestPeersFirstChildDeletionFails(t *testing.T) {
 	s.staysStopped(job, stopped, aMinute)
 }
 
-// A reconcile that began before the mark overwrites the conditions, and starts anew what is gone: the mark is back, and all of it gone,
-// again and again.
+// A reconcile that began before the mark overwrites the conditions, and starts anew what is gone:
+// the mark is back, and all of it gone, again and again.
 func TestPeersStaleReconcile(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)
@@ -249,7 +253,8 @@ func TestPeersStaleReconcile(t *testing.T) {
 	}
 }
 
-// A JobSet by itself has no deadline of its own: Curfew marks it as its own controller would, and that stops its Jobs.
+// A JobSet by itself has no deadline of its own: Curfew marks it as its own controller would, and
+// that stops its Jobs.
 func TestPeersJobSetDeadline(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)

@@ -12,9 +12,10 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// Curfew and Trainer are killed before a deadline and a TTL are due. What fell due while nobody was there, a Curfew that follows carries
-// out at once, and what is yet to come on time, both without Trainer. When that is back it has nothing to add, and starts nothing anew.
-// The test stops processes that all share, so that it runs before the parallel ones.
+// Curfew and Trainer are killed before a deadline and a TTL are due. What fell due while nobody was
+// there, a Curfew that follows carries out at once, and what is yet to come on time, both without
+// Trainer. When that is back it has nothing to add, and starts nothing anew. The test stops
+// processes that all share, so that it runs before the parallel ones.
 func TestPeersBothAreKilled(t *testing.T) {
 	s := newPeerSpace(t)
 	defer restartController(s.space)()
@@ -83,9 +84,9 @@ func TestPeersBothAreKilled(t *testing.T) {
 	}
 }
 
-// While Trainer is away, a JobSet completes in time and its TrainJob's deadline passes. Nobody has said yet that the TrainJob
-// succeeded, but it did: Curfew must neither fail it nor delete the JobSet. The test stops a process that all share, so that it
-// runs before the parallel ones.
+// While Trainer is away, a JobSet completes in time and its TrainJob's deadline passes. Nobody has
+// said yet that the TrainJob succeeded, but it did: Curfew must neither fail it nor delete the
+// JobSet. The test stops a process that all share, so that it runs before the parallel ones.
 func TestPeersCompletesWhileTrainerIsAway(t *testing.T) {
 	s := newPeerSpace(t)
 	s.newRuntime("held", true)
@@ -116,8 +117,8 @@ func TestPeersCompletesWhileTrainerIsAway(t *testing.T) {
 	s.untouched(job)
 }
 
-// startup is how long a controller may take until it knows all kinds and objects, on a machine that is busy with other tests. The
-// definitions of Trainer alone are megabytes.
+// startup is how long a controller may take until it knows all kinds and objects, on a machine that
+// is busy with other tests. The definitions of Trainer alone are megabytes.
 const startup = 25 * time.Second
 
 // pass waits for an instant, which no event tells of: there is nobody to delete a canary.

@@ -23,8 +23,9 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The tests whose names begin with TestPeers run beside the real controllers of JobSet and Trainer, with PEERS=v2.3.0 for example:
-// make test-peers. Their Pods are finished, or held running, by kwok. All other runs leave them out by name (-skip).
+// The tests whose names begin with TestPeers run beside the real controllers of JobSet and Trainer,
+// with PEERS=v2.3.0 for example: make test-peers. Their Pods are finished, or held running, by
+// kwok. All other runs leave them out by name (-skip).
 
 // peers are the controllers of the other projects.
 type peers struct {
@@ -34,8 +35,8 @@ type peers struct {
 	objects         dynamic.Interface
 }
 
-// grace is how long Curfew leaves a deadline to Trainer in these tests. The profile that comes with Curfew says 30s, which start
-// holds it to, and would make the tests long.
+// grace is how long Curfew leaves a deadline to Trainer in these tests. The profile that comes with
+// Curfew says 30s, which start holds it to, and would make the tests long.
 const grace = 6 * second
 
 func (p *peers) start(ctx context.Context, trainer harness.Peer) (err error) {
@@ -60,7 +61,8 @@ func (p *peers) start(ctx context.Context, trainer harness.Peer) (err error) {
 	return p.shortenGrace(ctx)
 }
 
-// shortenGrace applies the profile of TrainJobs that comes with Curfew, with another grace period: a cluster's own profile counts.
+// shortenGrace applies the profile of TrainJobs that comes with Curfew, with another grace period:
+// a cluster's own profile counts.
 func (p *peers) shortenGrace(ctx context.Context) error {
 	shipped, err := os.ReadFile("../../manifests/profiles/trainjob.yaml")
 	if err != nil {
@@ -146,7 +148,8 @@ func (s peerSpace) peerRuntime(kind, name string, held bool, changes ...func(tra
 			metadata: {annotations: {`+hold+`: "`+fmt.Sprint(held)+`"}}, spec: {containers: [{name: node, image: "busybox:1.37"}]}}}}}]}}}}`, changes...)
 }
 
-// deadlined gives a TrainJob a deadline as its version of Trainer has it: in the field, else in Curfew's annotation.
+// deadlined gives a TrainJob a deadline as its version of Trainer has it: in the field, else in
+// Curfew's annotation.
 func deadlined(after time.Duration) func(trained) {
 	if suite.peers.native() {
 		return at("spec.activeDeadlineSeconds", int(after.Seconds()))
@@ -154,7 +157,8 @@ func deadlined(after time.Duration) func(trained) {
 	return noted(policy.AnnotationActiveDeadline, after.String())
 }
 
-// train creates a TrainJob that uses a TrainingRuntime of the namespace. Trainer refuses it while it has not heard of that.
+// train creates a TrainJob that uses a TrainingRuntime of the namespace. Trainer refuses it while
+// it has not heard of that.
 func (s peerSpace) train(name, runtime string, changes ...func(trained)) *unstructured.Unstructured {
 	s.Helper()
 	manifest := s.manifest(s.trainJob(name, runtime, append(changes, at("spec.runtimeRef.kind", "TrainingRuntime"))...))
@@ -239,12 +243,14 @@ func (s peerSpace) awaitRunning(job metav1.Object) {
 	})
 }
 
-// belongs goes by the label that JobSet puts on Pods and Jobs; the JobSet of a TrainJob has its name.
+// belongs goes by the label that JobSet puts on Pods and Jobs; the JobSet of a TrainJob has its
+// name.
 func belongs(object, job metav1.Object) bool {
 	return object.GetLabels()["jobset.sigs.k8s.io/jobset-name"] == job.GetName()
 }
 
-// awaitExceeded waits until a TrainJob has failed for its deadline, and fails the test unless that was at an instant.
+// awaitExceeded waits until a TrainJob has failed for its deadline, and fails the test unless that
+// was at an instant.
 func (s peerSpace) awaitExceeded(job metav1.Object, due time.Time) harness.Event {
 	s.Helper()
 	event := s.await(job.GetName()+" to exceed its deadline", func(e harness.Event) bool {
@@ -271,7 +277,8 @@ func (s peerSpace) activePods(job metav1.Object) []string {
 	return out
 }
 
-// awaitStopped waits until nothing of a TrainJob is active: no Pod, no Job that could make one, and from v2.2.0 on no JobSet.
+// awaitStopped waits until nothing of a TrainJob is active: no Pod, no Job that could make one, and
+// from v2.2.0 on no JobSet.
 func (s peerSpace) awaitStopped(job metav1.Object) time.Time {
 	s.Helper()
 	var left []string
@@ -297,7 +304,8 @@ func (s peerSpace) awaitStopped(job metav1.Object) time.Time {
 	return time.Now()
 }
 
-// staysStopped fails the test if, from an instant on until long after it, anything of the TrainJob came back or the mark was away.
+// staysStopped fails the test if, from an instant on until long after it, anything of the TrainJob
+// came back or the mark was away.
 func (s peerSpace) staysStopped(job metav1.Object, from time.Time, long time.Duration) {
 	s.Helper()
 	s.outlast(from.Add(long))
@@ -324,7 +332,8 @@ func (s peerSpace) since(at time.Time) []harness.Event {
 	return slices.DeleteFunc(events, func(e harness.Event) bool { return e.At.Before(at) })
 }
 
-// untouched fails the test unless a TrainJob and its JobSet, and the Pods of that, are as they were left.
+// untouched fails the test unless a TrainJob and its JobSet, and the Pods of that, are as they were
+// left.
 func (s peerSpace) untouched(job metav1.Object) {
 	s.Helper()
 	for _, e := range s.observer.All() {
@@ -375,7 +384,8 @@ func (s peerSpace) awaitComplete(job metav1.Object) time.Time {
 	return since
 }
 
-// awaitSuspended waits until Trainer says of a TrainJob that it is suspended, or has been resumed, and returns since when.
+// awaitSuspended waits until Trainer says of a TrainJob that it is suspended, or has been resumed,
+// and returns since when.
 func (s peerSpace) awaitSuspended(job metav1.Object, status metav1.ConditionStatus) time.Time {
 	s.Helper()
 	var since time.Time

@@ -9,7 +9,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// A TrainJob that has finished goes by the TTL of its runtime, with its JobSet, Jobs and Pods: at once with 0, and without one never.
+// A TrainJob that has finished goes by the TTL of its runtime, with its JobSet, Jobs and Pods: at
+// once with 0, and without one never.
 func TestPeersRuntimeTTL(t *testing.T) {
 	t.Parallel()
 	s := newPeerSpace(t)

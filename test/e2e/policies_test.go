@@ -14,8 +14,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// policy creates a LifecyclePolicy for Jobs of some namespaces, of which it has the first one's name and another, and answers with
-// its name. It goes with the test: policies are the whole cluster's.
+// policy creates a LifecyclePolicy for Jobs of some namespaces, of which it has the first one's
+// name and another, and answers with its name. It goes with the test: policies are the whole
+// cluster's.
 func (s *space) policy(name, match, rest string, others ...*space) string {
 	s.Helper()
 	names := []string{s.name}
@@ -40,8 +41,9 @@ func tier(name string) func(*batchv1.Job) {
 	return func(j *batchv1.Job) { j.Labels = map[string]string{"tier": name} }
 }
 
-// The levels of precedence from the object down, each pair of neighbours both ways round: the longer and the shorter value in
-// the upper one. The level decides first and the outcome within it; between policies the priority, and then the name.
+// The levels of precedence from the object down, each pair of neighbours both ways round: the
+// longer and the shorter value in the upper one. The level decides first and the outcome within it;
+// between policies the priority, and then the name.
 func TestPrecedence(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -94,8 +96,8 @@ func TestPrecedence(t *testing.T) {
 	}
 }
 
-// A policy's bounds are outer ones, which a namespace may narrow and not widen. They refuse what authors write, labels too,
-// and move defaults inside.
+// A policy's bounds are outer ones, which a namespace may narrow and not widen. They refuse what
+// authors write, labels too, and move defaults inside.
 func TestPolicyBounds(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -106,7 +108,8 @@ func TestPolicyBounds(t *testing.T) {
 	of := ` of policy "` + name + `": use `
 	s.eventually(row{job("default"), warned(`ttlSecondsAfterFinished defaulted to 604800 (7d) from policy "` + name + `"`)})
 	const long, never, field = "691200 (8d) is above maxTTL 7d", "never is above maxTTL 7d", "spec.ttlSecondsAfterFinished: "
-	// Where nothing else has them sent, what carries a key or a native TTL is by validate-marked, and a deadline by the policy.
+	// Where nothing else has them sent, what carries a key or a native TTL is by validate-marked, and
+	// a deadline by the policy.
 	s.creates(
 		row{job("long", native(8*24*time.Hour)), denied("validate-marked.curfew.dev", field+long+of+"7d or less")},
 		row{job("short", native(5*time.Minute)), both(denied("validate-marked.curfew.dev", field+"300 (5m) is below minTTL 10m"+of+"10m or more"),
@@ -132,7 +135,8 @@ func TestPolicyBounds(t *testing.T) {
 		`spec.bounds.minTTL: 4d is above curfew.dev/max-ttl 3d of namespace "`+narrower.name+`": lower it, or raise the other`))
 }
 
-// In mode Warn a value outside the bounds passes with a warning. A deadline alone is seen as well, and the last date of a label.
+// In mode Warn a value outside the bounds passes with a warning. A deadline alone is seen as well,
+// and the last date of a label.
 func TestPolicyModeWarn(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -150,8 +154,8 @@ func TestPolicyModeWarn(t *testing.T) {
 	)
 }
 
-// A policy in mode DryRun changes, rejects and deletes nothing: admission warns, and the controller reports. Once it enforces, its
-// default does not apply to what was created before.
+// A policy in mode DryRun changes, rejects and deletes nothing: admission warns, and the controller
+// reports. Once it enforces, its default does not apply to what was created before.
 func TestPolicyModeDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -189,8 +193,8 @@ func TestPolicyModeDryRun(t *testing.T) {
 	}
 }
 
-// A policy's propagation comes before the profile's and the flag's, for each trigger that deletes, and a change takes effect for
-// the next DELETE. A policy of higher priority decides.
+// A policy's propagation comes before the profile's and the flag's, for each trigger that deletes,
+// and a change takes effect for the next DELETE. A policy of higher priority decides.
 func TestPolicyPropagation(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -222,8 +226,8 @@ func TestPolicyPropagation(t *testing.T) {
 	}
 }
 
-// What a policy gives: TTLs by outcome, a deadline and a TTL label, constant or by CEL, to the kinds and objects that it
-// matches and to nothing else.
+// What a policy gives: TTLs by outcome, a deadline and a TTL label, constant or by CEL, to the
+// kinds and objects that it matches and to nothing else.
 func TestPolicyDefaults(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -295,8 +299,8 @@ func TestPolicyDoesNotReachWhatIsOlder(t *testing.T) {
 	s.awaitGone(old)
 }
 
-// An expression looks at an annotation of the namespace that is nobody's business but the author's: what is there is judged again when that
-// changes.
+// An expression looks at an annotation of the namespace that is nobody's business but the author's:
+// what is there is judged again when that changes.
 func TestPolicyThatAsksTheNamespace(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

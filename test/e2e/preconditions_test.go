@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Which objects honour the preconditions of a DELETE is the API server's affair, and S1 hangs on it. Asked here is the real one, for
-// kinds whose deletion has code of its own, with the finalizers and propagation policies that take other ways through that code.
+// Which objects honour the preconditions of a DELETE is the API server's affair, and S1 hangs on
+// it. Asked here is the real one, for kinds whose deletion has code of its own, with the finalizers
+// and propagation policies that take other ways through that code.
 //
-// One way refuses every resourceVersion, the right one too: where a finalizer of the garbage collector's is there and the DELETE
-// takes it away (Background), and the kind has no grace period or finalizers of its own. Curfew falls back there to a fresh read and
-// the UID; the day that this is mended, this test says so.
+// One way refuses every resourceVersion, the right one too: where a finalizer of the garbage
+// collector's is there and the DELETE takes it away (Background), and the kind has no grace period
+// or finalizers of its own. Curfew falls back there to a fresh read and the UID; the day that this
+// is mended, this test says so.
 func TestPreconditionsAreHonoured(t *testing.T) {
 	t.Parallel()
 	type kind struct {
@@ -92,7 +94,8 @@ func TestPreconditionsAreHonoured(t *testing.T) {
 					if err = try(uid, now.GetResourceVersion()); err == nil && !never {
 						break
 					}
-					// Its own controllers may write in between; an API that never takes the version that it shows is another matter.
+					// Its own controllers may write in between; an API that never takes the version that it shows
+					// is another matter.
 					if !apierrors.IsConflict(err) || attempt == 20 && !never {
 						t.Errorf("%s: a DELETE of the state that was read was answered %v", label, err)
 						break

@@ -6,8 +6,8 @@ import (
 	"testing"
 )
 
-// What a preview shows is what the run then deletes and skips, and it shows nothing that the policy's
-// account, or a user who may not impersonate it, may not list (S10).
+// What a preview shows is what the run then deletes and skips, and it shows nothing that the
+// policy's account, or a user who may not impersonate it, may not list (S10).
 func TestPreviewIsRight(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// S1: the TTL is raised while the DELETE is under way. Whoever deletes by name or by UID alone deletes it now.
+// S1: the TTL is raised while the DELETE is under way. Whoever deletes by name or by UID alone
+// deletes it now.
 func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	for name, raise := range map[string]string{
@@ -39,8 +40,9 @@ func TestTTLRaisedAMomentBeforeExpiry(t *testing.T) {
 	}
 }
 
-// onlyConflicts: each DELETE of an object met a conflict, and there was one. There may be a second: a list that began before the
-// object changed tells of its old state, whose resourceVersion no longer fits.
+// onlyConflicts: each DELETE of an object met a conflict, and there was one. There may be a second:
+// a list that began before the object changed tells of its old state, whose resourceVersion no
+// longer fits.
 func (s *space) onlyConflicts(name string) {
 	s.Helper()
 	sent := suite.proxy.AwaitDeletes(s.ctx, s.name, name, max(1, len(suite.proxy.Deletes(s.name, name))))
@@ -67,7 +69,8 @@ func TestTTLOfAPodRaisedAMomentBeforeExpiry(t *testing.T) {
 	s.onlyConflicts("raised")
 }
 
-// An unrelated change meets a conflict as well, and delays nothing: judged again, it is as due as before.
+// An unrelated change meets a conflict as well, and delays nothing: judged again, it is as due as
+// before.
 func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -79,8 +82,8 @@ func TestUnrelatedChangeAMomentBeforeExpiry(t *testing.T) {
 	s.onTime(s.awaitDeletion(touched), finish.Add(2*second))
 }
 
-// S2: the object goes, and another comes in its name, while the DELETE is under way. The new one has finished too, so that
-// nothing but its identity keeps it.
+// S2: the object goes, and another comes in its name, while the DELETE is under way. The new one
+// has finished too, so that nothing but its identity keeps it.
 func TestRecreatedUnderTheSameName(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -128,7 +131,8 @@ func TestRefusedDeletionsAreRetried(t *testing.T) {
 	}
 }
 
-// The connection breaks under a DELETE: before the API server has seen it, or after it has carried it out.
+// The connection breaks under a DELETE: before the API server has seen it, or after it has carried
+// it out.
 func TestConnectionBreaksUnderDelete(t *testing.T) {
 	t.Parallel()
 	for name, accepted := range map[string]bool{"request lost": false, "answer lost": true} {

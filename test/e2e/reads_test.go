@@ -16,8 +16,9 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// What is built in is read as protobuf, by whatever feed: the watches of Jobs, finished Pods and Namespaces, and the pages of a namespace
-// that changed its mind. JSON costs the API server and the controller several times as much.
+// What is built in is read as protobuf, by whatever feed: the watches of Jobs, finished Pods and
+// Namespaces, and the pages of a namespace that changed its mind. JSON costs the API server and the
+// controller several times as much.
 func TestFeedsReadProtobuf(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -50,7 +51,8 @@ func (s *space) labelsInProtobuf(resource schema.GroupVersionResource) {
 	}, path+"?labelSelector="+policy.LabelTTL)
 }
 
-// readsProtobuf waits until the controller has read something, and holds that no answer was in anything but protobuf.
+// readsProtobuf waits until the controller has read something, and holds that no answer was in
+// anything but protobuf.
 func (s *space) readsProtobuf(asked func(harness.Read) bool, what string) {
 	s.Helper()
 	var answers []string

@@ -11,7 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// An admission policy denies the deletion of one Job. That is reported on the Job and by explain, delays no other, and ends with the policy.
+// An admission policy denies the deletion of one Job. That is reported on the Job and by explain,
+// delays no other, and ends with the policy.
 func TestDeletionThatAPolicyDenies(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -16,8 +16,9 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// What shows each row of the tables in docs/reference.md. A row without a test fails TestEveryRowHasATest; one whose test does
-// not make the rule speak fails the run, which asks the API server's audit log at its end.
+// What shows each row of the tables in docs/reference.md. A row without a test fails
+// TestEveryRowHasATest; one whose test does not make the rule speak fails the run, which asks the
+// API server's audit log at its end.
 
 // keyRows are Curfew's annotations and labels.
 var keyRows = map[string][]func(*testing.T){
@@ -136,7 +137,8 @@ func TestEveryRowHasATest(t *testing.T) {
 	}
 }
 
-// keysOfCurfew are the values of the constants in policy/keys.go that are annotations and labels of Curfew's.
+// keysOfCurfew are the values of the constants in policy/keys.go that are annotations and labels of
+// Curfew's.
 func keysOfCurfew(t *testing.T) []string {
 	t.Helper()
 	set := token.NewFileSet()
@@ -163,8 +165,8 @@ func keysOfCurfew(t *testing.T) []string {
 	return out
 }
 
-// everyRuleSpoke holds what the map above promises against what happened: each rule was in an answer of a webhook. A run of
-// some of the tests promises nothing.
+// everyRuleSpoke holds what the map above promises against what happened: each rule was in an
+// answer of a webhook. A run of some of the tests promises nothing.
 func everyRuleSpoke() error {
 	for _, name := range []string{"test.run", "test.skip"} {
 		if one := flag.Lookup(name); one != nil && one.Value.String() != "" {

@@ -60,9 +60,9 @@ spec:
     numNodes: 8
 `
 
-// Runtimes with the fields of KEP-2899: the deadline is a default that a TrainJob overrides, the TTL
-// is the platform's, and existing TrainJobs are not migrated to a new one. The definitions are for
-// the whole cluster, so that this test runs before the parallel ones.
+// Runtimes with the fields of KEP-2899: the deadline is a default that a TrainJob overrides, the
+// TTL is the platform's, and existing TrainJobs are not migrated to a new one. The definitions are
+// for the whole cluster, so that this test runs before the parallel ones.
 func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 	s := newSpace(t)
 	const fields = "/spec/versions/0/schema/openAPIV3Schema/properties/spec/properties/"

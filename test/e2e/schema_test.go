@@ -6,10 +6,11 @@ import (
 	"testing"
 )
 
-// What the API server itself and Curfew's webhook say of Curfew's own kinds, as kubectl shows it. policy/v1alpha1 has a test of
-// every rule of the schemas; here is that they arrive, in words.
+// What the API server itself and Curfew's webhook say of Curfew's own kinds, as kubectl shows it.
+// policy/v1alpha1 has a test of every rule of the schemas; here is that they arrive, in words.
 
-// refusing creates objects, each of which has to be refused with a text, in the order of kubectl's lines.
+// refusing creates objects, each of which has to be refused with a text, in the order of kubectl's
+// lines.
 func (s *space) refusing(kind string, rows []struct{ spec, want string }) {
 	s.Helper()
 	var manifests []string
@@ -57,7 +58,8 @@ func TestLifecyclePolicySchema(t *testing.T) {
 		{`{warnBelow: 1m, mode: Shrug}`, `spec.mode: Unsupported value: "Shrug": supported values: "Enforce", "Warn", "DryRun"`},
 		{`{warnBelow: 1m, priority: 1000001}`, "spec.priority in body should be less than or equal to 1000000"},
 		{`{warnBelow: 1m, ttl: 1d}`, `unknown field "spec.ttl"`},
-		// The schema lets these pass, and the webhook does not: it compiles them, and points at the place.
+		// The schema lets these pass, and the webhook does not: it compiles them, and points at the
+		// place.
 		{`{bounds: {minTTL: 2h, maxTTL: 1h}}`, `admission webhook "policies.curfew.dev" denied the request: spec.bounds.minTTL: 2h is above maxTTL 1h: lower it, or raise the other`},
 		{`{defaults: {deadline: {value: "0"}}}`, `admission webhook "policies.curfew.dev" denied the request: spec.defaults.deadline.value: `},
 		{`{defaults: {ttl: {expression: "object.metadata.name +"}}}`, `admission webhook "policies.curfew.dev" denied the request: spec.defaults.ttl.expression: line 1, column `},

@@ -11,8 +11,8 @@ import (
 
 // sdkTrainJob is the request that the Kubeflow SDK sends for TrainerClient().train(runtime=…,
 // trainer=CustomTrainerContainer(image=…, num_nodes=2), options=[Annotations({…})]), with a runtime
-// of the test's. It was recorded from the SDK's code: version 0.4.1 as in opendatahub-io/kubeflow-sdk
-// v0.4.1+rhaiv.0, kubeflow/trainer/options/kubernetes.py and train() in
+// of the test's. It was recorded from the SDK's code: version 0.4.1 as in
+// opendatahub-io/kubeflow-sdk v0.4.1+rhaiv.0, kubeflow/trainer/options/kubernetes.py and train() in
 // kubeflow/trainer/backends/kubernetes/backend.py, with the models of Trainer v2.3.0
 // (api/python_api) and a Kubernetes client that kept what create_namespaced_custom_object got.
 func (s *space) sdkTrainJob(runtime string) *unstructured.Unstructured {

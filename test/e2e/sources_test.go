@@ -37,7 +37,8 @@ func (s *space) forbid() (lift func()) {
 	return func() { lifted.Store(true) }
 }
 
-// eventAbout waits for an Event on a cluster-scoped object with a reason and, in its message, the words.
+// eventAbout waits for an Event on a cluster-scoped object with a reason and, in its message, the
+// words.
 func (s *space) eventAbout(kind, name, reason string, words ...string) {
 	s.Helper()
 	s.eventWith(kind, name, reason, func(message string) bool {
@@ -45,7 +46,8 @@ func (s *space) eventAbout(kind, name, reason string, words ...string) {
 	})
 }
 
-// eventWith waits for an Event on a cluster-scoped object with a reason and a message that is the wanted one.
+// eventWith waits for an Event on a cluster-scoped object with a reason and a message that is the
+// wanted one.
 func (s *space) eventWith(kind, name, reason string, wanted func(message string) bool) {
 	s.Helper()
 	events, err := suite.cluster.Client.CoreV1().Events(metav1.NamespaceDefault).Watch(s.ctx, metav1.ListOptions{
@@ -74,8 +76,8 @@ func (s *space) eventWith(kind, name, reason string, wanted func(message string)
 	s.Fatalf("no Event %s on %s %s has the message; the last was %q", reason, kind, name, last)
 }
 
-// A source whose deletions are refused says so in a condition and an Event, and the metric counts it; so does that they go on. What was
-// deleted is one Event on the source.
+// A source whose deletions are refused says so in a condition and an Event, and the metric counts
+// it; so does that they go on. What was deleted is one Event on the source.
 func TestSourcesAreTold(t *testing.T) {
 	t.Parallel()
 	const pods = 6 // one more than opens the breaker

@@ -19,7 +19,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// patience is how long a test waits for what must come. It is no measure of speed: tests say themselves what is too late.
+// patience is how long a test waits for what must come. It is no measure of speed: tests say
+// themselves what is too late.
 const patience = 3 * time.Minute
 
 // space is a test's own namespace.
@@ -93,7 +94,8 @@ func (s *space) kubectlInput(input string, args ...string) output {
 	return output{stdout, stderr, err != nil}
 }
 
-// afterwards runs kubectl when the test and its context have ended, to clean up what is not in its namespace.
+// afterwards runs kubectl when the test and its context have ended, to clean up what is not in its
+// namespace.
 func (s *space) afterwards(args ...string) output {
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
@@ -127,7 +129,8 @@ func (s *space) createReviewed(object metav1.Object) output {
 	}
 }
 
-// manifest is objects as kubectl reads them. The creation timestamps that Go writes as null do no harm.
+// manifest is objects as kubectl reads them. The creation timestamps that Go writes as null do no
+// harm.
 func (s *space) manifest(objects ...any) string {
 	s.Helper()
 	var text []string
@@ -175,7 +178,8 @@ func joined(lines []string) string {
 	return strings.Join(lines, "\n") + "\n"
 }
 
-// denied is how kubectl tells of a denial of one of Curfew's webhooks to one who creates from standard input.
+// denied is how kubectl tells of a denial of one of Curfew's webhooks to one who creates from
+// standard input.
 func denied(webhook, reason string) string {
 	return `Error from server (Forbidden): error when creating "STDIN": admission webhook "` + webhook + `" denied the request: ` + reason
 }
@@ -237,7 +241,8 @@ func (s *space) tryPatchPod(name, patch string) error {
 	return err
 }
 
-// tryDeleteJob deletes in the background, which needs no finalizer: without Pods the Job is gone at once.
+// tryDeleteJob deletes in the background, which needs no finalizer: without Pods the Job is gone at
+// once.
 func (s *space) tryDeleteJob(name string) error {
 	background := metav1.DeletePropagationBackground
 	return suite.cluster.Client.BatchV1().Jobs(s.name).Delete(s.ctx, name, metav1.DeleteOptions{PropagationPolicy: &background})
@@ -268,7 +273,8 @@ func (s *space) awaitGone(object metav1.Object) harness.Event {
 	})
 }
 
-// awaitDeletion waits for the first sign that somebody deleted an object: it is gone, or terminating.
+// awaitDeletion waits for the first sign that somebody deleted an object: it is gone, or
+// terminating.
 func (s *space) awaitDeletion(object metav1.Object) harness.Event {
 	s.Helper()
 	return s.await(object.GetName()+" to be deleted", func(e harness.Event) bool {

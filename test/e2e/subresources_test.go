@@ -11,8 +11,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// Writing a status, or binding a Pod, can change metadata. With --require-delete a user who may do nothing else gets no object deleted
-// by it, and a write of nothing but the status reaches no webhook.
+// Writing a status, or binding a Pod, can change metadata. With --require-delete a user who may do
+// nothing else gets no object deleted by it, and a write of nothing but the status reaches no
+// webhook.
 func TestMetadataThroughSubresources(t *testing.T) {
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
 	port := suite.webhook.WebhookPort
@@ -47,7 +48,8 @@ func TestMetadataThroughSubresources(t *testing.T) {
 	s.refuses(write("job", "build", labelled), refused("validate.curfew.dev", label, "Job"))
 	s.refuses(write("pod", "waiting", strings.Replace(annotated, "failed", "finished", 1)), refused("validate-pods.curfew.dev", annotation, "Pod"))
 	s.refuses(write("pod", "waiting", labelled), refused("validate-pods.curfew.dev", label, "Pod"))
-	// Whether the controller may delete Services depends on what other tests grant it, and is warned about beside.
+	// Whether the controller may delete Services depends on what other tests grant it, and is warned
+	// about beside.
 	if out := write("service", "front", labelled); !out.failed || !strings.Contains(out.stderr, refused("validate-labels-in-use.curfew.dev", label, "Service")) {
 		t.Errorf("a label by the status of a Service: %s%s", out.stdout, out.stderr)
 	}

@@ -114,8 +114,9 @@ func annotateBeforeInstall(ctx context.Context) error {
 	return err
 }
 
-// nothingForbidden: whatever the tests made Curfew do, its permissions were enough, but for those that a test took away
-// between Curfew's asking for them and its using them. It comes last, when all has been done.
+// nothingForbidden: whatever the tests made Curfew do, its permissions were enough, but for those
+// that a test took away between Curfew's asking for them and its using them. It comes last, when
+// all has been done.
 func nothingForbidden() error {
 	refused, err := suite.cluster.Forbidden()
 	if err != nil {
@@ -149,7 +150,8 @@ func startWebhook(ctx context.Context, port int, args ...string) (err error) {
 }
 
 func startController(ctx context.Context, args ...string) (err error) {
-	// Without leader election a successor need not wait for the lease of one that was killed; failover_test.go has both.
+	// Without leader election a successor need not wait for the lease of one that was killed;
+	// failover_test.go has both.
 	suite.controller, err = suite.cluster.StartController(ctx, harness.CurfewOptions{
 		Proxy: suite.proxy, Args: append([]string{"--leader-elect=false"}, args...)})
 	return err

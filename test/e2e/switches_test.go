@@ -16,7 +16,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The tests of this file start processes of Curfew with other options, so they do not run in parallel.
+// The tests of this file start processes of Curfew with other options, so they do not run in
+// parallel.
 
 // While a trigger is off, admission fills in nothing for it, and what is due stays. Once it is on
 // again, nothing of that is forgotten. The other triggers go on.
@@ -68,8 +69,8 @@ func TestTriggersOffAndOn(t *testing.T) {
 	}
 }
 
-// A trigger with feeds and an action of its own is one package and one line in a file of cmd/curfew.
-// It acts on real objects once they are due, and on no others.
+// A trigger with feeds and an action of its own is one package and one line in a file of
+// cmd/curfew. It acts on real objects once they are due, and on no others.
 func TestTriggerOfAnotherPackage(t *testing.T) {
 	s := newSpace(t)
 	root, err := harness.Root()
@@ -129,7 +130,8 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 			t.Errorf("%s lost its holder", name)
 		}
 	}
-	// It is a trigger like any other: it can be switched off, and its deletions are counted by no other.
+	// It is a trigger like any other: it can be switched off, and its deletions are counted by no
+	// other.
 	s.awaitGone(s.finishJob("beside", now(), ttl(second)))
 }
 
@@ -161,7 +163,8 @@ func TestLeaveNativeTTL(t *testing.T) {
 }
 
 // With --builtin-profiles=false Curfew knows Jobs, Pods and the kinds of KindProfiles in the
-// cluster. A JobSet gets no default, and its TTL has no effect until the built-in profiles are back.
+// cluster. A JobSet gets no default, and its TTL has no effect until the built-in profiles are
+// back.
 func TestWithoutBuiltinProfiles(t *testing.T) {
 	s := newSpace(t, longStanding(policy.AnnotationDefaultTTL, "2s")...)
 	r := render{"alone.e2e.example.com"}

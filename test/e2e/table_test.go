@@ -10,14 +10,15 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// row is an object, and what kubectl says beside that it was created: nothing, a line of warned or one of denied.
+// row is an object, and what kubectl says beside that it was created: nothing, a line of warned or
+// one of denied.
 type row struct {
 	object any
 	said   string
 }
 
-// creates creates the objects of a table with one kubectl, and fails the test unless that says what the rows hold: kubectl
-// tells warnings as they come and what was refused at the end.
+// creates creates the objects of a table with one kubectl, and fails the test unless that says what
+// the rows hold: kubectl tells warnings as they come and what was refused at the end.
 func (s *space) creates(rows ...row) {
 	s.Helper()
 	s.creating(nil, rows...)
@@ -62,8 +63,8 @@ func (s *space) creating(args []string, rows ...row) {
 	}
 }
 
-// eventually is wouldCreate for what takes a moment to become known to Curfew, which watches policies, runtimes and
-// namespaces: it asks again until the answer is the one of the row.
+// eventually is wouldCreate for what takes a moment to become known to Curfew, which watches
+// policies, runtimes and namespaces: it asks again until the answer is the one of the row.
 func (s *space) eventually(row row) {
 	s.Helper()
 	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
@@ -71,7 +72,8 @@ func (s *space) eventually(row row) {
 	var out output
 	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
 		out = s.kubectlInput(s.manifest(row.object), "create", "-f", "-", "--dry-run=server")
-		// How many policies there are of other tests decides about the number of the webhook that is for this one.
+		// How many policies there are of other tests decides about the number of the webhook that is for
+		// this one.
 		said := numbered.ReplaceAllString(strings.TrimSuffix(out.stderr, "\n"), `"$1.`)
 		return said == row.said && out.failed == strings.HasPrefix(row.said, "Error"), nil
 	})

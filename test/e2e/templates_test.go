@@ -65,7 +65,8 @@ func TestPodThatNeverFinishesCannotHaveATTL(t *testing.T) {
 	}
 }
 
-// On UPDATE a rule refuses only what the request changes: whoever touches something else is not made to clean up.
+// On UPDATE a rule refuses only what the request changes: whoever touches something else is not
+// made to clean up.
 func TestUpdateRefusesOnlyWhatItChanges(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -104,7 +105,8 @@ func TestModeWarn(t *testing.T) {
 			`691200 (8d) is above curfew.dev/max-ttl 7d of namespace "`+s.name+`": use 7d or less`)
 }
 
-// In mode dry-run nothing is changed, refused or deleted. Admission and the controller say what they would do.
+// In mode dry-run nothing is changed, refused or deleted. Admission and the controller say what
+// they would do.
 func TestModeDryRun(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationMode, "dry-run", policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")

@@ -10,8 +10,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// trained is an object of the real JobSet and Trainer CRDs. Neither project's controller runs here: what becomes of such an
-// object is Curfew's doing, and its status is the test's.
+// trained is an object of the real JobSet and Trainer CRDs. Neither project's controller runs here:
+// what becomes of such an object is Curfew's doing, and its status is the test's.
 type trained map[string]any
 
 const replicatedJobs = `replicatedJobs: [{name: node, template: {spec: {template: {spec: {restartPolicy: Never, containers: [{name: node, image: "busybox:1.37"}]}}}}}]`
@@ -97,7 +97,8 @@ func (s *space) finished(kind, name, condition string, at time.Time) {
 		`{"status":{"conditions":[{"type":%q,"status":"True","reason":"Test","message":"","lastTransitionTime":%q}]}}`, condition, at.UTC().Format(time.RFC3339))))
 }
 
-// goneBy waits for the deletion of what kubectl names, and fails the test if it came before its expiry.
+// goneBy waits for the deletion of what kubectl names, and fails the test if it came before its
+// expiry.
 func (s *space) goneBy(kind, name string, expiry time.Time) {
 	s.Helper()
 	s.passes(s.kubectl("wait", kind+"/"+name, "--for=delete", "--timeout=60s"))

@@ -44,8 +44,8 @@ func TestTrainJobDefaults(t *testing.T) {
 	}
 }
 
-// A deadline is neither added, changed nor removed after creation. Trainer's own schema refuses the change of a field; that one
-// is added or removed it lets pass.
+// A deadline is neither added, changed nor removed after creation. Trainer's own schema refuses the
+// change of a field; that one is added or removed it lets pass.
 func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -74,8 +74,9 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	s.says(s.kubectl("label", "trainjob", "with", "team=blue"))
 }
 
-// A training runtime has its TTL in an annotation. Inside its template one would take the JobSet, or single Jobs, away under the
-// TrainJob that uses it; a deadline there would stop them one by one.
+// A training runtime has its TTL in an annotation. Inside its template one would take the JobSet,
+// or single Jobs, away under the TrainJob that uses it; a deadline there would stop them one by
+// one.
 func TestRuntimeRules(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -104,8 +105,9 @@ func TestRuntimeRules(t *testing.T) {
 	}
 }
 
-// What the runtime says comes before what the TrainJob, its namespace and policies say, longer or shorter: it is the platform's.
-// A differing value gets a warning. The stamp says where the TTL is from; nothing is filled in, as nothing is frozen.
+// What the runtime says comes before what the TrainJob, its namespace and policies say, longer or
+// shorter: it is the platform's. A differing value gets a warning. The stamp says where the TTL is
+// from; nothing is filled in, as nothing is frozen.
 func TestRuntimePrecedence(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationMaxTTL, "7d")
@@ -136,8 +138,9 @@ func TestRuntimePrecedence(t *testing.T) {
 	}
 }
 
-// A runtime's deadline is a default: a TrainJob that has one of its own keeps that, and the others get it at their creation, in a namespace that
-// does not use Curfew as well. A later change of the runtime reaches none of them.
+// A runtime's deadline is a default: a TrainJob that has one of its own keeps that, and the others
+// get it at their creation, in a namespace that does not use Curfew as well. A later change of the
+// runtime reaches none of them.
 func TestRuntimeDeadlineIsADefault(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -209,7 +212,8 @@ func TestRuntimeIsReadLive(t *testing.T) {
 	s.goneBy("trainjob", "kept", end.Add(second))
 }
 
-// A runtime that does not exist: the TrainJob is let in, nothing is filled in, and it stays when it has finished.
+// A runtime that does not exist: the TrainJob is let in, nothing is filled in, and it stays when it
+// has finished.
 func TestRuntimeThatDoesNotExist(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t, policy.AnnotationDefaultTTL, "1h")

@@ -31,8 +31,8 @@ func TestHooksAreWarned(t *testing.T) {
 	)
 }
 
-// What a GitOps tool tracks is created, and so run, again once it is gone. A hook of Argo CD is not: that one has a warning
-// of its own.
+// What a GitOps tool tracks is created, and so run, again once it is gone. A hook of Argo CD is
+// not: that one has a warning of its own.
 func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -53,8 +53,8 @@ func TestShortTTLUnderGitOpsIsWarned(t *testing.T) {
 	)
 }
 
-// Values that no admission reviewed: an unreadable default is no default, an unreadable bound keeps what it would have bound,
-// and the author of an object is warned, not denied.
+// Values that no admission reviewed: an unreadable default is no default, an unreadable bound keeps
+// what it would have bound, and the author of an object is warned, not denied.
 func TestUnreadableNamespaceIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
@@ -108,8 +108,8 @@ func curfews(annotations map[string]string) map[string]string {
 	return out
 }
 
-// A change of one field brings up nothing else: what stood there before is nobody's business now (the same for each rule; see
-// also TestUpdateRefusesOnlyWhatItChanges).
+// A change of one field brings up nothing else: what stood there before is nobody's business now
+// (the same for each rule; see also TestUpdateRefusesOnlyWhatItChanges).
 func TestUpdateWarnsOnlyOfWhatItChanges(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)

@@ -26,7 +26,8 @@ type Question struct {
 	Accept string
 }
 
-// Ask posts to the HTTP API of a webhook, whose certificate has to be the one that the API server was told to trust.
+// Ask posts to the HTTP API of a webhook, whose certificate has to be the one that the API server
+// was told to trust.
 func (c *Cluster) Ask(ctx context.Context, webhook *Curfew, question Question) (status int, answer string, err error) {
 	configuration, err := c.Client.AdmissionregistrationV1().ValidatingWebhookConfigurations().Get(ctx, "curfew", metav1.GetOptions{})
 	if err != nil {

@@ -12,7 +12,8 @@ import (
 	"strings"
 )
 
-// Forbidden are the requests of Curfew's ServiceAccounts that RBAC refused, one line each, off the API server's audit log.
+// Forbidden are the requests of Curfew's ServiceAccounts that RBAC refused, one line each, off the
+// API server's audit log.
 func (c *Cluster) Forbidden() ([]string, error) {
 	var found []string
 	err := c.eachAudited(func(event *auditEvent) {
@@ -27,8 +28,8 @@ func (c *Cluster) Forbidden() ([]string, error) {
 	return found, err
 }
 
-// Audited are the annotations that the audit log has of the requests that created objects of a namespace, by the name of the
-// object: of the last one where there were several.
+// Audited are the annotations that the audit log has of the requests that created objects of a
+// namespace, by the name of the object: of the last one where there were several.
 func (c *Cluster) Audited(namespace string) (map[string]map[string]string, error) {
 	found := map[string]map[string]string{}
 	err := c.eachAudited(func(event *auditEvent) {
@@ -65,7 +66,8 @@ func (c *Cluster) Creations(namespace string) (map[string]Creation, error) {
 	return found, err
 }
 
-// DeletedBy is the user whose DELETE of an object the API server accepted; "" while the audit log has none.
+// DeletedBy is the user whose DELETE of an object the API server accepted; "" while the audit log
+// has none.
 func (c *Cluster) DeletedBy(resource, namespace, name string) (user string, err error) {
 	err = c.eachAudited(func(event *auditEvent) {
 		of := event.ObjectRef

@@ -15,8 +15,8 @@ import (
 	"time"
 )
 
-// selfSigned writes tls.crt and tls.key for a server on loopback into a folder, and returns the certificate, which is its own
-// authority, as PEM.
+// selfSigned writes tls.crt and tls.key for a server on loopback into a folder, and returns the
+// certificate, which is its own authority, as PEM.
 func selfSigned(folder string) ([]byte, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {

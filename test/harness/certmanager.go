@@ -12,12 +12,14 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// CertManager is the peer that issues certificates; its program is of this repository, and starts cert-manager's own controllers.
+// CertManager is the peer that issues certificates; its program is of this repository, and starts
+// cert-manager's own controllers.
 var CertManager = Peer{
 	Module: "github.com/cert-manager/cert-manager", name: "cert-manager", Version: "v1.21.2", program: ".", crds: "deploy/crds/cert-manager.io_*.yaml",
 }
 
-// StartCertManager builds and starts cert-manager's controllers and its cainjector, as an administrator. Its CRDs have to be installed.
+// StartCertManager builds and starts cert-manager's controllers and its cainjector, as an
+// administrator. Its CRDs have to be installed.
 func (c *Cluster) StartCertManager(ctx context.Context, out io.Writer) (*Process, error) {
 	program, err := CertManager.Build(ctx, out)
 	if err != nil {
@@ -26,8 +28,8 @@ func (c *Cluster) StartCertManager(ctx context.Context, out io.Writer) (*Process
 	return startProcess("cert-manager", c.Log("cert-manager"), false, []string{"KUBECONFIG=" + c.Kubeconfig}, program)
 }
 
-// Mount writes a Secret of Curfew's namespace into a folder, and again whenever it changes, until ctx ends: as a kubelet does, with a
-// link that moves from one version to the next.
+// Mount writes a Secret of Curfew's namespace into a folder, and again whenever it changes, until
+// ctx ends: as a kubelet does, with a link that moves from one version to the next.
 func (c *Cluster) Mount(ctx context.Context, secret, dir string) error {
 	watcher, err := c.Client.CoreV1().Secrets(Namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + secret})
 	if err != nil {

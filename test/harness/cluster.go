@@ -36,7 +36,8 @@ type ClusterOptions struct {
 	InTreeTTL bool
 	// AuditLog makes the API server write logs/audit.log, see [Cluster.Forbidden].
 	AuditLog bool
-	// Controllers is the controller manager's flag, verbatim; empty means all but the in-tree TTL controller.
+	// Controllers is the controller manager's flag, verbatim; empty means all but the in-tree TTL
+	// controller.
 	Controllers string
 	// Arguments are further ones, as component=--flag=value.
 	Arguments []string
@@ -44,7 +45,8 @@ type ClusterOptions struct {
 	Out io.Writer
 }
 
-// StartCluster starts a control plane and returns when it is ready. One that runs with the same options is taken as it is.
+// StartCluster starts a control plane and returns when it is ready. One that runs with the same
+// options is taken as it is.
 func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error) {
 	root, err := Root()
 	if err != nil {
@@ -119,7 +121,8 @@ func StopCluster(ctx context.Context, dir string) error {
 	return (&Cluster{Dir: dir, root: root}).Stop(ctx)
 }
 
-// Restart ends one component of the control plane and starts it again, with changed options if flags are given.
+// Restart ends one component of the control plane and starts it again, with changed options if
+// flags are given.
 func (c *Cluster) Restart(ctx context.Context, component string, flags ...string) error {
 	return c.command(ctx, nil, append([]string{"restart", "--component", component}, flags...)...)
 }

@@ -30,14 +30,16 @@ type CurfewOptions struct {
 	Proxy *Proxy
 	// Wire does so too, one layer below; nil means none.
 	Wire *Wire
-	// Name tells it apart from others of its command, in the names of its log and its kubeconfig; empty means the command's.
+	// Name tells it apart from others of its command, in the names of its log and its kubeconfig;
+	// empty means the command's.
 	Name string
-	// Kubeconfig that a process of that name was started with before; empty gets a fresh token, for which the API server has to
-	// answer.
+	// Kubeconfig that a process of that name was started with before; empty gets a fresh token, for
+	// which the API server has to answer.
 	Kubeconfig string
 	// Port of a webhook; 0 takes a free one.
 	Port int
-	// Behind is what the API server reaches a webhook through, which has to be installed for its port; nil means nothing.
+	// Behind is what the API server reaches a webhook through, which has to be installed for its port;
+	// nil means nothing.
 	Behind *Balancer
 	// Args are further arguments.
 	Args []string
@@ -49,8 +51,8 @@ type CurfewOptions struct {
 	Env []string
 }
 
-// StartWebhook starts `curfew webhook` and returns when it says that it is ready. The manifests have to be installed for
-// its port; see [Cluster.WaitForWebhook] for when the API server asks it.
+// StartWebhook starts `curfew webhook` and returns when it says that it is ready. The manifests
+// have to be installed for its port; see [Cluster.WaitForWebhook] for when the API server asks it.
 func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Curfew, error) {
 	port := options.Port
 	if port == 0 {
@@ -82,7 +84,8 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 	return webhook, nil
 }
 
-// StartController starts `curfew controller` and returns when it says that it is ready. The manifests have to be installed.
+// StartController starts `curfew controller` and returns when it says that it is ready. The
+// manifests have to be installed.
 func (c *Cluster) StartController(ctx context.Context, options CurfewOptions) (*Curfew, error) {
 	return c.startCurfew(ctx, "controller", options)
 }

@@ -84,8 +84,8 @@ func (p *Proxy) deletesNow(namespace, name string) ([]Delete, <-chan struct{}) {
 	return slices.Clip(found), p.changed
 }
 
-// AwaitDeletes waits until so many DELETEs of an object have been answered, and returns what there is then or when the
-// context ends.
+// AwaitDeletes waits until so many DELETEs of an object have been answered, and returns what there
+// is then or when the context ends.
 func (p *Proxy) AwaitDeletes(ctx context.Context, namespace, name string, count int) []Delete {
 	for {
 		found, changed := p.deletesNow(namespace, name)
@@ -106,8 +106,9 @@ func (p *Proxy) AwaitDeletes(ctx context.Context, namespace, name string, count 
 	}
 }
 
-// BeforeDelete runs a function the first time that a DELETE of the object arrives, before the API server sees it. Removing
-// it waits until the function has returned, so that it never outlives the test that it belongs to.
+// BeforeDelete runs a function the first time that a DELETE of the object arrives, before the API
+// server sees it. Removing it waits until the function has returned, so that it never outlives the
+// test that it belongs to.
 func (p *Proxy) BeforeDelete(namespace, name string, do func()) (remove func()) {
 	var started sync.Once
 	var running sync.WaitGroup

@@ -21,13 +21,14 @@ const Namespace = "curfew-system"
 // overlayAddress is what manifests/overlays/local writes for the webhook.
 const overlayAddress = "https://127.0.0.1:9443"
 
-// Install applies manifests/overlays/local for a webhook on a port of loopback, with the permissions of the HTTP API. Applying it
-// again, for another port too, is harmless.
+// Install applies manifests/overlays/local for a webhook on a port of loopback, with the
+// permissions of the HTTP API. Applying it again, for another port too, is harmless.
 func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
 	return c.install(ctx, webhookPort, func(rendered string) string { return rendered })
 }
 
-// InstallFailing is Install with a change: a request for which a webhook cannot be called fails, whatever the webhook is for.
+// InstallFailing is Install with a change: a request for which a webhook cannot be called fails,
+// whatever the webhook is for.
 func (c *Cluster) InstallFailing(ctx context.Context, webhookPort int) error {
 	return c.install(ctx, webhookPort, func(rendered string) string {
 		return strings.ReplaceAll(rendered, "failurePolicy: Ignore", "failurePolicy: Fail")
@@ -50,8 +51,9 @@ func (c *Cluster) install(ctx context.Context, webhookPort int, change func(stri
 	return err
 }
 
-// serviceAccountKubeconfig writes a kubeconfig with a token of one of Curfew's ServiceAccounts, for the API server at an address (the
-// control plane's own where that is empty) and with an authority (likewise). The process that it is for names it.
+// serviceAccountKubeconfig writes a kubeconfig with a token of one of Curfew's ServiceAccounts, for
+// the API server at an address (the control plane's own where that is empty) and with an authority
+// (likewise). The process that it is for names it.
 func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, process, account, server string, authority []byte) (string, error) {
 	return c.accountKubeconfig(ctx, "curfew-"+process, Namespace, account, server, authority)
 }
@@ -85,7 +87,8 @@ func (c *Cluster) NewNamespace(ctx context.Context, name string, annotations map
 	return c.WaitForServiceAccount(ctx, name)
 }
 
-// WaitForServiceAccount returns when a namespace has its default ServiceAccount, without which it admits no Pod.
+// WaitForServiceAccount returns when a namespace has its default ServiceAccount, without which it
+// admits no Pod.
 func (c *Cluster) WaitForServiceAccount(ctx context.Context, namespace string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

@@ -11,8 +11,8 @@ import (
 	"strings"
 )
 
-// Kubectl runs the kubectl binary as the administrator. The error is that of a command that failed; what it has to say is
-// in stderr, as a person would read it.
+// Kubectl runs the kubectl binary as the administrator. The error is that of a command that failed;
+// what it has to say is in stderr, as a person would read it.
 func (c *Cluster) Kubectl(ctx context.Context, args ...string) (stdout, stderr string, err error) {
 	return c.KubectlInput(ctx, "", args...)
 }
@@ -38,8 +38,9 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 	return out.String(), errOut.String(), err
 }
 
-// kubectls bounds how many run at once. Each takes a tenth of a second of a core to start, so that a few dozen of them would keep
-// the control plane and Curfew from their work, and tests would find that late.
+// kubectls bounds how many run at once. Each takes a tenth of a second of a core to start, so that
+// a few dozen of them would keep the control plane and Curfew from their work, and tests would find
+// that late.
 var kubectls = make(chan struct{}, 3)
 
 // kubectl is for the harness's own use, where a failure is nobody's reading.

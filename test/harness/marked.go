@@ -14,11 +14,12 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 )
 
-// Detached processes carry this variable, which names the cluster's folder, in their environment. The kernel keeps it as
-// long as they live, so that no stale file makes us end a stranger.
+// Detached processes carry this variable, which names the cluster's folder, in their environment.
+// The kernel keeps it as long as they live, so that no stale file makes us end a stranger.
 const mark = "CURFEW_LOCAL_PROCESS"
 
-// StartDetached starts a webhook and a controller that outlive this process, unless both run already.
+// StartDetached starts a webhook and a controller that outlive this process, unless both run
+// already.
 func (c *Cluster) StartDetached(ctx context.Context) error {
 	if len(marked(c.Dir)) == 2 {
 		return c.WaitForWebhook(ctx)
@@ -36,8 +37,8 @@ func (c *Cluster) StartDetached(ctx context.Context) error {
 	return c.WaitForWebhook(ctx)
 }
 
-// StopDetached ends what StartDetached started for a folder; harmless when nothing runs. What does not end on SIGTERM within
-// ten seconds is killed.
+// StopDetached ends what StartDetached started for a folder; harmless when nothing runs. What does
+// not end on SIGTERM within ten seconds is killed.
 func StopDetached(ctx context.Context, dir string) error {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -61,7 +62,8 @@ func StopDetached(ctx context.Context, dir string) error {
 	return fmt.Errorf("processes %v of %s do not end", marked(dir), dir)
 }
 
-// marked are the detached processes of a folder. A zombie has no environment any more, and does not count.
+// marked are the detached processes of a folder. A zombie has no environment any more, and does not
+// count.
 func marked(dir string) []int {
 	paths, err := filepath.Glob("/proc/[0-9]*/environ")
 	if err != nil {

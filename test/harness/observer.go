@@ -31,7 +31,8 @@ func (e Event) Job() *batchv1.Job { job, _ := e.Object.(*batchv1.Job); return jo
 // Pod is the object of an event about a Pod, else nil.
 func (e Event) Pod() *corev1.Pod { pod, _ := e.Object.(*corev1.Pod); return pod }
 
-// Observer keeps all that the API server tells of the Jobs and Pods of a namespace, and of what else it is made to follow.
+// Observer keeps all that the API server tells of the Jobs and Pods of a namespace, and of what
+// else it is made to follow.
 type Observer struct {
 	mu      sync.Mutex
 	events  []Event

@@ -41,8 +41,8 @@ roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: cluster-
 subjects: [{kind: ServiceAccount, name: NAME, namespace: ` + peersNamespace + `}]
 `
 
-// peerConfigurations are what the peers are told in a file: certificates are ours, no lease, no metrics, and requests without a
-// limit that matters.
+// peerConfigurations are what the peers are told in a file: certificates are ours, no lease, no
+// metrics, and requests without a limit that matters.
 var peerConfigurations = map[string]string{
 	JobSet.name: `
 apiVersion: config.jobset.x-k8s.io/v1alpha1
@@ -65,8 +65,9 @@ clientConnection: {qps: 500, burst: 500}
 `,
 }
 
-// StartPeer builds and starts the controllers of a peer, with its webhooks, as its own manifests have them, and returns when they say
-// that they are ready. Its CRDs have to be installed. One that has ended may be started again.
+// StartPeer builds and starts the controllers of a peer, with its webhooks, as its own manifests
+// have them, and returns when they say that they are ready. Its CRDs have to be installed. One that
+// has ended may be started again.
 func (c *Cluster) StartPeer(ctx context.Context, peer Peer, options PeerOptions) (*Curfew, error) {
 	if options.Out == nil {
 		options.Out = io.Discard
@@ -93,7 +94,8 @@ func (c *Cluster) StartPeer(ctx context.Context, peer Peer, options PeerOptions)
 		}
 	}
 	health := fmt.Sprintf("127.0.0.1:%d", addresses[0])
-	// Where controller-runtime looks for certificates if nobody says another place is below the folder for temporary files.
+	// Where controller-runtime looks for certificates if nobody says another place is below the folder
+	// for temporary files.
 	temporary := filepath.Join(c.Dir, "peers", peer.name)
 	certificates := filepath.Join(temporary, "k8s-webhook-server", "serving-certs")
 	bundle, err := selfSigned(certificates)
@@ -119,7 +121,8 @@ func (c *Cluster) StartPeer(ctx context.Context, peer Peer, options PeerOptions)
 	return started, nil
 }
 
-// installPeerWebhooks applies the peer's own webhook configurations, for a port of loopback instead of a Service.
+// installPeerWebhooks applies the peer's own webhook configurations, for a port of loopback instead
+// of a Service.
 func (c *Cluster) installPeerWebhooks(ctx context.Context, peer Peer, port int, bundle []byte) error {
 	module, err := peer.source(ctx)
 	if err != nil {

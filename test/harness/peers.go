@@ -79,8 +79,8 @@ var (
 	}
 )
 
-// At is the peer in another version, one for which test/peers has a module: test/peers/trainer-v2.1.0, for example. The one that
-// test/peers itself pins will do as well.
+// At is the peer in another version, one for which test/peers has a module:
+// test/peers/trainer-v2.1.0, for example. The one that test/peers itself pins will do as well.
 func (p Peer) At(version string) Peer {
 	p.Version = version
 	return p
@@ -135,8 +135,8 @@ func (p Peer) source(ctx context.Context) (source, error) {
 	return module, nil
 }
 
-// Build makes the program of the peer's controllers in bin/peers, where there is one a version, and returns its path. What is up to
-// date costs a second; the first time takes a minute or two.
+// Build makes the program of the peer's controllers in bin/peers, where there is one a version, and
+// returns its path. What is up to date costs a second; the first time takes a minute or two.
 func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 	root, err := Root()
 	if err != nil {
@@ -163,8 +163,9 @@ func (p Peer) Build(ctx context.Context, out io.Writer) (string, error) {
 	return target, nil
 }
 
-// InstallCRDs applies the CustomResourceDefinitions of peers, and nothing else of them, and returns when the API server
-// serves their kinds. They are applied by the server: what kubectl would note on them otherwise is too long for an annotation.
+// InstallCRDs applies the CustomResourceDefinitions of peers, and nothing else of them, and returns
+// when the API server serves their kinds. They are applied by the server: what kubectl would note
+// on them otherwise is too long for an annotation.
 func (c *Cluster) InstallCRDs(ctx context.Context, peers ...Peer) error {
 	apply := []string{"apply", "--server-side", "--force-conflicts", "--output=name"}
 	for _, peer := range peers {

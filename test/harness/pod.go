@@ -83,7 +83,8 @@ func (c *Cluster) RunPod(ctx context.Context, pod *corev1.Pod, image Image, root
 	return started, err
 }
 
-// podEnvironment is what a kubelet gives a container: its own variables, and where the API server is.
+// podEnvironment is what a kubelet gives a container: its own variables, and where the API server
+// is.
 func (c *Cluster) podEnvironment(pod *corev1.Pod) ([]string, error) {
 	address, err := url.Parse(c.Config.Host)
 	if err != nil {
@@ -148,7 +149,8 @@ func (p *Pod) Port(name string) (string, error) {
 	return "", fmt.Errorf("pod %s has no port %s", p.Name, name)
 }
 
-// WaitReady returns when both its probes succeed. A process that ended meanwhile is an error at once.
+// WaitReady returns when both its probes succeed. A process that ended meanwhile is an error at
+// once.
 func (p *Pod) WaitReady(ctx context.Context) error {
 	container := p.Spec.Containers[0]
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)

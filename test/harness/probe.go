@@ -13,9 +13,10 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// WaitForWebhook returns when the API server asks Curfew: a default is filled in and a bad value refused, in dry runs. The
-// failure policy is Ignore, so that nothing else shows it; and the API server tells nobody when it has taken up a changed
-// webhook configuration, so that asking again is the only way to know.
+// WaitForWebhook returns when the API server asks Curfew: a default is filled in and a bad value
+// refused, in dry runs. The failure policy is Ignore, so that nothing else shows it; and the API
+// server tells nobody when it has taken up a changed webhook configuration, so that asking again is
+// the only way to know.
 func (c *Cluster) WaitForWebhook(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

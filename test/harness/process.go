@@ -28,8 +28,8 @@ func startProcess(name, log string, detached bool, env []string, program string,
 	return start(name, log, detached, cmd)
 }
 
-// start starts a program and appends its output to a log. A detached one outlives this process, in a
-// session of its own; any other is ended by the kernel when this process ends, however it does.
+// start starts a program and appends its output to a log. A detached one outlives this process, in
+// a session of its own; any other is ended by the kernel when this process ends, however it does.
 func start(name, log string, detached bool, cmd *exec.Cmd) (*Process, error) {
 	file, err := os.OpenFile(log, os.O_CREATE|os.O_WRONLY|os.O_APPEND, 0o600)
 	if err != nil {
@@ -44,7 +44,8 @@ func start(name, log string, detached bool, cmd *exec.Cmd) (*Process, error) {
 	process := &Process{Name: name, Log: log, done: make(chan struct{})}
 	started := make(chan error, 1)
 	go func() {
-		// The kernel sends Pdeathsig when the thread ends that started the child, so that thread has to stay.
+		// The kernel sends Pdeathsig when the thread ends that started the child, so that thread has to
+		// stay.
 		runtime.LockOSThread()
 		defer file.Close()
 		err := cmd.Start()
@@ -81,7 +82,8 @@ func (p *Process) Kill() error {
 	return nil
 }
 
-// Stop ends it with SIGTERM, and with SIGKILL if it has not ended when the context does; that is an error.
+// Stop ends it with SIGTERM, and with SIGKILL if it has not ended when the context does; that is an
+// error.
 func (p *Process) Stop(ctx context.Context) error {
 	if err := p.signal(syscall.SIGTERM); err != nil {
 		return err

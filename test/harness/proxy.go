@@ -20,7 +20,8 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Proxy stands between a process and the API server. It passes requests on with the credentials that they came with.
+// Proxy stands between a process and the API server. It passes requests on with the credentials
+// that they came with.
 type Proxy struct {
 	server *httptest.Server
 
@@ -34,8 +35,8 @@ type Proxy struct {
 
 type hook struct{ handle Handler }
 
-// Handler sees a request before it is passed on. One that answers returns true, and nothing is passed on. It may take its
-// time, and change the world meanwhile.
+// Handler sees a request before it is passed on. One that answers returns true, and nothing is
+// passed on. It may take its time, and change the world meanwhile.
 type Handler func(w http.ResponseWriter, r *http.Request) (answered bool)
 
 // NewProxy starts a proxy on loopback in front of an API server.
@@ -100,7 +101,8 @@ func (p *Proxy) track(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// Handle lets a handler see every request until it is removed; the one that came last is asked first.
+// Handle lets a handler see every request until it is removed; the one that came last is asked
+// first.
 func (p *Proxy) Handle(handle Handler) (remove func()) {
 	added := &hook{handle}
 	p.mu.Lock()
@@ -155,8 +157,8 @@ func (s *statusRecorder) WriteHeader(code int) {
 // Unwrap lets http.ResponseController reach what is beneath, to flush.
 func (s *statusRecorder) Unwrap() http.ResponseWriter { return s.ResponseWriter }
 
-// Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x, /apis/batch/v1/namespaces/ci/jobs/x or
-// /api/v1/nodes/x.
+// Target is the object that a path of the API names: /api/v1/namespaces/ci/pods/x,
+// /apis/batch/v1/namespaces/ci/jobs/x or /api/v1/nodes/x.
 func Target(path string) (resource, namespace, name string) {
 	parts := strings.Split(strings.Trim(path, "/"), "/")
 	group := 2 // api/v1

@@ -9,7 +9,8 @@ import (
 
 const module = "module curfew.dev/curfew\n"
 
-// Root is the top folder of the repository, found from the working directory, which `go test` sets to the package's.
+// Root is the top folder of the repository, found from the working directory, which `go test` sets
+// to the package's.
 func Root() (string, error) {
 	here, err := os.Getwd()
 	if err != nil {

@@ -80,7 +80,8 @@ func (c *Cluster) volume(ctx context.Context, pod *corev1.Pod, source corev1.Vol
 	return files, nil
 }
 
-// podToken is a token of a Pod's ServiceAccount that is bound to the Pod, as the kubelet asks for it.
+// podToken is a token of a Pod's ServiceAccount that is bound to the Pod, as the kubelet asks for
+// it.
 func (c *Cluster) podToken(ctx context.Context, pod *corev1.Pod, seconds int64) (string, error) {
 	request := &authenticationv1.TokenRequest{Spec: authenticationv1.TokenRequestSpec{
 		ExpirationSeconds: &seconds,

@@ -11,8 +11,9 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// Wire is a TCP proxy between a process and the API server. Other than [Proxy] it looks at nothing that passes, so that TLS and
-// HTTP/2 go from end to end, and breaks connections as a network does: at any byte.
+// Wire is a TCP proxy between a process and the API server. Other than [Proxy] it looks at nothing
+// that passes, so that TLS and HTTP/2 go from end to end, and breaks connections as a network does:
+// at any byte.
 type Wire struct {
 	listener net.Listener
 	target   string
@@ -25,7 +26,8 @@ type Wire struct {
 	cuts    int
 }
 
-// NewWire listens on loopback in front of an API server. Its certificate has to be one for 127.0.0.1.
+// NewWire listens on loopback in front of an API server. Its certificate has to be one for
+// 127.0.0.1.
 func NewWire(config *rest.Config) (*Wire, error) {
 	target, err := url.Parse(config.Host)
 	if err != nil {
@@ -78,8 +80,8 @@ func (w *Wire) Refuse(on bool) {
 	w.refuse = on
 }
 
-// Stall lets no more bytes pass in either direction, on connections that stay open, until Resume: a network that swallows
-// packets. What was on its way arrives late.
+// Stall lets no more bytes pass in either direction, on connections that stay open, until Resume: a
+// network that swallows packets. What was on its way arrives late.
 func (w *Wire) Stall() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -98,7 +100,8 @@ func (w *Wire) Resume() {
 	}
 }
 
-// reset closes a connection with RST and not with FIN, so that the other side sees a failure and not an end.
+// reset closes a connection with RST and not with FIN, so that the other side sees a failure and
+// not an end.
 func reset(conn net.Conn) {
 	if tcp, ok := conn.(*net.TCPConn); ok {
 		_ = tcp.SetLinger(0) // it may be closed already
@@ -131,8 +134,8 @@ func (w *Wire) join(client net.Conn) {
 	}
 	server, err := net.Dial("tcp4", w.target)
 	if err == nil && server.LocalAddr().String() == w.target {
-		// Nobody listens there, and the kernel happened to give us that very port: we would talk to ourselves, and keep the API
-		// server from listening again.
+		// Nobody listens there, and the kernel happened to give us that very port: we would talk to
+		// ourselves, and keep the API server from listening again.
 		reset(server)
 		err = net.ErrClosed
 	}
@@ -147,7 +150,8 @@ func (w *Wire) join(client net.Conn) {
 	for _, way := range [][2]net.Conn{{client, server}, {server, client}} {
 		both.Go(func() {
 			w.pump(way[0], way[1])
-			// One direction that ends ends the other: both speak HTTP/2, where half a connection is of no use.
+			// One direction that ends ends the other: both speak HTTP/2, where half a connection is of no
+			// use.
 			client.Close()
 			server.Close()
 		})

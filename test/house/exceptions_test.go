@@ -1,7 +1,7 @@
 package house
 
-// What breaks a limit of size_test.go, and how large it may be. Nothing may be added or raised without
-// a reason beside it: a file or function here is one that nobody has split yet.
+// What breaks a limit of size_test.go, and how large it may be. Nothing may be added or raised
+// without a reason beside it: a file or function here is one that nobody has split yet.
 
 // longFiles may have so many lines.
 var longFiles = map[string]int{}

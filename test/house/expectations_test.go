@@ -7,8 +7,9 @@ import (
 	"testing"
 )
 
-// What the test suites of Curfew's neighbours assert about deadlines and training jobs, and which tests of ours do. The names are
-// package.Test; those of test/e2e that begin with TestPeers run beside the real controllers of JobSet and Trainer.
+// What the test suites of Curfew's neighbours assert about deadlines and training jobs, and which
+// tests of ours do. The names are package.Test; those of test/e2e that begin with TestPeers run
+// beside the real controllers of JobSet and Trainer.
 var expectations = map[string][]string{
 	// kubernetes test/integration/job and test/e2e/apps
 	"Job deadline: exceeded, active Pods end with reason DeadlineExceeded":  {"e2e.TestDefaultDeadlineOfJobsIsCarriedOut", "e2e.TestDeadlineOfAnInventedKind"},

@@ -72,8 +72,8 @@ func sources(t *testing.T) []source {
 	return all
 }
 
-// layers lists what the packages of each top folder may import: cmd → webhook | controller | certs → policy. The three in the middle
-// never import each other.
+// layers lists what the packages of each top folder may import: cmd → webhook | controller | certs
+// → policy. The three in the middle never import each other.
 var layers = map[string][]string{
 	"cmd":        {"cmd", "webhook", "controller", "certs", "policy", "manifests"},
 	"webhook":    {"webhook", "policy"},
@@ -117,7 +117,8 @@ func TestImportsRunOneWay(t *testing.T) {
 	}
 }
 
-// policy is pure: no client, no clock, no logger, so that webhook, controller, CLI and HTTP API can all use it.
+// policy is pure: no client, no clock, no logger, so that webhook, controller, CLI and HTTP API can
+// all use it.
 func TestPolicyIsPure(t *testing.T) {
 	forbidden := []string{"k8s.io/client-go", "sigs.k8s.io/controller-runtime", "k8s.io/klog", "k8s.io/utils/clock",
 		"github.com/go-logr", "log", "log/slog", "net", "net/http", "os"}
@@ -163,7 +164,8 @@ func bubbled(s source) bool {
 	return slices.ContainsFunc(s.file.Imports, func(spec *ast.ImportSpec) bool { return spec.Path.Value == `"testing/synctest"` })
 }
 
-// Only main ends a process, and nothing panics on purpose. What recovers may pass on a panic that is not its own.
+// Only main ends a process, and nothing panics on purpose. What recovers may pass on a panic that
+// is not its own.
 func TestOnlyMainExits(t *testing.T) {
 	for _, s := range sources(t) {
 		if s.file.Name.Name == "main" || strings.HasSuffix(s.path, "_test.go") {
@@ -202,7 +204,8 @@ func TestPackagesAreDocumentedAndNamed(t *testing.T) {
 	}
 }
 
-// eachCall calls tell for each call of a package's function by its name, or of a plain function with pkg "".
+// eachCall calls tell for each call of a package's function by its name, or of a plain function
+// with pkg "".
 func eachCall(s source, tell func(pkg, name string, at token.Position)) {
 	ast.Inspect(s.file, func(node ast.Node) bool {
 		call, ok := node.(*ast.CallExpr)

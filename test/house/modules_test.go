@@ -7,7 +7,8 @@ import (
 	"testing"
 )
 
-// versions are those that a module is built from, whether it requires or replaces them. A folder that stands for a module has none.
+// versions are those that a module is built from, whether it requires or replaces them. A folder
+// that stands for a module has none.
 func versions(t *testing.T, folder ...string) map[string]string {
 	t.Helper()
 	file := filepath.Join(append([]string{"..", ".."}, append(folder, "go.mod")...)...)
@@ -35,8 +36,9 @@ func versions(t *testing.T, folder ...string) map[string]string {
 	return built
 }
 
-// A package is compiled once for two modules if all that it is made of has the same versions in both. One module that differs, low down,
-// and the newest Trainer and JobSet compile client-go, and with it minutes of everybody's first make test, a second time.
+// A package is compiled once for two modules if all that it is made of has the same versions in
+// both. One module that differs, low down, and the newest Trainer and JobSet compile client-go, and
+// with it minutes of everybody's first make test, a second time.
 func TestPeersAreMadeOfWhatTheControlPlaneIsMadeOf(t *testing.T) {
 	peers, cluster := versions(t, "test", "peers"), versions(t, "test", "cluster")
 	same := 0
@@ -54,7 +56,8 @@ func TestPeersAreMadeOfWhatTheControlPlaneIsMadeOf(t *testing.T) {
 	}
 }
 
-// The module that makes releases is tested with every change, and needs client-go for Helm's engine.
+// The module that makes releases is tested with every change, and needs client-go for Helm's
+// engine.
 func TestReleaseIsMadeOfWhatCurfewIsMadeOf(t *testing.T) {
 	release, curfew := versions(t, "manifests", "release"), versions(t)
 	same := 0

@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// heavy are packages that would double the size of the plugin, each with what to use instead. It has 35 MB, stripped; 40 MB are the limit.
+// heavy are packages that would double the size of the plugin, each with what to use instead. It
+// has 35 MB, stripped; 40 MB are the limit.
 var heavy = map[string]string{
 	"plugin":                          "the linker then keeps every exported method",
 	"sigs.k8s.io/kustomize":           "it imports plugin",

@@ -10,7 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// The limits of hand-written code that is shipped. What breaks one today stands in exceptions_test.go, with how far it may go.
+// The limits of hand-written code that is shipped. What breaks one today stands in
+// exceptions_test.go, with how far it may go.
 const (
 	maxFile        = 250 // lines
 	maxFunction    = 60  // lines
@@ -19,7 +20,8 @@ const (
 	exceptionsFile = "test/house/exceptions_test.go"
 )
 
-// allow reports a size above a limit, unless an exception allows it. An exception that is no longer needed is logged.
+// allow reports a size above a limit, unless an exception allows it. An exception that is no longer
+// needed is logged.
 func allow(t *testing.T, exceptions map[string]int, name string, size, limit int, problem string) {
 	t.Helper()
 	most, excepted := exceptions[name]

@@ -2,7 +2,8 @@ package main
 
 import "slices"
 
-// Mutant is one way to break a safety invariant of the contract (DESIGN, section 8; docs/design.md).
+// Mutant is one way to break a safety invariant of the contract (DESIGN, section 8;
+// docs/design.md).
 type Mutant struct {
 	Invariant string
 	// Name says what is broken, for people.

@@ -2,7 +2,8 @@ package main
 
 const certificates = "certs"
 
-// ofCertificates cut off the API server while certificates rotate: with failurePolicy Fail nothing could be created then.
+// ofCertificates cut off the API server while certificates rotate: with failurePolicy Fail nothing
+// could be created then.
 var ofCertificates = []Mutant{
 	{
 		Invariant: "S8", Name: "a CA signs before every webhook configuration has it",

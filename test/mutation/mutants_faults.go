@@ -5,7 +5,8 @@ const (
 	deadlines = "controller/action/stop"
 )
 
-// faults bring back what a review of the first version found, and regressions that would look alike.
+// faults bring back what a review of the first version found, and regressions that would look
+// alike.
 var faults = []Mutant{
 	{
 		Invariant: "S1", Name: "a webhook's 409 counts as a conflict",

@@ -11,8 +11,8 @@ import (
 	"time"
 )
 
-// audit is what the API server's log tells of Curfew's requests. The API server writes it before it goes on, so that a kill costs
-// it the request under way at most.
+// audit is what the API server's log tells of Curfew's requests. The API server writes it before it
+// goes on, so that a kill costs it the request under way at most.
 type audit struct {
 	requests map[string]int // by verb and resource
 	codes    map[int]int    // of DELETEs
@@ -84,8 +84,8 @@ func readAudit(path string) (*audit, error) {
 	return out, lines.Err()
 }
 
-// refused are the requests for which Curfew lacks a permission. An API server that has just started, or has lost etcd, refuses
-// what it has not read the permission for yet.
+// refused are the requests for which Curfew lacks a permission. An API server that has just
+// started, or has lost etcd, refuses what it has not read the permission for yet.
 func (a *audit) refused(disrupted []disruption) (list []string) {
 	for _, one := range a.forbade {
 		if !disturbed(disrupted, one.at.Add(-10*time.Second), one.at) {
@@ -95,7 +95,8 @@ func (a *audit) refused(disrupted []disruption) (list []string) {
 	return list
 }
 
-// check compares what Curfew's DELETEs named with what they deleted: the UID and the very state (S1, S2).
+// check compares what Curfew's DELETEs named with what they deleted: the UID and the very state
+// (S1, S2).
 func (a *audit) check(l *ledger) (wrong []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -115,7 +116,8 @@ func (a *audit) check(l *ledger) (wrong []string) {
 	return wrong
 }
 
-// received is when the API server received each DELETE that it carried out, by the UID that it named.
+// received is when the API server received each DELETE that it carried out, by the UID that it
+// named.
 func (a *audit) received() map[string]time.Time {
 	out := map[string]time.Time{}
 	for _, one := range a.accepted {

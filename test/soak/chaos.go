@@ -26,7 +26,8 @@ type chaos struct {
 	record []disruption
 }
 
-// trouble is one way to break things. It returns when all is mended, but for what Curfew has to mend itself.
+// trouble is one way to break things. It returns when all is mended, but for what Curfew has to
+// mend itself.
 type trouble struct {
 	name string
 	// harsh ones end a leader, or make it end itself.
@@ -34,7 +35,8 @@ type trouble struct {
 	do    func(*chaos, context.Context) error
 }
 
-// troubles stand in the order of the first round: what mends itself at once comes before what may take a busy machine a while.
+// troubles stand in the order of the first round: what mends itself at once comes before what may
+// take a busy machine a while.
 var troubles = []trouble{
 	{"kill -9 a controller", true, func(c *chaos, _ context.Context) error { return c.any().kill() }},
 	{"cut connections", false, (*chaos).cut},
@@ -45,7 +47,8 @@ var troubles = []trouble{
 	{"kill -9 both controllers", true, (*chaos).killAll},
 }
 
-// run goes on until ctx ends; what it has begun it mends. The first round is in order, so that a short soak has some of each.
+// run goes on until ctx ends; what it has begun it mends. The first round is in order, so that a
+// short soak has some of each.
 func (c *chaos) run(ctx context.Context) error {
 	mending := context.WithoutCancel(ctx)
 	for round := 0; ; round++ {
@@ -76,13 +79,15 @@ func (c *chaos) run(ctx context.Context) error {
 
 func (c *chaos) any() *replica { return c.replicas[c.random.IntN(len(c.replicas))] }
 
-// while is how long something lasts: more than a second, so that something falls due meanwhile, which happens at whole ones.
+// while is how long something lasts: more than a second, so that something falls due meanwhile,
+// which happens at whole ones.
 func (c *chaos) while() time.Duration {
 	return 1100*time.Millisecond + time.Duration(c.random.Int64N(int64(max(c.longest-time.Second, 100*time.Millisecond))))
 }
 
-// outage kills a component and starts it again with its data. Etcd runs without fsync, which a kill of the process does not
-// matter to: what it has written is the kernel's by then. A crash of the machine would be another matter.
+// outage kills a component and starts it again with its data. Etcd runs without fsync, which a kill
+// of the process does not matter to: what it has written is the kernel's by then. A crash of the
+// machine would be another matter.
 func (c *chaos) outage(ctx context.Context, component string) error {
 	if err := c.cluster.Kill(ctx, component); err != nil {
 		return err
@@ -142,7 +147,8 @@ func (c *chaos) cut(ctx context.Context) error {
 	return nil
 }
 
-// stall holds back what is on its way, DELETEs and watch events alike, so that it arrives when the world has moved on.
+// stall holds back what is on its way, DELETEs and watch events alike, so that it arrives when the
+// world has moved on.
 func (c *chaos) stall(ctx context.Context) error {
 	for _, r := range c.replicas {
 		r.wire.Stall()

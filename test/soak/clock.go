@@ -7,14 +7,16 @@ import (
 	"time"
 )
 
-// heartbeats tells between which two instants a revision of etcd was made. Etcd keeps no times, and when a revision is seen
-// says only when it had been made at the latest, which is of little use after an outage.
+// heartbeats tells between which two instants a revision of etcd was made. Etcd keeps no times, and
+// when a revision is seen says only when it had been made at the latest, which is of little use
+// after an outage.
 type heartbeats struct {
 	mu    sync.Mutex
 	beats []beat
 }
 
-// beat is a write of our own: sent at one instant, answered at another, and in between it became a revision.
+// beat is a write of our own: sent at one instant, answered at another, and in between it became a
+// revision.
 type beat struct {
 	revision        int64
 	sent, confirmed time.Time
@@ -43,8 +45,8 @@ func (h *heartbeats) run(ctx context.Context, store *etcd, interval time.Duratio
 	}
 }
 
-// bounds are the instants between which a revision was made: the heartbeat before it had been sent by the first, that after it
-// answered by the second, and it had been seen by then as well.
+// bounds are the instants between which a revision was made: the heartbeat before it had been sent
+// by the first, that after it answered by the second, and it had been seen by then as well.
 func (h *heartbeats) bounds(revision int64, seen time.Time) (earliest, latest time.Time) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

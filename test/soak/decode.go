@@ -99,8 +99,8 @@ func (s *state) meta(meta *metav1.ObjectMeta) {
 	}
 }
 
-// podEnd is the end of a Pod's last container, init and ephemeral ones included; where none ran, the last transition of a
-// condition; where there is none of those either, what Curfew wrote down.
+// podEnd is the end of a Pod's last container, init and ephemeral ones included; where none ran,
+// the last transition of a condition; where there is none of those either, what Curfew wrote down.
 func podEnd(pod *corev1.Pod) time.Time {
 	var last time.Time
 	later := func(at metav1.Time) {

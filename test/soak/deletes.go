@@ -34,19 +34,23 @@ const (
 
 var answerNames = [...]string{"allowed", "denied without a code", "denied with 409", "denied with 429", "failed", "hung, then allowed", "hung until the timeout"}
 
-// answers say how often the webhook gives each answer to an object that it has not given trouble to yet.
+// answers say how often the webhook gives each answer to an object that it has not given trouble to
+// yet.
 var answers = []share[answer]{
 	{allow, 80}, {denyPlain, 5}, {denyConflict, 5}, {denyThrottled, 1}, {fail, 3}, {hang, 5}, {hangForever, 1},
 }
 
 const (
-	// webhookTimeout is after how long the API server gives up on the webhook. A DELETE takes hardly longer than this.
+	// webhookTimeout is after how long the API server gives up on the webhook. A DELETE takes hardly
+	// longer than this.
 	webhookTimeout = 4 * time.Second
-	// mostTrouble is how many DELETEs of one object get no plain "allow". Curfew's pauses double with each refusal, and the soak has to end.
+	// mostTrouble is how many DELETEs of one object get no plain "allow". Curfew's pauses double with
+	// each refusal, and the soak has to end.
 	mostTrouble = 4
 )
 
-// deleteWebhook is a validating webhook for DELETE, as many clusters have one. It denies, hangs, fails and claims conflicts at random.
+// deleteWebhook is a validating webhook for DELETE, as many clusters have one. It denies, hangs,
+// fails and claims conflicts at random.
 type deleteWebhook struct {
 	server *httptest.Server
 	// strike changes an object while its DELETE hangs, or after it was denied.
@@ -86,7 +90,8 @@ func (d *deleteWebhook) gaveTrouble(uid string) bool {
 	return d.troubled[uid] > 0
 }
 
-// decide picks the answer for one DELETE. Refusals come in a row, because a client may treat the second one differently.
+// decide picks the answer for one DELETE. Refusals come in a row, because a client may treat the
+// second one differently.
 func (d *deleteWebhook) decide(uid string) (next answer, wait time.Duration, strike bool) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -151,7 +156,8 @@ func (d *deleteWebhook) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(&admissionv1.AdmissionReview{TypeMeta: review.TypeMeta, Response: response}) // the API server may be gone
 }
 
-// register makes the API server ask the webhook about Curfew's DELETEs. The second writer's are none of its business: they must happen.
+// register makes the API server ask the webhook about Curfew's DELETEs. The second writer's are
+// none of its business: they must happen.
 func (d *deleteWebhook) register(ctx context.Context, w *world) error {
 	authority := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: d.server.Certificate().Raw})
 	none, failed := registrationv1.SideEffectClassNone, registrationv1.Fail

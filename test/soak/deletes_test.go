@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// Each answer is given at some time, most objects are simply deleted, and none is given trouble for ever.
+// Each answer is given at some time, most objects are simply deleted, and none is given trouble for
+// ever.
 func TestDeleteWebhookDecides(t *testing.T) {
 	d := newDeleteWebhook(newRandom(1, 4))
 	defer d.close()

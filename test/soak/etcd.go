@@ -75,8 +75,8 @@ func (e *etcd) put(ctx context.Context, key, value string) (int64, error) {
 // errCompacted: etcd no longer has the revision that was asked for, so that the ledger has a hole.
 var errCompacted = errors.New("etcd has compacted away what the ledger has not seen yet")
 
-// watch hands on every change of /registry from a revision on, in order, until ctx ends or the connection does. progress, with no
-// events, is handed on as well.
+// watch hands on every change of /registry from a revision on, in order, until ctx ends or the
+// connection does. progress, with no events, is handed on as well.
 func (e *etcd) watch(ctx context.Context, from int64, handle func([]etcdEvent)) error {
 	response, err := e.post(ctx, "/v3/watch", map[string]any{"create_request": map[string]any{
 		"key": []byte("/registry/"), "range_end": []byte("/registry0"), "start_revision": fmt.Sprint(from), "fragment": true,

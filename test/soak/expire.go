@@ -48,8 +48,8 @@ func (s *soak) load(ctx context.Context) error {
 	return nil
 }
 
-// expire lets objects finish, so that they fall due spread over a window, while the second writer writes and things break, and
-// then waits until all that is due has gone.
+// expire lets objects finish, so that they fall due spread over a window, while the second writer
+// writes and things break, and then waits until all that is due has gone.
 func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration) error {
 	var finishing []*object
 	for _, o := range fleet {
@@ -57,8 +57,8 @@ func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration
 			finishing = append(finishing, o)
 		}
 	}
-	// To finish them takes no longer than to create them did, unless the machine has become busier: the window must not be over before
-	// anything is broken.
+	// To finish them takes no longer than to create them did, unless the machine has become busier:
+	// the window must not be over before anything is broken.
 	from := time.Now().Add(2*s.perObject*time.Duration(len(finishing)) + 2*time.Second).Truncate(time.Second)
 	to := from.Add(window)
 	random := newRandom(s.seed, 3)
@@ -101,7 +101,8 @@ func (s *soak) expire(ctx context.Context, fleet []*object, window time.Duration
 	return s.settleDown(ctx)
 }
 
-// quietWindow is the least in which a namespace goes into dry-run and back, and the KindProfile changes and changes back.
+// quietWindow is the least in which a namespace goes into dry-run and back, and the KindProfile
+// changes and changes back.
 const quietWindow = 12 * time.Second
 
 func split(fleet []*object, first func(*object) bool) (yes, no []*object) {
@@ -128,8 +129,9 @@ func (s *soak) finishInTime(ctx context.Context, fleet []*object) error {
 	})
 }
 
-// change raises the defaults of a namespace in the middle of the window, and those of the policy later on. What lives by them
-// then is older than they are, and stays. The other namespaces are written to as well, with nothing that matters.
+// change raises the defaults of a namespace in the middle of the window, and those of the policy
+// later on. What lives by them then is older than they are, and stays. The other namespaces are
+// written to as well, with nothing that matters.
 func (s *soak) change(ctx context.Context, from time.Time) error {
 	for i := range 10 {
 		pause(ctx, time.Until(from.Add(s.window*time.Duration(i+1)/11)))

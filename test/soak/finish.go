@@ -5,7 +5,8 @@ import (
 	"time"
 )
 
-// finish writes into the status what the kind's own controller would have written, so that the object finished at an instant.
+// finish writes into the status what the kind's own controller would have written, so that the
+// object finished at an instant.
 func (w *world) finish(ctx context.Context, o *object, at time.Time) error {
 	var status map[string]any
 	switch o.kind {
@@ -34,7 +35,8 @@ func condition(kind, reason string, at time.Time) map[string]any {
 	return map[string]any{"type": kind, "status": "True", "reason": reason, "lastTransitionTime": stamp(at)}
 }
 
-// jobStatus has both conditions, as the API server wants to see the one that announces the end before or with the end.
+// jobStatus has both conditions, as the API server wants to see the one that announces the end
+// before or with the end.
 func (o *object) jobStatus(at time.Time) map[string]any {
 	status := map[string]any{"startTime": stamp(at.Add(-time.Minute))}
 	if o.failed {
@@ -47,7 +49,8 @@ func (o *object) jobStatus(at time.Time) map[string]any {
 	return status
 }
 
-// podStatus is that of a Pod whose container ended last, whose init container ended last, or that was evicted before any ran.
+// podStatus is that of a Pod whose container ended last, whose init container ended last, or that
+// was evicted before any ran.
 func (o *object) podStatus(at time.Time) map[string]any {
 	status := map[string]any{"phase": o.outcome()}
 	if o.silent {

@@ -21,7 +21,8 @@ const (
 	byAnnotation way = iota
 	byField
 	byOutcome
-	// Defaults of a namespace or a policy, stamped at admission, or created while no webhook answered and so resolved live.
+	// Defaults of a namespace or a policy, stamped at admission, or created while no webhook answered
+	// and so resolved live.
 	stamped
 	live
 	liveUntilChanged // its namespace's default is raised in the middle of it all
@@ -126,8 +127,8 @@ func newFleet(r *rand.Rand, count int, window time.Duration) []*object {
 		o.namespace = nsPrefix + o.home(i)
 		o.ttl = o.lifetime(r, window)
 		o.act = o.fate(r)
-		// Half of the acts meet the expiry itself. The others come in the half minute before it, or after it, which meets what a webhook
-		// or a dry-run has held back.
+		// Half of the acts meet the expiry itself. The others come in the half minute before it, or after
+		// it, which meets what a webhook or a dry-run has held back.
 		o.at = time.Duration(r.IntN(430)-400) * time.Millisecond
 		if r.IntN(2) == 0 && o.act != recreate {
 			o.at = time.Duration(r.IntN(40_000)-30_000) * time.Millisecond
@@ -168,7 +169,8 @@ func (o *object) home(i int) string {
 	}
 }
 
-// lifetime is short enough that an object that is created now can expire within the window: nothing finishes before it exists.
+// lifetime is short enough that an object that is created now can expire within the window: nothing
+// finishes before it exists.
 func (o *object) lifetime(r *rand.Rand, window time.Duration) time.Duration {
 	switch o.way {
 	case stamped, live, liveUntilChanged:

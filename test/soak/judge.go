@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// announcements are what the second writer is about to do, told before it does it, so that its deletions are not taken for
-// Curfew's.
+// announcements are what the second writer is about to do, told before it does it, so that its
+// deletions are not taken for Curfew's.
 type announcements struct {
 	mu         sync.Mutex
 	deletes    map[string]time.Time // by UID
@@ -43,24 +43,26 @@ type disruption struct {
 	from, to time.Time
 }
 
-// staleness is how long before the API server received a DELETE a change of a namespace, a policy or a KindProfile may have been made
-// that Curfew did not know yet: it is told by a watch, in milliseconds, or a second on a machine whose cores are all busy. An object's
-// own state gets no such tolerance, since the DELETE names its resourceVersion. While connections stall or servers are away, the time
-// grows by as much.
+// staleness is how long before the API server received a DELETE a change of a namespace, a policy
+// or a KindProfile may have been made that Curfew did not know yet: it is told by a watch, in
+// milliseconds, or a second on a machine whose cores are all busy. An object's own state gets no
+// such tolerance, since the DELETE names its resourceVersion. While connections stall or servers
+// are away, the time grows by as much.
 const staleness = 2 * time.Second
 
 // verdicts are what the judge came to.
 type verdicts struct {
 	lives, deletions, byWriter, remaining int
 	early, wrong, forgotten               []string
-	// lateness of each deletion by Curfew, of those without a disruption nearby, and of those that the DELETE webhook troubled.
+	// lateness of each deletion by Curfew, of those without a disruption nearby, and of those that the
+	// DELETE webhook troubled.
 	lateness, calm, troubled []time.Duration
 	live                     int           // deletions whose expiry hung on a namespace or a policy
 	grain                    time.Duration // how precisely the instants of the deletions are known, at worst, outages aside
 }
 
-// calmBefore is how long before an expiry nothing may have been broken for its lateness to count as calm: after an outage
-// watches come back with a backoff, and what fell due meanwhile goes first.
+// calmBefore is how long before an expiry nothing may have been broken for its lateness to count as
+// calm: after an outage watches come back with a backoff, and what fell due meanwhile goes first.
 const calmBefore = 5 * time.Second
 
 // evidence is what the judge goes by, beside the ledger.
@@ -68,8 +70,8 @@ type evidence struct {
 	beats     *heartbeats
 	told      *announcements
 	disrupted []disruption
-	// received is when the API server received the DELETE that it carried out, by UID, and troubled reports whether the DELETE
-	// webhook refused or delayed one for this UID.
+	// received is when the API server received the DELETE that it carried out, by UID, and troubled
+	// reports whether the DELETE webhook refused or delayed one for this UID.
 	received map[string]time.Time
 	troubled func(uid string) bool
 	end      time.Time
@@ -119,7 +121,8 @@ func sentence(l *ledger, by *evidence) *verdicts {
 func (v *verdicts) deletion(l *ledger, d *deletion, earliest, latest time.Time, by *evidence) {
 	received, ok := by.received[d.of.uid]
 	if !ok {
-		// The API server was killed before it wrote the audit log. The request had not waited for longer than the webhook may take.
+		// The API server was killed before it wrote the audit log. The request had not waited for longer
+		// than the webhook may take.
 		received = earliest.Add(-webhookTimeout)
 	}
 	from := reach(by.disrupted, received)
@@ -176,7 +179,8 @@ func (s *surroundings) when() time.Time { return s.seen }
 func (r *rule) when() time.Time         { return r.seen }
 func (c *correction) when() time.Time   { return c.seen }
 
-// between are the words that were the last at some time between two instants; one nil where nothing was ever said.
+// between are the words that were the last at some time between two instants; one nil where nothing
+// was ever said.
 func between[T word](said []T, from, to time.Time) []T {
 	out := []T{}
 	for i, one := range said {

@@ -99,7 +99,8 @@ func TestModel(t *testing.T) {
 	}
 }
 
-// scene is a ledger with one object, and heartbeats every 100ms around revision numbers of a hundredth of a second.
+// scene is a ledger with one object, and heartbeats every 100ms around revision numbers of a
+// hundredth of a second.
 type scene struct {
 	ledger    *ledger
 	beats     *heartbeats
@@ -115,7 +116,8 @@ func newScene(s *state) *scene {
 	return &scene{ledger: l, beats: &heartbeats{}, told: newAnnouncements(), end: at(60)}
 }
 
-// deleted puts a deletion at an instant that the ledger saw so much later, with a heartbeat just before and one just after it.
+// deleted puts a deletion at an instant that the ledger saw so much later, with a heartbeat just
+// before and one just after it.
 func (c *scene) deleted(when, seen time.Time) *scene {
 	one := c.ledger.lives["uid-1"]
 	c.received = when

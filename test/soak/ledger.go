@@ -33,7 +33,8 @@ type life struct {
 	gone     bool
 }
 
-// deletion is the revision in which an object was removed or got its deletionTimestamp, and the state that it was in.
+// deletion is the revision in which an object was removed or got its deletionTimestamp, and the
+// state that it was in.
 type deletion struct {
 	of       *state
 	revision int64
@@ -47,7 +48,8 @@ func newLedger(namespacePrefix string) *ledger {
 	return &ledger{namespacePrefix: namespacePrefix, lives: map[string]*life{}, byKey: map[string]*life{}, namespaces: map[string][]*surroundings{}}
 }
 
-// run follows etcd until ctx ends. It takes up where it left off, so that an outage of etcd, or of the connection, hides nothing.
+// run follows etcd until ctx ends. It takes up where it left off, so that an outage of etcd, or of
+// the connection, hides nothing.
 func (l *ledger) run(ctx context.Context, store *etcd) {
 	for ctx.Err() == nil {
 		l.mu.Lock()
@@ -176,8 +178,8 @@ func (l *ledger) around(s *state) (now circumstances) {
 	return now
 }
 
-// overdue counts what is due by an instant and still there, and names a few. An object that finished without saying when is
-// as good as due: Curfew has to write down when it was.
+// overdue counts what is due by an instant and still there, and names a few. An object that
+// finished without saying when is as good as due: Curfew has to write down when it was.
 func (l *ledger) overdue(by time.Time) (count int, examples []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -200,9 +202,10 @@ func (l *ledger) overdue(by time.Time) (count int, examples []string) {
 	return count, examples
 }
 
-// terminating are objects with a deletionTimestamp that are still there. A Pod is deleted in two steps, even where it is given no
-// grace: an API server that is killed between the two leaves it marked and nothing more, for the kubelet or the Pods' garbage
-// collector to finish off, which the soak does not have.
+// terminating are objects with a deletionTimestamp that are still there. A Pod is deleted in two
+// steps, even where it is given no grace: an API server that is killed between the two leaves it
+// marked and nothing more, for the kubelet or the Pods' garbage collector to finish off, which the
+// soak does not have.
 func (l *ledger) terminating() (names []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

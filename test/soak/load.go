@@ -26,7 +26,8 @@ import (
 //go:embed installation.yaml
 var installation string
 
-// world is the API server as the administrator reaches it, past all that breaks Curfew's connections.
+// world is the API server as the administrator reaches it, past all that breaks Curfew's
+// connections.
 type world struct {
 	typed   kubernetes.Interface
 	batches dynamic.NamespaceableResourceInterface

@@ -50,8 +50,8 @@ func main() {
 	}
 }
 
-// controllers of the control plane: what a namespace, a Node and an aggregated ClusterRole need. No Job controller, because the soak
-// writes what that would write, and no collector of old Pods.
+// controllers of the control plane: what a namespace, a Node and an aggregated ClusterRole need. No
+// Job controller, because the soak writes what that would write, and no collector of old Pods.
 const controllers = "clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
 
 func run(ctx context.Context, o *options) (err error) {

@@ -7,8 +7,9 @@ import (
 	"time"
 )
 
-// This file is a second opinion on what Curfew promises, written from its documentation for what the soak makes, and for no
-// more. It shares no code with Curfew, so that one mistake is not made twice.
+// This file is a second opinion on what Curfew promises, written from its documentation for what
+// the soak makes, and for no more. It shares no code with Curfew, so that one mistake is not made
+// twice.
 
 const prefix = "curfew.dev/"
 
@@ -139,7 +140,8 @@ func (s *state) under(profile *correction) *state {
 	return &out
 }
 
-// ttl follows the precedence: what the object says for its outcome, else for both, else its namespace, else the policy.
+// ttl follows the precedence: what the object says for its outcome, else for both, else its
+// namespace, else the policy.
 func (s *state) ttl(around *surroundings, policy *rule) (time.Duration, due) {
 	outcome := prefix + "ttl-after-succeeded"
 	other := prefix + "ttl-after-failed"

@@ -9,8 +9,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// replica is one of the controllers, and what stands between it and the API server. A process that ends is started again, as a
-// kubelet would.
+// replica is one of the controllers, and what stands between it and the API server. A process that
+// ends is started again, as a kubelet would.
 type replica struct {
 	cluster *harness.Cluster
 	wire    *harness.Wire

@@ -42,7 +42,8 @@ type soak struct {
 	// perObject is how long it takes to create one.
 	perObject time.Duration
 
-	// flips counts how often a namespace was put into dry-run, corrections how often the KindProfile was changed.
+	// flips counts how often a namespace was put into dry-run, corrections how often the KindProfile
+	// was changed.
 	flips, corrections atomic.Int64
 
 	began, mended, settled time.Time
@@ -65,7 +66,8 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 		options: o, cluster: cluster, store: newEtcd(at.Etcd), world: world, began: time.Now(),
 		ledger: newLedger(nsPrefix), beats: &heartbeats{}, told: newAnnouncements(),
 		fleet: newFleet(newRandom(o.seed, 1), o.objects, o.window),
-		// Short enough that successors take over within the soak, long enough that a leader lives through some outages.
+		// Short enough that successors take over within the soak, long enough that a leader lives through
+		// some outages.
 		lease: max(6*time.Second, min(12*time.Second, o.window/6)),
 	}
 	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed, random: newRandom(o.seed, 5), byUID: map[string]*object{}}
@@ -97,7 +99,8 @@ func (s *soak) say(format string, args ...any) {
 	fmt.Printf("%s  %s\n", clockTime(time.Now()), fmt.Sprintf(format, args...))
 }
 
-// run prepares, lets everything expire while it breaks things, waits until all is settled, and judges.
+// run prepares, lets everything expire while it breaks things, waits until all is settled, and
+// judges.
 func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -126,9 +129,10 @@ func (s *soak) run(ctx context.Context) (*verdicts, error) {
 	if err := s.load(ctx); err != nil {
 		return nil, err
 	}
-	// Five parts in seven expire while everything breaks. The next part does so while nothing ends a leader, since a new one lists
-	// everything, and makes good what its predecessor forgot. The last part does so while nothing is broken at all, since the judge
-	// tolerates an old view of namespaces and profiles where something is.
+	// Five parts in seven expire while everything breaks. The next part does so while nothing ends a
+	// leader, since a new one lists everything, and makes good what its predecessor forgot. The last
+	// part does so while nothing is broken at all, since the judge tolerates an old view of namespaces
+	// and profiles where something is.
 	first, second := len(s.fleet)*5/7, len(s.fleet)*6/7
 	if err := s.expire(ctx, s.fleet[:first], s.window); err != nil {
 		return nil, err
@@ -202,8 +206,9 @@ func (s *soak) install(ctx context.Context) (err error) {
 	return s.defaultsHold(ctx)
 }
 
-// defaultsHold waits until a default of the policy reaches what is created from now on, and the seconds are over in which the
-// namespaces got theirs: what was created in the same second counts as older.
+// defaultsHold waits until a default of the policy reaches what is created from now on, and the
+// seconds are over in which the namespaces got theirs: what was created in the same second counts
+// as older.
 func (s *soak) defaultsHold(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()

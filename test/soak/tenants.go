@@ -14,8 +14,9 @@ import (
 // namespaces are those that the soak makes, without their prefix.
 var namespaces = []string{"plain-0", "plain-1", "plain-2", "platform", "stamped", "live", "changed"}
 
-// flipModes puts one namespace after the other into dry-run for a while, until ctx ends. In the end all are enforced again, so that
-// whatever was held back has to be deleted after all. Periods have to be longer than what the judge tolerates.
+// flipModes puts one namespace after the other into dry-run for a while, until ctx ends. In the end
+// all are enforced again, so that whatever was held back has to be deleted after all. Periods have
+// to be longer than what the judge tolerates.
 func (s *soak) flipModes(ctx context.Context, names []string, random *rand.Rand) error {
 	lasting := context.WithoutCancel(ctx)
 	for {
@@ -47,8 +48,8 @@ func (s *soak) setMode(ctx context.Context, name string, mode any) error {
 	return nil
 }
 
-// meanings are what the KindProfile of the soak's own kind may say. The judge knows them by these texts. The first one is what
-// installation.yaml says.
+// meanings are what the KindProfile of the soak's own kind may say. The judge knows them by these
+// texts. The first one is what installation.yaml says.
 var meanings = []meaning{
 	{finished: "has(object.status) && has(object.status.outcome)", finishTime: "object.?status.?finishedAt", ttl: "spec.ttlSeconds"},
 	// The finish time and the TTL are read from other fields.

@@ -30,7 +30,8 @@ type writer struct {
 	errs   []error
 }
 
-// run carries out what was planned, each at its time, and returns when all is done. Errors are those that nobody foresaw.
+// run carries out what was planned, each at its time, and returns when all is done. Errors are
+// those that nobody foresaw.
 func (w *writer) run(ctx context.Context, fleet []*object) error {
 	var planned []*object
 	for _, o := range fleet {
@@ -123,7 +124,8 @@ func (w *writer) carryOut(ctx context.Context, o *object, r *rand.Rand) error {
 	}
 }
 
-// recreate lets another object take the name. Half of them finish as well, and have an expiry of their own.
+// recreate lets another object take the name. Half of them finish as well, and have an expiry of
+// their own.
 func (w *writer) recreate(ctx context.Context, o *object, r *rand.Rand) error {
 	w.told.delete(o.uid)
 	if err := w.world.delete(ctx, o); err != nil && !apierrors.IsNotFound(err) && !apierrors.IsConflict(err) {
@@ -143,8 +145,9 @@ func (w *writer) recreate(ctx context.Context, o *object, r *rand.Rand) error {
 	return w.world.finish(ctx, &next, time.Now())
 }
 
-// strike changes an object soon, from the side, whatever was planned for it. The DELETE webhook asks for it while it has a DELETE of
-// this object in its hands, so that the change comes between Curfew's judgement and the deletion, or between two attempts.
+// strike changes an object soon, from the side, whatever was planned for it. The DELETE webhook
+// asks for it while it has a DELETE of this object in its hands, so that the change comes between
+// Curfew's judgement and the deletion, or between two attempts.
 func (w *writer) strike(uid string) {
 	o := w.byUID[uid]
 	if o == nil {

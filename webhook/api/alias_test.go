@@ -8,7 +8,8 @@ import (
 	"curfew.dev/curfew/policy/rules"
 )
 
-// TestKyvernoLabelIsReviewed: with --kyverno-label of the webhook, and only then, its alias is judged as the label is, cluster or none.
+// TestKyvernoLabelIsReviewed: with --kyverno-label of the webhook, and only then, its alias is
+// judged as the label is, cluster or none.
 func TestKyvernoLabelIsReviewed(t *testing.T) {
 	const manifest = `{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "demo", "namespace": "ci", "labels": {"cleanup.kyverno.io/ttl": "soon"}}}`
 	for _, understood := range []bool{true, false} {

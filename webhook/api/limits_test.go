@@ -16,7 +16,8 @@ func (h held) Read([]byte) (int, error) {
 	return 0, io.EOF
 }
 
-// S9: whoever has no valid token takes no slot from those who have one, and is told so when all are taken.
+// S9: whoever has no valid token takes no slot from those who have one, and is told so when all are
+// taken.
 func TestTokensComeBeforeSlots(t *testing.T) {
 	router := newRouter(t, &world{})
 	body := held{make(chan struct{}), make(chan struct{})}

@@ -156,7 +156,8 @@ func inlined(document map[string]any, value any) any {
 
 var schemas sync.Map
 
-// described fails where an answer to a POST is not as the document says: its status, its media type, its body.
+// described fails where an answer to a POST is not as the document says: its status, its media
+// type, its body.
 func described(t testing.TB, recorder *httptest.ResponseRecorder, path string) {
 	t.Helper()
 	mediaType := recorder.Header().Get("Content-Type")

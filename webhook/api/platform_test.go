@@ -21,7 +21,8 @@ func policySaying(ttl string) *v1alpha1.LifecyclePolicy {
 	return out
 }
 
-// TestPoliciesOfTheClusterAreFollowed: what changes in the cluster holds for the next request, and never for an offline one.
+// TestPoliciesOfTheClusterAreFollowed: what changes in the cluster holds for the next request, and
+// never for an offline one.
 func TestPoliciesOfTheClusterAreFollowed(t *testing.T) {
 	builtin, err := comesWith()
 	if err != nil {

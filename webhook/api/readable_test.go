@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
-// TestWhatTheCallerMayNotReadIsNotShown: a namespace or runtime shows in the findings only to callers who may get it.
+// TestWhatTheCallerMayNotReadIsNotShown: a namespace or runtime shows in the findings only to
+// callers who may get it.
 func TestWhatTheCallerMayNotReadIsNotShown(t *testing.T) {
 	const manifests = `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci}, spec: {ttlSecondsAfterFinished: 864000}}
 ---

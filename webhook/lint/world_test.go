@@ -200,7 +200,8 @@ func TestPoliciesAreCheckedThemselves(t *testing.T) {
 	}
 }
 
-// TestClusterSpeaksWhereDocumentsDoNot: its policies, profiles and runtimes hold, and give way to those that are posted.
+// TestClusterSpeaksWhereDocumentsDoNot: its policies, profiles and runtimes hold, and give way to
+// those that are posted.
 func TestClusterSpeaksWhereDocumentsDoNot(t *testing.T) {
 	store, err := builtin()
 	if err != nil {

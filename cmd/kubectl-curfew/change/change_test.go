@@ -146,7 +146,8 @@ func TestCancelTakesLabels(t *testing.T) {
 }
 
 // TestLabelIsStampedAsItsOwn: no change leaves a stamp that names the policy whose label it was.
-// After cancel there is always a stamp: without one the object would be given a default label again.
+// After cancel there is always a stamp: without one the object would be given a default label
+// again.
 func TestLabelIsStampedAsItsOwn(t *testing.T) {
 	for stamp, want := range map[string]string{"": "map[]", "policy/p": "map[curfew.dev/ttl-label-source:object]"} {
 		object := builders.MakeJob("ci", "a").Created(noon).Label(policy.LabelTTL, "1d")

@@ -28,7 +28,8 @@ func TestConcerns(t *testing.T) {
 	}
 }
 
-// TestBlocker: only what keeps the object is a blocker, and not what merely delays or undoes its deletion.
+// TestBlocker: only what keeps the object is a blocker, and not what merely delays or undoes its
+// deletion.
 func TestBlocker(t *testing.T) {
 	owner, finalizer := policy.Obstacle{Kind: policy.ObstacleOwner}, policy.Obstacle{Kind: policy.ObstacleFinalizer}
 	permission := policy.Obstacle{Kind: policy.ObstaclePermission, Stops: true}

@@ -104,8 +104,8 @@ var switches = map[string]values{
 	"no-builtin-profiles": {"builtinProfiles": false},
 }
 
-// asBase are values with which the chart runs the image of manifests/base, and without the annotation
-// helm.sh/resource-policy, which only Helm reads.
+// asBase are values with which the chart runs the image of manifests/base, and without the
+// annotation helm.sh/resource-policy, which only Helm reads.
 func asBase(more ...values) values {
 	out := values{"crds": values{"keep": false}, "image": values{"tag": "dev"}}
 	for _, set := range more {
@@ -114,8 +114,8 @@ func asBase(more ...values) values {
 	return out
 }
 
-// TestChartIsTheBase: with each component, with all of them and with none, the chart renders exactly
-// what kustomize builds.
+// TestChartIsTheBase: with each component, with all of them and with none, the chart renders
+// exactly what kustomize builds.
 func TestChartIsTheBase(t *testing.T) {
 	want := func(t *testing.T, components ...string) map[string]object {
 		t.Helper()
@@ -202,8 +202,8 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
-// changes are a value for each path in values.yaml that is not its default, and a text that only then
-// is in what the chart renders. Empty means that something is missing then.
+// changes are a value for each path in values.yaml that is not its default, and a text that only
+// then is in what the chart renders. Empty means that something is missing then.
 var changes = map[string]struct {
 	value any
 	shows string
@@ -260,8 +260,8 @@ func all(objects map[string]object) string {
 	return out.String()
 }
 
-// TestEveryValueDoesSomething: each value that the README lists changes what is rendered, and where it
-// belongs to one Deployment only that.
+// TestEveryValueDoesSomething: each value that the README lists changes what is rendered, and where
+// it belongs to one Deployment only that.
 func TestEveryValueDoesSomething(t *testing.T) {
 	readme, err := README(root)
 	if err != nil {

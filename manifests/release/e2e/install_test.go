@@ -28,10 +28,10 @@ var root = filepath.Join("..", "..", "..")
 
 const version = "v9.8.7"
 
-// TestReleaseRuns installs the chart with its defaults; the API server accepts all its variants, too. The Deployments make their Pods, and each runs
-// the binary of the image: with its arguments, probes and token, in a root filesystem that has
-// nothing else. The API server reaches the webhook by its Service. Then a Job expires, and nothing
-// that Curfew asked for was forbidden.
+// TestReleaseRuns installs the chart with its defaults; the API server accepts all its variants,
+// too. The Deployments make their Pods, and each runs the binary of the image: with its arguments,
+// probes and token, in a root filesystem that has nothing else. The API server reaches the webhook
+// by its Service. Then a Job expires, and nothing that Curfew asked for was forbidden.
 func TestReleaseRuns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()

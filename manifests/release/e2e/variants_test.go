@@ -34,8 +34,8 @@ var variants = map[string]map[string]any{
 	},
 }
 
-// accept has the API server judge every object of every variant, and of install.yaml, without keeping
-// it. What a variant shares with those before is judged once.
+// accept has the API server judge every object of every variant, and of install.yaml, without
+// keeping it. What a variant shares with those before is judged once.
 func accept(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	t.Helper()
 	must(t, cluster.InstallCRDs(ctx, harness.CertManagerKinds, harness.PrometheusOperator))

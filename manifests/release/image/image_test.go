@@ -92,7 +92,8 @@ func TestLayout(t *testing.T) {
 	}
 }
 
-// TestArchives: what an engine loads has the name that the manifests use, and is the layout's image.
+// TestArchives: what an engine loads has the name that the manifests use, and is the layout's
+// image.
 func TestArchives(t *testing.T) {
 	o := options(t)
 	result := write(t, o)
@@ -115,8 +116,8 @@ func TestArchives(t *testing.T) {
 	}
 }
 
-// TestSameSourceSameDigest: built twice, elsewhere and over an earlier build, an image is the same to
-// the byte; another source, version or time makes another.
+// TestSameSourceSameDigest: built twice, elsewhere and over an earlier build, an image is the same
+// to the byte; another source, version or time makes another.
 func TestSameSourceSameDigest(t *testing.T) {
 	o := options(t)
 	first := write(t, o)
@@ -157,8 +158,8 @@ func TestSameSourceSameDigest(t *testing.T) {
 	}
 }
 
-// TestImageRuns: built by go twice, the image of this machine has one digest, and the binary that is
-// unpacked from it runs. It is built as by make build, whose packages are compiled already.
+// TestImageRuns: built by go twice, the image of this machine has one digest, and the binary that
+// is unpacked from it runs. It is built as by make build, whose packages are compiled already.
 func TestImageRuns(t *testing.T) {
 	platform := runtime.GOOS + "/" + runtime.GOARCH
 	var digests [2]string

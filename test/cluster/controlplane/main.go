@@ -1,6 +1,7 @@
-// Command controlplane is etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl in one binary. The name
-// it is called by (argv[0], so a symbolic link) says which of them it is. One binary links the Kubernetes packages that they
-// share once, which saves minutes of building and a gigabyte of disk.
+// Command controlplane is etcd, kube-apiserver, kube-controller-manager, kube-scheduler and kubectl
+// in one binary. The name it is called by (argv[0], so a symbolic link) says which of them it is.
+// One binary links the Kubernetes packages that they share once, which saves minutes of building
+// and a gigabyte of disk.
 package main
 
 import (
@@ -13,7 +14,8 @@ import (
 	"github.com/spf13/cobra"
 	"go.etcd.io/etcd/server/v3/etcdmain"
 	"k8s.io/component-base/cli"
-	// What the upstream mains register as well: JSON logs and the metrics of client-go and of the version.
+	// What the upstream mains register as well: JSON logs and the metrics of client-go and of the
+	// version.
 	_ "k8s.io/component-base/logs/json/register"
 	_ "k8s.io/component-base/metrics/prometheus/clientgo"
 	_ "k8s.io/component-base/metrics/prometheus/version"

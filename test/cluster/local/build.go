@@ -41,7 +41,8 @@ func (b Binaries) path(name string) string {
 // Kubectl is the path of the kubectl binary.
 func (b Binaries) Kubectl() string { return b.path("kubectl") }
 
-// FindModule returns the folder of this module: from, a parent of it, or test/cluster below one of these.
+// FindModule returns the folder of this module: from, a parent of it, or test/cluster below one of
+// these.
 func FindModule(from string) (string, error) {
 	for dir := from; ; dir = filepath.Dir(dir) {
 		for _, candidate := range []string{dir, filepath.Join(dir, "test", "cluster")} {
@@ -65,9 +66,10 @@ type artifact struct {
 	key                     string // the content that it was built from
 }
 
-// Build makes sure that the binaries in bin, an absolute folder, are what module pins for a release of Kubernetes such as "1.36" (empty: that
-// of go.mod), and returns their places. What is up to date is left alone, in milliseconds. The first build takes minutes, and reports to out
-// that it lives.
+// Build makes sure that the binaries in bin, an absolute folder, are what module pins for a release
+// of Kubernetes such as "1.36" (empty: that of go.mod), and returns their places. What is up to
+// date is left alone, in milliseconds. The first build takes minutes, and reports to out that it
+// lives.
 func Build(ctx context.Context, module, bin, release string, out io.Writer) (Binaries, error) {
 	modfile, err := modfileOf(module, release)
 	if err != nil {
@@ -101,7 +103,8 @@ func Build(ctx context.Context, module, bin, release string, out io.Writer) (Bin
 	return b, nil
 }
 
-// goMod pins the release that is taken where none is asked for. Another has a file of its own, with its sums beside it.
+// goMod pins the release that is taken where none is asked for. Another has a file of its own, with
+// its sums beside it.
 const goMod = "go.mod"
 
 // modfileOf is the file that pins a release of Kubernetes.
@@ -164,8 +167,8 @@ func pinned(module, modfile string) (Versions, string, error) {
 	return v, hex.EncodeToString(hash.Sum(nil)), nil
 }
 
-// versionFlags tells the binaries their version. Without, `kubectl version` and the defaults of feature gates are those of
-// v0.0.0.
+// versionFlags tells the binaries their version. Without, `kubectl version` and the defaults of
+// feature gates are those of v0.0.0.
 func versionFlags(version string) string {
 	parts := append(strings.SplitN(strings.TrimPrefix(version, "v"), ".", 3), "", "")
 	const base = " -X k8s.io/component-base/version."
@@ -175,8 +178,8 @@ func versionFlags(version string) string {
 
 const keyFile = "built-from"
 
-// current says whether the folder holds this artifact. The key is only ever seen beside finished binaries, since both
-// arrive by one rename.
+// current says whether the folder holds this artifact. The key is only ever seen beside finished
+// binaries, since both arrive by one rename.
 func (a artifact) current() bool {
 	key, err := os.ReadFile(filepath.Join(a.dir, keyFile))
 	if err != nil || string(key) != a.key {
@@ -190,8 +193,9 @@ func (a artifact) current() bool {
 	return true
 }
 
-// build compiles into a folder of its own and renames it to its place when it is complete. Only one build a bin folder runs at
-// a time; whoever waited finds the work done. What a build that was cut short left is removed by the next.
+// build compiles into a folder of its own and renames it to its place when it is complete. Only one
+// build a bin folder runs at a time; whoever waited finds the work done. What a build that was cut
+// short left is removed by the next.
 func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) error {
 	unlock, err := lock(bin, func(format string, args ...any) { fmt.Fprintf(out, format+"\n", args...) })
 	if err != nil {
@@ -231,8 +235,8 @@ func (a artifact) build(ctx context.Context, module, bin string, out io.Writer) 
 	if err := os.WriteFile(filepath.Join(fresh, keyFile), []byte(a.key), 0o644); err != nil {
 		return fmt.Errorf("note what %s was built from: %w", a.title, err)
 	}
-	// A folder cannot be renamed over one that is not empty. A cluster that runs from the old one does not mind: the kernel
-	// keeps its binaries until it ends.
+	// A folder cannot be renamed over one that is not empty. A cluster that runs from the old one does
+	// not mind: the kernel keeps its binaries until it ends.
 	if _, err := os.Stat(a.dir); err == nil {
 		if err := os.Rename(a.dir, filepath.Join(work, "old")); err != nil {
 			return fmt.Errorf("put the old %s aside: %w", a.title, err)
@@ -267,11 +271,12 @@ func (a artifact) compile(ctx context.Context, module, target string, out io.Wri
 	return nil
 }
 
-// buildEnvironment takes out of the environment what is meant for the product's module and would break or change this
-// build: a workspace, and flags about modules, tags and instrumentation.
+// buildEnvironment takes out of the environment what is meant for the product's module and would
+// break or change this build: a workspace, and flags about modules, tags and instrumentation.
 func buildEnvironment(environ []string) []string {
 	kept := make([]string, 0, len(environ)+3)
-	// Compiler and linker collect their garbage less often: that takes a fifth less of both cores, and half a gigabyte each at most.
+	// Compiler and linker collect their garbage less often: that takes a fifth less of both cores, and
+	// half a gigabyte each at most.
 	kept = append(kept, "GOGC=400") // What the environment says comes later, and counts.
 	flags := ""
 	for _, variable := range environ {

@@ -79,7 +79,8 @@ func TestModfileOf(t *testing.T) {
 	}
 }
 
-// An artifact is built once, again when its key changes, and again when part of it is missing. What a crash left is removed.
+// An artifact is built once, again when its key changes, and again when part of it is missing. What
+// a crash left is removed.
 func TestBuild(t *testing.T) {
 	source, bin := module(t), t.TempDir()
 	a := artifact{title: "toy", pkg: "./controlplane", dir: filepath.Join(bin, "toy-v1"), binary: "toy", links: []string{"other"}, key: "one"}

@@ -60,8 +60,9 @@ func assignPorts(s *State) error {
 	return nil
 }
 
-// freePorts returns n different loopback ports that nobody listens on. All are held open until the last is found, so that the
-// kernel gives none twice. Between now and a component's own listen another process may take one; Start begins anew then.
+// freePorts returns n different loopback ports that nobody listens on. All are held open until the
+// last is found, so that the kernel gives none twice. Between now and a component's own listen
+// another process may take one; Start begins anew then.
 func freePorts(n int) ([]int, error) {
 	ports := make([]int, 0, n)
 	for len(ports) < n {
@@ -75,8 +76,8 @@ func freePorts(n int) ([]int, error) {
 	return ports, nil
 }
 
-// command returns the command line of a component: the binary, what makes it part of this cluster, and last what the
-// options add.
+// command returns the command line of a component: the binary, what makes it part of this cluster,
+// and last what the options add.
 func (s *State) command(bin Binaries, name string) []string {
 	arguments := map[string]func(port string) []string{
 		etcd: s.etcdArguments, apiServer: s.apiServerArguments, controllerManager: s.controllerManagerArguments,
@@ -163,14 +164,16 @@ func (s *State) kwokArguments(port string) []string {
 		"--kubeconfig=" + s.config(kwok+".kubeconfig"),
 		"--config=" + s.config("kwok.yaml"),
 		"--manage-all-nodes",
-		// One address family for Nodes and Pods, or kwok refuses to start a Pod. The range has room for a million Pods.
+		// One address family for Nodes and Pods, or kwok refuses to start a Pod. The range has room for a
+		// million Pods.
 		"--node-ip=10.0.0.1", "--cidr=10.128.0.1/9",
 		"--node-lease-duration-seconds=0",
 		"--server-address=127.0.0.1:" + port,
 	}
 }
 
-// controllers returns the controller manager's --controllers. Without nodes of a cloud there are no ranges to hand out.
+// controllers returns the controller manager's --controllers. Without nodes of a cloud there are no
+// ranges to hand out.
 func (o Options) controllers() string {
 	switch {
 	case o.Controllers != "":

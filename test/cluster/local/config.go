@@ -14,7 +14,8 @@ import (
 var stages embed.FS
 
 const (
-	// AdminUser is the user behind the kubeconfig, the token and the client certificate that a cluster hands out.
+	// AdminUser is the user behind the kubeconfig, the token and the client certificate that a cluster
+	// hands out.
 	AdminUser = "curfew-local-admin"
 	// NodeName is the name of the one Node.
 	NodeName = "node-0"
@@ -22,9 +23,9 @@ const (
 	mastersGroup = "system:masters"
 )
 
-// identities are those who talk to the API server, by the name of their kubeconfig in <dir>/config. The controller manager and
-// the scheduler have no more rights than in a real cluster, so that permissions of Curfew that only hold for
-// administrators do not go unnoticed in tests.
+// identities are those who talk to the API server, by the name of their kubeconfig in <dir>/config.
+// The controller manager and the scheduler have no more rights than in a real cluster, so that
+// permissions of Curfew that only hold for administrators do not go unnoticed in tests.
 var identities = []struct{ name, user, group string }{
 	{"admin", AdminUser, mastersGroup},
 	{"kube-controller-manager", "system:kube-controller-manager", ""},
@@ -32,8 +33,8 @@ var identities = []struct{ name, user, group string }{
 	{"kwok", "curfew-local-kwok", mastersGroup},
 }
 
-// prepare writes everything that the components read at their start: keys, certificates, tokens, kubeconfigs, stages. It
-// sets the state's paths and its token.
+// prepare writes everything that the components read at their start: keys, certificates, tokens,
+// kubeconfigs, stages. It sets the state's paths and its token.
 func prepare(s *State, now time.Time) error {
 	pki, config := filepath.Join(s.Dir, "pki"), filepath.Join(s.Dir, "config")
 	if err := os.MkdirAll(config, 0o700); err != nil {
@@ -46,7 +47,8 @@ func prepare(s *State, now time.Time) error {
 	if err := ca.server("server", now); err != nil {
 		return err
 	}
-	// With its own client certificate the API server asks aggregated API servers in the name of its users.
+	// With its own client certificate the API server asks aggregated API servers in the name of its
+	// users.
 	if err := ca.client("front-proxy", "front-proxy-client", "", now); err != nil {
 		return err
 	}
@@ -136,8 +138,8 @@ rules:
 - level: Metadata
 `
 
-// kwokOptions let Pods start and finish as fast as the API server goes. A document with any option loses kwok's defaults for
-// the others of its kind, so all of them are given.
+// kwokOptions let Pods start and finish as fast as the API server goes. A document with any option
+// loses kwok's defaults for the others of its kind, so all of them are given.
 const kwokOptions = `apiVersion: config.kwok.x-k8s.io/v1alpha1
 kind: KwokConfiguration
 options:

@@ -7,8 +7,8 @@ import (
 	"syscall"
 )
 
-// Stop ends the cluster's processes, clients before servers, and removes its data. The logs stay. Where there is no cluster, it
-// does nothing.
+// Stop ends the cluster's processes, clients before servers, and removes its data. The logs stay.
+// Where there is no cluster, it does nothing.
 func (c *Cluster) Stop() error {
 	unlock, err := lock(c.Dir, c.say)
 	if err != nil {
@@ -92,7 +92,8 @@ type Change struct {
 	Arguments *[]string
 }
 
-// Restart ends one component, if it runs, and starts it with the same ports and data. It returns when the component works.
+// Restart ends one component, if it runs, and starts it with the same ports and data. It returns
+// when the component works.
 func (c *Cluster) Restart(ctx context.Context, bin Binaries, name string, change Change) error {
 	if err := known(name); err != nil {
 		return err
@@ -157,7 +158,8 @@ type Status struct {
 	Problem string
 }
 
-// Status looks at every component, asks each for its health, and returns the state with it. It takes no lock and changes nothing.
+// Status looks at every component, asks each for its health, and returns the state with it. It
+// takes no lock and changes nothing.
 func (c *Cluster) Status(ctx context.Context) (*State, []Status, error) {
 	state, err := Load(c.Dir)
 	if err != nil {

@@ -40,7 +40,8 @@ func newAuthority(dir string, now time.Time) (*authority, error) {
 	return a, a.issue("ca", template, now)
 }
 
-// server issues the API server's serving certificate, for loopback and for its names inside the cluster.
+// server issues the API server's serving certificate, for loopback and for its names inside the
+// cluster.
 func (a *authority) server(name string, now time.Time) error {
 	return a.issue(name, &x509.Certificate{
 		Subject:     pkix.Name{CommonName: name},
@@ -51,7 +52,8 @@ func (a *authority) server(name string, now time.Time) error {
 	}, now)
 }
 
-// client issues a client certificate. The API server takes the common name as the user and the organization as the group.
+// client issues a client certificate. The API server takes the common name as the user and the
+// organization as the group.
 func (a *authority) client(name, user, group string, now time.Time) error {
 	subject := pkix.Name{CommonName: user}
 	if group != "" {
@@ -64,8 +66,8 @@ func (a *authority) client(name, user, group string, now time.Time) error {
 	}, now)
 }
 
-// issue makes a key and a certificate for it and writes them as name.key and name.crt. Valid from an hour ago, for a clock
-// that a test sets back, and for ten years, since nobody renews it.
+// issue makes a key and a certificate for it and writes them as name.key and name.crt. Valid from
+// an hour ago, for a clock that a test sets back, and for ten years, since nobody renews it.
 func (a *authority) issue(name string, template *x509.Certificate, now time.Time) error {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
@@ -98,8 +100,8 @@ func (a *authority) issue(name string, template *x509.Certificate, now time.Time
 	return writeKey(filepath.Join(a.dir, name+".key"), key)
 }
 
-// serviceAccountKeys writes the RSA pair that signs and checks ServiceAccount tokens. It outlives restarts of the API server,
-// and so do the tokens.
+// serviceAccountKeys writes the RSA pair that signs and checks ServiceAccount tokens. It outlives
+// restarts of the API server, and so do the tokens.
 func serviceAccountKeys(dir string) error {
 	key, err := rsa.GenerateKey(rand.Reader, 2048)
 	if err != nil {

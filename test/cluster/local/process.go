@@ -13,9 +13,10 @@ import (
 	"time"
 )
 
-// Each component is started with these two variables in its environment. They are its identity: the kernel keeps them as
-// long as the process lives, a process that was given the same pid later does not have them, and they need no file that a
-// crash could leave unwritten. So neither a stale nor a missing cluster.json makes us end a stranger or overlook one of ours.
+// Each component is started with these two variables in its environment. They are its identity: the
+// kernel keeps them as long as the process lives, a process that was given the same pid later does
+// not have them, and they need no file that a crash could leave unwritten. So neither a stale nor a
+// missing cluster.json makes us end a stranger or overlook one of ours.
 const (
 	dirMark       = "CURFEW_LOCAL_CLUSTER"
 	componentMark = "CURFEW_LOCAL_COMPONENT"
@@ -33,8 +34,8 @@ type process struct {
 	rss     int64 // bytes
 }
 
-// findProcesses returns the running components of the cluster in dir, an absolute path, sorted by pid. Zombies do not count:
-// they hold neither ports nor files.
+// findProcesses returns the running components of the cluster in dir, an absolute path, sorted by
+// pid. Zombies do not count: they hold neither ports nor files.
 func findProcesses(dir string) ([]process, error) {
 	entries, err := os.ReadDir(procRoot)
 	if err != nil {
@@ -54,8 +55,8 @@ func findProcesses(dir string) ([]process, error) {
 	return found, nil
 }
 
-// identify says whether pid is, at this moment, a component of the cluster in dir, and which. A process that ends while we
-// look, or that belongs to somebody else, is not.
+// identify says whether pid is, at this moment, a component of the cluster in dir, and which. A
+// process that ends while we look, or that belongs to somebody else, is not.
 func identify(pid int, dir string) (process, bool) {
 	base := filepath.Join(procRoot, strconv.Itoa(pid))
 	environ, err := os.ReadFile(filepath.Join(base, "environ"))
@@ -88,8 +89,9 @@ func identify(pid int, dir string) (process, bool) {
 	return p, true
 }
 
-// parseStat reads the state (field 3), the start time (22) and the resident pages (24) of /proc/<pid>/stat, see proc(5).
-// The second field is the command in parentheses and may itself hold spaces and parentheses, so fields count from the last.
+// parseStat reads the state (field 3), the start time (22) and the resident pages (24) of
+// /proc/<pid>/stat, see proc(5). The second field is the command in parentheses and may itself hold
+// spaces and parentheses, so fields count from the last.
 func parseStat(stat string) (state byte, started uint64, rss int64, err error) {
 	end := strings.LastIndexByte(stat, ')')
 	if end < 0 {
@@ -126,7 +128,8 @@ func (p process) signal(dir string, sig syscall.Signal) error {
 	return nil
 }
 
-// end sends SIGTERM, and SIGKILL to what is still there after patience. It returns when all are gone.
+// end sends SIGTERM, and SIGKILL to what is still there after patience. It returns when all are
+// gone.
 func end(dir string, processes []process, patience time.Duration) error {
 	for _, step := range []struct {
 		signal   syscall.Signal

@@ -98,7 +98,8 @@ func TestFindProcesses(t *testing.T) {
 	}
 }
 
-// A pid that was given to another process, even to one of the same cluster, is not the process that was found.
+// A pid that was given to another process, even to one of the same cluster, is not the process that
+// was found.
 func TestPIDReused(t *testing.T) {
 	put := fakeProc(t)
 	environ := dirMark + "=/c\x00" + componentMark + "=etcd\x00"
@@ -117,7 +118,8 @@ func TestPIDReused(t *testing.T) {
 	}
 }
 
-// sleeper starts a process that ignores SIGTERM if told so, with the given environment, and reaps it.
+// sleeper starts a process that ignores SIGTERM if told so, with the given environment, and reaps
+// it.
 func sleeper(t *testing.T, stubborn bool, environ ...string) *exec.Cmd {
 	t.Helper()
 	script := "echo up; while :; do sleep 1; done"

@@ -11,8 +11,9 @@ import (
 	"time"
 )
 
-// progress shows that a long build is alive. It reads what `go build -v` says, which is a package a line and downloads
-// between them, and writes how far it is: on a terminal one line that changes every second, else a line now and then.
+// progress shows that a long build is alive. It reads what `go build -v` says, which is a package a
+// line and downloads between them, and writes how far it is: on a terminal one line that changes
+// every second, else a line now and then.
 type progress struct {
 	out      io.Writer
 	title    string
@@ -80,7 +81,8 @@ func (p *progress) line(now time.Time) string {
 	}
 }
 
-// expect tells how many packages there are. Those in Go's build cache are never reported, hence "at most".
+// expect tells how many packages there are. Those in Go's build cache are never reported, hence "at
+// most".
 func (p *progress) expect(packages int) {
 	p.mu.Lock()
 	defer p.mu.Unlock()

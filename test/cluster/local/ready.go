@@ -89,8 +89,9 @@ func (c *client) createNode(ctx context.Context) error {
 	return err
 }
 
-// usable says whether a Pod that is created now would be admitted and run: its ServiceAccount and the ConfigMap that is
-// mounted beside its token exist, the Node is ready, and the scheduler will not be kept away from it by a taint.
+// usable says whether a Pod that is created now would be admitted and run: its ServiceAccount and
+// the ConfigMap that is mounted beside its token exist, the Node is ready, and the scheduler will
+// not be kept away from it by a taint.
 func (c *client) usable(ctx context.Context) error {
 	for _, path := range []string{"serviceaccounts/default", "configmaps/kube-root-ca.crt"} {
 		if _, err := c.do(ctx, http.MethodGet, c.state.Server+"/api/v1/namespaces/default/"+path, ""); err != nil {
@@ -128,8 +129,8 @@ func nodeReady(document []byte) error {
 	return fmt.Errorf("the Node %s is not ready", NodeName)
 }
 
-// await asks until there is no error, the time is over, or a component of the cluster has ended (then what it wrote last is
-// the error).
+// await asks until there is no error, the time is over, or a component of the cluster has ended
+// (then what it wrote last is the error).
 func await(ctx context.Context, what string, patience time.Duration, ended <-chan error, ask func(context.Context) error) error {
 	limited, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()

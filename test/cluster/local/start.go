@@ -25,15 +25,17 @@ type Cluster struct {
 const (
 	readyPatience = 90 * time.Second
 	stopPatience  = 20 * time.Second
-	// A port may be taken between our look and the component's; three times in a row means something else.
+	// A port may be taken between our look and the component's; three times in a row means something
+	// else.
 	portAttempts = 3
 )
 
 func (c *Cluster) say(format string, args ...any) { fmt.Fprintf(c.Out, format+"\n", args...) }
 
-// Start brings the cluster up and returns when it is ready. One that runs with the same options is left alone; components of
-// it that are gone are started again with the same ports and data. A start that was cut short, or a cluster of which nothing
-// runs any more, is cleared away first. On an error nothing of the cluster is left but its logs.
+// Start brings the cluster up and returns when it is ready. One that runs with the same options is
+// left alone; components of it that are gone are started again with the same ports and data. A
+// start that was cut short, or a cluster of which nothing runs any more, is cleared away first. On
+// an error nothing of the cluster is left but its logs.
 func (c *Cluster) Start(ctx context.Context, bin Binaries, options Options) (*State, error) {
 	unlock, err := lock(c.Dir, c.say)
 	if err != nil {
@@ -102,7 +104,8 @@ func (c *Cluster) resume(ctx context.Context, bin Binaries, state *State, option
 	return state, nil
 }
 
-// sameOptions compares options as they are stored: no arguments and an empty list of them are the same.
+// sameOptions compares options as they are stored: no arguments and an empty list of them are the
+// same.
 func sameOptions(a, b Options) bool {
 	for _, o := range []*Options{&a, &b} {
 		if len(o.Arguments) == 0 {
@@ -203,8 +206,8 @@ func (e *endedError) Error() string {
 	return fmt.Sprintf("%s ended: %s\nthe end of %s:\n%s", e.name, e.how, e.log, tail(e.log))
 }
 
-// spawn starts the process of a component, in a session of its own so that it survives this program and its terminal, and
-// notes it in the state. Its end, while this program lives, is told to ended.
+// spawn starts the process of a component, in a session of its own so that it survives this program
+// and its terminal, and notes it in the state. Its end, while this program lives, is told to ended.
 func (c *Cluster) spawn(bin Binaries, state *State, name string, ended chan<- error) error {
 	component := state.Components[name]
 	component.Command = state.command(bin, name)
@@ -234,8 +237,9 @@ func (c *Cluster) spawn(bin Binaries, state *State, name string, ended chan<- er
 	return state.save()
 }
 
-// componentEnvironment keeps settings of the caller away from the components: etcd takes flags from ETCD_*, clients take a
-// cluster from KUBECONFIG and a proxy, which does not reach our loopback, from *_PROXY.
+// componentEnvironment keeps settings of the caller away from the components: etcd takes flags from
+// ETCD_*, clients take a cluster from KUBECONFIG and a proxy, which does not reach our loopback,
+// from *_PROXY.
 func componentEnvironment(environ []string) []string {
 	var kept []string
 	for _, variable := range environ {

@@ -13,9 +13,11 @@ import (
 
 // Options say how a cluster is to run. The zero value is a usable cluster.
 type Options struct {
-	// InTreeTTL turns the in-tree TTL-after-finished controller on. Off by default: Curfew does that work here.
+	// InTreeTTL turns the in-tree TTL-after-finished controller on. Off by default: Curfew does that
+	// work here.
 	InTreeTTL bool `json:"inTreeTTL"`
-	// Controllers, if set, is the controller manager's --controllers, verbatim. InTreeTTL has no say then.
+	// Controllers, if set, is the controller manager's --controllers, verbatim. InTreeTTL has no say
+	// then.
 	Controllers string `json:"controllers,omitempty"`
 	// AuditLog makes the API server write <dir>/logs/audit.log, one line a request, at level Metadata.
 	AuditLog bool `json:"auditLog,omitempty"`
@@ -36,7 +38,8 @@ func (o Options) String() string {
 type State struct {
 	// Dir is the cluster's directory, absolute.
 	Dir string `json:"dir"`
-	// Ready is true from when Start has seen every component answer. A start that was cut short leaves it false.
+	// Ready is true from when Start has seen every component answer. A start that was cut short leaves
+	// it false.
 	Ready   bool      `json:"ready"`
 	Created time.Time `json:"created"`
 	// Versions by name: kubernetes, etcd, kwok.
@@ -48,7 +51,8 @@ type State struct {
 	Etcd   string `json:"etcd"`
 	// Kubeconfig is the path of the administrator's kubeconfig, in group system:masters.
 	Kubeconfig string `json:"kubeconfig"`
-	// CAFile, CertFile and KeyFile are the paths of the cluster's authority and of the administrator's client certificate.
+	// CAFile, CertFile and KeyFile are the paths of the cluster's authority and of the administrator's
+	// client certificate.
 	CAFile   string `json:"caFile"`
 	CertFile string `json:"certFile"`
 	KeyFile  string `json:"keyFile"`
@@ -92,8 +96,8 @@ func Load(dir string) (*State, error) {
 	return state, nil
 }
 
-// save writes the state beside its file and renames it there, so that a reader never sees half of it. It holds the
-// administrator's token, hence the mode.
+// save writes the state beside its file and renames it there, so that a reader never sees half of
+// it. It holds the administrator's token, hence the mode.
 func (s *State) save() error {
 	data, err := json.MarshalIndent(s, "", "  ")
 	if err != nil {
@@ -109,8 +113,8 @@ func (s *State) save() error {
 	return nil
 }
 
-// wipe removes what a cluster keeps in dir, so that the next start finds nothing of it, and leaves the logs for whoever asks
-// why it ended. Files of others in dir stay.
+// wipe removes what a cluster keeps in dir, so that the next start finds nothing of it, and leaves
+// the logs for whoever asks why it ended. Files of others in dir stay.
 func wipe(dir string) error {
 	for _, name := range []string{stateFile, stateFile + ".new", "kubeconfig", "data", "pki", "config"} {
 		if err := os.RemoveAll(filepath.Join(dir, name)); err != nil {
@@ -120,8 +124,8 @@ func wipe(dir string) error {
 	return nil
 }
 
-// lock takes the lock of a directory, which is made if need be. The kernel gives it back when the holder dies, however it
-// does, so no stale lock is possible. Waiting is told to say, once.
+// lock takes the lock of a directory, which is made if need be. The kernel gives it back when the
+// holder dies, however it does, so no stale lock is possible. Waiting is told to say, once.
 func lock(dir string, say func(format string, args ...any)) (unlock func(), err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, fmt.Errorf("make %s: %w", dir, err)
@@ -147,5 +151,6 @@ func lock(dir string, say func(format string, args ...any)) (unlock func(), err 
 	return func() { file.Close() }, nil
 }
 
-// absent says whether err means that there is no cluster in the directory, as opposed to one that cannot be read.
+// absent says whether err means that there is no cluster in the directory, as opposed to one that
+// cannot be read.
 func absent(err error) bool { return errors.Is(err, fs.ErrNotExist) }

@@ -44,7 +44,8 @@ var goldens = map[string]struct {
 	"explain-deadline": {line: "kubectl curfew explain job/active -n ci"},
 	"explain-never":    {line: "kubectl curfew explain job/kept -n foo"},
 	"explain-nothing":  {line: "kubectl curfew explain cm/plain"},
-	// Each thing that can stand in the way; the breaker and the controller's own dry-run are in obstacles_test.go.
+	// Each thing that can stand in the way; the breaker and the controller's own dry-run are in
+	// obstacles_test.go.
 	"explain-finalizer":   {line: "kubectl curfew explain pvc/data -n foo"},
 	"explain-terminating": {line: "kubectl curfew explain secret/stuck -n foo"},
 	"explain-owner":       {line: "kubectl curfew explain replicaset/web-1 -n foo"},
@@ -71,7 +72,8 @@ var goldens = map[string]struct {
 	"unknown-command":  {line: "kubectl curfew explode", code: 2},
 }
 
-// questions are those that the command line is there to answer, in the order of the help of expiring.
+// questions are those that the command line is there to answer, in the order of the help of
+// expiring.
 var questions = []string{
 	"What is deleted in the next 6 hours?",
 	"Which Deployments are deleted by 5pm today?",
@@ -84,8 +86,8 @@ var questions = []string{
 
 var example = regexp.MustCompile(`(?m)^  # (.*)\n  (kubectl .*)$`)
 
-// TestGoldens compares what command lines print. Each question stands in the help with the one line that answers it, and that line is
-// what is run.
+// TestGoldens compares what command lines print. Each question stands in the help with the one line
+// that answers it, and that line is what is run.
 func TestGoldens(t *testing.T) {
 	laid(t)
 	lines := map[string]golden{}
@@ -113,8 +115,8 @@ func TestGoldens(t *testing.T) {
 			t.Errorf("%s belongs to no test: remove it", file)
 		}
 	}
-	// No service of Curfew has to be reachable: the same answers with both of them ended, while a controller leads elsewhere. What a webhook
-	// says to a change is missing then.
+	// No service of Curfew has to be reachable: the same answers with both of them ended, while a
+	// controller leads elsewhere. What a webhook says to a change is missing then.
 	if err := stop(suite.controller); err != nil {
 		t.Fatal(err)
 	}

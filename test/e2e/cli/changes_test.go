@@ -38,8 +38,9 @@ func (w *world) job(t *testing.T, job *unstructured.Unstructured) {
 	}
 }
 
-// TestLivesAreChanged: what the commands say they did is what the controller then does. Of four objects that are due in the same second
-// one lives longer and one stays; one that was not due goes at once, and one that was asked about in a dry run is where it was.
+// TestLivesAreChanged: what the commands say they did is what the controller then does. Of four
+// objects that are due in the same second one lives longer and one stays; one that was not due goes
+// at once, and one that was asked about in a dry run is where it was.
 func TestLivesAreChanged(t *testing.T) {
 	w := laid(t)
 	w.space(t, "lives", nil)
@@ -88,8 +89,8 @@ func TestLivesAreChanged(t *testing.T) {
 	}
 }
 
-// TestManyAreAskedAbout: on a terminal the preview asks before more than one object is changed, and no is the answer of who says nothing.
-// Ctrl-C is no.
+// TestManyAreAskedAbout: on a terminal the preview asks before more than one object is changed, and
+// no is the answer of who says nothing. Ctrl-C is no.
 func TestManyAreAskedAbout(t *testing.T) {
 	w := laid(t)
 	w.space(t, "many", nil)

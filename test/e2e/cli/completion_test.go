@@ -6,7 +6,8 @@ import (
 	"testing"
 )
 
-// TestCompletion: kubectl completes the plugin through kubectl_complete-curfew, which it finds beside it.
+// TestCompletion: kubectl completes the plugin through kubectl_complete-curfew, which it finds
+// beside it.
 func TestCompletion(t *testing.T) {
 	laid(t)
 	for text, want := range map[string][]string{
@@ -38,7 +39,8 @@ func TestCompletion(t *testing.T) {
 			t.Errorf("kubectl %s: %q, want %q\n%s", text, have, want, got.stderr)
 		}
 	}
-	// The scripts of shells are for the program by its own name; that of kubectl is what make build puts beside it.
+	// The scripts of shells are for the program by its own name; that of kubectl is what make build
+	// puts beside it.
 	for shell, want := range map[string]string{"bash": "__start_kubectl-curfew", "zsh": "#compdef kubectl-curfew", "fish": "kubectl-curfew", "powershell": "kubectl-curfew"} {
 		if got := kubectl(t, "curfew completion "+shell); !strings.Contains(got.stdout, want) {
 			t.Errorf("%s: no %q", shell, want)

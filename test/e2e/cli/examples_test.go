@@ -18,7 +18,8 @@ var (
 	exampleLine = regexp.MustCompile(`(?m)^  ([a-z].*)$`)
 )
 
-// TestExamplesRun: every line that stands as an example in the help of a command does what it says there.
+// TestExamplesRun: every line that stands as an example in the help of a command does what it says
+// there.
 func TestExamplesRun(t *testing.T) {
 	w := laid(t)
 	// What they name, beside the fixture.
@@ -90,7 +91,8 @@ func before(help string) string {
 	return out.String()
 }
 
-// asTyped is an example as the test runs it: told yes where it would ask, and with an end where it would go on.
+// asTyped is an example as the test runs it: told yes where it would ask, and with an end where it
+// would go on.
 func asTyped(text string) string {
 	for _, changing := range []string{"kubectl curfew extend ", "kubectl curfew cancel ", "kubectl curfew expire-now "} {
 		if rest, ok := strings.CutPrefix(text, changing); ok && !strings.Contains(text, "--dry-run") {
@@ -108,7 +110,8 @@ func asTyped(text string) string {
 	return text
 }
 
-// TestProgress: what takes longer than a second says what is being done, on a terminal and nowhere else, and leaves nothing of that.
+// TestProgress: what takes longer than a second says what is being done, on a terminal and nowhere
+// else, and leaves nothing of that.
 func TestProgress(t *testing.T) {
 	w := laid(t)
 	w.space(t, "slow", nil)

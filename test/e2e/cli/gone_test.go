@@ -11,8 +11,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// TestWhoDeletedMyJob: explain answers for objects that Curfew deleted by what they asked for themselves, also to those who may see this
-// namespace alone, and says so where no record is found.
+// TestWhoDeletedMyJob: explain answers for objects that Curfew deleted by what they asked for
+// themselves, also to those who may see this namespace alone, and says so where no record is found.
 func TestWhoDeletedMyJob(t *testing.T) {
 	w := laid(t)
 	w.space(t, "who", nil)

@@ -8,8 +8,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// TestControllerThatDoesNotRun: what is due stays while no controller leads, and that is what the commands say, whether it was ended or
-// killed, until one leads again.
+// TestControllerThatDoesNotRun: what is due stays while no controller leads, and that is what the
+// commands say, whether it was ended or killed, until one leads again.
 func TestControllerThatDoesNotRun(t *testing.T) {
 	w := laid(t)
 	w.space(t, "alone", nil)

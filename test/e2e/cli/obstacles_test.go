@@ -44,8 +44,8 @@ spec:
   matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: paused}}}
 `
 
-// TestBreakerIsExplained: the API server refuses what Curfew would delete by a namespace's default. After some of that Curfew pauses, and
-// explain says so, until it goes on.
+// TestBreakerIsExplained: the API server refuses what Curfew would delete by a namespace's default.
+// After some of that Curfew pauses, and explain says so, until it goes on.
 func TestBreakerIsExplained(t *testing.T) {
 	w := laid(t)
 	w.space(t, "paused", map[string]string{"curfew.dev/default-ttl": "1s"})
@@ -77,7 +77,8 @@ func TestBreakerIsExplained(t *testing.T) {
 	}
 }
 
-// TestControllerSettingsAreExplained: the controller publishes the flags that it runs with, and explain reads them.
+// TestControllerSettingsAreExplained: the controller publishes the flags that it runs with, and
+// explain reads them.
 func TestControllerSettingsAreExplained(t *testing.T) {
 	w := laid(t)
 	if err := stop(suite.controller); err != nil {

@@ -8,8 +8,9 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// TestPipe: what a list names is changed in its own namespace, and only if it is the very object. One of the same name in the namespace of
-// the user, and one that was deleted and created again since, stay as they are.
+// TestPipe: what a list names is changed in its own namespace, and only if it is the very object.
+// One of the same name in the namespace of the user, and one that was deleted and created again
+// since, stay as they are.
 func TestPipe(t *testing.T) {
 	w := laid(t)
 	for _, namespace := range []string{"pipe-a", "pipe-b"} {

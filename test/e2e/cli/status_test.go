@@ -64,7 +64,8 @@ func becomes(t *testing.T, code int, want map[string]string) {
 	}
 }
 
-// sound is a healthy installation. Nobody runs the Deployment of the fixture here, and the control plane has no TTL controller of its own.
+// sound is a healthy installation. Nobody runs the Deployment of the fixture here, and the control
+// plane has no TTL controller of its own.
 var sound = map[string]string{
 	"kinds":      "ok ",
 	"controller": "warning ", "webhook": "ok the API server calls it", "certificate": "ok the webhook's CA is valid until ",
@@ -72,7 +73,8 @@ var sound = map[string]string{
 	"deletions": "ok ", "permissions": "ok TTL labels have an effect on ", "in-tree TTL": "ok off: ",
 }
 
-// TestStatus: a healthy installation, and then one without its webhook, whose certificate has expired, and that may not watch a kind.
+// TestStatus: a healthy installation, and then one without its webhook, whose certificate has
+// expired, and that may not watch a kind.
 func TestStatus(t *testing.T) {
 	laid(t)
 	becomes(t, 0, sound)
@@ -123,7 +125,8 @@ func restartWebhook(t *testing.T) {
 	}
 }
 
-// TestStatusForATenant: who may view one namespace learns that nothing of it is known, and never that it is fine.
+// TestStatusForATenant: who may view one namespace learns that nothing of it is known, and never
+// that it is fine.
 func TestStatusForATenant(t *testing.T) {
 	w := laid(t)
 	w.space(t, "looks-on", nil)
@@ -141,8 +144,8 @@ func TestStatusForATenant(t *testing.T) {
 	}
 }
 
-// TestStatusForAMonitor: the permissions that docs/reference.md grants are all that it needs, but for the Secret, and for the Deployment and
-// the EndpointSlices of the webhook, which are not here.
+// TestStatusForAMonitor: the permissions that docs/reference.md grants are all that it needs, but
+// for the Secret, and for the Deployment and the EndpointSlices of the webhook, which are not here.
 func TestStatusForAMonitor(t *testing.T) {
 	w := laid(t)
 	w.space(t, "monitors", nil)
@@ -175,7 +178,8 @@ func TestStatusForAMonitor(t *testing.T) {
 	}
 }
 
-// TestStatusBesideTheInTreeController: kube-controller-manager runs its own TTL controller, for a moment.
+// TestStatusBesideTheInTreeController: kube-controller-manager runs its own TTL controller, for a
+// moment.
 func TestStatusBesideTheInTreeController(t *testing.T) {
 	laid(t)
 	const name = "ttl-after-finished-controller"

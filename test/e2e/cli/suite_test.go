@@ -28,7 +28,8 @@ var suite struct {
 	bare map[string]answer
 }
 
-// controllers are all but those that would change what the tests wrote: without them a status stays as it is.
+// controllers are all but those that would change what the tests wrote: without them a status stays
+// as it is.
 const controllers = "*,-node-ipam-controller,-ttl-after-finished-controller,-job-controller,-deployment-controller,-replicaset-controller," +
 	"-pod-garbage-collector-controller"
 

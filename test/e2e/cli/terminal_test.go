@@ -15,7 +15,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// terminal is one that a person looks at and types into: a command runs on it, and what its screen shows can be asked.
+// terminal is one that a person looks at and types into: a command runs on it, and what its screen
+// shows can be asked.
 type terminal struct {
 	*testing.T
 	master *os.File

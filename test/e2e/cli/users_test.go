@@ -13,7 +13,8 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// developer is a kubeconfig with two contexts: "admin", and "dev" of a user who may see and edit one namespace, and nothing else.
+// developer is a kubeconfig with two contexts: "admin", and "dev" of a user who may see and edit
+// one namespace, and nothing else.
 func developer(t *testing.T, namespace string) string {
 	t.Helper()
 	kubectl(t, "create serviceaccount dev -n "+namespace)
@@ -35,7 +36,8 @@ func developer(t *testing.T, namespace string) string {
 	return file
 }
 
-// TestOneNamespaceAlone: who may see one namespace is answered for that one, is told what that leaves out, and can change what is there.
+// TestOneNamespaceAlone: who may see one namespace is answered for that one, is told what that
+// leaves out, and can change what is there.
 func TestOneNamespaceAlone(t *testing.T) {
 	w := laid(t)
 	w.space(t, "tenant", nil)
@@ -86,8 +88,8 @@ func TestOneNamespaceAlone(t *testing.T) {
 	contains(dev("extend configmap/mine --by 1d"), 1, `error: configmap/mine in namespace tenant: configmaps "mine" is forbidden`)
 }
 
-// TestViewers: with the roles curfew-view a tenant sees whether something blocks an object. Whether the controller may delete kinds that
-// do not come with Curfew stays open.
+// TestViewers: with the roles curfew-view a tenant sees whether something blocks an object. Whether
+// the controller may delete kinds that do not come with Curfew stays open.
 func TestViewers(t *testing.T) {
 	w := laid(t)
 	w.space(t, "viewed", nil)

@@ -26,8 +26,8 @@ func fields(lines []string) []string {
 
 func label(at time.Time) string { return at.UTC().Format("2006-01-02T150405Z") }
 
-// TestWatchInPlace: on a terminal the table stays where it is; rows come, change and go as their objects do, and the time that is left
-// runs. Ctrl-C ends it well.
+// TestWatchInPlace: on a terminal the table stays where it is; rows come, change and go as their
+// objects do, and the time that is left runs. Ctrl-C ends it well.
 func TestWatchInPlace(t *testing.T) {
 	w := laid(t)
 	w.space(t, "watched", nil)
@@ -104,8 +104,8 @@ func TestWatchLines(t *testing.T) {
 	}
 }
 
-// TestWatchOutage: while the API server is away, whatever answers in its place, a terminal of 80 columns shows the last rows and one line
-// that says so. No row wraps, and the blocker is not cut.
+// TestWatchOutage: while the API server is away, whatever answers in its place, a terminal of 80
+// columns shows the last rows and one line that says so. No row wraps, and the blocker is not cut.
 func TestWatchOutage(t *testing.T) {
 	w := laid(t)
 	w.space(t, "away", nil)

@@ -20,11 +20,12 @@ const laying = 30 * time.Second
 // present is what the clocks of the zone show when the fixture is laid.
 var present = time.Date(2026, 12, 24, 13, 0, 0, 0, time.UTC)
 
-// latest is how long after that the commands may run. What the fixture has stands further away from the present.
+// latest is how long after that the commands may run. What the fixture has stands further away from
+// the present.
 const latest = 10 * time.Minute
 
-// zone is a time zone whose clocks show the present at an instant, as a file that TZ can name. It calls itself CET, and its offset may be
-// weeks.
+// zone is a time zone whose clocks show the present at an instant, as a file that TZ can name. It
+// calls itself CET, and its offset may be weeks.
 type zone struct {
 	file   string
 	offset time.Duration
@@ -112,7 +113,8 @@ func (z *zone) normalLine(line string) string {
 	return shownLength.ReplaceAllStringFunc(line, func(shown string) string {
 		low, high := lengths(shown)
 		for _, at := range instants {
-			// What was so long after the present is a little less of it later, what was before it a little more.
+			// What was so long after the present is a little less of it later, what was before it a little
+			// more.
 			switch true := at.Sub(present); {
 			case true > 0 && low <= true && true-latest < high && len(twoUnits(true)) == len(shown):
 				return twoUnits(true)

@@ -21,8 +21,10 @@ import (
 // renewEvery is how old a certificate gets here before cert-manager renews it.
 const renewEvery = 10 * time.Second
 
-// cert-manager's own controllers issue and renew the certificate of manifests/components/cert-manager, its cainjector has the API server
-// trust it, and the webhooks, which may neither read Secrets nor change a configuration, serve each renewed one without a failed call.
+// cert-manager's own controllers issue and renew the certificate of
+// manifests/components/cert-manager, its cainjector has the API server trust it, and the webhooks,
+// which may neither read Secrets nor change a configuration, serve each renewed one without a
+// failed call.
 func TestCertManager(t *testing.T) {
 	if !suite.full {
 		t.Skip("FULL is not set: it builds cert-manager")
@@ -90,7 +92,8 @@ func TestCertManager(t *testing.T) {
 	}
 }
 
-// useCertManager does what the component does to the base, with a certificate that is renewed every few seconds.
+// useCertManager does what the component does to the base, with a certificate that is renewed every
+// few seconds.
 func (f *fixture) useCertManager() {
 	f.Helper()
 	root, err := harness.Root()

@@ -21,8 +21,9 @@ const (
 	leaseFor = 6 * time.Second
 )
 
-// While objects expire, the controller that leads is told to stop, and its successor is killed. The first hands over within two seconds,
-// the second when its lease has ended. No object is deleted early, twice, or never.
+// While objects expire, the controller that leads is told to stop, and its successor is killed. The
+// first hands over within two seconds, the second when its lease has ended. No object is deleted
+// early, twice, or never.
 func TestHandOver(t *testing.T) {
 	objects, window := 500, 20*time.Second
 	if suite.full {
@@ -115,7 +116,8 @@ func (h *handOver) start(name string) *harness.Curfew {
 	return one
 }
 
-// leads waits until another process holds the lease than before, and returns how long after an instant.
+// leads waits until another process holds the lease than before, and returns how long after an
+// instant.
 func (h *handOver) leads(next *harness.Curfew, since time.Time, within time.Duration) time.Duration {
 	h.Helper()
 	limit := time.After(within)

@@ -26,7 +26,8 @@ type fixture struct {
 	args     []string
 }
 
-// lag is how late the balancer heeds a change of readiness, and drainDelay how long a webhook waits for it.
+// lag is how late the balancer heeds a change of readiness, and drainDelay how long a webhook waits
+// for it.
 const (
 	lag        = 700 * time.Millisecond
 	drainDelay = "2s"
@@ -109,7 +110,8 @@ func (f *fixture) await(what string, until wait.ConditionWithContextFunc) {
 	}
 }
 
-// create has an object reviewed, in a dry run: a Job by the static webhooks, a labelled ConfigMap by those of the controller.
+// create has an object reviewed, in a dry run: a Job by the static webhooks, a labelled ConfigMap
+// by those of the controller.
 func create(ctx context.Context, n int64) error {
 	dry := metav1.CreateOptions{DryRun: []string{metav1.DryRunAll}}
 	if n%2 == 0 {

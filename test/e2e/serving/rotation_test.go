@@ -20,8 +20,8 @@ import (
 	"curfew.dev/curfew/test/harness"
 )
 
-// The CA rotates every few seconds, because somebody deletes its Secret or damages it, and both replicas restart one after another.
-// No call of the API server fails, by failurePolicy Fail.
+// The CA rotates every few seconds, because somebody deletes its Secret or damages it, and both
+// replicas restart one after another. No call of the API server fails, by failurePolicy Fail.
 func TestNoCallFails(t *testing.T) {
 	f := newFixture(t, append(secure(), "--ca-settle", "1s")...)
 	f.newNamespace()
@@ -49,7 +49,8 @@ func TestNoCallFails(t *testing.T) {
 	load.end(f)
 }
 
-// rotate deletes the CA's Secret and waits until another CA signs. With damage the Secret becomes unreadable meanwhile.
+// rotate deletes the CA's Secret and waits until another CA signs. With damage the Secret becomes
+// unreadable meanwhile.
 func (f *fixture) rotate(damage bool) {
 	f.Helper()
 	secrets := suite.cluster.Client.CoreV1().Secrets(harness.Namespace)
@@ -72,14 +73,16 @@ func (f *fixture) rotate(damage bool) {
 			return true, nil
 		}
 		if now.Data["next.crt"] == nil {
-			// A replica that had not heard of the rotation before has made the Secret again, and finished that one.
+			// A replica that had not heard of the rotation before has made the Secret again, and finished
+			// that one.
 			return false, client.IgnoreNotFound(secrets.Delete(ctx, certs.DefaultSecretName, metav1.DeleteOptions{}))
 		}
 		return false, nil
 	})
 }
 
-// onlyTheAPIServer: webhooks answer nobody without the API server's certificate, nor anybody by TLS 1.2.
+// onlyTheAPIServer: webhooks answer nobody without the API server's certificate, nor anybody by TLS
+// 1.2.
 func (f *fixture) onlyTheAPIServer() {
 	f.Helper()
 	for name, c := range map[string]struct {

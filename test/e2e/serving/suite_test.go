@@ -72,7 +72,8 @@ func run(m *testing.M) (code int, err error) {
 	return m.Run(), nil
 }
 
-// writeAdmission writes a CA and a client certificate into a folder, and what tells the API server to show it to webhooks.
+// writeAdmission writes a CA and a client certificate into a folder, and what tells the API server
+// to show it to webhooks.
 func writeAdmission(dir string) (configuration string, err error) {
 	ca, err := makeCertificate("client-ca", nil)
 	if err != nil {

@@ -1,6 +1,6 @@
-// Package stale is a trigger with feeds and an action of its own, which shows what adding one takes:
-// this package, and one line in cmd/curfew (triggers_e2e.go). No release contains it; a test builds
-// it with tag e2e.
+// Package stale is a trigger with feeds and an action of its own, which shows what adding one
+// takes: this package, and one line in cmd/curfew (triggers_e2e.go). No release contains it; a test
+// builds it with tag e2e.
 //
 // It takes a Lease with label [Label] from a holder that has not renewed it in time: its holder
 // becomes "".
@@ -61,7 +61,8 @@ func Find(ctx context.Context, feeds *feedset.Set, objects dynamic.Interface, op
 	return nil
 }
 
-// judge decides when a Lease is due. One without a holder, or with times that cannot be read, never is.
+// judge decides when a Lease is due. One without a holder, or with times that cannot be read, never
+// is.
 func judge(state *feed.State) (policy.Verdict, any, error) {
 	object, err := state.JSON()
 	if err != nil {

@@ -1,5 +1,5 @@
-// Command cluster builds, starts, stops, and for tests breaks, a local Kubernetes control plane. README.md in this module's
-// folder tells how to use it.
+// Command cluster builds, starts, stops, and for tests breaks, a local Kubernetes control plane.
+// README.md in this module's folder tells how to use it.
 package main
 
 import (

@@ -96,8 +96,8 @@ func parse(args []string, out io.Writer) (string, *flags, error) {
 	return args[0], f, f.complete()
 }
 
-// complete finds the module and makes the folders absolute. The defaults do not depend on the working directory, which
-// `go -C` changes.
+// complete finds the module and makes the folders absolute. The defaults do not depend on the
+// working directory, which `go -C` changes.
 func (f *flags) complete() error {
 	here, err := os.Getwd()
 	if err != nil {
