@@ -53,10 +53,10 @@ policy that cannot run.`,
   kubectl curfew preview nightly
 
   # What would it delete, object by object, if it were applied?
-  kubectl curfew preview -f policy.yaml -o wide
+  kubectl curfew preview -f nightly.yaml -o wide
 
   # Without a cluster, at a given time
-  kubectl curfew preview -f policy.yaml --manifests cluster/ --at 2026-12-24T02:00:00Z`,
+  kubectl curfew preview -f nightly.yaml --manifests cluster/ --at 2026-12-24T02:00:00Z`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return options.execute(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},

@@ -184,13 +184,16 @@ func (s *space) drop(uid types.UID) {
 	}
 }
 
-// account adds a Pod to the numbers of its tallies, or takes it away.
+// account adds a Pod to the numbers of its tallies, or takes it away. They write that down, even if
+// the Pod does not concern them any more.
 func (s *space) account(p *pod, sign int64) {
 	if p.running() {
 		p.keeper.active += sign
+		s.wake(p.keeper)
 	}
 	for _, t := range p.others {
 		t.conflicts += sign
+		s.wake(t)
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -333,4 +334,44 @@ func TestPoolIsFair(t *testing.T) {
 			t.Error("patches are sent after the end of their time")
 		}
 	})
+}
+
+// TestNumbersAreWritten: a Pod that stops matching wakes the tallies whose numbers that changes,
+// though it does not concern them any more.
+func TestNumbersAreWritten(t *testing.T) {
+	w := newWorld(t.Fatalf)
+	w.addTally("a", "a")
+	w.addTally("b", "a")
+	var older, younger *tally
+	woken := map[*tally]bool{}
+	s := newSpace("ns", func(of *tally) { woken[of] = true })
+	for _, object := range []string{"a", "b"} {
+		compiled, errs := match.Compile(&w.tallies[object].PodTally)
+		if len(errs) > 0 {
+			t.Fatal(errs)
+		}
+		of := &tally{name: object, match: compiled}
+		if older == nil {
+			older = of
+		} else {
+			younger = of
+		}
+	}
+	s.setTallies([]*tally{older, younger})
+	if s.tallies[0] != older {
+		older, younger = younger, older
+	}
+	pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: older.match.Namespace, Name: "p", UID: "p", ResourceVersion: "1", Labels: map[string]string{"app": "a"}, Finalizers: []string{policy.FinalizerTally}},
+		Spec: corev1.PodSpec{RestartPolicy: corev1.RestartPolicyNever}}
+	s.observe(pod, false)
+	if older.active != 1 || younger.conflicts != 1 || !woken[older] || !woken[younger] {
+		t.Fatalf("%d active, %d conflicts, woken %v", older.active, younger.conflicts, woken)
+	}
+	clear(woken)
+	pod = pod.DeepCopy()
+	pod.ResourceVersion, pod.Labels["app"] = "2", "none"
+	s.observe(pod, false)
+	if older.active != 0 || younger.conflicts != 0 || !woken[older] || !woken[younger] {
+		t.Errorf("%d active, %d conflicts, woken %v", older.active, younger.conflicts, woken)
+	}
 }

@@ -215,7 +215,6 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	status("the missing permission", func(status *v1alpha1.CleanupPolicyStatus) bool {
 		return status.LastRun != nil || reasonOf(status, v1alpha1.ConditionPermissionsGranted) == "False Forbidden"
 	})
-	s.apply(binding)
 	const objects = 1500
 	group, ctx := errgroup.WithContext(s.ctx)
 	group.SetLimit(8)
@@ -227,6 +226,7 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 		})
 	}
 	s.ok(group.Wait())
+	s.apply(binding) // Only now, so that a run lists them all.
 	status("some deletions", func(status *v1alpha1.CleanupPolicyStatus) bool { return status.Deleted > 0 })
 	s.kubectl("-n", s.name, "delete", "rolebinding", "janitor")
 	stalled := status("the run to stall", func(status *v1alpha1.CleanupPolicyStatus) bool {

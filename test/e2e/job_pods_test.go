@@ -252,12 +252,13 @@ func indexOf(pod *corev1.Pod) int {
 // few hundred Pods.
 func TestJobOfManyCompletions(t *testing.T) {
 	t.Parallel()
-	completions, most, long := int32(1_000), 400, 2*patience
+	// Here few at a time, so that the Pods of other tests do not wait behind these.
+	completions, parallelism, most, long := int32(200), int32(10), 100, 2*patience
 	if os.Getenv("PODS") == "full" {
-		completions, long = 10_000, 20*time.Minute
+		completions, parallelism, most, long = 10_000, 50, 400, 20*time.Minute
 	}
 	s := newSpaceFor(t, long)
-	created := s.newJob(job("many", sized(completions, 50), indexed, annotated(policy.AnnotationPodTTL, "0")))
+	created := s.newJob(job("many", sized(completions, parallelism), indexed, annotated(policy.AnnotationPodTTL, "0")))
 	peak := 0
 	s.poll("the Job to finish", func(ctx context.Context) (bool, error) {
 		pods, err := suite.cluster.Client.CoreV1().Pods(s.name).List(ctx, metav1.ListOptions{ResourceVersion: "0"})

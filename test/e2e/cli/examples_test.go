@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -50,6 +51,7 @@ func TestExamplesRun(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
+	cleanupExamples(t, dir)
 	for _, command := range append(commands, []string{"", ""}) {
 		help := kubectl(t, "curfew "+command[1]+" --help").stdout
 		_, rest, ok := strings.Cut(help, "\nExamples:\n")
@@ -79,6 +81,51 @@ func TestExamplesRun(t *testing.T) {
 	}
 }
 
+// cleanupExamples makes what the examples about cleanup policies and PodTallies name: the policy
+// nightly with reports of two runs, files of policies, and the tally prow-builds.
+func cleanupExamples(t *testing.T, dir string) {
+	t.Helper()
+	from := os.DirFS(filepath.Join(suite.root, "cmd/kubectl-curfew/testdata"))
+	for source, target := range map[string]string{"cleanup": "policies", "cleanup/cluster": "cluster"} {
+		files, err := fs.Sub(from, source)
+		if err == nil {
+			err = os.CopyFS(filepath.Join(dir, target), files)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	policy, err := fs.ReadFile(from, "cleanup/nightly.yaml")
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "nightly.yaml"), policy, 0o600)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	recorded, err := fs.ReadFile(from, "cluster/cleanup.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	create := func(text string) {
+		t.Helper()
+		if got := typed(t, line{text: "kubectl create -f -", stdin: text}); got.code != 0 {
+			t.Fatalf("%s\n%s", got.stderr, text)
+		}
+	}
+	create(`{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: nightly}, spec: {schedule: "0 2 1 1 *", approval: Required,
+  matchConstraints: {resourceRules: [{apiGroups: [apps], resources: [deployments]}]}}}`)
+	create(`{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: prow-builds, namespace: ci}, spec: {selector: {matchLabels: {created-by-prow: "true"}}}}`)
+	uid := kubectl(t, "get clustercleanuppolicy nightly -o 'jsonpath={.metadata.uid}'").stdout
+	for _, document := range strings.Split(string(recorded), "\n---\n") {
+		if strings.Contains(document, "kind: ClusterCleanupReport") {
+			create(strings.ReplaceAll(document, "5f0f4c1e-2d0f-4c39-9f5a-6a4f6e1f4b7a", uid))
+		}
+	}
+	kubectl(t, `patch clustercleanuppolicy nightly --subresource=status --type=merge -p '{"status": {"observedGeneration": 1, "specHash": "0b9d2a3c4e5f60718293a4b5c6d7e8f9", `+
+		`"lastRun": {"id": "20261224-0200-5f0f4c1e", "phase": "Completed", "generation": 1, "dryRun": true, "pages": 1, "listed": 40, "matched": 3, `+
+		`"scheduledTime": "2026-12-24T02:00:00Z", "startTime": "2026-12-24T02:00:01Z", "completionTime": "2026-12-24T02:00:02Z"}}}'`)
+}
+
 // before is what stands before the next heading of a help.
 func before(help string) string {
 	var out strings.Builder
@@ -94,8 +141,8 @@ func before(help string) string {
 // asTyped is an example as the test runs it: told yes where it would ask, and with an end where it
 // would go on.
 func asTyped(text string) string {
-	for _, changing := range []string{"kubectl curfew extend ", "kubectl curfew cancel ", "kubectl curfew expire-now "} {
-		if rest, ok := strings.CutPrefix(text, changing); ok && !strings.Contains(text, "--dry-run") {
+	for _, changing := range []string{"kubectl curfew extend ", "kubectl curfew cancel ", "kubectl curfew expire-now ", "kubectl curfew approve "} {
+		if rest, ok := strings.CutPrefix(text, changing); ok && !strings.Contains(text, "--dry-run") && !strings.Contains(text, "--yes") {
 			text = changing + "--yes " + rest
 		}
 	}

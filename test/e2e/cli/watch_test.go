@@ -128,7 +128,7 @@ func TestWatchOutage(t *testing.T) {
 				}
 			}
 			return len(lines) >= rows && strings.HasPrefix(lines[0], first) && strings.Count(strings.Join(lines, "\n"), "note:") == rows-2 &&
-				strings.Contains(lines[rows-1], "confi...") && strings.HasSuffix(lines[rows-1], " protection")
+				strings.Contains(lines[rows-1], "confi") && strings.Contains(lines[rows-1], "...") && strings.HasSuffix(lines[rows-1], " protection")
 		}
 	}
 	screen.awaitScreen(ctx, "the row", shows("NAMESPACE", 2))
