@@ -18,8 +18,7 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// served are the kinds of the built-in profiles and of more, each served by a
-// CustomResourceDefinition that says nothing of its fields.
+// served are the kinds of the built-in profiles and of more, each served by a CustomResourceDefinition that says nothing of its fields.
 func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 	t.Helper()
 	builtin, err := profiles.All()
@@ -55,8 +54,7 @@ func served(t *testing.T, more ...*v1alpha1.KindProfile) []platform.Served {
 	return platform.SnapshotOf(compiled, definitions).Served()
 }
 
-// covered are the static configurations and, beside them, what the controller makes of built-in
-// profiles and policies.
+// covered are the static configurations and, beside them, what the controller makes of built-in profiles and policies.
 func covered(t *testing.T, policies ...string) []webhook {
 	t.Helper()
 	return coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller"}, policies...)
@@ -277,8 +275,7 @@ func TestAliasConditions(t *testing.T) {
 	}
 }
 
-// What the controller knows that it may delete everywhere is not asked about; the rest is, and so
-// is the author.
+// What the controller knows that it may delete everywhere is not asked about; the rest is, and so is the author.
 func TestDeletableConditions(t *testing.T) {
 	entries := coveredWith(t, &coverage.Input{Kinds: served(t), Namespace: "curfew-system", Controller: "curfew-controller",
 		Deletable: []schema.GroupResource{{Resource: "configmaps"}, {Group: "rbac.authorization.k8s.io", Resource: "clusterroles"}}})
@@ -436,8 +433,7 @@ var policyRequests = map[string]struct {
 	},
 }
 
-// TestPoliciesConditions: an object is sent for each pair of selectors that selects it, and
-// validated once where it is sent anyway.
+// TestPoliciesConditions: an object is sent for each pair of selectors that selects it, and validated once where it is sent anyway.
 func TestPoliciesConditions(t *testing.T) {
 	for name, test := range policyRequests {
 		t.Run(name, func(t *testing.T) {

@@ -26,8 +26,7 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who
-// may not.
+// world stands for a cluster: namespace ci, a user ann who may post everywhere, and a user bob who may not.
 type world struct {
 	platform.Offline
 	err      error
@@ -407,8 +406,7 @@ func TestNoPlaceToWork(t *testing.T) {
 	}
 }
 
-// FuzzValidate holds that both endpoints answer whatever they are sent as they are described: never
-// with an error of their own.
+// FuzzValidate holds that both endpoints answer whatever they are sent as they are described: never with an error of their own.
 func FuzzValidate(f *testing.F) {
 	f.Add([]byte(nsYAML+jobYAML), false, false)
 	f.Add([]byte(jobJSON), true, true)
