@@ -195,6 +195,17 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
 	}, "\n---\n"))
+	const objects = 1500
+	group, ctx := errgroup.WithContext(s.ctx)
+	group.SetLimit(8)
+	for i := range objects {
+		group.Go(func() error {
+			_, err := suite.cluster.Client.CoreV1().ConfigMaps(s.name).Create(ctx, &corev1.ConfigMap{
+				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), Labels: map[string]string{"app": "x"}}}, metav1.CreateOptions{})
+			return err
+		})
+	}
+	s.ok(group.Wait())
 	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, `+allConfigMaps+`}, conditions: [{name: slow, expression: '!lookup.owned'}]`)
 	status := func(what string, done func(*v1alpha1.CleanupPolicyStatus) bool) *v1alpha1.CleanupPolicyStatus {
 		t.Helper()
@@ -215,18 +226,7 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	status("the missing permission", func(status *v1alpha1.CleanupPolicyStatus) bool {
 		return status.LastRun != nil || reasonOf(status, v1alpha1.ConditionPermissionsGranted) == "False Forbidden"
 	})
-	const objects = 1500
-	group, ctx := errgroup.WithContext(s.ctx)
-	group.SetLimit(8)
-	for i := range objects {
-		group.Go(func() error {
-			_, err := suite.cluster.Client.CoreV1().ConfigMaps(s.name).Create(ctx, &corev1.ConfigMap{
-				ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("c%d", i), Labels: map[string]string{"app": "x"}}}, metav1.CreateOptions{})
-			return err
-		})
-	}
-	s.ok(group.Wait())
-	s.apply(binding) // Only now, so that a run lists them all.
+	s.apply(binding)
 	status("some deletions", func(status *v1alpha1.CleanupPolicyStatus) bool { return status.Deleted > 0 })
 	s.kubectl("-n", s.name, "delete", "rolebinding", "janitor")
 	stalled := status("the run to stall", func(status *v1alpha1.CleanupPolicyStatus) bool {
