@@ -49,10 +49,10 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 	t.kubectl("curfew expiring -n ci --within 2d").prints("job.batch/build", "namespace/ci")
 
 	t.heading("A cleanup policy deletes on a schedule; a preview shows what, before it is applied")
-	t.kubectl("-n ci create configmap preview-1").prints("configmap/preview-1 created")
-	t.kubectl("-n ci create configmap settings").prints("configmap/settings created")
+	t.kubectl("-n ci create job preview-1 --image busybox").prints("job.batch/preview-1 created")
+	t.kubectl("-n ci create job nightly --image busybox").prints("job.batch/nightly created")
 	t.show("cleanup.yaml")
-	t.kubectl("curfew preview -f cleanup.yaml").prints("would delete 1 of", "Next runs").lacks("settings")
+	t.kubectl("curfew preview -f cleanup.yaml").prints("would delete 1 of", "Next runs").lacks("nightly")
 
 	t.heading("A TTL that is raised in time keeps the Job")
 	t.kubectl("-n ci create -f report.yaml").prints("job.batch/report created")
