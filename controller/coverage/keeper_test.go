@@ -125,8 +125,8 @@ func (s *store) drop(name string) {
 func (s *store) put(object *unstructured.Unstructured, event watch.EventType) {
 	s.version++
 	object.SetResourceVersion(strconv.Itoa(s.version))
-	if event == watch.Added {
-		object.SetUID("uid-" + "x")
+	if object.GetUID() == "" {
+		object.SetUID("uid-x")
 	}
 	s.objects[object.GetName()] = object
 	for _, watcher := range s.watchers[object.GetName()] {
@@ -147,9 +147,7 @@ func (s *store) set(t *testing.T, object any) {
 	if s.objects[content.GetName()] == nil {
 		event = watch.Added
 	}
-	uid := content.GetUID()
 	s.put(content, event)
-	content.SetUID(uid)
 }
 
 // edit changes what is there.
