@@ -135,7 +135,7 @@ func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world
 	if len(errs) > 0 {
 		return fmt.Errorf("%s cannot run: %w", policy, errs.ToAggregate())
 	}
-	answer, err := previewIn(ctx, w, compiled, w.ServerTime(ctx, now), progress)
+	answer, err := previewIn(ctx, w, policy, compiled, w.ServerTime(ctx, now), progress)
 	switch {
 	case errors.Is(err, survey.ErrForbidden) || apierrors.IsForbidden(err):
 		fmt.Fprintf(progress, "note: no preview: %v\n", err)

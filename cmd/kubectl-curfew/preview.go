@@ -40,8 +40,9 @@ missing approval would stop the run, and the next five runs. With -o wide it
 lists each object. It decides by the code of the controller, and writes nothing.
 
 NAME is a CleanupPolicy of the namespace or a ClusterCleanupPolicy. With -f, the
-policy comes from a file and need not be in the cluster. With --manifests, all
-objects come from files, too, and no cluster is asked.
+policy comes from a file and need not be in the cluster: it is shown as in its
+first run. With --manifests, all objects come from files, too, and no cluster is
+asked.
 
 If you may impersonate the policy's service account, the command lists with the
 rights of that account. Otherwise it lists with your own, and says so.
@@ -131,7 +132,7 @@ func (o *previewOptions) offline(ctx context.Context, args []string, now time.Ti
 	if err != nil {
 		return nil, err
 	}
-	answer := &previewAnswer{Result: result, offline: true, waits: p.NeedsApproval(false)}
+	answer := &previewAnswer{Result: result, offline: true, file: true, waits: p.NeedsApproval(false)}
 	for _, name := range files.Undefined {
 		answer.note("namespace %q is not among the manifests: it is treated as one without annotations and labels", name)
 	}
@@ -146,6 +147,7 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 		return nil, err
 	}
 	var p *cleanup.Policy
+	var stored *world.CleanupPolicy
 	if len(o.files) > 0 { // What is wrong with the file is said before a cluster is asked.
 		files, err := readLocal(ctx, o.files, o.recursive, namespace, in, progress)
 		if err != nil {
@@ -164,21 +166,21 @@ func (o *previewOptions) live(ctx context.Context, args []string, now time.Time,
 		now = w.ServerTime(ctx, now)
 	}
 	if p == nil {
-		object, err := w.CleanupPolicy(ctx, args[0], namespace)
-		if err != nil {
+		if stored, err = w.CleanupPolicy(ctx, args[0], namespace); err != nil {
 			return nil, err
 		}
-		compiled, errs := object.Compile(expression.NewCompiler(expression.DefaultCacheSize))
+		compiled, errs := stored.Compile(expression.NewCompiler(expression.DefaultCacheSize))
 		if len(errs) > 0 {
-			return nil, fmt.Errorf("%s cannot run: %w", object, errs.ToAggregate())
+			return nil, fmt.Errorf("%s cannot run: %w", stored, errs.ToAggregate())
 		}
 		p = compiled
 	}
-	return previewIn(ctx, w, p, now, progress)
+	return previewIn(ctx, w, stored, p, now, progress)
 }
 
-// previewIn previews a policy in a cluster.
-func previewIn(ctx context.Context, w *world.World, p *cleanup.Policy, now time.Time, progress *progress) (*previewAnswer, error) {
+// previewIn previews a policy in a cluster. stored is the policy as it was read there; nil if it
+// comes from a file, for which this is its first run.
+func previewIn(ctx context.Context, w *world.World, stored *world.CleanupPolicy, p *cleanup.Policy, now time.Time, progress *progress) (*previewAnswer, error) {
 	account, err := w.AccountOf(ctx, p.Account)
 	if err != nil {
 		return nil, err
@@ -187,6 +189,12 @@ func previewIn(ctx context.Context, w *world.World, p *cleanup.Policy, now time.
 	result, err := preview.Of(ctx, p, account, survey.Options{
 		Account: account.Name.String(), Served: w.Resources, Source: w.Source(), Protect: w.Controller.Protect, Now: now,
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return w.NamespacesFor(ctx, p) },
+		Matched: func(ctx context.Context) (cleanup.Matched, error) {
+			if stored == nil {
+				return nil, nil
+			}
+			return w.CleanupMatched(ctx, stored, p, now)
+		},
 	})
 	if err != nil {
 		if errors.Is(err, survey.ErrForbidden) && account.Own {
@@ -194,7 +202,7 @@ func previewIn(ctx context.Context, w *world.World, p *cleanup.Policy, now time.
 		}
 		return nil, err
 	}
-	answer := &previewAnswer{Result: result, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun}
+	answer := &previewAnswer{Result: result, file: stored == nil, own: account.Own, account: account.Name.String(), controllerDryRun: w.Controller.DryRun}
 	if p.NeedsApproval(w.Controller.Published["require-approval"] == "true") {
 		approved, err := w.Approved(ctx, p)
 		if err != nil {

@@ -15,8 +15,9 @@ import (
 // previewAnswer is what a run of a policy would do.
 type previewAnswer struct {
 	*preview.Result
-	// offline: no cluster was asked. own: objects were listed with the user's own rights.
-	offline, own bool
+	// offline: no cluster was asked. file: the policy is not read from a cluster. own: objects were
+	// listed with the user's own rights.
+	offline, file, own bool
 	// account is whose rights the policy has; empty if no cluster was asked.
 	account string
 	// waits: nobody has approved the policy as it is. controllerDryRun is --dry-run.
@@ -46,6 +47,9 @@ func (a *previewAnswer) addNotes() {
 		a.note("the policy has dryRun: true: it deletes nothing")
 	case a.waits:
 		a.note("nobody has approved the policy as it is now: it deletes nothing until somebody does (kubectl curfew approve)")
+	}
+	if a.file && p.Consecutive() {
+		a.note("the policy is read from a file: this is its first run, and consecutiveRuns keeps all that it matches")
 	}
 	whose := "the service account"
 	if a.own {

@@ -31,6 +31,7 @@ func init() {
 		"preview-offline-name": {args: words(offline + "-o name")},
 		"preview-stalled":      {args: words("preview -f testdata/cleanup/limited.yaml --manifests testdata/cleanup/cluster -o wide"), code: 1},
 		"preview-truncated":    {args: words("preview -f testdata/cleanup/truncated.yaml --manifests testdata/cleanup/cluster -o wide")},
+		"preview-consecutive":  {args: words("preview -f testdata/cleanup/consecutive.yaml --manifests testdata/cleanup/cluster -o wide")},
 
 		"test":         {args: words("test testdata/cleanup")},
 		"test-failing": {args: words("test testdata/cleanup testdata/cleanup-failing"), code: 1},

@@ -31,15 +31,19 @@ func (r *run) interrupted(ctx context.Context, err error) error {
 	return errors.Join(err, written)
 }
 
-// end ends the run.
+// end ends the run. What has matched is on its pages before the status names them.
 func (r *run) end(ctx context.Context, phase v1alpha1.RunPhase, reason, message string) error {
+	matches, err := r.writeMatches(ctx)
+	if err != nil {
+		return r.interrupted(ctx, err)
+	}
 	now, err := r.c.options.ServerTime(ctx)
 	if err != nil {
 		now = r.info.StartTime.Time
 	}
 	err = r.ledger.end(ctx, phase, now, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.LastRun.Listed, s.LastRun.Matched, s.LastRun.DryRun = max(s.LastRun.Listed, r.survey.Listed), max(r.survey.Matched, s.LastRun.Deleted), r.info.DryRun
-		s.LastRun.Skipped = nil
+		s.LastRun.Skipped, s.Matches = nil, matches
 		for _, count := range r.survey.Skipped {
 			s.LastRun.Skipped = append(s.LastRun.Skipped, *count)
 		}

@@ -95,8 +95,9 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 	return engine.Judgement{Verdict: engine.Keep}, nil
 }
 
-// keep notes why an object is kept.
+// keep notes why an object is kept. It has to match in consecutiveRuns again.
 func (b *batch) keep(uid types.UID, why string) {
+	b.run.survey.Matches.Forget(uid)
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.items[uid].Message = policy.ShortenTo(why, maxMessage)

@@ -61,7 +61,7 @@ func (r *run) newSurvey(mostLacks int) {
 	clients := survey.Clients{Objects: r.account.Objects, Metadata: r.account.Metadata}
 	r.survey = survey.New(r.policy, reader{clients, r.account}, survey.Options{
 		Account: r.account.Name.String(), Served: options.Served, Source: options.Cached, Namespaces: options.Namespaces,
-		Protect: options.Protect, MostLacks: mostLacks, Now: r.info.StartTime.Time, Clock: options.Clock, Between: r.cur.turn.yield,
+		Protect: options.Protect, Matched: r.matched, MostLacks: mostLacks, Now: r.info.StartTime.Time, Clock: options.Clock, Between: r.cur.turn.yield,
 	})
 }
 
@@ -128,7 +128,7 @@ func (r *run) carryOut(ctx context.Context) error {
 
 // count is the first pass. A run that remembers many objects waits until few others do.
 func (r *run) count(ctx context.Context, deleted int64) error {
-	if r.policy.Spec.KeepNewest != nil {
+	if r.policy.Spec.KeepNewest != nil || r.policy.Consecutive() {
 		err := r.cur.turn.away(ctx, func() (err error) {
 			r.remembers, err = r.c.remembering.take(ctx, r.policy.Namespace)
 			return err

@@ -158,9 +158,11 @@ func (s *store) readPage(ctx context.Context, name string) (*v1alpha1.CleanupRep
 // keptRuns is how many runs keep their pages.
 const keptRuns = 5
 
-// prune deletes the pages of all but the newest runs. The ids of runs sort by time.
+// prune deletes the pages of all but the newest runs, and the matches of all but the last. The ids
+// of runs sort by time.
 func (s *store) prune(ctx context.Context) error {
 	pages := map[string][]string{} // by run
+	var old []string
 	options := metav1.ListOptions{Limit: pageSize, LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
 	for {
 		page, err := s.reports.List(ctx, options)
@@ -168,8 +170,14 @@ func (s *store) prune(ctx context.Context) error {
 			return fmt.Errorf("listing reports of %s: %w", s.policy.ID(), err)
 		}
 		for i := range page.Items {
-			run := page.Items[i].GetLabels()[v1alpha1.LabelCleanupRun]
-			pages[run] = append(pages[run], page.Items[i].GetName())
+			run, name := page.Items[i].GetLabels()[v1alpha1.LabelCleanupRun], page.Items[i].GetName()
+			matched, _, _ := unstructured.NestedString(page.Items[i].Object, "matched")
+			switch {
+			case matched == "":
+				pages[run] = append(pages[run], name)
+			case s.status.Matches == nil || run != s.status.Matches.Run:
+				old = append(old, name)
+			}
 		}
 		if options.Continue = page.GetContinue(); options.Continue == "" {
 			break
@@ -177,10 +185,11 @@ func (s *store) prune(ctx context.Context) error {
 	}
 	runs := slices.Sorted(maps.Keys(pages))
 	for _, run := range runs[:max(0, len(runs)-keptRuns)] {
-		for _, name := range pages[run] {
-			if err := s.reports.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
-				return fmt.Errorf("deleting report %s: %w", name, err)
-			}
+		old = append(old, pages[run]...)
+	}
+	for _, name := range old {
+		if err := s.reports.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			return fmt.Errorf("deleting report %s: %w", name, err)
 		}
 	}
 	return nil

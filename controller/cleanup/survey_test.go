@@ -91,6 +91,9 @@ func randomSpec(random *rand.Rand, spec *v1alpha1.CleanupSpec) {
 	if often() {
 		spec.KeepNewest = &v1alpha1.KeepNewest{Count: int32(1 + random.IntN(2)), GroupBy: new(v1alpha1.Expression(`"app" in object.metadata.labels ? "x" : "y"`))}
 	}
+	if random.IntN(6) == 0 {
+		spec.ConsecutiveRuns = 2
+	}
 	if often() {
 		spec.MaxDeletions = new(int64(1 + random.IntN(4)))
 	}

@@ -44,6 +44,7 @@ const (
 	SkipEssential   = "Essential"
 	SkipNewest      = "KeepNewest"
 	SkipLimit       = "OverLimit"
+	SkipConsecutive = "ConsecutiveRuns"
 )
 
 // Decision is a verdict and its reason.

@@ -53,11 +53,7 @@ func (n *Newest) Add(group string, at time.Time, uid types.UID) error {
 func (n *Newest) Keeps(group string, at time.Time, uid types.UID) bool {
 	if n.kept == nil {
 		n.kept = make(map[types.UID]bool, n.size)
-		for _, of := range n.groups {
-			for _, one := range *of {
-				n.kept[one.uid] = true
-			}
-		}
+		n.EachKept(func(uid types.UID) { n.kept[uid] = true })
 	}
 	of := n.groups[group]
 	if n.kept[uid] || of == nil || of.Len() < n.count {
@@ -69,6 +65,15 @@ func (n *Newest) Keeps(group string, at time.Time, uid types.UID) bool {
 
 // Kept is how many objects the first pass found to be kept.
 func (n *Newest) Kept() int { return n.size }
+
+// EachKept calls f for each of them.
+func (n *Newest) EachKept(f func(uid types.UID)) {
+	for _, of := range n.groups {
+		for _, one := range *of {
+			f(one.uid)
+		}
+	}
+}
 
 type member struct {
 	at  time.Time

@@ -156,6 +156,14 @@ type CleanupSpec struct {
 	// keepNewest keeps the newest of the matching objects.
 	// +optional
 	KeepNewest *KeepNewest `json:"keepNewest,omitempty"`
+	// consecutiveRuns is in how many runs in a row an object must match before Curfew deletes it: the
+	// last of them deletes it. Dry runs count. The count of all objects starts again when the policy
+	// is changed or a run is missed, and that of one object when a run does not match it. More than
+	// 100,000 matching objects set the condition Stalled. Absent means 1.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=100
+	ConsecutiveRuns int32 `json:"consecutiveRuns,omitempty"`
 	// maxDeletions is how many objects one run may delete. See onExceed. Absent means no limit.
 	// +optional
 	// +kubebuilder:validation:Minimum=1

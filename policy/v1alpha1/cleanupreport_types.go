@@ -96,6 +96,11 @@ type CleanupReportFields struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=1000
 	Summary []SummaryCount `json:"summary,omitempty"`
+	// matched is for consecutiveRuns: hashes of the UIDs that match, each with its number of runs. A
+	// page with it lists nothing else.
+	// +optional
+	// +kubebuilder:validation:MaxLength=400000
+	Matched []byte `json:"matched,omitempty"`
 }
 
 // PolicyReference names a cleanup policy.

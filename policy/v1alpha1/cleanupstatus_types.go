@@ -23,7 +23,8 @@ const (
 	ReasonInvalidSchedule = "InvalidSchedule"
 	// ReasonTooManyPolicies: the namespace has more cleanup policies than allowed.
 	ReasonTooManyPolicies = "TooManyPolicies"
-	// ReasonTooManyMatches: more objects match than maxDeletions or maxPercentage allow.
+	// ReasonTooManyMatches: more objects match than maxDeletions, maxPercentage or consecutiveRuns
+	// allow.
 	ReasonTooManyMatches = "TooManyMatches"
 	// ReasonForbidden: the service account lacks a permission.
 	ReasonForbidden = "Forbidden"
@@ -80,6 +81,9 @@ type CleanupPolicyStatus struct {
 	// +listMapKey=report
 	// +kubebuilder:validation:MaxItems=2
 	UncountedDeletions []UncountedPage `json:"uncountedDeletions,omitempty"`
+	// matches is where the last run has left which objects matched, for consecutiveRuns.
+	// +optional
+	Matches *CleanupMatches `json:"matches,omitempty"`
 	// conditions of the policy: Ready, PermissionsGranted and Stalled.
 	// +optional
 	Conditions Conditions `json:"conditions,omitempty"`
@@ -145,6 +149,29 @@ type CleanupRun struct {
 	// +listMapKey=reason
 	// +kubebuilder:validation:MaxItems=32
 	Skipped []SkipCount `json:"skipped,omitempty"`
+}
+
+// CleanupMatches names the report pages with the objects that matched in a run. The next run counts
+// on from them if it is the very next one that is due, and the policy and the pages are unchanged.
+type CleanupMatches struct {
+	// run is the id of the run.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	Run string `json:"run"`
+	// scheduledTime is when the run was due.
+	// +required
+	ScheduledTime metav1.Time `json:"scheduledTime"`
+	// specHash is that of the policy in this run.
+	// +required
+	// +kubebuilder:validation:MaxLength=63
+	SpecHash string `json:"specHash"`
+	// pages is how many report pages there are.
+	// +required
+	Pages int32 `json:"pages"`
+	// sha256 is the checksum of all pages.
+	// +required
+	// +kubebuilder:validation:MaxLength=64
+	SHA256 string `json:"sha256"`
 }
 
 // KindCount is a number of objects of a kind.

@@ -221,6 +221,7 @@ func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (n
 	}
 	delete(spec, "approval")
 	delete(spec, "timeZone")
+	delete(spec, "consecutiveRuns") // It has one run here: see TestCleanupConsecutiveRuns.
 	spec["schedule"] = soon()
 	s.apply(s.manifest(policy.Object))
 	return name

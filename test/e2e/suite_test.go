@@ -141,8 +141,12 @@ func stopped(process *harness.Curfew, earlier error) error {
 	return earlier
 }
 
+// everyMinute lets a test wait for several runs of a cleanup policy.
+const everyMinute = "--cleanup-min-interval=1m"
+
 // startWebhook starts the webhook, on a port that it had before if there is one.
 func startWebhook(ctx context.Context, port int, args ...string) (err error) {
+	args = append([]string{everyMinute}, args...)
 	if suite.webhook, err = suite.cluster.StartWebhook(ctx, harness.CurfewOptions{Port: port, Args: args}); err != nil {
 		return err
 	}
@@ -153,6 +157,6 @@ func startController(ctx context.Context, args ...string) (err error) {
 	// Without leader election a successor need not wait for the lease of one that was killed;
 	// failover_test.go has both.
 	suite.controller, err = suite.cluster.StartController(ctx, harness.CurfewOptions{
-		Proxy: suite.proxy, Args: append([]string{"--leader-elect=false"}, args...)})
+		Proxy: suite.proxy, Args: append([]string{"--leader-elect=false", everyMinute}, args...)})
 	return err
 }

@@ -50,6 +50,42 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestOneObjectDoesNotWedgeARun"},
 	},
 	{
+		Invariant: "S6", Name: "consecutiveRuns counts on after a missed run",
+		File: "policy/cleanup/matches.go",
+		Old:  " || !p.Schedule.Next(left.ScheduledTime.Time).Equal(due) {", New: " || due.IsZero() {",
+		Package: cleans, Tests: []string{"TestMatchesThatAreLost"},
+	},
+	{
+		Invariant: "S6", Name: "consecutiveRuns counts on after the policy was changed",
+		File: "policy/cleanup/matches.go",
+		Old:  " || left.SpecHash != p.Hash ||", New: " ||",
+		Package: cleans, Tests: []string{"TestMatchesThatAreLost"},
+	},
+	{
+		Invariant: "S6", Name: "a forged report page counts as matches",
+		File: "policy/cleanup/matches.go",
+		Old:  "if SumMatches(text) != left.SHA256 || len", New: "if len",
+		Package: matches, Tests: []string{"TestMatchesThatCannotBeUsed"},
+	},
+	{
+		Invariant: "S6", Name: "an object that did not match in between is deleted",
+		File: "policy/cleanup/matches.go",
+		Old:  "before: before, now: Matched{}}", New: "before: before, now: maps.Collect(maps.All(before))}",
+		Package: cleans, Tests: []string{"TestConsecutiveRuns"},
+	},
+	{
+		Invariant: "S6", Name: "a run overwrites the matches that it counts on from",
+		File: "controller/cleanup/matches.go",
+		Old:  "return pageName(r.policy.Name, \"matched-\"+run, number)", New: "return pageName(r.policy.Name, \"matched\", number)",
+		Package: cleans, Tests: []string{"TestConsecutiveRunsKilled"},
+	},
+	{
+		Invariant: "S6", Name: "an object that does not match on a live read keeps its count",
+		File: "controller/cleanup/outcome.go",
+		Old:  "\tb.run.survey.Matches.Forget(uid)\n", New: "",
+		Package: cleans, Tests: []string{"TestLiveReadStartsAgain"},
+	},
+	{
 		Invariant: "S10", Name: "policies without an account delete as the controller",
 		File: "controller/cleanup/account.go",
 		Old:  "\t\tname = a.own\n", New: "\t\tname.Name = \"curfew-controller\"\n",

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -117,20 +118,57 @@ func (w *World) readCleanupPolicy(ctx context.Context, resource, namespace, name
 	return &CleanupPolicy{"CleanupPolicy", read.ObjectMeta, read.Spec.CleanupSpec, read.Status, compile}, presence, nil
 }
 
-// CleanupReports are the report pages of a policy, by run and page.
+// CleanupReports are the report pages of a policy that list objects, by run and page.
 func (w *World) CleanupReports(ctx context.Context, p *CleanupPolicy) ([]*v1alpha1.CleanupReport, error) {
-	at := p.at(v1alpha1.ClusterCleanupReports, v1alpha1.CleanupReports)
-	pages, presence, err := Items[v1alpha1.CleanupReport](ctx, w, at, p.Namespace, v1alpha1.LabelCleanupPolicyUID+"="+string(p.UID))
+	pages, presence, err := w.reportPages(ctx, p)
 	if err != nil {
 		return nil, err
 	}
 	if presence == Unread {
-		return nil, fmt.Errorf("you may not list %s: ask for a role that allows it", at.Resource)
+		return nil, fmt.Errorf("you may not list %s: ask for a role that allows it", p.reports().Resource)
 	}
+	return slices.DeleteFunc(pages, func(page *v1alpha1.CleanupReport) bool { return len(page.Matched) > 0 }), nil
+}
+
+// CleanupMatched is in how many runs in a row objects have matched before a run that starts now.
+func (w *World) CleanupMatched(ctx context.Context, p *CleanupPolicy, compiled *cleanup.Policy, now time.Time) (cleanup.Matched, error) {
+	left := p.Status.Matches
+	if left == nil {
+		return nil, nil
+	}
+	due, _ := compiled.Schedule.Latest(left.ScheduledTime.Time, now)
+	if due.IsZero() {
+		due = compiled.Schedule.Next(left.ScheduledTime.Time)
+	}
+	pages, presence, err := w.reportPages(ctx, p)
+	if err != nil {
+		return nil, err
+	}
+	if presence == Unread {
+		w.Note(fmt.Sprintf("you may not list %s: in how many runs objects have matched before is not known", p.reports().Resource))
+	}
+	return compiled.ReadMatched(left, due, func(number int32) ([]byte, error) {
+		i := slices.IndexFunc(pages, func(page *v1alpha1.CleanupReport) bool {
+			return page.Run == left.Run && page.Page == number && len(page.Matched) > 0
+		})
+		if i < 0 {
+			return nil, nil
+		}
+		return pages[i].Matched, nil
+	})
+}
+
+// reports is the resource of the policy's report pages.
+func (p *CleanupPolicy) reports() schema.GroupVersionResource {
+	return p.at(v1alpha1.ClusterCleanupReports, v1alpha1.CleanupReports)
+}
+
+func (w *World) reportPages(ctx context.Context, p *CleanupPolicy) ([]*v1alpha1.CleanupReport, Presence, error) {
+	pages, presence, err := Items[v1alpha1.CleanupReport](ctx, w, p.reports(), p.Namespace, v1alpha1.LabelCleanupPolicyUID+"="+string(p.UID))
 	slices.SortFunc(pages, func(a, b *v1alpha1.CleanupReport) int {
 		return cmp.Or(strings.Compare(a.Run, b.Run), cmp.Compare(a.Page, b.Page))
 	})
-	return pages, nil
+	return pages, presence, err
 }
 
 // ApproveCleanup creates the approval of a policy as it was read, and reports whether there was

@@ -3,6 +3,7 @@ package survey
 import (
 	"context"
 	"errors"
+	"fmt"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,36 +20,73 @@ type StallError struct {
 
 func (e *StallError) Error() string { return e.err.Error() }
 
-// Count is the first pass: it counts what matches, where a limit or keepNewest depends on it.
-// deleted are the objects that the run has deleted before it was interrupted.
+// Count is the first pass: it counts what matches, where a limit, keepNewest or consecutiveRuns
+// depends on it. deleted are the objects that the run has deleted before it was interrupted.
 func (s *Survey) Count(ctx context.Context, deleted int64) error {
 	newest := s.policy.Spec.KeepNewest
-	if newest == nil && !s.policy.Limited() {
+	if newest == nil && !s.policy.Limited() && !s.policy.Consecutive() {
 		return nil
 	}
 	if newest != nil {
 		s.Newest = cleanup.NewNewest(int(newest.Count))
 	}
+	matches, err := s.matches(ctx)
+	if err != nil {
+		return err
+	}
 	matched := int64(0)
-	err := s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
+	err = s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
 		decision, err := s.decide(ctx, &at.Target, object)
 		if err != nil || decision.Verdict != cleanup.Delete {
 			return err
 		}
 		matched++
-		if newest == nil {
-			return nil
+		if newest != nil {
+			err = s.Newest.Add(decision.Group, decision.Time, object.GetUID())
 		}
-		return s.Newest.Add(decision.Group, decision.Time, object.GetUID())
+		if matches != nil && err == nil {
+			err = matches.Add(object.GetUID())
+		}
+		return err
 	})
-	if errors.Is(err, cleanup.ErrTooMany) {
-		return &StallError{v1alpha1.ReasonTooManyGroups, err}
-	}
-	if err != nil || !s.policy.Limited() {
+	switch {
+	case errors.Is(err, cleanup.ErrTooMany):
+		return &StallError{v1alpha1.ReasonTooManyGroups, cleanup.ErrTooMany}
+	case errors.Is(err, cleanup.ErrTooManyMatched):
+		return &StallError{v1alpha1.ReasonTooManyMatches, cleanup.ErrTooManyMatched}
+	case err != nil:
 		return err
 	}
+	s.Matches = matches
 	if s.Newest != nil {
 		matched -= int64(s.Newest.Kept())
+		s.Newest.EachKept(matches.Forget)
+	}
+	if matches != nil { // Only they would be deleted.
+		matched = matches.AtLeast(s.policy.Spec.ConsecutiveRuns)
+	}
+	return s.allow(ctx, matched, deleted)
+}
+
+// matches counts on from the run before; nil without consecutiveRuns.
+func (s *Survey) matches(ctx context.Context) (*cleanup.Matches, error) {
+	if !s.policy.Consecutive() {
+		return nil, nil
+	}
+	if s.options.Matched == nil {
+		return s.policy.NewMatches(nil), nil
+	}
+	before, err := s.options.Matched(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return s.policy.NewMatches(before), nil
+}
+
+// allow finds how many of the matching objects may be deleted.
+func (s *Survey) allow(ctx context.Context, matched, deleted int64) (err error) {
+	if !s.policy.Limited() {
+		return nil
 	}
 	all := int64(0)
 	if s.policy.Spec.MaxPercentage != nil {
@@ -74,11 +112,11 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 	return s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
 		s.Listed++
 		decision, err := s.decide(ctx, &at.Target, object)
-		if err != nil || decision.Verdict == cleanup.NoMatch {
+		if err != nil {
 			return err
 		}
-		if decision.Verdict == cleanup.Delete && s.Newest != nil && s.Newest.Keeps(decision.Group, decision.Time, object.GetUID()) {
-			decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNewest, Message: "is one of the newest: see keepNewest"}
+		if decision = s.choose(decision, object.GetUID()); decision.Verdict == cleanup.NoMatch {
+			return nil
 		}
 		if decision.Verdict == cleanup.Delete && recent.has(object.GetUID()) {
 			return nil
@@ -95,6 +133,23 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 		}
 		return f(&at.Target, object, decision)
 	})
+}
+
+// choose applies what the first pass has found to an object. One that does not match any more has
+// to match in consecutiveRuns again.
+func (s *Survey) choose(decision cleanup.Decision, uid types.UID) cleanup.Decision {
+	if decision.Verdict == cleanup.Delete && s.Newest != nil && s.Newest.Keeps(decision.Group, decision.Time, uid) {
+		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNewest, Message: "is one of the newest: see keepNewest"}
+	}
+	if decision.Verdict != cleanup.Delete {
+		s.Matches.Forget(uid)
+		return decision
+	}
+	if runs, needed := s.Matches.Runs(uid), s.policy.Spec.ConsecutiveRuns; s.policy.Consecutive() && runs < int(needed) {
+		message := fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)
+		return cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipConsecutive, Message: message}
+	}
+	return decision
 }
 
 // recentUIDs are the objects that were listed last. An aggregated API with a stale cache, or two

@@ -42,6 +42,9 @@ type Options struct {
 	Namespaces func() ([]*policy.NamespacePolicy, error)
 	// Protect are the namespaces in which nothing is deleted.
 	Protect []string
+	// Matched returns in how many runs in a row objects have matched before, for consecutiveRuns; nil
+	// for a first run.
+	Matched func(context.Context) (cleanup.Matched, error)
 	// MostLacks is after how many missing permissions Open stops; 0 means never.
 	MostLacks int
 	// Now is the time of the whole survey.
@@ -61,6 +64,9 @@ type Survey struct {
 	Skipped map[string]*v1alpha1.SkipCount
 	// Newest are the objects that keepNewest keeps; nil without it.
 	Newest *cleanup.Newest
+	// Matches are how often objects have matched; nil without consecutiveRuns, and until all are
+	// counted.
+	Matches *cleanup.Matches
 	// Left is how many objects may still be deleted; negative means any number.
 	Left int64
 

@@ -1,0 +1,51 @@
+package cleanup
+
+import (
+	"context"
+	"slices"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// matchesPerPage is how many matches a report page has at most: they take 300 kB. Tests make it
+// smaller.
+var matchesPerPage = 25_000
+
+// matched reads in how many runs in a row objects have matched before this one.
+func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
+	left := r.ledger.status().Matches
+	return r.policy.ReadMatched(left, r.info.ScheduledTime.Time, func(number int32) ([]byte, error) {
+		fields, err := r.ledger.store.readPage(ctx, r.matchesName(left.Run, number))
+		if fields == nil || err != nil {
+			return nil, err
+		}
+		return fields.Matched, nil
+	})
+}
+
+// writeMatches writes the matches of this run on pages. The pages of the run before stay until the
+// status names these: a run that is interrupted reads them again, and so counts nothing twice.
+func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error) {
+	if r.survey.Matches == nil {
+		return nil, nil
+	}
+	text := r.survey.Matches.Encode()
+	out := &v1alpha1.CleanupMatches{
+		Run: r.info.ID, ScheduledTime: r.info.ScheduledTime, SpecHash: r.policy.Hash, SHA256: cleanup.SumMatches(text),
+	}
+	for page := range slices.Chunk(text, matchesPerPage*cleanup.MatchSize) {
+		out.Pages++
+		fields := &v1alpha1.CleanupReportFields{
+			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: page,
+		}
+		if err := r.ledger.store.writePage(ctx, r.matchesName(r.info.ID, out.Pages), fields); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
+}
+
+func (r *run) matchesName(run string, number int32) string {
+	return pageName(r.policy.Name, "matched-"+run, number)
+}

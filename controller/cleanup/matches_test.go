@@ -1,0 +1,280 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// unusedPolicy deletes every ConfigMap with label unused after a number of daily runs.
+func unusedPolicy(t *testing.T, runs int32, edit func(*v1alpha1.CleanupSpec)) *cleanup.Policy {
+	return tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.Schedule, s.ConsecutiveRuns = "0 2 * * *", runs
+		s.MatchConstraints.ObjectSelector = &metav1.LabelSelector{MatchLabels: map[string]string{"unused": "true"}}
+		if edit != nil {
+			edit(s)
+		}
+	})
+}
+
+// day runs the policy on a day, from the start or from where it was killed.
+func (c *cluster) day(ctx context.Context, p *cleanup.Policy, day int) error {
+	due := start.AddDate(0, 0, day)
+	process := c.controller()
+	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: due, ledger: &ledger{store: c}}
+	if run := c.current().LastRun; run != nil && run.ScheduledTime.Time.Equal(due) {
+		return process.finish(ctx, cur, true)
+	}
+	_, err := process.start(ctx, cur, due)
+	return err
+}
+
+// unused sets or removes the label of objects.
+func (c *cluster) unused(is bool, names ...string) {
+	for _, name := range names {
+		c.objects[name].Labels = map[string]string{"unused": fmt.Sprint(is)}
+		c.objects[name].ResourceVersion += "1"
+	}
+}
+
+// left are the tmp ConfigMaps that are not being deleted.
+func (c *cluster) left() string {
+	var out []string
+	for _, name := range slices.Sorted(maps.Keys(c.objects)) {
+		if strings.HasPrefix(name, "tmp-") && c.objects[name].DeletionTimestamp == nil {
+			out = append(out, name[len("tmp-"):])
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// skipped is how many objects the last run kept, and why.
+func (c *cluster) skipped() string {
+	var out []string
+	for _, one := range c.status.LastRun.Skipped {
+		out = append(out, fmt.Sprintf("%d %s", one.Count, one.Message))
+	}
+	return strings.Join(out, "; ")
+}
+
+func (c *cluster) days(p *cleanup.Policy, days ...int) {
+	c.t.Helper()
+	for _, day := range days {
+		if err := c.day(c.t.Context(), p, day); err != nil {
+			c.t.Fatal(err)
+		}
+	}
+}
+
+// An object is deleted in the third run in a row that matches it, and not if it did not match in
+// between, was created again, or began to match later.
+func TestConsecutiveRuns(t *testing.T) {
+	defer smallMatches(2)()
+	c := newCluster(t)
+	p := unusedPolicy(t, 3, nil)
+	c.unused(true, "tmp-1", "tmp-2", "tmp-3")
+	c.days(p, 0)
+	if got := c.skipped(); got != "3 ConfigMap ci/tmp-1: matched in 1 of 3 runs in a row: see consecutiveRuns" {
+		t.Errorf("the first run skipped %s", got)
+	}
+	c.unused(false, "tmp-2")
+	c.unused(true, "tmp-4")
+	c.days(p, 1)
+	c.unused(true, "tmp-2")
+	c.objects["tmp-3"].UID = "created again"
+	for i, want := range []string{"2 3 4 5", "2 3 5", "5"} {
+		c.days(p, 2+i)
+		if got := c.left(); got != want {
+			t.Errorf("run %d left %s, want %s", 3+i, got, want)
+		}
+	}
+	if c.status.Deleted != 4 || c.status.LastRun.Phase != v1alpha1.RunCompleted {
+		t.Errorf("%d deleted, run %+v", c.status.Deleted, c.status.LastRun)
+	}
+}
+
+// smallMatches makes pages of a few matches.
+func smallMatches(size int) (restore func()) {
+	before := matchesPerPage
+	matchesPerPage = size
+	return func() { matchesPerPage = before }
+}
+
+// Where the run before is not known, or was another one, each object has matched once (S6).
+func TestMatchesThatAreLost(t *testing.T) {
+	defer smallMatches(2)()
+	for name, c := range map[string]struct {
+		edit func(*cluster)
+		of   func(*v1alpha1.CleanupSpec)
+		day  int
+		left string
+	}{
+		"nothing":          {day: 1},
+		"a missed run":     {day: 2, left: "1 2 3 4 5"},
+		"a changed policy": {day: 1, of: func(s *v1alpha1.CleanupSpec) { s.IncludeOwned = true }, left: "1 2 3 4 5"},
+		"a lost page": {day: 1, edit: func(c *cluster) {
+			maps.DeleteFunc(c.pages, func(name string, _ v1alpha1.CleanupReportFields) bool { return strings.HasSuffix(name, "-2") })
+		}, left: "1 2 3 4 5"},
+		"a forged page": {day: 1, edit: func(c *cluster) {
+			for name, page := range c.pages {
+				page.Matched = slices.Clone(page.Matched)
+				page.Matched[0]++
+				c.pages[name] = page
+			}
+		}, left: "1 2 3 4 5"},
+		"an object that is new": {day: 1, edit: func(c *cluster) { c.objects["tmp-4"].UID = "new" }, left: "4"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t)
+			api.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
+			api.days(unusedPolicy(t, 2, nil), 0)
+			if len(api.sent) != 0 || len(api.pages) != 3 {
+				t.Fatalf("the first run deleted %v, and left %d pages", api.sent, len(api.pages))
+			}
+			if c.edit != nil {
+				c.edit(api)
+			}
+			api.days(unusedPolicy(t, 2, c.of), c.day)
+			if got := api.left(); got != c.left {
+				t.Errorf("left %q, want %q", got, c.left)
+			}
+		})
+	}
+}
+
+// A run that stalls counts: the next one stalls as well, instead of starting again.
+func TestStalledRunCounts(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(4)) })
+	c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
+	c.days(p, 0)
+	if phase := c.status.LastRun.Phase; phase != v1alpha1.RunCompleted {
+		t.Errorf("five objects that are not deleted yet: %s", phase)
+	}
+	c.days(p, 1, 2)
+	if run := c.status.LastRun; run.Phase != v1alpha1.RunStalled || len(c.sent) != 0 {
+		t.Errorf("run %+v, sent %v", run, c.sent)
+	}
+	c.unused(false, "tmp-5")
+	if c.days(p, 3); c.left() != "5" {
+		t.Errorf("left %s", c.left())
+	}
+}
+
+// What keepNewest keeps does not match, and starts again.
+func TestKeptNewestDoNotMatch(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, func(s *v1alpha1.CleanupSpec) { s.KeepNewest = &v1alpha1.KeepNewest{Count: 2} })
+	for i := range 4 {
+		name := fmt.Sprintf("tmp-%d", i+1)
+		c.unused(true, name)
+		c.objects[name].CreationTimestamp = metav1.NewTime(start.Add(time.Duration(i-100) * time.Hour))
+	}
+	c.days(p, 0) // 3 and 4 are the newest.
+	c.unused(true, "tmp-5")
+	c.objects["tmp-5"].CreationTimestamp = metav1.NewTime(start)
+	for i, want := range []string{"3 4 5", "4 5"} {
+		if c.days(p, i+1); c.left() != want {
+			t.Errorf("run %d left %s, want %s", i+2, c.left(), want)
+		}
+	}
+}
+
+// An object that does not match when it is about to be deleted starts again.
+func TestLiveReadStartsAgain(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, nil)
+	c.unused(true, "tmp-1", "tmp-2")
+	c.days(p, 0)
+	c.answer = func(name string) *engine.Result {
+		if name == "tmp-2" {
+			c.unused(false, name)
+		}
+		return nil
+	}
+	c.days(p, 1)
+	c.answer = nil
+	c.unused(true, "tmp-2")
+	for i, want := range []string{"2 3 4 5", "3 4 5"} {
+		if c.days(p, 2+i); c.left() != want {
+			t.Errorf("run %d left %s, want %s", 3+i, c.left(), want)
+		}
+	}
+}
+
+// More objects than a run can remember stall it: none is deleted, and all start again.
+func TestTooManyMatchesStall(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, nil)
+	c.unused(true, "tmp-1")
+	c.days(p, 0)
+	for i := range cleanup.MaxMatched {
+		name := fmt.Sprintf("tmp-x%06d", i)
+		object := c.objects["tmp-1"].DeepCopy()
+		object.Name, object.UID = name, types.UID(name)
+		c.objects[name] = object
+	}
+	c.days(p, 1)
+	if run := c.status.LastRun; run.Phase != v1alpha1.RunStalled || len(c.sent) != 0 || c.status.Matches != nil {
+		t.Errorf("run %+v, %d sent, matches %v", run, len(c.sent), c.status.Matches)
+	}
+	if got := c.condition(v1alpha1.ConditionStalled); !strings.HasPrefix(got, "True TooManyMatches consecutiveRuns would have to remember") {
+		t.Errorf("stalled: %s", got)
+	}
+	maps.DeleteFunc(c.objects, func(name string, _ *metav1.PartialObjectMetadata) bool { return strings.HasPrefix(name, "tmp-x") })
+	if c.days(p, 2); len(c.sent) != 0 {
+		t.Error("deleted after a run that does not count")
+	}
+}
+
+// Runs are killed at each of their requests, before and after it takes effect. Each object is
+// deleted in its third run all the same, not sooner and not later, and counted once (S6, S7).
+func TestConsecutiveRunsKilled(t *testing.T) {
+	defer small(2)()
+	defer smallMatches(2)()
+	p := unusedPolicy(t, 3, nil)
+	for day := range 4 {
+		requests := 1
+		for at := 1; at <= requests; at++ {
+			for _, after := range []bool{false, true} {
+				c := newCluster(t)
+				c.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-5")
+				for i := range 4 {
+					if i == 1 {
+						c.unused(true, "tmp-4")
+					}
+					c.requests = 0
+					if i == day {
+						c.killAt, c.after = at, after
+						_ = c.day(t.Context(), p, i)
+						requests = max(requests, c.requests+1)
+						if !c.dead {
+							requests = at // It has no such request.
+						}
+						c.dead, c.killAt = false, 0
+					}
+					c.days(p, i)
+					if want := []string{"1 2 3 4 5", "1 2 3 4 5", "4", ""}[i]; c.left() != want {
+						t.Fatalf("run %d killed at request %d (after: %v): run %d left %q, want %q", day, at, after, i, c.left(), want)
+					}
+				}
+				if c.status.Deleted != 5 || len(c.sent) != 5 || len(c.status.UncountedDeletions) > 0 {
+					t.Fatalf("run %d killed at request %d (after: %v): %d counted, %v sent", day, at, after, c.status.Deleted, c.sent)
+				}
+			}
+		}
+		t.Logf("run %d: %d requests", day, requests)
+	}
+}

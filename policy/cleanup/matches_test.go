@@ -1,0 +1,179 @@
+package cleanup_test
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"pgregory.net/rapid"
+
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// left is what a run of a policy leaves for the next one, in pages of a few bytes.
+func left(p *cleanup.Policy, matches *cleanup.Matches) (*v1alpha1.CleanupMatches, [][]byte) {
+	text := matches.Encode()
+	out := &v1alpha1.CleanupMatches{Run: "r", ScheduledTime: metav1.NewTime(now), SpecHash: p.Hash, SHA256: cleanup.SumMatches(text)}
+	var pages [][]byte
+	for len(text) > 0 {
+		size := min(len(text), 2*cleanup.MatchSize)
+		pages, text = append(pages, text[:size]), text[size:]
+	}
+	out.Pages = int32(len(pages))
+	return out, pages
+}
+
+func pagesOf(pages [][]byte) func(int32) ([]byte, error) {
+	return func(number int32) ([]byte, error) { return pages[number-1], nil }
+}
+
+// An object has matched in as many runs in a row as it was added to, up to the last one.
+func TestMatchesAgainstCounting(t *testing.T) {
+	p := compile(t, "{schedule: '0 2 * * *', consecutiveRuns: 3}")
+	rapid.Check(t, func(t *rapid.T) {
+		want, before := map[types.UID]int{}, cleanup.Matched(nil)
+		for range rapid.IntRange(1, 6).Draw(t, "runs") {
+			matches, longest := p.NewMatches(before), int64(0)
+			for i := range 7 {
+				uid := types.UID(fmt.Sprint(i))
+				kind := rapid.IntRange(0, 3).Draw(t, "matches")
+				for range min(kind, 2) { // A list may show an object twice.
+					if err := matches.Add(uid); err != nil {
+						t.Fatal(err)
+					}
+				}
+				if want[uid]++; kind == 0 || kind == 3 {
+					matches.Forget(uid)
+					want[uid] = 0
+				}
+				if got := matches.Runs(uid); got != want[uid] {
+					t.Fatalf("%s matched in %d runs in a row, want %d", uid, got, want[uid])
+				}
+				if want[uid] >= 3 {
+					longest++
+				}
+			}
+			if got := matches.AtLeast(3); got != longest {
+				t.Fatalf("%d objects, want %d", got, longest)
+			}
+			status, pages := left(p, matches)
+			var err error
+			if before, err = p.ReadMatched(status, now.AddDate(0, 0, 1), pagesOf(pages)); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}
+
+// Whatever may be wrong with what the run before has left, nothing counts as matched (S6).
+func TestMatchesThatCannotBeUsed(t *testing.T) {
+	const spec = "{schedule: '0 2 * * *', consecutiveRuns: 2%s}"
+	p := compile(t, fmt.Sprintf(spec, ""))
+	matches := p.NewMatches(nil)
+	for i := range 5 {
+		if err := matches.Add(types.UID(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for name, c := range map[string]struct {
+		of   *cleanup.Policy
+		edit func(*v1alpha1.CleanupMatches, [][]byte)
+		days int
+		want int
+	}{
+		"usable":            {want: 1},
+		"a changed policy":  {of: compile(t, fmt.Sprintf(spec, ", includeOwned: true"))},
+		"a missed run":      {days: 2},
+		"the same run":      {days: 0 - 1},
+		"a later run":       {edit: func(m *v1alpha1.CleanupMatches, _ [][]byte) { m.ScheduledTime = metav1.NewTime(now.AddDate(0, 0, 1)) }},
+		"a lost page":       {edit: func(_ *v1alpha1.CleanupMatches, pages [][]byte) { pages[1] = nil }},
+		"a longer page":     {edit: func(_ *v1alpha1.CleanupMatches, pages [][]byte) { pages[2] = append(pages[2], pages[2]...) }},
+		"a higher count":    {edit: func(_ *v1alpha1.CleanupMatches, pages [][]byte) { pages[0][cleanup.MatchSize-1] = 9 }},
+		"exchanged pages":   {edit: func(_ *v1alpha1.CleanupMatches, pages [][]byte) { pages[0], pages[1] = pages[1], pages[0] }},
+		"fewer pages":       {edit: func(m *v1alpha1.CleanupMatches, _ [][]byte) { m.Pages-- }},
+		"another policy":    {of: func() *cleanup.Policy { other := *p; other.UID = "other"; return &other }()},
+		"no hash":           {of: func() *cleanup.Policy { other := *p; other.Hash = ""; return &other }(), edit: func(m *v1alpha1.CleanupMatches, _ [][]byte) { m.SpecHash = "" }},
+		"suspended between": {of: compile(t, fmt.Sprintf(spec, ", suspend: true")), want: 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			status, pages := left(p, matches)
+			if c.edit != nil {
+				c.edit(status, pages)
+			}
+			of, days := c.of, c.days
+			if of == nil {
+				of = p
+			}
+			if days == 0 {
+				days = 1
+			}
+			before, err := of.ReadMatched(status, now.AddDate(0, 0, max(0, days)), pagesOf(pages))
+			if err != nil {
+				t.Fatal(err)
+			}
+			next := of.NewMatches(before)
+			for i := range 5 {
+				uid := types.UID(fmt.Sprint(i))
+				if err := next.Add(uid); err != nil {
+					t.Fatal(err)
+				}
+				if got := next.Runs(uid); got != c.want+1 {
+					t.Errorf("object %d matched in %d runs, want %d", i, got, c.want+1)
+				}
+			}
+		})
+	}
+	status, _ := left(p, matches)
+	failed := errors.New("busy")
+	if _, err := p.ReadMatched(status, now.AddDate(0, 0, 1), func(int32) ([]byte, error) { return nil, failed }); !errors.Is(err, failed) {
+		t.Errorf("a page that cannot be read now: %v", err)
+	}
+	if before, err := p.ReadMatched(nil, now, nil); before != nil || err != nil {
+		t.Errorf("a first run: %v, %v", before, err)
+	}
+}
+
+// Objects without a UID cannot be told apart, and never count. Too many objects are an error.
+func TestMatchesThatDoNotCount(t *testing.T) {
+	p := compile(t, "{consecutiveRuns: 2}")
+	matches := p.NewMatches(nil)
+	if err := matches.Add(""); err != nil || matches.Runs("") != 0 {
+		t.Errorf("without a UID: %v, %d runs", err, matches.Runs(""))
+	}
+	var none *cleanup.Matches
+	if none.Forget("1"); none.Runs("1") != 0 {
+		t.Error("an object matched before all are counted")
+	}
+	for i := range cleanup.MaxMatched {
+		if err := matches.Add(types.UID(fmt.Sprint(i))); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := matches.Add("1"); err != nil {
+		t.Errorf("the same object again: %v", err)
+	}
+	if err := matches.Add("one more"); !errors.Is(err, cleanup.ErrTooManyMatched) || !strings.Contains(err.Error(), fmt.Sprint(cleanup.MaxMatched)) {
+		t.Errorf("one more: %v", err)
+	}
+	// A count beyond what a byte holds stays where it is.
+	before := cleanup.Matched(nil)
+	for day := range 300 {
+		matches = p.NewMatches(before)
+		if err := matches.Add("1"); err != nil {
+			t.Fatal(err)
+		}
+		if got := matches.Runs("1"); got != min(day+1, 255) {
+			t.Fatalf("%d runs after %d", got, day+1)
+		}
+		status, pages := left(p, matches)
+		var err error
+		status.ScheduledTime = metav1.NewTime(p.Schedule.Next(now))
+		if before, err = p.ReadMatched(status, p.Schedule.Next(status.ScheduledTime.Time), pagesOf(pages)); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
