@@ -12,6 +12,9 @@
 // the page: what has an outcome is counted, what is gone or being deleted is counted too, and
 // anything else is judged and deleted again.
 //
+// With consecutiveRuns a run also leaves which objects have matched (matches.go): on pages first,
+// which the write that ends the run names. The next run counts on from them.
+//
 // Any failure ends a run just like a crash, and it is resumed after a while. There is one way back,
 // and tests walk it from every request of a run.
 package cleanup
