@@ -21,27 +21,28 @@ const (
 // webhook that is away must not end the run, which would list everything again.
 func (b *batch) decide(ctx context.Context) error {
 	backoff := loop.NewBackoffOf(waitLeast, waitMost)
-	for idle := 0; ; {
-		left := b.undecided()
-		if len(left) == 0 {
-			return nil
-		}
+	left := b.undecided()
+	for idle := 0; len(left) > 0; {
 		if err := b.submit(ctx, left); err != nil {
 			return err
 		}
-		switch now := b.undecided(); {
-		case len(now) < len(left):
+		before := len(left)
+		switch left = b.undecided(); {
+		case len(left) == 0:
+			return nil
+		case len(left) < before:
 			idle = 0
 			backoff.Reset()
 		case idle < patience:
 			idle++
 		default:
-			return b.giveUp(ctx, now)
+			return b.giveUp(ctx, left)
 		}
 		if !loop.Pause(ctx, b.run.c.options.Clock, backoff.Next()) {
 			return context.Cause(ctx)
 		}
 	}
+	return nil
 }
 
 // giveUp ends with objects that cannot be deleted. Those that fail by themselves, for example

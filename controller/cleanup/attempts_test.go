@@ -44,6 +44,18 @@ func TestTransientAnswersDoNotEndTheRun(t *testing.T) {
 	}
 }
 
+// Only another attempt waits: a page that is decided at once does not.
+func TestNothingWaitsBetweenPages(t *testing.T) {
+	c := newCluster(t)
+	if err := c.work(t.Context(), tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})); err != nil {
+		t.Fatal(err)
+	}
+	c.check("at once")
+	if c.waited > 0 {
+		t.Errorf("waited %s", c.waited)
+	}
+}
+
 // An object that never can be deleted fails, and does not keep the run from its end. One that is
 // gone although each answer was an error is counted.
 func TestOneObjectDoesNotWedgeARun(t *testing.T) {
@@ -141,12 +153,16 @@ func TestLostReportsAreReported(t *testing.T) {
 	}
 }
 
-// hasty is a clock on which no wait takes any time.
-type hasty struct{ *clocktesting.FakeClock }
+// hasty is a clock on which no wait takes any time. It adds them up.
+type hasty struct {
+	*clocktesting.FakeClock
+	waited *time.Duration
+}
 
 // NewTimer implements clock.Clock.
 func (h hasty) NewTimer(d time.Duration) clock.Timer {
 	timer := h.FakeClock.NewTimer(d)
 	h.Step(d)
+	*h.waited += d
 	return timer
 }

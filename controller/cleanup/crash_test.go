@@ -56,6 +56,8 @@ type cluster struct {
 	// lacks: the account lacks all permissions. asked is how often that was asked.
 	lacks bool
 	asked int
+	// waited is how long all waits together would have taken.
+	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
 	answer func(name string) *engine.Result
 	after  bool
@@ -275,7 +277,7 @@ func (c *cluster) controller() *Controller {
 	if err != nil {
 		c.t.Fatal(err)
 	}
-	clock := hasty{clocktesting.NewFakeClock(start)}
+	clock := hasty{clocktesting.NewFakeClock(start), &c.waited}
 	account := &Account{Metadata: c.client(), Delete: c, Lacks: func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
 		if c.asked++; c.lacks {
 			return needs, nil
