@@ -53,6 +53,8 @@ type cluster struct {
 	// requests so far, and the one at which the process is killed, before it or after it.
 	requests, killAt int
 	lists            int
+	// listing is called before each list, if it is set.
+	listing func()
 	// lacks: the account lacks all permissions. asked is how often that was asked.
 	lacks bool
 	asked int
@@ -140,7 +142,9 @@ func (c *cluster) client() metadata.Interface {
 				one = object.DeepCopy()
 				return nil
 			}
-			c.lists++
+			if c.lists++; c.listing != nil {
+				c.listing()
+			}
 			for _, name := range slices.Sorted(maps.Keys(c.objects)) {
 				list.Items = append(list.Items, runtime.RawExtension{Object: c.objects[name].DeepCopy()})
 			}

@@ -192,6 +192,29 @@ func TestKeptNewestDoNotMatch(t *testing.T) {
 	}
 }
 
+// Nor does it in a run that stalls, which has no second pass.
+func TestKeptNewestDoNotMatchInAStalledRun(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, func(s *v1alpha1.CleanupSpec) {
+		s.KeepNewest, s.MaxDeletions = &v1alpha1.KeepNewest{Count: 1}, new(int64(1))
+	})
+	for i := range 4 {
+		c.objects[fmt.Sprintf("tmp-%d", i+1)].CreationTimestamp = metav1.NewTime(start.Add(time.Duration(i-100) * time.Hour))
+	}
+	c.unused(true, "tmp-1", "tmp-2", "tmp-3")
+	c.days(p, 0, 1) // 3 is the newest.
+	if phase := c.status.LastRun.Phase; phase != v1alpha1.RunStalled {
+		t.Fatalf("the second run is %s", phase)
+	}
+	c.unused(false, "tmp-1", "tmp-2")
+	c.unused(true, "tmp-4")
+	for i, want := range []string{"1 2 3 4 5", "1 2 4 5"} {
+		if c.days(p, 2+i); c.left() != want {
+			t.Errorf("run %d left %s, want %s", 3+i, c.left(), want)
+		}
+	}
+}
+
 // An object that does not match when it is about to be deleted starts again.
 func TestLiveReadStartsAgain(t *testing.T) {
 	c := newCluster(t)
@@ -210,6 +233,25 @@ func TestLiveReadStartsAgain(t *testing.T) {
 	for i, want := range []string{"2 3 4 5", "3 4 5"} {
 		if c.days(p, 2+i); c.left() != want {
 			t.Errorf("run %d left %s, want %s", 3+i, c.left(), want)
+		}
+	}
+}
+
+// So does one that matches in the first pass of a run, and not in the second.
+func TestSecondPassStartsAgain(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, nil)
+	c.unused(true, "tmp-1", "tmp-2")
+	c.listing = func() {
+		if c.lists == 2 {
+			c.unused(false, "tmp-2")
+		}
+	}
+	c.days(p, 0)
+	c.unused(true, "tmp-2")
+	for i, want := range []string{"2 3 4 5", "3 4 5"} {
+		if c.days(p, 1+i); c.left() != want {
+			t.Errorf("run %d left %s, want %s", 2+i, c.left(), want)
 		}
 	}
 }

@@ -32,14 +32,16 @@ type matchKey [MatchSize - 1]byte
 // Matched is in how many runs in a row objects have matched before a run. nil is a first run.
 type Matched map[matchKey]uint8
 
-// Matches count in how many runs in a row objects have matched, for consecutiveRuns. An object that
-// a run does not add, or forgets, starts again. They are safe for concurrent use.
+// Matches count in how many runs in a row objects have matched, for consecutiveRuns. A first pass
+// adds objects, and a second one confirms them. What a run does not confirm, or forgets, starts
+// again. They are safe for concurrent use.
 type Matches struct {
 	policy types.UID
 	before Matched
 
-	mu  sync.Mutex
-	now Matched
+	mu        sync.Mutex
+	now       Matched
+	confirmed Matched // nil until the second pass
 }
 
 // Consecutive reports whether an object must match in more than one run.
@@ -71,6 +73,32 @@ func (m *Matches) Add(uid types.UID) error {
 	return nil
 }
 
+// Again begins the second pass. On nil it does nothing.
+func (m *Matches) Again() {
+	if m == nil {
+		return
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.confirmed = Matched{}
+}
+
+// Confirm returns in how many runs in a row an object has matched, this one included, and keeps the
+// count for the next run. It is 0 if the first pass has not added the object, and on nil.
+func (m *Matches) Confirm(uid types.UID) int {
+	if m == nil {
+		return 0
+	}
+	key := m.key(uid)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	runs := m.now[key]
+	if runs > 0 && m.confirmed != nil {
+		m.confirmed[key] = runs
+	}
+	return int(runs)
+}
+
 // Forget takes back an object that does not match any more. On nil it does nothing.
 func (m *Matches) Forget(uid types.UID) {
 	if m == nil {
@@ -80,17 +108,7 @@ func (m *Matches) Forget(uid types.UID) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.now, key)
-}
-
-// Runs is in how many runs in a row an object has matched, this one included. On nil it is 0.
-func (m *Matches) Runs(uid types.UID) int {
-	if m == nil {
-		return 0
-	}
-	key := m.key(uid)
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	return int(m.now[key])
+	delete(m.confirmed, key)
 }
 
 // AtLeast is how many objects have matched in that many runs in a row.
@@ -105,14 +123,18 @@ func (m *Matches) AtLeast(runs int32) (count int64) {
 	return count
 }
 
-// Encode returns what the next run has to know.
+// Encode returns what the next run has to know. A run that stalls has no second pass.
 func (m *Matches) Encode() []byte {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	keys := slices.SortedFunc(maps.Keys(m.now), func(a, b matchKey) int { return bytes.Compare(a[:], b[:]) })
+	matched := m.confirmed
+	if matched == nil {
+		matched = m.now
+	}
+	keys := slices.SortedFunc(maps.Keys(matched), func(a, b matchKey) int { return bytes.Compare(a[:], b[:]) })
 	out := make([]byte, 0, len(keys)*MatchSize)
 	for _, key := range keys {
-		out = append(append(out, key[:]...), m.now[key])
+		out = append(append(out, key[:]...), matched[key])
 	}
 	return out
 }

@@ -31,34 +31,52 @@ func pagesOf(pages [][]byte) func(int32) ([]byte, error) {
 	return func(number int32) ([]byte, error) { return pages[number-1], nil }
 }
 
-// An object has matched in as many runs in a row as it was added to, up to the last one.
+// An object has matched in as many runs in a row as have added and confirmed it, and have not
+// forgotten it.
 func TestMatchesAgainstCounting(t *testing.T) {
 	p := compile(t, "{schedule: '0 2 * * *', consecutiveRuns: 3}")
 	rapid.Check(t, func(t *rapid.T) {
 		want, before := map[types.UID]int{}, cleanup.Matched(nil)
 		for range rapid.IntRange(1, 6).Draw(t, "runs") {
 			matches, longest := p.NewMatches(before), int64(0)
-			for i := range 7 {
+			passes := rapid.SliceOfN(rapid.IntRange(0, 4), 7, 7).Draw(t, "passes")
+			for i, one := range passes {
 				uid := types.UID(fmt.Sprint(i))
-				kind := rapid.IntRange(0, 3).Draw(t, "matches")
-				for range min(kind, 2) { // A list may show an object twice.
+				for range min(one, 2) { // A list may show an object twice.
 					if err := matches.Add(uid); err != nil {
 						t.Fatal(err)
 					}
 				}
-				if want[uid]++; kind == 0 || kind == 3 {
-					matches.Forget(uid)
-					want[uid] = 0
-				}
-				if got := matches.Runs(uid); got != want[uid] {
-					t.Fatalf("%s matched in %d runs in a row, want %d", uid, got, want[uid])
-				}
-				if want[uid] >= 3 {
+				if one > 0 && want[uid] >= 2 {
 					longest++
 				}
 			}
 			if got := matches.AtLeast(3); got != longest {
 				t.Fatalf("%d objects, want %d", got, longest)
+			}
+			stalled := rapid.Bool().Draw(t, "stalled")
+			if !stalled {
+				matches.Again()
+			}
+			for i, one := range passes {
+				uid := types.UID(fmt.Sprint(i))
+				if want[uid]++; one == 0 {
+					want[uid] = 0
+				}
+				if stalled { // There is no second pass.
+					continue
+				}
+				if one < 4 {
+					if got := matches.Confirm(uid); got != want[uid] {
+						t.Fatalf("%s matched in %d runs in a row, want %d", uid, got, want[uid])
+					}
+				}
+				if one == 3 {
+					matches.Forget(uid)
+				}
+				if one >= 3 {
+					want[uid] = 0
+				}
 			}
 			status, pages := left(p, matches)
 			var err error
@@ -121,7 +139,7 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 				if err := next.Add(uid); err != nil {
 					t.Fatal(err)
 				}
-				if got := next.Runs(uid); got != c.want+1 {
+				if got := next.Confirm(uid); got != c.want+1 {
 					t.Errorf("object %d matched in %d runs, want %d", i, got, c.want+1)
 				}
 			}
@@ -141,11 +159,11 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 func TestMatchesThatDoNotCount(t *testing.T) {
 	p := compile(t, "{consecutiveRuns: 2}")
 	matches := p.NewMatches(nil)
-	if err := matches.Add(""); err != nil || matches.Runs("") != 0 {
-		t.Errorf("without a UID: %v, %d runs", err, matches.Runs(""))
+	if err := matches.Add(""); err != nil || matches.Confirm("") != 0 {
+		t.Errorf("without a UID: %v, %d runs", err, matches.Confirm(""))
 	}
 	var none *cleanup.Matches
-	if none.Forget("1"); none.Runs("1") != 0 {
+	if none.Forget("1"); none.Confirm("1") != 0 {
 		t.Error("an object matched before all are counted")
 	}
 	for i := range cleanup.MaxMatched {
@@ -166,7 +184,7 @@ func TestMatchesThatDoNotCount(t *testing.T) {
 		if err := matches.Add("1"); err != nil {
 			t.Fatal(err)
 		}
-		if got := matches.Runs("1"); got != min(day+1, 255) {
+		if got := matches.Confirm("1"); got != min(day+1, 255) {
 			t.Fatalf("%d runs after %d", got, day+1)
 		}
 		status, pages := left(p, matches)

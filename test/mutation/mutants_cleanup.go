@@ -70,7 +70,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S6", Name: "an object that did not match in between is deleted",
 		File: "policy/cleanup/matches.go",
-		Old:  "before: before, now: Matched{}}", New: "before: before, now: maps.Collect(maps.All(before))}",
+		Old:  "\tmatched := m.confirmed\n", New: "\tmatched := m.confirmed\n\tfor key, runs := range m.before {\n\t\tmatched[key] = max(matched[key], runs)\n\t}\n",
 		Package: cleans, Tests: []string{"TestConsecutiveRuns"},
 	},
 	{

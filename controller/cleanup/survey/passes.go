@@ -109,6 +109,7 @@ func (s *Survey) allow(ctx context.Context, matched, deleted int64) (err error) 
 // and is skipped.
 func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *unstructured.Unstructured, decision cleanup.Decision) error) error {
 	recent := recentUIDs{}
+	s.Matches.Again()
 	return s.each(ctx, func(at *Place, object *unstructured.Unstructured) error {
 		s.Listed++
 		decision, err := s.decide(ctx, &at.Target, object)
@@ -135,17 +136,15 @@ func (s *Survey) Choose(ctx context.Context, f func(at *cleanup.Target, object *
 	})
 }
 
-// choose applies what the first pass has found to an object. One that does not match any more has
-// to match in consecutiveRuns again.
+// choose applies what the first pass has found to an object.
 func (s *Survey) choose(decision cleanup.Decision, uid types.UID) cleanup.Decision {
 	if decision.Verdict == cleanup.Delete && s.Newest != nil && s.Newest.Keeps(decision.Group, decision.Time, uid) {
 		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNewest, Message: "is one of the newest: see keepNewest"}
 	}
-	if decision.Verdict != cleanup.Delete {
-		s.Matches.Forget(uid)
+	if decision.Verdict != cleanup.Delete || !s.policy.Consecutive() {
 		return decision
 	}
-	if runs, needed := s.Matches.Runs(uid), s.policy.Spec.ConsecutiveRuns; s.policy.Consecutive() && runs < int(needed) {
+	if runs, needed := s.Matches.Confirm(uid), s.policy.Spec.ConsecutiveRuns; runs < int(needed) {
 		message := fmt.Sprintf("matched in %d of %d runs in a row: see consecutiveRuns", runs, needed)
 		return cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipConsecutive, Message: message}
 	}
