@@ -98,9 +98,10 @@ test-mutation: ## break each safety invariant on purpose and demand that a test 
 	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: test-full
-test-full: build ## what make test leaves out, up to 90 minutes: what hostile requests cost, a Job of 10,000 Pods, rotations and hand-overs under load, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
+test-full: build ## what make test leaves out, up to 90 minutes: what hostile requests cost, a Job of 10,000 Pods, rotations and hand-overs under load, an upgrade from an older version, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
 	HOSTILE=full go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestHostile' ./test/e2e
 	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/serving
+	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/lifecycle
 	PODS=full go test $(NOVET) -count=1 -timeout 30m -run '^TestJobOfManyCompletions' ./test/e2e
 	@$(MAKE) test-peers-all
 	@$(MAKE) test-soak ROUNDS=1
@@ -193,7 +194,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built
-	rm -rf bin dist .cluster .e2e .e2e-in-tree .e2e-cli .e2e-serving .e2e-trainer-* .soak .demo .bench
+	rm -rf bin dist .cluster .e2e .e2e-in-tree .e2e-cli .e2e-lifecycle .e2e-serving .e2e-trainer-* .soak .demo .bench
 
 .PHONY: help
 help: ## this
@@ -217,6 +218,7 @@ run-e2e run-e2e-in-tree:
 run-others:
 	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
 	go test $(NOVET) -count=1 -timeout 10m ./test/e2e/serving
+	go test $(NOVET) -count=1 -timeout 10m ./test/e2e/lifecycle
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
 	$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 10m ./e2e
 

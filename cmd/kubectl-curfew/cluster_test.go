@@ -13,11 +13,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	discoveryfake "k8s.io/client-go/discovery/fake"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	metadatafake "k8s.io/client-go/metadata/fake"
@@ -46,6 +48,9 @@ var served = map[string][]metav1.APIResource{
 	"trainer.kubeflow.org/v1alpha1": {resource("trainjobs", "TrainJob", "", true), resource("clustertrainingruntimes", "ClusterTrainingRuntime", "", false)},
 	"apiextensions.k8s.io/v1":       {resource("customresourcedefinitions", "CustomResourceDefinition", "crd", false)},
 }
+
+// unserved are kinds that are listed as well, though discovery does not know them.
+var unserved []schema.GroupVersionKind
 
 func resource(name, kind, short string, namespaced bool) metav1.APIResource {
 	out := metav1.APIResource{Name: name, SingularName: strings.ToLower(kind), Kind: kind, Namespaced: namespaced,
@@ -124,6 +129,10 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 			}
 		}
 	}
+	for _, kind := range unserved {
+		plural, _ := meta.UnsafeGuessKindToResource(kind)
+		kinds[plural] = kind.Kind + "List"
+	}
 	kinds[corev1.SchemeGroupVersion.WithResource("events")] = "EventList"
 	kinds[discoveryv1.SchemeGroupVersion.WithResource("endpointslices")] = "EndpointSliceList"
 	c := &fakeCluster{notAllowed: map[string]bool{}, notMine: map[string]bool{}}
@@ -146,6 +155,10 @@ func newFakeCluster(t testing.TB, all []runtime.Object) *fakeCluster {
 	c.discovery = &discoveryfake.FakeDiscovery{Fake: &clienttesting.Fake{Resources: lists}}
 	c.objects.PrependReactor("list", "*", c.selectFields)
 	c.objects.PrependReactor("create", "*", c.review)
+	c.objects.PrependReactor("patch", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
+		patch, _ := action.(clienttesting.PatchAction)
+		return patch.GetPatchType() == types.StrategicMergePatchType, nil, nil // A fake knows no fields of Pods.
+	})
 	for _, fake := range []*clienttesting.Fake{&c.objects.Fake, &c.metadata.Fake} {
 		fake.PrependReactor("*", "*", c.authorize)
 	}

@@ -53,7 +53,7 @@ cannot be used.`,
 	command.AddCommand(
 		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
 		statusCommand(env), lintCommand(env), defaultsCommand(env), previewCommand(env), approveCommand(env), reportCommand(env), testCommand(env),
-		tallyCommand(env), convertCommand(), completionCommand(), versionCommand(), optionsCommand(),
+		tallyCommand(env), convertCommand(), uninstallCommand(env), completionCommand(), versionCommand(), optionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.
 	return command

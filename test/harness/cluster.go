@@ -26,6 +26,7 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	root, kubectl string
+	older         bool // see Older
 }
 
 // ClusterOptions say how a control plane is to run.

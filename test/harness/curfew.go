@@ -72,7 +72,11 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 		return nil, err
 	}
 	api := fmt.Sprintf("127.0.0.1:%d", apiPort)
-	options.Args = append([]string{"--host", "127.0.0.1", "--port", fmt.Sprint(port), "--api-addr", api, "--drain-delay", "0s"}, options.Args...)
+	args := []string{"--host", "127.0.0.1", "--port", fmt.Sprint(port), "--api-addr", api}
+	if !c.older {
+		args = append(args, "--drain-delay", "0s")
+	}
+	options.Args = append(args, options.Args...)
 	webhook, err := c.startCurfew(ctx, "webhook", options)
 	if err != nil {
 		return nil, err

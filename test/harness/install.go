@@ -47,8 +47,19 @@ func (c *Cluster) install(ctx context.Context, webhookPort int, change func(stri
 	if _, err = c.mustKubectl(ctx, change(rendered), "apply", "-f", "-"); err != nil {
 		return err
 	}
+	if c.older {
+		return nil
+	}
 	_, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml"))
 	return err
+}
+
+// Older is the same control plane for another version of Curfew: its manifests, and the program in
+// bin, are in another folder.
+func (c *Cluster) Older(root string) *Cluster {
+	out := *c
+	out.root, out.older = root, true
+	return &out
 }
 
 // serviceAccountKubeconfig writes a kubeconfig with a token of one of Curfew's ServiceAccounts, for

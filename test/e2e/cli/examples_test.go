@@ -146,6 +146,10 @@ func asTyped(text string) string {
 			text = changing + "--yes " + rest
 		}
 	}
+	// The other tests need the installation. Package lifecycle removes one.
+	if strings.HasPrefix(text, "kubectl curfew uninstall") && !strings.Contains(text, "--dry-run") {
+		text += " --dry-run"
+	}
 	if strings.Contains(text, "--watch") {
 		text = "timeout --preserve-status -s INT 2 " + text
 	}

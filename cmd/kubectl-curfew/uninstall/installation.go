@@ -1,0 +1,149 @@
+package uninstall
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"curfew.dev/curfew/cmd/kubectl-curfew/world"
+)
+
+// Options of a removal.
+type Options struct {
+	// Namespace that Curfew runs in.
+	Namespace string
+	// KeepCRDs keeps the CRDs, and with them policies, tallies and reports.
+	KeepCRDs bool
+	// Timeout bounds each wait for what was deleted to be gone.
+	Timeout time.Duration
+	// Say reports what is waited for, and Done each object that was deleted, with what became of it.
+	Say  func(format string, values ...any)
+	Done func(what string)
+}
+
+// Installation is what was found.
+type Installation struct {
+	Options
+	// Objects are in the order in which they are deleted.
+	Objects []*Object
+	// Losses are how many objects of Curfew's own kinds there are, by kind.
+	Losses []Loss
+	// Releases are the Pods with the finalizer of PodTallies.
+	Releases []Release
+	// Others are objects in Curfew's namespace that are not part of it; the Namespace stays then.
+	Others []string
+	// Unlabelled: the Namespace is not that of the manifests; Helm or an admin created it.
+	Unlabelled bool
+	// Remains are bindings and roles of Curfew that somebody else made. They have no effect.
+	Remains []string
+	// Helm is the release that the objects belong to, and GitOps the tools that may install them
+	// again.
+	Helm   *HelmRelease
+	GitOps []string
+
+	clients world.Clients
+}
+
+// HelmRelease is a release of Helm.
+type HelmRelease struct{ Name, Namespace string }
+
+// Find finds an installation. It changes nothing.
+func Find(ctx context.Context, clients world.Clients, options Options) (*Installation, error) {
+	i := &Installation{Options: options, clients: clients}
+	for _, step := range []func(context.Context) error{
+		i.inventory, i.elsewhere, i.losses, i.releases, i.remains, i.ownNamespace,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	i.managers()
+	return i, nil
+}
+
+// Empty reports whether nothing is left to do.
+func (i *Installation) Empty() bool { return len(i.Objects) == 0 && len(i.Releases) == 0 }
+
+// Plan is what a removal does, in its order.
+func (i *Installation) Plan() (out []string) {
+	for _, object := range i.of(webhooks, workloads, permissions) {
+		out = append(out, i.named(object)+" deleted")
+	}
+	if len(i.Releases) > 0 {
+		out = append(out, released(len(i.Releases)))
+	}
+	for _, object := range i.of(kinds, rest, namespace) {
+		out = append(out, i.named(object)+" deleted")
+	}
+	return out
+}
+
+// elsewhere fails if Curfew runs in another namespace: what is in there would be overlooked.
+func (i *Installation) elsewhere(context.Context) error {
+	for _, object := range i.Objects {
+		subjects, _, _ := unstructured.NestedSlice(object.Object, "subjects")
+		hooks, _, _ := unstructured.NestedSlice(object.Object, "webhooks")
+		for _, one := range slices.Concat(subjects, hooks) {
+			entry, _ := one.(map[string]any)
+			in, _ := entry["namespace"].(string)
+			if service, _, _ := unstructured.NestedString(entry, "clientConfig", "service", "namespace"); service != "" {
+				in = service
+			}
+			if in != "" && in != i.Namespace {
+				return fmt.Errorf("%s names namespace %q: if Curfew runs there, pass --curfew-namespace %s", object, in, in)
+			}
+		}
+	}
+	return nil
+}
+
+// managers notes who else manages the objects.
+func (i *Installation) managers() {
+	for _, object := range i.Objects {
+		labels, annotations := object.GetLabels(), object.GetAnnotations()
+		if name := annotations["meta.helm.sh/release-name"]; name != "" && i.Helm == nil {
+			i.Helm = &HelmRelease{Name: name, Namespace: annotations["meta.helm.sh/release-namespace"]}
+		}
+		for _, mark := range []struct {
+			in        map[string]string
+			key, tool string
+		}{
+			{annotations, "argocd.argoproj.io/tracking-id", "Argo CD"},
+			{labels, "argocd.argoproj.io/instance", "Argo CD"},
+			{labels, "kustomize.toolkit.fluxcd.io/name", "Flux"},
+			{labels, "helm.toolkit.fluxcd.io/name", "Flux"},
+		} {
+			if _, ok := mark.in[mark.key]; ok && !slices.Contains(i.GitOps, mark.tool) {
+				i.GitOps = append(i.GitOps, mark.tool)
+			}
+		}
+	}
+}
+
+// named is an object in a sentence: with its namespace, where that is not Curfew's.
+func (i *Installation) named(object *Object) string {
+	if in := object.GetNamespace(); in != "" && in != i.Namespace {
+		return object.String() + " in namespace " + in
+	}
+	return object.String()
+}
+
+func (i *Installation) of(stages ...stage) (out []*Object) {
+	for _, object := range i.Objects {
+		if slices.Contains(stages, object.stage) {
+			out = append(out, object)
+		}
+	}
+	return out
+}
+
+func joined(names []string, most int) string {
+	if more := len(names) - most; more > 0 {
+		names = append(slices.Clone(names[:most]), fmt.Sprintf("%d more", more))
+	}
+	return strings.Join(names, ", ")
+}

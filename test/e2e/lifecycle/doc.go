@@ -1,0 +1,6 @@
+// Package lifecycle installs, upgrades, rolls back and uninstalls Curfew, on a control plane of its
+// own: kubectl curfew uninstall leaves nothing behind, and objects that an older version stamped
+// keep their meaning.
+//
+// FULL=1 also runs what builds an older version, as `make test-full` does.
+package lifecycle

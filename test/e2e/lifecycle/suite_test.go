@@ -1,0 +1,210 @@
+package lifecycle
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/metadata"
+
+	"curfew.dev/curfew/test/harness"
+)
+
+// suite is what all tests share.
+var suite struct {
+	root    string
+	cluster *harness.Cluster
+	// bare are all objects of the control plane before anything was installed.
+	bare map[string]bool
+}
+
+// patience bounds each wait.
+const patience = 60 * time.Second
+
+// hold, on a Pod, keeps it running.
+const hold = "cluster.curfew.dev/hold"
+
+func TestMain(m *testing.M) {
+	code, err := run(m)
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "lifecycle:", err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func run(m *testing.M) (code int, err error) {
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	defer cancel()
+	if suite.root, err = harness.Root(); err != nil {
+		return 0, err
+	}
+	dir := filepath.Join(suite.root, ".e2e-lifecycle")
+	if err := harness.StopCluster(ctx, dir); err != nil {
+		return 0, err
+	}
+	defer func() { err = errors.Join(err, harness.StopCluster(context.Background(), dir)) }()
+	if suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Out: os.Stderr}); err != nil {
+		return 0, err
+	}
+	if err := suite.cluster.WaitForServiceAccount(ctx, "default"); err != nil {
+		return 0, err
+	}
+	if suite.bare, err = inventory(ctx); err != nil {
+		return 0, err
+	}
+	return m.Run(), nil
+}
+
+// passing are kinds whose objects come and go by themselves.
+var passing = map[string]bool{"events": true, "leases": true, "endpointslices": true, "endpoints": true, "controllerrevisions": true}
+
+// inventory lists all objects of all kinds.
+func inventory(ctx context.Context) (map[string]bool, error) {
+	client, err := metadata.NewForConfig(suite.cluster.Config)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := suite.cluster.Client.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		return nil, err
+	}
+	out := map[string]bool{}
+	for _, list := range lists {
+		version, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, kind := range list.APIResources {
+			if !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "get") || passing[kind.Name] {
+				continue
+			}
+			all, err := client.Resource(version.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
+			if err != nil {
+				return nil, fmt.Errorf("listing %s: %w", kind.Name, err)
+			}
+			for i := range all.Items {
+				of := &all.Items[i]
+				out[strings.TrimSuffix(kind.Name+"."+version.Group, ".")+" "+strings.TrimPrefix(of.Namespace+"/", "/")+of.Name] = true
+			}
+		}
+	}
+	return out, nil
+}
+
+// fixture is an installation for one test.
+type fixture struct {
+	*testing.T
+	ctx                 context.Context
+	webhook, controller *harness.Curfew
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	t.Cleanup(cancel)
+	f := &fixture{T: t, ctx: ctx}
+	t.Cleanup(func() { // Runs last, when Curfew's processes have ended.
+		f.ctx = context.WithoutCancel(f.ctx)
+		f.kubectl("", "curfew", "uninstall", "--yes")
+		f.kubectl("", "delete", "namespace", "ci", "--ignore-not-found", "--timeout=60s")
+	})
+	return f
+}
+
+func (f *fixture) ok(err error) {
+	f.Helper()
+	if err != nil {
+		f.Fatal(err)
+	}
+}
+
+// start installs a version and runs it.
+func (f *fixture) start(version *harness.Cluster) {
+	f.Helper()
+	var err error
+	f.webhook, err = version.StartWebhook(f.ctx, harness.CurfewOptions{})
+	f.ok(err)
+	f.Cleanup(func() { f.ok(f.webhook.Kill()) })
+	f.ok(suite.cluster.WaitForWebhook(f.ctx))
+	f.controller, err = version.StartController(f.ctx, harness.CurfewOptions{})
+	f.ok(err)
+	f.Cleanup(func() { f.ok(f.controller.Kill()) })
+}
+
+// stop ends the processes as a rollout does.
+func (f *fixture) stop() {
+	f.Helper()
+	f.ok(f.controller.Stop(f.ctx))
+	f.ok(f.webhook.Stop(f.ctx))
+}
+
+// kubectl runs a command that succeeds.
+func (f *fixture) kubectl(input string, args ...string) (stdout, stderr string) {
+	f.Helper()
+	stdout, stderr, err := suite.cluster.KubectlInput(f.ctx, input, args...)
+	if err != nil {
+		f.Fatalf("kubectl %s: %v\n%s%s", strings.Join(args, " "), err, stdout, stderr)
+	}
+	return stdout, stderr
+}
+
+// refused runs a command that fails, and returns what it says.
+func (f *fixture) refused(args ...string) string {
+	f.Helper()
+	stdout, stderr, err := suite.cluster.Kubectl(f.ctx, args...)
+	if err == nil {
+		f.Fatalf("kubectl %s succeeded:\n%s%s", strings.Join(args, " "), stdout, stderr)
+	}
+	return stdout + stderr
+}
+
+func (f *fixture) await(what string, until wait.ConditionWithContextFunc) {
+	f.Helper()
+	if err := wait.PollUntilContextTimeout(f.ctx, 50*time.Millisecond, patience, true, until); err != nil {
+		f.Fatalf("waiting for %s: %v", what, err)
+	}
+}
+
+// all lists all objects of all kinds.
+func (f *fixture) all() map[string]bool {
+	f.Helper()
+	out, err := inventory(f.ctx)
+	f.ok(err)
+	return out
+}
+
+// added are the objects of one inventory that another lacks.
+func added(before, after map[string]bool) []string {
+	after = maps.Clone(after)
+	maps.DeleteFunc(after, func(name string, _ bool) bool { return before[name] })
+	return slices.Sorted(maps.Keys(after))
+}
+
+// same compares two inventories.
+func (f *fixture) same(what string, before, after map[string]bool) {
+	f.Helper()
+	if more, less := added(before, after), added(after, before); len(more)+len(less) > 0 {
+		f.Errorf("%s: there are more objects %q, and fewer %q", what, more, less)
+	}
+}
+
+// says fails unless a text has all parts.
+func (f *fixture) says(text string, parts ...string) {
+	f.Helper()
+	for _, part := range parts {
+		if !strings.Contains(text, part) {
+			f.Errorf("it does not say %q:\n%s", part, text)
+		}
+	}
+}

@@ -1,0 +1,166 @@
+package lifecycle
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"strings"
+	"testing"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/watch"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// oldest is the version that this one is installed over.
+const oldest = "dab3ccb8ba5edf79ec154ab9aa0fe319357a400e"
+
+// older builds another version of Curfew and returns its folder.
+func older(t *testing.T) string {
+	t.Helper()
+	if os.Getenv("FULL") == "" {
+		t.Skip("FULL is not set: it builds an older version")
+	}
+	if exec.Command("git", "-C", suite.root, "cat-file", "-e", oldest+"^{commit}").Run() != nil {
+		t.Skipf("commit %s is not here: this is a shallow clone or no clone", oldest)
+	}
+	dir := t.TempDir()
+	const script = `set -euo pipefail; git -C "$1" archive "$2" | tar -x -C "$3"; cd "$3"; GOWORK=off go build -o bin/ ./cmd/curfew`
+	if out, err := exec.Command("bash", "-c", script, "older", suite.root, oldest, dir).CombinedOutput(); err != nil {
+		t.Fatalf("building %s: %v\n%s", oldest, err, out)
+	}
+	return dir
+}
+
+// timed is how long the objects stay whose deletion is observed. It is longer than an upgrade.
+const timed = "40s"
+
+// What an older version has stamped keeps its meaning: across an upgrade, a rollback, an
+// uninstallation and a new installation nothing is deleted sooner, and what is due is deleted.
+func TestUpgrade(t *testing.T) {
+	folder := older(t)
+	f := newFixture(t)
+	old := suite.cluster.Older(folder)
+	f.start(old)
+	f.stamp()
+	observer, err := suite.cluster.Observe(f.ctx, "timed")
+	f.ok(err)
+	f.timed("first")
+	stamps := f.stamps()
+	f.says(stamps, "curfew.dev/ttl-source:namespace/ci", "ttlSecondsAfterFinished:3600", "curfew.dev/ttl-source:policy/nightly", "curfew.dev/ttl:9d")
+
+	f.stop()
+	f.start(suite.cluster)
+	f.unchanged("the upgrade", stamps)
+	f.onTime(observer, "first")
+	explained, _ := f.kubectl("", "curfew", "explain", "job/default", "-n", "ci", "-o", "jsonpath={.items[0].source}")
+	f.says(explained, "namespace/ci")
+	f.timed("second")
+
+	f.stop()
+	f.start(old)
+	f.unchanged("the rollback", stamps)
+	f.onTime(observer, "second")
+
+	_, said := f.kubectl("", "curfew", "uninstall", "--yes")
+	f.says(said, "nothing of it blocks anything")
+	f.ok(f.controller.Kill())
+	f.ok(f.webhook.Kill())
+	if after := f.stamps(); after != stamps {
+		f.Errorf("after it was uninstalled the objects say\n%s\nand said\n%s", after, stamps)
+	}
+	f.start(suite.cluster)
+	f.unchanged("the new installation", stamps)
+}
+
+// stamp creates objects whose TTLs come from a namespace, from a policy, from their author and from
+// a label; and one from before its namespace had a default, which that does not concern.
+func (f *fixture) stamp() {
+	f.Helper()
+	for name, annotations := range map[string]map[string]string{
+		"ci": {policy.AnnotationDefaultTTL: "1h", policy.AnnotationDefaultPodTTL: "2h"}, "late": nil, "timed": {policy.AnnotationDefaultTTL: timed},
+	} {
+		f.ok(suite.cluster.NewNamespace(f.ctx, name, annotations))
+		f.Cleanup(func() {
+			f.ok(suite.cluster.Client.CoreV1().Namespaces().Delete(context.WithoutCancel(f.ctx), name, metav1.DeleteOptions{}))
+		})
+	}
+	f.kubectl(`{apiVersion: curfew.dev/v1alpha1, kind: LifecyclePolicy, metadata: {name: nightly}, spec: {match: {kinds: [{group: batch, kind: Job}],
+		objectSelector: {matchLabels: {policy: nightly}}}, defaults: {ttl: {value: 90m}}}}`, "create", "-f", "-")
+	create := func(name, space, of, spec string) {
+		f.kubectl(object(name, space, of, spec), "create", "-f", "-")
+		f.kubectl("", "wait", "job/"+name, "-n", space, "--for=condition=Complete", "--timeout=60s")
+	}
+	create("before", "late", "none", "")
+	f.kubectl("", "annotate", "namespace", "late", policy.AnnotationDefaultTTL+"=3s")
+	f.await("the policy", func(ctx context.Context) (bool, error) {
+		said, _, err := suite.cluster.KubectlInput(ctx, object("any", "default", "nightly", ""), "create", "--dry-run=server", "-f", "-", "-o", "yaml")
+		return strings.Contains(said, "policy/nightly"), err
+	})
+	create("default", "ci", "none", "")
+	create("own", "ci", "none", "ttlSecondsAfterFinished: 5400,")
+	create("policy", "default", "nightly", "")
+	f.Cleanup(func() {
+		_, _, _ = suite.cluster.Kubectl(context.WithoutCancel(f.ctx), "delete", "job/policy", "cm/labelled", "-n", "default", "--ignore-not-found")
+	})
+	f.kubectl("{apiVersion: v1, kind: ConfigMap, metadata: {name: labelled, namespace: default, labels: {curfew.dev/ttl: 9d}}}", "create", "-f", "-")
+	f.kubectl("{apiVersion: v1, kind: Pod, metadata: {name: once, namespace: ci}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}", "create", "-f", "-")
+	f.kubectl("", "wait", "pod/once", "-n", "ci", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+}
+
+// object is a Job with a label that the policy selects, or with a spec of its own.
+func object(name, space, policy, spec string) string {
+	return strings.NewReplacer("NAME", name, "SPACE", space, "POLICY", policy, "SPEC", spec).Replace(
+		"{apiVersion: batch/v1, kind: Job, metadata: {name: NAME, namespace: SPACE, labels: {policy: POLICY}}, spec: {SPEC template: {spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}}}")
+}
+
+// timed creates a Job with the default of its namespace.
+func (f *fixture) timed(name string) {
+	f.Helper()
+	f.kubectl("", "create", "job", name, "-n", "timed", "--image=i")
+	f.kubectl("", "wait", "job/"+name, "-n", "timed", "--for=condition=Complete", "--timeout=60s")
+}
+
+// onTime waits until a Job of timed is deleted, which is not before its time.
+func (f *fixture) onTime(observer *harness.Observer, name string) {
+	f.Helper()
+	after, err := time.ParseDuration(timed)
+	f.ok(err)
+	gone, err := observer.Await(f.ctx, func(e harness.Event) bool { return e.Type == watch.Deleted && e.Job() != nil && e.GetName() == name })
+	f.ok(err)
+	finished, ok := harness.JobFinish(gone.Job())
+	if due := finished.Add(after); !ok || gone.At.Before(due) {
+		f.Errorf("job/%s was deleted %s before its time", name, due.Sub(gone.At))
+	}
+}
+
+// unchanged waits until the running version has deleted a Job by the default of namespace late, so
+// that it has judged the others, and compares these with what they were.
+func (f *fixture) unchanged(what, stamps string) {
+	f.Helper()
+	jobs := suite.cluster.Client.BatchV1().Jobs("late")
+	f.kubectl("", "create", "job", "after", "-n", "late", "--image=i")
+	f.await("job/after to be deleted", func(ctx context.Context) (bool, error) {
+		_, err := jobs.Get(ctx, "after", metav1.GetOptions{})
+		return apierrors.IsNotFound(err), nil
+	})
+	if now := f.stamps(); now != stamps {
+		f.Errorf("after %s the objects say\n%s\nand said\n%s", what, now, stamps)
+	}
+}
+
+// stamps is what is written on the objects of stamp, and since when each default applies.
+func (f *fixture) stamps() string {
+	f.Helper()
+	const each = `{{.metadata.name}} {{.metadata.uid}} {{.metadata.labels}} {{.metadata.annotations}} ttlSecondsAfterFinished:{{.spec.ttlSecondsAfterFinished}}{{"\n"}}`
+	var out strings.Builder
+	for _, args := range [][]string{{"job/before", "-n", "late"}, {"job/default", "-n", "ci"}, {"job/own", "-n", "ci"}, {"pod/once", "-n", "ci"}, {"job/policy", "-n", "default"}, {"cm/labelled", "-n", "default"}} {
+		said, _ := f.kubectl("", append([]string{"get", "-o", "go-template=" + each}, args...)...)
+		out.WriteString(said)
+	}
+	return out.String()
+}
