@@ -124,6 +124,16 @@ func TestLostReportsAreReported(t *testing.T) {
 			page.Objects = append(page.Objects, page.Objects...)
 			return true
 		}, 0, 5},
+		"its numbers alone": {summary(4, 4), 0, 4},
+		"too many":          {summary(6, 6), 5, 0},
+		"another sum":       {summary(4, 5), 5, 0},
+		"negative":          {summary(-1, -1), 5, 0},
+		"numbers and names": {func(page *v1alpha1.CleanupReportFields) bool {
+			objects := page.Objects
+			summary(4, 4)(page)
+			page.Objects = objects
+			return true
+		}, 5, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			api := newCluster(t)
@@ -150,6 +160,15 @@ func TestLostReportsAreReported(t *testing.T) {
 				t.Errorf("%s; lost %d, deleted %d", got, api.status.LastRun.Lost, api.status.Deleted)
 			}
 		})
+	}
+}
+
+// summary replaces the objects of a page by their numbers.
+func summary(count, deleted int64) func(*v1alpha1.CleanupReportFields) bool {
+	return func(page *v1alpha1.CleanupReportFields) bool {
+		page.Objects, page.Truncated, page.Deleted = nil, true, deleted
+		page.Summary = []v1alpha1.SummaryCount{{Kind: "ConfigMap", Namespace: "a", Count: count}}
+		return true
 	}
 }
 

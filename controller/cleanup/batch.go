@@ -88,7 +88,7 @@ func (r *run) batch(ctx context.Context, page *page) error {
 		if page.fields.Page > detailedPages {
 			page.summarise()
 		}
-		return r.ledger.store.writePage(ctx, page.name, &page.fields)
+		return r.ledger.store.writePage(ctx, page.name, &page.fields, true)
 	}
 	if err := r.ledger.announce(ctx, page); err != nil {
 		return err
@@ -180,17 +180,18 @@ func (r *run) settle(ctx context.Context) error {
 			return err
 		}
 		known := map[types.UID]bool{}
-		if fields != nil { // Anyone who can update reports could have added others.
+		if fields != nil && !fields.Truncated { // Anyone who can update reports could have added others.
 			fields.Objects = slices.DeleteFunc(fields.Objects, func(item v1alpha1.CleanupItem) bool {
 				twice := known[item.UID]
 				known[item.UID] = true
 				return twice || !slices.Contains(uncounted.UIDs, item.UID)
 			})
 		}
-		if err := r.lose(ctx, &uncounted, func(uid types.UID) bool { return !known[uid] }); err != nil {
+		summarised := fields != nil && fields.Truncated && credible(fields, len(uncounted.UIDs))
+		if err := r.lose(ctx, &uncounted, func(uid types.UID) bool { return !known[uid] && !summarised }); err != nil {
 			return err
 		}
-		if fields == nil {
+		if fields == nil || fields.Truncated && !summarised {
 			continue
 		}
 		if err := r.deletePage(ctx, &page{name: uncounted.Report, fields: *fields}); err != nil {

@@ -107,7 +107,7 @@ func (c *cluster) writeStatus(_ context.Context, status *v1alpha1.CleanupPolicyS
 	})
 }
 
-func (c *cluster) writePage(_ context.Context, name string, fields *v1alpha1.CleanupReportFields) error {
+func (c *cluster) writePage(_ context.Context, name string, fields *v1alpha1.CleanupReportFields, _ bool) error {
 	return c.request(func() error { c.pages[name] = *fields.DeepCopy(); return nil })
 }
 

@@ -38,7 +38,8 @@ type storage interface {
 	// current is the status as it was last read or written.
 	current() *v1alpha1.CleanupPolicyStatus
 	writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error
-	writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields) error
+	// writePage writes a page, whether or not it exists. fresh says that it most likely does not.
+	writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields, fresh bool) error
 	readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error)
 	prune(ctx context.Context) error
 }
@@ -76,7 +77,7 @@ func (l *ledger) begin(ctx context.Context, run *v1alpha1.CleanupRun) error {
 // announce writes a page, and then the UIDs on it into the status. Before that nothing on the page
 // may be deleted. A page that only the first step reached is written again by the next run.
 func (l *ledger) announce(ctx context.Context, page *page) error {
-	if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {
+	if err := l.store.writePage(ctx, page.name, &page.fields, true); err != nil {
 		return err
 	}
 	uids := make([]types.UID, 0, len(page.fields.Objects))
@@ -89,13 +90,17 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 	})
 }
 
-// count writes the outcomes on the page, and then moves its UIDs into the counters.
+// count writes the outcomes on the page, beyond detailedPages only their numbers. Then it moves the
+// UIDs of the page into the counters.
 func (l *ledger) count(ctx context.Context, page *page) error {
 	deleted := page.tally()
-	if err := l.store.writePage(ctx, page.name, &page.fields); err != nil {
+	if page.fields.Page > detailedPages {
+		page.summarise()
+	}
+	if err := l.store.writePage(ctx, page.name, &page.fields, false); err != nil {
 		return err
 	}
-	err := l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
+	return l.change(ctx, func(s *v1alpha1.CleanupPolicyStatus) {
 		s.UncountedDeletions = slices.DeleteFunc(s.UncountedDeletions, func(u v1alpha1.UncountedPage) bool { return u.Report == page.name })
 		s.Deleted += page.fields.Deleted
 		if s.LastRun != nil && s.LastRun.ID == page.fields.Run {
@@ -105,11 +110,6 @@ func (l *ledger) count(ctx context.Context, page *page) error {
 			addKind(s, kind, count)
 		}
 	})
-	if err != nil || page.fields.Page <= detailedPages {
-		return err
-	}
-	page.summarise() // Not before it is counted: a crash in between needs the objects.
-	return l.store.writePage(ctx, page.name, &page.fields)
 }
 
 // prune deletes the pages of all but the last runs.
@@ -163,6 +163,12 @@ func decided(item *v1alpha1.CleanupItem) bool { return item.Result != "" }
 // tally counts the deleted items, by kind.
 func (p *page) tally() map[metav1.GroupKind]int64 {
 	out := map[metav1.GroupKind]int64{}
+	if p.fields.Truncated { // The process was killed before it counted what it had written.
+		for _, each := range p.fields.Summary {
+			out[metav1.GroupKind{Group: each.Group, Kind: each.Kind}] += each.Count
+		}
+		return out
+	}
 	p.fields.Deleted = 0
 	for i := range p.fields.Objects {
 		item := &p.fields.Objects[i]
@@ -174,8 +180,23 @@ func (p *page) tally() map[metav1.GroupKind]int64 {
 	return out
 }
 
+// credible reports whether the summary of a page fits to that many objects.
+func credible(page *v1alpha1.CleanupReportFields, objects int) bool {
+	sum := int64(0)
+	for _, each := range page.Summary {
+		if each.Count < 0 || each.Count > int64(objects) {
+			return false
+		}
+		sum += each.Count
+	}
+	return len(page.Objects) == 0 && sum == page.Deleted && sum <= int64(objects)
+}
+
 // summarise replaces the items by their numbers.
 func (p *page) summarise() {
+	if p.fields.Truncated {
+		return
+	}
 	type key struct{ group, kind, namespace string }
 	counts := map[key]int64{}
 	for i := range p.fields.Objects {

@@ -39,7 +39,7 @@ func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error
 		fields := &v1alpha1.CleanupReportFields{
 			Policy: v1alpha1.PolicyReference{Name: r.policy.Name, UID: r.policy.UID}, Run: r.info.ID, Page: out.Pages, Matched: page,
 		}
-		if err := r.ledger.store.writePage(ctx, r.matchesName(r.info.ID, out.Pages), fields); err != nil {
+		if err := r.ledger.store.writePage(ctx, r.matchesName(r.info.ID, out.Pages), fields, true); err != nil {
 			return nil, err
 		}
 	}

@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
 	"curfew.dev/curfew/policy/cleanup"
@@ -116,8 +118,9 @@ func (s *store) reread(ctx context.Context, wanted *v1alpha1.CleanupPolicyStatus
 	return nil
 }
 
-// writePage writes a report page, whether or not it exists.
-func (s *store) writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields) error {
+// writePage writes a report page, whether or not it exists. fresh says that most likely it does
+// not. Server-side apply would cost the API server twice as much for a page of 75 kB.
+func (s *store) writePage(ctx context.Context, name string, fields *v1alpha1.CleanupReportFields, fresh bool) error {
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(fields)
 	if err != nil {
 		return fmt.Errorf("report %s: %w", name, err)
@@ -130,10 +133,33 @@ func (s *store) writePage(ctx context.Context, name string, fields *v1alpha1.Cle
 	page.SetOwnerReferences([]metav1.OwnerReference{{
 		APIVersion: v1alpha1.GroupVersion.String(), Kind: s.kind, Name: s.policy.Name, UID: s.policy.UID, Controller: &controller,
 	}})
-	if _, err = s.reports.Apply(ctx, name, page, metav1.ApplyOptions{FieldManager: fieldManager, Force: true}); err != nil {
-		return fmt.Errorf("writing report %s: %w", name, err)
+	for {
+		missing := apierrors.IsAlreadyExists
+		if fresh {
+			_, err = s.reports.Create(ctx, page, metav1.CreateOptions{FieldManager: fieldManager})
+		} else {
+			err, missing = s.patchPage(ctx, page), apierrors.IsNotFound
+		}
+		switch {
+		case err == nil:
+			return nil
+		case !missing(err):
+			return fmt.Errorf("writing report %s: %w", name, err)
+		}
+		fresh = !fresh
 	}
-	return nil
+}
+
+// patchPage replaces all fields of a page that exists.
+func (s *store) patchPage(ctx context.Context, page *unstructured.Unstructured) error {
+	whole := map[string]any{"dryRun": nil, "deleted": nil, "truncated": nil, "objects": nil, "summary": nil, "matched": nil}
+	maps.Copy(whole, page.Object) // What a merge patch does not name stays as it is.
+	data, err := json.Marshal(whole)
+	if err != nil {
+		return err
+	}
+	_, err = s.reports.Patch(ctx, page.GetName(), types.MergePatchType, data, metav1.PatchOptions{FieldManager: fieldManager})
+	return err
 }
 
 // readPage reads a report page of this policy; nil if there is none.

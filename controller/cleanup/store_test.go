@@ -1,0 +1,48 @@
+package cleanup
+
+import (
+	"testing"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
+
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// A page is written whether or not it exists, and has nothing left of what was there before.
+func TestPagesAreReplaced(t *testing.T) {
+	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupReportList"})
+	store := newStore(client, tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), "1", v1alpha1.CleanupPolicyStatus{})
+	write := func(fields v1alpha1.CleanupReportFields, fresh bool) {
+		t.Helper()
+		fields.Policy, fields.Run, fields.Page = v1alpha1.PolicyReference{Name: "p", UID: "policy"}, "run", 1
+		if err := store.writePage(t.Context(), "page", &fields, fresh); err != nil {
+			t.Fatal(err)
+		}
+		got, err := store.readPage(t.Context(), "page")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if len(got.Objects) != len(fields.Objects) || len(got.Summary) != len(fields.Summary) || string(got.Matched) != string(fields.Matched) ||
+			got.DryRun != fields.DryRun || got.Truncated != fields.Truncated || got.Deleted != fields.Deleted {
+			t.Errorf("got %+v, want %+v", *got, fields)
+		}
+	}
+	full := v1alpha1.CleanupReportFields{
+		DryRun: true, Deleted: 1, Truncated: true, Objects: []v1alpha1.CleanupItem{{Kind: "ConfigMap", Name: "a", UID: "1"}},
+		Summary: []v1alpha1.SummaryCount{{Kind: "ConfigMap", Count: 1}}, Matched: []byte("x"),
+	}
+	for _, fresh := range []bool{true, false} {
+		write(full, fresh) // first there is none, then there is one
+		write(v1alpha1.CleanupReportFields{}, fresh)
+		write(full, !fresh)
+		if err := store.reports.Delete(t.Context(), "page", metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+			t.Fatal(err)
+		}
+	}
+	write(full, false)
+}
