@@ -132,14 +132,14 @@ func (f *fixture) ok(err error) {
 // start installs a version and runs it.
 func (f *fixture) start(version *harness.Cluster) {
 	f.Helper()
-	var err error
-	f.webhook, err = version.StartWebhook(f.ctx, harness.CurfewOptions{})
+	webhook, err := version.StartWebhook(f.ctx, harness.CurfewOptions{})
 	f.ok(err)
-	f.Cleanup(func() { f.ok(f.webhook.Kill()) })
+	f.Cleanup(func() { f.ok(webhook.Kill()) })
 	f.ok(suite.cluster.WaitForWebhook(f.ctx))
-	f.controller, err = version.StartController(f.ctx, harness.CurfewOptions{})
+	controller, err := version.StartController(f.ctx, harness.CurfewOptions{})
 	f.ok(err)
-	f.Cleanup(func() { f.ok(f.controller.Kill()) })
+	f.Cleanup(func() { f.ok(controller.Kill()) })
+	f.webhook, f.controller = webhook, controller
 }
 
 // stop ends the processes as a rollout does.
