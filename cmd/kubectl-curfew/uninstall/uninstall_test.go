@@ -324,3 +324,16 @@ func TestStuck(t *testing.T) {
 		}
 	})
 }
+
+// TestFinalizersAlone: after everything else was deleted by hand, the Pods are released.
+func TestFinalizersAlone(t *testing.T) {
+	all := small()
+	f := newFake(t, all[len(all)-3:]...)
+	found := f.found(t)
+	if found.Empty() {
+		t.Fatal("nothing is found")
+	}
+	if err := found.Remove(t.Context()); err != nil || len(f.changes) != 2 {
+		t.Errorf("it does %q: %v", f.changes, err)
+	}
+}
