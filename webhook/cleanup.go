@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"strings"
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -65,10 +64,13 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	return decided(rules.ReviewCleanup(review), request.user.IsPerson())
 }
 
-// lacks returns the permissions that a user does not have: to list and delete what a policy names.
-// Who may not list objects must not learn by a condition what they contain.
+// cleanupVerbs are what a run does to the resources that its policy names. A user who may not read
+// objects must not learn by a condition what they contain.
+var cleanupVerbs = []string{"get", "list", "delete"}
+
+// lacks returns the permissions that a user does not have on what a policy names.
 func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, deletions []rules.Deletion) ([]string, error) {
-	verbs := []string{"delete", "list"}
+	verbs := cleanupVerbs
 	allowed := make([]bool, len(deletions)*len(verbs))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
@@ -93,7 +95,7 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 			}
 		}
 		if len(missing) > 0 {
-			out = append(out, strings.Join(missing, " and ")+" "+deletion.String())
+			out = append(out, rules.Enumerate(missing)+" "+deletion.String())
 		}
 	}
 	return out, nil

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
+	"strings"
 	"testing"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -27,6 +29,33 @@ func TestCleanupAuthorUnknown(t *testing.T) {
 	if response := w.ask(t, ask{path: PathValidatePolicy, old: suspended, object: object}); response.Allowed {
 		t.Error("resuming it is allowed to anyone")
 	}
+}
+
+// A tenant who may delete objects and not read them must not learn by a policy's conditions, counts
+// and reports what they are (S10).
+func TestCleanupAuthorMayNotRead(t *testing.T) {
+	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"CleanupPolicy","metadata":{"namespace":"plain","name":"a"},"spec":{"schedule":"@daily","serviceAccountName":"janitor",` +
+		`"conditions":[{"name":"guess","expression":"object.data['password'].startsWith('eA')"}],"matchConstraints":{"resourceRules":[{"apiGroups":[""],"resources":["secrets"]}]}}}`
+	for want, may := range map[string][]string{
+		"you may not get and list secrets":         {"delete"},
+		"you may not list secrets":                 {"delete", "get"},
+		"you may not get secrets":                  {"delete", "list"},
+		"you may not get, list and delete secrets": nil,
+		"": {"delete", "get", "list"},
+	} {
+		w := newWorld(t, func(o *Options) { o.Access = verbs(may) })
+		response := w.ask(t, ask{path: PathValidatePolicy, object: object})
+		if response.Allowed != (want == "") || !response.Allowed && !strings.Contains(response.Result.Message, want) {
+			t.Errorf("who may %v: allowed %v, %+v, want %q", may, response.Allowed, response.Result, want)
+		}
+	}
+}
+
+// verbs are what everyone may do.
+type verbs []string
+
+func (v verbs) May(_ context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	return slices.Contains(v, what.Verb), nil
 }
 
 type failing struct{}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	dto "github.com/prometheus/client_model/go"
 	"sigs.k8s.io/controller-runtime/pkg/metrics"
 
 	"curfew.dev/curfew/controller/settings"
@@ -15,7 +16,7 @@ import (
 func (c *controller) report() settings.Report {
 	paused, everything := c.notices.pauses.Open()
 	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
-	skipped := map[string]bool{}
+	skipped, stalled := map[string]bool{}, []string(nil)
 	families, err := metrics.Registry.Gather()
 	if err != nil {
 		c.log.V(1).Info("not all metrics could be read", "reason", err.Error())
@@ -37,22 +38,32 @@ func (c *controller) report() settings.Report {
 					// To the minute, so that the report does not change all the time.
 					out.OldestDue = new(c.clock.Now().Add(-time.Duration(value) * time.Second).UTC().Truncate(time.Minute))
 				}
+			case "curfew_cleanup_stalled_policies":
+				label := labelsOf(metric)
+				stalled = append(stalled, label["policy"]+" ("+label["reason"]+")")
 			case "curfew_kinds_skipped":
-				label := map[string]string{}
-				for _, pair := range metric.GetLabel() {
-					label[pair.GetName()] = pair.GetValue()
-				}
+				label := labelsOf(metric)
 				kind := strings.TrimSuffix(label["kind"]+"."+label["group"], ".")
 				skipped[kind+" ("+label["reason"]+")"] = value > 0
 			}
 		}
 	}
 	maps.DeleteFunc(skipped, func(_ string, skipped bool) bool { return !skipped })
+	slices.Sort(stalled)
+	out.Stalled = settings.ListOf(stalled)
 	out.Skipped = settings.ListOf(slices.Sorted(maps.Keys(skipped)))
 	c.reportLabels(&out)
 	wanted, err := c.coverage.State()
 	if out.Coverage = wanted; err != nil {
 		out.CoverageError = err.Error()
+	}
+	return out
+}
+
+func labelsOf(metric *dto.Metric) map[string]string {
+	out := map[string]string{}
+	for _, pair := range metric.GetLabel() {
+		out[pair.GetName()] = pair.GetValue()
 	}
 	return out
 }

@@ -22,7 +22,7 @@ type reportData struct {
 // reportItem is an object that the run was about to delete.
 type reportItem struct {
 	Object  objectData `json:"object"`
-	Result  string     `json:"result" doc:"Deleted, Gone (somebody else deleted it), Kept, Failed, WouldDelete or Pending"`
+	Result  string     `json:"result" doc:"Deleted, Gone (somebody else deleted it), Kept, Failed, Unknown (the API server did not answer), WouldDelete or Pending"`
 	Message string     `json:"message,omitempty" doc:"why it was not deleted"`
 }
 

@@ -25,8 +25,8 @@ func statusCommand(env environment) *cobra.Command {
 		Short: "Check whether Curfew is installed, runs and does its work",
 		Long: `Check whether Curfew is installed, runs and does its work: its kinds, the
 controller and the webhook, the serving certificate, the webhook configurations,
-versions, switches, the backlog, pauses and missing permissions, and whether
-Kubernetes' own TTL controller runs beside it.
+versions, switches, the backlog, pauses, missing permissions and stalled cleanup
+policies, and whether Kubernetes' own TTL controller runs beside it.
 
 It needs no more than read access, and names what you may not read. If you may
 create Namespaces, it creates one in a dry run to see whether the API server

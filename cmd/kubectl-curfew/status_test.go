@@ -212,7 +212,7 @@ func TestStatus(t *testing.T) {
 		"killed": {change: func(in *installation) { in.lease["renewTime"] = "2026-12-24T11:59:25.000000Z" }, code: 1, want: map[string]string{
 			"controller":  "failed no replica of Curfew's controller leads: curfew-controller-0 last renewed its Lease 35s ago; 1 of 1 replicas are ready",
 			"deletions":   "unknown before the controller stopped: 1200 objects wait",
-			"permissions": "unknown before the controller stopped: ",
+			"permissions": "unknown before the controller stopped: ", "cleanup": "unknown before the controller stopped: no policy is stalled",
 		}, note: "Curfew deletes and stops nothing until one does"},
 		"no webhook": {change: func(in *installation) {
 			in.reached, in.webhook, in.endpoints = false, map[string]any{}, []bool{false}
@@ -259,7 +259,7 @@ func TestStatus(t *testing.T) {
 		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
 			"kinds": "failed missing: c"}},
 		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label,deadline" }, want: map[string]string{
-			"triggers": "ok on: ttl, label, deadline; off: cleanup"}},
+			"triggers": "ok on: ttl, label, deadline; off: cleanup", "cleanup": "ok off"}},
 		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
 			"triggers": "warning on: ttl, label, cleanup, deadline; the controller only reports what is due (--dry-run)"}},
 		"a paused source": {change: func(in *installation) {
@@ -278,17 +278,23 @@ func TestStatus(t *testing.T) {
 		"a missing permission": {change: func(in *installation) {
 			in.report.Skipped = settings.ListOf([]string{"JobSet.jobset.x-k8s.io (permission)"})
 		}, want: map[string]string{"permissions": "warning kinds with a profile are skipped: JobSet.jobset.x-k8s.io (permission), TTL labels have an effect on 2 kinds"}},
+		"stalled policies": {change: func(in *installation) {
+			in.report.Stalled = settings.ListOf([]string{"cleanuppolicy/ci/nightly (Forbidden)", "clustercleanuppolicy/pods (TooManyMatches)", "clustercleanuppolicy/x (InvalidSchedule)"})
+		}, want: map[string]string{"cleanup": "warning 3 stalled: cleanuppolicy/ci/nightly (Forbidden), clustercleanuppolicy/pods (TooManyMatches), clustercleanuppolicy/x (InvalidSchedule). " +
+			"Forbidden: grant its service account what condition PermissionsGranted names; TooManyMatches: look at kubectl curfew preview, then raise its limit or match less; " +
+			"InvalidSchedule: condition Ready names the field to correct, as of 2026-12-24 12:59:00 CET"}},
 		"in-tree controller off": {change: func(in *installation) { in.accounts = []string{"namespace-controller"} }, want: map[string]string{
 			"in-tree TTL": "ok off: kube-controller-manager has never run it"}},
 		"in-tree controller unknown": {change: func(in *installation) { in.accounts = nil }, want: map[string]string{
 			"in-tree TTL": "unknown on by Kubernetes' default"}},
 		"no report": {change: func(in *installation) { in.settings[settings.ReportedAt] = "then" }, want: map[string]string{
-			"coverage": "unknown ConfigMap curfew-settings", "deletions": "unknown ConfigMap curfew-settings", "permissions": "unknown ConfigMap curfew-settings"}},
+			"coverage": "unknown ConfigMap curfew-settings", "deletions": "unknown ConfigMap curfew-settings", "permissions": "unknown ConfigMap curfew-settings",
+			"cleanup": "unknown ConfigMap curfew-settings"}},
 		"for a tenant": {notMine: tenant, code: 2, want: map[string]string{
 			"kinds": "unknown not read", "controller": `unknown you may not get leases/curfew-controller in namespace "curfew-system"`,
 			"webhook": "unknown whether the API server reaches it is not known", "certificate": "unknown not read",
 			"coverage": "unknown you may not get configmaps/curfew-settings", "version": "unknown kubectl-curfew dev; that of the controller is not known",
-			"triggers": "unknown you may not get", "deletions": "unknown you may not get", "permissions": "unknown you may not get", "in-tree TTL": "unknown on by Kubernetes' default",
+			"triggers": "unknown you may not get", "deletions": "unknown you may not get", "permissions": "unknown you may not get", "cleanup": "unknown you may not get", "in-tree TTL": "unknown on by Kubernetes' default",
 		}, note: "note: you may not get customresourcedefinitions: whether Curfew's are those of this version is not known"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -99,7 +99,7 @@ func (r *run) batch(ctx context.Context, page *page) error {
 // deletePage deletes the objects of a page whose outcome is not known yet, and then counts the
 // page. While the run settles it only finds out which of them are gone.
 func (r *run) deletePage(ctx context.Context, page *page) error {
-	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}}
+	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}, unanswered: map[types.UID]bool{}}
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
 		b.order, b.items[item.UID] = append(b.order, item), item
@@ -108,7 +108,11 @@ func (r *run) deletePage(ctx context.Context, page *page) error {
 		return err
 	}
 	r.observe(page)
-	return r.ledger.count(ctx, page)
+	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
+		s.LastRun.Lost += unknown
+		message := fmt.Sprintf("DELETEs of report %s got no answer: up to %d deletions are in no count", page.name, s.LastRun.Lost)
+		r.cur.set(s, v1alpha1.ConditionCountsExact, metav1.ConditionFalse, v1alpha1.ReasonNoAnswer, message)
+	})
 }
 
 func (r *run) observe(page *page) {

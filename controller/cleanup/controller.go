@@ -97,15 +97,6 @@ type Controller struct {
 	checked map[types.UID]checked
 }
 
-// seen is what is kept of a policy, to know when it changed and how many a namespace has.
-type seen struct {
-	uid        types.UID
-	generation int64
-	created    time.Time
-	suspended  bool
-	deleting   bool
-}
-
 // New makes a controller that does nothing until Run.
 func New(options Options) (*Controller, error) {
 	c := &Controller{
@@ -124,20 +115,16 @@ func New(options Options) (*Controller, error) {
 			case name == "":
 			case now == nil:
 				c.queue.Remove(resource + "/" + name)
-			case old == nil || *old != *now:
+			case old == nil || old.spec != now.spec:
 				c.queue.Add(resource + "/" + name)
 			}
+			c.metrics.observe(resource, name, now)
 		})
 		return m
 	}
 	c.unchanged = c.stillApplies
 	c.namespaced, c.cluster = follows(v1alpha1.CleanupPolicies), follows(v1alpha1.ClusterCleanupPolicies)
 	return c, nil
-}
-
-func see(object *unstructured.Unstructured) seen {
-	suspended, _, _ := unstructured.NestedBool(object.Object, "spec", "suspend")
-	return seen{object.GetUID(), object.GetGeneration(), object.GetCreationTimestamp().Time, suspended, object.GetDeletionTimestamp() != nil}
 }
 
 // Run runs policies until ctx is done. It may run once in a cluster.
@@ -223,26 +210,4 @@ func (c *Controller) read(ctx context.Context, key string) (*unstructured.Unstru
 		return nil, errGone
 	}
 	return object, nil
-}
-
-// known reports whether a policy of this name is known: it may have been created again during a run
-// of the old one.
-func (c *Controller) known(key string) bool {
-	resource, name, _ := strings.Cut(key, "/")
-	mirror := c.cluster
-	if resource == v1alpha1.CleanupPolicies {
-		mirror = c.namespaced
-	}
-	_, ok := mirror.Get(name)
-	return ok
-}
-
-// stillApplies reports whether a policy is still what a run applies.
-func (c *Controller) stillApplies(p *cleanup.Policy) bool {
-	mirror, key := c.cluster, p.Name
-	if p.Namespace != "" {
-		mirror, key = c.namespaced, p.Namespace+"/"+p.Name
-	}
-	now, ok := mirror.Get(key)
-	return ok && now.uid == p.UID && now.generation <= p.Generation && !now.suspended && !now.deleting
 }

@@ -55,15 +55,20 @@ type cluster struct {
 	lists            int
 	// listing is called before each list, if it is set.
 	listing func()
-	// lacks: the account lacks all permissions. asked is how often that was asked.
-	lacks bool
-	asked int
+	// lacks: the account lacks all permissions, or those on lacksOf. asked is how often that was asked.
+	lacks   bool
+	lacksOf string
+	asked   int
 	// waited is how long all waits together would have taken.
 	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
 	answer func(name string) *engine.Result
-	after  bool
-	dead   bool
+	// fails are the HTTP statuses with which the DELETEs of some objects fail, by name; 0 is no answer.
+	fails map[string]int
+	// beforeStatus is called before each write of the status; it may be nil.
+	beforeStatus func()
+	after        bool
+	dead         bool
 }
 
 // request reports whether a request reaches the API server and whether its answer comes back.
@@ -91,6 +96,9 @@ func (c *cluster) current() *v1alpha1.CleanupPolicyStatus {
 }
 
 func (c *cluster) writeStatus(_ context.Context, status *v1alpha1.CleanupPolicyStatus) error {
+	if c.beforeStatus != nil {
+		c.beforeStatus()
+	}
 	return c.request(func() error {
 		uids := 0
 		for _, page := range status.UncountedDeletions {
@@ -160,6 +168,9 @@ func (c *cluster) client() metadata.Interface {
 
 // Do implements action.Action: a DELETE with preconditions.
 func (c *cluster) Do(_ context.Context, due action.Due) action.Result {
+	if code, ok := c.fails[due.Name]; ok {
+		return action.Result{Outcome: action.Failed, Code: code, Err: errors.New("it failed")}
+	}
 	gone, conflict := false, false
 	err := c.request(func() error {
 		object := c.objects[due.Name]
@@ -283,7 +294,7 @@ func (c *cluster) controller() *Controller {
 	}
 	clock := hasty{clocktesting.NewFakeClock(start), &c.waited}
 	account := &Account{Metadata: c.client(), Delete: c, Lacks: func(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
-		if c.asked++; c.lacks {
+		if c.asked++; c.lacks || needs[0].Resource.Resource == c.lacksOf {
 			return needs, nil
 		}
 		return nil, nil
@@ -368,13 +379,6 @@ func TestKilledAtEveryRequest(t *testing.T) {
 			t.Logf("%d requests", whole.requests)
 		})
 	}
-}
-
-// small makes batches of a few objects.
-func small(size int) (restore func()) {
-	before := batchSize
-	batchSize = size
-	return func() { batchSize = before }
 }
 
 // check compares what is left, what was counted and what was sent.

@@ -91,10 +91,12 @@ func (l *ledger) announce(ctx context.Context, page *page) error {
 }
 
 // count writes the outcomes on the page, beyond detailedPages only their numbers. Then it moves the
-// UIDs of the page into the counters.
-func (l *ledger) count(ctx context.Context, page *page) error {
+// UIDs of the page into the counters. If some outcomes are not known, inexact says so in the same
+// write.
+func (l *ledger) count(ctx context.Context, page *page, inexact func(s *v1alpha1.CleanupPolicyStatus, unknown int64)) error {
+	unknown := page.unknown()
 	deleted := page.tally()
-	if page.fields.Page > detailedPages {
+	if page.fields.Page > detailedPages && unknown == 0 { // Its numbers do not include them.
 		page.summarise()
 	}
 	if err := l.store.writePage(ctx, page.name, &page.fields, false); err != nil {
@@ -108,6 +110,9 @@ func (l *ledger) count(ctx context.Context, page *page) error {
 		}
 		for kind, count := range deleted {
 			addKind(s, kind, count)
+		}
+		if unknown > 0 {
+			inexact(s, unknown)
 		}
 	})
 }
@@ -190,6 +195,16 @@ func credible(page *v1alpha1.CleanupReportFields, objects int) bool {
 		sum += each.Count
 	}
 	return len(page.Objects) == 0 && sum == page.Deleted && sum <= int64(objects)
+}
+
+// unknown counts the items that may be deleted after they were last seen.
+func (p *page) unknown() (count int64) {
+	for i := range p.fields.Objects {
+		if p.fields.Objects[i].Result == v1alpha1.ItemUnknown {
+			count++
+		}
+	}
+	return count
 }
 
 // summarise replaces the items by their numbers.

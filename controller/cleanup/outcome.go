@@ -35,6 +35,8 @@ type batch struct {
 	done chan struct{}
 	// trouble is why items could not be deleted for now.
 	trouble map[types.UID]trouble
+	// unanswered are those of which a DELETE got no answer: it may still be carried out.
+	unanswered map[types.UID]bool
 	// err is one that only somebody else can do something about, such as a missing permission.
 	err error
 }
@@ -103,19 +105,29 @@ func (b *batch) keep(uid types.UID, why string) {
 	b.items[uid].Message = policy.ShortenTo(why, maxMessage)
 }
 
-// fail notes that an object that still exists could not be deleted.
+// fail notes that an object that still exists could not be deleted, as far as is known.
 func (b *batch) fail(uid types.UID) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.items[uid].Result, b.items[uid].Message = v1alpha1.ItemFailed, policy.ShortenTo(b.trouble[uid].err.Error(), maxMessage)
+	result := v1alpha1.ItemFailed
+	if b.unanswered[uid] {
+		result = v1alpha1.ItemUnknown
+	}
+	b.items[uid].Result, b.items[uid].Message = result, policy.ShortenTo(b.trouble[uid].err.Error(), maxMessage)
 }
 
 // maxMessage bounds the message of an item, as the schema does.
 const maxMessage = 256
 
 // answered notes an answer that no retry will change: something but the rights of the account
-// refuses the deletion, such as an admission webhook.
+// refuses the deletion, such as an admission webhook. It also notes that none came.
 func (b *batch) answered(uid types.UID, result action.Result) {
+	if result.Outcome == action.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout) {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		b.unanswered[uid] = true
+		return
+	}
 	rights := result.Origin != action.FromAdmission && (result.Code == http.StatusForbidden || result.Code == http.StatusUnauthorized)
 	if result.Outcome != action.Refused || rights {
 		return
@@ -135,7 +147,9 @@ func (b *batch) Report(o engine.Outcome) {
 		item.Result, item.Message = v1alpha1.ItemDeleted, ""
 	case o.Result == engine.AlreadyGone:
 		item.Result, item.Message = v1alpha1.ItemGone, ""
-	case item.Result == v1alpha1.ItemFailed: // See answered and fail.
+	case item.Result == v1alpha1.ItemFailed, item.Result == v1alpha1.ItemUnknown: // See answered and fail.
+	case o.Result == engine.Kept && b.unanswered[item.UID]:
+		item.Result = v1alpha1.ItemUnknown
 	case o.Result == engine.Kept:
 		item.Result = v1alpha1.ItemKept
 	case o.Result == engine.Conflict: // It changes all the time: nothing was deleted, and the run goes on without it.

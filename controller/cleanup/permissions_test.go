@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"strings"
 	"testing"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -85,4 +86,50 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 	if requests := c.requests; requests != 3 || c.lists != 0 {
 		t.Errorf("%d requests, want a write for each change; %d lists", requests, c.lists)
 	}
+}
+
+// A run whose account may do nothing from the beginning is not complete. It waits, says so, and does
+// all of its work once the permissions are granted.
+func TestForbiddenFromTheBeginning(t *testing.T) {
+	c := newCluster(t)
+	c.lacks = true
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	for range 2 {
+		if err := c.work(t.Context(), p); !isForbidden(err) {
+			t.Errorf("the run ended with %v", err)
+		}
+		const lacks = "service account / may not list configmaps"
+		if got := c.condition(v1alpha1.ConditionStalled); c.status.LastRun.Phase != v1alpha1.RunRunning || !strings.HasPrefix(got, "True Forbidden") || !strings.Contains(got, lacks) {
+			t.Errorf("%s, stalled: %s", c.status.LastRun.Phase, got)
+		}
+		if got := c.condition(v1alpha1.ConditionPermissionsGranted); !strings.HasPrefix(got, "False Forbidden") || c.lists != 0 || len(c.sent) != 0 {
+			t.Errorf("permissions: %s; %d lists, deleted %v", got, c.lists, c.sent)
+		}
+	}
+	c.lacks = false
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c.check("after the permissions were granted")
+	if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != "True Granted " {
+		t.Errorf("permissions: %s", got)
+	}
+}
+
+// A condition on namespaceObject shows what a Namespace says: the account must be allowed to get
+// it (S10).
+func TestNamespaceObjectTakesAPermission(t *testing.T) {
+	c := newCluster(t)
+	c.lacksOf = "namespaces"
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.Conditions = []v1alpha1.MatchCondition{{Name: "x", Expression: `namespaceObject.metadata.name == "ci"`}}
+	})
+	if err := c.work(t.Context(), p); !isForbidden(err) || c.lists != 0 || len(c.sent) != 0 {
+		t.Errorf("the run ended with %v after %d lists: deleted %v", err, c.lists, c.sent)
+	}
+	c.lacksOf = ""
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c.check("after the permission was granted")
 }

@@ -105,7 +105,8 @@ func (r *run) carryOut(ctx context.Context) error {
 	if err != nil {
 		return r.interrupted(ctx, err)
 	}
-	if r.forbidden && len(lacks) > 0 { // It was begun with this permission, and waits for it.
+	if len(lacks) > 0 && (r.forbidden || r.survey.Nowhere()) {
+		// It was begun with this permission, or can do nothing at all, and waits for it.
 		return r.interrupted(ctx, fmt.Errorf("%s: %w", r.mayNot(lacks), errForbidden))
 	}
 	if err := r.count(ctx, status.LastRun.Deleted+status.LastRun.Lost); err != nil {

@@ -140,3 +140,16 @@ func (c *cluster) survey(p *cleanup.Policy) (uids []string, skipped string, stal
 	slices.Sort(uids)
 	return uids, fmt.Sprint(counts), false
 }
+
+// A run with onExceed: Truncate deletes as many as its limit allows, and counts the others.
+func TestTruncatedRun(t *testing.T) {
+	c := newCluster(t)
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions, s.OnExceed = new(int64(2)), v1alpha1.ExceedTruncates })
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	run := c.status.LastRun
+	if len(c.sent) != 2 || run.Deleted != 2 || len(run.Skipped) != 1 || run.Skipped[0].Reason != cleanup.SkipLimit || run.Skipped[0].Count != 3 {
+		t.Errorf("deleted %v: %+v", c.sent, run)
+	}
+}

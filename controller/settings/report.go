@@ -31,6 +31,8 @@ type Report struct {
 	AllPaused bool `json:"allPaused,omitempty"`
 	// Skipped are kinds with a profile that are not watched, or not for all, with the reason.
 	Skipped List `json:"skipped"`
+	// Stalled are cleanup policies that do not delete all that they should, with the reason.
+	Stalled List `json:"stalled"`
 	// LabelKinds is the number of kinds whose TTL labels take effect, and Unlabelled are those
 	// whose labels do not, for lack of a permission.
 	LabelKinds int  `json:"labelKinds"`

@@ -181,6 +181,13 @@ var alertCases = map[string]struct{ bad, good world }{
 		world{`curfew_blocked_objects{reason="DeleteRefused"}`: flat(1)},
 		world{`curfew_blocked_objects{reason="DeleteRefused"}`: during(30*minute, flat(1), flat(0))},
 	},
+	"CurfewCleanupStalled": {
+		world{`curfew_cleanup_stalled_policies{policy="cleanuppolicy/ci/a",reason="Forbidden"}`: flat(1)},
+		world{ // Somebody will approve it, or has corrected it.
+			`curfew_cleanup_stalled_policies{policy="cleanuppolicy/ci/a",reason="WaitingForApproval"}`: flat(1),
+			`curfew_cleanup_stalled_policies{policy="clustercleanuppolicy/b",reason="TooManyMatches"}`: during(20*minute, flat(1), away),
+		},
+	},
 	"CurfewClockPaused": {
 		world{`curfew_paused_scopes{class="clock",pod="a"}`: during(5*minute, flat(1), flat(0))},
 		world{`curfew_paused_scopes{class="namespace",pod="a"}`: flat(1)},

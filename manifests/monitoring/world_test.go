@@ -246,7 +246,7 @@ func (l labelled) Register(c prometheus.Collector) error {
 	described := make(chan *prometheus.Desc, 1)
 	c.Describe(described)
 	names := strings.Split(variable.FindStringSubmatch((<-described).String())[1], ",")
-	for _, reason := range []string{"permission", "deadline", "finish-time", "error"} {
+	for _, reason := range []string{"permission", "deadline", "finish-time", "error", "WaitingForApproval"} {
 		labels := prometheus.Labels{}
 		for _, name := range names {
 			labels[name] = map[string]string{"group": "batch", "kind": "Job", "reason": reason, "result": "given", "policy": "ci/a", "phase": "Completed"}[name]

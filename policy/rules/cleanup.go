@@ -13,8 +13,8 @@ import (
 
 // Names of the rules about cleanup policies.
 const (
-	// CleanupAuthor: the author of a cleanup policy must be allowed to list and delete what it
-	// matches.
+	// CleanupAuthor: the author of a cleanup policy must be allowed to get, list and delete
+	// what it matches.
 	CleanupAuthor = "cleanup-author"
 	// CleanupAccount: the service account of a cleanup policy should be allowed the same.
 	CleanupAccount = "cleanup-account"
@@ -70,8 +70,8 @@ type CleanupRequest struct {
 	Options                   Options
 }
 
-// ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not delete what
-// it matches: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
+// ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not get, list
+// and delete what it matches: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
 func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	path, where := field.NewPath("spec", "matchConstraints", "resourceRules").String(), ""
@@ -105,4 +105,13 @@ func some(lacks []string) string {
 		text += fmt.Sprintf(" and %d more", len(lacks)-most)
 	}
 	return text
+}
+
+// Enumerate is "a", "a and b", or "a, b and c".
+func Enumerate(words []string) string {
+	last := len(words) - 1
+	if last < 1 {
+		return strings.Join(words, "")
+	}
+	return strings.Join(words[:last], ", ") + " and " + words[last]
 }

@@ -151,7 +151,7 @@ type CleanupItem struct {
 
 // ItemResult is what became of an object.
 //
-// +kubebuilder:validation:Enum=Deleted;Gone;Kept;Failed;WouldDelete
+// +kubebuilder:validation:Enum=Deleted;Gone;Kept;Failed;Unknown;WouldDelete
 type ItemResult string
 
 // What became of an object.
@@ -164,6 +164,8 @@ const (
 	ItemKept ItemResult = "Kept"
 	// ItemFailed: the deletion failed; the next run tries again.
 	ItemFailed ItemResult = "Failed"
+	// ItemUnknown: a DELETE got no answer, and the object still existed when it was last read.
+	ItemUnknown ItemResult = "Unknown"
 	// ItemWouldDelete: the run is a dry run.
 	ItemWouldDelete ItemResult = "WouldDelete"
 )

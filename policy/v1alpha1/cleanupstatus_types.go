@@ -7,13 +7,13 @@ import (
 
 // Conditions of cleanup policies, beside [ConditionReady].
 const (
-	// ConditionPermissionsGranted reports whether the service account of the policy may list and
+	// ConditionPermissionsGranted reports whether the service account of the policy may get, list and
 	// delete what the policy matches.
 	ConditionPermissionsGranted = "PermissionsGranted"
 	// ConditionStalled reports that the last run did not delete everything that matches, and why.
 	ConditionStalled = "Stalled"
 	// ConditionCountsExact is false if somebody deleted a report page of the last run before its
-	// objects were counted.
+	// objects were counted, or if it is not known whether an object was deleted.
 	ConditionCountsExact = "CountsExact"
 )
 
@@ -32,6 +32,8 @@ const (
 	ReasonGranted = "Granted"
 	// ReasonReportLost: a report page was deleted or changed before its objects were counted.
 	ReasonReportLost = "ReportLost"
+	// ReasonNoAnswer: DELETEs got no answer, and the objects still existed when they were last read.
+	ReasonNoAnswer = "NoAnswer"
 	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
 	ReasonWaitingForApproval = "WaitingForApproval"
 	// ReasonRunFailed: the run ended before it was complete. The message says why.
@@ -139,8 +141,8 @@ type CleanupRun struct {
 	// deletion, or when it was deleted by anyone after the run had listed it.
 	// +optional
 	Deleted int64 `json:"deleted,omitempty"`
-	// lost is how many objects were on report pages that somebody deleted or changed before the
-	// objects were counted. They may be deleted, and are not in deleted.
+	// lost is how many objects may be deleted and are not in deleted: somebody deleted or changed
+	// their report page before they were counted, or the API server did not answer.
 	// +optional
 	Lost int64 `json:"lost,omitempty"`
 	// skipped counts the objects that were kept although they match, by reason.

@@ -46,17 +46,25 @@ func (s *space) cleanupPolicy(name, account, spec string) string {
 // awaitRun waits until the run of a policy has ended.
 func (s *space) awaitCleanup(name string) *v1alpha1.CleanupPolicyStatus {
 	s.Helper()
+	return s.awaitStatus(name, "the run of "+name, func(status *v1alpha1.CleanupPolicyStatus) bool {
+		return status.LastRun != nil && status.LastRun.Phase != v1alpha1.RunRunning
+	})
+}
+
+// awaitStatus waits for a status of a policy.
+func (s *space) awaitStatus(name, what string, done func(*v1alpha1.CleanupPolicyStatus) bool) *v1alpha1.CleanupPolicyStatus {
+	s.Helper()
 	out := &v1alpha1.CleanupPolicy{}
-	s.poll("the run of "+name, func(ctx context.Context) (bool, error) {
+	s.poll(what, func(ctx context.Context) (bool, error) {
 		object, err := s.readCleanup(ctx, name)
 		if err != nil {
 			return false, err
 		}
+		*out = v1alpha1.CleanupPolicy{}
 		if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
 			return false, err
 		}
-		run := out.Status.LastRun
-		return run != nil && run.Phase != v1alpha1.RunRunning, nil
+		return done(&out.Status), nil
 	})
 	return &out.Status
 }
@@ -171,9 +179,16 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	if found := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionStalled); found == nil || !strings.Contains(found.Message, "list secrets") {
 		t.Errorf("stalled: %+v", found)
 	}
-	if status := s.awaitCleanup(nobody); status.Deleted != 0 || reasonOf(status, v1alpha1.ConditionPermissionsGranted) != "False Forbidden" {
-		t.Errorf("an account without rights: %+v", status)
+	waits := s.awaitStatus(nobody, "the run of "+nobody+" to stall", func(status *v1alpha1.CleanupPolicyStatus) bool {
+		return status.LastRun != nil && reasonOf(status, v1alpha1.ConditionStalled) != "none"
+	})
+	if waits.LastRun.Phase != v1alpha1.RunRunning || waits.Deleted != 0 || reasonOf(waits, v1alpha1.ConditionStalled) != "True Forbidden" ||
+		reasonOf(waits, v1alpha1.ConditionPermissionsGranted) != "False Forbidden" {
+		t.Errorf("an account without rights: %+v", waits)
 	}
+	s.awaitMetrics("the policy to count as stalled", func(text string) bool {
+		return len(grep(text, `curfew_cleanup_stalled_policies{policy="cleanuppolicy/`+s.name+`/nobody",reason="Forbidden"} 1`)) == 1
+	})
 	for _, in := range []*space{s, other} {
 		if _, err := suite.cluster.Client.CoreV1().Secrets(in.name).Get(in.ctx, "a", metav1.GetOptions{}); err != nil {
 			t.Errorf("the Secret: %v", err)
@@ -209,19 +224,7 @@ func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, `+allConfigMaps+`}, conditions: [{name: slow, expression: '!lookup.owned'}]`)
 	status := func(what string, done func(*v1alpha1.CleanupPolicyStatus) bool) *v1alpha1.CleanupPolicyStatus {
 		t.Helper()
-		out := &v1alpha1.CleanupPolicy{}
-		s.poll(what, func(ctx context.Context) (bool, error) {
-			object, err := s.readCleanup(ctx, name)
-			if err != nil {
-				return false, err
-			}
-			*out = v1alpha1.CleanupPolicy{}
-			if err := runtime.DefaultUnstructuredConverter.FromUnstructured(object.Object, out); err != nil {
-				return false, err
-			}
-			return done(&out.Status), nil
-		})
-		return &out.Status
+		return s.awaitStatus(name, what, done)
 	}
 	status("the missing permission", func(status *v1alpha1.CleanupPolicyStatus) bool {
 		return status.LastRun != nil || reasonOf(status, v1alpha1.ConditionPermissionsGranted) == "False Forbidden"

@@ -50,6 +50,18 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestOneObjectDoesNotWedgeARun"},
 	},
 	{
+		Invariant: "S7", Name: "an object whose DELETE got no answer has failed",
+		File: "controller/cleanup/outcome.go",
+		Old:  "b.unanswered[uid] = true", New: "b.unanswered[uid] = false",
+		Package: cleans, Tests: []string{"TestUnansweredDeletionIsNotExact"},
+	},
+	{
+		Invariant: "S7", Name: "objects that a report page lost are lost again at each resume",
+		File: "controller/cleanup/batch.go",
+		Old:  "if s.UncountedDeletions[of].UIDs = left; len(left) == 0 {", New: "if len(left) == 0 {",
+		Package: cleans, Tests: []string{"TestKilledInTrouble"},
+	},
+	{
 		Invariant: "S6", Name: "consecutiveRuns counts on after a missed run",
 		File: "policy/cleanup/matches.go",
 		Old:  " || !p.Schedule.Next(left.ScheduledTime.Time).Equal(due) {", New: " || due.IsZero() {",
@@ -92,9 +104,51 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestAccountsImpersonate"},
 	},
 	{
+		Invariant: "S10", Name: "a run that may do nothing is complete",
+		File: "controller/cleanup/run.go",
+		Old:  "(r.forbidden || r.survey.Nowhere())", New: "r.forbidden",
+		Package: cleans, Tests: []string{"TestForbiddenFromTheBeginning"},
+	},
+	{
+		Invariant: "S10", Name: "a tenant's policy reads what its author may not",
+		File: "webhook/cleanup.go",
+		Old:  "{\"get\", \"list\", \"delete\"}", New: "{\"delete\"}",
+		Package: "webhook", Tests: []string{"TestCleanupAuthorMayNotRead"},
+	},
+	{
+		Invariant: "S10", Name: "a preview acts as an account that the user may not impersonate",
+		File: "cmd/kubectl-curfew/world/survey.go",
+		Old:  "if err != nil || missing != \"\" {\n\t\treturn own", New: "if err != nil || missing == \"-\" {\n\t\treturn own",
+		Package: "cmd/kubectl-curfew", Tests: []string{"TestPreviewActsAsTheAccount"},
+	},
+	{
+		Invariant: "S6", Name: "a survey deletes above its limit",
+		File: "controller/cleanup/survey/passes.go",
+		Old:  "decision.Verdict == cleanup.Delete && s.Left == 0 {", New: "false {",
+		Package: cleans, Tests: []string{"TestTruncatedRun"},
+	},
+	{
+		Invariant: "S6", Name: "a survey ignores keepNewest",
+		File: "controller/cleanup/survey/passes.go",
+		Old:  "s.Newest.Keeps(decision.Group, decision.Time, uid) {", New: "false {",
+		Package: cleans, Tests: []string{"TestResumedRunJudgesAgain"},
+	},
+	{
+		Invariant: "S10", Name: "a policy reads namespaces that its account may not get",
+		File: "controller/cleanup/survey/places.go",
+		Old:  "if !s.policy.Expressions.ReadsNamespace {", New: "if true {",
+		Package: cleans, Tests: []string{"TestNamespaceObjectTakesAPermission"},
+	},
+	{
+		Invariant: "S10", Name: "a survey lists what its account may not delete",
+		File: "controller/cleanup/survey/places.go",
+		Old:  "if missing != \"\" {\n\t\t\tlacks = append", New: "if missing == \"-\" {\n\t\t\tlacks = append",
+		Package: cleans, Tests: []string{"TestForbiddenFromTheBeginning"},
+	},
+	{
 		Invariant: "S10", Name: "a run goes on without the permission that it lost",
 		File: "controller/cleanup/run.go",
-		Old:  "if r.forbidden && len(lacks) > 0 {", New: "if false {",
+		Old:  "(r.forbidden || r.survey.Nowhere())", New: "r.survey.Nowhere()",
 		Package: cleans, Tests: []string{"TestPermissionRevokedInMidRun"},
 	},
 	{

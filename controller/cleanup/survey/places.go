@@ -76,6 +76,9 @@ func (s *Survey) Open(ctx context.Context) (lacks []string, err error) {
 	return lacks, nil
 }
 
+// Nowhere reports whether the account may not act anywhere that the policy matches.
+func (s *Survey) Nowhere() bool { return len(s.at) == 0 }
+
 // place finds where a resource is listed, and what the account lacks elsewhere.
 func (s *Survey) place(ctx context.Context, target cleanup.Target, names []string, all bool) (out Place, lacks []string, err error) {
 	out.Target = target
