@@ -65,8 +65,8 @@ func (o *expiringOptions) query(ctx context.Context, args []string, now time.Tim
 	default:
 		bad("trigger", o.trigger, errors.New("give ttl, label or deadline"))
 	}
-	if policy.ParseSource(o.source).String() != o.source && o.source != "" {
-		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME or policy/NAME"))
+	if o.source != "" && !isSource(o.source) {
+		bad("source", o.source, errors.New("give object, runtime/NAME, namespace/NAME, policy/NAME, job/NAME or tally/NAME"))
 	}
 	_, err := labels.Parse(o.selector)
 	bad("selector", o.selector, err)
@@ -166,4 +166,12 @@ func (o *expiringOptions) nothing(query *expiringQuery, namespace string) string
 		out += " has a TTL over " + policy.FormatDuration(*query.longer)
 	}
 	return out
+}
+
+// isSource reports whether text is a source as [policy.Source] writes it. Those of Pod TTLs are no
+// stamps, which [policy.ParseSource] reads.
+func isSource(text string) bool {
+	level, name, _ := strings.Cut(text, "/")
+	return policy.ParseSource(text).String() == text ||
+		name != "" && (level == string(policy.LevelJob) || level == string(policy.LevelTally))
 }
