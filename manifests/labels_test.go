@@ -40,11 +40,11 @@ func TestRolesForLabelsAreOptIn(t *testing.T) {
 			}
 		}
 	}
-	data, err := os.ReadFile("labels/anything.yaml")
+	data, err := os.ReadFile("components/delete-anything/role.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}
-	anything := only[*rbacv1.ClusterRole](decode(t, "labels/anything.yaml", data))
+	anything := only[*rbacv1.ClusterRole](decode(t, "components/delete-anything/role.yaml", data))
 	for _, role := range append(roles, anything...) {
 		if role.Labels[policy.LabelAggregate] != "true" {
 			t.Errorf("%s would not be taken up by curfew-controller-kinds", role.Name)

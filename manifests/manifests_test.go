@@ -32,6 +32,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"curfew.dev/curfew/controller/settings"
+	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -265,7 +266,9 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 	roles := map[string]bool{}
 	for _, r := range only[*rbacv1.ClusterRole](objects) {
 		check("ClusterRole "+r.Name, r.Rules)
-		if _, aggregated := r.Labels["curfew.dev/aggregate-to-controller"]; !aggregated && r.Name != viewers {
+		_, kind := r.Labels["curfew.dev/aggregate-to-controller"]
+		_, feature := r.Labels[policy.LabelFeature]
+		if !kind && !feature && r.Name != viewers {
 			roles["ClusterRole/"+r.Name] = true
 		}
 		for _, rule := range r.Rules {

@@ -81,6 +81,8 @@ const (
 	JobController = "kubernetes.io/job-controller"
 	// LabelAggregate on a ClusterRole adds its rules to what the controller may do.
 	LabelAggregate = Prefix + "aggregate-to-controller"
+	// LabelFeature on a ClusterRole names the feature of the controller that its rules are for.
+	LabelFeature = Prefix + "controller-feature"
 	// LabelPartOf says which application an object belongs to; PartOfCurfew is Curfew's own.
 	LabelPartOf  = "app.kubernetes.io/part-of"
 	PartOfCurfew = "curfew"

@@ -24,7 +24,6 @@ type Client interface {
 	follow.Source
 	Create(ctx context.Context, object *unstructured.Unstructured, options metav1.CreateOptions, subresources ...string) (*unstructured.Unstructured, error)
 	Update(ctx context.Context, object *unstructured.Unstructured, options metav1.UpdateOptions, subresources ...string) (*unstructured.Unstructured, error)
-	Delete(ctx context.Context, name string, options metav1.DeleteOptions, subresources ...string) error
 }
 
 // named lists and watches a single object by name, because permissions can be limited to names.
@@ -86,11 +85,8 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 		return false, fmt.Errorf("reading %s %q: %w", c.kind, c.keeper.options.Static, err)
 	case exists && have.GetDeletionTimestamp() != nil:
 		return false, nil // It is created again once it is deleted.
-	case want == nil && exists:
-		uid, version := have.GetUID(), have.GetResourceVersion()
-		return c.wrote("deleted", 0, c.client.Delete(ctx, Name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}}))
 	case want == nil:
-		return false, nil
+		return c.empty(ctx, have, exists)
 	case !exists:
 		object, err := asUnstructured(want)
 		if err != nil {
@@ -105,6 +101,22 @@ func (c *configuration) reconcile(ctx context.Context, plan *plan) (wrote bool, 
 	}
 	_, err = c.client.Update(ctx, object, metav1.UpdateOptions{FieldManager: fieldManager})
 	return c.wrote("updated", len(want.Webhooks), err)
+}
+
+// empty takes the webhooks out of a configuration that is not needed. It is never deleted: where it
+// was created in advance, the controller may not create it again. The garbage collector deletes it
+// with its owner, the static configuration.
+func (c *configuration) empty(ctx context.Context, have *unstructured.Unstructured, exists bool) (wrote bool, err error) {
+	if !exists {
+		return false, nil
+	}
+	if left, _, _ := unstructured.NestedSlice(have.Object, "webhooks"); len(left) == 0 {
+		return false, nil
+	}
+	have = have.DeepCopy()
+	unstructured.RemoveNestedField(have.Object, "webhooks")
+	_, err = c.client.Update(ctx, have, metav1.UpdateOptions{FieldManager: fieldManager})
+	return c.wrote("emptied", 0, err)
 }
 
 // record keeps what a configuration should be, for [Keeper.State].

@@ -98,21 +98,6 @@ func (s *store) Update(_ context.Context, object *unstructured.Unstructured, _ m
 	return object, nil
 }
 
-func (s *store) Delete(_ context.Context, name string, options metav1.DeleteOptions, _ ...string) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.verbs = append(s.verbs, "delete")
-	have := s.objects[name]
-	if have == nil {
-		return apierrors.NewNotFound(resource, name)
-	}
-	if p := options.Preconditions; p == nil || *p.UID != have.GetUID() || *p.ResourceVersion != have.GetResourceVersion() {
-		return apierrors.NewConflict(resource, name, errors.New("preconditions"))
-	}
-	s.drop(name)
-	return nil
-}
-
 func (s *store) drop(name string) {
 	s.version++
 	gone := s.objects[name]
@@ -260,7 +245,7 @@ func jobSets(t *testing.T) []platform.Served {
 	return slices.DeleteFunc(all, func(kind platform.Served) bool { return kind.Resource != "jobsets" })
 }
 
-func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
+func TestKeeperCreatesRestoresAndEmpties(t *testing.T) {
 	kinds := jobSets(t)
 	synctest.Test(t, func(t *testing.T) {
 		s := begin(t, nil)
@@ -309,7 +294,10 @@ func TestKeeperCreatesRestoresAndDeletes(t *testing.T) {
 
 		s.become(nil, nil)
 		after(5 * time.Second)
-		s.mutating.expect(t, "without kinds", "delete")
+		s.mutating.expect(t, "without kinds", "update")
+		if got := s.mutating.get(t); len(got.Webhooks) != 0 || got.Labels["team"] != "blue" {
+			t.Errorf("without kinds it is %+v", got)
+		}
 		s.validating.expect(t, "without kinds", "update")
 		if got := s.validating.get(t); len(got.Webhooks) != 1+len(annotationLabels) {
 			t.Errorf("%d webhooks, want those for labels", len(got.Webhooks))
@@ -355,7 +343,10 @@ func TestKeeperFollowsTheStaticConfiguration(t *testing.T) {
 
 		s.mutating.remove("curfew")
 		after(2 * time.Second)
-		s.mutating.expect(t, "without the static configuration", "delete")
+		s.mutating.expect(t, "without the static configuration", "update")
+		if got := s.mutating.get(t).Webhooks; len(got) != 0 {
+			t.Errorf("without the static configuration it has %d webhooks", len(got))
+		}
 		after(time.Hour)
 		s.mutating.expect(t, "still without")
 		s.validating.expect(t, "it never had one")
@@ -404,6 +395,30 @@ func TestKeeperFightsSlowly(t *testing.T) {
 		if wrote := len(s.mutating.sent()); wrote == 0 || wrote > 61 {
 			t.Errorf("wrote %d times in a minute, want at most one a second", wrote)
 		}
+	})
+}
+
+// Configurations that an admin created in advance are filled in: the controller creates none.
+func TestKeeperFillsInWhatWasCreatedInAdvance(t *testing.T) {
+	kinds := jobSets(t)
+	synctest.Test(t, func(t *testing.T) {
+		s := begin(t, kinds)
+		advance := &admissionv1.MutatingWebhookConfiguration{ObjectMeta: metav1.ObjectMeta{Name: Name, Labels: map[string]string{"team": "blue"}}}
+		s.mutating.set(t, advance)
+		after(time.Minute)
+		s.mutating.expect(t, "without the static configuration")
+		s.mutating.set(t, staticMutating())
+		after(2 * time.Second)
+		s.mutating.expect(t, "with it", "update")
+		if got := s.mutating.get(t); len(got.Webhooks) != 3 || got.Labels["team"] != "blue" {
+			t.Errorf("filled in %+v", got)
+		}
+		s.become(nil, nil)
+		after(2 * time.Second)
+		s.mutating.expect(t, "not needed any more", "update")
+		s.become(kinds, nil)
+		after(2 * time.Second)
+		s.mutating.expect(t, "needed again", "update")
 	})
 }
 

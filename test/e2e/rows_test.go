@@ -154,7 +154,7 @@ func keysOfCurfew(t *testing.T) []string {
 	for _, name := range checked.Scope().Names() {
 		one, ok := checked.Scope().Lookup(name).(*types.Const)
 		if ok && (strings.HasPrefix(name, "Annotation") || strings.HasPrefix(name, "Label")) {
-			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, policy.Prefix) && value != policy.LabelAggregate {
+			if value := constant.StringVal(one.Val()); strings.HasPrefix(value, policy.Prefix) && value != policy.LabelAggregate && value != policy.LabelFeature {
 				out = append(out, value)
 			}
 		}

@@ -98,7 +98,7 @@ type auditEvent struct {
 	Verb, RequestURI string
 	User             struct{ Username string }
 	ImpersonatedUser struct{ Username string }
-	ObjectRef        struct{ Resource, Namespace, Name string }
+	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus   struct{ Code int }
 	Annotations      map[string]string
 }

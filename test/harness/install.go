@@ -50,8 +50,10 @@ func (c *Cluster) install(ctx context.Context, webhookPort int, change func(stri
 	if c.older {
 		return nil
 	}
-	_, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml"))
-	return err
+	if _, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml")); err != nil {
+		return err
+	}
+	return c.WaitForRoles(ctx)
 }
 
 // Older is the same control plane for another version of Curfew: its manifests, and the program in

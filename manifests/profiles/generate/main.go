@@ -62,7 +62,7 @@ func generated(manifests string) (map[string]string, error) {
 }
 
 const roleHead = notice + `#
-# What the controller may do with the kinds whose profiles come with Curfew, beside Jobs and Pods (controller.yaml). A rule for a kind
+# What the controller may do with the kinds whose profiles come with Curfew, beside Jobs and Pods (features.yaml). A rule for a kind
 # that is not installed grants nothing.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRole
@@ -76,12 +76,27 @@ metadata:
 rules:
 `
 
+// featureHead begins a role that only the controller gets: no cleanup policy needs its verbs.
+const featureHead = `---
+# %s
+apiVersion: rbac.authorization.k8s.io/v1
+kind: ClusterRole
+metadata:
+  name: curfew-controller-%[2]s
+  labels:
+    app.kubernetes.io/name: curfew
+    app.kubernetes.io/component: controller
+    app.kubernetes.io/part-of: curfew
+    curfew.dev/controller-feature: %[2]s
+rules:
+`
+
 // grants are rules with the same verbs and reason: the resources by group.
 type grants map[string]map[string]bool
 
 func (g grants) add(group, resource string) {
 	if group == "" || group == "batch" {
-		return // Jobs and Pods are in controller.yaml.
+		return // Jobs and Pods are in features.yaml.
 	}
 	if g[group] == nil {
 		g[group] = map[string]bool{}
@@ -121,10 +136,12 @@ func role(all []*v1alpha1.KindProfile) string {
 	}
 	return roleHead +
 		deleted.rules("list and watch find what is finished, get re-reads what has to be judged again, delete is the point.", "get, list, watch, delete") +
-		marked.rules("Where Curfew enforces a deadline: the condition Failed with reason DeadlineExceeded, and nothing else, is written to the status.", "patch") +
-		suspended.rules("Where Curfew enforces a deadline by suspending the object.", "patch") +
 		read.rules("Training runtimes, whose TTL wins over that of the object.", "get, list, watch") +
-		stamped.rules("Annotation curfew.dev/default-since of a runtime, and nothing else, is written where its TTL was changed past admission.", "patch")
+		fmt.Sprintf(featureHead, "Where Curfew enforces a deadline of these kinds.", "deadlines") +
+		marked.rules("The condition Failed with reason DeadlineExceeded, and nothing else, is written to the status.", "patch") +
+		suspended.rules("Objects are suspended.", "patch") +
+		fmt.Sprintf(featureHead, "Changes of a runtime's TTL that bypassed admission.", "runtimes") +
+		stamped.rules("Only annotation curfew.dev/default-since of a runtime is written.", "patch")
 }
 
 func steps(profile *v1alpha1.KindProfile) []v1alpha1.StopStep {

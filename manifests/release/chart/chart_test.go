@@ -96,12 +96,14 @@ func show(o object) string {
 // switches are the values that stand for each component.
 var switches = map[string]values{
 	"cert-manager":        {"certificates": "cert-manager"},
+	"delete-anything":     {"deleteAnything": true},
 	"fail-closed":         {"failClosed": true},
 	"high-availability":   {"highAvailability": true},
 	"http-api":            {"httpAPI": true},
 	"leave-native-ttl":    {"leaveNativeTTL": true},
 	"monitoring":          {"monitoring": true},
 	"no-builtin-profiles": {"builtinProfiles": false},
+	"precreated-webhooks": {"precreatedWebhooks": true},
 }
 
 // asBase are values with which the chart runs the image of manifests/base, and without the
@@ -208,22 +210,24 @@ var changes = map[string]struct {
 	value any
 	shows string
 }{
-	"image.repository": {"registry.example.com/curfew", `"image":"registry.example.com/curfew:v0.1.0"`},
-	"image.tag":        {"v1", `"image":"curfew:v1"`},
-	"image.digest":     {"sha256:" + strings.Repeat("0", 64), `"image":"curfew@sha256:0`},
-	"image.pullPolicy": {"Always", `"imagePullPolicy":"Always"`},
-	"imagePullSecrets": {[]any{values{"name": "registry"}}, `"imagePullSecrets":[{"name":"registry"}]`},
-	"triggers":         {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
-	"args":             {[]any{"--dry-run"}, `"--dry-run"`},
-	"certificates":     {"cert-manager", `"--certificates=cert-manager"`},
-	"builtinProfiles":  {false, `"--builtin-profiles=false"`},
-	"leaveNativeTTL":   {true, `"--leave-native-ttl"`},
-	"failClosed":       {true, `"--fail-closed"`},
-	"httpAPI":          {true, `"--api-addr=:8443"`},
-	"highAvailability": {true, `"replicas":3`},
-	"monitoring":       {true, `"kind":"PrometheusRule"`},
-	"crds.install":     {false, ""},
-	"crds.keep":        {false, ""},
+	"image.repository":   {"registry.example.com/curfew", `"image":"registry.example.com/curfew:v0.1.0"`},
+	"image.tag":          {"v1", `"image":"curfew:v1"`},
+	"image.digest":       {"sha256:" + strings.Repeat("0", 64), `"image":"curfew@sha256:0`},
+	"image.pullPolicy":   {"Always", `"imagePullPolicy":"Always"`},
+	"imagePullSecrets":   {[]any{values{"name": "registry"}}, `"imagePullSecrets":[{"name":"registry"}]`},
+	"triggers":           {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
+	"args":               {[]any{"--dry-run"}, `"--dry-run"`},
+	"certificates":       {"cert-manager", `"--certificates=cert-manager"`},
+	"builtinProfiles":    {false, `"--builtin-profiles=false"`},
+	"leaveNativeTTL":     {true, `"--leave-native-ttl"`},
+	"deleteAnything":     {true, `"name":"curfew-controller-anything"`},
+	"precreatedWebhooks": {true, `"name":"curfew-kinds"`},
+	"failClosed":         {true, `"--fail-closed"`},
+	"httpAPI":            {true, `"--api-addr=:8443"`},
+	"highAvailability":   {true, `"replicas":3`},
+	"monitoring":         {true, `"kind":"PrometheusRule"`},
+	"crds.install":       {false, ""},
+	"crds.keep":          {false, ""},
 
 	"webhook.replicas":             {0, `"replicas":0`},
 	"webhook.args":                 {[]any{"--require-delete"}, `"--require-delete"`},

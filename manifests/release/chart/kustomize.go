@@ -18,12 +18,14 @@ type component struct{ name, when string }
 // components are all that the chart knows.
 var components = []component{
 	{"cert-manager", `eq .Values.certificates "cert-manager"`},
+	{"delete-anything", ".Values.deleteAnything"},
 	{"fail-closed", ".Values.failClosed"},
 	{"high-availability", ".Values.highAvailability"},
 	{"http-api", ".Values.httpAPI"},
 	{"leave-native-ttl", ".Values.leaveNativeTTL"},
 	{"monitoring", ".Values.monitoring"},
 	{"no-builtin-profiles", "not .Values.builtinProfiles"},
+	{"precreated-webhooks", ".Values.precreatedWebhooks"},
 }
 
 // object is a manifest.

@@ -40,6 +40,7 @@ func TestReleaseRuns(t *testing.T) {
 	defer services.Close()
 	cluster := start(ctx, t, services)
 	must(t, apply(ctx, cluster, render(t, harness.Namespace, nil)))
+	must(t, cluster.WaitForRoles(ctx))
 
 	accept(ctx, t, cluster)
 

@@ -15,12 +15,14 @@ import (
 // objects is what package chart tests.
 var variants = map[string]map[string]any{
 	"cert-manager":        {"certificates": "cert-manager"},
+	"delete-anything":     {"deleteAnything": true},
 	"fail-closed":         {"failClosed": true},
 	"high-availability":   {"highAvailability": true},
 	"http-api":            {"httpAPI": true},
 	"leave-native-ttl":    {"leaveNativeTTL": true},
 	"monitoring":          {"monitoring": true},
 	"no-builtin-profiles": {"builtinProfiles": false},
+	"precreated-webhooks": {"precreatedWebhooks": true},
 	"everything else": {
 		"crds":             map[string]any{"keep": false},
 		"image":            map[string]any{"repository": "registry.example.com/curfew", "digest": "sha256:" + strings.Repeat("0", 64)},

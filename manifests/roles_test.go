@@ -1,0 +1,143 @@
+package manifests
+
+import (
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+
+	"curfew.dev/curfew/controller/coverage"
+	"curfew.dev/curfew/policy"
+)
+
+// TestFeaturesAreAggregatedToTheControllerAlone: the role of each feature is named after its label,
+// reaches the controller's role, and does not reach the role that cleanup policies delete by.
+func TestFeaturesAreAggregatedToTheControllerAlone(t *testing.T) {
+	roles := only[*rbacv1.ClusterRole](build(t, "base"))
+	selectors := map[string]labels.Selector{}
+	for _, role := range roles {
+		if role.AggregationRule == nil {
+			continue
+		}
+		if role.Rules != nil {
+			t.Errorf("%s: a list of rules would replace the aggregated one whenever it is applied again", role.Name)
+		}
+		selector, err := metav1.LabelSelectorAsSelector(&role.AggregationRule.ClusterRoleSelectors[0])
+		if err != nil || len(role.AggregationRule.ClusterRoleSelectors) != 1 {
+			t.Fatalf("%s: %v (%v)", role.Name, role.AggregationRule, err)
+		}
+		selectors[role.Name] = selector
+	}
+	if len(selectors) != 2 {
+		t.Fatalf("aggregated are %v", selectors)
+	}
+	var features []string
+	for _, role := range roles {
+		feature, ok := role.Labels[policy.LabelFeature]
+		if ok != selectors["curfew-controller"].Matches(labels.Set(role.Labels)) || ok && role.Name != "curfew-controller-"+feature {
+			t.Errorf("%s: label %q", role.Name, feature)
+		}
+		if ok {
+			features = append(features, feature)
+			if selectors["curfew-controller-kinds"].Matches(labels.Set(role.Labels)) {
+				t.Errorf("%s reaches curfew-cleanup", role.Name)
+			}
+		}
+	}
+	slices.Sort(features)
+	if want := []string{"cleanup", "core", "deadlines", "deletion", "runtimes", "tally", "webhooks"}; !slices.Equal(features, want) {
+		t.Errorf("features %v, want %v", features, want)
+	}
+}
+
+// TestNothingAggregatesToEdit: in no component either, and what aggregates to view only reads.
+func TestNothingAggregatesToEdit(t *testing.T) {
+	folders, err := os.ReadDir("components")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, folder := range folders {
+		if folder.Name() == "monitoring" {
+			continue // It has objects of the Prometheus Operator, and no role.
+		}
+		for _, role := range only[*rbacv1.ClusterRole](component(t, folder.Name())) {
+			for label := range role.Labels {
+				if to, ok := strings.CutPrefix(label, "rbac.authorization.k8s.io/aggregate-to-"); ok && (to != "view" || role.Name != viewers) {
+					t.Errorf("%s: %s aggregates to %s", folder.Name(), role.Name, to)
+				}
+			}
+		}
+	}
+}
+
+// TestPrecreatedWebhooks: with the component the controller creates no webhook configuration, and
+// those that it fills in have no list that applying them again would bring back.
+func TestPrecreatedWebhooks(t *testing.T) {
+	may := func(verb, with string) (found bool) {
+		objects := build(t, "base")
+		if with != "" {
+			objects = component(t, with)
+		}
+		for _, role := range only[*rbacv1.ClusterRole](objects) {
+			for _, rule := range role.Rules {
+				if slices.Contains(rule.Verbs, verb) && slices.Contains(rule.APIGroups, admissionv1.GroupName) {
+					found = true
+				}
+			}
+		}
+		return found
+	}
+	if !may("create", "") || may("create", "precreated-webhooks") || !may("update", "precreated-webhooks") {
+		t.Error("create is not what the component takes away")
+	}
+	for _, name := range []string{"", "precreated-webhooks"} {
+		if may("delete", name) {
+			t.Error("Curfew may delete webhook configurations")
+		}
+	}
+	objects := component(t, "precreated-webhooks")
+	empty := 0
+	for _, c := range only[*admissionv1.MutatingWebhookConfiguration](objects) {
+		if c.Name == coverage.Name && c.Webhooks == nil {
+			empty++
+		}
+	}
+	for _, c := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
+		if c.Name == coverage.Name && c.Webhooks == nil {
+			empty++
+		}
+	}
+	if empty != 2 {
+		t.Errorf("%d empty configurations, want both", empty)
+	}
+}
+
+// TestDeleteAnythingIsOptIn: only the component grants every resource, and never a verb that writes
+// anything but deletions.
+func TestDeleteAnythingIsOptIn(t *testing.T) {
+	wild := func(role *rbacv1.ClusterRole) bool {
+		return slices.ContainsFunc(role.Rules, func(rule rbacv1.PolicyRule) bool { return slices.Contains(rule.Resources, "*") })
+	}
+	for _, role := range only[*rbacv1.ClusterRole](build(t, "base")) {
+		if wild(role) {
+			t.Errorf("%s is in the base", role.Name)
+		}
+	}
+	granted := 0
+	for _, role := range only[*rbacv1.ClusterRole](component(t, "delete-anything")) {
+		if wild(role) {
+			granted++
+			if !slices.Equal(role.Rules[0].Verbs, []string{"get", "list", "watch", "delete"}) || len(role.Rules) != 1 {
+				t.Errorf("%s: %v", role.Name, role.Rules)
+			}
+		}
+	}
+	if granted != 1 {
+		t.Errorf("%d roles of the component grant every resource", granted)
+	}
+}

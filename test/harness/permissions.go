@@ -1,0 +1,201 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"time"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/wait"
+
+	"curfew.dev/curfew/policy"
+)
+
+// Grant is one verb on one resource that a role gives to an account of Curfew's namespace.
+type Grant struct {
+	Account, Verb string
+	// On is the resource with its group, and its subresource if there is one.
+	On schema.GroupResource
+	// Name is that of a single object; empty for all.
+	Name string
+}
+
+// String is how lists of exceptions write it.
+func (g Grant) String() string {
+	on := g.On.String()
+	if g.Name != "" {
+		on += " " + g.Name
+	}
+	return strings.Join([]string{g.Account, g.Verb, on}, " ")
+}
+
+// Unused are the verbs of Curfew's roles that none of its accounts has used, according to the audit
+// log, as far as the API server serves the resource.
+func (c *Cluster) Unused(ctx context.Context) ([]string, error) {
+	granted, err := c.grants(ctx)
+	if err != nil {
+		return nil, err
+	}
+	_, lists, err := c.Client.Discovery().ServerGroupsAndResources()
+	if err != nil {
+		return nil, fmt.Errorf("list the served resources: %w", err)
+	}
+	served := map[schema.GroupResource]bool{{Resource: "serviceaccounts"}: true}
+	for _, list := range lists {
+		of, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, resource := range list.APIResources {
+			served[schema.GroupResource{Group: of.Group, Resource: resource.Name}] = true
+		}
+	}
+	used, err := c.used()
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for _, grant := range granted {
+		if served[grant.On] && !used[grant] {
+			out = append(out, grant.String())
+		}
+	}
+	slices.Sort(out)
+	return slices.Compact(out), nil
+}
+
+// used are the requests that RBAC allowed, as the grants that allow them: each once for the object's
+// name and once for all names.
+func (c *Cluster) used() (map[Grant]bool, error) {
+	const accounts = "system:serviceaccount:" + Namespace + ":"
+	used := map[Grant]bool{}
+	err := c.eachAudited(func(event *auditEvent) {
+		if event.ResponseStatus.Code == http.StatusForbidden {
+			return
+		}
+		add := func(user, verb string, on schema.GroupResource, name string) {
+			if account, own := strings.CutPrefix(user, accounts); own {
+				used[Grant{account, verb, on, name}] = true
+				used[Grant{account, verb, on, ""}] = true
+			}
+		}
+		user, of := event.User.Username, event.ObjectRef
+		if as := event.ImpersonatedUser.Username; as != "" {
+			add(user, "impersonate", schema.GroupResource{Resource: "serviceaccounts"}, as[strings.LastIndex(as, ":")+1:])
+			user = as
+		}
+		on := schema.GroupResource{Group: of.APIGroup, Resource: of.Resource}
+		if of.Subresource != "" {
+			on.Resource += "/" + of.Subresource
+		}
+		add(user, event.Verb, on, of.Name)
+		if event.Verb == "patch" && event.ResponseStatus.Code == http.StatusCreated {
+			add(user, "create", on, of.Name) // A server-side apply that creates needs both verbs.
+		}
+	})
+	return used, err
+}
+
+// grants are those of the roles that Curfew's manifests bind to its accounts.
+func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
+	labelled := metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=curfew"}
+	clusterRoles, err := c.Client.RbacV1().ClusterRoles().List(ctx, labelled)
+	if err != nil {
+		return nil, fmt.Errorf("list the ClusterRoles: %w", err)
+	}
+	roles, err := c.Client.RbacV1().Roles(Namespace).List(ctx, labelled)
+	if err != nil {
+		return nil, fmt.Errorf("list the Roles: %w", err)
+	}
+	clusterBindings, err := c.Client.RbacV1().ClusterRoleBindings().List(ctx, labelled)
+	if err != nil {
+		return nil, fmt.Errorf("list the ClusterRoleBindings: %w", err)
+	}
+	bindings, err := c.Client.RbacV1().RoleBindings(Namespace).List(ctx, labelled)
+	if err != nil {
+		return nil, fmt.Errorf("list the RoleBindings: %w", err)
+	}
+	bound := map[rbacv1.RoleRef][]rbacv1.Subject{}
+	for _, binding := range clusterBindings.Items {
+		bound[binding.RoleRef] = append(bound[binding.RoleRef], binding.Subjects...)
+	}
+	for _, binding := range bindings.Items {
+		bound[binding.RoleRef] = append(bound[binding.RoleRef], binding.Subjects...)
+	}
+	var out []Grant
+	for i := range clusterRoles.Items {
+		role := &clusterRoles.Items[i]
+		_, feature := role.Labels[policy.LabelFeature]
+		switch _, kinds := role.Labels[policy.LabelAggregate]; {
+		case role.AggregationRule != nil: // Its rules are those of other roles.
+		case feature || kinds || role.Name == "curfew-impersonate":
+			out = append(out, expand("curfew-controller", role.Rules)...)
+		default:
+			for _, subject := range bound[rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name}] {
+				out = append(out, expand(subject.Name, role.Rules)...)
+			}
+		}
+	}
+	for i := range roles.Items {
+		role := &roles.Items[i]
+		for _, subject := range bound[rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: role.Name}] {
+			out = append(out, expand(subject.Name, role.Rules)...)
+		}
+	}
+	return out, nil
+}
+
+// WaitForRoles returns when Curfew's aggregated ClusterRoles have all rules of the roles that they
+// select. The controller manager copies them, a moment after a role was created.
+func (c *Cluster) WaitForRoles(ctx context.Context) error {
+	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		list, err := c.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=curfew"})
+		if err != nil {
+			return false, fmt.Errorf("list the ClusterRoles: %w", err)
+		}
+		for _, whole := range list.Items {
+			if whole.AggregationRule == nil {
+				continue
+			}
+			selector, err := metav1.LabelSelectorAsSelector(&whole.AggregationRule.ClusterRoleSelectors[0])
+			if err != nil {
+				return false, err
+			}
+			for _, part := range list.Items {
+				lacks := func(rule rbacv1.PolicyRule) bool {
+					return !slices.ContainsFunc(whole.Rules, func(has rbacv1.PolicyRule) bool { return equality.Semantic.DeepEqual(has, rule) })
+				}
+				if selector.Matches(labels.Set(part.Labels)) && slices.ContainsFunc(part.Rules, lacks) {
+					return false, nil
+				}
+			}
+		}
+		return true, nil
+	})
+}
+
+func expand(account string, rules []rbacv1.PolicyRule) (out []Grant) {
+	for _, rule := range rules {
+		names := rule.ResourceNames
+		if len(names) == 0 {
+			names = []string{""}
+		}
+		for _, group := range rule.APIGroups {
+			for _, resource := range rule.Resources {
+				for _, verb := range rule.Verbs {
+					for _, name := range names {
+						out = append(out, Grant{account, verb, schema.GroupResource{Group: group, Resource: resource}, name})
+					}
+				}
+			}
+		}
+	}
+	return out
+}
