@@ -26,7 +26,11 @@ func (c *controller) addTally(context.Context) (err error) {
 }
 
 // disowning is a deletion that releases Pods from their PodTallies.
+// Where those are switched off, there is nothing to release them from.
 func (c *controller) disowning(next action.Action) action.Action {
+	if !c.options.on(policy.TriggerTally) {
+		return next
+	}
 	return tally.Disowning{Next: next, Tally: func() *tally.Controller { return c.tally }}
 }
 

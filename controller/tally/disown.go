@@ -64,7 +64,9 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 		if live.UID != due.UID || live.ResourceVersion != due.ResourceVersion {
 			return due.ResourceVersion, nil // The deletion will find that out.
 		}
-		keeper = w.keeperOfPod(live)
+		if keeper, known = w.keeperOfPod(live); !known {
+			return "", errNotKnown
+		}
 	}
 	if keeper == "" {
 		return due.ResourceVersion, nil
@@ -93,7 +95,7 @@ func (s *space) keeperOf(uid types.UID, version string) (keeper types.UID, known
 	defer s.mu.Unlock()
 	p, at := s.pods[uid], versionOf(version)
 	switch {
-	case p == nil && s.seen < at, p != nil && p.version != at:
+	case p == nil && s.seen < at, p != nil && (p.version != at || p.unsure || p.orphaned()):
 		return "", false
 	case p == nil || !p.running():
 		return "", true
@@ -102,12 +104,15 @@ func (s *space) keeperOf(uid types.UID, version string) (keeper types.UID, known
 }
 
 // keeperOfPod is the same for a live state.
-func (s *space) keeperOfPod(live *corev1.Pod) types.UID {
+func (s *space) keeperOfPod(live *corev1.Pod) (keeper types.UID, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := readPod(live)
-	if p.keeper, _ = s.match(live); !p.running() {
-		return ""
+	switch p.keeper, _ = s.match(live); {
+	case p.orphaned():
+		return "", false
+	case !p.running():
+		return "", true
 	}
-	return p.keeper.uid
+	return p.keeper.uid, true
 }

@@ -11,10 +11,11 @@
 //     patch (requests.go). All tallies share one pool of requests (pool.go), in turn.
 //  3. A Pod without the finalizer and with the annotation, or gone, is through.
 //
-// A Pod is listed only if its finalizer was seen after the status was read, in a list that no cache
-// served or in the answer to a request: else another process might have counted it. A write whose
-// answer was lost is repeated until its outcome is known (status.go). What the watch shows late
-// never replaces what a request has shown.
+// Before a process counts in a namespace it raises status.transitions of all tallies: no other
+// process can write their statuses after that. A Pod is listed only if its finalizer was seen later
+// than that, in a list that no cache served or in the answer to a request: else another process
+// might have counted it. A write whose answer was lost is repeated until its outcome is known
+// (status.go). What the watch shows late never replaces what a request has shown.
 //
 // Pods with the finalizer that no tally matches are released: in namespaces that are watched at
 // once, elsewhere by a search (sweep.go), which also removes all finalizers where tallies are

@@ -58,39 +58,51 @@ func (c *Controller) follow(ctx context.Context, w *watched) {
 // load reads the tallies of a namespace. Those that are known keep what is known of them; of the
 // others nothing may be known that is older than their status (S7), so that Pods are listed next.
 func (c *Controller) load(ctx context.Context, w *watched) error {
-	objects, err := c.options.Cluster.Tallies(ctx, w.namespace)
+	objects, err := c.tallies(ctx, w.namespace)
 	if err != nil {
-		return fmt.Errorf("listing PodTallies: %w", err)
+		return err
 	}
-	known, now := w.kept(), []*tally(nil)
+	known := w.kept()
+	var now, fresh []*tally
 	for _, object := range objects {
 		compiled, errs := match.Compile(&object.PodTally)
+		if compiled.Deleting {
+			continue
+		}
 		t := known[object.UID]
 		if t == nil {
-			t = &tally{name: object.Name, uid: object.UID, version: object.ResourceVersion, status: object.Status, ledger: readLedger(&object.Status)}
-			if object.Editor != "" {
-				t.edited = object.Editor
-				c.edited(w.namespace, t, object.Editor, "the counts may be wrong")
+			t = &tally{
+				name: object.Name, uid: object.UID, version: object.ResourceVersion, status: object.Status,
+				ledger: readLedger(&object.Status), edited: object.Editor,
 			}
+			fresh = append(fresh, t)
 		}
 		w.respec(t, compiled, object.Generation, errs.ToAggregate())
-		if !compiled.Deleting {
-			now = append(now, t)
+		now = append(now, t)
+	}
+	if err := c.takeOver(ctx, w.namespace, fresh); err != nil {
+		return err
+	}
+	for _, t := range fresh {
+		if t.edited != "" {
+			c.edited(w.namespace, t, t.edited, "the counts may be wrong")
 		}
 	}
 	w.setTallies(now)
 	return nil
 }
 
-// kept are the tallies whose status no other process has written.
+// kept are the tallies of which nothing has to be read again. If another process has written one
+// status, it may have taken over the others, too.
 func (s *space) kept() map[types.UID]*tally {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	out := map[types.UID]*tally{}
 	for _, t := range s.tallies {
-		if !t.overtaken {
-			out[t.uid] = t
+		if t.overtaken {
+			return nil
 		}
+		out[t.uid] = t
 	}
 	return out
 }

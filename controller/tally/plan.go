@@ -1,7 +1,6 @@
 package tally
 
 import (
-	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
@@ -32,6 +31,7 @@ type tally struct {
 	invalid    error
 	edited     string // who else has written the status
 	overtaken  bool   // by another process
+	current    bool   // it is one of the namespace's
 
 	// active are Pods with the finalizer that have not finished, conflicts those of an older tally.
 	active, conflicts int64
@@ -62,7 +62,7 @@ type plan struct {
 func (s *space) plan(t *tally, now time.Time) *plan {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !s.ready || t != s.orphans && !slices.Contains(s.tallies, t) {
+	if !s.ready || !t.current {
 		return nil
 	}
 	if t.pending != nil {

@@ -34,6 +34,9 @@ type pod struct {
 	keeper *tally
 	others []*tally
 	queued *tally // in whose work it is
+	// unsure: keeper follows from labels that are older than version. Nothing is done before the
+	// watch shows that state, too: the Pod could be released although its tally counts it.
+	unsure bool
 }
 
 // outcome is how a Pod finished.
@@ -90,7 +93,7 @@ const (
 
 func (p *pod) need() need {
 	switch {
-	case p.removed:
+	case p.removed || p.unsure:
 		return nothing
 	case p.held && (p.counted || p.keeper == nil):
 		return release
@@ -110,6 +113,12 @@ func (p *pod) settled() bool { return p == nil || p.removed || !p.held && p.coun
 // running reports whether a Pod is one of its tally's active ones.
 func (p *pod) running() bool {
 	return !p.removed && p.keeper != nil && p.held && !p.counted && p.outcome() == active
+}
+
+// orphaned reports whether it is unfinished and carries the finalizer, and no tally that is known
+// counts it: it is about to be released, unless its tally is only heard of later.
+func (p *pod) orphaned() bool {
+	return !p.removed && p.keeper == nil && p.held && p.outcome() == active
 }
 
 // resourceVersion is that of the newest state that is known.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"time"
 
@@ -30,6 +31,10 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 			return err
 		}
 	}
+	if err := c.checkOrphans(ctx, s, t, p); err != nil {
+		s.again(p.releases)
+		return err
+	}
 	limited, cancel := context.WithTimeout(ctx, roundMost)
 	defer cancel()
 	failures := &failures{}
@@ -47,6 +52,31 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 	s.again(p.adopts)
 	s.again(p.releases)
 	return failures.error()
+}
+
+// checkOrphans is an error if the Pods that are about to be released may belong to a PodTally that
+// admission has heard of and this process has not. One that is deleted right then would not count.
+func (c *Controller) checkOrphans(ctx context.Context, s *space, t *tally, p *plan) error {
+	if t != s.orphans || len(p.releases) == 0 {
+		return nil
+	}
+	live, err := c.tallies(ctx, s.namespace)
+	if err != nil {
+		return err
+	}
+	if !s.knows(live) {
+		return errOvertaken
+	}
+	return nil
+}
+
+// knows reports whether there are no other PodTallies than those that are known.
+func (s *space) knows(live []*Object) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return !slices.ContainsFunc(live, func(object *Object) bool {
+		return object.DeletionTimestamp == nil && !slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.uid == object.UID })
+	})
 }
 
 // patch is one patch of a Pod. It reports whether the API server had too much to do.

@@ -37,7 +37,7 @@ type space struct {
 
 func newSpace(namespace string, wake func(t *tally)) *space {
 	s := &space{namespace: namespace, pods: map[types.UID]*pod{}, listed: map[types.UID]*tally{}, wake: wake}
-	s.orphans = &tally{}
+	s.orphans = &tally{current: true}
 	return s
 }
 
@@ -47,6 +47,9 @@ func (s *space) setTallies(now []*tally) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.ready = false
+	for _, t := range s.tallies {
+		t.current = false
+	}
 	s.tallies = slices.Clone(now)
 	slices.SortFunc(s.tallies, func(a, b *tally) int {
 		if a.match.Before(b.match) {
@@ -56,6 +59,7 @@ func (s *space) setTallies(now []*tally) {
 	})
 	s.listed = map[types.UID]*tally{}
 	for _, t := range s.tallies {
+		t.current = true
 		for _, one := range t.ledger.uncounted {
 			s.listed[one.uid] = t
 		}
@@ -112,7 +116,9 @@ func (s *space) observe(from *corev1.Pod, live bool) {
 		s.account(known, -1)
 		p.queued, p.nodeGone = known.queued, known.nodeGone && known.node == p.node
 		if known.removed || p.version < known.version {
-			// A request has shown a newer state already (S7). Only which tallies exist may be news.
+			// A request has shown a newer state already (S7), whose labels may be others. Only which
+			// tallies exist may be news.
+			known.unsure = known.unsure || known.keeper != p.keeper
 			known.keeper, known.others = p.keeper, p.others
 			p = known
 		}

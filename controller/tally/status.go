@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/klog/v2"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -19,7 +20,7 @@ var (
 	errGone = errors.New("the PodTally is gone")
 	// errOvertaken: another Curfew process has written the status. What is known of the Pods is older
 	// than that, so that they are listed again.
-	errOvertaken = errors.New("the status was written by another process")
+	errOvertaken = errors.New("PodTallies were changed, or another process counts them")
 )
 
 // writePlan writes the status of a plan. When its answer is lost, the plan stays pending, and the
@@ -73,6 +74,8 @@ func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (stri
 			return "", err
 		case sameStatus(&live.Status, &p.status): // The answer to an earlier attempt was lost.
 			return live.ResourceVersion, nil
+		case live.Status.Transitions > t.status.Transitions:
+			return "", errOvertaken
 		case sameStatus(&live.Status, &t.status): // Something else of the object has changed.
 		case live.Editor == "":
 			return "", errOvertaken
@@ -82,6 +85,49 @@ func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (stri
 		}
 		t.version = live.ResourceVersion
 	}
+}
+
+// tallies lists the PodTallies of a namespace. A missing CRD is not an error: their Pods have to be
+// released.
+func (c *Controller) tallies(ctx context.Context, namespace string) ([]*Object, error) {
+	out, err := c.options.Cluster.Tallies(ctx, namespace)
+	if apierrors.IsNotFound(err) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, fmt.Errorf("listing PodTallies: %w", err)
+	}
+	return out, nil
+}
+
+// takeOver raises status.transitions of tallies that this process begins to count. Any other process
+// that still counts them fails at its next write. Otherwise two of them could each list a Pod in the
+// status of another tally, if one has not heard yet that it moved (S7).
+func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*tally) error {
+	failures := &failures{}
+	var writes []func(context.Context) bool
+	for _, t := range fresh {
+		writes = append(writes, func(ctx context.Context) bool {
+			ctx, cancel := context.WithTimeout(ctx, requestMost)
+			defer cancel()
+			t.status.Transitions++
+			began := c.options.Clock.Now()
+			version, err := c.options.Cluster.WriteStatus(ctx, namespace, t.name, t.uid, t.version, &t.status)
+			c.metrics.step("status", began, c.options.Clock, err)
+			switch {
+			case err == nil:
+				t.version = version
+			case !apierrors.IsNotFound(err): // One that is gone is never written.
+				failures.add(fmt.Errorf("taking over PodTally %s: %w", klog.KRef(namespace, t.name), err))
+			}
+			return overloaded(err)
+		})
+	}
+	c.send(ctx, writes)
+	if err := ctx.Err(); err != nil {
+		return err // Some may not have been written.
+	}
+	return failures.error()
 }
 
 // refused reports whether an error says that a write has not happened and never will.

@@ -59,12 +59,17 @@ func (c *Controller) sweeps(ctx context.Context) {
 	}
 }
 
-// Release removes the finalizers of all tallies: they are switched off. It returns when ctx is
-// done.
+// Release removes the finalizers of all tallies: they are switched off. It looks again now and then,
+// since a process that has not heard of it, or the author of a Pod, may add more. It returns when
+// ctx is done.
 func (c *Controller) Release(ctx context.Context) error {
+	c.report(ctx, metav1.ConditionTrue)
 	delay := loop.NewBackoffOf(retryFirst, recheck)
-	for rest := 2; rest > 0; {
+	for rest := 2; ; {
 		wait := sweepAgain
+		if rest == 0 {
+			wait = sweepEvery
+		}
 		listed, err := c.listedPods(ctx)
 		released := 0
 		if err == nil {
@@ -77,28 +82,31 @@ func (c *Controller) Release(ctx context.Context) error {
 			wait = delay.Next()
 			c.log.Info("Pods could not be released from PodTallies, which are switched off, trying again", "reason", err.Error())
 		default:
-			rest--
-			c.log.Info("PodTallies are switched off: no Pod has their finalizer", "released", released)
-			if err := c.disabled(ctx); err != nil {
-				c.log.Info("PodTallies could not be reported as switched off", "reason", err.Error())
+			if rest > 0 || released > 0 {
+				c.log.Info("PodTallies are switched off: no Pod has their finalizer", "released", released)
 			}
+			rest = max(rest-1, 0)
+			c.report(ctx, metav1.ConditionFalse)
 		}
-		if rest > 0 && !loop.Pause(ctx, c.options.Clock, wait) {
+		if !loop.Pause(ctx, c.options.Clock, wait) {
 			return nil
 		}
 	}
-	<-ctx.Done()
-	return nil
 }
 
-// disabled has each PodTally say that it does not count and that its Pods are released.
-func (c *Controller) disabled(ctx context.Context) error {
-	objects, err := c.options.Cluster.Tallies(ctx, metav1.NamespaceAll)
-	if apierrors.IsNotFound(err) {
-		return nil
+// report has all PodTallies say that they are switched off.
+func (c *Controller) report(ctx context.Context, releasing metav1.ConditionStatus) {
+	if err := c.disabled(ctx, releasing); err != nil && ctx.Err() == nil {
+		c.log.Info("PodTallies could not be reported as switched off", "reason", err.Error())
 	}
+}
+
+// disabled has each PodTally say that it does not count, and whether its Pods are being released. A
+// tally that has reported that they were is left as it is.
+func (c *Controller) disabled(ctx context.Context, releasing metav1.ConditionStatus) error {
+	objects, err := c.tallies(ctx, metav1.NamespaceAll)
 	if err != nil {
-		return fmt.Errorf("listing PodTallies: %w", err)
+		return err
 	}
 	now, err := c.options.ServerTime(ctx)
 	if err != nil {
@@ -108,11 +116,18 @@ func (c *Controller) disabled(ctx context.Context) error {
 	for _, object := range objects {
 		status := object.Status.DeepCopy()
 		conditions := (*[]metav1.Condition)(&status.Conditions)
+		release := metav1.Condition{Type: v1alpha1.ConditionReleasing, Status: releasing, Reason: v1alpha1.ReasonReleased, Message: "no Pod has the finalizer"}
+		if releasing == metav1.ConditionTrue {
+			if meta.IsStatusConditionFalse(status.Conditions, v1alpha1.ConditionReleasing) {
+				continue
+			}
+			release.Reason, release.Message = v1alpha1.ReasonTallyDisabled, "the finalizers of its Pods are being removed"
+		}
 		for _, condition := range []metav1.Condition{
-			{Type: v1alpha1.ConditionReady, Reason: v1alpha1.ReasonTallyDisabled, Message: "Curfew runs without the trigger tally: nothing is counted"},
-			{Type: v1alpha1.ConditionReleasing, Reason: v1alpha1.ReasonReleased, Message: "no Pod has the finalizer"},
+			{Type: v1alpha1.ConditionReady, Status: metav1.ConditionFalse, Reason: v1alpha1.ReasonTallyDisabled, Message: "Curfew runs without the trigger tally: nothing is counted"},
+			release,
 		} {
-			condition.Status, condition.ObservedGeneration = metav1.ConditionFalse, object.Generation
+			condition.ObservedGeneration = object.Generation
 			condition.LastTransitionTime = metav1.NewTime(now).Rfc3339Copy()
 			meta.SetStatusCondition(conditions, condition)
 		}
@@ -127,12 +142,9 @@ func (c *Controller) disabled(ctx context.Context) error {
 
 // listedPods are the Pods that a status lists, and which tally counts them once it is on again.
 func (c *Controller) listedPods(ctx context.Context) (map[types.UID]types.UID, error) {
-	objects, err := c.options.Cluster.Tallies(ctx, metav1.NamespaceAll)
-	if apierrors.IsNotFound(err) {
-		return map[types.UID]types.UID{}, nil // There is no such kind.
-	}
+	objects, err := c.tallies(ctx, metav1.NamespaceAll)
 	if err != nil {
-		return nil, fmt.Errorf("listing PodTallies: %w", err)
+		return nil, err
 	}
 	out := map[types.UID]types.UID{}
 	for _, object := range objects {

@@ -26,7 +26,7 @@ func (t *tally) eager(settled int) bool {
 func (s *space) when(t *tally, now time.Time) (at time.Time, ok bool) {
 	at = now
 	switch since := now.Sub(t.wrote); {
-	case !s.ready || t == s.orphans && len(t.work) == 0:
+	case !s.ready || !t.current || t == s.orphans && len(t.work) == 0:
 		return at, false
 	case t == s.orphans || since < 0 || t.eager(0):
 	case len(t.work) > 0 || len(t.ledger.uncounted) > 0 || t.pending != nil:

@@ -62,8 +62,8 @@ type PodTallySpec struct {
 const (
 	// ConditionConflicting reports that some Pods also match an older tally, which counts them.
 	ConditionConflicting = "Conflicting"
-	// ConditionReleasing is True while Curfew removes the tally's finalizers, because the tally is
-	// being deleted or counting is off, and False once none is left.
+	// ConditionReleasing is True while Curfew removes the finalizers because counting is off, and
+	// False once none is left.
 	ConditionReleasing = "Releasing"
 )
 
@@ -94,6 +94,10 @@ type PodTallyStatus struct {
 	// observedGeneration is the generation of the spec that this status describes.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
+	// transitions is how often a Curfew process took over the counting. The one before can write no
+	// status any more.
+	// +optional
+	Transitions int64 `json:"transitions,omitempty"`
 	// startTime is when Curfew began to count. It also counts Pods that had finished before.
 	// +optional
 	StartTime *metav1.Time `json:"startTime,omitempty"`

@@ -31,7 +31,7 @@ var ofTally = []Mutant{
 	{
 		Invariant: "S7", Name: "a Pod that Curfew deletes is counted as failed",
 		File: "controller/tally/disown.go",
-		Old:  "return p.keeper.uid, true", New: "return \"\", true",
+		Old:  "case p == nil || !p.running():", New: "case p == nil || true:",
 		Package: tallies, Tests: []string{"TestDisowning"},
 	},
 	{
@@ -45,5 +45,23 @@ var ofTally = []Mutant{
 		File: "controller/tally/requests.go",
 		Old:  "`json:\"uid\"`", New: "`json:\"-\"`",
 		Package: tallies, Tests: []string{"TestPatches"},
+	},
+	{
+		Invariant: "S7", Name: "two processes count a Pod that moves to another tally",
+		File: "controller/tally/status.go",
+		Old:  "t.status.Transitions++", New: "",
+		Package: tallies, Tests: []string{"TestTwoLeaders"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod of a tally that is new is released",
+		File: "controller/tally/round.go",
+		Old:  "if !s.knows(live) {", New: "if !s.knows(live) && false {",
+		Package: tallies, Tests: []string{"TestUnheardOfTally"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod is released by labels that it no longer has",
+		File: "controller/tally/pod.go",
+		Old:  "case p.removed || p.unsure:", New: "case p.removed:",
+		Package: tallies, Tests: []string{"TestStaleLabels"},
 	},
 }

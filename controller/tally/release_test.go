@@ -1,0 +1,134 @@
+package tally
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// A tally that is deleted with much work left has no more rounds.
+func TestDeletedTallyRests(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	w.addTally("a", "a")
+	for i := range 2 * perRound {
+		w.create(fmt.Sprint("p", i), "a", false)
+	}
+	p := w.process()
+	p.relist(ctx)
+	p.step(ctx, "a")
+	of := p.watch.tallies[0]
+	if len(of.work) == 0 {
+		t.Fatal("all was done in one round: this test shows nothing")
+	}
+	delete(w.tallies, "a")
+	p.watch.again.Set()
+	p.relist(ctx)
+	p.step(ctx, "a")
+	if at, ok := p.watch.when(of, w.clock.Now()); ok {
+		t.Errorf("it has another round at %v", at)
+	}
+	p.settle(ctx)
+	for _, pod := range w.pods {
+		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+			t.Fatalf("Pod %s is left with the finalizer", pod.Name)
+		}
+	}
+}
+
+// Without the CustomResourceDefinition there are no tallies: their Pods are released.
+func TestKindIsGone(t *testing.T) {
+	w, ctx := someWorld(t), t.Context()
+	p := w.process()
+	p.settle(ctx)
+	clear(w.tallies)
+	p.options.Cluster = &unserved{view: p.view}
+	p.watch.again.Set()
+	p.settle(ctx)
+	if pod := w.pods["running"]; slices.Contains(pod.Finalizers, policy.FinalizerTally) {
+		t.Error("it is left with the finalizer")
+	}
+}
+
+// unserved is a cluster without the kind.
+type unserved struct{ *view }
+
+func (u *unserved) Tallies(ctx context.Context, namespace string) ([]*Object, error) {
+	_, _ = u.view.Tallies(ctx, namespace)
+	return nil, apierrors.NewNotFound(tallyKind, "")
+}
+
+// S7: a Pod that admission has given to a tally which this process has not heard of is not
+// released. It is deleted right then, and has failed.
+func TestUnheardOfTally(t *testing.T) {
+	w, ctx := newWorld(t.Fatalf), t.Context()
+	p := w.process()
+	p.relist(ctx)
+	w.addTally("a", "a")
+	w.create("p", "a", true)
+	w.remove("p")
+	for p.deliver() {
+	}
+	p.step(ctx, "")
+	if w.pods["p"] == nil {
+		t.Fatal("it was released")
+	}
+	p.settle(ctx)
+	if got := w.tallies["a"].Status; got.Failed != 1 {
+		t.Errorf("status %+v, want one that has failed", got)
+	}
+}
+
+// Switched off, finalizers that come later are removed, too, and statuses say so.
+func TestRelease(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		w := newWorld(t.Fatalf)
+		w.addTally("a", "a")
+		w.create("p", "a", true)
+		w.known = map[types.UID]bool{} // All may be released.
+		condition := func() string {
+			if is := meta.FindStatusCondition(w.tallies["a"].Status.Conditions, v1alpha1.ConditionReleasing); is != nil {
+				return string(is.Status) + " " + is.Reason
+			}
+			return ""
+		}
+		during := ""
+		w.around = func(request string, before bool) error {
+			if request == "release" && before && during == "" {
+				during = condition()
+			}
+			return nil
+		}
+		c := w.process().Controller
+		c.options.Cluster, c.options.Clock = w, clock.RealClock{}
+		go func() { _ = c.Release(ctx) }()
+		synctest.Wait()
+		if during != "True Disabled" || condition() != "False Released" {
+			t.Errorf("Releasing is %q during and %q after, want %q and %q", during, condition(), "True Disabled", "False Released")
+		}
+		time.Sleep(time.Hour) // Within a bubble: no time passes.
+		w.create("q", "none", false)
+		w.change("q", func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerTally} })
+		time.Sleep(sweepEvery + sweepAgain)
+		synctest.Wait()
+		if slices.Contains(w.pods["q"].Finalizers, policy.FinalizerTally) {
+			t.Error("a Pod that got the finalizer later is left with it")
+		}
+		if condition() != "False Released" {
+			t.Errorf("Releasing is %q", condition())
+		}
+	})
+}
