@@ -17,6 +17,7 @@ const (
 // overdue finds Pods that are being deleted and will never finish, because their Node is gone. It
 // reports whether the namespace has no tallies and may have to be left.
 func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
+	s.retry()
 	now, err := c.options.ServerTime(ctx)
 	if err != nil {
 		return false
@@ -37,6 +38,29 @@ func (c *Controller) overdue(ctx context.Context, s *space) (idle bool) {
 		}
 	}
 	return idle
+}
+
+// refuse has a Pod wait whose patch was refused.
+func (s *space) refuse(of *pod) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := s.pods[of.uid]; p != nil && p.version == of.version {
+		p.refused = true
+	}
+}
+
+// retry has some Pods tried again whose patches were refused.
+func (s *space) retry() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	left := perRound
+	for _, p := range s.pods {
+		if p.refused && left > 0 {
+			left--
+			p.refused = false
+			s.enqueue(p)
+		}
+	}
 }
 
 // terminating are unfinished Pods whose grace period ended before a time. idle means that there are

@@ -180,7 +180,7 @@ func (s *space) removals(t *tally) []*pod {
 	defer s.mu.Unlock()
 	var out []*pod
 	for _, one := range t.ledger.uncounted {
-		if p := s.pods[one.uid]; !p.settled() {
+		if p := s.pods[one.uid]; !p.settled() && !p.refused {
 			copied := *p
 			out = append(out, &copied)
 		}

@@ -34,6 +34,8 @@ type pod struct {
 	keeper *tally
 	others []*tally
 	queued *tally // in whose work it is
+	// refused: the last patch of this state was. It waits for the next chores, and delays no other.
+	refused bool
 	// unsure: keeper follows from labels that are older than version. Nothing is done before the
 	// watch shows that state, too: the Pod could be released although its tally counts it.
 	unsure bool

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
@@ -131,4 +132,60 @@ func TestRelease(t *testing.T) {
 			t.Errorf("Releasing is %q", condition())
 		}
 	})
+}
+
+// forbidding is a cluster in which patches of one Pod are refused.
+type forbidding struct {
+	*view
+	name string
+}
+
+func (f *forbidding) Patch(ctx context.Context, namespace, name string, patch []byte) (*metav1.PartialObjectMetadata, error) {
+	if name == f.name {
+		return nil, apierrors.NewForbidden(podKind, name, nil)
+	}
+	return f.view.Patch(ctx, namespace, name, patch)
+}
+
+// A Pod whose patches are refused delays no other. It is counted once they are not.
+func TestRefusedPod(t *testing.T) {
+	for _, admitted := range []bool{true, false} {
+		t.Run(fmt.Sprint("admitted: ", admitted), func(t *testing.T) {
+			w, ctx := newWorld(t.Fatalf), t.Context()
+			w.addTally("a", "a")
+			create := func(name string) {
+				w.create(name, "a", admitted)
+				w.change(name, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+				w.finish(name, corev1.PodSucceeded)
+			}
+			create("p")
+			p := w.process()
+			cluster := &forbidding{view: p.view, name: "p"}
+			p.options.Cluster = cluster
+			p.relist(ctx)
+			for range 10 {
+				p.step(ctx, "a")
+				w.clock.Step(chores)
+				p.overdue(ctx, p.watch.space)
+			}
+			if at, ok := p.watch.when(p.watch.tallies[0], w.clock.Now()); ok && at.After(w.clock.Now()) {
+				t.Errorf("the next round is at %v", at)
+			}
+			create("q")
+			for p.deliver() {
+			}
+			for range 4 {
+				p.step(ctx, "a")
+				w.clock.Step(time.Second)
+			}
+			if got := w.tallies["a"].Status; got.Succeeded != 1 {
+				t.Errorf("status %+v, want one that succeeded", got)
+			}
+			cluster.name = ""
+			p.settle(ctx)
+			if got := w.tallies["a"].Status; got.Succeeded != 2 || got.UncountedTerminatedPods != nil {
+				t.Errorf("status %+v, want two that succeeded", got)
+			}
+		})
+	}
 }

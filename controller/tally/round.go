@@ -37,20 +37,23 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 	}
 	limited, cancel := context.WithTimeout(ctx, roundMost)
 	defer cancel()
-	failures := &failures{}
+	failures, refusals := new(failures), new(failures)
 	var patches []func(context.Context) bool
 	for _, one := range s.removals(t) {
-		patches = append(patches, c.patch(s, one, "count", counting(one.uid, t.uid), failures))
+		patches = append(patches, c.patch(s, one, "count", counting(one.uid, t.uid), failures, refusals))
 	}
 	for _, one := range p.adopts {
-		patches = append(patches, c.patch(s, one, "adopt", adoption(one.uid, one.resourceVersion()), failures))
+		patches = append(patches, c.patch(s, one, "adopt", adoption(one.uid, one.resourceVersion()), failures, refusals))
 	}
 	for _, one := range p.releases {
-		patches = append(patches, c.patch(s, one, "release", releasing(one.uid, one.resourceVersion()), failures))
+		patches = append(patches, c.patch(s, one, "release", releasing(one.uid, one.resourceVersion()), failures, refusals))
 	}
 	c.send(limited, patches)
 	s.again(p.adopts)
 	s.again(p.releases)
+	if err := refusals.error(); err != nil {
+		c.log.Info("Pods could not be counted, trying again", "tally", s.namespace+"/"+t.name, "reason", err.Error())
+	}
 	return failures.error()
 }
 
@@ -79,8 +82,9 @@ func (s *space) knows(live []*Object) bool {
 	})
 }
 
-// patch is one patch of a Pod. It reports whether the API server had too much to do.
-func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures *failures) func(context.Context) bool {
+// patch is one patch of a Pod. One that is refused for this Pod delays no other. It reports whether
+// the API server had too much to do.
+func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures, refusals *failures) func(context.Context) bool {
 	return func(ctx context.Context) bool {
 		ctx, cancel := context.WithTimeout(ctx, requestMost)
 		defer cancel()
@@ -96,8 +100,12 @@ func (c *Controller) patch(s *space, of *pod, step string, body []byte, failures
 			if read := c.reread(ctx, s, of); read != nil {
 				failures.add(fmt.Errorf("reading Pod %s: %w", klog.KRef(s.namespace, of.name), read))
 			} else if apierrors.IsInvalid(err) && s.unchanged(of) {
-				failures.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
+				s.refuse(of)
+				refusals.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
 			}
+		case refused(err) && !overloaded(err):
+			s.refuse(of)
+			refusals.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
 		default:
 			failures.add(fmt.Errorf("patching Pod %s: %w", klog.KRef(s.namespace, of.name), err))
 		}

@@ -213,7 +213,7 @@ func (s *space) enqueue(p *pod) {
 	if t == nil {
 		t = s.orphans
 	}
-	if p.need() != nothing && p.queued != t {
+	if p.need() != nothing && !p.refused && p.queued != t {
 		p.queued = t
 		t.work = append(t.work, p.uid)
 	}
