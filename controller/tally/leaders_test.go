@@ -7,7 +7,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 )
 
-// S7: two processes that both believe to be the leader do not both count a Pod that moved to another
+// S7: two processes that both believe to lead do not both count a Pod that moved to another
 // tally meanwhile: one of them, without having heard of that.
 func TestTwoLeaders(t *testing.T) {
 	for name, older := range map[string]bool{"the old one counts first": true, "the new one counts first": false} {

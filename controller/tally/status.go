@@ -100,8 +100,8 @@ func (c *Controller) tallies(ctx context.Context, namespace string) ([]*Object, 
 	return out, nil
 }
 
-// takeOver raises status.transitions of tallies that this process begins to count. Any other process
-// that still counts them fails at its next write. Otherwise two of them could each list a Pod in the
+// takeOver raises status.transitions of tallies that this process begins to count. Any other that
+// still counts them fails at its next write. Otherwise two of them could each list a Pod in the
 // status of another tally, if one has not heard yet that it moved (S7).
 func (c *Controller) takeOver(ctx context.Context, namespace string, fresh []*tally) error {
 	failures := &failures{}

@@ -59,9 +59,9 @@ func (c *Controller) sweeps(ctx context.Context) {
 	}
 }
 
-// Release removes the finalizers of all tallies: they are switched off. It looks again now and then,
-// since a process that has not heard of it, or the author of a Pod, may add more. It returns when
-// ctx is done.
+// Release removes the finalizers of all tallies: they are switched off. It looks again now and
+// then, since a process that has not heard of it, or the author of a Pod, may add more. It returns
+// when ctx is done.
 func (c *Controller) Release(ctx context.Context) error {
 	c.report(ctx, metav1.ConditionTrue)
 	delay := loop.NewBackoffOf(retryFirst, recheck)
