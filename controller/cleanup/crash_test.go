@@ -302,7 +302,10 @@ func (c *cluster) controller() *Controller {
 	out := &Controller{log: logr.Discard(), metrics: m, checked: map[types.UID]checked{}, remembering: newTurns(clock, 1, 1), options: Options{
 		Account: func(types.NamespacedName) (*Account, error) { return account, nil }, Engine: c, Cached: c, Live: c,
 		Served: func(context.Context) ([]cleanup.Resource, error) {
-			return []cleanup.Resource{{GroupResource: schema.GroupResource{Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true, Versions: []string{"v1"}}}, nil
+			return []cleanup.Resource{
+				{GroupResource: schema.GroupResource{Resource: "configmaps"}, Kind: "ConfigMap", Namespaced: true, Versions: []string{"v1"}},
+				{GroupResource: schema.GroupResource{Resource: "secrets"}, Kind: "Secret", Namespaced: true, Versions: []string{"v1"}},
+			}, nil
 		},
 		Namespaces: func() ([]*policy.NamespacePolicy, error) { return nil, nil },
 		ServerTime: func(context.Context) (time.Time, error) { return start, nil }, Clock: clock,

@@ -55,6 +55,36 @@ func TestPermissionRevokedInMidRun(t *testing.T) {
 	}
 }
 
+// A run that lost the permission for one of its kinds waits for that, too: it would end without it
+// otherwise, and delete no more.
+func TestOnePermissionRevokedInMidRun(t *testing.T) {
+	defer small(2)()
+	c := newCluster(t)
+	c.answer = func(string) *engine.Result {
+		if c.lacksOf != "" || len(c.sent) >= 2 {
+			c.lacksOf = "secrets"
+			return new(engine.Refused)
+		}
+		return nil
+	}
+	p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) {
+		s.MatchConstraints.ResourceRules[0].Resources = []string{"configmaps", "secrets"}
+	})
+	if err := c.work(t.Context(), p); !isForbidden(err) || len(c.sent) == 0 {
+		t.Fatalf("the run ended with %v after %v", err, c.sent)
+	}
+	deleted := len(c.sent)
+	c.answer = nil
+	if err := c.work(t.Context(), p); !isForbidden(err) || c.status.LastRun.Phase != v1alpha1.RunRunning || len(c.sent) != deleted {
+		t.Errorf("%v: the run is %s and has deleted %v", err, c.status.LastRun.Phase, c.sent)
+	}
+	c.lacksOf = ""
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	c.check("after the permission was granted again")
+}
+
 // Missing permissions show before the first run. They are asked for when a policy is new or
 // changed, and again after some minutes.
 func TestPermissionsBetweenRuns(t *testing.T) {

@@ -149,7 +149,7 @@ var ofCleanup = []Mutant{
 		Invariant: "S10", Name: "a run goes on without the permission that it lost",
 		File: "controller/cleanup/run.go",
 		Old:  "(r.forbidden || r.survey.Nowhere())", New: "r.survey.Nowhere()",
-		Package: cleans, Tests: []string{"TestPermissionRevokedInMidRun"},
+		Package: cleans, Tests: []string{"TestOnePermissionRevokedInMidRun"},
 	},
 	{
 		Invariant: "S10", Name: "a right to single objects counts for all",
