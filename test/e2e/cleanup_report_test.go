@@ -40,7 +40,7 @@ func TestServiceSelectsInMidRun(t *testing.T) {
 	var once sync.Once
 	defer suite.proxy.Handle(func(_ http.ResponseWriter, r *http.Request) bool {
 		// The page names both Pods: they have been listed and judged.
-		if r.Method == http.MethodPatch && strings.Contains(r.URL.Path, "/namespaces/"+s.name+"/cleanupreports/") {
+		if r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/namespaces/"+s.name+"/cleanupreports") {
 			once.Do(func() {
 				if out := s.kubectl("patch", "service", "changing", "--type=merge", "-p", `{"spec":{"selector":{"app":"later"}}}`); out.failed {
 					s.Errorf("changing the Service: %s", out.stderr)

@@ -41,12 +41,13 @@ func (s *space) calls() (count float64) {
 // Kubernetes has, and what their controllers make of them, is not sent anywhere. The same in a
 // namespace with a default is.
 func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
-	plain, using := newSpace(t), newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
+	plain := newSpace(t)
 	before := plain.calls()
 	plain.work()
 	if after := plain.calls(); after != before {
 		t.Errorf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", after-before)
 	}
+	using := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
 	// Kinds that Curfew has nothing to say about: nowhere, whatever the namespace says, and whatever
 	// the annotations.
 	thing := using.define("Thing", using.name+".example.com", true, version{name: "v1", storage: true})

@@ -188,8 +188,8 @@ func TestUninstallKeepsCRDs(t *testing.T) {
 func TestUninstallDeployments(t *testing.T) {
 	f := newFixture(t)
 	f.kubectl("", "apply", "-k", filepath.Join(suite.root, "manifests", "base"))
-	for _, file := range []string{"namespaced.yaml", "anything.yaml", "defaults.yaml"} {
-		f.kubectl("", "apply", "-f", filepath.Join(suite.root, "manifests", "labels", file))
+	for _, file := range []string{"labels/namespaced.yaml", "components/delete-anything/role.yaml", "labels/defaults.yaml"} {
+		f.kubectl("", "apply", "-f", filepath.Join(suite.root, "manifests", file))
 	}
 	f.kubectl("", "create", "configmap", "mine", "-n", harness.Namespace)
 	f.kubectl("", "create", "rolebinding", "mine", "-n", "default", "--clusterrole=view", "--serviceaccount=curfew-system:curfew-controller")
