@@ -20,13 +20,15 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"curfew.dev/curfew/test/harness"
 )
 
-// controllers of the control plane's own controller manager: what a namespace needs, and the
-// garbage collector, which Foreground needs and which everybody's deletions pay for alike. The Job
-// controller would only look at Jobs that name another controller, and the TTL controller is a
-// contestant with a process of its own.
-const controllers = "garbage-collector-controller,namespace-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
+// controllers of the control plane's own controller manager: what a namespace and Curfew's roles
+// need, and the garbage collector, which Foreground needs and which everybody's deletions pay for
+// alike. The Job controller would only look at Jobs that name another controller, and the TTL
+// controller is a contestant with a process of its own.
+const controllers = "clusterrole-aggregation-controller,garbage-collector-controller,namespace-controller,node-lifecycle-controller,root-ca-certificate-publisher-controller,serviceaccount-controller"
 
 // environment is what benches work with.
 type environment struct {
@@ -112,6 +114,13 @@ func (e *environment) prepare(ctx context.Context) error {
 		if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "apply", "-k", filepath.Join(e.root, "manifests", part)); err != nil {
 			return err
 		}
+	}
+	client, err := kubernetes.NewForConfig(e.config)
+	if err != nil {
+		return fmt.Errorf("make a client: %w", err)
+	}
+	if err := harness.WaitForRoles(ctx, client); err != nil {
+		return fmt.Errorf("wait for the aggregated roles: %w", err)
 	}
 	e.curfewConfig, err = e.serviceAccountConfig(ctx, "curfew-system", "curfew-controller")
 	return err

@@ -56,7 +56,7 @@ rules:
   - {apiGroups: [bench.example.com], resources: [runs], verbs: [get, list, watch, delete, patch]}
   - {apiGroups: [bench.example.com], resources: [runs/status], verbs: [patch]}
 ---
-# Bound by itself: the controller that aggregates roles does not run here.
+# Bound directly, so that it holds at once.
 apiVersion: rbac.authorization.k8s.io/v1
 kind: ClusterRoleBinding
 metadata: {name: bench-runs}

@@ -80,8 +80,8 @@ func (l labelled) observe(ctx context.Context, config *rest.Config, set jobSet) 
 	return observeWith(ctx, open, list.ResourceVersion, set, func() watched { return &corev1.ConfigMap{} })
 }
 
-// grantLabels lets labels and cleanup policies delete ConfigMaps. It is bound directly: nobody
-// aggregates roles in this control plane.
+// grantLabels lets labels and cleanup policies delete ConfigMaps. It is bound directly, so that it
+// holds at once.
 func (e *environment) grantLabels(ctx context.Context, client kubernetes.Interface) error {
 	role := &rbacv1.ClusterRole{
 		ObjectMeta: metav1.ObjectMeta{Name: "bench-labels"},

@@ -53,7 +53,7 @@ func (c *Cluster) install(ctx context.Context, webhookPort int, change func(stri
 	if _, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml")); err != nil {
 		return err
 	}
-	return c.WaitForRoles(ctx)
+	return WaitForRoles(ctx, c.Client)
 }
 
 // Older is the same control plane for another version of Curfew: its manifests, and the program in

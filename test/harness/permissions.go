@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
+	"k8s.io/client-go/kubernetes"
 
 	"curfew.dev/curfew/policy"
 )
@@ -154,9 +155,9 @@ func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 
 // WaitForRoles returns when Curfew's aggregated ClusterRoles have all rules of the roles that they
 // select. The controller manager copies them, a moment after a role was created.
-func (c *Cluster) WaitForRoles(ctx context.Context) error {
+func WaitForRoles(ctx context.Context, client kubernetes.Interface) error {
 	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
-		list, err := c.Client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=curfew"})
+		list, err := client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=curfew"})
 		if err != nil {
 			return false, fmt.Errorf("list the ClusterRoles: %w", err)
 		}

@@ -40,7 +40,7 @@ func TestReleaseRuns(t *testing.T) {
 	defer services.Close()
 	cluster := start(ctx, t, services)
 	must(t, apply(ctx, cluster, render(t, harness.Namespace, nil)))
-	must(t, cluster.WaitForRoles(ctx))
+	must(t, harness.WaitForRoles(ctx, cluster.Client))
 
 	accept(ctx, t, cluster)
 
