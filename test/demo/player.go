@@ -35,11 +35,13 @@ type result struct {
 }
 
 // kubectl shows a command, runs it, and shows what it prints, warnings and errors in their places.
-func (p *player) kubectl(line string) result {
+func (p *player) kubectl(line string) result { return p.run(strings.Fields(line)...) }
+
+// run is kubectl with arguments that may contain spaces.
+func (p *player) run(args ...string) result {
 	if p.err != nil {
 		return result{player: p}
 	}
-	args := strings.Fields(line)
 	shown := make([]string, 0, len(args))
 	for _, arg := range args {
 		if strings.ContainsAny(arg, `{}"*`) {

@@ -2,10 +2,11 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"time"
 )
 
-// tour is the script: what is told, what is typed, and what kubectl has to say to it.
+// tour is the script: headings and notes, what is typed, and what kubectl prints.
 func tour(ctx context.Context, stage *stage, manifests string) error {
 	began := time.Now()
 	t := &player{stage: stage, ctx: ctx, dir: manifests}
@@ -17,7 +18,18 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 		fails(`denied the request: metadata.annotations[curfew.dev/default-ttl]: "soon" is not a duration`)
 	t.observe("ci")
 
-	t.heading("A Job without a TTL gets one, and its author is told")
+	t.heading("A cleanup policy deletes on a schedule; a preview shows what, before it is applied")
+	t.kubectl("-n ci create job preview-1 --image busybox").prints("job.batch/preview-1 created")
+	t.kubectl("-n ci create job nightly --image busybox").prints("job.batch/nightly created")
+	t.show("cleanup.yaml")
+	t.kubectl("curfew preview -f cleanup.yaml").prints("would delete 1 of", "Next runs").lacks("nightly")
+	t.kubectl("create -f cleanup.yaml").prints("clustercleanuppolicy.curfew.dev/preview-jobs created")
+	t.note("so that you need not wait for the night, it runs at the next whole minute")
+	soon := time.Now().Add(5 * time.Second).Truncate(time.Minute).Add(time.Minute)
+	patch := fmt.Sprintf(`{"spec":{"schedule":"%d * * * *"}}`, soon.Minute())
+	t.run("patch", "clustercleanuppolicy", "preview-jobs", "--type=merge", "-p", patch).prints("preview-jobs patched")
+
+	t.heading("A Job without a TTL gets one, and its author gets a warning")
 	t.kubectl("-n ci create job build --image=busybox:1.37").
 		prints(`Warning: curfew: ttlSecondsAfterFinished defaulted to 86400 (1d) from namespace "ci"`, "job.batch/build created")
 	t.kubectl("-n ci get job build -o jsonpath={.spec.ttlSecondsAfterFinished}").prints("86400")
@@ -48,12 +60,6 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 		lacks("failed", "unknown")
 	t.kubectl("curfew expiring -n ci --within 2d").prints("job.batch/build", "namespace/ci")
 
-	t.heading("A cleanup policy deletes on a schedule; a preview shows what, before it is applied")
-	t.kubectl("-n ci create job preview-1 --image busybox").prints("job.batch/preview-1 created")
-	t.kubectl("-n ci create job nightly --image busybox").prints("job.batch/nightly created")
-	t.show("cleanup.yaml")
-	t.kubectl("curfew preview -f cleanup.yaml").prints("would delete 1 of", "Next runs").lacks("nightly")
-
 	t.heading("A TTL that is raised in time keeps the Job")
 	t.kubectl("-n ci create -f report.yaml").prints("job.batch/report created")
 	t.kubectl("-n ci wait --for=condition=complete job/report").prints("job.batch/report condition met")
@@ -64,10 +70,15 @@ func tour(ctx context.Context, stage *stage, manifests string) error {
 	t.vanish("Pod/later")
 	t.kubectl("-n ci get job report").prints("report   Complete")
 
+	t.heading("Meanwhile the cleanup policy has run, and reports what it deleted")
+	t.kubectl("wait --for=jsonpath={.status.lastRun.phase}=Completed clustercleanuppolicy/preview-jobs --timeout=90s").prints("condition met")
+	t.kubectl("curfew report preview-jobs -o wide").prints("preview-1", "Deleted").lacks("nightly")
+	t.kubectl("-n ci get jobs").prints("nightly").lacks("preview-1")
+
 	if t.err != nil {
 		return t.err
 	}
 	t.line("")
-	t.good("all of it as told, in " + time.Since(began).Round(time.Second).String() + "; taking everything down")
+	t.good("all of it as described, in " + time.Since(began).Round(time.Second).String() + "; taking everything down")
 	return nil
 }

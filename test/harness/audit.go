@@ -10,6 +10,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // Forbidden are the requests of Curfew's ServiceAccounts that RBAC refused, one line each, off the
@@ -66,13 +67,15 @@ func (c *Cluster) Creations(namespace string) (map[string]Creation, error) {
 	return found, err
 }
 
-// DeletedBy is the user whose DELETE of an object the API server accepted; "" while the audit log
-// has none.
+// DeletedBy is the user whose DELETE of an object came first of those that the API server accepted;
+// "" while the audit log has none. A kubelet sends another one for a Pod, and may get its answer
+// sooner.
 func (c *Cluster) DeletedBy(resource, namespace, name string) (user string, err error) {
+	var first time.Time
 	err = c.eachAudited(func(event *auditEvent) {
 		of := event.ObjectRef
-		if event.Verb == "delete" && event.ResponseStatus.Code == http.StatusOK && of.Resource == resource && of.Namespace == namespace && of.Name == name && user == "" {
-			user = event.User.Username
+		if event.Verb == "delete" && event.ResponseStatus.Code == http.StatusOK && of.Resource == resource && of.Namespace == namespace && of.Name == name && (user == "" || event.RequestReceivedTimestamp.Before(first)) {
+			user, first = event.User.Username, event.RequestReceivedTimestamp
 		}
 	})
 	return user, err
@@ -101,6 +104,8 @@ type auditEvent struct {
 	ObjectRef        struct{ APIGroup, Resource, Subresource, Namespace, Name string }
 	ResponseStatus   struct{ Code int }
 	Annotations      map[string]string
+
+	RequestReceivedTimestamp time.Time
 }
 
 func (c *Cluster) eachAudited(tell func(*auditEvent)) error {
