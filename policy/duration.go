@@ -147,6 +147,7 @@ func unitLength(text string) int {
 // of nanoseconds is not exact.
 func timesUnit(whole, fraction string, unit time.Duration) (part time.Duration, exact bool) {
 	const tooLong = MaxDuration + time.Second
+	// #nosec G115 -- both are positive constants.
 	most := uint64(tooLong / unit)
 	number := uint64(0)
 	for _, digit := range []byte(whole) {
@@ -167,8 +168,10 @@ func timesUnit(whole, fraction string, unit time.Duration) (part time.Duration, 
 		numerator, denominator = numerator*10+uint64(digit-'0'), denominator*10
 	}
 	// The fraction is below 1, so that the quotient is below the unit and Div64 cannot overflow.
+	// #nosec G115 -- a unit is positive.
 	high, low := bits.Mul64(numerator, uint64(unit))
 	quotient, remainder := bits.Div64(high, low, denominator)
+	// #nosec G115 -- number is at most tooLong/unit, and quotient below unit.
 	return min(tooLong, time.Duration(number)*unit+time.Duration(quotient)), remainder == 0
 }
 

@@ -107,6 +107,7 @@ func refused(status int, err error) answer {
 	case http.StatusUnsupportedMediaType:
 		reason = metav1.StatusReasonUnsupportedMediaType
 	}
+	// #nosec G115 -- an HTTP status.
 	response := admissionv1.AdmissionResponse{Result: failure(int32(status), reason, err.Error())}
 	return answer{response: response, outcome: outcomeInvalid, status: status}
 }

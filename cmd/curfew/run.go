@@ -106,6 +106,7 @@ func newProcess(options *options, parts parts) (*process, error) {
 func newLogger(verbosity int) logr.Logger {
 	encoding := zap.NewProductionEncoderConfig()
 	encoding.EncodeTime = zapcore.RFC3339NanoTimeEncoder
+	// #nosec G115 -- options.validate bounds it.
 	core := zapcore.NewCore(zapcore.NewJSONEncoder(encoding), zapcore.Lock(os.Stderr), zapcore.Level(-verbosity))
 	return zapr.NewLogger(zap.New(core))
 }

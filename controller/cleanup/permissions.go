@@ -59,6 +59,7 @@ func (c *Controller) permissionsDue(cur *current) bool {
 	if len(c.checked) >= checkedMost {
 		clear(c.checked)
 	}
+	// #nosec G404 -- jitter.
 	wait := permissionsEvery + time.Duration(rand.Int64N(int64(permissionsEvery/5)))
 	c.checked[cur.policy.UID] = checked{cur.policy.Generation, cur.now, cur.now.Add(wait)}
 	return true
