@@ -204,6 +204,37 @@ func TestCRDs(t *testing.T) {
 	}
 }
 
+// TestTriggers: permissions that only a trigger needs which is switched off are left out, and
+// nothing else. The controller removes finalizers of PodTallies while they are off.
+func TestTriggers(t *testing.T) {
+	deadlines := []string{"clusterrole-curfew-controller-deadlines"}
+	cleanup := []string{"clusterrole-curfew-controller-cleanup", "role-curfew-controller-cleanup", "rolebinding-curfew-controller-cleanup"}
+	base, _ := render(t, namespace, nil)
+	for name, test := range map[string]struct {
+		on   []any
+		less []string
+	}{
+		"all named":          {[]any{"ttl", "label", "cleanup", "deadline", "tally"}, nil},
+		"cleanup only":       {[]any{"cleanup"}, deadlines},
+		"deadlines only":     {[]any{"deadline"}, cleanup},
+		"neither of the two": {[]any{"ttl", "label"}, slices.Concat(deadlines, cleanup)},
+	} {
+		t.Run(name, func(t *testing.T) {
+			got, _ := render(t, namespace, values{"triggers": test.on})
+			for id, o := range base {
+				if lacks := got[id] == nil; lacks != slices.Contains(test.less, id) {
+					t.Errorf("%s is left out: %t", id, lacks)
+				} else if o["kind"] != "Deployment" && !lacks && !reflect.DeepEqual(got[id], o) {
+					t.Errorf("%s changes: %s", id, show(got[id]))
+				}
+			}
+			if want := len(base) - len(test.less); len(got) != want {
+				t.Errorf("%d objects, want %d", len(got), want)
+			}
+		})
+	}
+}
+
 // changes are a value for each path in values.yaml that is not its default, and a text that only
 // then is in what the chart renders. Empty means that something is missing then.
 var changes = map[string]struct {

@@ -44,6 +44,16 @@ annotations:
 {{- end }}
 `
 
+// needed names the trigger without which the controller does not use an object. The role of
+// PodTallies is not here: while they are switched off, the controller removes their finalizers. Nor
+// is that of runtimes, whose stamps it always keeps, so that switching on a trigger loses nothing.
+var needed = map[string]string{
+	"clusterrole-curfew-controller-deadlines": "deadline",
+	"clusterrole-curfew-controller-cleanup":   "cleanup",
+	"role-curfew-controller-cleanup":          "cleanup",
+	"rolebinding-curfew-controller-cleanup":   "cleanup",
+}
+
 // parameters are the places of an object, by path, where values get in that no component sets.
 func parameters(o object) map[string]place {
 	switch o["kind"] {

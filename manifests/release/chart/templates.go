@@ -22,6 +22,11 @@ func templates(root string) (map[string]string, error) {
 		}
 		maps.Copy(all, with[i])
 	}
+	for name := range needed {
+		if all[name] == nil {
+			return nil, fmt.Errorf("%s: no manifest has it", name)
+		}
+	}
 	out := map[string]string{}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		var alternatives []alternative
@@ -65,9 +70,13 @@ func template(base object, alternatives []alternative) (string, error) {
 	crd := some["kind"] == "CustomResourceDefinition"
 	p := &printer{places: parameters(some), used: map[string]bool{}, literal: crd}
 	write := func() { p.object(base, alternatives) }
-	if crd {
+	trigger := needed[id(some)]
+	switch {
+	case crd:
 		p.under(0, ".Values.crds.install", write)
-	} else {
+	case trigger != "":
+		p.under(0, fmt.Sprintf("or (not .Values.triggers) (has %q .Values.triggers)", trigger), write)
+	default:
 		write()
 	}
 	for path := range p.places {
