@@ -6,6 +6,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -15,6 +16,7 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 
 	"curfew.dev/curfew/manifests/release/chart"
@@ -29,9 +31,8 @@ var root = filepath.Join("..", "..", "..")
 const version = "v9.8.7"
 
 // TestReleaseRuns installs the chart with its defaults; the API server accepts all its variants,
-// too. The Deployments make their Pods, and each runs the binary of the image: with its arguments,
-// probes and token, in a root filesystem that has nothing else. The API server reaches the webhook
-// by its Service. Then a Job expires, and nothing that Curfew asked for was forbidden.
+// too. Nothing that Curfew asks for is forbidden, with all triggers or one. In the end
+// kubectl curfew uninstall leaves nothing.
 func TestReleaseRuns(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 8*time.Minute)
 	defer cancel()
@@ -39,11 +40,28 @@ func TestReleaseRuns(t *testing.T) {
 	must(t, err)
 	defer services.Close()
 	cluster := start(ctx, t, services)
+	must(t, cluster.InstallCRDs(ctx, harness.CertManagerKinds, harness.PrometheusOperator))
+	bare, err := cluster.Inventory(ctx)
+	must(t, err)
 	must(t, apply(ctx, cluster, render(t, harness.Namespace, nil)))
 	must(t, harness.WaitForRoles(ctx, cluster.Client))
-
 	accept(ctx, t, cluster)
+	must(t, cluster.NewNamespace(ctx, "ci", map[string]string{policy.AnnotationDefaultTTL: "2s"}))
 
+	t.Run("Pods", func(t *testing.T) { runPods(ctx, t, cluster, services) })
+	t.Run("one trigger", func(t *testing.T) { runOneTrigger(ctx, t, cluster) })
+	refused, err := cluster.Forbidden()
+	must(t, err)
+	if len(refused) > 0 {
+		t.Errorf("forbidden:\n%s", strings.Join(refused, "\n"))
+	}
+	t.Run("uninstall", func(t *testing.T) { uninstall(ctx, t, cluster, bare) })
+}
+
+// runPods runs each Pod of the Deployments from the binary of the image: with its arguments, probes
+// and token, in a root filesystem that has nothing else. The API server reaches the webhook by its
+// Service. Then a Job expires.
+func runPods(ctx context.Context, t *testing.T, cluster *harness.Cluster, services *harness.Services) {
 	binary := unpack(t)
 	var pods []*harness.Pod
 	for name, replicas := range map[string]int{"webhook": 2, "controller": 2} {
@@ -68,28 +86,69 @@ func TestReleaseRuns(t *testing.T) {
 		services.Serve(cluster, pod)
 	}
 	must(t, cluster.WaitForWebhook(ctx))
+	expire(ctx, t, cluster, "hello", nil)
+}
 
-	expire(ctx, t, cluster)
-	refused, err := cluster.Forbidden()
+// runOneTrigger upgrades the release to a single trigger, which removes the permissions of others.
+func runOneTrigger(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
+	before, after := render(t, harness.Namespace, nil), render(t, harness.Namespace, map[string]any{"triggers": []any{"ttl"}})
+	must(t, apply(ctx, cluster, after))
+	for _, name := range []string{"clusterrole/curfew-controller-cleanup", "clusterrole/curfew-controller-deadlines",
+		"role/curfew-controller-cleanup", "rolebinding/curfew-controller-cleanup"} {
+		kind, name, _ := strings.Cut(name, "/")
+		if has := "name: " + name + "\n"; !strings.Contains(before, has) || strings.Contains(after, has) {
+			t.Errorf("%s: want it in the chart only with all triggers", name)
+		}
+		_, stderr, err := cluster.Kubectl(ctx, "delete", kind, name, "-n", harness.Namespace)
+		if err != nil {
+			t.Fatalf("%v\n%s", err, stderr)
+		}
+	}
+	must(t, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+		_, _, err := cluster.Kubectl(ctx, "auth", "can-i", "update", "clustercleanuppolicies.curfew.dev", "--subresource=status", "--as="+account)
+		return err != nil, nil
+	}))
+	controller, err := cluster.StartController(ctx, harness.CurfewOptions{Args: []string{"--enable=ttl"}})
 	must(t, err)
-	if len(refused) > 0 {
-		t.Errorf("forbidden:\n%s", strings.Join(refused, "\n"))
+	defer func() { must(t, controller.Stop(context.WithoutCancel(ctx))) }()
+	expire(ctx, t, cluster, "goodbye", new(int32(2)))
+}
+
+// uninstall leaves nothing but the namespace, which Helm creates without a label.
+func uninstall(ctx context.Context, t *testing.T, cluster *harness.Cluster, bare map[string]bool) {
+	for _, args := range [][]string{{"curfew", "uninstall", "--yes"}, {"delete", "namespace", "ci", "--timeout=60s"}} {
+		if _, stderr, err := cluster.Kubectl(ctx, args...); err != nil {
+			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, stderr)
+		}
+	}
+	after, err := cluster.Inventory(ctx)
+	must(t, err)
+	want := []string{"configmaps curfew-system/kube-root-ca.crt", "namespaces curfew-system", "serviceaccounts curfew-system/default"}
+	if left := harness.Added(bare, after); !slices.Equal(left, want) {
+		t.Errorf("%q is left, want %q", left, want)
+	}
+	if lost := harness.Added(after, bare); len(lost) > 0 {
+		t.Errorf("%q is gone, too", lost)
 	}
 }
 
-// expire creates a Job in a namespace with a default TTL and waits until Curfew has deleted it.
-func expire(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
+// account is the controller's.
+const account = "system:serviceaccount:" + harness.Namespace + ":curfew-controller"
+
+// expire creates a Job with a TTL, or with the default of its namespace, and waits until Curfew has
+// deleted it.
+func expire(ctx context.Context, t *testing.T, cluster *harness.Cluster, name string, own *int32) {
 	t.Helper()
 	const namespace = "ci"
-	must(t, cluster.NewNamespace(ctx, namespace, map[string]string{policy.AnnotationDefaultTTL: "2s"}))
 	jobs := cluster.Client.BatchV1().Jobs(namespace)
-	job, err := jobs.Create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: "hello"}, Spec: batchv1.JobSpec{
+	job, err := jobs.Create(ctx, &batchv1.Job{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: batchv1.JobSpec{
+		TTLSecondsAfterFinished: own,
 		Template: corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			RestartPolicy: corev1.RestartPolicyNever, Containers: []corev1.Container{{Name: "hello", Image: "busybox"}}}},
 	}}, metav1.CreateOptions{})
 	must(t, err)
 	if ttl := job.Spec.TTLSecondsAfterFinished; ttl == nil || *ttl != 2 {
-		t.Errorf("the webhook filled in TTL %v, want 2 s", ttl)
+		t.Errorf("the Job has TTL %v, want 2 s", ttl)
 	}
 	watcher, err := jobs.Watch(ctx, metav1.ListOptions{ResourceVersion: job.ResourceVersion})
 	must(t, err)
@@ -100,10 +159,10 @@ func expire(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 		}
 	}
 	must(t, ctx.Err())
-	user, err := cluster.DeletedBy("jobs", namespace, "hello")
+	user, err := cluster.DeletedBy("jobs", namespace, name)
 	must(t, err)
-	if want := "system:serviceaccount:" + harness.Namespace + ":curfew-controller"; user != want {
-		t.Errorf("%s deleted the Job, want %s", user, want)
+	if user != account {
+		t.Errorf("%s deleted the Job, want %s", user, account)
 	}
 }
 

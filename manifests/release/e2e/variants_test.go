@@ -40,7 +40,6 @@ var variants = map[string]map[string]any{
 // keeping it. What a variant shares with those before is judged once.
 func accept(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	t.Helper()
-	must(t, cluster.InstallCRDs(ctx, harness.CertManagerKinds, harness.PrometheusOperator))
 	install, err := chart.InstallYAML(&chart.Options{Root: root, Repository: "curfew", Version: version})
 	must(t, err)
 	texts := map[string]string{"install.yaml": string(install)}

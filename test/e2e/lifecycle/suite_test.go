@@ -4,18 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/wait"
-	"k8s.io/client-go/metadata"
 
 	"curfew.dev/curfew/test/harness"
 )
@@ -60,46 +55,10 @@ func run(m *testing.M) (code int, err error) {
 	if err := suite.cluster.WaitForServiceAccount(ctx, "default"); err != nil {
 		return 0, err
 	}
-	if suite.bare, err = inventory(ctx); err != nil {
+	if suite.bare, err = suite.cluster.Inventory(ctx); err != nil {
 		return 0, err
 	}
 	return m.Run(), nil
-}
-
-// passing are kinds whose objects come and go by themselves.
-var passing = map[string]bool{"events": true, "leases": true, "endpointslices": true, "endpoints": true, "controllerrevisions": true}
-
-// inventory lists all objects of all kinds.
-func inventory(ctx context.Context) (map[string]bool, error) {
-	client, err := metadata.NewForConfig(suite.cluster.Config)
-	if err != nil {
-		return nil, err
-	}
-	_, lists, err := suite.cluster.Client.Discovery().ServerGroupsAndResources()
-	if err != nil {
-		return nil, err
-	}
-	out := map[string]bool{}
-	for _, list := range lists {
-		version, err := schema.ParseGroupVersion(list.GroupVersion)
-		if err != nil {
-			return nil, err
-		}
-		for _, kind := range list.APIResources {
-			if !slices.Contains(kind.Verbs, "list") || !slices.Contains(kind.Verbs, "get") || passing[kind.Name] {
-				continue
-			}
-			all, err := client.Resource(version.WithResource(kind.Name)).List(ctx, metav1.ListOptions{})
-			if err != nil {
-				return nil, fmt.Errorf("listing %s: %w", kind.Name, err)
-			}
-			for i := range all.Items {
-				of := &all.Items[i]
-				out[strings.TrimSuffix(kind.Name+"."+version.Group, ".")+" "+strings.TrimPrefix(of.Namespace+"/", "/")+of.Name] = true
-			}
-		}
-	}
-	return out, nil
 }
 
 // fixture is an installation for one test.
@@ -179,22 +138,15 @@ func (f *fixture) await(what string, until wait.ConditionWithContextFunc) {
 // all lists all objects of all kinds.
 func (f *fixture) all() map[string]bool {
 	f.Helper()
-	out, err := inventory(f.ctx)
+	out, err := suite.cluster.Inventory(f.ctx)
 	f.ok(err)
 	return out
-}
-
-// added are the objects of one inventory that another lacks.
-func added(before, after map[string]bool) []string {
-	after = maps.Clone(after)
-	maps.DeleteFunc(after, func(name string, _ bool) bool { return before[name] })
-	return slices.Sorted(maps.Keys(after))
 }
 
 // same compares two inventories.
 func (f *fixture) same(what string, before, after map[string]bool) {
 	f.Helper()
-	if more, less := added(before, after), added(after, before); len(more)+len(less) > 0 {
+	if more, less := harness.Added(before, after), harness.Added(after, before); len(more)+len(less) > 0 {
 		f.Errorf("%s: there are more objects %q, and fewer %q", what, more, less)
 	}
 }

@@ -166,7 +166,7 @@ func TestUninstallKeepsCRDs(t *testing.T) {
 	_, said := f.kubectl("", "curfew", "uninstall", "--keep-crds", "--yes")
 	f.says(said, "These are kept", "  1 PodTally\n", "the CRDs are kept")
 	kept := []string{"customresourcedefinitions.apiextensions.k8s.io", "apiservices.apiregistration.k8s.io"}
-	for _, name := range added(suite.bare, withoutPeoples(f.all())) {
+	for _, name := range harness.Added(suite.bare, withoutPeoples(f.all())) {
 		if kind, _, _ := strings.Cut(name, " "); !slices.Contains(kept, kind) && !strings.HasSuffix(kind, "curfew.dev") {
 			t.Errorf("%s is left", name)
 		}
@@ -201,7 +201,7 @@ func TestUninstallDeployments(t *testing.T) {
 	f.says(said, "namespace curfew-system is kept", "configmaps/mine", "helm uninstall curfew -n curfew-system", "rolebinding.rbac.authorization.k8s.io/mine in namespace default")
 	want := []string{"configmaps curfew-system/kube-root-ca.crt", "configmaps curfew-system/mine", "namespaces curfew-system",
 		"rolebindings.rbac.authorization.k8s.io default/mine", "serviceaccounts curfew-system/default"}
-	if left := added(suite.bare, f.all()); !slices.Equal(left, want) {
+	if left := harness.Added(suite.bare, f.all()); !slices.Equal(left, want) {
 		t.Errorf("%q is left, want %q", left, want)
 	}
 	f.kubectl("", "delete", "rolebinding", "mine", "-n", "default")
