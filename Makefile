@@ -108,11 +108,12 @@ test-mutation: ## break each safety invariant on purpose and demand that a test 
 	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: test-full
-test-full: build ## what make test leaves out, up to 90 minutes: what hostile requests cost, a Job of 10,000 Pods, rotations and hand-overs under load, an upgrade from an older version, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
+test-full: build ## what make test leaves out, up to two hours: what hostile requests cost, a Job of 10,000 Pods, PodTallies of 100,000 Pods under a hundred kills, rotations and hand-overs under load, an upgrade from an older version, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
 	HOSTILE=full go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestHostile' ./test/e2e
 	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/serving
 	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/lifecycle
 	PODS=full go test $(NOVET) -count=1 -timeout 30m -run '^TestJobOfManyCompletions' ./test/e2e
+	go test $(NOVET) -count=1 -timeout 60m -run '^TestTallyIsKilled' ./test/e2e -args -tally-pods 100000 -tally-tallies 200 -tally-kills 100
 	@$(MAKE) test-peers-all
 	@$(MAKE) test-soak ROUNDS=1
 	@$(MAKE) test-mutation
