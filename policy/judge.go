@@ -148,8 +148,8 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 		return keep("the Job controller has not accounted for it")
 	case facts.HeldByTally():
 		return keep("its PodTally has not counted it")
-	case facts.Outcome == Failed && effective.Counter.keepsFailed():
-		return effective.Counter.keptFailed(value.Source)
+	case effective.Counter.keeps(facts.Outcome) != "":
+		return Verdict{Action: Keep, Reason: effective.Counter.keeps(facts.Outcome), Source: value.Source, Err: effective.Counter.Err}
 	case facts.FinishTime.IsZero() && !facts.IsPod():
 		return Verdict{Action: Keep, Reason: "does not say when it finished", Source: value.Source, Err: errNoFinishTime}
 	case facts.FinishTime.IsZero():
@@ -157,7 +157,7 @@ func Judge(facts *Facts, effective *Effective, now time.Time) Verdict {
 			Reason: "does not say when it finished", DryRun: effective.DryRun || value.DryRun}
 	}
 	// A finish time in the future puts the expiry there too, so that it defers and never hastens.
-	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live || facts.isJobsPod() && facts.Outcome == Failed, Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
+	return Verdict{Trigger: TriggerTTL, Source: value.Source, Live: value.Live || facts.isJobsPod(), Backfill: value.Backfill, DryRun: effective.DryRun || value.DryRun}.
 		due(facts.FinishTime.Add(value.TTL.After), now, Delete).propagated(effective.Propagation, effective.PropagationErr)
 }
 

@@ -33,6 +33,9 @@ const (
 	// AnnotationCountedBy is the UID of the PodTally that has counted the Pod. Such a Pod is never
 	// counted again, even after tallies were switched off and on (S7).
 	AnnotationCountedBy = Prefix + "counted-by"
+	// CountedByNobody is its value on an unfinished Pod that Curfew is about to delete. If it cannot
+	// delete the Pod, the Pod is counted after all.
+	CountedByNobody = "nobody"
 	// AnnotationDeleted lists, on an Event, the last objects that Curfew deleted.
 	AnnotationDeleted = Prefix + "deleted"
 )

@@ -78,8 +78,8 @@ func (e *Explanation) Obstacles(around Surroundings) []Obstacle {
 	if facts.HeldByTally() {
 		add(ObstacleAccounting, true, "its PodTally has not counted it (finalizer %s)", FinalizerTally)
 	}
-	if counter := e.Scope.Counter; facts.Finished && facts.Outcome == Failed && counter.keepsFailed() && counter.Err == nil {
-		add(ObstacleAccounting, true, "%s", counter.keptFailed(Source{}).Reason)
+	if counter := e.Scope.Counter; facts.Finished && counter.keeps(facts.Outcome) != "" && counter.Err == nil {
+		add(ObstacleAccounting, true, "%s", counter.keeps(facts.Outcome))
 	}
 	out = append(out, dryRuns(e.Scope, around)...)
 	if foreign := foreignFinalizers(facts); len(foreign) > 0 {

@@ -18,6 +18,9 @@ type PodCounter struct {
 	TTL *Setting
 	// FailsByPods means that the Job controller still reads the failed Pods of the Job.
 	FailsByPods bool
+	// Manager is another controller that runs the Job (spec.managedBy), until the Job has finished.
+	// It need not use the tracking finalizer, so nothing shows which Pods it has counted.
+	Manager string
 	// Err says why it cannot be read. It may say never, so that the Pod is kept (S6).
 	Err error
 }
@@ -26,7 +29,12 @@ type PodCounter struct {
 func (f *Facts) Counted() bool { return f.isJobsPod() || f.IsPod() && f.CountedBy() != "" }
 
 // CountedBy is the UID of the PodTally that has counted the Pod; "" if none has.
-func (f *Facts) CountedBy() types.UID { return types.UID(f.Annotations[AnnotationCountedBy]) }
+func (f *Facts) CountedBy() types.UID {
+	if by := f.Annotations[AnnotationCountedBy]; by != CountedByNobody {
+		return types.UID(by)
+	}
+	return ""
+}
 
 // HeldByTally reports whether a PodTally has yet to count the Pod.
 func (f *Facts) HeldByTally() bool { return f.IsPod() && slices.Contains(f.Finalizers, FinalizerTally) }
@@ -44,6 +52,9 @@ func CounterOfJob(job *batchv1.Job) *PodCounter {
 	out := &PodCounter{
 		Source: Source{LevelJob, job.Name}, TTL: ttlSetting("metadata.annotations", job.Annotations, AnnotationPodTTL),
 		FailsByPods: failsByPods(job),
+	}
+	if manager := job.Spec.ManagedBy; manager != nil && *manager != JobController && !stateOfJob(job).Finished {
+		out.Manager = *manager
 	}
 	if out.TTL != nil {
 		out.TTL.Source = out.Source
@@ -115,15 +126,18 @@ func (w *walk) counted(setting *Setting) Value {
 	return value
 }
 
-// keepsFailed reports whether a failed Pod must stay although it was accounted for.
-func (c *PodCounter) keepsFailed() bool {
-	return c != nil && (c.FailsByPods || c.Err != nil && c.Source.Level == LevelJob)
-}
-
-func (c *PodCounter) keptFailed(source Source) Verdict {
-	if c.Err != nil {
-		return Verdict{Action: Keep, Reason: "its Job cannot be read", Source: source, Err: c.Err}
+// keeps is why a finished Pod must stay without a tracking finalizer, whatever its TTL (S5); "" if
+// it need not.
+func (c *PodCounter) keeps(outcome Outcome) string {
+	switch {
+	case c == nil || c.Source.Level != LevelJob:
+		return ""
+	case c.Err != nil:
+		return "its Job cannot be read"
+	case c.Manager != "":
+		return fmt.Sprintf("Job %s is managed by %s, which may not have counted it: its Pods stay until it has finished", c.Source.Name, c.Manager)
+	case c.FailsByPods && outcome == Failed:
+		return fmt.Sprintf("Job %s may fail by its podFailurePolicy: failed Pods stay until it has finished", c.Source.Name)
 	}
-	return Verdict{Action: Keep, Source: source,
-		Reason: fmt.Sprintf("Job %s may fail by its podFailurePolicy: failed Pods stay until it has finished", c.Source.Name)}
+	return ""
 }

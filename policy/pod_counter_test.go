@@ -116,10 +116,55 @@ func TestFailedPodsOfAJobThatTheyMayFail(t *testing.T) {
 			}
 		}
 	}
-	unreadable := policy.FactsOfPod(podOfJob().Phase(corev1.PodFailed).Annotation(policy.AnnotationTTL, "0").Obj())
-	effective := policy.Resolve(unreadable, &policy.Scope{Counter: policy.UnreadableJob("build", errors.New("forbidden"))})
-	if got := policy.Judge(unreadable, &effective, noon); got.Action != policy.Keep || got.Err == nil {
-		t.Errorf("its Job cannot be read: %+v", got)
+	for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} { // The first, too: another controller may manage the Job.
+		unreadable := policy.FactsOfPod(podOfJob().Phase(phase).Annotation(policy.AnnotationTTL, "0").Obj())
+		effective := policy.Resolve(unreadable, &policy.Scope{Counter: policy.UnreadableJob("build", errors.New("forbidden"))})
+		if got := policy.Judge(unreadable, &effective, noon); got.Action != policy.Keep || got.Err == nil {
+			t.Errorf("%s, its Job cannot be read: %+v", phase, got)
+		}
+	}
+}
+
+// Nothing shows whether another controller than Kubernetes' own has counted a Pod, before it has
+// finished the Job (S5). Its Pods never need the tracking finalizer.
+func TestPodsOfAJobManagedByAnother(t *testing.T) {
+	kept := "Job build is managed by example.com/batch, which may not have counted it: its Pods stay until it has finished"
+	for name, test := range map[string]struct {
+		job    *builders.JobWrapper
+		reason string
+	}{
+		"nobody else":             {jobWith("0"), ""},
+		"Kubernetes' own":         {jobWith("0").ManagedBy(policy.JobController), ""},
+		"another":                 {jobWith("0").ManagedBy("example.com/batch"), kept},
+		"it announces the end":    {jobWith("0").ManagedBy("example.com/batch").Condition(batchv1.JobSuccessCriteriaMet, corev1.ConditionTrue, noon), kept},
+		"it announces a failure":  {jobWith("0").ManagedBy("example.com/batch").Condition(batchv1.JobFailureTarget, corev1.ConditionTrue, noon), kept},
+		"it is not complete":      {jobWith("0").ManagedBy("example.com/batch").Condition(batchv1.JobComplete, corev1.ConditionFalse, noon), kept},
+		"it has succeeded":        {jobWith("0").ManagedBy("example.com/batch").Condition(batchv1.JobComplete, corev1.ConditionTrue, noon), ""},
+		"it has failed":           {jobWith("0").ManagedBy("example.com/batch").Condition(batchv1.JobFailed, corev1.ConditionTrue, noon), ""},
+		"the namespace's default": {jobWith("").ManagedBy("example.com/batch"), kept},
+	} {
+		for _, phase := range []corev1.PodPhase{corev1.PodSucceeded, corev1.PodFailed} {
+			for _, own := range []bool{false, true} {
+				pod := podOfJob().Phase(phase)
+				if own {
+					pod.Annotation(policy.AnnotationTTL, "0")
+				}
+				facts := policy.FactsOfPod(pod.Obj())
+				scope := &policy.Scope{Namespace: namespaceOf("default-pod-ttl", "1m"), Counter: policy.CounterOfJob(test.job.Obj())}
+				effective := policy.Resolve(facts, scope)
+				got := policy.Judge(facts, &effective, noon)
+				if got.Reason != test.reason || (got.Action == policy.Delete) != (test.reason == "") || got.Err != nil {
+					t.Errorf("%s, %s, with a TTL of its own %t: %s %q %v, want %q", name, phase, own, got.Action, got.Reason, got.Err, test.reason)
+				}
+				if got.Action == policy.Delete && !got.Live {
+					t.Errorf("%s, %s, with a TTL of its own %t: deleted without reading the Job", name, phase, own)
+				}
+				explained := policy.Explain(facts, scope, policy.Question{Now: noon}).Obstacles(policy.Surroundings{})
+				if (len(explained) > 0) != (test.reason != "") || len(explained) > 0 && explained[0].Kind != policy.ObstacleAccounting {
+					t.Errorf("%s: explained by %+v", name, explained)
+				}
+			}
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func (j *Jobs) See(object runtime.Object) {
 		j.mu.Unlock()
 		return
 	}
-	says := now.TTL != nil || now.FailsByPods
+	says := now.TTL != nil || now.FailsByPods || now.Manager != ""
 	if says {
 		j.of[job.UID] = now
 	} else {
@@ -103,12 +103,15 @@ func (j *Jobs) See(object runtime.Object) {
 	j.mu.Unlock()
 	if again && !listing {
 		uid := job.UID
-		if ptr.Deref(job.Spec.ManualSelector, false) {
+		if ptr.Deref(job.Spec.ManualSelector, false) || managedElsewhere(job) {
 			uid = "" // Its Pods need not have the label.
 		}
 		j.notify(job.Namespace, uid)
 	}
 }
+
+// managedElsewhere reports whether another controller creates the Pods, with labels of its own.
+func managedElsewhere(job *batchv1.Job) bool { return policy.FactsOfJob(job).ForeignManager() != "" }
 
 func (j *Jobs) notify(namespace string, job types.UID) {
 	for _, f := range j.onChange {
@@ -123,15 +126,17 @@ func (s *seenJob) olderThan(other *seenJob) bool {
 }
 
 func (s *seenJob) same(other *seenJob) bool {
-	if s.FailsByPods != other.FailsByPods || (s.TTL == nil) != (other.TTL == nil) {
+	if s.FailsByPods != other.FailsByPods || s.Manager != other.Manager || (s.TTL == nil) != (other.TTL == nil) {
 		return false
 	}
 	return s.TTL == nil || s.TTL.Text == other.TTL.Text
 }
 
+// hasCounted reports whether some of its Pods may have been counted. Those of a finished Job have,
+// whatever another controller wrote into its status.
 func hasCounted(job *batchv1.Job) bool {
 	uncounted := job.Status.UncountedTerminatedPods
-	return job.Status.Succeeded+job.Status.Failed > 0 || uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0
+	return job.Status.Succeeded+job.Status.Failed > 0 || uncounted != nil && len(uncounted.Succeeded)+len(uncounted.Failed) > 0 || policy.FactsOfJob(job).Finished
 }
 
 // PodCounter is what the Job of a Pod said when it was last seen; nil where it said nothing. A

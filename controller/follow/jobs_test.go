@@ -89,7 +89,15 @@ func TestJobsThatSaySomethingNew(t *testing.T) {
 	fails.ResourceVersion, fails.Status.Conditions = "11", []batchv1.JobCondition{{Type: batchv1.JobFailed, Status: "True"}}
 	j.See(fails)
 	expect("it has failed: its failed Pods need not stay", "", "ci/build")
-	j.See(jobSeen(12, "1h", 1))
+	managed := jobSeen(12, "", 0)
+	managed.Spec.ManagedBy = ptr.To("example.com/batch")
+	j.See(managed)
+	expect("another controller manages it, and may count nothing", "set")
+	managed = managed.DeepCopy()
+	managed.ResourceVersion, managed.Status.Conditions = "13", []batchv1.JobCondition{{Type: batchv1.JobComplete, Status: "True"}}
+	j.See(managed)
+	expect("that has finished it: its Pods need not have the label", "", "ci/")
+	j.See(jobSeen(14, "1h", 1))
 	changed()
 	j.Forget("build")
 	expect("it is gone", "")

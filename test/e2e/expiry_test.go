@@ -298,6 +298,17 @@ func TestUncountedPodIsKept(t *testing.T) {
 	if !tracked(s.getPod("child")) {
 		t.Fatal("somebody took the tracking finalizer away")
 	}
+	// This Job names another controller, which need not use the finalizer: only the end of the Job
+	// shows that it has counted its Pods.
 	s.patchPod("child", `{"metadata":{"finalizers":null}}`)
+	untracked := pod("untracked", corev1.RestartPolicyNever)
+	untracked.OwnerReferences = child.OwnerReferences
+	other := s.newPod(untracked)
+	s.outlast(s.awaitPodFinish(other).Add(second))
+	s.stillThere(created)
+	s.stillThere(other)
+	_, err := s.complete(owner, time.Now())
+	s.ok(err)
 	s.awaitGone(created)
+	s.awaitGone(other)
 }

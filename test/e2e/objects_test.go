@@ -104,13 +104,18 @@ func (s *space) tryFinishJob(name string, at time.Time, changes ...func(*batchv1
 	if err != nil {
 		return created, err
 	}
+	return s.complete(created, at)
+}
+
+// complete writes the status of a Job of [byTest] that succeeded at an instant.
+func (s *space) complete(created *batchv1.Job, at time.Time) (*batchv1.Job, error) {
 	created.Status = batchv1.JobStatus{StartTime: instant(at), CompletionTime: instant(at), Succeeded: 1}
 	for _, kind := range []batchv1.JobConditionType{batchv1.JobSuccessCriteriaMet, batchv1.JobComplete} {
 		created.Status.Conditions = append(created.Status.Conditions, batchv1.JobCondition{
 			Type: kind, Status: corev1.ConditionTrue, LastTransitionTime: *instant(at), LastProbeTime: *instant(at),
 			Reason: batchv1.JobReasonCompletionsReached})
 	}
-	return jobs.UpdateStatus(s.ctx, created, metav1.UpdateOptions{})
+	return suite.cluster.Client.BatchV1().Jobs(s.name).UpdateStatus(s.ctx, created, metav1.UpdateOptions{})
 }
 
 // outlast returns when Curfew has deleted a canary that was due two seconds after an instant:

@@ -249,8 +249,14 @@ var mutants = append([]Mutant{
 	{
 		Invariant: "S5", Name: "a failed Pod goes before it could fail its Job",
 		File: "policy/judge.go",
-		Old:  "case facts.Outcome == Failed && effective.Counter.keepsFailed():", New: "case false:",
+		Old:  `case effective.Counter.keeps(facts.Outcome) != "":`, New: "case false:",
 		Package: decides, Tests: []string{"TestFailedPodsOfAJobThatTheyMayFail"},
+	},
+	{
+		Invariant: "S5", Name: "a Pod goes before another controller could count it",
+		File: "policy/pod_counter.go",
+		Old:  "case c.Manager != \"\":", New: "case false:",
+		Package: decides, Tests: []string{"TestPodsOfAJobManagedByAnother"},
 	},
 	{
 		Invariant: "S5", Name: "a policy for whatever comes deletes the Pods of Jobs",
