@@ -42,7 +42,7 @@ func (w *Webhooks) hold(pod *policy.Facts) (out []policy.Assignment, want bool) 
 	if !pod.IsPod() || w.source.tallies == nil {
 		return nil, false
 	}
-	if tally.Counted(pod) {
+	if _, copied := pod.Annotations[policy.AnnotationCountedBy]; copied {
 		out = append(out, policy.Assignment{Path: policy.FieldPath{"metadata", "annotations", policy.AnnotationCountedBy}})
 	}
 	tallies, err := w.source.tallies.In(pod.Namespace)

@@ -13,8 +13,8 @@ import (
 	"curfew.dev/curfew/controller/action"
 )
 
-// Disowning is a deletion of Curfew's. A Pod that has not finished is released first, and never
-// counted: it did not fail by itself.
+// Disowning is a deletion of Curfew's. A Pod that has not finished is released first, and not
+// counted: it did not fail by itself. If it cannot be deleted, its tally adopts it again.
 type Disowning struct {
 	Next action.Action
 	// Tally is the controller that counts.
@@ -27,18 +27,24 @@ func (d Disowning) Do(ctx context.Context, due action.Due) action.Result {
 	if due.Resource.GroupResource() != podResource.GroupResource() || due.DryRun {
 		return d.Next.Do(ctx, due)
 	}
-	version, err := d.Tally().disown(ctx, &due)
+	c := d.Tally()
+	version, err := c.disown(ctx, &due)
+	var out action.Result
 	switch {
 	case errors.Is(err, errNotKnown):
-		return action.Result{Outcome: action.Again, After: time.Second}
+		out = action.Result{Outcome: action.Again, After: time.Second}
 	case apierrors.IsNotFound(err):
-		return action.Result{Outcome: action.Gone}
+		out = action.Result{Outcome: action.Gone}
 	case err != nil:
-		out, _ := action.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
-		return out
+		out, _ = action.FailureOf(fmt.Errorf("releasing it from its PodTally: %w", err))
+	default:
+		due.ResourceVersion = version
+		out = d.Next.Do(ctx, due)
 	}
-	due.ResourceVersion = version
-	return d.Next.Do(ctx, due)
+	if w := c.space(due.Namespace); w != nil && out.Outcome != action.Done && out.Outcome != action.Gone {
+		w.undeleted(due.UID)
+	}
+	return out
 }
 
 // errNotKnown: the tallies and Pods are not known yet.
@@ -55,7 +61,8 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 	case w == nil:
 		return due.ResourceVersion, nil
 	}
-	keeper, known := w.keeperOf(due.UID, due.ResourceVersion)
+	w.deleting(due.UID)
+	must, known := w.mustRelease(due.UID, due.ResourceVersion)
 	if !known {
 		live, err := c.options.Cluster.Pod(ctx, due.Namespace, due.Name)
 		if err != nil {
@@ -64,21 +71,49 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 		if live.UID != due.UID || live.ResourceVersion != due.ResourceVersion {
 			return due.ResourceVersion, nil // The deletion will find that out.
 		}
-		if keeper, known = w.keeperOfPod(live); !known {
+		if must, known = w.mustReleasePod(live); !known {
 			return "", errNotKnown
 		}
 	}
-	if keeper == "" {
+	if !must {
 		return due.ResourceVersion, nil
 	}
 	began := c.options.Clock.Now()
-	meta, err := c.options.Cluster.Patch(ctx, due.Namespace, due.Name, disowning(due.UID, due.ResourceVersion, keeper))
+	meta, err := c.options.Cluster.Patch(ctx, due.Namespace, due.Name, disowning(due.UID, due.ResourceVersion))
 	c.metrics.step("release", began, c.options.Clock, err)
 	if err != nil {
 		return "", err
 	}
 	w.answered(due.UID, &meta.ObjectMeta)
 	return meta.ResourceVersion, nil
+}
+
+// deleting notes that Curfew is about to delete a Pod.
+func (s *space) deleting(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.deletions[uid] = true
+}
+
+// undeleted notes that Curfew has not deleted a Pod after all. If it was released for that, it is
+// adopted again, and counted as any other (S7). The same happens if Curfew was killed in between.
+func (s *space) undeleted(uid types.UID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.deletions, uid)
+	if p := s.pods[uid]; p != nil {
+		s.enqueue(p)
+	}
+}
+
+// need is what a Pod needs next. One that is being deleted is not adopted, or the deletion would
+// never succeed.
+func (s *space) need(p *pod) need {
+	need := p.need()
+	if need == adopt && s.deletions[p.uid] {
+		return nothing
+	}
+	return need
 }
 
 // known reports whether tallies and Pods are known.
@@ -88,31 +123,26 @@ func (s *space) known() bool {
 	return s.ready
 }
 
-// keeperOf is the tally that a Pod would be taken from, or "". It is not known if the watch has not
-// shown that state of the Pod yet.
-func (s *space) keeperOf(uid types.UID, version string) (keeper types.UID, known bool) {
+// mustRelease reports whether a Pod has to be taken from a tally first. That is not known if the
+// watch has not shown that state of the Pod yet.
+func (s *space) mustRelease(uid types.UID, version string) (must, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p, at := s.pods[uid], versionOf(version)
 	switch {
 	case p == nil && s.seen < at, p != nil && (p.version != at || p.unsure || p.orphaned()):
-		return "", false
+		return false, false
 	case p == nil || !p.running():
-		return "", true
+		return false, true
 	}
-	return p.keeper.uid, true
+	return true, true
 }
 
-// keeperOfPod is the same for a live state.
-func (s *space) keeperOfPod(live *corev1.Pod) (keeper types.UID, known bool) {
+// mustReleasePod is the same for a live state.
+func (s *space) mustReleasePod(live *corev1.Pod) (must, known bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	p := readPod(live)
-	switch p.keeper, _ = s.match(live); {
-	case p.orphaned():
-		return "", false
-	case !p.running():
-		return "", true
-	}
-	return p.keeper.uid, true
+	p.keeper, _ = s.match(live)
+	return p.running(), !p.orphaned()
 }

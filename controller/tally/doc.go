@@ -17,6 +17,9 @@
 // might have counted it. A write whose answer was lost is repeated until its outcome is known
 // (status.go). What the watch shows late never replaces what a request has shown.
 //
+// A Pod that Curfew deletes before it has finished is released first, with counted-by: nobody
+// (disown.go). If it is not deleted after all, its tally adopts it again.
+//
 // Pods with the finalizer that no tally matches are released: in namespaces that are watched at
 // once, elsewhere by a search (sweep.go), which also removes all finalizers where tallies are
 // switched off.

@@ -12,6 +12,7 @@ import (
 
 	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/tally"
 )
 
 type killed struct{}
@@ -111,7 +112,8 @@ func (m *model) users() {
 	}
 }
 
-// delete has Curfew delete a Pod in the state that it has now, if nothing changes meanwhile.
+// delete has Curfew delete a Pod in the state that it has now, if nothing changes meanwhile. The
+// API server may refuse that, as may the webhook of another, and Curfew may be killed.
 func (m *model) delete() {
 	of := m.world.pods["p"]
 	if of == nil {
@@ -119,18 +121,29 @@ func (m *model) delete() {
 	}
 	m.world.known = m.process.view.tallies
 	next := deletes(func(due action.Due) action.Result {
-		if now := m.world.pods["p"]; now != nil && now.UID == due.UID && now.ResourceVersion == due.ResourceVersion {
-			finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
-			if slices.Contains(now.Finalizers, policy.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
-				m.t.Fatalf("Pod %s is deleted before it is released", now.UID)
-			}
-			m.world.remove("p")
+		if err := m.around("delete", true); err != nil || rapid.Bool().Draw(m.t, "refused") {
+			return action.Result{Outcome: action.Refused}
 		}
-		return action.Result{}
+		now := m.world.pods["p"]
+		if now == nil || now.UID != due.UID || now.ResourceVersion != due.ResourceVersion {
+			return action.Result{Outcome: action.Conflict}
+		}
+		finished := now.Status.Phase == corev1.PodSucceeded || now.Status.Phase == corev1.PodFailed
+		if slices.Contains(now.Finalizers, policy.FinalizerTally) && !finished && now.DeletionTimestamp == nil && !m.world.mayRelease(now) {
+			m.t.Fatalf("Pod %s is deleted before it is released", now.UID)
+		}
+		m.world.remove("p")
+		if m.around("delete", false) != nil {
+			return action.Result{}
+		}
+		return action.Result{Outcome: action.Done}
 	})
 	due := action.Due{Namespace: namespace, Name: "p", UID: of.UID, ResourceVersion: of.ResourceVersion}
 	due.Resource = podResource
-	Disowning{Next: next, Tally: func() *Controller { return m.process.Controller }}.Do(context.Background(), due)
+	p := m.process
+	m.killable(p, func() {
+		Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(context.Background(), due)
+	})
 }
 
 type deletes func(action.Due) action.Result
@@ -155,8 +168,15 @@ func (m *model) tallies() {
 	}
 }
 
-// run has a process do a round. It may be killed meanwhile.
+// run has a process do a round.
 func (m *model) run(p *process) {
+	m.killable(p, func() {
+		p.step(context.Background(), rapid.SampledFrom([]string{"a", "a", "a", "b", "c", ""}).Draw(m.t, "round"))
+	})
+}
+
+// killable does something during which a process may be killed.
+func (m *model) killable(p *process, do func()) {
 	m.depth++
 	defer func() {
 		m.depth--
@@ -172,7 +192,7 @@ func (m *model) run(p *process) {
 			panic(why)
 		}
 	}()
-	p.step(context.Background(), rapid.SampledFrom([]string{"a", "a", "a", "b", "c", ""}).Draw(m.t, "round"))
+	do()
 }
 
 // around lets anything happen around a request, or the answer be lost.
@@ -215,8 +235,7 @@ func (m *model) end() {
 		if slices.Contains(pod.Finalizers, policy.FinalizerTally) {
 			m.t.Fatalf("Pod %s is left with the finalizer", pod.UID)
 		}
-		_, counted := pod.Annotations[policy.AnnotationCountedBy]
-		if m.world.owner(pod) != nil && pod.DeletionTimestamp == nil && !counted {
+		if m.world.owner(pod) != nil && pod.DeletionTimestamp == nil && !match.Counted(policy.FactsOfPod(pod)) {
 			m.t.Fatalf("Pod %s is not counted", pod.UID)
 		}
 	}

@@ -93,7 +93,7 @@ func (s *space) take(t *tally, into *plan, uid types.UID, mayWrite bool) bool {
 	if p == nil || p.queued != t {
 		return true // It is another tally's work by now, or no one's.
 	}
-	switch p.need() {
+	switch s.need(p) {
 	case count:
 		if s.listed[uid] != nil {
 			break

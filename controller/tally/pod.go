@@ -23,6 +23,8 @@ type pod struct {
 	phase outcome
 	// held: it carries the finalizer. counted: a tally is done with it, by its annotation.
 	held, counted bool
+	// released: Curfew was about to delete it, unfinished. If it could not, the Pod is adopted again.
+	released bool
 	// deleting is when its grace period ends; zero for a Pod that is not being deleted.
 	deleting time.Time
 	nodeGone bool
@@ -67,7 +69,9 @@ func readPod(from *corev1.Pod) *pod {
 func (p *pod) readMeta(from *metav1.ObjectMeta) {
 	p.version = versionOf(from.ResourceVersion)
 	p.held = slices.Contains(from.Finalizers, policy.FinalizerTally)
-	_, p.counted = from.Annotations[policy.AnnotationCountedBy]
+	by, marked := from.Annotations[policy.AnnotationCountedBy]
+	p.released = by == policy.CountedByNobody
+	p.counted = marked && !p.released
 	p.deleting = time.Time{}
 	if from.DeletionTimestamp != nil {
 		p.deleting = from.DeletionTimestamp.Time

@@ -44,11 +44,12 @@ type Object struct {
 // patchMeta is the metadata of a strategic merge patch. The API server refuses it for a Pod with
 // another UID: one that was created again under the name is never touched.
 type patchMeta struct {
-	UID             types.UID         `json:"uid"`
-	ResourceVersion string            `json:"resourceVersion,omitempty"`
-	Annotations     map[string]string `json:"annotations,omitempty"`
-	Finalizers      []string          `json:"finalizers,omitempty"`
-	Remove          []string          `json:"$deleteFromPrimitiveList/finalizers,omitempty"`
+	UID             types.UID `json:"uid"`
+	ResourceVersion string    `json:"resourceVersion,omitempty"`
+	// Annotations without a value are removed.
+	Annotations map[string]*string `json:"annotations,omitempty"`
+	Finalizers  []string           `json:"finalizers,omitempty"`
+	Remove      []string           `json:"$deleteFromPrimitiveList/finalizers,omitempty"`
 }
 
 func patchOf(meta *patchMeta) []byte {
@@ -59,9 +60,14 @@ func patchOf(meta *patchMeta) []byte {
 	return out
 }
 
-// adoption adds the finalizer to exactly the state that was judged.
-func adoption(uid types.UID, version string) []byte {
-	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Finalizers: []string{policy.FinalizerTally}})
+// adoption adds the finalizer to exactly the state that was judged. A Pod that was released to be
+// deleted is its tally's again.
+func adoption(of *pod) []byte {
+	out := &patchMeta{UID: of.uid, ResourceVersion: of.resourceVersion(), Finalizers: []string{policy.FinalizerTally}}
+	if of.released {
+		out.Annotations = map[string]*string{policy.AnnotationCountedBy: nil}
+	}
+	return patchOf(out)
 }
 
 // releasing removes the finalizer from exactly the state that was judged, without counting.
@@ -72,12 +78,14 @@ func releasing(uid types.UID, version string) []byte {
 // counting removes the finalizer of a Pod that a status lists, and notes by whom it is counted. Any
 // state will do: the status has decided.
 func counting(uid, by types.UID) []byte {
-	return patchOf(&patchMeta{UID: uid, Annotations: map[string]string{policy.AnnotationCountedBy: string(by)}, Remove: []string{policy.FinalizerTally}})
+	return patchOf(&patchMeta{UID: uid, Annotations: countedBy(string(by)), Remove: []string{policy.FinalizerTally}})
 }
 
-// disowning is releasing for a Pod that is never to be counted: Curfew is about to delete it.
-func disowning(uid types.UID, version string, by types.UID) []byte {
-	return patchOf(&patchMeta{
-		UID: uid, ResourceVersion: version, Annotations: map[string]string{policy.AnnotationCountedBy: string(by)}, Remove: []string{policy.FinalizerTally},
-	})
+// disowning is releasing for a Pod that Curfew is about to delete, and that is not counted then.
+func disowning(uid types.UID, version string) []byte {
+	return patchOf(&patchMeta{UID: uid, ResourceVersion: version, Annotations: countedBy(policy.CountedByNobody), Remove: []string{policy.FinalizerTally}})
+}
+
+func countedBy(by string) map[string]*string {
+	return map[string]*string{policy.AnnotationCountedBy: &by}
 }

@@ -43,7 +43,7 @@ func (c *Controller) round(ctx context.Context, s *space, t *tally) error {
 		patches = append(patches, c.patch(s, one, "count", counting(one.uid, t.uid), failures, refusals))
 	}
 	for _, one := range p.adopts {
-		patches = append(patches, c.patch(s, one, "adopt", adoption(one.uid, one.resourceVersion()), failures, refusals))
+		patches = append(patches, c.patch(s, one, "adopt", adoption(one), failures, refusals))
 	}
 	for _, one := range p.releases {
 		patches = append(patches, c.patch(s, one, "release", releasing(one.uid, one.resourceVersion()), failures, refusals))

@@ -24,6 +24,8 @@ type space struct {
 	orphans *tally
 	// listed are the tallies in whose status a Pod waits to be counted. No other may list it.
 	listed map[types.UID]*tally
+	// deletions are Pods that Curfew is deleting, or has deleted. They are not adopted.
+	deletions map[types.UID]bool
 	// listing are the Pods that a list has shown so far; nil without one.
 	listing map[types.UID]bool
 	// ready: Pods and statuses are known, and the Pods were listed after the statuses were read. Only
@@ -36,7 +38,7 @@ type space struct {
 }
 
 func newSpace(namespace string, wake func(t *tally)) *space {
-	s := &space{namespace: namespace, pods: map[types.UID]*pod{}, listed: map[types.UID]*tally{}, wake: wake}
+	s := &space{namespace: namespace, pods: map[types.UID]*pod{}, listed: map[types.UID]*tally{}, deletions: map[types.UID]bool{}, wake: wake}
 	s.orphans = &tally{current: true}
 	return s
 }
@@ -87,6 +89,11 @@ func (s *space) endList(version string) {
 			s.drop(uid)
 		}
 	}
+	for uid := range s.deletions {
+		if !s.listing[uid] {
+			delete(s.deletions, uid)
+		}
+	}
 	s.listing, s.ready, s.seen = nil, true, max(s.seen, versionOf(version))
 	for _, t := range s.all() {
 		s.wake(t)
@@ -95,8 +102,7 @@ func (s *space) endList(version string) {
 
 func (s *space) all() []*tally { return append(slices.Clone(s.tallies), s.orphans) }
 
-// observe takes over a state of a Pod: of the list or the watch, or with live that of a request,
-// which may be ahead of them.
+// observe takes over a state of a Pod from the list or the watch, or (live) from a request.
 func (s *space) observe(from *corev1.Pod, live bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,6 +185,7 @@ func (s *space) unchanged(of *pod) bool {
 }
 
 func (s *space) drop(uid types.UID) {
+	delete(s.deletions, uid)
 	if p := s.pods[uid]; p != nil {
 		s.account(p, -1)
 		delete(s.pods, uid)
@@ -213,7 +220,7 @@ func (s *space) enqueue(p *pod) {
 	if t == nil {
 		t = s.orphans
 	}
-	if p.need() != nothing && !p.refused && p.queued != t {
+	if s.need(p) != nothing && !p.refused && p.queued != t {
 		p.queued = t
 		t.work = append(t.work, p.uid)
 	}

@@ -16,7 +16,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -229,37 +228,14 @@ func TestSwitchedOff(t *testing.T) {
 	}
 }
 
-// A Pod that has finished is counted before Curfew deletes it; one that has not is never counted.
-func TestDisowning(t *testing.T) {
-	w, ctx := someWorld(t), t.Context()
-	p := w.process()
-	p.settle(ctx)
-	var deleted []string
-	next := deletes(func(due action.Due) action.Result {
-		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
-			deleted = append(deleted, due.Name)
-			w.remove(due.Name)
-		}
-		return action.Result{Outcome: action.Done}
-	})
-	of := w.pods["running"]
-	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
-	due.Resource = podResource
-	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
-	if got := do.Do(ctx, due); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
-		t.Fatalf("%+v, deleted %v", got, deleted)
-	}
-	p.settle(ctx)
-	w.expect(t, 0, 2, 4)
-}
-
 // The patches only ever name Curfew's own finalizer (S5), and the UID of the Pod (S2).
 func TestPatches(t *testing.T) {
 	for want, got := range map[string][]byte{
-		`{"metadata":{"uid":"u","resourceVersion":"7","finalizers":["curfew.dev/tally"]}}`:                                                                      adoption("u", "7"),
-		`{"metadata":{"uid":"u","resourceVersion":"7","$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                                             releasing("u", "7"),
-		`{"metadata":{"uid":"u","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                       counting("u", "t"),
-		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`: disowning("u", "7", "t"),
+		`{"metadata":{"uid":"u","resourceVersion":"7","finalizers":["curfew.dev/tally"]}}`:                                                                           adoption(&pod{uid: "u", version: 7}),
+		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":null},"finalizers":["curfew.dev/tally"]}}`:                              adoption(&pod{uid: "u", version: 7, released: true}),
+		`{"metadata":{"uid":"u","resourceVersion":"7","$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                                                  releasing("u", "7"),
+		`{"metadata":{"uid":"u","annotations":{"curfew.dev/counted-by":"t"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`:                            counting("u", "t"),
+		`{"metadata":{"uid":"u","resourceVersion":"7","annotations":{"curfew.dev/counted-by":"nobody"},"$deleteFromPrimitiveList/finalizers":["curfew.dev/tally"]}}`: disowning("u", "7"),
 	} {
 		if string(got) != want {
 			t.Errorf("got  %s\nwant %s", got, want)

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	clocktesting "k8s.io/utils/clock/testing"
+	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
 	match "curfew.dev/curfew/policy/tally"
@@ -323,10 +324,16 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 		}
 		pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return slices.Contains(meta.Remove, f) })
 		for key, value := range meta.Annotations {
-			metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, value)
+			if value == nil {
+				delete(pod.Annotations, key)
+			} else {
+				metav1.SetMetaDataAnnotation(&pod.ObjectMeta, key, *value)
+			}
 		}
-		switch by := meta.Annotations[policy.AnnotationCountedBy]; {
-		case by != "" && meta.ResourceVersion == "":
+		switch by := ptr.Deref(meta.Annotations[policy.AnnotationCountedBy], ""); {
+		case step == "adopt":
+			delete(w.disowned, pod.UID)
+		case by != "" && by != policy.CountedByNobody:
 			w.owed[pod.UID] = types.UID(by)
 		case by != "":
 			w.disowned[pod.UID] = true

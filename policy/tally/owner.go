@@ -27,8 +27,8 @@ func Exempt(pod *policy.Facts) string {
 
 // Counted reports whether a tally has counted the Pod. No tally adopts it again (S7).
 func Counted(pod *policy.Facts) bool {
-	_, ok := pod.Annotations[policy.AnnotationCountedBy]
-	return ok
+	by, ok := pod.Annotations[policy.AnnotationCountedBy]
+	return ok && by != policy.CountedByNobody
 }
 
 // Held reports whether the Pod has the finalizer of tallies.

@@ -93,7 +93,10 @@ func TestAdoptable(t *testing.T) {
 		"being deleted": {func(pod *corev1.Pod) { now := metav1.Now(); pod.DeletionTimestamp = &now }, false},
 		"held":          {func(pod *corev1.Pod) { pod.Finalizers = []string{policy.FinalizerTally} }, false},
 		"counted":       {func(pod *corev1.Pod) { pod.Annotations = map[string]string{policy.AnnotationCountedBy: "another"} }, false},
-		"of a Job":      {ownedBy("batch/v1", "Job"), false},
+		"released": {func(pod *corev1.Pod) {
+			pod.Annotations = map[string]string{policy.AnnotationCountedBy: policy.CountedByNobody}
+		}, true},
+		"of a Job": {ownedBy("batch/v1", "Job"), false},
 	} {
 		if got := tally.Adoptable(pod(c.change)); got != c.want {
 			t.Errorf("%s: %v, want %v", name, got, c.want)

@@ -16,28 +16,7 @@ import (
 func TestDeletionThatAPolicyDenies(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	name := "e2e-" + s.name
-	s.Cleanup(func() {
-		s.afterwards("delete", "validatingadmissionpolicybinding", name, "--ignore-not-found")
-		s.afterwards("delete", "validatingadmissionpolicy", name, "--ignore-not-found")
-	})
-	s.passes(s.kubectlInput(fmt.Sprintf(`
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicy
-metadata: {name: %[1]s}
-spec:
-  matchConstraints:
-    resourceRules: [{apiGroups: [batch], apiVersions: [v1], operations: [DELETE], resources: [jobs]}]
-  validations: [{expression: "oldObject.metadata.name != 'bad'", message: this Job is evidence}]
----
-apiVersion: admissionregistration.k8s.io/v1
-kind: ValidatingAdmissionPolicyBinding
-metadata: {name: %[1]s}
-spec:
-  policyName: %[1]s
-  validationActions: [Deny]
-  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}}
-`, name, s.name), "create", "-f", "-"))
+	name := s.denyDeletion("batch", "jobs", "this Job is evidence")
 	// The API server takes the policy up by and by.
 	s.newJob(job("bad", inTemplate(hold, "true")))
 	s.poll("the policy to hold", func(context.Context) (bool, error) {
@@ -57,4 +36,33 @@ spec:
 	bad := s.getJob("bad")
 	s.passes(s.kubectl("delete", "validatingadmissionpolicybinding", name))
 	s.awaitGone(bad)
+}
+
+// denyDeletion has the API server deny the deletion of the object named bad, and returns the name of
+// the policy and its binding.
+func (s *space) denyDeletion(group, resource, message string) string {
+	s.Helper()
+	name := "e2e-" + s.name
+	s.Cleanup(func() {
+		s.afterwards("delete", "validatingadmissionpolicybinding", name, "--ignore-not-found")
+		s.afterwards("delete", "validatingadmissionpolicy", name, "--ignore-not-found")
+	})
+	s.passes(s.kubectlInput(fmt.Sprintf(`
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: {name: %[1]s}
+spec:
+  matchConstraints:
+    resourceRules: [{apiGroups: [%[3]q], apiVersions: [v1], operations: [DELETE], resources: [%[4]s]}]
+  validations: [{expression: "oldObject.metadata.name != 'bad'", message: %[5]s}]
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: {name: %[1]s}
+spec:
+  policyName: %[1]s
+  validationActions: [Deny]
+  matchResources: {namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: %[2]s}}}
+`, name, s.name, group, resource, message), "create", "-f", "-"))
+	return name
 }

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"context"
+	"slices"
 	"strings"
 	"testing"
 
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
 )
 
 // Counted Pods are deleted on the tally's TTL, else on default-pod-ttl, executors of a driver
@@ -48,5 +50,37 @@ func TestCountedPodsAreDeleted(t *testing.T) {
 	}
 	if got := s.getPod("never").Annotations; got[policy.AnnotationTTL] != "" || got[policy.AnnotationCountedBy] == "" {
 		t.Errorf("the annotations of a counted Pod are %v", got)
+	}
+}
+
+// S7: a Pod that Curfew releases in order to delete it, which is denied, is counted after all. One
+// that Curfew does delete is not.
+func TestTallyOfPodsThatAreNotDeleted(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.tally("a")
+	s.denyDeletion("", "pods", "this Pod is evidence")
+	bad := s.newPod(tallied("bad", "a", hold, "true"))
+	good := s.newPod(tallied("good", "a", hold, "true"))
+	s.poll("the policy to hold", func(context.Context) (bool, error) {
+		return s.kubectl("delete", "pod", "bad", "--dry-run=server").failed, nil
+	})
+	s.awaitTally("a", 2, 0, 0)
+	s.passes(s.kubectl("label", "pod", "bad", "good", policy.LabelTTL+"="+until(now().Add(3*second))))
+	s.awaitGone(good)
+	released := s.await("Pod bad to be released", func(e harness.Event) bool {
+		return e.GetUID() == bad.UID && e.GetAnnotations()[policy.AnnotationCountedBy] == policy.CountedByNobody
+	})
+	if slices.Contains(released.GetFinalizers(), policy.FinalizerTally) {
+		t.Errorf("it was released with finalizers %v", released.GetFinalizers())
+	}
+	s.awaitTally("a", 1, 0, 0)
+	s.patchPod("bad", `{"metadata":{"annotations":{"`+hold+`":null}}}`)
+	s.awaitTally("a", 0, 1, 0)
+	s.stillThere(bad)
+	live, err := s.readTally(s.ctx, "a")
+	s.ok(err)
+	if by := s.getPod("bad").Annotations[policy.AnnotationCountedBy]; by != string(live.UID) {
+		t.Errorf("it is counted by %q, want %q", by, live.UID)
 	}
 }

@@ -35,6 +35,18 @@ var ofTally = []Mutant{
 		Package: tallies, Tests: []string{"TestDisowning"},
 	},
 	{
+		Invariant: "S7", Name: "a Pod that Curfew could not delete is never counted",
+		File: "controller/tally/disown.go",
+		Old:  "w.undeleted(due.UID)\n", New: "_ = w\n",
+		Package: tallies, Tests: []string{"TestDeletionFails"},
+	},
+	{
+		Invariant: "S7", Name: "a Pod that Curfew was killed deleting is never counted",
+		File: "controller/tally/pod.go",
+		Old:  "p.counted = marked && !p.released", New: "p.counted = marked",
+		Package: tallies, Tests: []string{"TestDeletionFails"},
+	},
+	{
 		Invariant: "S5", Name: "all finalizers of a Pod are removed, not only that of tallies",
 		File: "controller/tally/requests.go",
 		Old:  "`json:\"$deleteFromPrimitiveList/finalizers,omitempty\"`", New: "`json:\"finalizers-,omitempty\"`",

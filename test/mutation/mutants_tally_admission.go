@@ -23,7 +23,7 @@ var ofTallyAdmission = []Mutant{
 	{
 		Invariant: "S7", Name: "a copy of a counted Pod is never counted",
 		File: "webhook/tally.go",
-		Old:  "if tally.Counted(pod) {", New: "if tally.Held(pod) && tally.Counted(pod) {",
+		Old:  "policy.AnnotationCountedBy]; copied {", New: "policy.AnnotationCountedBy]; copied && tally.Held(pod) {",
 		Package: "webhook", Tests: []string{"TestHold"},
 	},
 	{

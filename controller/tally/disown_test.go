@@ -1,0 +1,136 @@
+package tally
+
+import (
+	"slices"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/policy"
+)
+
+// A Pod that has finished is counted before Curfew deletes it; one that has not is never counted.
+func TestDisowning(t *testing.T) {
+	w, ctx := someWorld(t), t.Context()
+	p := w.process()
+	p.settle(ctx)
+	var deleted []string
+	next := deletes(func(due action.Due) action.Result {
+		if w.pods[due.Name].ResourceVersion == due.ResourceVersion {
+			deleted = append(deleted, due.Name)
+			w.remove(due.Name)
+		}
+		return action.Result{Outcome: action.Done}
+	})
+	of := w.pods["running"]
+	due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+	due.Resource = podResource
+	do := Disowning{Next: next, Tally: func() *Controller { return p.Controller }}
+	if got := do.Do(ctx, due); got.Outcome != action.Done || len(deleted) != 1 || w.pods["running"] != nil {
+		t.Fatalf("%+v, deleted %v", got, deleted)
+	}
+	p.settle(ctx)
+	w.expect(t, 0, 2, 4)
+}
+
+// S7: a Pod that was released for a deletion which fails is counted after all, exactly once, even if
+// it finishes meanwhile, and even if Curfew is killed before the DELETE.
+func TestDeletionFails(t *testing.T) {
+	for name, fails := range map[string]func(w *world) action.Result{
+		"refused":                 func(*world) action.Result { return action.Result{Outcome: action.Refused} },
+		"no answer":               func(*world) action.Result { return action.Result{Outcome: action.Failed} },
+		"throttled":               func(*world) action.Result { return action.Result{Outcome: action.Throttled} },
+		"changed, and kept":       func(*world) action.Result { return action.Result{Outcome: action.Conflict} },
+		"killed":                  func(*world) action.Result { panic(killed{}) },
+		"finished, and refused":   func(w *world) action.Result { w.end("running"); return action.Result{Outcome: action.Refused} },
+		"finished, and killed":    func(w *world) action.Result { w.end("running"); panic(killed{}) },
+		"refused, with no answer": nil, // to the release
+	} {
+		t.Run(name, func(t *testing.T) {
+			w, ctx := someWorld(t), t.Context()
+			p := w.process()
+			p.settle(ctx)
+			of := w.pods["running"]
+			due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+			due.Resource = podResource
+			if fails == nil {
+				w.around = func(request string, before bool) error {
+					if request == "count" && !before {
+						return errLost
+					}
+					return nil
+				}
+			}
+			func() {
+				defer func() {
+					if why := recover(); why != nil {
+						p = w.process()
+					}
+				}()
+				Disowning{Next: deletes(func(action.Due) action.Result { return fails(w) }), Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+			}()
+			w.around = func(string, bool) error { return nil }
+			if by := w.pods["running"].Annotations[policy.AnnotationCountedBy]; by != policy.CountedByNobody {
+				t.Fatalf("it was not released: counted by %q", by)
+			}
+			p.settle(ctx)
+			w.end("running")
+			p.settle(ctx)
+			if got := w.tallies["a"].Status; got.Active != 0 || got.Succeeded != 3 || got.Failed != 4 || got.UncountedTerminatedPods != nil {
+				t.Errorf("status %+v, want 3 succeeded and 4 failed", got)
+			}
+			if len(p.watch.deletions) > 0 {
+				t.Errorf("still deleting %v", p.watch.deletions)
+			}
+		})
+	}
+}
+
+// end lets a Pod succeed.
+func (w *world) end(name string) {
+	w.change(name, func(pod *corev1.Pod) { pod.Spec.NodeName = "n" })
+	w.finish(name, corev1.PodSucceeded)
+}
+
+// A Pod that Curfew is deleting is not adopted meanwhile: the deletion would never succeed. Once it
+// is accepted the Pod is not counted, even if another finalizer keeps it until it has finished.
+func TestDeletionUnderWay(t *testing.T) {
+	for _, kept := range []bool{false, true} {
+		w, ctx := someWorld(t), t.Context()
+		w.change("running", func(pod *corev1.Pod) {
+			if kept {
+				pod.Finalizers = []string{"example.com/logs"}
+			}
+		})
+		p := w.process()
+		p.settle(ctx)
+		of := w.pods["running"]
+		due := action.Due{Namespace: namespace, Name: of.Name, UID: of.UID, ResourceVersion: of.ResourceVersion}
+		due.Resource = podResource
+		next := deletes(func(due action.Due) action.Result {
+			p.settle(ctx)
+			if got := w.pods["running"].ResourceVersion; got != due.ResourceVersion {
+				t.Errorf("the Pod has changed: %s, want %s", got, due.ResourceVersion)
+			}
+			w.remove("running")
+			return action.Result{Outcome: action.Done}
+		})
+		Disowning{Next: next, Tally: func() *Controller { return p.Controller }}.Do(ctx, due)
+		p.settle(ctx)
+		if kept {
+			w.end("running")
+			w.process().settle(ctx)
+			w.change("running", func(pod *corev1.Pod) {
+				if pod.Finalizers = slices.DeleteFunc(pod.Finalizers, func(f string) bool { return f == "example.com/logs" }); len(pod.Finalizers) > 0 {
+					t.Errorf("finalizers %v", pod.Finalizers)
+				}
+			})
+			p.settle(ctx)
+		}
+		w.expect(t, 0, 2, 4)
+		if len(p.watch.deletions) > 0 {
+			t.Errorf("still deleting %v", p.watch.deletions)
+		}
+	}
+}
