@@ -11,6 +11,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
+	"k8s.io/client-go/tools/cache"
+	watchtools "k8s.io/client-go/tools/watch"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
@@ -79,13 +81,16 @@ func newHandOver(t *testing.T) *handOver {
 	h.kubectl(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"expiring-configmaps",
 		"labels":{"curfew.dev/aggregate-to-controller":"true"}},
 		"rules":[{"apiGroups":[""],"resources":["configmaps"],"verbs":["get","list","watch","delete"]}]}`, "apply", "-f", "-")
-	_, err := suite.cluster.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: expiring}}, metav1.CreateOptions{})
+	made, err := suite.cluster.Client.CoreV1().Namespaces().Create(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: expiring}}, metav1.CreateOptions{})
 	h.ok(err)
-	h.leader, err = suite.cluster.Client.CoordinationV1().Leases(harness.Namespace).Watch(t.Context(), metav1.ListOptions{FieldSelector: "metadata.name=curfew-controller"})
-	h.ok(err)
-	t.Cleanup(h.leader.Stop)
-	events, err := suite.cluster.Client.CoreV1().ConfigMaps(expiring).Watch(t.Context(), metav1.ListOptions{LabelSelector: policy.LabelTTL})
-	h.ok(err)
+	h.leader = h.watch(made.ResourceVersion, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.FieldSelector = "metadata.name=curfew-controller"
+		return suite.cluster.Client.CoordinationV1().Leases(harness.Namespace).Watch(ctx, options)
+	})
+	events := h.watch(made.ResourceVersion, func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
+		options.LabelSelector = policy.LabelTTL
+		return suite.cluster.Client.CoreV1().ConfigMaps(expiring).Watch(ctx, options)
+	})
 	go func() {
 		for event := range events.ResultChan() {
 			if gone, ok := event.Object.(*corev1.ConfigMap); ok && event.Type == watch.Deleted {
@@ -99,8 +104,16 @@ func newHandOver(t *testing.T) *handOver {
 			}
 		}
 	}()
-	t.Cleanup(events.Stop)
 	return h
+}
+
+// watch resumes where the API server ended a watch, as it does when a busy machine reads slowly.
+func (h *handOver) watch(since string, start func(context.Context, metav1.ListOptions) (watch.Interface, error)) watch.Interface {
+	h.Helper()
+	out, err := watchtools.NewRetryWatcherWithContext(h.Context(), since, &cache.ListWatch{WatchFuncWithContext: start})
+	h.ok(err)
+	h.Cleanup(out.Stop)
+	return out
 }
 
 // start runs a controller that takes part in the election, behind a proxy that keeps its DELETEs.
