@@ -55,7 +55,13 @@ func TestReleaseRuns(t *testing.T) {
 	if len(refused) > 0 {
 		t.Errorf("forbidden:\n%s", strings.Join(refused, "\n"))
 	}
-	t.Run("uninstall", func(t *testing.T) { uninstall(ctx, t, cluster, bare) })
+	t.Run("uninstall", func(t *testing.T) {
+		must(t, kubectl(ctx, cluster, "delete", "namespace", "ci", "--timeout=60s"))
+		uninstall(ctx, t, cluster, harness.Namespace, bare)
+		const other = "elsewhere"
+		must(t, applyIn(ctx, cluster, other, render(t, other, nil)))
+		uninstall(ctx, t, cluster, other, bare)
+	})
 }
 
 // runPods runs each Pod of the Deployments from the binary of the image: with its arguments, probes
@@ -99,10 +105,7 @@ func runOneTrigger(ctx context.Context, t *testing.T, cluster *harness.Cluster) 
 		if has := "name: " + name + "\n"; !strings.Contains(before, has) || strings.Contains(after, has) {
 			t.Errorf("%s: want it in the chart only with all triggers", name)
 		}
-		_, stderr, err := cluster.Kubectl(ctx, "delete", kind, name, "-n", harness.Namespace)
-		if err != nil {
-			t.Fatalf("%v\n%s", err, stderr)
-		}
+		must(t, kubectl(ctx, cluster, "delete", kind, name, "-n", harness.Namespace))
 	}
 	must(t, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
 		_, _, err := cluster.Kubectl(ctx, "auth", "can-i", "update", "clustercleanuppolicies.curfew.dev", "--subresource=status", "--as="+account)
@@ -115,21 +118,20 @@ func runOneTrigger(ctx context.Context, t *testing.T, cluster *harness.Cluster) 
 }
 
 // uninstall leaves nothing but the namespace, which Helm creates without a label.
-func uninstall(ctx context.Context, t *testing.T, cluster *harness.Cluster, bare map[string]bool) {
-	for _, args := range [][]string{{"curfew", "uninstall", "--yes"}, {"delete", "namespace", "ci", "--timeout=60s"}} {
-		if _, stderr, err := cluster.Kubectl(ctx, args...); err != nil {
-			t.Fatalf("kubectl %s: %v\n%s", strings.Join(args, " "), err, stderr)
-		}
-	}
+func uninstall(ctx context.Context, t *testing.T, cluster *harness.Cluster, namespace string, bare map[string]bool) {
+	t.Helper()
+	must(t, cluster.WaitForServiceAccount(ctx, namespace))
+	must(t, kubectl(ctx, cluster, "curfew", "uninstall", "--yes", "--curfew-namespace", namespace))
 	after, err := cluster.Inventory(ctx)
 	must(t, err)
-	want := []string{"configmaps curfew-system/kube-root-ca.crt", "namespaces curfew-system", "serviceaccounts curfew-system/default"}
+	want := []string{"configmaps " + namespace + "/kube-root-ca.crt", "namespaces " + namespace, "serviceaccounts " + namespace + "/default"}
 	if left := harness.Added(bare, after); !slices.Equal(left, want) {
 		t.Errorf("%q is left, want %q", left, want)
 	}
 	if lost := harness.Added(after, bare); len(lost) > 0 {
 		t.Errorf("%q is gone, too", lost)
 	}
+	must(t, kubectl(ctx, cluster, "delete", "namespace", namespace, "--timeout=60s"))
 }
 
 // account is the controller's.
@@ -204,10 +206,21 @@ func render(t *testing.T, namespace string, values map[string]any) string {
 
 // apply does what `helm install --create-namespace` does: server-side apply.
 func apply(ctx context.Context, cluster *harness.Cluster, manifests string, flags ...string) error {
-	namespace := "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + harness.Namespace + "}\n---\n"
+	return applyIn(ctx, cluster, harness.Namespace, manifests, flags...)
+}
+
+func applyIn(ctx context.Context, cluster *harness.Cluster, namespace, manifests string, flags ...string) error {
+	manifests = "apiVersion: v1\nkind: Namespace\nmetadata: {name: " + namespace + "}\n---\n" + manifests
 	args := append([]string{"apply", "--server-side", "--field-manager=helm", "-f", "-"}, flags...)
-	_, stderr, err := cluster.KubectlInput(ctx, namespace+manifests, args...)
+	_, stderr, err := cluster.KubectlInput(ctx, manifests, args...)
 	if err != nil {
+		return &failed{err, stderr}
+	}
+	return nil
+}
+
+func kubectl(ctx context.Context, cluster *harness.Cluster, args ...string) error {
+	if _, stderr, err := cluster.Kubectl(ctx, args...); err != nil {
 		return &failed{err, stderr}
 	}
 	return nil
