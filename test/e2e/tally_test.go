@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -78,6 +79,8 @@ func TestTallyIsKilled(t *testing.T) {
 	pods := suite.cluster.Client.CoreV1().Pods(s.name)
 	var succeeded, failed = map[string]int64{}, map[string]int64{}
 	kill := max(1, *tallyPods / *tallyKills)
+	creates, ctx := errgroup.WithContext(s.ctx)
+	creates.SetLimit(8)
 	for i := range *tallyPods {
 		of := names[rand.IntN(len(names))]
 		object := tallied(fmt.Sprint("p", i), of)
@@ -87,12 +90,16 @@ func TestTallyIsKilled(t *testing.T) {
 		} else {
 			succeeded[of]++
 		}
-		s.newPod(object)
+		creates.Go(func() error {
+			_, err := pods.Create(ctx, object, metav1.CreateOptions{})
+			return err
+		})
 		if i%kill == kill/2 {
 			s.ok(suite.controller.Kill())
 			s.ok(startController(s.ctx))
 		}
 	}
+	s.ok(creates.Wait())
 	for _, name := range names {
 		s.awaitTally(name, 0, succeeded[name], failed[name])
 	}
