@@ -69,7 +69,7 @@ func tallied(name, of string, annotations ...string) *corev1.Pod {
 // S7: the controller is killed at any moment, again and again, while Pods finish and are deleted at
 // once: each is counted, exactly once, and no finalizer is left.
 func TestTallyIsKilled(t *testing.T) {
-	s := newSpaceFor(t, patience+time.Duration(*tallyPods)*20*time.Millisecond)
+	s := newSpaceFor(t, patience+time.Duration(*tallyPods)*20*time.Millisecond+time.Duration(*tallyKills)*10*time.Second)
 	defer restartController(s)()
 	names := make([]string, *tallyTallies)
 	for i := range names {
