@@ -106,6 +106,26 @@ func TestQueue(t *testing.T) {
 	}
 }
 
+// A group of many names delays no other, wherever they wait in line.
+func TestFairQueue(t *testing.T) {
+	queue := loop.NewFairQueue(clock.RealClock{}, time.Minute, func(name string) string { return name[:1] })
+	for _, name := range []string{"a1", "a2", "a3", "a4", "b1", "b2", "c1", "a1"} {
+		queue.Add(name)
+	}
+	queue.Remove("b2")
+	queue.Remove("c1")
+	pop := func() string { name, _ := queue.Pop(); return name }
+	got := []string{pop(), pop(), pop()}
+	queue.Add("b3")
+	queue.Add("a1")
+	for name := pop(); name != ""; name = pop() {
+		got = append(got, name)
+	}
+	if want := []string{"a1", "b1", "a2", "a3", "b3", "a4", "a1"}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
 // A name whose work failed comes again after a wait and delays no other. The end of the context
 // ends the work although it fails.
 func TestWorkOfAQueue(t *testing.T) {

@@ -21,7 +21,16 @@ type RetryQueue struct {
 
 // NewRetryQueue makes an empty queue in which no name waits for longer than most.
 func NewRetryQueue(clock clock.Clock, most time.Duration) *RetryQueue {
-	return &RetryQueue{Queue: NewQueue(), clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}}
+	return newRetryQueue(NewQueue(), clock, most)
+}
+
+// NewFairQueue makes one in which groups of names take turns.
+func NewFairQueue(clock clock.Clock, most time.Duration, group func(name string) string) *RetryQueue {
+	return newRetryQueue(newQueue(group), clock, most)
+}
+
+func newRetryQueue(queue *Queue, clock clock.Clock, most time.Duration) *RetryQueue {
+	return &RetryQueue{Queue: queue, clock: clock, most: most, later: map[string]time.Time{}, failures: map[string]int{}}
 }
 
 // AddAfter appends a name after a while.

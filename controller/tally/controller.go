@@ -90,7 +90,7 @@ func New(options Options) (*Controller, error) {
 // newController makes one that follows no PodTallies.
 func newController(options Options) (c *Controller, err error) {
 	c = &Controller{
-		options: options, log: options.Log.WithName("tally"), queue: loop.NewRetryQueue(options.Clock, recheck), send: newPool(options.Clock).run,
+		options: options, log: options.Log.WithName("tally"), queue: loop.NewFairQueue(options.Clock, recheck, namespaceOf), send: newPool(options.Clock).run,
 		spaces: map[string]*watched{}, busy: map[string]bool{}, work: map[string]*tally{},
 	}
 	c.metrics, err = newMetrics(options.Registerer)
@@ -106,6 +106,14 @@ func (c *Controller) Run(ctx context.Context) error {
 		c.watch(namespace)
 	}
 	c.all.Go(func() { c.sweeps(ctx) })
+	c.rounds(ctx)
+	<-ctx.Done()
+	c.all.Wait()
+	return nil
+}
+
+// rounds has rounds of tallies until ctx is done. Namespaces take turns.
+func (c *Controller) rounds(ctx context.Context) {
 	for range workers {
 		c.all.Go(func() {
 			for {
@@ -117,9 +125,11 @@ func (c *Controller) Run(ctx context.Context) error {
 			}
 		})
 	}
-	<-ctx.Done()
-	c.all.Wait()
-	return nil
+}
+
+func namespaceOf(key string) string {
+	namespace, _, _ := strings.Cut(key, "/")
+	return namespace
 }
 
 // watch has the tallies and Pods of a namespace listed again, and watched if they are not yet.
@@ -174,7 +184,7 @@ func (c *Controller) wake(s *space, t *tally) {
 
 // do has a round of a tally.
 func (c *Controller) do(ctx context.Context, key string) {
-	namespace, _, _ := strings.Cut(key, "/")
+	namespace := namespaceOf(key)
 	c.mu.Lock()
 	w, t := c.spaces[namespace], c.work[key]
 	if w == nil || t == nil {

@@ -47,6 +47,12 @@ var ofTally = []Mutant{
 		Package: tallies, Tests: []string{"TestDeletionFails"},
 	},
 	{
+		Invariant: "S7", Name: "a namespace with many PodTallies delays all others",
+		File: "controller/tally/controller.go",
+		Old:  "recheck, namespaceOf)", New: "recheck, func(string) string { return \"\" })",
+		Package: tallies, Tests: []string{"TestSmallTalliesAreNotStarved"},
+	},
+	{
 		Invariant: "S5", Name: "all finalizers of a Pod are removed, not only that of tallies",
 		File: "controller/tally/requests.go",
 		Old:  "`json:\"$deleteFromPrimitiveList/finalizers,omitempty\"`", New: "`json:\"finalizers-,omitempty\"`",
