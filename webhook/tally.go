@@ -78,7 +78,7 @@ const tallyKind = "PodTally"
 
 // validateTally asks the rules about a PodTally.
 func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
-	review := &rules.TallyRequest{Options: w.options}
+	review := &rules.TallyRequest{Options: w.options, Outer: w.source.store.Snapshot().BoundingKind(policy.PodProfile.Kind.GroupKind())}
 	var err error
 	if review.Tally, review.Errors, err = compileTally(request.facts.Namespace, request.review.Object.Raw); err != nil {
 		return invalid(fmt.Errorf("request.object: %w", err))

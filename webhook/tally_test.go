@@ -205,6 +205,50 @@ func TestValidateTally(t *testing.T) {
 	}
 }
 
+// A policy's bounds apply to the TTL that a PodTally, a Job or a CronJob sets for Pods, if it matches
+// Pods. One that matches only some of them warns, and one for Jobs alone does not apply.
+func TestPoliciesBoundPodTTLs(t *testing.T) {
+	const bounded = "{metadata: {name: platform}, spec: {match: {MATCH}, bounds: {minTTL: 10m, maxTTL: 1d}MODE}}"
+	for name, test := range map[string]struct {
+		match, mode, ttl, field string
+		denied, warned          string
+	}{
+		"within":              {match: "kinds: [{kind: Pod}]", ttl: "1h"},
+		"above":               {match: "kinds: [{kind: Pod}]", ttl: "2d", denied: `2d is above maxTTL 1d of policy "platform": use 1d or less`},
+		"below":               {match: "kinds: [{kind: Pod}]", ttl: "5m", denied: `5m is below minTTL 10m of policy "platform": use 10m or more`},
+		"never":               {match: "kinds: [{kind: Pod}]", ttl: "never", denied: `never is above maxTTL 1d of policy "platform": use 1d or less`},
+		"for every kind":      {match: "", ttl: "2d", denied: `2d is above maxTTL 1d of policy "platform": use 1d or less`},
+		"for Jobs alone":      {match: "kinds: [{group: batch, kind: Job}]", ttl: "2d"},
+		"of other namespace":  {match: "kinds: [{kind: Pod}], namespaceSelector: {matchLabels: {a: b}}", ttl: "2d"},
+		"for some Pods":       {match: "kinds: [{kind: Pod}], objectSelector: {matchLabels: {a: b}}", ttl: "2d", warned: `2d is above maxTTL 1d of policy "platform": use 1d or less`},
+		"a policy that warns": {match: "kinds: [{kind: Pod}]", mode: ", mode: Warn", ttl: "2d", warned: `2d is above maxTTL 1d of policy "platform": use 1d or less`},
+	} {
+		w, _, _ := platformWorld(t, strings.NewReplacer("MATCH", test.match, "MODE", test.mode).Replace(bounded))
+		for field, of := range map[string]ask{
+			"spec.ttlAfterCounted":                                      {path: PathValidatePolicy, object: "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: a}, spec: {selector: {matchLabels: {app: test}}, ttlAfterCounted: TTL}}"},
+			"metadata.annotations[curfew.dev/pod-ttl]":                  {path: PathValidate, object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, annotations: {curfew.dev/pod-ttl: TTL}}, spec: {template: {}}}"},
+			"spec.jobTemplate.metadata.annotations[curfew.dev/pod-ttl]": {path: PathValidate, object: "{apiVersion: batch/v1, kind: CronJob, metadata: {name: a}, spec: {jobTemplate: {metadata: {annotations: {curfew.dev/pod-ttl: TTL}}, spec: {template: {}}}}}"},
+		} {
+			of.namespace, of.object = "plain", strings.ReplaceAll(of.object, "TTL", test.ttl)
+			response := w.ask(t, of)
+			denied, warned := "", ""
+			if !response.Allowed {
+				denied = response.Result.Message
+			}
+			warned = strings.Join(response.Warnings, "\n")
+			want := func(message string) string {
+				if message == "" {
+					return ""
+				}
+				return field + ": " + message
+			}
+			if denied != want(test.denied) || !strings.Contains(warned, want(test.warned)) || (warned == "") != (test.warned == "") {
+				t.Errorf("%s, %s: denied %q, warned %q", name, field, denied, warned)
+			}
+		}
+	}
+}
+
 func prefixed(warnings []string) []string {
 	var out []string
 	for _, warning := range warnings {

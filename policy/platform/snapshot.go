@@ -134,12 +134,21 @@ func (s *Snapshot) Bounding(namespace *policy.NamespacePolicy) []*policy.Platfor
 	return bounding(s.Policies, namespace)
 }
 
-// BoundingUsers are those whose bounds apply there to the objects that use a runtime of a kind.
-func (s *Snapshot) BoundingUsers(runtime *policy.Profile) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
-	if runtime.UsedBy == nil {
-		return nil
+// BoundingUsers are those whose bounds apply there to other objects that an object of a kind sets
+// a TTL for: those that use a runtime, and the Pods of a Job.
+func (s *Snapshot) BoundingUsers(of *policy.Profile) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
+	switch kind := of.Kind.GroupKind(); {
+	case of.UsedBy != nil:
+		return s.BoundingKind(of.UsedBy.Kind.GroupKind())
+	case kind == policy.JobProfile.Kind.GroupKind(), kind == policy.CronJobProfile.Kind.GroupKind():
+		return s.BoundingKind(policy.PodProfile.Kind.GroupKind())
 	}
-	concerning := s.Concerning(runtime.UsedBy.Kind.GroupKind())
+	return nil
+}
+
+// BoundingKind are those whose bounds apply there to a kind.
+func (s *Snapshot) BoundingKind(kind schema.GroupKind) func(*policy.NamespacePolicy) []*policy.PlatformPolicy {
+	concerning := s.Concerning(kind)
 	return func(namespace *policy.NamespacePolicy) []*policy.PlatformPolicy {
 		return bounding(concerning, namespace)
 	}

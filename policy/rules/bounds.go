@@ -32,15 +32,23 @@ var bounds = Rule{
 	},
 }
 
-// podBounds checks the TTL that a Job sets for its Pods against the bounds of its namespace. Which
-// policies match the Pods is not known before they exist.
+// podBounds checks the TTL that a Job sets for its Pods against what bounds Pods in its namespace.
+// A policy that matches only some of them warns.
 func podBounds(s *Subject) []policy.Finding {
 	setting := s.PodTTL()
 	if setting == nil || setting.Err != nil || s.Scope == nil {
 		return nil
 	}
-	pods := &policy.Scope{Namespace: s.Scope.Namespace}
-	return outside(s, setting, func(set policy.BoundSet) error { return setting.Echo(pods.Bounds(set).CheckTTL(setting.TTL)) })
+	return outside(s, setting, othersBounds(s, setting))
+}
+
+// othersBounds checks a TTL that an object sets for others.
+func othersBounds(s *Subject, setting *policy.Setting) func(policy.BoundSet) error {
+	others := &policy.Scope{Namespace: s.Scope.Namespace}
+	if s.Outer != nil && others.Namespace != nil {
+		others.Policies = s.Outer(others.Namespace)
+	}
+	return func(set policy.BoundSet) error { return setting.Echo(others.Bounds(set).CheckTTL(setting.TTL)) }
 }
 
 // runtimeBounds checks the TTL of a namespaced runtime, which a tenant may write, against what
@@ -49,14 +57,10 @@ func runtimeBounds(s *Subject) []policy.Finding {
 	if s.Profile.ClusterScoped || s.IsTemplate() || s.Scope == nil || s.Scope.Namespace == nil {
 		return nil
 	}
-	users := &policy.Scope{Namespace: s.Scope.Namespace}
-	if s.Outer != nil {
-		users.Policies = s.Outer(users.Namespace)
-	}
 	var out []policy.Finding
 	for _, setting := range s.TTLs().Settings() {
 		if setting.Err == nil {
-			out = append(out, outside(s, setting, func(set policy.BoundSet) error { return setting.Echo(users.Bounds(set).CheckTTL(setting.TTL)) })...)
+			out = append(out, outside(s, setting, othersBounds(s, setting))...)
 		}
 	}
 	return out

@@ -86,7 +86,8 @@ type Request struct {
 	// policies match it now.
 	Filled *policy.Scope
 	// Outer returns the policies whose bounds apply in a namespace: to anything for the review of a
-	// Namespace, to the objects that use it for that of a runtime. Nil means none.
+	// Namespace, to the objects that use it for that of a runtime, to Pods for that of a Job. Nil
+	// means none.
 	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	Effective *policy.Effective
 	Access    Access

@@ -25,8 +25,9 @@ type TallyRequest struct {
 	Tally, Old *tally.Tally
 	// Errors are those of compiling the tally, and OldErrors of the old one.
 	Errors, OldErrors field.ErrorList
-	// Namespace of the tally.
+	// Namespace of the tally, and the policies whose bounds apply to Pods there.
 	Namespace *policy.NamespacePolicy
+	Outer     func(*policy.NamespacePolicy) []*policy.PlatformPolicy
 	// Others are the tallies of the namespace; the tally itself may be among them.
 	Others []*tally.Tally
 	// ControllerLacks means that the controller may not patch Pods in the namespace.
@@ -34,8 +35,9 @@ type TallyRequest struct {
 	Options         Options
 }
 
-// ReviewTally denies a PodTally that cannot be used, and one with a TTL outside the bounds of its
-// namespace. It warns of one that cannot count, or that counts not all the Pods it matches.
+// ReviewTally denies a PodTally that cannot be used, and one with a TTL outside the bounds that
+// apply to Pods of its namespace. It warns of one that cannot count, or that counts not all the
+// Pods it matches.
 func ReviewTally(r *TallyRequest) *policy.Decision {
 	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	out.Findings = append(out.Findings, added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)
@@ -55,11 +57,8 @@ func (r *TallyRequest) aboutTTL(of *tally.Tally) []policy.Finding {
 	}
 	var out []policy.Finding
 	if r.Namespace != nil {
-		if err := r.Namespace.Bounds.CheckTTL(of.TTL.TTL); policy.Violated(err) {
-			finding := denial(of.TTL.Path, of.TTL.Text, of.TTL.Echo(err).Error())
-			finding.Level = policy.LevelNamespace
-			out = append(out, named(bounds, []policy.Finding{finding})...)
-		}
+		s := &Subject{Scope: &policy.Scope{Namespace: r.Namespace}, Outer: r.Outer}
+		out = append(out, named(bounds, outside(s, of.TTL, othersBounds(s, of.TTL)))...)
 	}
 	if message := shortMessage(of.TTL, r.Options.warnBelow(), "a Pod of this tally"); message != "" {
 		out = append(out, named(shortTTL, []policy.Finding{warning(of.TTL.Path, of.TTL.Text, message)})...)
