@@ -14,6 +14,7 @@ import (
 
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/expression"
@@ -31,6 +32,7 @@ type feedMaker struct {
 
 func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs feed.Observer, shared feed.Options) (*feedMaker, error) {
 	protobuf := rest.CopyConfig(config)
+	protobuf.Wrap(paging.Cap)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	typed, err := kubernetes.NewForConfig(protobuf)
 	if err != nil {

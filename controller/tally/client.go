@@ -23,7 +23,7 @@ import (
 type Client struct {
 	// Objects reads and writes PodTallies, with their managedFields.
 	Objects dynamic.Interface
-	// Watches lists, watches and reads Pods and Nodes.
+	// Watches lists, watches and reads Pods and Nodes, through [paging.Cap].
 	Watches kubernetes.Interface
 	// Metadata patches Pods, and lists them where nothing else matters.
 	Partial metadata.Interface

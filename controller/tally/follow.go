@@ -3,7 +3,6 @@ package tally
 import (
 	"context"
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -20,7 +19,7 @@ import (
 )
 
 const (
-	// pageSize bounds what one answer of a list costs in memory.
+	// pageSize bounds a page of a list. One of large Pods, which a tenant may create, is smaller.
 	pageSize = 500
 	// gather is how long a new tally waits for others: the Pods are listed once for all of them.
 	gather = 500 * time.Millisecond
@@ -118,16 +117,22 @@ func (s *space) respec(t *tally, compiled *match.Tally, generation int64, invali
 // another process did before its last write of a status has to be seen (S7).
 func (c *Controller) list(ctx context.Context, s *space) (string, error) {
 	s.beginList()
-	options, first := metav1.ListOptions{Limit: pageSize}, ""
+	sizes, options, first := paging.NewSizes(pageSize, pageSize), metav1.ListOptions{}, ""
 	for {
-		page, err := c.options.Cluster.Pods(ctx, s.namespace, options)
+		options.Limit = sizes.Next()
+		measured, size := paging.Measure(ctx)
+		page, err := c.options.Cluster.Pods(measured, s.namespace, options)
 		if next, ok := paging.Resume(err); ok {
 			options.Continue = next
+			continue
+		}
+		if sizes.TooLarge(err) {
 			continue
 		}
 		if err != nil {
 			return "", fmt.Errorf("listing Pods: %w", err)
 		}
+		sizes.Took(len(page.Items), *size, 0)
 		if first == "" {
 			first = page.ResourceVersion
 		}
@@ -225,7 +230,7 @@ func (c *Controller) leave(w *watched) bool {
 	}
 	delete(c.spaces, w.namespace)
 	for key := range c.work {
-		if namespace, _, _ := strings.Cut(key, "/"); namespace == w.namespace {
+		if namespaceOf(key) == w.namespace {
 			delete(c.work, key)
 		}
 	}
