@@ -253,7 +253,7 @@ func indexOf(pod *corev1.Pod) int {
 func TestJobOfManyCompletions(t *testing.T) {
 	t.Parallel()
 	// Here few at a time, so that the Pods of other tests do not wait behind these.
-	completions, parallelism, most, long := int32(200), int32(10), 100, 2*patience
+	completions, parallelism, most, long := int32(1000), int32(10), 100, 3*patience
 	if os.Getenv("PODS") == "full" {
 		completions, parallelism, most, long = 10_000, 50, 400, 20*time.Minute
 	}
