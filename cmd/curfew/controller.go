@@ -68,9 +68,10 @@ func (c *controller) runOnce(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
-		all := []func(context.Context) error{
-			c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
-			c.platform.Platform.Runtimes.RunStamps, c.coverage.Run, c.count,
+		all := []func(context.Context) error{c.count}
+		if !c.options.only() { // All of these write what is cluster-scoped.
+			all = append(all, c.namespaces.Run, c.policies.WriteStatuses, c.platform.Platform.Profiles.WriteStatuses,
+				c.platform.Platform.Runtimes.RunStamps, c.coverage.Run)
 		}
 		if c.backfill != nil {
 			all = append(all, c.backfill.Run)
@@ -109,6 +110,9 @@ func (c *controller) addClients(context.Context) (err error) {
 // addStatuses has stamps and statuses written on what objects are judged by.
 func (c *controller) addStatuses(context.Context) error {
 	c.namespaces, c.policies = c.platform.Namespaces, c.platform.Platform.Policies
+	if c.options.only() {
+		return nil
+	}
 	c.namespaces.WriteStamps(c.mgr.GetClient(), c.serverTime)
 	if c.options.on(policy.TriggerTally) {
 		c.namespaces.StampTallied(c.platform.Platform.Tallies)
@@ -135,7 +139,7 @@ func (c *controller) addEngine(context.Context) error {
 		return err
 	}
 	c.engine, err = engine.New(engine.Options{
-		Triggers: triggers, Ping: client.Ping, Skew: c.skew, Behind: c.reach.Behind, Clock: c.clock,
+		Triggers: triggers, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,

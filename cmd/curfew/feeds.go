@@ -14,6 +14,7 @@ import (
 
 	"curfew.dev/curfew/controller/feed"
 	"curfew.dev/curfew/controller/feedset"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/controller/paging"
 	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy"
@@ -26,11 +27,11 @@ type feedMaker struct {
 	typed   kubernetes.Interface
 	objects dynamic.Interface
 	partial metadata.Interface
-	jobs    feed.Observer
+	jobs    *follow.Jobs
 	shared  feed.Options
 }
 
-func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs feed.Observer, shared feed.Options) (*feedMaker, error) {
+func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs *follow.Jobs, shared feed.Options) (*feedMaker, error) {
 	protobuf := rest.CopyConfig(config)
 	protobuf.Wrap(paging.Cap)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
@@ -48,7 +49,7 @@ func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interfa
 // feeds is the set that runs all feeds, once Curfew has the permissions that they need.
 func (m *feedMaker) feeds(reviews permission.Reviews) *feedset.Set {
 	return feedset.New(feedset.Options{
-		Tracker: m.shared.Engine, Lacks: reviews.Lacks, Clock: m.shared.Clock,
+		Tracker: m.shared.Engine, Lacks: reviews.LacksIn, Clock: m.shared.Clock,
 	})
 }
 
@@ -57,12 +58,12 @@ func (m *feedMaker) withProfile(spec *feedset.Spec) (feedset.Feed, error) {
 	var kind feed.Kind
 	switch {
 	case spec.Profile != nil:
-		kind = feed.Objects(m.objects, spec.Profile)
+		kind = feed.Objects(m.objects, spec.Profile, spec.Namespace)
 	case spec.Kind == policy.JobProfile.Kind:
-		kind = feed.Jobs(m.typed)
-		kind.Observer = m.jobs
+		kind = feed.Jobs(m.typed, spec.Namespace)
+		kind.Observer = m.jobs.In(spec.Namespace)
 	case spec.Kind == policy.PodProfile.Kind:
-		kind = feed.Pods(m.typed)
+		kind = feed.Pods(m.typed, spec.Namespace)
 	default:
 		return nil, fmt.Errorf("%s has no profile: this is a bug", spec.Kind)
 	}

@@ -27,22 +27,29 @@ var (
 func newProfiles(c *controller) (*discovery.Profiles, error) {
 	watched := func(spec *feedset.Spec) bool { return len(c.options.judges(profileOf(spec))) > 0 }
 	return discovery.NewProfiles(discovery.ProfilesOptions{
-		Typed: feedset.Typed(), Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
+		Typed: feedset.Typed(), Namespaces: c.options.onlyNamespaces, Watched: watched, Deadlines: c.options.on(policy.TriggerDeadline),
 		Platform: c.platform.Platform, Feeds: c.feeds, Make: c.maker.withProfile, Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }
 
 // newLabels wires discovery and permissions → feeds of labelled objects.
 func newLabels(c *controller) (*discovery.Labels, error) {
+	services := follow.Source(c.objects.Resource(apiServices))
+	roles := func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) }
+	namespaces := c.options.namespaces
+	if c.options.only() { // Changes are noticed by asking again.
+		none := follow.Files{Clock: c.clock}
+		services, roles = none.Source(apiServices), func(resource string) follow.Source { return none.Source(rbac.WithResource(resource)) }
+		namespaces = c.options.onlyNamespaces
+	}
 	return discovery.New(discovery.Options{
 		Discover: func(ctx context.Context) ([]*metav1.APIGroup, []*metav1.APIResourceList, error) {
 			return clientdiscovery.ServerGroupsAndResourcesWithContext(ctx, clientdiscovery.ToDiscoveryInterfaceWithContext(c.typed.Discovery()))
 		},
 		Definitions: func() (map[schema.GroupResource]discovery.Kind, error) { return discovery.Defined(c.platform.Platform) },
-		Propagation: c.platform.Platform.Propagation, APIServices: c.objects.Resource(apiServices),
+		Propagation: c.platform.Platform.Propagation, APIServices: services,
 		Identify: c.identify, Granter: c.reviews(),
-		RBAC:       func(resource string) follow.Source { return c.objects.Resource(rbac.WithResource(resource)) },
-		Namespaces: c.options.namespaces, Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
+		RBAC: roles, Namespaces: namespaces, Only: c.options.only(), Alias: c.options.kyvernoLabel, Feeds: c.feeds, Make: c.maker.labelled,
 		Clock: c.clock, Log: c.log, Registerer: metrics.Registry,
 	})
 }

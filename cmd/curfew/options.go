@@ -49,6 +49,7 @@ type options struct {
 	pprof                      string
 	apiOptions
 	servingOptions
+	onlyOptions
 	// published are the effective values of all flags, by name.
 	published map[string]string
 }
@@ -169,7 +170,7 @@ func (o *options) validate() error {
 	if o.leaseDuration < 3*time.Second {
 		bad("lease-duration", o.leaseDuration, "give 3s or more")
 	}
-	return errors.Join(append(errs, o.validateEnable())...)
+	return errors.Join(append(errs, o.validateEnable(), o.validateOnly())...)
 }
 
 // validateChoices names every flag that has none of its values.

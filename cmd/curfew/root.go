@@ -44,6 +44,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing()); err != nil {
 				return err
 			}
+			options.switchOff()
 			options.published = settings.Of(cmd.Flags())
 			return run(cmd.Context(), options, parts)
 		},
@@ -56,6 +57,9 @@ func serve(use, short string, parts parts) *cobra.Command {
 	}
 	if parts.controller {
 		options.addController(command.Flags())
+	}
+	if parts.controller && !parts.webhook {
+		options.addOnly(command.Flags())
 	}
 	return command
 }

@@ -84,6 +84,7 @@ func newProcess(options *options, parts parts) (*process, error) {
 	if p.config, err = restConfig(options.kubeconfig); err != nil {
 		return nil, err
 	}
+	p.options.confine(p.config)
 	p.skew = servertime.NewSkew(p.clock)
 	p.config.Wrap(p.skew.Wrap)
 	p.reach = servertime.NewReach(p.clock)

@@ -39,5 +39,8 @@ func (c *controller) count(ctx context.Context) error {
 	if c.options.on(policy.TriggerTally) {
 		return c.tally.Run(ctx)
 	}
+	if c.options.only() {
+		return nil
+	}
 	return c.tally.Release(ctx)
 }

@@ -41,10 +41,10 @@ type Options struct {
 	Granter  permission.Granter
 	RBAC     func(resource string) follow.Source
 	// Namespaces are asked about for kinds that may not be deleted everywhere, beside those in which a
-	// role is bound to Curfew.
+	// role is bound to Curfew; with Only nowhere else.
 	Namespaces []string
-	// Alias has the label's alias watched as well.
-	Alias bool
+	Only       bool
+	Alias      bool // has the label's alias watched as well
 	// Feeds are kept in step with the answers. Make makes one.
 	Feeds *feedset.Set
 	Make  func(spec *feedset.Spec) (feedset.Feed, error)
@@ -162,7 +162,7 @@ func (l *Labels) refresh(ctx context.Context) (time.Duration, error) {
 	kinds := map[schema.GroupResource]Kind{}
 	maps.Copy(kinds, l.discovered)
 	maps.Copy(kinds, custom)
-	answers, err := permission.Ask(ctx, l.options.Granter, l.namespaces())
+	answers, err := permission.Ask(ctx, l.options.Granter, l.namespaces(), l.options.Only)
 	if err != nil {
 		return 0, errors.Join(errServed, err)
 	}

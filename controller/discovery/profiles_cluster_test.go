@@ -75,7 +75,7 @@ func (c *profiled) register(resource string) engine.Kind {
 }
 
 // Lacks answers as the API server does.
-func (c *profiled) Lacks(_ context.Context, needs []permission.Need) ([]permission.Need, error) {
+func (c *profiled) Lacks(_ context.Context, _ string, needs []permission.Need) ([]permission.Need, error) {
 	if needs[0].Verb == "patch" {
 		if c.lacks == nil {
 			return nil, nil

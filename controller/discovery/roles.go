@@ -54,6 +54,9 @@ func (l *Labels) identity(ctx context.Context) (permission.Identity, bool) {
 
 // namespaces are those in which more may be granted than everywhere.
 func (l *Labels) namespaces() []string {
+	if l.options.Only {
+		return l.options.Namespaces
+	}
 	out := append(l.bindings.Namespaces(), l.options.Namespaces...)
 	slices.Sort(out)
 	return slices.Compact(out)

@@ -13,22 +13,22 @@ import (
 )
 
 // Objects is any kind with a profile: what a KindProfile teaches Curfew.
-func Objects(client dynamic.Interface, profile *expression.Profile) Kind {
-	out := Untyped(client, profile.Profile)
+func Objects(client dynamic.Interface, profile *expression.Profile, namespace string) Kind {
+	out := Untyped(client, profile.Profile, namespace)
 	out.Runtime, out.Propagation, out.rules = profile.Runtime, profile.Propagation, profile
 	return out
 }
 
 // Untyped is any kind at all, read in its JSON form.
-func Untyped(client dynamic.Interface, profile *policy.Profile) Kind {
+func Untyped(client dynamic.Interface, profile *policy.Profile, namespace string) Kind {
 	resource := client.Resource(profile.Kind.GroupVersion().WithResource(profile.Resource))
 	return Kind{
-		Profile: profile,
+		Profile: profile, Namespace: namespace,
 		List: func(ctx context.Context, namespace string, options metav1.ListOptions) (runtime.Object, error) {
 			return resource.Namespace(namespace).List(ctx, options)
 		},
 		Watch: func(ctx context.Context, options metav1.ListOptions) (watch.Interface, error) {
-			return resource.Watch(ctx, options)
+			return resource.Namespace(namespace).Watch(ctx, options)
 		},
 		Get: func(ctx context.Context, namespace, name string) (runtime.Object, error) {
 			return resource.Namespace(namespace).Get(ctx, name, metav1.GetOptions{})

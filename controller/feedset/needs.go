@@ -32,7 +32,7 @@ func (s *Set) ask(ctx context.Context, source *Source, spec *Spec, needs *Needs)
 	defer source.Skipped.DeleteLabelValues(spec.Kind.Group, spec.Kind.Kind, needs.Reason)
 	reported := ""
 	for backoff := loop.NewBackoffOf(time.Second, recheck); ; {
-		missing, err := s.options.Lacks(ctx, needs.All)
+		missing, err := s.options.Lacks(ctx, spec.Namespace, needs.All)
 		switch {
 		case err != nil:
 			source.Log.V(1).Info("could not ask for permissions, trying again", "kind", spec.Kind.Kind, "reason", err.Error())

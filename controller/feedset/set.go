@@ -18,8 +18,9 @@ import (
 type Options struct {
 	// Tracker is the engine.
 	Tracker Tracker
-	// Lacks returns the permissions that Curfew does not have; nil means that it has all.
-	Lacks func(ctx context.Context, needs []permission.Need) ([]permission.Need, error)
+	// Lacks returns the permissions that Curfew does not have in a namespace, or with "" everywhere;
+	// nil means that it has all.
+	Lacks func(ctx context.Context, namespace string, needs []permission.Need) ([]permission.Need, error)
 	Clock clock.Clock
 }
 
@@ -137,12 +138,17 @@ func (s *Set) RejudgeNamespace(name string) { s.Rejudge(name, func(*Spec) bool {
 func (s *Set) RejudgePods(namespace string, job types.UID) {
 	pods := finish(policy.PodProfile).Key
 	if job == "" {
-		s.Rejudge(namespace, func(spec *Spec) bool { return spec.Key == pods })
+		s.Rejudge(namespace, func(spec *Spec) bool { return spec.sameObjects(pods) })
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if one := s.running[pods]; one != nil {
+	one := s.running[pods]
+	if one == nil {
+		pods.Namespace = namespace
+		one = s.running[pods]
+	}
+	if one != nil {
 		if feed, ok := one.feed.(interface{ RejudgePods(string, types.UID) }); ok {
 			feed.RejudgePods(namespace, job)
 		}

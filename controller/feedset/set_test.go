@@ -13,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/engine"
@@ -67,8 +68,11 @@ func (s *stream) Run(ctx context.Context) error {
 }
 
 func (s *stream) RejudgeNamespace(name string) { s.world.add("%s judges %s", s.name, name) }
-func (s *stream) RejudgeAll()                  { s.world.add("%s judges all", s.name) }
-func (s *stream) Handles() []engine.Kind       { return s.handles }
+func (s *stream) RejudgePods(namespace string, job types.UID) {
+	s.world.add("%s judges the Pods of %s in %s", s.name, job, namespace)
+}
+func (s *stream) RejudgeAll()            { s.world.add("%s judges all", s.name) }
+func (s *stream) Handles() []engine.Kind { return s.handles }
 
 // begin runs a set whose feeds track what handles says, by the version of their specs.
 func begin(t *testing.T, handles map[string][]engine.Kind) (*world, *feedset.Set, func(specs ...*feedset.Spec)) {

@@ -59,6 +59,26 @@ type Spec struct {
 	Forbidden func()
 }
 
+// In are copies of specs for single namespaces; without namespaces the specs themselves. A feed in
+// a namespace sees no cluster-scoped objects, and may read no runtime that is one.
+func In(namespaces []string, specs []*Spec) []*Spec {
+	if len(namespaces) == 0 {
+		return specs
+	}
+	var out []*Spec
+	for _, spec := range specs {
+		if spec.ClusterScoped || spec.Profile != nil && spec.Profile.Runtime != nil {
+			continue
+		}
+		for _, namespace := range namespaces {
+			one := *spec
+			one.Namespace = namespace
+			out = append(out, &one)
+		}
+	}
+	return out
+}
+
 // VersionResource is what the feed sends its requests to.
 func (s *Spec) VersionResource() schema.GroupVersionResource {
 	return s.Kind.GroupVersion().WithResource(s.Resource.Resource)

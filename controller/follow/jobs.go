@@ -19,13 +19,21 @@ type Jobs struct {
 	// Owners reads a Job live.
 	Owners *Owners
 
-	mu sync.RWMutex
-	of map[types.UID]seenJob
-	// list counts the lists of all Jobs. listing is true during one, and changed if it showed a
+	*seenJobs
+	// namespace is the only one that is listed; "" for all.
+	namespace string
+	// list is the number of the newest list. listing is true during one, and changed if it showed a
 	// Job that says something new.
 	list             int
 	listing, changed bool
-	onChange         []func(namespace string, job types.UID)
+}
+
+// seenJobs are what the feeds of Jobs have seen.
+type seenJobs struct {
+	mu       sync.RWMutex
+	of       map[types.UID]seenJob
+	lists    int // of all feeds
+	onChange []func(namespace string, job types.UID)
 }
 
 // seenJob is the newest state of a Job that says something.
@@ -38,7 +46,17 @@ type seenJob struct {
 }
 
 // NewJobs makes a follower.
-func NewJobs(owners *Owners) *Jobs { return &Jobs{Owners: owners, of: map[types.UID]seenJob{}} }
+func NewJobs(owners *Owners) *Jobs {
+	return &Jobs{Owners: owners, seenJobs: &seenJobs{of: map[types.UID]seenJob{}}}
+}
+
+// In is the observer of a feed of one namespace, or with "" of all. What it sees is known to j.
+func (j *Jobs) In(namespace string) *Jobs {
+	if namespace == j.namespace {
+		return j
+	}
+	return &Jobs{Owners: j.Owners, seenJobs: j.seenJobs, namespace: namespace}
+}
 
 // OnChange registers a function that has the finished Pods of a Job judged again, because the Job
 // says something else about them. With an empty UID these are all Pods of the namespace, or of the
@@ -49,7 +67,8 @@ func (j *Jobs) OnChange(f func(namespace string, job types.UID)) { j.onChange = 
 func (j *Jobs) Begin() {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.list++
+	j.lists++
+	j.list = j.lists
 	j.listing, j.changed = true, false
 }
 
@@ -57,7 +76,7 @@ func (j *Jobs) Begin() {
 func (j *Jobs) End() {
 	j.mu.Lock()
 	for uid, one := range j.of {
-		if one.list < j.list {
+		if one.list < j.list && (j.namespace == "" || one.namespace == j.namespace) {
 			delete(j.of, uid)
 		}
 	}
@@ -65,7 +84,7 @@ func (j *Jobs) End() {
 	j.listing, j.changed = false, false
 	j.mu.Unlock()
 	if changed {
-		j.notify("", "")
+		j.notify(j.namespace, "")
 	}
 }
 

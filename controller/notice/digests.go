@@ -52,6 +52,8 @@ type DigestOptions struct {
 	// Events of a namespace.
 	Events func(namespace string) Events
 	UIDs   UIDs
+	// Inside has all Events written in the namespace of the objects, where no others may be written.
+	Inside bool
 	// Instance tells replicas apart.
 	Instance string
 	Clock    clock.Clock
@@ -106,7 +108,7 @@ func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range summaries {
-		target := digestOf(s.Source, s.Namespace)
+		target := digestOf(s.Source, s.Namespace, d.options.Inside)
 		if target.Name == "" {
 			continue
 		}

@@ -40,6 +40,8 @@ type PauseOptions struct {
 	Recorder             events.EventRecorder
 	Namespaces, Policies Conditions
 	UIDs                 UIDs
+	// Inside is as in [DigestOptions].
+	Inside bool
 	// Own is Curfew's own namespace, which has the Events of pauses of everything.
 	Own   string
 	Clock clock.Clock
@@ -78,8 +80,12 @@ func NewPauses(options PauseOptions) *Pauses {
 // Breaker takes the beginning or the end of a pause. It does not block.
 func (p *Pauses) Breaker(e engine.BreakerEvent) {
 	one := pause{e, p.options.Clock.Now()}
-	target := Target{Name: p.options.Own}
-	if !one.everything() {
+	target := Target{Name: p.options.Own, Inside: p.options.Inside}
+	switch {
+	case one.everything():
+	case p.options.Inside:
+		target.Name = e.Namespace
+	default:
 		target = targetOf(e.Source, e.Namespace)
 	}
 	if target.Name != "" {

@@ -33,8 +33,11 @@ func targetOf(source, namespace string) Target {
 }
 
 // digestOf is the target of a digest. What objects ask for themselves is reported inside their
-// namespace.
-func digestOf(source, namespace string) Target {
+// namespace; with inside, everything is.
+func digestOf(source, namespace string, inside bool) Target {
+	if inside {
+		return Target{Name: namespace, Inside: true}
+	}
 	out := targetOf(source, namespace)
 	level := policy.ParseSource(source).Level
 	out.Inside = level != policy.LevelNamespace && level != policy.LevelPolicy

@@ -58,12 +58,15 @@ type Answers struct {
 	namespaces map[string]Grants
 }
 
-// Ask asks what is granted everywhere, and what more in some namespaces.
-func Ask(ctx context.Context, granter Granter, namespaces []string) (*Answers, error) {
+// Ask asks what is granted everywhere, and what more in some namespaces. With only, nothing counts
+// that is granted elsewhere.
+func Ask(ctx context.Context, granter Granter, namespaces []string, only bool) (*Answers, error) {
 	out := &Answers{granter: granter, namespaces: map[string]Grants{}}
 	var err error
-	if out.everywhere, err = granter.Rules(ctx, Nowhere); err != nil {
-		return nil, err
+	if !only {
+		if out.everywhere, err = granter.Rules(ctx, Nowhere); err != nil {
+			return nil, err
+		}
 	}
 	for _, namespace := range namespaces {
 		if out.namespaces[namespace], err = granter.Rules(ctx, namespace); err != nil {

@@ -46,12 +46,7 @@ type Reviews struct {
 	RulesOf authorizationclient.SelfSubjectRulesReviewInterface
 }
 
-// Lacks returns the needs that are not granted in all namespaces.
-func (r Reviews) Lacks(ctx context.Context, needs []Need) ([]Need, error) {
-	return r.LacksIn(ctx, metav1.NamespaceAll, needs)
-}
-
-// LacksIn returns the needs that are not granted in a namespace.
+// LacksIn returns the needs that are not granted in a namespace, or with "" in all.
 func (r Reviews) LacksIn(ctx context.Context, namespace string, needs []Need) ([]Need, error) {
 	var out []Need
 	for _, need := range needs {

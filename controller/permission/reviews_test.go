@@ -22,7 +22,7 @@ func TestLacks(t *testing.T) {
 	})
 	pods := Need{Verb: "patch", Resource: schema.GroupVersionResource{Version: "v1", Resource: "pods"}}
 	status := Need{Verb: "patch", Resource: pods.Resource, Subresource: "status"}
-	got, err := Reviews{Access: client.AuthorizationV1().SelfSubjectAccessReviews()}.Lacks(t.Context(), []Need{pods, status})
+	got, err := Reviews{Access: client.AuthorizationV1().SelfSubjectAccessReviews()}.LacksIn(t.Context(), "", []Need{pods, status})
 	if err != nil || fmt.Sprint(got) != "[patch pods/status]" {
 		t.Errorf("lacks %v, %v", got, err)
 	}

@@ -100,8 +100,22 @@ func (c *Controller) unread() (what, why string) {
 	}
 }
 
+// confined says what a controller with --only-namespaces does otherwise than this command assumes;
+// "" for others.
+func (c *Controller) confined() string {
+	only := c.Published["only-namespaces"]
+	if only == "" {
+		return ""
+	}
+	return fmt.Sprintf("Curfew's controller works in these namespaces only: %s. It deletes nothing elsewhere, and takes policies and profiles "+
+		"from files, which are not known here", strings.ReplaceAll(only, ",", ", "))
+}
+
 // unknown is what explain shows of it.
 func (c *Controller) unknown() []string {
+	if only := c.confined(); only != "" {
+		return []string{only}
+	}
 	if what, why := c.unread(); what != "" {
 		return []string{what + ": " + why}
 	}
@@ -116,6 +130,9 @@ func (w *World) noteController() {
 		w.note("%s: Curfew deletes and stops nothing until one does", c.Why)
 	case NotInstalled:
 		w.note("%s", c.Why)
+	}
+	if only := c.confined(); only != "" {
+		w.note("%s", only)
 	}
 	var lacks []string
 	if c.Settings == Unread && c.State != NotInstalled {

@@ -1,0 +1,40 @@
+package main
+
+import (
+	"slices"
+	"strings"
+	"testing"
+)
+
+// What contradicts the namespaced mode is refused at the start, and its triggers are off.
+func TestOnlyNamespacesOptions(t *testing.T) {
+	for name, test := range map[string]struct {
+		change func(*options)
+		want   string
+	}{
+		"Curfew's own":      {func(o *options) { o.onlyNamespaces = []string{"curfew-system"} }, "nothing is ever deleted there"},
+		"no namespace name": {func(o *options) { o.onlyNamespaces = []string{"team_a"} }, "--only-namespaces=team_a"},
+		"both lists":        {func(o *options) { o.onlyNamespaces, o.namespaces = []string{"a"}, []string{"b"} }, "--namespaces: leave it out"},
+		"no trigger left":   {func(o *options) { o.onlyNamespaces, o.enable = []string{"a"}, []string{"cleanup"} }, "name at least one of ttl"},
+		"files alone":       {func(o *options) { o.configDir = "/etc" }, "set --only-namespaces, too"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			o := defaultOptions()
+			test.change(o)
+			if err := o.validate(); err == nil || !strings.Contains(err.Error(), test.want) {
+				t.Errorf("got %v, want %q", err, test.want)
+			}
+		})
+	}
+	o := defaultOptions()
+	o.onlyNamespaces = []string{"a"}
+	if err := o.validate(); err != nil {
+		t.Fatal(err)
+	}
+	if o.switchOff(); !slices.Equal(o.enable, []string{"ttl", "label", "deadline"}) {
+		t.Errorf("triggers %v", o.enable)
+	}
+	if o = defaultOptions(); o.only() || !o.on("cleanup") {
+		t.Error("the mode is on by default")
+	}
+}

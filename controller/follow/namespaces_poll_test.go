@@ -1,0 +1,73 @@
+package follow
+
+import (
+	"context"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/go-logr/logr"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
+
+	"curfew.dev/curfew/policy"
+)
+
+// A listed namespace that Curfew may no longer read is unknown at the next round, and a live read of
+// it is an error: its dry-run may have begun since (S6). Other failures keep what was read.
+func TestPolledNamespaces(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		_, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "enforce"}, nil))
+		var refuse error
+		reader := interceptor.NewClient(api, interceptor.Funcs{
+			Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+				if refuse != nil {
+					return refuse
+				}
+				return c.Get(ctx, key, o, opts...)
+			},
+		})
+		poll := NewPoll([]string{"ci", "gone"}, reader, clock.RealClock{}, logr.Discard())
+		changed := 0
+		poll.OnChange(func(string) { changed++ })
+		if poll.Synced() {
+			t.Error("synced before the first round")
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- poll.Start(ctx) }()
+		expect := func(when string, known, changes int) {
+			t.Helper()
+			time.Sleep(pollEvery + time.Millisecond) // in the bubble
+			synctest.Wait()
+			if got := len(poll.All()); got != known || changed != changes || !poll.Synced() {
+				t.Errorf("%s: %d known, %d changes; want %d and %d", when, got, changed, known, changes)
+			}
+		}
+		expect("at first", 1, 0)
+		refuse = apierrors.NewInternalError(context.DeadlineExceeded)
+		expect("the API server fails", 1, 0)
+		refuse = apierrors.NewForbidden(schema.GroupResource{Resource: "namespaces"}, "ci", nil)
+		expect("its Role is gone", 0, 0)
+		if got, err := poll.Namespace(ctx, "ci"); err == nil {
+			t.Errorf("an unreadable namespace is judged as %v", got)
+		}
+		dry := seen(t, api)
+		dry.Annotations[policy.AnnotationMode] = "dry-run"
+		if err := api.Update(ctx, dry); err != nil {
+			t.Fatal(err)
+		}
+		refuse = nil
+		expect("in dry-run, and its Role is back", 1, 1)
+		if got, err := poll.Namespace(ctx, "ci"); err != nil || got.Mode != policy.ModeDryRun {
+			t.Errorf("%v, %v; want dry-run", got, err)
+		}
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}

@@ -1,0 +1,44 @@
+package permission
+
+import (
+	"context"
+	"slices"
+	"testing"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// granted are the rules of each namespace; the rules of [Nowhere] are granted everywhere.
+type granted map[string]Grants
+
+func (g granted) Rules(_ context.Context, namespace string) (Grants, error) { return g[namespace], nil }
+
+func (g granted) MayDelete(context.Context, schema.GroupVersionResource, string) (bool, error) {
+	return false, nil
+}
+
+// With listed namespaces a ClusterRole that Curfew has by mistake widens nothing.
+func TestAskInListedNamespacesOnly(t *testing.T) {
+	may := Grants{Rules: []authorizationv1.ResourceRule{{Verbs: []string{"*"}, APIGroups: []string{"*"}, Resources: []string{"*"}}}}
+	secrets := schema.GroupVersionResource{Version: "v1", Resource: "secrets"}
+	for name, test := range map[string]struct {
+		only, clusterScoped bool
+		want                []string
+	}{
+		"everywhere":               {want: []string{""}},
+		"cluster-scoped":           {clusterScoped: true, want: []string{""}},
+		"listed only":              {only: true, want: []string{"a"}},
+		"listed only, of no place": {only: true, clusterScoped: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			answers, err := Ask(t.Context(), granted{Nowhere: may, "a": may}, []string{"a", "b"}, test.only)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if got, err := answers.Namespaces(t.Context(), secrets, test.clusterScoped); err != nil || !slices.Equal(got, test.want) {
+				t.Errorf("%q, %v; want %q", got, err, test.want)
+			}
+		})
+	}
+}
