@@ -18,7 +18,8 @@ import (
 func (c *Cluster) Forbidden() ([]string, error) {
 	var found []string
 	err := c.eachAudited(func(event *auditEvent) {
-		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":")
+		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":") ||
+			strings.HasSuffix(event.User.Username, ":curfew-controller") // that of the namespaced mode
 		if tenant := event.ImpersonatedUser.Username; tenant != "" && !strings.HasPrefix(tenant, "system:serviceaccount:"+Namespace+":") {
 			own = false // What a tenant's account may not do is for the tenant to grant.
 		}

@@ -41,6 +41,8 @@ type CurfewOptions struct {
 	// Behind is what the API server reaches a webhook through, which has to be installed for its port;
 	// nil means nothing.
 	Behind *Balancer
+	// Home is the namespace that it runs in, with its ServiceAccount; empty means Curfew's.
+	Home string
 	// Args are further arguments.
 	Args []string
 	// Program is another build of Curfew; empty means bin/curfew.
@@ -128,7 +130,7 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 	name := cmp.Or(options.Name, command)
 	curfew := &Curfew{Kubeconfig: options.Kubeconfig}
 	if curfew.Kubeconfig == "" {
-		if curfew.Kubeconfig, err = c.serviceAccountKubeconfig(ctx, name, "curfew-"+command, server, authority); err != nil {
+		if curfew.Kubeconfig, err = c.accountKubeconfig(ctx, "curfew-"+name, cmp.Or(options.Home, Namespace), "curfew-"+command, server, authority); err != nil {
 			return nil, err
 		}
 	}
@@ -139,7 +141,7 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	args := append([]string{command, "--kubeconfig", curfew.Kubeconfig, "--namespace", Namespace,
+	args := append([]string{command, "--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
 		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics}, options.Args...)
 	curfew.Process, err = startProcess("curfew "+name, c.Log("curfew-"+name), options.Detached, options.Env, program, args...)
 	if err != nil {

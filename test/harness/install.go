@@ -64,13 +64,8 @@ func (c *Cluster) Older(root string) *Cluster {
 	return &out
 }
 
-// serviceAccountKubeconfig writes a kubeconfig with a token of one of Curfew's ServiceAccounts, for
-// the API server at an address (the control plane's own where that is empty) and with an authority
-// (likewise). The process that it is for names it.
-func (c *Cluster) serviceAccountKubeconfig(ctx context.Context, process, account, server string, authority []byte) (string, error) {
-	return c.accountKubeconfig(ctx, "curfew-"+process, Namespace, account, server, authority)
-}
-
+// accountKubeconfig writes a kubeconfig with a token of a ServiceAccount, for the API server at an
+// address (the control plane's own where that is empty) and with an authority (likewise).
 func (c *Cluster) accountKubeconfig(ctx context.Context, file, namespace, account, server string, authority []byte) (string, error) {
 	token, err := c.mustKubectl(ctx, "", "create", "token", account, "--namespace", namespace, "--duration", "24h")
 	if err != nil {

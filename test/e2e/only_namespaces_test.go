@@ -1,0 +1,78 @@
+package e2e
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	corev1 "k8s.io/api/core/v1"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
+)
+
+// A controller with the Roles of manifests/overlays/namespaced and no ClusterRole deletes what is due
+// in its namespace and nothing next door, where it has the same Role by mistake. It applies the
+// policy of a file. (nothingForbidden sees its requests, too.) The other controller does not run
+// meanwhile.
+func TestOnlyNamespaces(t *testing.T) {
+	home, in, out := newSpace(t), newSpace(t), newSpace(t)
+	in.ok(suite.controller.Stop(in.ctx))
+	defer func() { in.ok(startController(in.ctx)) }()
+	overlay := filepath.Join("..", "..", "manifests", "overlays", "namespaced")
+	apply := func(file, team string) {
+		text, err := os.ReadFile(filepath.Join(overlay, file))
+		in.ok(err)
+		manifest := strings.NewReplacer("curfew-system", home.name, "team-a", team).Replace(string(text))
+		_, stderr, err := suite.cluster.KubectlInput(in.ctx, manifest, "apply", "-f", "-")
+		if err != nil {
+			t.Fatal(file, stderr)
+		}
+	}
+	apply("roles.yaml", "")
+	for _, s := range []*space{in, out} {
+		apply("team.yaml", s.name)
+		s.passes(s.kubectl("create", "role", "labels", "--verb=get,list,watch,delete", "--resource=configmaps"))
+		s.passes(s.kubectl("create", "rolebinding", "labels", "--role=labels", "--serviceaccount="+home.name+":curfew-controller"))
+	}
+
+	dir := t.TempDir()
+	text, err := os.ReadFile(filepath.Join(overlay, "policy.yaml"))
+	in.ok(err)
+	text = []byte(strings.ReplaceAll(string(text), "minTTL: 1m", "minTTL: 8s")) // The test does not wait for a minute.
+	in.ok(os.WriteFile(filepath.Join(dir, "policy.yaml"), text, 0o600))
+	in.follow("ConfigMap", configMaps)
+	out.follow("ConfigMap", configMaps)
+
+	expiry := now().Add(12 * second)
+	jobOut := out.finishJob("due", now().Add(-90*second), ttl(9*second))
+	labelOut := out.newConfigMap("due", policy.LabelTTL, until(expiry.Add(-6*second)))
+	podOut := out.newPod(pod("due", corev1.RestartPolicyNever, policy.AnnotationTTL, "1s"))
+	protected := in.finishJob("protected", now().Add(-90*second), ttl(9*second), annotated(policy.AnnotationProtect, "true"))
+	tooSoon := in.finishJob("too-soon", now().Add(-30*second), ttl(second))
+	jobIn := in.finishJob("due", now().Add(-90*second), ttl(9*second))
+	podIn := in.newPod(pod("due", corev1.RestartPolicyNever, policy.AnnotationTTL, "1s"))
+	labelIn := in.newConfigMap("due", policy.LabelTTL, until(expiry))
+
+	curfew, err := suite.cluster.StartController(in.ctx, harness.CurfewOptions{Name: "only", Home: home.name,
+		Args: []string{"--only-namespaces=" + in.name, "--config-dir=" + dir}})
+	in.ok(err)
+	defer func() { in.ok(curfew.Stop(in.ctx)) }()
+	in.awaitLog(curfew.Log, "working in listed namespaces only", in.name)
+	in.awaitGone(jobIn)
+	in.awaitGone(podIn)
+	in.onTime(in.awaitDeletion(labelIn), expiry)
+	in.stillThere(protected)
+	in.stillThere(tooSoon) // The policy of the file rejects its TTL.
+	out.stillThere(jobOut)
+	out.stillThere(podOut)
+	out.stillThere(labelOut)
+
+	settings := in.passes(in.kubectl("get", "configmap", "curfew-settings", "--namespace="+home.name, "-o", "yaml")).stdout
+	for _, want := range []string{"only-namespaces: " + in.name, "enable: ttl,label,deadline"} {
+		if !strings.Contains(settings, want) {
+			t.Errorf("settings lack %q:\n%s", want, settings)
+		}
+	}
+}

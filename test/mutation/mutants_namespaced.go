@@ -1,0 +1,48 @@
+package main
+
+// ofListedNamespaces break what keeps Curfew inside listed namespaces, and what it is judged by
+// there.
+var ofListedNamespaces = []Mutant{
+	{
+		Invariant: "S1", Name: "an object outside of the listed namespaces is deleted",
+		File: "controller/confine/transport.go",
+		Old:  "\tcase listed:\n", New: "\tcase listed || true:\n",
+		Package: "controller/confine", Tests: []string{"TestTransport"},
+	},
+	{
+		Invariant: "S1", Name: "a feed of a listed namespace watches all",
+		File: "controller/feedset/spec.go",
+		Old:  "one.Namespace = namespace", New: "_ = namespace",
+		Package: feedsets, Tests: []string{"TestIn", "TestPodsOfListedNamespaces"},
+	},
+	{
+		Invariant: "S1", Name: "a permission in all namespaces counts beside the listed ones",
+		File: "controller/permission/grants.go",
+		Old:  "if !only {", New: "if true {",
+		Package: "controller/permission", Tests: []string{"TestAskInListedNamespacesOnly"},
+	},
+	{
+		Invariant: "S6", Name: "a policy file with an error counts as no policy",
+		File: "controller/follow/files.go",
+		Old:  "\tall, version, err := s.Read(ctx)\n\tif err != nil {\n\t\treturn nil, err\n\t}\n", New: "\tall, version, _ := s.Read(ctx)\n",
+		Package: follows, Tests: []string{"TestFilesThatCannotBeRead"},
+	},
+	{
+		Invariant: "S6", Name: "an unreadable policy file counts as no policy",
+		File: "controller/follow/files.go",
+		Old:  "\t\t\terrs = append(errs, err)\n\t\t\tcontinue\n", New: "\t\t\tcontinue\n",
+		Package: follows, Tests: []string{"TestFileThatCannotBeOpened"},
+	},
+	{
+		Invariant: "S6", Name: "a listed namespace that is no longer readable stays known",
+		File: "controller/follow/namespaces_poll.go",
+		Old:  " || apierrors.IsForbidden(err)", New: "",
+		Package: follows, Tests: []string{"TestPolledNamespaces"},
+	},
+	{
+		Invariant: "S6", Name: "the list of a namespace forgets the Jobs of others",
+		File: "controller/follow/jobs.go",
+		Old:  "(j.namespace == \"\" || one.namespace == j.namespace)", New: "true",
+		Package: follows, Tests: []string{"TestJobsOfListedNamespaces"},
+	},
+}
