@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"golang.org/x/sync/errgroup"
+	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -196,6 +197,62 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 	}
 	if left := other.configMapsLeft(); len(left) != 1 {
 		t.Errorf("in another namespace: %v", left)
+	}
+}
+
+// An author who may not delete what a policy matches cannot delete it through the policy's account.
+func TestCleanupPolicyOfThoseWhoMayNotDelete(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.apply(strings.Join([]string{
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: author}, rules: [{apiGroups: [curfew.dev], resources: [cleanuppolicies], verbs: [create]}, {apiGroups: [""], resources: [configmaps], verbs: [get, list]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: author}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: author}, subjects: [{kind: User, name: ann}]}`,
+	}, "\n---\n"))
+	create := func() output {
+		return s.kubectlInput(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupPolicy, metadata: {name: all}, spec: {schedule: "@yearly", serviceAccountName: janitor, matchConstraints: {`+allConfigMaps+`}}}`,
+			"create", "-f", "-", "--dry-run=server", "--as=ann")
+	}
+	want := denied("policies.curfew.dev", `spec.matchConstraints.resourceRules: the policy deletes objects, but you may not delete configmaps in namespace "`+s.name+`": ask for this permission, or match less`)
+	s.poll("the denial", func(context.Context) (bool, error) {
+		out := create()
+		return out.failed && strings.Contains(out.stderr, want), nil
+	})
+	s.passes(s.kubectl("create", "role", "deleter", "--verb=delete", "--resource=configmaps"))
+	s.passes(s.kubectl("create", "rolebinding", "deleter", "--role=deleter", "--user=ann"))
+	s.poll("the permission of ann", func(context.Context) (bool, error) { return !create().failed, nil })
+}
+
+// Without an account, a policy of the cluster deletes Jobs and Pods by Curfew's own permissions.
+func TestCleanupOfJobsAndPods(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	jobs, pods := map[string]*batchv1.Job{}, map[string]*corev1.Pod{}
+	for _, app := range []string{"x", "z"} {
+		job, pod := job("job-"+app, inTemplate(hold, "true")), pod("pod-"+app, corev1.RestartPolicyNever, hold, "true")
+		job.Labels, pod.Labels = map[string]string{"app": app}, map[string]string{"app": app}
+		jobs[app], pods[app] = s.newJob(job), s.newPod(pod)
+	}
+	s.cleanupPolicy("work", "", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, resourceRules: [{apiGroups: [batch], resources: [jobs]}, {apiGroups: [""], resources: [pods]}]}`)
+	s.awaitGone(jobs["x"])
+	s.awaitGone(pods["x"])
+	s.stillThere(jobs["z"])
+	s.stillThere(pods["z"])
+}
+
+// A policy of a namespace waits for its approval, too.
+func TestCleanupApprovalInANamespace(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	s.newConfigMap("a")
+	s.apply(strings.Join([]string{
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
+	}, "\n---\n"))
+	status := s.awaitCleanup(s.cleanupPolicy("asks", "janitor", `approval: Required, matchConstraints: {`+allConfigMaps+`}`))
+	if got := reasonOf(status, v1alpha1.ConditionStalled); got != "True WaitingForApproval" || len(s.configMapsLeft()) != 1 {
+		t.Errorf("stalled: %s, left %v", got, s.configMapsLeft())
 	}
 }
 
