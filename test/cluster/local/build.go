@@ -79,10 +79,17 @@ func Build(ctx context.Context, module, bin, release string, out io.Writer) (Bin
 	if err != nil {
 		return Binaries{}, err
 	}
+	// kwok is a client of any release. It is built with the usual modules: those of older releases do
+	// not fit.
+	usual, usualKey, err := pinned(module, goMod)
+	if err != nil {
+		return Binaries{}, err
+	}
+	versions.Kwok = usual.Kwok
 	b := Binaries{
 		Versions:     versions,
 		ControlPlane: filepath.Join(bin, "controlplane-"+versions.Kubernetes),
-		KwokDir:      filepath.Join(bin, "kwok-"+versions.Kwok+"-"+versions.Kubernetes),
+		KwokDir:      filepath.Join(bin, "kwok-"+usual.Kwok+"-"+usual.Kubernetes),
 	}
 	artifacts := []artifact{
 		{
@@ -90,7 +97,7 @@ func Build(ctx context.Context, module, bin, release string, out io.Writer) (Bin
 			links:   []string{etcd, apiServer, controllerManager, scheduler, "kubectl"},
 			ldflags: versionFlags(versions.Kubernetes), modfile: modfile, key: key,
 		},
-		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", modfile: modfile, key: key},
+		{title: "kwok " + versions.Kwok, pkg: "sigs.k8s.io/kwok/cmd/kwok", dir: b.KwokDir, binary: kwok, ldflags: "-s -w", modfile: goMod, key: usualKey},
 	}
 	for _, a := range artifacts {
 		if a.current() {
