@@ -15,6 +15,8 @@ UNIT = $(shell go list ./... | grep -v /test/e2e)
 E2E_PARALLEL ?= 10
 # Not those beside the controllers of JobSet and Trainer, which make test-peers starts.
 ALONE := -skip '^TestPeers'
+# Cleanup policies and counts do not meet the in-tree controller: their tests run once, with it off.
+BESIDE_IN_TREE := -skip '^Test(Peers|Cleanup|ApproveCleanup|Preview|ServiceSelects|Tally|PodTally|JobOfMany)'
 # Packages whose tests run at once. Two cores is what there is.
 P ?= 2
 
@@ -232,7 +234,7 @@ compile-e2e:
 
 .PHONY: run-e2e run-e2e-in-tree run-others run-peers run-one-by-one run-unit
 run-e2e run-e2e-in-tree:
-	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e
+	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(if $(findstring in-tree,$@),$(BESIDE_IN_TREE),$(ALONE)) ./test/e2e
 
 run-others:
 	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli

@@ -260,14 +260,14 @@ func TestCleanupApprovalInANamespace(t *testing.T) {
 // of one stall it, and it goes on when they are granted again, with exact counts.
 func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	t.Parallel()
-	s := labelSpace(t)
+	s := labelSpaceFor(t, 2*patience)
 	const binding = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`
 	s.apply(strings.Join([]string{
 		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
 		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
 	}, "\n---\n"))
-	const objects = 1500
+	const objects = 900
 	group, ctx := errgroup.WithContext(s.ctx)
 	group.SetLimit(8)
 	for i := range objects {

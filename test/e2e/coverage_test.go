@@ -41,13 +41,26 @@ func (s *space) calls() (count float64) {
 // Kubernetes has, and what their controllers make of them, is not sent anywhere. The same in a
 // namespace with a default is.
 func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
-	plain := newSpace(t)
-	before := plain.calls()
-	plain.work()
-	if after := plain.calls(); after != before {
-		t.Errorf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", after-before)
+	// Others may have something sent meanwhile, such as a stamp of the controller: what these workloads
+	// have sent is sent each time.
+	var plain *space
+	for attempt := 1; ; attempt++ {
+		plain = newSpace(t)
+		before := plain.calls()
+		plain.work()
+		calls := plain.calls() - before
+		if calls == 0 {
+			break
+		}
+		if attempt == 3 {
+			t.Fatalf("%v calls of Curfew's webhooks in a namespace that does not use it, want none", calls)
+		}
 	}
 	using := newSpace(t, policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultPodTTL, "1d")
+	using.poll("the controller's stamp, which is sent", func(ctx context.Context) (bool, error) {
+		live, err := suite.cluster.Client.CoreV1().Namespaces().Get(ctx, using.name, metav1.GetOptions{})
+		return err == nil && live.Annotations[policy.AnnotationDefaultSince] != "" && live.Labels[policy.LabelInUse] != "", err
+	})
 	// Kinds that Curfew has nothing to say about: nowhere, whatever the namespace says, and whatever
 	// the annotations.
 	thing := using.define("Thing", using.name+".example.com", true, version{name: "v1", storage: true})
@@ -67,13 +80,13 @@ func TestWhatDoesNotUseCurfewIsNotSent(t *testing.T) {
 		value string
 		want  float64
 	}{{using, "30d", 1}, {plain, "2099-12-24", 1}, {plain, "30d", 0}} {
-		before = plain.calls()
+		before := plain.calls()
 		labelled.in.newConfigMap("labelled-"+strings.ToLower(labelled.value), policy.LabelTTL, labelled.value)
 		if after := plain.calls(); after-before != labelled.want {
 			t.Errorf("%v calls for a ConfigMap with label %s, want %v", after-before, labelled.value, labelled.want)
 		}
 	}
-	before = using.calls()
+	before := using.calls()
 	using.work()
 	// A Job and its Pod, a Deployment's Pod, a Pod and a CronJob, by at least one side each.
 	if after := using.calls(); after-before < 7 {
