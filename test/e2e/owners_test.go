@@ -71,7 +71,8 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	s.mayEdit("builder")
 	root := s.newConfigMap("root")
 	labels := map[string]string{"app": "web", policy.LabelTTL: until(now().Add(10 * second))}
-	meta := metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{
+	// Without labels of its own a ReplicationController gets those of its template.
+	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
 	template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: labels}, Spec: podSpec(corev1.RestartPolicyAlways)}
 	s.passes(s.kubectlInput(s.manifest(
