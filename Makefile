@@ -15,8 +15,8 @@ UNIT = $(shell go list ./... | grep -v /test/e2e)
 E2E_PARALLEL ?= 10
 # Not those beside the controllers of JobSet and Trainer, which make test-peers starts.
 ALONE := -skip '^TestPeers'
-# Cleanup policies and counts do not meet the in-tree controller: their tests run once, with it off.
-BESIDE_IN_TREE := -skip '^Test(Peers|Cleanup|ApproveCleanup|Preview|ServiceSelects|Tally|PodTally|JobOfMany)'
+# The in-tree controller deletes finished Jobs. What concerns other kinds, or no deletion, runs once, with it off. make test-soak runs all with both.
+BESIDE_IN_TREE := -skip '^Test(Peers|ApproveCleanup|Cleanup|Preview|ServiceSelects|Tally|PodTally|CountedPods|JobPodsSample|JobOfMany|Hostile|HTTPAPI|Lint|Label|ExpiredLabel|DefaultLabels|Kind|EveryKind|Permission|Definition|Hanging|BrokenConversion|JobSet|Train|Runtime|Converted|OnlyNamespaces|LifecyclePolicySchema|PolicyByLabels|PolicyByExpression)'
 # Packages whose tests run at once. Two cores is what there is.
 P ?= 2
 
