@@ -77,7 +77,7 @@ down: $(CLUSTER) build-demo ## stop Curfew and the control plane; harmless when 
 
 .PHONY: test
 test: build compile-e2e ## everything a change must pass: unit and end-to-end tests, all at the same time
-	@$(MAKE) --jobs=4 run-e2e run-e2e-in-tree run-one-by-one run-unit
+	@$(MAKE) --jobs=4 run-e2e run-others run-in-turn run-unit
 
 .PHONY: test-unit
 test-unit: ## tests that need no control plane
@@ -232,7 +232,7 @@ help: ## this
 compile-e2e:
 	@$(COMPILING) go list -export -test -deps ./test/e2e/... ./test/soak >/dev/null
 
-.PHONY: run-e2e run-e2e-in-tree run-others run-peers run-one-by-one run-unit
+.PHONY: run-e2e run-e2e-in-tree run-others run-peers run-in-turn run-unit
 run-e2e run-e2e-in-tree:
 	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(if $(findstring in-tree,$@),$(BESIDE_IN_TREE),$(ALONE)) ./test/e2e
 
@@ -254,8 +254,8 @@ run-peers-%:
 compile-peers = $(COMPILING) GOWORK=off GOFLAGS=-mod=readonly nice -n 19 go -C $(1) list -export -deps tool >/dev/null
 
 # Three control planes at a time are enough for two cores. What only computes takes what they leave, what run-peers needs before the rest.
-run-one-by-one:
-	@$(MAKE) run-others
+run-in-turn:
+	@$(MAKE) run-e2e-in-tree
 	@$(MAKE) run-peers
 
 run-unit:
