@@ -4,11 +4,13 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -115,4 +117,36 @@ func TestApproveCleanup(t *testing.T) {
 	if !strings.Contains(out.stderr, "would delete 2 of ") || !strings.Contains(out.stderr, "edited-2") {
 		t.Errorf("approve shows\n%s", out.stderr)
 	}
+}
+
+// A run deletes the reports of the old runs of its policy, and none of another policy's.
+func TestOldReportsOfCleanupAreDeleted(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	s.newConfigMap("a")
+	s.janitor("configmaps")
+	name := s.cleanupPolicy("daily", "janitor", `matchConstraints: {`+allConfigMaps+`}`)
+	live, err := s.readCleanup(s.ctx, name)
+	s.ok(err)
+	for i := range 7 {
+		uid, run := string(live.GetUID()), fmt.Sprintf("19700101-%d", i)
+		if i == 0 {
+			uid = "another"
+		}
+		s.apply(fmt.Sprintf(`{apiVersion: curfew.dev/v1alpha1, kind: CleanupReport, metadata: {name: run-%d, labels: {%s: %s, %s: %s}}, policy: {name: daily, uid: %[3]s}, run: %[5]s, page: 1}`,
+			i, v1alpha1.LabelCleanupPolicyUID, uid, v1alpha1.LabelCleanupRun, run))
+	}
+	run := s.awaitCleanup(name).LastRun
+	want := []string{"run-0", "run-3", "run-4", "run-5", "run-6"}
+	s.poll("old reports to go", func(context.Context) (bool, error) {
+		list, err := s.objects(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupReports)).Namespace(s.name).List(s.ctx, metav1.ListOptions{})
+		var left []string
+		for i := range list.Items {
+			if list.Items[i].GetLabels()[v1alpha1.LabelCleanupRun] != run.ID {
+				left = append(left, list.Items[i].GetName())
+			}
+		}
+		slices.Sort(left)
+		return len(list.Items) > len(left) && slices.Equal(left, want), err
+	})
 }

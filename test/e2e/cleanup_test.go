@@ -44,7 +44,18 @@ func (s *space) cleanupPolicy(name, account, spec string) string {
 	return name
 }
 
-// awaitRun waits until the run of a policy has ended.
+// janitor is an account of the space that may delete a resource, and as which Curfew may act.
+func (s *space) janitor(resource string) {
+	s.Helper()
+	s.apply(strings.Join([]string{
+		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [` + resource + `], verbs: [get, list, delete]}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`,
+		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
+	}, "\n---\n"))
+}
+
+// awaitCleanup waits until the run of a policy has ended.
 func (s *space) awaitCleanup(name string) *v1alpha1.CleanupPolicyStatus {
 	s.Helper()
 	return s.awaitStatus(name, "the run of "+name, func(status *v1alpha1.CleanupPolicyStatus) bool {
@@ -162,12 +173,7 @@ func TestCleanupWithTheRightsOfAnAccount(t *testing.T) {
 		in.newConfigMap("a")
 		in.apply("{apiVersion: v1, kind: Secret, metadata: {name: a}}")
 	}
-	s.apply(strings.Join([]string{
-		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
-	}, "\n---\n"))
+	s.janitor("configmaps")
 	name := s.cleanupPolicy("all", "janitor", `matchConstraints: {resourceRules: [{apiGroups: [""], resources: [configmaps, secrets]}]}`)
 	nobody := s.cleanupPolicy("nobody", "nobody", `matchConstraints: {`+allConfigMaps+`}`)
 	status := s.awaitCleanup(name)
@@ -232,7 +238,8 @@ func TestCleanupOfJobsAndPods(t *testing.T) {
 		job.Labels, pod.Labels = map[string]string{"app": app}, map[string]string{"app": app}
 		jobs[app], pods[app] = s.newJob(job), s.newPod(pod)
 	}
-	s.cleanupPolicy("work", "", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, resourceRules: [{apiGroups: [batch], resources: [jobs]}, {apiGroups: [""], resources: [pods]}]}`)
+	s.cleanupPolicy("work", "", `matchConstraints: {objectSelector: {matchLabels: {app: x}}, resourceRules: [{apiGroups: [batch], resources: [jobs]}, {apiGroups: [""], resources: [pods]}]},
+		conditions: [{name: here, expression: 'namespaceObject.metadata.name == "`+s.name+`"'}]`)
 	s.awaitGone(jobs["x"])
 	s.awaitGone(pods["x"])
 	s.stillThere(jobs["z"])
@@ -244,12 +251,7 @@ func TestCleanupApprovalInANamespace(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
 	s.newConfigMap("a")
-	s.apply(strings.Join([]string{
-		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: janitor}, rules: [{apiGroups: [""], resources: [configmaps], verbs: [get, list, delete]}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`,
-		`{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: curfew-impersonate}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: curfew-impersonate}, subjects: [{kind: ServiceAccount, name: curfew-controller, namespace: curfew-system}]}`,
-	}, "\n---\n"))
+	s.janitor("configmaps")
 	status := s.awaitCleanup(s.cleanupPolicy("asks", "janitor", `approval: Required, matchConstraints: {`+allConfigMaps+`}`))
 	if got := reasonOf(status, v1alpha1.ConditionStalled); got != "True WaitingForApproval" || len(s.configMapsLeft()) != 1 {
 		t.Errorf("stalled: %s, left %v", got, s.configMapsLeft())

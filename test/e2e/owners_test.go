@@ -80,8 +80,16 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 			Replicas: ptr.To[int32](1), Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
 		&corev1.ReplicationController{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ReplicationController"}, ObjectMeta: meta, Spec: corev1.ReplicationControllerSpec{
 			Replicas: ptr.To[int32](1), Selector: map[string]string{"app": "web"}, Template: &template}},
+		&appsv1.DaemonSet{TypeMeta: metav1.TypeMeta{APIVersion: "apps/v1", Kind: "DaemonSet"}, ObjectMeta: meta, Spec: appsv1.DaemonSetSpec{
+			Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}, Template: template}},
 	), "create", "-f", "-", "--as=system:serviceaccount:"+s.name+":builder"))
-	for _, kind := range []string{"StatefulSet", "ReplicationController"} {
+	// No Node here has a kubelet, so the DaemonSet's Pod is not its controller's.
+	daemon, err := suite.cluster.Client.AppsV1().DaemonSets(s.name).Get(s.ctx, "web", metav1.GetOptions{})
+	s.ok(err)
+	own := pod("daemon", corev1.RestartPolicyAlways, hold, "true")
+	own.Labels, own.OwnerReferences = labels, []metav1.OwnerReference{*metav1.NewControllerRef(daemon, appsv1.SchemeGroupVersion.WithKind("DaemonSet"))}
+	s.newPod(own)
+	for _, kind := range []string{"StatefulSet", "ReplicationController", "DaemonSet"} {
 		s.poll("an Event on the Pod of the "+kind, func(ctx context.Context) (bool, error) {
 			events, err := suite.cluster.Client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Kept,involvedObject.kind=Pod"})
 			return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {

@@ -101,7 +101,7 @@ func run(m *testing.M) (code int, err error) {
 
 	code = m.Run()
 
-	return code, errors.Join(nothingForbidden(), everyRuleSpoke())
+	return code, errors.Join(nothingForbidden(), everyRuleSpoke(), everyGrantUsed(ctx))
 }
 
 // unreadable is a Namespace whose annotations nobody could review: it is older than the webhooks.

@@ -224,6 +224,7 @@ func TestRuntimeThatDoesNotExist(t *testing.T) {
 	s.eventually(row{s.trainJob("probe", "some", at("spec.runtimeRef.kind", "TrainingRuntime"), noted(policy.AnnotationTTL, "soon")), denied("validate.trainjobs.trainer.kubeflow.org.curfew.dev",
 		`metadata.annotations[curfew.dev/ttl-after-finished]: "soon" is not a duration: `+readable+`, or never`)})
 	s.says(s.create(s.trainJob("orphan", s.name+"-none")), missing(s.name+"-none"))
+	s.says(s.create(s.trainJob("another", "none", at("spec.runtimeRef.kind", "TrainingRuntime"))), missing("none"))
 	if got := s.metaOf("trainjob", "orphan").Annotations; len(got) > 0 {
 		t.Errorf("it became %v", got)
 	}

@@ -37,9 +37,9 @@ func (g Grant) String() string {
 	return strings.Join([]string{g.Account, g.Verb, on}, " ")
 }
 
-// Unused are the verbs of Curfew's roles that none of its accounts has used, according to the audit
-// log, as far as the API server serves the resource.
-func (c *Cluster) Unused(ctx context.Context) ([]string, error) {
+// Granted are the verbs of Curfew's roles, as far as the API server serves the resource, and whether
+// one of its accounts has used them, according to the audit log.
+func (c *Cluster) Granted(ctx context.Context) (map[string]bool, error) {
 	granted, err := c.grants(ctx)
 	if err != nil {
 		return nil, err
@@ -62,14 +62,13 @@ func (c *Cluster) Unused(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	var out []string
+	out := map[string]bool{}
 	for _, grant := range granted {
-		if served[grant.On] && !used[grant] {
-			out = append(out, grant.String())
+		if served[grant.On] {
+			out[grant.String()] = used[grant]
 		}
 	}
-	slices.Sort(out)
-	return slices.Compact(out), nil
+	return out, nil
 }
 
 // used are the requests that RBAC allowed, as the grants that allow them: each once for the object's
@@ -97,6 +96,9 @@ func (c *Cluster) used() (map[Grant]bool, error) {
 			on.Resource += "/" + of.Subresource
 		}
 		add(user, event.Verb, on, of.Name)
+		if event.Verb == "watch" && strings.Contains(event.RequestURI, "sendInitialEvents=true") {
+			add(user, "list", on, of.Name) // client-go lists where the API server does not stream.
+		}
 		if event.Verb == "patch" && event.ResponseStatus.Code == http.StatusCreated {
 			add(user, "create", on, of.Name) // A server-side apply that creates needs both verbs.
 		}

@@ -1,0 +1,75 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"testing"
+)
+
+// unreached are permissions that Curfew needs and that no test of this package makes it use for
+// sure, with the reason.
+var unreached = map[string]string{
+	"curfew-cleanup get jobs.batch":                          "reads a Job again that changed since it was listed",
+	"curfew-cleanup get namespaces":                          "must be allowed before a condition sees a namespaceObject of the controller's",
+	"curfew-cleanup get pods":                                "reads a Pod again that changed since it was listed",
+	"curfew-controller get nodes":                            "counts Pods whose Node is gone: controller/tally tests that",
+	"curfew-controller patch events.events.k8s.io":           "adds to an Event that it created minutes ago",
+	"curfew-controller patch jobsets/status.jobset.x-k8s.io": "fails JobSets beside their own controller: TestPeers",
+	"curfew-webhook update secrets curfew-webhook-tls":       "writes certificates that expire: test/e2e/serving",
+}
+
+// everyGrantUsed: whatever the manifests grant to Curfew's accounts, some test made Curfew use. A run
+// of some of the tests says nothing about it.
+func everyGrantUsed(ctx context.Context) error {
+	if !wholeRun() {
+		return nil
+	}
+	granted, err := suite.cluster.Granted(ctx)
+	if err != nil {
+		return err
+	}
+	return judgeGrants(granted, unreached)
+}
+
+// judgeGrants is an error about permissions that are neither used nor excepted, and about exceptions
+// without a permission.
+func judgeGrants(used map[string]bool, excepted map[string]string) error {
+	var wrong []string
+	for grant, used := range used {
+		if !used && excepted[grant] == "" {
+			wrong = append(wrong, grant+": no test made Curfew use it")
+		}
+	}
+	for grant := range excepted {
+		if _, granted := used[grant]; !granted {
+			wrong = append(wrong, grant+": is not granted, but excepted")
+		}
+	}
+	if len(wrong) == 0 {
+		return nil
+	}
+	slices.Sort(wrong)
+	return fmt.Errorf("permissions in manifests/rbac:\n%s", strings.Join(wrong, "\n"))
+}
+
+// What everyGrantUsed must notice.
+func TestGrantsAreJudged(t *testing.T) {
+	t.Parallel()
+	excepted := map[string]string{"a get pods": "happens by chance"}
+	for name, c := range map[string]struct {
+		used map[string]bool
+		want string
+	}{
+		"used":                      {map[string]bool{"a get pods": true, "a list pods": true}, ""},
+		"excepted":                  {map[string]bool{"a get pods": false, "a list pods": true}, ""},
+		"not used":                  {map[string]bool{"a get pods": true, "a list pods": false}, "a list pods: no test"},
+		"excepted, but not granted": {map[string]bool{"a list pods": true}, "a get pods: is not granted"},
+	} {
+		err := judgeGrants(c.used, excepted)
+		if (err == nil) != (c.want == "") || err != nil && !strings.Contains(err.Error(), c.want) {
+			t.Errorf("%s: %v", name, err)
+		}
+	}
+}
