@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 
 	"golang.org/x/sync/errgroup"
 	authenticationv1 "k8s.io/api/authentication/v1"
@@ -37,7 +38,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 			return invalid(fmt.Errorf("request.oldObject: %w", err))
 		}
 	}
-	deletions, tooMany := rules.DeletionsOf(compiled)
+	access, tooMany := rules.CleanupAccessOf(compiled)
 	if tooMany != nil {
 		review.Errors = append(review.Errors, tooMany)
 	}
@@ -48,7 +49,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	defer cancel()
 	author, err := request.review.UserInfo()
 	if err == nil {
-		review.AuthorLacks, err = w.lacks(ctx, author, compiled, deletions)
+		review.AuthorLacks, err = w.lacks(ctx, author, compiled, access)
 	}
 	if err != nil { // An error would let the policy pass where the webhook fails open.
 		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
@@ -59,43 +60,37 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 		user = fmt.Sprintf("system:serviceaccount:%s:%s", account.Namespace, account.Name)
 	}
 	if user != "" {
-		review.AccountLacks, _ = w.lacks(ctx, authenticationv1.UserInfo{Username: user, Groups: serviceAccountGroups(user)}, compiled, deletions)
+		review.AccountLacks, _ = w.lacks(ctx, authenticationv1.UserInfo{Username: user, Groups: serviceAccountGroups(user)}, compiled, access)
 	}
 	return decided(rules.ReviewCleanup(review), request.user.IsPerson())
 }
 
-// cleanupVerbs are what a run does to the resources that its policy names. A user who may not read
-// objects must not learn by a condition what they contain.
-var cleanupVerbs = []string{"get", "list", "delete"}
-
-// lacks returns the permissions that a user does not have on what a policy names.
-func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, deletions []rules.Deletion) ([]string, error) {
-	verbs := cleanupVerbs
-	allowed := make([]bool, len(deletions)*len(verbs))
+// lacks returns the permissions that a user does not have on what a policy reads and deletes.
+func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p *cleanup.Policy, access []rules.CleanupAccess) ([]string, error) {
+	missing := make([][]string, len(access))
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(maxReviews)
-	for i := range allowed {
-		deletion, verb := deletions[i/len(verbs)], verbs[i%len(verbs)]
-		group.Go(func() (err error) {
-			allowed[i], err = w.reviews.May(ctx, user, authorizationv1.ResourceAttributes{
-				Verb: verb, Namespace: p.Namespace, Group: deletion.Group, Resource: deletion.Resource,
+	for i, of := range access {
+		missing[i] = make([]string, len(of.Verbs))
+		for j, verb := range of.Verbs {
+			group.Go(func() error {
+				may, err := w.reviews.May(ctx, user, authorizationv1.ResourceAttributes{
+					Verb: verb, Namespace: p.Namespace, Group: of.Group, Resource: of.Resource,
+				})
+				if !may {
+					missing[i][j] = verb
+				}
+				return err
 			})
-			return err
-		})
+		}
 	}
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
 	var out []string
-	for i, deletion := range deletions {
-		var missing []string
-		for j, verb := range verbs {
-			if !allowed[i*len(verbs)+j] {
-				missing = append(missing, verb)
-			}
-		}
-		if len(missing) > 0 {
-			out = append(out, rules.Enumerate(missing)+" "+deletion.String())
+	for i := range access {
+		if verbs := slices.DeleteFunc(missing[i], func(verb string) bool { return verb == "" }); len(verbs) > 0 {
+			out = append(out, rules.Enumerate(verbs)+" "+access[i].String())
 		}
 	}
 	return out, nil

@@ -3,6 +3,7 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"slices"
 	"strings"
@@ -49,6 +50,37 @@ func TestCleanupAuthorMayNotRead(t *testing.T) {
 			t.Errorf("who may %v: allowed %v, %+v, want %q", may, response.Allowed, response.Result, want)
 		}
 	}
+}
+
+// Nor must a tenant learn from a lookup or from namespaceObject what only the account of the policy
+// may read (S10).
+func TestCleanupAuthorMayNotLookUp(t *testing.T) {
+	const object = `{"apiVersion":"curfew.dev/v1alpha1","kind":"CleanupPolicy","metadata":{"namespace":"plain","name":"a"},"spec":{"schedule":"@daily","serviceAccountName":"janitor",` +
+		`"conditions":[{"name":"guess","expression":"%s"}],"matchConstraints":{"resourceRules":[{"apiGroups":[""],"resources":["%s"]}]}}}`
+	for _, c := range []struct{ expression, resource, lacks, want string }{
+		{"!lookup.mounted", "persistentvolumeclaims", "list pods", "you may not list pods in"},
+		{"!lookup.mounted", "persistentvolumeclaims", "list statefulsets", ""},
+		{"!lookup.mounted", "persistentvolumeclaims", "list services", ""},
+		{"!lookup.mounted", "persistentvolumes", "list persistentvolumeclaims", "you may not list persistentvolumeclaims in"},
+		{"!lookup.bound", "persistentvolumeclaims", "list pods", ""},
+		{"!lookup.selectedByService", "pods", "list services", "you may not list services in"},
+		{"!lookup.selectedByService", "pods", "list endpointslices", "you may not list endpointslices.discovery.k8s.io in"},
+		{"namespaceObject.metadata.name == 'x'", "pods", "get namespaces", "you may not get namespaces in"},
+		{"!lookup.owned", "pods", "get namespaces", ""},
+	} {
+		w := newWorld(t, func(o *Options) { o.Access = allBut(c.lacks) })
+		response := w.ask(t, ask{path: PathValidatePolicy, object: fmt.Sprintf(object, c.expression, c.resource)})
+		if response.Allowed != (c.want == "") || !response.Allowed && !strings.Contains(response.Result.Message, c.want) {
+			t.Errorf("%s for who may not %s: allowed %v, %+v, want %q", c.expression, c.lacks, response.Allowed, response.Result, c.want)
+		}
+	}
+}
+
+// allBut is what nobody may do.
+type allBut string
+
+func (a allBut) May(_ context.Context, _ authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	return what.Verb+" "+what.Resource != string(a), nil
 }
 
 // verbs are what everyone may do.

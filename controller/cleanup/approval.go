@@ -3,11 +3,11 @@ package cleanup
 import (
 	"context"
 	"fmt"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
+	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -17,20 +17,17 @@ func (c *Controller) approved(ctx context.Context, p *cleanup.Policy) (bool, err
 	if !p.NeedsApproval(c.options.RequireApproval) {
 		return true, nil
 	}
-	resource := c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupApprovals))
-	list := resource.List
+	resource := v1alpha1.ClusterCleanupApprovals
 	if p.Namespace != "" {
-		list = c.options.Objects.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.CleanupApprovals)).Namespace(p.Namespace).List
+		resource = v1alpha1.CleanupApprovals
 	}
-	options := metav1.ListOptions{Limit: pageSize}
-	for {
-		page, err := list(ctx, options)
-		if err != nil {
-			return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
-		}
-		found := slices.ContainsFunc(page.Items, func(one unstructured.Unstructured) bool { return p.ApprovedBy(&one) })
-		if options.Continue = page.GetContinue(); found || options.Continue == "" {
-			return found, nil
-		}
+	found := false
+	err := survey.Clients{Objects: c.options.Objects}.Each(ctx, v1alpha1.GroupVersion.WithResource(resource), p.Namespace, metav1.ListOptions{}, func(one *unstructured.Unstructured) error {
+		found = found || p.ApprovedBy(one)
+		return nil
+	})
+	if err != nil {
+		return false, fmt.Errorf("listing approvals of %s: %w", p.ID(), err)
 	}
+	return found, nil
 }

@@ -1,9 +1,12 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/controller/loop"
@@ -54,18 +57,37 @@ func (b *batch) giveUp(ctx context.Context, left []*v1alpha1.CleanupItem) error 
 			return trouble.err
 		}
 	}
-	b.checking = true
-	if err := b.submit(ctx, left); err != nil {
-		return err
-	}
-	if left = b.undecided(); len(left) > 0 {
-		return b.trouble[left[0].UID].err
+	return b.check(ctx, func(item *v1alpha1.CleanupItem) { b.fail(item, b.trouble[item.UID].err) })
+}
+
+// check reads the objects that are not decided, and deletes none. What is gone counts as such;
+// exists decides the others.
+func (b *batch) check(ctx context.Context, exists func(*v1alpha1.CleanupItem)) error {
+	for _, item := range b.undecided() {
+		object, _, err := b.run.look(ctx, item)
+		if apierrors.IsNotFound(err) {
+			object, err = b.run.lookElsewhere(ctx, item, err)
+		}
+		switch {
+		case err != nil:
+			return err
+		case object == nil:
+			item.Result, item.Message = v1alpha1.ItemGone, ""
+		default:
+			exists(item)
+		}
 	}
 	return nil
 }
 
+// undecided are the items without an outcome, those first that were tried least: while deletions
+// are paused, only a few of them are tried.
 func (b *batch) undecided() []*v1alpha1.CleanupItem {
-	return slices.DeleteFunc(slices.Clone(b.order), decided)
+	left := slices.DeleteFunc(slices.Clone(b.order), decided)
+	slices.SortStableFunc(left, func(one, other *v1alpha1.CleanupItem) int {
+		return cmp.Compare(b.trouble[one.UID].tries, b.trouble[other.UID].tries)
+	})
+	return left
 }
 
 // submit makes one attempt at each of the objects.
@@ -76,7 +98,6 @@ func (b *batch) submit(ctx context.Context, items []*v1alpha1.CleanupItem) error
 		if err != nil {
 			return err
 		}
-		object.Live = object.Live || b.checking
 		objects = append(objects, object)
 	}
 	b.left, b.done = len(objects), make(chan struct{})

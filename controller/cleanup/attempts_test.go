@@ -11,6 +11,7 @@ import (
 	"k8s.io/utils/clock"
 	clocktesting "k8s.io/utils/clock/testing"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -84,6 +85,61 @@ func TestOneObjectDoesNotWedgeARun(t *testing.T) {
 	}
 	if run := c.status.LastRun; run.Phase != v1alpha1.RunCompleted || run.Deleted != 4 || c.status.Deleted != 4 {
 		t.Errorf("run %+v", run)
+	}
+}
+
+// A webhook that refuses a DELETE says nothing of an earlier one that got no answer.
+func TestRefusedAfterNoAnswer(t *testing.T) {
+	for _, before := range []int{0, http.StatusInternalServerError} {
+		item := &v1alpha1.CleanupItem{UID: "a"}
+		r := &run{}
+		b := r.newBatch(&page{fields: v1alpha1.CleanupReportFields{Objects: []v1alpha1.CleanupItem{*item}}})
+		item = b.items["a"]
+		b.answered("a", action.Result{Outcome: action.Failed, Code: before, Err: errKilled})
+		b.answered("a", action.Result{Outcome: action.Refused, Code: http.StatusForbidden, Origin: action.FromAdmission, Err: errKilled})
+		want := v1alpha1.ItemFailed
+		if before == 0 {
+			want = v1alpha1.ItemUnknown
+		}
+		if item.Result != want {
+			t.Errorf("after %d: %s, want %s", before, item.Result, want)
+		}
+	}
+}
+
+// Whatever somebody writes into a report page, the engine, which never forgets a resource, is told
+// of none that the policy does not list.
+func TestForgedResources(t *testing.T) {
+	defer small(5)()
+	c := newCluster(t)
+	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
+	c.killAt = 5 // All are announced, and none is deleted.
+	_ = c.work(t.Context(), p)
+	for _, page := range c.pages {
+		page.Objects[0].Resource, page.Objects[1].Version = "fakes", "v9"
+	}
+	c.dead, c.killAt = false, 0
+	if err := c.work(t.Context(), p); err != nil {
+		t.Fatal(err)
+	}
+	if len(c.registered) != 1 || len(c.sent) != 5 {
+		t.Errorf("registered %v, sent %v", c.registered, c.sent)
+	}
+}
+
+// Some aggregated APIs give their objects no UID. They are kept: a DELETE without that precondition
+// could delete another object (S2).
+func TestObjectsWithoutUID(t *testing.T) {
+	c := newCluster(t)
+	for _, name := range []string{"tmp-0", "tmp-00"} {
+		c.objects[name] = c.objects["tmp-1"].DeepCopy()
+		c.objects[name].Name, c.objects[name].UID = name, ""
+	}
+	if err := c.work(t.Context(), tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.MaxDeletions = new(int64(5)) })); err != nil {
+		t.Fatal(err)
+	}
+	if run := c.status.LastRun; run.Deleted != 5 || c.skipped() != "2 ConfigMap ci/tmp-0: has no UID, without which it cannot be told from another object" {
+		t.Errorf("skipped %s, run %+v", c.skipped(), run)
 	}
 }
 

@@ -93,20 +93,24 @@ func (r *run) batch(ctx context.Context, page *page) error {
 	if err := r.ledger.announce(ctx, page); err != nil {
 		return err
 	}
-	return r.deletePage(ctx, page)
+	if err := r.newBatch(page).decide(ctx); err != nil {
+		return err
+	}
+	return r.count(ctx, page)
 }
 
-// deletePage deletes the objects of a page whose outcome is not known yet, and then counts the
-// page. While the run settles it only finds out which of them are gone.
-func (r *run) deletePage(ctx context.Context, page *page) error {
-	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}, unanswered: map[types.UID]bool{}}
+// newBatch is what deletes the objects of a page.
+func (r *run) newBatch(page *page) *batch {
+	b := &batch{run: r, items: map[types.UID]*v1alpha1.CleanupItem{}, trouble: map[types.UID]trouble{}, unanswered: map[types.UID]bool{}, throttled: map[types.UID]bool{}}
 	for i := range page.fields.Objects {
 		item := &page.fields.Objects[i]
 		b.order, b.items[item.UID] = append(b.order, item), item
 	}
-	if err := b.decide(ctx); err != nil {
-		return err
-	}
+	return b
+}
+
+// count counts the outcomes on a page.
+func (r *run) count(ctx context.Context, page *page) error {
 	r.observe(page)
 	return r.ledger.count(ctx, page, func(s *v1alpha1.CleanupPolicyStatus, unknown int64) {
 		s.LastRun.Lost += unknown
@@ -129,9 +133,8 @@ func (r *run) objectOf(item *v1alpha1.CleanupItem) (engine.Object, error) {
 		Kind: kind, Namespace: item.Namespace, Name: item.Name, UID: item.UID, ResourceVersion: item.ResourceVersion,
 		// The engine's clock may be behind that of the API server, by which the run is due.
 		Expiry: r.info.ScheduledTime.Add(-maxClockSkew), Source: r.policy.ID(), Propagation: r.policy.Spec.PropagationPolicy,
-		// Other objects decide a lookup, and they may have changed since the list. While a run settles,
-		// the live judgement is all that there is.
-		Live: r.settling || len(r.policy.Expressions.Lookups) > 0, Epoch: r.epoch,
+		// Other objects decide a lookup, and they may have changed since the list.
+		Live: len(r.policy.Expressions.Lookups) > 0, Epoch: r.epoch,
 	}, err
 }
 
@@ -175,9 +178,6 @@ func (r *run) forgetKinds() {
 // settle finds out what became of the objects that an interrupted run had announced, and counts
 // those that are gone. It deletes nothing.
 func (r *run) settle(ctx context.Context) error {
-	defer r.forgetKinds()
-	r.settling = true
-	defer func() { r.settling = false }()
 	for _, uncounted := range r.ledger.status().UncountedDeletions {
 		fields, err := r.ledger.store.readPage(ctx, uncounted.Report)
 		if err != nil {
@@ -198,7 +198,14 @@ func (r *run) settle(ctx context.Context) error {
 		if fields == nil || fields.Truncated && !summarised {
 			continue
 		}
-		if err := r.deletePage(ctx, &page{name: uncounted.Report, fields: *fields}); err != nil {
+		page := &page{name: uncounted.Report, fields: *fields}
+		err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {
+			item.Result, item.Message = v1alpha1.ItemKept, "the run was interrupted"
+		})
+		if err != nil {
+			return err
+		}
+		if err := r.count(ctx, page); err != nil {
 			return err
 		}
 	}

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// pageSize is how many reports or approvals one list has at most.
-	pageSize = 500
 	// maxBatch is how many objects a report page lists.
 	maxBatch = 250
 	// inFlight is how many batches are deleted at once. The UIDs of all are in the status: 500 of

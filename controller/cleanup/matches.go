@@ -12,10 +12,17 @@ import (
 // smaller.
 var matchesPerPage = 25_000
 
-// matched reads in how many runs in a row objects have matched before this one.
+// matched reads in how many runs in a row objects have matched before this one. A run that begins
+// to read objects too late leaves no matches: the next one would find the same objects soon after.
 func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
+	now, err := r.c.options.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	due := r.info.ScheduledTime.Time
+	r.late = now.Sub(due) > r.policy.Schedule.Next(due).Sub(due)/2
 	left := r.ledger.status().Matches
-	return r.policy.ReadMatched(left, r.info.ScheduledTime.Time, func(number int32) ([]byte, error) {
+	return r.policy.ReadMatched(left, due, func(number int32) ([]byte, error) {
 		fields, err := r.ledger.store.readPage(ctx, r.matchesName(left.Run, number))
 		if fields == nil || err != nil {
 			return nil, err
@@ -27,7 +34,7 @@ func (r *run) matched(ctx context.Context) (cleanup.Matched, error) {
 // writeMatches writes the matches of this run on pages. The pages of the run before stay until the
 // status names these: a run that is interrupted reads them again, and so counts nothing twice.
 func (r *run) writeMatches(ctx context.Context) (*v1alpha1.CleanupMatches, error) {
-	if r.survey.Matches == nil {
+	if r.survey.Matches == nil || r.late {
 		return nil, nil
 	}
 	text := r.survey.Matches.Encode()

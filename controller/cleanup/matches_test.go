@@ -10,7 +10,6 @@ import (
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/engine"
@@ -32,8 +31,7 @@ func unusedPolicy(t *testing.T, runs int32, edit func(*v1alpha1.CleanupSpec)) *c
 // day runs the policy on a day, from the start or from where it was killed.
 func (c *cluster) day(ctx context.Context, p *cleanup.Policy, day int) error {
 	due := start.AddDate(0, 0, day)
-	process := c.controller()
-	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: due, ledger: &ledger{store: c}}
+	process, cur := c.controller(), c.cur(p, due)
 	if run := c.current().LastRun; run != nil && run.ScheduledTime.Time.Equal(due) {
 		return process.finish(ctx, cur, true)
 	}
@@ -151,6 +149,55 @@ func TestMatchesThatAreLost(t *testing.T) {
 				t.Errorf("left %q, want %q", got, c.left)
 			}
 		})
+	}
+}
+
+// A run that is late by more than half an interval does not count for the next one: an object would
+// be deleted after less time than the policy says (S6).
+func TestLateRunDoesNotCount(t *testing.T) {
+	for name, c := range map[string]struct {
+		late       time.Duration
+		interrupt  bool
+		after, end string
+	}{
+		"in time":                     {late: 12 * time.Hour, after: "1 2 3 4 5", end: ""},
+		"late":                        {late: 12*time.Hour + time.Second, after: "1 2 3 4 5", end: "1 2 3 4 5"},
+		"interrupted, and late again": {late: 23 * time.Hour, interrupt: true, after: "1 2 3 4 5", end: "1 2 3 4 5"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			api := newCluster(t)
+			p := unusedPolicy(t, 2, nil)
+			api.unused(true, "tmp-1", "tmp-2", "tmp-3", "tmp-4", "tmp-5")
+			if c.interrupt {
+				api.killAt = 3
+				_ = api.day(t.Context(), p, 0)
+				api.dead, api.killAt = false, 0
+			}
+			api.late = c.late
+			if api.days(p, 0); api.left() != c.after {
+				t.Errorf("the late run left %q", api.left())
+			}
+			api.late = 24 * time.Hour
+			if api.days(p, 1); api.left() != c.end {
+				t.Errorf("the next run left %q, want %q", api.left(), c.end)
+			}
+			api.late = 48 * time.Hour
+			if api.days(p, 2); api.left() != "" {
+				t.Errorf("the third run left %q", api.left())
+			}
+		})
+	}
+}
+
+// A late run deletes what has matched often enough before.
+func TestLateRunCountsOn(t *testing.T) {
+	c := newCluster(t)
+	p := unusedPolicy(t, 2, nil)
+	c.unused(true, "tmp-1")
+	c.days(p, 0)
+	c.late = 47 * time.Hour
+	if c.days(p, 1); c.left() != "2 3 4 5" {
+		t.Errorf("left %q", c.left())
 	}
 }
 

@@ -26,8 +26,6 @@ type batch struct {
 	// order are the items of the page, and items the same by UID.
 	order []*v1alpha1.CleanupItem
 	items map[types.UID]*v1alpha1.CleanupItem
-	// checking: nothing is deleted any more. What is not gone has failed, for the reason in trouble.
-	checking bool
 
 	mu sync.Mutex
 	// left are submitted and not reported yet. When there are none, done is closed.
@@ -35,8 +33,9 @@ type batch struct {
 	done chan struct{}
 	// trouble is why items could not be deleted for now.
 	trouble map[types.UID]trouble
-	// unanswered are those of which a DELETE got no answer: it may still be carried out.
-	unanswered map[types.UID]bool
+	// unanswered are those of which a DELETE got no answer: it may still be carried out. throttled
+	// are those that an admission webhook answered 429.
+	unanswered, throttled map[types.UID]bool
 	// err is one that only somebody else can do something about, such as a missing permission.
 	err error
 }
@@ -46,6 +45,8 @@ type batch struct {
 type trouble struct {
 	own bool
 	err error
+	// tries are the attempts that were made.
+	tries int
 }
 
 // Judge implements engine.Run: it reads an object live, as the account of the run.
@@ -53,32 +54,15 @@ func (b *batch) Judge(ctx context.Context, o engine.Object) (engine.Judgement, e
 	b.mu.Lock()
 	item := *b.items[o.UID]
 	b.mu.Unlock()
-	at := &cleanup.Target{
-		GroupVersionResource: schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource},
-		Kind:                 item.Kind, Namespaced: item.Namespace != "",
+	object, gone, err := b.run.look(ctx, &item)
+	if object == nil {
+		return gone, err
 	}
-	object, err := b.run.survey.Get(ctx, at, item.Namespace, item.Name)
-	switch {
-	case apierrors.IsNotFound(err), err == nil && object.GetUID() != o.UID:
-		return engine.Judgement{Verdict: engine.Gone}, nil
-	case err != nil:
-		return engine.Judgement{}, fmt.Errorf("reading %s %s/%s: %w", item.Kind, item.Namespace, item.Name, err)
-	}
-	if since := object.GetDeletionTimestamp(); since != nil {
-		return engine.Judgement{Verdict: engine.BeingDeleted, Since: since.Time}, nil
-	}
-	switch {
-	case b.checking:
-		b.fail(o.UID)
-		return engine.Judgement{Verdict: engine.Keep}, nil
-	case b.run.settling:
-		b.keep(o.UID, "the run was interrupted")
-		return engine.Judgement{Verdict: engine.Keep}, nil
-	case !b.run.c.unchanged(b.run.policy):
+	if !b.run.c.unchanged(b.run.policy) {
 		b.keep(o.UID, errChanged.Error())
 		return engine.Judgement{Verdict: engine.Keep}, nil
 	}
-	decision, err := b.run.survey.JudgeLive(ctx, at, object, b.run.c.options.Live)
+	decision, err := b.run.survey.JudgeLive(ctx, targetOf(&item), object, b.run.c.options.Live)
 	if err != nil {
 		return engine.Judgement{}, err
 	}
@@ -106,14 +90,11 @@ func (b *batch) keep(uid types.UID, why string) {
 }
 
 // fail notes that an object that still exists could not be deleted, as far as is known.
-func (b *batch) fail(uid types.UID) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	result := v1alpha1.ItemFailed
-	if b.unanswered[uid] {
-		result = v1alpha1.ItemUnknown
+func (b *batch) fail(item *v1alpha1.CleanupItem, err error) {
+	item.Result, item.Message = v1alpha1.ItemFailed, policy.ShortenTo(err.Error(), maxMessage)
+	if b.unanswered[item.UID] {
+		item.Result = v1alpha1.ItemUnknown
 	}
-	b.items[uid].Result, b.items[uid].Message = result, policy.ShortenTo(b.trouble[uid].err.Error(), maxMessage)
 }
 
 // maxMessage bounds the message of an item, as the schema does.
@@ -122,19 +103,17 @@ const maxMessage = 256
 // answered notes an answer that no retry will change: something but the rights of the account
 // refuses the deletion, such as an admission webhook. It also notes that none came.
 func (b *batch) answered(uid types.UID, result action.Result) {
-	if result.Outcome == action.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout) {
-		b.mu.Lock()
-		defer b.mu.Unlock()
-		b.unanswered[uid] = true
-		return
-	}
-	rights := result.Origin != action.FromAdmission && (result.Code == http.StatusForbidden || result.Code == http.StatusUnauthorized)
-	if result.Outcome != action.Refused || rights {
-		return
-	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	b.items[uid].Result, b.items[uid].Message = v1alpha1.ItemFailed, policy.ShortenTo(result.Err.Error(), maxMessage)
+	webhook := result.Origin == action.FromAdmission
+	switch {
+	case result.Outcome == action.Failed && (result.Code == 0 || result.Code == http.StatusGatewayTimeout):
+		b.unanswered[uid] = true
+	case result.Outcome == action.Throttled:
+		b.throttled[uid] = webhook
+	case result.Outcome == action.Refused && (webhook || result.Code != http.StatusForbidden && result.Code != http.StatusUnauthorized):
+		b.fail(b.items[uid], result.Err)
+	}
 }
 
 // Report implements engine.Run.
@@ -152,14 +131,19 @@ func (b *batch) Report(o engine.Outcome) {
 		item.Result = v1alpha1.ItemUnknown
 	case o.Result == engine.Kept:
 		item.Result = v1alpha1.ItemKept
-	case o.Result == engine.Conflict: // It changes all the time: nothing was deleted, and the run goes on without it.
-		item.Result, item.Message = v1alpha1.ItemFailed, policy.ShortenTo(o.Err.Error(), maxMessage)
+	case o.Result == engine.Conflict: // It changes all the time, and the run goes on without it.
+		b.fail(item, o.Err)
 	default:
 		err := fmt.Errorf("%s %s/%s: %w", item.Kind, item.Namespace, item.Name, reasonOf(o))
 		if o.Result == engine.Refused && b.err == nil {
 			b.err = err
 		}
-		b.trouble[item.UID] = trouble{own: o.Result == engine.Failed, err: err}
+		before, paused := b.trouble[item.UID], errors.Is(o.Err, engine.ErrPaused)
+		own := o.Result == engine.Failed || paused || o.Result == engine.Throttled && b.throttled[item.UID]
+		b.trouble[item.UID] = trouble{own, err, before.tries}
+		if !paused {
+			b.trouble[item.UID] = trouble{own, err, before.tries + 1}
+		}
 	}
 	if b.left--; b.left == 0 {
 		close(b.done)

@@ -33,10 +33,10 @@ type run struct {
 	remembers *turn
 	// epoch of the engine before the objects were listed.
 	epoch uint64
+	// late: the matches of the run do not count for the next one.
+	late bool
 	// forbidden: the run was interrupted because its account lost a permission.
 	forbidden bool
-	// settling: the objects were listed by a run that was interrupted.
-	settling bool
 
 	mu    sync.Mutex
 	kinds map[schema.GroupVersionResource]engine.Kind
@@ -109,7 +109,7 @@ func (r *run) carryOut(ctx context.Context) error {
 		// It was begun with this permission, or can do nothing at all, and waits for it.
 		return r.interrupted(ctx, fmt.Errorf("%s: %w", r.mayNot(lacks), errForbidden))
 	}
-	if err := r.count(ctx, status.LastRun.Deleted+status.LastRun.Lost); err != nil {
+	if err := r.firstPass(ctx, status.LastRun.Deleted+status.LastRun.Lost); err != nil {
 		if stalled := (*survey.StallError)(nil); errors.As(err, &stalled) {
 			return r.end(ctx, v1alpha1.RunStalled, stalled.Reason, stalled.Error())
 		}
@@ -127,8 +127,8 @@ func (r *run) carryOut(ctx context.Context) error {
 	return r.end(ctx, v1alpha1.RunCompleted, v1alpha1.ReasonComplete, "")
 }
 
-// count is the first pass. A run that remembers many objects waits until few others do.
-func (r *run) count(ctx context.Context, deleted int64) error {
+// firstPass counts what matches. A run that remembers many objects waits until few others do.
+func (r *run) firstPass(ctx context.Context, deleted int64) error {
 	if r.policy.Spec.KeepNewest != nil || r.policy.Consecutive() {
 		err := r.cur.turn.away(ctx, func() (err error) {
 			r.remembers, err = r.c.remembering.take(ctx, r.policy.Namespace)

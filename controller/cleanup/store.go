@@ -13,9 +13,12 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/controller/follow"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -31,10 +34,12 @@ var errGone = errors.New("the policy is gone")
 
 // store is what a run keeps in the API server: the status of its policy and its report pages.
 type store struct {
+	client            survey.Clients
 	policies, reports dynamic.ResourceInterface
 	policy            *cleanup.Policy
 	// kinds of the policy and its pages.
 	kind, reportKind string
+	reportResource   schema.GroupVersionResource
 	// resourceVersion of the policy, and status as it was last read or written.
 	resourceVersion string
 	status          v1alpha1.CleanupPolicyStatus
@@ -42,21 +47,18 @@ type store struct {
 
 // newStore keeps the runs of a policy, as it was just read.
 func newStore(client dynamic.Interface, of *cleanup.Policy, resourceVersion string, status v1alpha1.CleanupPolicyStatus) *store {
-	s := &store{policy: of, resourceVersion: resourceVersion, status: status}
-	resource := func(name string) dynamic.ResourceInterface {
-		r := client.Resource(v1alpha1.GroupVersion.WithResource(name))
-		if of.Namespace == "" {
-			return r
-		}
-		return r.Namespace(of.Namespace)
+	s := &store{
+		client: survey.Clients{Objects: client}, policy: of, resourceVersion: resourceVersion, status: status,
+		kind: "ClusterCleanupPolicy", reportKind: "ClusterCleanupReport",
 	}
-	if of.Namespace == "" {
-		s.kind, s.reportKind = "ClusterCleanupPolicy", "ClusterCleanupReport"
-		s.policies, s.reports = resource(v1alpha1.ClusterCleanupPolicies), resource(v1alpha1.ClusterCleanupReports)
-	} else {
+	policies, reports := v1alpha1.ClusterCleanupPolicies, v1alpha1.ClusterCleanupReports
+	if of.Namespace != "" {
 		s.kind, s.reportKind = "CleanupPolicy", "CleanupReport"
-		s.policies, s.reports = resource(v1alpha1.CleanupPolicies), resource(v1alpha1.CleanupReports)
+		policies, reports = v1alpha1.CleanupPolicies, v1alpha1.CleanupReports
 	}
+	s.reportResource = v1alpha1.GroupVersion.WithResource(reports)
+	s.policies = client.Resource(v1alpha1.GroupVersion.WithResource(policies)).Namespace(of.Namespace)
+	s.reports = client.Resource(s.reportResource).Namespace(of.Namespace)
 	return s
 }
 
@@ -65,12 +67,16 @@ func (s *store) current() *v1alpha1.CleanupPolicyStatus { return &s.status }
 // writeStatus replaces the status. A policy that was edited meanwhile is read again: its spec does
 // not matter here. A status that is not the one this store wrote last ends the run.
 func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyStatus) error {
+	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupPolicy{Status: *status})
+	if err != nil {
+		return fmt.Errorf("status of %s: %w", s.policy.ID(), err)
+	}
+	// As the API server stores it: times are in whole seconds.
+	stored, err := statusOf(&unstructured.Unstructured{Object: content})
+	if err != nil {
+		return err
+	}
 	for {
-		object := &v1alpha1.CleanupPolicy{Status: *status}
-		content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
-		if err != nil {
-			return fmt.Errorf("status of %s: %w", s.policy.ID(), err)
-		}
 		// The API server takes everything but the status from what it has.
 		out := &unstructured.Unstructured{Object: map[string]any{"status": content["status"]}}
 		out.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(s.kind))
@@ -80,7 +86,7 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 		out.SetResourceVersion(s.resourceVersion)
 		written, err := s.policies.UpdateStatus(ctx, out, metav1.UpdateOptions{FieldManager: fieldManager})
 		if err == nil {
-			s.resourceVersion, s.status = written.GetResourceVersion(), *status.DeepCopy()
+			s.resourceVersion, s.status = written.GetResourceVersion(), stored
 			return nil
 		}
 		if apierrors.IsNotFound(err) {
@@ -89,10 +95,10 @@ func (s *store) writeStatus(ctx context.Context, status *v1alpha1.CleanupPolicyS
 		if !apierrors.IsConflict(err) {
 			return fmt.Errorf("writing the status of %s: %w", s.policy.ID(), err)
 		}
-		if err := s.reread(ctx, status); err != nil {
+		if err := s.reread(ctx, &stored); err != nil {
 			return err
 		}
-		if equalStatus(&s.status, status) { // The answer to a write of ours was lost.
+		if equalStatus(&s.status, &stored) { // The answer to a write of ours was lost.
 			return nil
 		}
 	}
@@ -165,7 +171,7 @@ func (s *store) patchPage(ctx context.Context, page *unstructured.Unstructured) 
 // readPage reads a report page of this policy; nil if there is none.
 func (s *store) readPage(ctx context.Context, name string) (*v1alpha1.CleanupReportFields, error) {
 	object, err := s.reports.Get(ctx, name, metav1.GetOptions{})
-	if apierrors.IsNotFound(err) {
+	if follow.IsGone(err) {
 		return nil, nil
 	}
 	if err != nil {
@@ -189,25 +195,20 @@ const keptRuns = 5
 func (s *store) prune(ctx context.Context) error {
 	pages := map[string][]string{} // by run
 	var old []string
-	options := metav1.ListOptions{Limit: pageSize, LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
-	for {
-		page, err := s.reports.List(ctx, options)
-		if err != nil {
-			return fmt.Errorf("listing reports of %s: %w", s.policy.ID(), err)
+	options := metav1.ListOptions{LabelSelector: v1alpha1.LabelCleanupPolicyUID + "=" + string(s.policy.UID)}
+	err := s.client.Each(ctx, s.reportResource, s.policy.Namespace, options, func(page *unstructured.Unstructured) error {
+		run, name := page.GetLabels()[v1alpha1.LabelCleanupRun], page.GetName()
+		matched, _, _ := unstructured.NestedString(page.Object, "matched")
+		switch {
+		case matched == "":
+			pages[run] = append(pages[run], name)
+		case s.status.Matches == nil || run != s.status.Matches.Run:
+			old = append(old, name)
 		}
-		for i := range page.Items {
-			run, name := page.Items[i].GetLabels()[v1alpha1.LabelCleanupRun], page.Items[i].GetName()
-			matched, _, _ := unstructured.NestedString(page.Items[i].Object, "matched")
-			switch {
-			case matched == "":
-				pages[run] = append(pages[run], name)
-			case s.status.Matches == nil || run != s.status.Matches.Run:
-				old = append(old, name)
-			}
-		}
-		if options.Continue = page.GetContinue(); options.Continue == "" {
-			break
-		}
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("listing reports of %s: %w", s.policy.ID(), err)
 	}
 	runs := slices.Sorted(maps.Keys(pages))
 	for _, run := range runs[:max(0, len(runs)-keptRuns)] {

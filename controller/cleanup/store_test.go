@@ -1,16 +1,63 @@
 package cleanup
 
 import (
+	"errors"
+	"fmt"
 	"testing"
+	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
+	clienttesting "k8s.io/client-go/testing"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
+
+// Somebody edits the policy during a run: its metadata and spec do not matter for the status, whose
+// times the API server stores in whole seconds.
+func TestPolicyIsEditedInMidRun(t *testing.T) {
+	resource := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupPolicies)
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{resource: "ClusterCleanupPolicyList"})
+	p, version := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), 1
+	live := &unstructured.Unstructured{Object: map[string]any{}}
+	live.SetUID(p.UID)
+	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, live.DeepCopy(), nil })
+	client.PrependReactor("update", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+		object := did.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured)
+		if object.GetResourceVersion() != fmt.Sprint(version) {
+			return true, nil, apierrors.NewConflict(resource.GroupResource(), "p", errors.New("it was changed"))
+		}
+		version++
+		live = object.DeepCopy()
+		live.SetResourceVersion(fmt.Sprint(version))
+		return true, live.DeepCopy(), nil
+	})
+	ledger := &ledger{store: newStore(client, p, "1", v1alpha1.CleanupPolicyStatus{})}
+	run := &v1alpha1.CleanupRun{ID: "run", ScheduledTime: metav1.NewTime(start), StartTime: metav1.NewTime(start.Add(time.Second / 3))}
+	for deleted := range int64(3) {
+		err := ledger.begin(t.Context(), run)
+		if err == nil {
+			err = ledger.change(t.Context(), func(s *v1alpha1.CleanupPolicyStatus) { s.Deleted = deleted })
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		version++
+		live.SetResourceVersion(fmt.Sprint(version))
+	}
+	content, _, _ := unstructured.NestedInt64(live.Object, "status", "deleted")
+	if content != 2 {
+		t.Errorf("status %v", live.Object)
+	}
+	live.Object["status"] = map[string]any{"deleted": int64(7)}
+	if err := ledger.begin(t.Context(), run); !errors.Is(err, errOvertaken) {
+		t.Errorf("after another leader wrote the status: %v", err)
+	}
+}
 
 // A page is written whether or not it exists, and has nothing left of what was there before.
 func TestPagesAreReplaced(t *testing.T) {

@@ -126,7 +126,7 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 		}
 		b.objects = slices.Delete(b.objects, i, i+1)
 		if !admitted {
-			e.turnDown(b, o, Held, errPaused)
+			e.turnDown(b, o, Held, ErrPaused)
 			continue
 		}
 		e.depart(j)
@@ -135,4 +135,5 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 	return nil, true
 }
 
-var errPaused = errors.New("deletions of this kind or source are paused")
+// ErrPaused is the error of submitted objects that are Held because a breaker is open.
+var ErrPaused = errors.New("deletions of this kind or source are paused")

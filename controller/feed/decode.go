@@ -14,6 +14,8 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/json"
+
+	"curfew.dev/curfew/controller/paging"
 )
 
 // NewObjects is a dynamic client whose watches cost little. The dynamic client's own goes over each
@@ -22,6 +24,7 @@ import (
 // judge looks at them (package expression).
 func NewObjects(config *rest.Config) (dynamic.Interface, error) {
 	config = dynamic.ConfigFor(config)
+	config.Wrap(paging.Cap)
 	config.NegotiatedSerializer = lineSerializer{config.NegotiatedSerializer}
 	config.GroupVersion = nil // The dynamic client names one in each path.
 	client, err := rest.HTTPClientFor(config)

@@ -40,7 +40,7 @@ func (o *Owners) Read(ctx context.Context, namespace string, owner *metav1.Owner
 	}
 	read, err := client.Get(ctx, owner.Name, metav1.GetOptions{})
 	switch {
-	case isGone(err):
+	case IsGone(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading %s %s: %w", owner.Kind, owner.Name, err)
@@ -50,8 +50,8 @@ func (o *Owners) Read(ctx context.Context, namespace string, owner *metav1.Owner
 	return read.Object, nil
 }
 
-// isGone reports whether an error says that an object is not there. A 404 of a proxy, or for a kind
+// IsGone reports whether an error says that an object is not there. A 404 of a proxy, or for a kind
 // that is not served, does not say so.
-func isGone(err error) bool {
+func IsGone(err error) bool {
 	return apierrors.IsNotFound(err) && !apierrors.HasStatusCause(err, metav1.CauseTypeUnexpectedServerResponse)
 }

@@ -29,7 +29,7 @@ func (c Cached) Snapshot(context.Context) (*platform.Snapshot, error) {
 // Namespace implements [platform.Source].
 func (c Cached) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
 	read, err := c.Namespaces.Namespace(ctx, name)
-	if isGone(err) {
+	if IsGone(err) {
 		return nil, nil // It is gone, and its objects go with it.
 	}
 	return read, err

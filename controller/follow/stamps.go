@@ -64,7 +64,7 @@ func (n *Namespaces) Run(ctx context.Context) error {
 
 // settled reports whether a write needs no other attempt. After a conflict a newer state is on its
 // way through the watch.
-func settled(err error) bool { return err == nil || apierrors.IsConflict(err) || isGone(err) }
+func settled(err error) bool { return err == nil || apierrors.IsConflict(err) || IsGone(err) }
 
 // stamp writes Curfew's own keys where they are not as they have to be, because a change slipped
 // past admission.

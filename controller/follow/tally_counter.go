@@ -36,7 +36,7 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 	tallies := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
 	read, err := client.Resource(tallies).Namespace(pod.Namespace).Get(ctx, known.Source.Name, metav1.GetOptions{})
 	switch {
-	case isGone(err):
+	case IsGone(err):
 		return nil, nil
 	case err != nil:
 		return nil, fmt.Errorf("reading PodTally %s: %w", known.Source.Name, err)

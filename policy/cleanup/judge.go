@@ -45,6 +45,7 @@ const (
 	SkipNewest      = "KeepNewest"
 	SkipLimit       = "OverLimit"
 	SkipConsecutive = "ConsecutiveRuns"
+	SkipNoUID       = "NoUID"
 )
 
 // Decision is a verdict and its reason.

@@ -158,7 +158,9 @@ func (p *Policy) ReadMatched(left *v1alpha1.CleanupMatches, due time.Time, page 
 		if err != nil {
 			return nil, fmt.Errorf("reading the matches of run %s: %w", left.Run, err)
 		}
-		text = append(text, next...)
+		if text = append(text, next...); len(next) == 0 || len(text) > MaxMatched*MatchSize {
+			return nil, nil
+		}
 	}
 	if SumMatches(text) != left.SHA256 || len(text)%MatchSize != 0 {
 		return nil, nil

@@ -3,6 +3,7 @@ package cleanup_test
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 
@@ -152,6 +153,25 @@ func TestMatchesThatCannotBeUsed(t *testing.T) {
 	}
 	if before, err := p.ReadMatched(nil, now, nil); before != nil || err != nil {
 		t.Errorf("a first run: %v, %v", before, err)
+	}
+}
+
+// A status that names endless pages ends with the first that is missing, or with more than can be
+// left.
+func TestMatchesOnPagesThatAreMissing(t *testing.T) {
+	p := compile(t, "{schedule: '0 2 * * *', consecutiveRuns: 2}")
+	left := &v1alpha1.CleanupMatches{Run: "r", ScheduledTime: metav1.NewTime(now), SpecHash: p.Hash, Pages: math.MaxInt32}
+	for _, page := range [][]byte{nil, make([]byte, 90_000)} {
+		read := 0
+		before, err := p.ReadMatched(left, now.AddDate(0, 0, 1), func(int32) ([]byte, error) {
+			if read++; read > 20 {
+				return nil, errors.New("it reads on and on")
+			}
+			return page, nil
+		})
+		if err != nil || before != nil {
+			t.Errorf("%v after %d pages", err, read)
+		}
 	}
 }
 

@@ -5,55 +5,73 @@ import (
 	"slices"
 	"strings"
 
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // Names of the rules about cleanup policies.
 const (
-	// CleanupAuthor: the author of a cleanup policy must be allowed to get, list and delete
-	// what it matches.
+	// CleanupAuthor: the author of a cleanup policy must be allowed to get, list and delete what it
+	// matches, and to read what its lookups and namespaceObject read.
 	CleanupAuthor = "cleanup-author"
 	// CleanupAccount: the service account of a cleanup policy should be allowed the same.
 	CleanupAccount = "cleanup-account"
 )
 
-// Deletion is a resource that a cleanup policy names, and with it the permissions that it takes.
-type Deletion struct{ Group, Resource, Name string }
+// CleanupAccess is what a cleanup policy does to a resource, and so the permissions that it takes.
+type CleanupAccess struct {
+	schema.GroupResource
+	Verbs []string
+}
 
 // String is the resource as messages write it.
-func (d Deletion) String() string {
-	switch {
-	case d.Group == "*" && d.Resource == "*":
+func (a *CleanupAccess) String() string {
+	if a.Group == "*" && a.Resource == "*" {
 		return "every resource"
-	case d.Group == "":
-		return d.Resource
-	default:
-		return d.Resource + "." + d.Group
 	}
+	return a.GroupResource.String()
 }
 
 // MaxDeletions is how many resources a policy may name: each takes access reviews at admission.
 const MaxDeletions = 64
 
-// DeletionsOf are the resources that a policy names. An error is too many.
-func DeletionsOf(p *cleanup.Policy) ([]Deletion, *field.Error) {
-	var out []Deletion
+// CleanupAccessOf is what a policy deletes, and what its lookups and namespaceObject read. An error
+// is too many resources. lookup.mounted also reads pod templates of any kind. A user who may list
+// Pods sees what most of them mount, so the kinds of the templates are not asked for.
+func CleanupAccessOf(p *cleanup.Policy) ([]CleanupAccess, *field.Error) {
+	var out []CleanupAccess
+	add := func(group, resource string, verbs ...string) {
+		named := schema.GroupResource{Group: group, Resource: resource}
+		if !slices.ContainsFunc(out, func(one CleanupAccess) bool { return one.GroupResource == named }) {
+			out = append(out, CleanupAccess{named, verbs})
+		}
+	}
 	for i := range p.Spec.MatchConstraints.ResourceRules {
 		rule := &p.Spec.MatchConstraints.ResourceRules[i]
 		for _, group := range rule.APIGroups {
 			for _, resource := range rule.Resources {
-				one := Deletion{Group: group, Resource: resource}
-				if !slices.Contains(out, one) {
-					out = append(out, one)
-				}
+				// A user who may not read objects must not learn by a condition what they contain.
+				add(group, resource, "get", "list", "delete")
 			}
 		}
 		if len(out) > MaxDeletions {
 			return nil, field.TooMany(field.NewPath("spec", "matchConstraints", "resourceRules"), len(out), MaxDeletions)
 		}
+	}
+	if p.Expressions.ReadsNamespace {
+		add("", "namespaces", "get")
+	}
+	if slices.Contains(p.Expressions.Lookups, expression.LookupService) {
+		add("", "services", "list")
+		add("discovery.k8s.io", "endpointslices", "list")
+	}
+	if slices.Contains(p.Expressions.Lookups, expression.LookupMounted) {
+		add("", "pods", "list")
+		add("", "persistentvolumeclaims", "list")
 	}
 	return out, nil
 }
@@ -70,8 +88,8 @@ type CleanupRequest struct {
 	Options                   Options
 }
 
-// ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not get, list
-// and delete what it matches: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
+// ReviewCleanup denies a cleanup policy that cannot run, and one whose author may not do what it
+// does: a CleanupPolicy always, a ClusterCleanupPolicy with --require-delete.
 func ReviewCleanup(r *CleanupRequest) *policy.Decision {
 	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	path, where := field.NewPath("spec", "matchConstraints", "resourceRules").String(), ""

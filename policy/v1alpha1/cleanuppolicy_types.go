@@ -158,8 +158,9 @@ type CleanupSpec struct {
 	KeepNewest *KeepNewest `json:"keepNewest,omitempty"`
 	// consecutiveRuns is in how many runs in a row an object must match before Curfew deletes it: the
 	// last of them deletes it. Dry runs count. The count of all objects starts again when the policy
-	// is changed or a run is missed, and that of one object when a run does not match it. More than
-	// 100,000 matching objects set the condition Stalled. Absent means 1.
+	// is changed, a run is missed, or a run is late by more than half of the time to the next one.
+	// That of one object starts again when a run does not match it. More than 100,000 matching
+	// objects set the condition Stalled. Absent means 1.
 	// +optional
 	// +kubebuilder:validation:Minimum=1
 	// +kubebuilder:validation:Maximum=100

@@ -46,7 +46,7 @@ var ofCleanup = []Mutant{
 	{
 		Invariant: "S7", Name: "an object that cannot be deleted has failed although it may be gone",
 		File: "controller/cleanup/attempts.go",
-		Old:  "\tb.checking = true\n", New: "\tfor _, item := range left {\n\t\titem.Result = v1alpha1.ItemFailed\n\t}\n\treturn nil\n",
+		Old:  "\treturn b.check(ctx, func(item *v1alpha1.CleanupItem) { b.fail", New: "\tfor _, item := range left {\n\t\titem.Result = v1alpha1.ItemFailed\n\t}\n\tleft = nil\n\treturn b.check(ctx, func(item *v1alpha1.CleanupItem) { b.fail",
 		Package: cleans, Tests: []string{"TestOneObjectDoesNotWedgeARun"},
 	},
 	{
@@ -98,6 +98,60 @@ var ofCleanup = []Mutant{
 		Package: cleans, Tests: []string{"TestLiveReadStartsAgain"},
 	},
 	{
+		Invariant: "S6", Name: "a late run counts for the next one",
+		File: "controller/cleanup/matches.go",
+		Old:  "if r.survey.Matches == nil || r.late {", New: "if r.survey.Matches == nil {",
+		Package: cleans, Tests: []string{"TestLateRunDoesNotCount"},
+	},
+	{
+		Invariant: "S7", Name: "an object is counted as gone while its resource is not served",
+		File: "controller/cleanup/look.go",
+		Old:  "case follow.IsGone(err), err == nil", New: "case follow.IsGone(err), err != nil && !isForbidden(err), err == nil",
+		Package: cleans, Tests: []string{"TestResourceIsNotServed", "TestResourceIsNotServedInMidRun"},
+	},
+	{
+		Invariant: "S7", Name: "the objects of a forged report page reach the engine",
+		File: "controller/cleanup/batch.go",
+		Old:  "\t\tpage := &page{name: uncounted.Report, fields: *fields}\n", New: "\t\tpage := &page{name: uncounted.Report, fields: *fields}\n\t\tif len(fields.Objects) > 0 {\n\t\t\t_, _ = r.objectOf(&page.fields.Objects[0])\n\t\t}\n",
+		Package: cleans, Tests: []string{"TestForgedResources"},
+	},
+	{
+		Invariant: "S3", Name: "objects whose deletions are paused keep a run from its end",
+		File: "controller/cleanup/outcome.go",
+		Old:  "own := o.Result == engine.Failed || paused ||", New: "own := o.Result == engine.Failed ||",
+		Package: cleans, Tests: []string{"TestPausedDeletionsDoNotWedgeARun"},
+	},
+	{
+		Invariant: "S3", Name: "objects that fail are tried before those that were not tried",
+		File: "controller/cleanup/attempts.go",
+		Old:  "return cmp.Compare(b.trouble[one.UID].tries", New: "return 0 * cmp.Compare(b.trouble[one.UID].tries",
+		Package: cleans, Tests: []string{"TestPausedDeletionsDoNotWedgeARun"},
+	},
+	{
+		Invariant: "S2", Name: "a run deletes objects without UID",
+		File: "controller/cleanup/survey/survey.go",
+		Old:  "facts.UID == \"\" {", New: "facts.UID == \"-\" {",
+		Package: cleans, Tests: []string{"TestObjectsWithoutUID"},
+	},
+	{
+		Invariant: "S9", Name: "large approvals are listed at once",
+		File: "controller/feed/decode.go",
+		Old:  "config.Wrap(paging.Cap)", New: "_ = paging.Cap",
+		Package: cleans, Tests: []string{"TestLargeApprovalsAndReports"},
+	},
+	{
+		Invariant: "S10", Name: "a tenant's policy looks up what its author may not read",
+		File: "policy/rules/cleanup.go",
+		Old:  "expression.LookupMounted) {", New: "expression.LookupMounted) && p.Namespace == \"\" {",
+		Package: "webhook", Tests: []string{"TestCleanupAuthorMayNotLookUp"},
+	},
+	{
+		Invariant: "S10", Name: "a tenant's policy reads a Namespace that its author may not",
+		File: "policy/rules/cleanup.go",
+		Old:  "if p.Expressions.ReadsNamespace {", New: "if p.Expressions.ReadsNamespace && p.Namespace == \"\" {",
+		Package: "webhook", Tests: []string{"TestCleanupAuthorMayNotLookUp"},
+	},
+	{
 		Invariant: "S10", Name: "policies without an account delete as the controller",
 		File: "controller/cleanup/account.go",
 		Old:  "\t\tname = a.own\n", New: "\t\tname.Name = \"curfew-controller\"\n",
@@ -111,8 +165,8 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S10", Name: "a tenant's policy reads what its author may not",
-		File: "webhook/cleanup.go",
-		Old:  "{\"get\", \"list\", \"delete\"}", New: "{\"delete\"}",
+		File: "policy/rules/cleanup.go",
+		Old:  "add(group, resource, \"get\", \"list\", \"delete\")", New: "add(group, resource, \"delete\")",
 		Package: "webhook", Tests: []string{"TestCleanupAuthorMayNotRead"},
 	},
 	{
@@ -165,8 +219,8 @@ var ofCleanup = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "a resumed run deletes what an earlier one had announced",
-		File: "controller/cleanup/outcome.go",
-		Old:  "case b.run.settling:", New: "case false:",
+		File: "controller/cleanup/batch.go",
+		Old:  "err = r.newBatch(page).check(ctx, func(item *v1alpha1.CleanupItem) {\n\t\t\titem.Result, item.Message = v1alpha1.ItemKept, \"the run was interrupted\"\n\t\t})", New: "err = r.newBatch(page).decide(ctx)",
 		Package: cleans, Tests: []string{"TestResumedRunJudgesAgain"},
 	},
 	{

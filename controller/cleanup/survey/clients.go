@@ -40,6 +40,12 @@ func (c Clients) List(ctx context.Context, resource schema.GroupVersionResource,
 	return out, list.Continue, nil
 }
 
+// Each calls f for each object of a resource. Its pages are bounded by bytes if the transport of
+// the client is a [paging.Cap].
+func (c Clients) Each(ctx context.Context, resource schema.GroupVersionResource, namespace string, options metav1.ListOptions, f func(*unstructured.Unstructured) error) error {
+	return newPages(c, true).each(ctx, resource, namespace, options, f)
+}
+
 // Get is that of [Reader].
 func (c Clients) Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, whole bool) (*unstructured.Unstructured, error) {
 	if whole {

@@ -186,7 +186,7 @@ func (s *Survey) total(ctx context.Context) (sum int64, err error) {
 
 // pages lists page by page.
 type pages struct {
-	reader  Reader
+	reader  lister
 	whole   bool
 	sizes   *paging.Sizes
 	spent   *time.Duration // on the objects of the page
@@ -200,7 +200,7 @@ func (s *Survey) pages(whole bool) *pages {
 	return out
 }
 
-func newPages(reader Reader, whole bool) *pages {
+func newPages(reader lister, whole bool) *pages {
 	first := int64(pageSize)
 	if whole {
 		first = wholePageSize

@@ -18,11 +18,15 @@ import (
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
-// Reader reads objects with the rights of a policy's account.
-type Reader interface {
+type lister interface {
 	// List returns one page, and where the next one begins. Unless whole, an object may have only its
 	// metadata.
 	List(ctx context.Context, resource schema.GroupVersionResource, namespace string, whole bool, options metav1.ListOptions) (page []unstructured.Unstructured, next string, err error)
+}
+
+// Reader reads objects with the rights of a policy's account.
+type Reader interface {
+	lister
 	// Get reads one object.
 	Get(ctx context.Context, resource schema.GroupVersionResource, namespace, name string, whole bool) (*unstructured.Unstructured, error)
 	// Lacks returns the first of the verbs that the account may not use, or "". The namespace "" means
@@ -121,7 +125,11 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 			return cleanup.Decision{}, err
 		}
 	}
-	return s.policy.Judge(ctx, judged), ctx.Err()
+	decision := s.policy.Judge(ctx, judged)
+	if decision.Verdict == cleanup.Delete && facts.UID == "" {
+		decision = cleanup.Decision{Verdict: cleanup.Skip, Reason: cleanup.SkipNoUID, Message: "has no UID, without which it cannot be told from another object"}
+	}
+	return decision, ctx.Err()
 }
 
 // Get reads one object live, as much of it as the policy needs.

@@ -1,0 +1,69 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// Objects that a webhook never lets anyone delete have the engine pause the deletions of the policy
+// in their namespace. They fail, and the run deletes everything that is listed after them.
+func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
+	for name, c := range map[string]struct {
+		denied, code, lost int
+	}{
+		"one object, an error":          {1, http.StatusInternalServerError, 0},
+		"many objects, errors":          {12, http.StatusInternalServerError, 0},
+		"one object, too many requests": {1, http.StatusTooManyRequests, 0},
+		"many objects, no answers":      {12, http.StatusGatewayTimeout, 12},
+	} {
+		t.Run(name, func(t *testing.T) {
+			defer small(20)()
+			synctest.Test(t, func(t *testing.T) {
+				api := newCluster(t)
+				for i := range 60 {
+					name := fmt.Sprintf("tmp-%02d", i)
+					api.objects[name] = api.objects["tmp-1"].DeepCopy()
+					api.objects[name].Name, api.objects[name].UID = name, types.UID("uid-"+name)
+				}
+				api.denies = map[string]int{}
+				for i := range c.denied {
+					api.denies[fmt.Sprintf("tmp-%02d", i)] = c.code
+				}
+				process := api.controller()
+				real, err := engine.New(engine.Options{Triggers: []engine.Trigger{{Name: string(policy.TriggerCleanup), Action: Action{}, Deletes: true, Priority: action.Background}}})
+				if err != nil {
+					t.Fatal(err)
+				}
+				process.options.Engine, process.options.Clock = real, clock.RealClock{}
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				go func() { _ = real.Run(ctx) }()
+				began := time.Now()
+				cur := api.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), began)
+				if _, err := process.start(ctx, cur, began); err != nil {
+					t.Errorf("the run ended with %v", err)
+				}
+				run := api.status.LastRun
+				if run.Phase != v1alpha1.RunCompleted || int(run.Deleted) != 65-c.denied || int(run.Lost) != c.lost || len(api.sent) != 65-c.denied {
+					t.Errorf("%d deleted, run %+v, Stalled %s", len(api.sent), run, api.condition(v1alpha1.ConditionStalled))
+				}
+				if took := time.Since(began); took > 10*time.Minute {
+					t.Errorf("it took %s", took)
+				}
+				cancel()
+			})
+		})
+	}
+}

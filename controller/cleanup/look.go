@@ -1,0 +1,58 @@
+package cleanup
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"curfew.dev/curfew/controller/engine"
+	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// targetOf is the resource of an item.
+func targetOf(item *v1alpha1.CleanupItem) *cleanup.Target {
+	return &cleanup.Target{
+		GroupVersionResource: schema.GroupVersionResource{Group: item.Group, Version: item.Version, Resource: item.Resource},
+		Kind:                 item.Kind, Namespaced: item.Namespace != "",
+	}
+}
+
+// look reads an object live, as the account of the run. It is nil if it is gone or being deleted;
+// then gone says which.
+func (r *run) look(ctx context.Context, item *v1alpha1.CleanupItem) (object *unstructured.Unstructured, gone engine.Judgement, err error) {
+	object, err = r.survey.Get(ctx, targetOf(item), item.Namespace, item.Name)
+	switch {
+	case follow.IsGone(err), err == nil && object.GetUID() != item.UID:
+		return nil, engine.Judgement{Verdict: engine.Gone}, nil
+	case err != nil:
+		return nil, gone, fmt.Errorf("reading %s %s/%s: %w", item.Kind, item.Namespace, item.Name, err)
+	}
+	if since := object.GetDeletionTimestamp(); since != nil {
+		return nil, engine.Judgement{Verdict: engine.BeingDeleted, Since: since.Time}, nil
+	}
+	return object, gone, nil
+}
+
+// lookElsewhere reads an object whose resource is not served any more: in another version, if there
+// is one. The objects of a kind that is gone are gone, too.
+func (r *run) lookElsewhere(ctx context.Context, item *v1alpha1.CleanupItem, notServed error) (*unstructured.Unstructured, error) {
+	served, err := r.c.options.Served(ctx)
+	if err != nil {
+		return nil, err
+	}
+	i := slices.IndexFunc(served, func(one cleanup.Resource) bool { return one.Group == item.Group && one.Resource == item.Resource })
+	switch {
+	case i < 0:
+		return nil, nil
+	case slices.Contains(served[i].Versions, item.Version):
+		return nil, notServed
+	}
+	item.Version = served[i].Versions[0]
+	object, _, err := r.look(ctx, item)
+	return object, err
+}
