@@ -79,8 +79,7 @@ func Build(ctx context.Context, module, bin, release string, out io.Writer) (Bin
 	if err != nil {
 		return Binaries{}, err
 	}
-	// kwok is a client of any release. It is built with the usual modules: those of older releases do
-	// not fit.
+	// kwok is a client of any release. Only go.mod pins it: the modules of older releases do not fit.
 	usual, usualKey, err := pinned(module, goMod)
 	if err != nil {
 		return Binaries{}, err
@@ -162,9 +161,11 @@ func pinned(module, modfile string) (Versions, string, error) {
 		hash.Write(data)
 	}
 	var v Versions
-	for path, version := range map[string]*string{
-		"k8s.io/kubernetes": &v.Kubernetes, "go.etcd.io/etcd/server/v3": &v.Etcd, "sigs.k8s.io/kwok": &v.Kwok,
-	} {
+	required := map[string]*string{"k8s.io/kubernetes": &v.Kubernetes, "go.etcd.io/etcd/server/v3": &v.Etcd}
+	if modfile == goMod {
+		required["sigs.k8s.io/kwok"] = &v.Kwok
+	}
+	for path, version := range required {
 		match := regexp.MustCompile(`(?m)^\s*` + regexp.QuoteMeta(path) + ` (v\S+)`).FindStringSubmatch(gomod)
 		if match == nil {
 			return Versions{}, "", fmt.Errorf("%s in %s requires no %s", modfile, module, path)

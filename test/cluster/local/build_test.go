@@ -59,8 +59,12 @@ func TestModfileOf(t *testing.T) {
 	if _, err := modfileOf(dir, ""); err == nil {
 		t.Error("a go.mod that pins nothing is taken")
 	}
-	const pins = "require (\n\tk8s.io/kubernetes v1.%s.1\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n\tsigs.k8s.io/kwok v0.8.0 // indirect\n)\n"
+	const pins = "require (\n\tk8s.io/kubernetes v1.%s.1\n\tgo.etcd.io/etcd/server/v3 v3.6.8\n)\n"
 	write(t, dir, "go.mod", fmt.Sprintf(pins, "36"))
+	if _, err := modfileOf(dir, ""); err == nil {
+		t.Error("a go.mod that pins no kwok is taken")
+	}
+	write(t, dir, "go.mod", fmt.Sprintf(pins, "36")+"\tsigs.k8s.io/kwok v0.8.0\n")
 	write(t, dir, "kubernetes-1.37.mod", fmt.Sprintf(pins, "37"))
 	write(t, dir, "kubernetes-1.37.sum", "")
 	for release, want := range map[string]string{"": "go.mod", "1.36": "go.mod", "1.37": "kubernetes-1.37.mod"} {
