@@ -3,6 +3,7 @@ package harness
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
@@ -23,6 +24,10 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 	// kubectl finds its plugin, `kubectl curfew`, by the PATH.
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig,
 		"PATH="+filepath.Join(c.root, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
+	// kubectl 1.32 reads what begins with a brace as JSON alone.
+	if strings.HasPrefix(input, "{") && args[0] != "curfew" && !json.Valid([]byte(input)) {
+		input = "---\n" + input
+	}
 	cmd.Stdin = strings.NewReader(input)
 	var out, errOut bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errOut
