@@ -102,8 +102,7 @@ func NewDigests(options DigestOptions) *Digests {
 	return &Digests{options: options, changed: loop.NewSignal(), fresh: map[digestKey]*deletions{}, events: map[digestKey]*digest{}}
 }
 
-// Add takes what was deleted since the last call. It does not block. Deletions of cluster-scoped
-// objects by their own TTL or label have no source to notify; they are in the log.
+// Add takes what was deleted since the last call. It does not block.
 func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -1,6 +1,8 @@
 package notice
 
 import (
+	"cmp"
+
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -33,12 +35,13 @@ func targetOf(source, namespace string) Target {
 }
 
 // digestOf is the target of a digest. What objects ask for themselves is reported inside their
-// namespace; with inside, everything is.
+// namespace, or for cluster-scoped objects inside default, as is usual for Events about those. With
+// inside, everything is reported in the namespace of the object.
 func digestOf(source, namespace string, inside bool) Target {
 	if inside {
 		return Target{Name: namespace, Inside: true}
 	}
-	out := targetOf(source, namespace)
+	out := targetOf(source, cmp.Or(namespace, metav1.NamespaceDefault))
 	level := policy.ParseSource(source).Level
 	out.Inside = level != policy.LevelNamespace && level != policy.LevelPolicy
 	return out

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"strings"
@@ -61,6 +62,19 @@ func TestLabelsOfAnyKindAreReviewed(t *testing.T) {
 	}
 	s.eventually(row{cluster("91d"), ""})
 	s.wouldCreate(row{cluster("1s"), warned(labelField + "1s is under 60s: the Site is deleted 1s after its creation; use 60s or more")})
+}
+
+// kubectl curfew explain says who deleted a cluster-scoped object, by an Event in namespace default.
+func TestWhoDeletedAClusterScopedObject(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t)
+	site := s.define("Site", s.name+".example.com", false, version{name: "v1", storage: true})
+	s.grant("e2e-"+s.name, site)
+	s.awaitWatched("Site."+site.Group, true)
+	s.create(labelledAs(site.Group+"/v1", "Site", s.name, policy.LabelTTL, "1s"))
+	s.poll("the record of the deletion", func(context.Context) (bool, error) {
+		return strings.Contains(s.curfew("explain", site.Resource+"."+site.Group+"/"+s.name).stdout, "by its TTL label"), nil
+	})
 }
 
 // The samples of policies: 90 days at most, and not after the end of the year.
