@@ -205,8 +205,11 @@ func TestWebhookSettings(t *testing.T) {
 	}
 }
 
-// viewers is the name of the roles for users of the CLI. Only reading aggregates to view.
-const viewers = "curfew-view"
+// The names of the roles for users of the CLI. Only viewers aggregates, to view.
+const (
+	viewers  = "curfew-view"
+	monitors = "curfew-status"
+)
 
 func TestViewersOnlyRead(t *testing.T) {
 	objects := build(t, "base")
@@ -220,12 +223,12 @@ func TestViewersOnlyRead(t *testing.T) {
 				t.Errorf("ClusterRole %s aggregates to %s", r.Name, to)
 			}
 		}
-		if r.Name == viewers {
+		if r.Name == viewers || r.Name == monitors {
 			rules = append(rules, r.Rules...)
 		}
 	}
 	for _, r := range only[*rbacv1.Role](objects) {
-		if r.Name == viewers {
+		if r.Name == viewers || r.Name == monitors {
 			rules = append(rules, r.Rules...)
 		}
 	}
@@ -235,7 +238,7 @@ func TestViewersOnlyRead(t *testing.T) {
 			t.Errorf("%v", rule)
 		}
 	}
-	if len(rules) < 3 {
+	if len(rules) < 10 {
 		t.Errorf("only %d rules", len(rules))
 	}
 }
@@ -310,8 +313,9 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 		bound(b.Name, b.RoleRef, b.Subjects)
 	}
 	// An admin binds them: one in the namespaces whose CleanupPolicies may run, and nowhere else
-	// (S10), the other to those who may count Pods.
-	if !maps.Equal(roles, map[string]bool{"ClusterRole/curfew-impersonate": true, "ClusterRole/curfew-edit-tallies": true}) {
+	// (S10), one to those who may count Pods, and two to monitors.
+	if !maps.Equal(roles, map[string]bool{"ClusterRole/curfew-impersonate": true, "ClusterRole/curfew-edit-tallies": true,
+		"ClusterRole/" + monitors: true, "Role/" + monitors: true}) {
 		t.Errorf("bound to nobody: %v", roles)
 	}
 }
