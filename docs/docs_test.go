@@ -152,7 +152,7 @@ var (
 // TestNamedTestsExist: a promise that names its test still has it.
 func TestNamedTestsExist(t *testing.T) {
 	known := map[string]bool{}
-	for _, path := range sources(t, true, "policy", "webhook", "controller", "certs", "cmd", "manifests", "test/e2e") {
+	for _, path := range sources(t, true, "policy", "webhook", "controller", "certs", "cmd", "manifests", "test/e2e", "test/harness") {
 		text, err := os.ReadFile(path)
 		if err != nil {
 			t.Fatal(err)

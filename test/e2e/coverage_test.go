@@ -324,6 +324,22 @@ func TestCoverageGoesWithTheStaticConfigurations(t *testing.T) {
 	reinstall()
 }
 
+// While no controller runs, the webhook itself keeps its CA in what the controller has written.
+func TestWebhookRestoresItsCA(t *testing.T) {
+	s := newSpace(t)
+	s.ok(suite.controller.Stop(s.ctx))
+	defer restartController(s)()
+	for _, kind := range []string{"mutatingwebhookconfiguration", "validatingwebhookconfiguration"} {
+		bundle := func() string { return s.jsonpath(kind, kindsName, ".webhooks[0].clientConfig.caBundle") }
+		before := bundle()
+		if before == "" {
+			t.Fatalf("%s %s has no CA", kind, kindsName)
+		}
+		s.passes(s.kubectl("patch", kind, kindsName, "--type=json", "-p", `[{"op": "remove", "path": "/webhooks/0/clientConfig/caBundle"}]`))
+		s.poll("the CA in the "+kind, func(context.Context) (bool, error) { return bundle() == before, nil })
+	}
+}
+
 // awaitValidated waits until the validating side refuses what it has to.
 func (s *space) awaitValidated(r render) {
 	s.Helper()

@@ -2,6 +2,7 @@ package e2e
 
 import (
 	"testing"
+	"time"
 
 	"curfew.dev/curfew/policy"
 )
@@ -89,4 +90,23 @@ func TestJobSetVanishesAtItsSecond(t *testing.T) {
 	s.outlast(now())
 	s.there("jobset", "succeeded")
 	s.there("jobset", "running")
+}
+
+// Curfew fails a JobSet at its deadline, and no other. TestPeersJobSetDeadline has what its own
+// controller does then.
+func TestJobSetDeadline(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	s.creates(row{s.jobSet("hangs", noted(policy.AnnotationActiveDeadline, "2s")), ""}, row{s.jobSet("far", noted(policy.AnnotationActiveDeadline, "1h")), ""})
+	s.passes(s.kubectl("wait", "jobset/hangs", "--for=condition=Failed", "--timeout=60s"))
+	if early := time.Until(s.metaOf("jobset", "hangs").CreationTimestamp.Add(2 * second)); early > 0 {
+		t.Errorf("it failed %s before its deadline", early)
+	}
+	const reasons = ".status.conditions[*].reason"
+	if got := s.jsonpath("jobset", "hangs", reasons); got != policy.ReasonDeadlineExceeded {
+		t.Errorf("its conditions have the reasons %q", got)
+	}
+	if got := s.jsonpath("jobset", "far", reasons); got != "" {
+		t.Errorf("the other has conditions with the reasons %q", got)
+	}
 }

@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -36,6 +37,9 @@ func TestWebhookDown(t *testing.T) {
 			unreadable := s.getJob("unreadable")
 			s.says(s.create(pod("always", corev1.RestartPolicyAlways, policy.AnnotationTTL, "1s")))
 			s.says(s.create(job("stays", ttl(hour))))
+			cluster := s.name + "-torch"
+			s.says(s.create(s.runtime("ClusterTrainingRuntime", cluster, noted(policy.AnnotationTTL, "1h"))))
+			defer s.afterwards("delete", "clustertrainingruntime", cluster)
 
 			s.onTime(s.awaitDeletion(slipped), s.awaitJobFinish(slipped).Add(2*second))
 			finish := s.awaitJobFinish(unreadable)
@@ -47,6 +51,10 @@ func TestWebhookDown(t *testing.T) {
 			if events := s.kubectl("get", "events", "--field-selector", "involvedObject.name=unreadable").stdout; !strings.Contains(events, "soon") {
 				t.Errorf("no Event tells of the unreadable value:\n%s", events)
 			}
+			// Which TrainJobs a runtime's TTL reaches, the controller stamps on it.
+			s.poll("the stamp of the runtime", func(context.Context) (bool, error) {
+				return s.metaOf("clustertrainingruntime", cluster).Annotations[policy.AnnotationDefaultSince] != "", nil
+			})
 		})
 	}
 }
