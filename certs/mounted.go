@@ -21,11 +21,12 @@ import (
 // mountRetry is how often a certificate that is not there yet, or not trusted yet, is looked for.
 const mountRetry = time.Second
 
-// MountedOptions say what NewMounted needs to know. Dir and Client are required.
+// MountedOptions say what NewMounted needs to know. Dir is required.
 type MountedOptions struct {
 	// Dir holds tls.crt, tls.key and ca.crt, as a Secret that is mounted.
 	Dir string
-	// Client reads the webhook configurations, live.
+	// Client reads the webhook configurations, live. Nil means that Curfew may not read them: the
+	// certificate is ready as soon as it is loaded.
 	Client client.Client
 	// Configurations are the webhook configurations that exist have to trust the certificate before
 	// it is ready; default DefaultConfiguration.
@@ -46,8 +47,8 @@ var _ Provider = (*Mounted)(nil)
 
 // NewMounted validates the options. Nothing is read before Start.
 func NewMounted(options MountedOptions) (*Mounted, error) {
-	if options.Dir == "" || options.Client == nil {
-		return nil, errors.New("certs options: Dir and Client are required")
+	if options.Dir == "" {
+		return nil, errors.New("certs options: Dir is required")
 	}
 	if len(options.Configurations) == 0 {
 		options.Configurations = []string{DefaultConfiguration}
@@ -110,7 +111,7 @@ func (m *Mounted) until(ctx context.Context, try func() error, waiting func(reas
 // check fails while some webhook has no bundle that the certificate verifies against.
 func (m *Mounted) check(ctx context.Context) error {
 	certificate, err := m.GetCertificate(nil)
-	if err != nil {
+	if err != nil || m.options.Client == nil {
 		return err
 	}
 	chain := make([]*x509.Certificate, len(certificate.Certificate))

@@ -3,6 +3,7 @@ package webhook
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"sync"
@@ -28,15 +29,47 @@ type SubjectAccessReviews struct {
 
 // May implements [AccessReviewer].
 func (s SubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
-	what.Verb = cmp.Or(what.Verb, "delete")
-	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-		ResourceAttributes: &what, User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
-	}}
-	answer, err := s.Client.Create(ctx, review, metav1.CreateOptions{})
+	spec := reviewOf(user, what)
+	answer, err := s.Client.Create(ctx, &authorizationv1.SubjectAccessReview{Spec: spec}, metav1.CreateOptions{})
 	if err != nil {
-		return false, fmt.Errorf("asking whether %s may %s %s in %q: %w", user.Username, what.Verb, what.Resource, what.Namespace, err)
+		return false, unanswerable(spec, err)
 	}
 	return answer.Status.Allowed, nil
+}
+
+// LocalSubjectAccessReviews asks the same in the namespace of the object, which a Role can permit.
+type LocalSubjectAccessReviews struct {
+	Client authorizationclient.LocalSubjectAccessReviewsGetter
+}
+
+// errNoNamespace is the answer about what is cluster-scoped, or in all namespaces.
+var errNoNamespace = errors.New("a LocalSubjectAccessReview asks about one namespace")
+
+// May implements [AccessReviewer].
+func (l LocalSubjectAccessReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
+	spec := reviewOf(user, what)
+	if what.Namespace == "" {
+		return false, unanswerable(spec, errNoNamespace)
+	}
+	// The API server requires the namespace in both places.
+	review := &authorizationv1.LocalSubjectAccessReview{ObjectMeta: metav1.ObjectMeta{Namespace: what.Namespace}, Spec: spec}
+	answer, err := l.Client.LocalSubjectAccessReviews(what.Namespace).Create(ctx, review, metav1.CreateOptions{})
+	if err != nil {
+		return false, unanswerable(spec, err)
+	}
+	return answer.Status.Allowed, nil
+}
+
+func reviewOf(user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) authorizationv1.SubjectAccessReviewSpec {
+	what.Verb = cmp.Or(what.Verb, "delete")
+	return authorizationv1.SubjectAccessReviewSpec{
+		ResourceAttributes: &what, User: user.Username, UID: user.UID, Groups: user.Groups, Extra: extra(user.Extra),
+	}
+}
+
+func unanswerable(spec authorizationv1.SubjectAccessReviewSpec, err error) error {
+	what := spec.ResourceAttributes
+	return fmt.Errorf("asking whether %s may %s %s in %q: %w", spec.User, what.Verb, what.Resource, what.Namespace, err)
 }
 
 func extra(in map[string]authenticationv1.ExtraValue) map[string]authorizationv1.ExtraValue {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime/debug"
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -46,6 +47,9 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 			out = failed("curfew failed while it reviewed the request", fmt.Errorf("panic: %v\n%s", reason, debug.Stack()))
 		}
 	}()
+	if !h.webhooks.reaches(review) {
+		return untouched()
+	}
 	request, err := h.webhooks.decode(review)
 	if err != nil {
 		return invalid(err)
@@ -54,6 +58,16 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 		return untouched()
 	}
 	return h.review(ctx, request, now)
+}
+
+// reaches reports whether a request is about one of the namespaces that the webhooks work in. The
+// configuration of an administrator may send others.
+func (w *Webhooks) reaches(review *wire.Review) bool {
+	namespace := review.Namespace
+	if kindOf(review).GroupKind() == namespaceKind.GroupKind() {
+		namespace = review.Name
+	}
+	return len(w.only) == 0 || slices.Contains(w.only, namespace)
 }
 
 // otherKind counts reviews of all kinds that Curfew does not know.

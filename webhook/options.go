@@ -47,6 +47,9 @@ type Options struct {
 	Namespaces NamespaceGetter
 	// Tallies reads the PodTallies; nil means that trigger tally is off.
 	Tallies TallyGetter
+	// Only are the namespaces that the webhooks work in. They change and deny nothing elsewhere, nor
+	// anything cluster-scoped but these Namespaces. None means that they work everywhere.
+	Only []string
 	// Clock tells the time.
 	Clock Clock
 	// ServerTime is the API server's time, by which Namespaces are stamped. An error means that it is
@@ -116,6 +119,7 @@ func (o *Options) validate() error {
 type Webhooks struct {
 	source   *source
 	compiler *expression.Compiler
+	only     []string
 	objects  ObjectLister
 	counting sync.Mutex
 	pods     PodGetter
@@ -154,6 +158,7 @@ func New(options Options) (*Webhooks, error) {
 		compiler:        expression.NewCompiler(expression.DefaultCacheSize),
 		annotationsOnly: options.AnnotationsOnly,
 
+		only:    options.Only,
 		objects: options.Objects,
 		pods:    options.Pods,
 		clock:   options.Clock, serverTime: options.ServerTime,

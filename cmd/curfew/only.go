@@ -18,7 +18,7 @@ import (
 	"curfew.dev/curfew/webhook/lint"
 )
 
-// onlyOptions are the flags of a controller without rights in the cluster.
+// onlyOptions are the flags of a process without rights in the cluster.
 type onlyOptions struct {
 	onlyNamespaces []string
 	configDir      string
@@ -53,6 +53,18 @@ func (o *options) validateOnly() error {
 	}
 	if o.configDir != "" && !o.only() {
 		errs = append(errs, fmt.Errorf("--config-dir=%s: set --only-namespaces, too: otherwise policies and profiles come from the cluster", o.configDir))
+	}
+	return errors.Join(errs...)
+}
+
+// validateOnlyAdmission refuses what takes rights in the cluster of a webhook.
+func (o *options) validateOnlyAdmission(parts parts) error {
+	var errs []error
+	if o.only() && parts.webhook && o.certificates != certManager {
+		errs = append(errs, fmt.Errorf("--certificates=%s: with --only-namespaces give cert-manager: the certificate of --certificate-dir is served, whoever issues it", o.certificates))
+	}
+	if o.only() && o.apiAddr != "" {
+		errs = append(errs, fmt.Errorf("--api-addr=%s: leave it out, the HTTP API reviews tokens, which takes rights in the cluster", o.apiAddr))
 	}
 	return errors.Join(errs...)
 }

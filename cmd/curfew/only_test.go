@@ -26,6 +26,24 @@ func TestOnlyNamespacesOptions(t *testing.T) {
 			}
 		})
 	}
+	for name, test := range map[string]struct {
+		change func(*options)
+		parts  parts
+		want   string
+	}{
+		"its own CA":        {func(*options) {}, parts{webhook: true}, "--certificates=self-managed"},
+		"the HTTP API":      {func(o *options) { o.certificates, o.apiAddr = certManager, ":1" }, parts{webhook: true}, "--api-addr=:1"},
+		"a mounted one":     {func(o *options) { o.certificates = certManager }, parts{webhook: true}, ""},
+		"a controller":      {func(*options) {}, parts{controller: true}, ""},
+		"in all namespaces": {func(o *options) { o.onlyNamespaces = nil }, parts{webhook: true}, ""},
+	} {
+		o := defaultOptions()
+		o.onlyNamespaces = []string{"a"}
+		test.change(o)
+		if err := o.validateOnlyAdmission(test.parts); (err == nil) != (test.want == "") || err != nil && !strings.Contains(err.Error(), test.want) {
+			t.Errorf("%s: got %v, want %q", name, err, test.want)
+		}
+	}
 	o := defaultOptions()
 	o.onlyNamespaces = []string{"a"}
 	if err := o.validate(); err != nil {

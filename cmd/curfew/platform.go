@@ -36,7 +36,7 @@ func (p *process) addPlatform(ctx context.Context) error {
 	}
 	if p.options.only() {
 		poll := follow.NewPoll(p.options.onlyNamespaces, p.mgr.GetAPIReader(), p.clock, p.log)
-		p.platform.Namespaces = poll.Namespaces
+		p.platform.Namespaces, p.fresh = poll.Namespaces, poll.Fresh()
 		return errors.Join(p.mgr.Add(poll), p.mgr.Add(p.platform.Platform))
 	}
 	p.platform.Namespaces, err = follow.NewNamespaces(ctx, p.mgr.GetCache(), p.mgr.GetAPIReader(), p.clock, p.log)

@@ -30,6 +30,8 @@ type process struct {
 	drain      drain
 	// platform is what both judge by.
 	platform follow.Cached
+	// fresh reads the namespaces of --only-namespaces for admission; nil without that flag.
+	fresh *follow.Fresh
 }
 
 // steps runs the steps of a setup until one fails.

@@ -41,7 +41,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 		Short: short,
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing()); err != nil {
+			if err := errors.Join(options.validate(), options.validateAPI(), options.validateServing(), options.validateOnlyAdmission(parts)); err != nil {
 				return err
 			}
 			options.switchOff()
@@ -58,7 +58,7 @@ func serve(use, short string, parts parts) *cobra.Command {
 	if parts.controller {
 		options.addController(command.Flags())
 	}
-	if parts.controller && !parts.webhook {
+	if parts.controller != parts.webhook {
 		options.addOnly(command.Flags())
 	}
 	return command

@@ -80,6 +80,12 @@ func (o *servingOptions) validateServing() error {
 }
 
 func (a *admission) addCertificates(context.Context) (err error) {
+	if a.options.only() { // Whoever installed the webhook configurations has the certificate trusted.
+		if a.certificates, err = certs.NewMounted(certs.MountedOptions{Dir: a.options.certificateDir}); err != nil {
+			return err
+		}
+		return a.serveCertificate()
+	}
 	// A live client: a cached one would have to list the Secrets of the whole cluster.
 	live, err := client.NewWithWatch(a.config, client.Options{})
 	if err != nil {
@@ -100,6 +106,10 @@ func (a *admission) addCertificates(context.Context) (err error) {
 	if err != nil {
 		return err
 	}
+	return a.serveCertificate()
+}
+
+func (a *admission) serveCertificate() error {
 	if err := metrics.Registry.Register(certs.NewExpiryMetric(a.certificates)); err != nil {
 		return fmt.Errorf("registering metrics of the certificate: %w", err)
 	}

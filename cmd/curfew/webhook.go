@@ -57,19 +57,25 @@ func (a *admission) addHandlers(context.Context) error {
 	if a.options.on(policy.TriggerTally) {
 		tallies = a.platform.Platform.Tallies
 	}
+	var namespaces webhook.NamespaceGetter = a.platform.Namespaces
+	var reviews webhook.AccessReviewer = webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}
+	if a.options.only() {
+		namespaces, reviews = a.fresh, webhook.LocalSubjectAccessReviews{Client: a.typed.AuthorizationV1()}
+	}
 	a.handlers, err = webhook.New(webhook.Options{
+		Only:            a.options.onlyNamespaces,
 		Platform:        a.platform.Platform.Store(),
 		Runtimes:        a.platform.Platform.Runtimes,
 		Objects:         objects,
 		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
-		Namespaces:      a.platform.Namespaces,
+		Namespaces:      namespaces,
 		Tallies:         tallies,
 		Clock:           a.clock,
 		ServerTime:      a.serverTime,
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
 		AnnotationsOnly: a.options.annotationsOnly(),
-		Access:          webhook.NewCachedReviews(webhook.SubjectAccessReviews{Client: a.typed.AuthorizationV1().SubjectAccessReviews()}, a.clock),
+		Access:          webhook.NewCachedReviews(reviews, a.clock),
 		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:     "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:   a.options.requireDelete,

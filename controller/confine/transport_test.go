@@ -54,6 +54,8 @@ func TestTransport(t *testing.T) {
 		"another Namespace":                             {"GET", "/api/v1/namespaces/team-c", false},
 		"a cluster-scoped object named as a listed one": {"DELETE", "/api/v1/nodes/team-a", false},
 		"webhook configurations":                        {"POST", "/apis/admissionregistration.k8s.io/v1/mutatingwebhookconfigurations", false},
+		"may somebody, in a listed namespace":           {"POST", "/apis/authorization.k8s.io/v1/namespaces/team-a/localsubjectaccessreviews", true},
+		"may somebody, next door":                       {"POST", "/apis/authorization.k8s.io/v1/namespaces/team-c/localsubjectaccessreviews", false},
 		"may somebody else":                             {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", false},
 		"the lease, deleted":                            {"DELETE", lease + "/curfew-controller", false},
 		"all leases, deleted":                           {"DELETE", lease, false},

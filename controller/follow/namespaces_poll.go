@@ -39,6 +39,21 @@ func NewPoll(names []string, reader client.Reader, clock clock.Clock, log logr.L
 	return p
 }
 
+// Fresh reads a namespace whenever it is asked about one, and once for all who ask at the same
+// time. Admission would otherwise fill in defaults that were replaced since the last poll.
+type Fresh struct {
+	*Namespaces
+	shared *shared[*policy.NamespacePolicy]
+}
+
+// Fresh answers by the API server instead of by what was polled.
+func (p *Poll) Fresh() *Fresh { return &Fresh{p.Namespaces, newShared[*policy.NamespacePolicy]()} }
+
+// Namespace asks the API server.
+func (f *Fresh) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {
+	return f.shared.get(ctx, name, func(ctx context.Context) (*policy.NamespacePolicy, error) { return f.LiveNamespace(ctx, name) })
+}
+
 // NeedLeaderElection is false: a replica that waits for the lease knows its namespaces.
 func (p *Poll) NeedLeaderElection() bool { return false }
 

@@ -71,3 +71,26 @@ func TestPolledNamespaces(t *testing.T) {
 		}
 	})
 }
+
+// Admission reads a namespace at each review: a default that was replaced since the last poll is
+// filled in no more (S6). Without an answer there is none.
+func TestFreshNamespaces(t *testing.T) {
+	_, api := stamped(t, namespace(map[string]string{policy.AnnotationMode: "enforce"}, nil))
+	poll := NewPoll([]string{"ci"}, api, clock.RealClock{}, logr.Discard())
+	poll.look(t.Context(), "ci")
+	changed := seen(t, api)
+	changed.Annotations[policy.AnnotationMode] = "dry-run"
+	if err := api.Update(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	fresh := poll.Fresh()
+	if got, err := fresh.Namespace(t.Context(), "ci"); err != nil || got.Mode != policy.ModeDryRun {
+		t.Errorf("%v, %v; want dry-run", got, err)
+	}
+	if err := api.Delete(t.Context(), changed); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := fresh.Namespace(t.Context(), "ci"); err == nil {
+		t.Errorf("a Namespace that cannot be read is judged as %v", got)
+	}
+}

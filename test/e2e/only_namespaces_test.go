@@ -20,25 +20,15 @@ func TestOnlyNamespaces(t *testing.T) {
 	home, in, out := newSpace(t), newSpace(t), newSpace(t)
 	in.ok(suite.controller.Stop(in.ctx))
 	defer func() { in.ok(startController(in.ctx)) }()
-	overlay := filepath.Join("..", "..", "manifests", "overlays", "namespaced")
-	apply := func(file, team string) {
-		text, err := os.ReadFile(filepath.Join(overlay, file))
-		in.ok(err)
-		manifest := strings.NewReplacer("curfew-system", home.name, "team-a", team).Replace(string(text))
-		_, stderr, err := suite.cluster.KubectlInput(in.ctx, manifest, "apply", "-f", "-")
-		if err != nil {
-			t.Fatal(file, stderr)
-		}
-	}
-	apply("roles.yaml", "")
+	home.applyOverlay("namespaced/roles.yaml", home.name, "")
 	for _, s := range []*space{in, out} {
-		apply("team.yaml", s.name)
+		s.applyOverlay("namespaced/team.yaml", home.name, s.name)
 		s.passes(s.kubectl("create", "role", "labels", "--verb=get,list,watch,delete", "--resource=configmaps"))
 		s.passes(s.kubectl("create", "rolebinding", "labels", "--role=labels", "--serviceaccount="+home.name+":curfew-controller"))
 	}
 
 	dir := t.TempDir()
-	text, err := os.ReadFile(filepath.Join(overlay, "policy.yaml"))
+	text, err := os.ReadFile(filepath.Join("..", "..", "manifests", "overlays", "namespaced", "policy.yaml"))
 	in.ok(err)
 	text = []byte(strings.ReplaceAll(string(text), "minTTL: 1m", "minTTL: 8s")) // The test does not wait for a minute.
 	in.ok(os.WriteFile(filepath.Join(dir, "policy.yaml"), text, 0o600))

@@ -19,12 +19,24 @@ func (c *Cluster) Forbidden() ([]string, error) {
 	var found []string
 	err := c.eachAudited(func(event *auditEvent) {
 		own := strings.HasPrefix(event.User.Username, "system:serviceaccount:"+Namespace+":") ||
-			strings.HasSuffix(event.User.Username, ":curfew-controller") // that of the namespaced mode
+			strings.HasSuffix(event.User.Username, ":curfew-controller") || // those of the namespaced mode
+			strings.HasSuffix(event.User.Username, ":curfew-webhook")
 		if tenant := event.ImpersonatedUser.Username; tenant != "" && !strings.HasPrefix(tenant, "system:serviceaccount:"+Namespace+":") {
 			own = false // What a tenant's account may not do is for the tenant to grant.
 		}
 		if event.ResponseStatus.Code == http.StatusForbidden && own {
 			found = append(found, event.User.Username+" "+event.Verb+" "+event.RequestURI)
+		}
+	})
+	return found, err
+}
+
+// RequestsOf are the requests of a user, one line each.
+func (c *Cluster) RequestsOf(user string) ([]string, error) {
+	var found []string
+	err := c.eachAudited(func(event *auditEvent) {
+		if event.User.Username == user {
+			found = append(found, event.Verb+" "+event.RequestURI)
 		}
 	})
 	return found, err

@@ -45,4 +45,28 @@ var ofListedNamespaces = []Mutant{
 		Old:  "(j.namespace == \"\" || one.namespace == j.namespace)", New: "true",
 		Package: follows, Tests: []string{"TestJobsOfListedNamespaces"},
 	},
+	{
+		Invariant: "S8", Name: "the webhook of listed namespaces reviews requests about others",
+		File: "webhook/handler.go",
+		Old:  "len(w.only) == 0 ||", New: "len(w.only) >= 0 ||",
+		Package: admits, Tests: []string{"TestOnlyNamespaces"},
+	},
+	{
+		Invariant: "S8", Name: "the webhook of listed namespaces reviews all Namespaces",
+		File: "webhook/handler.go",
+		Old:  "\t\tnamespace = review.Name\n", New: "\t\treturn true\n",
+		Package: admits, Tests: []string{"TestOnlyNamespaces"},
+	},
+	{
+		Invariant: "S6", Name: "admission in listed namespaces fills in the defaults of the last poll",
+		File: "controller/follow/namespaces_poll.go",
+		Old:  "return f.LiveNamespace(ctx, name) })", New: "return f.Namespaces.Namespace(ctx, name) })",
+		Package: follows, Tests: []string{"TestFreshNamespaces"},
+	},
+	{
+		Invariant: "S10", Name: "what a LocalSubjectAccessReview cannot ask about is permitted",
+		File: "webhook/access.go",
+		Old:  "\t\treturn false, unanswerable(spec, errNoNamespace)\n", New: "\t\treturn true, nil\n",
+		Package: admits, Tests: []string{"TestLocalSubjectAccessReviews"},
+	},
 }
