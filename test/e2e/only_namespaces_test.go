@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -14,16 +15,19 @@ import (
 
 // A controller with the Roles of manifests/overlays/namespaced and no ClusterRole deletes what is due
 // in its namespace and nothing next door, where it has the same Role by mistake. It applies the
-// policy of a file. (nothingForbidden sees its requests, too.) The other controller does not run
-// meanwhile.
+// policy of a file, and the deadline and TTL of a kind whose profile is in a file.
+// (nothingForbidden sees its requests, too.) The other controller does not run meanwhile.
 func TestOnlyNamespaces(t *testing.T) {
 	home, in, out := newSpace(t), newSpace(t), newSpace(t)
+	in.newRuns()
 	in.ok(suite.controller.Stop(in.ctx))
 	defer func() { in.ok(startController(in.ctx)) }()
 	home.applyOverlay("namespaced/roles.yaml", home.name, "")
 	for _, s := range []*space{in, out} {
 		s.applyOverlay("namespaced/team.yaml", home.name, s.name)
 		s.passes(s.kubectl("create", "role", "labels", "--verb=get,list,watch,delete", "--resource=configmaps"))
+		s.passes(s.kubectl("create", "role", "runs", "--verb=get,list,watch,delete,patch", "--resource=runs.deadline.example.com,runs.deadline.example.com/status"))
+		s.passes(s.kubectl("create", "rolebinding", "runs", "--role=runs", "--serviceaccount="+home.name+":curfew-controller"))
 		s.passes(s.kubectl("create", "rolebinding", "labels", "--role=labels", "--serviceaccount="+home.name+":curfew-controller"))
 	}
 
@@ -32,6 +36,9 @@ func TestOnlyNamespaces(t *testing.T) {
 	in.ok(err)
 	text = []byte(strings.ReplaceAll(string(text), "minTTL: 1m", "minTTL: 8s")) // The test does not wait for a minute.
 	in.ok(os.WriteFile(filepath.Join(dir, "policy.yaml"), text, 0o600))
+	// The kind and its profile; between them is the ClusterRole of the other controller.
+	runs := strings.Split(runKind, "\n---\n")
+	in.ok(os.WriteFile(filepath.Join(dir, "runs.yaml"), []byte(runs[0]+"\n---\n"+runs[2]), 0o600))
 	in.follow("ConfigMap", configMaps)
 	out.follow("ConfigMap", configMaps)
 
@@ -44,6 +51,11 @@ func TestOnlyNamespaces(t *testing.T) {
 	jobIn := in.finishJob("due", now().Add(-90*second), ttl(9*second))
 	podIn := in.newPod(pod("due", corev1.RestartPolicyNever, policy.AnnotationTTL, "1s"))
 	labelIn := in.newConfigMap("due", policy.LabelTTL, until(expiry))
+	for _, s := range []*space{in, out} {
+		s.run("late", activeDeadline+`"2s"`, "")
+		s.run("done", `"`+policy.AnnotationTTL+`": "1s"`, "")
+		s.setStatus("done", `{"conditions":[{"type":"Complete","status":"True","reason":"Done","lastTransitionTime":"`+now().UTC().Format(time.RFC3339)+`"}]}`)
+	}
 
 	curfew, err := suite.cluster.StartController(in.ctx, harness.CurfewOptions{Name: "only", Home: home.name,
 		Args: []string{"--only-namespaces=" + in.name, "--config-dir=" + dir}})
@@ -53,11 +65,18 @@ func TestOnlyNamespaces(t *testing.T) {
 	in.awaitGone(jobIn)
 	in.awaitGone(podIn)
 	in.onTime(in.awaitDeletion(labelIn), expiry)
+	if got, want := in.awaitRun("late", "condition=Failed").conditions(), "Failed=True/DeadlineExceeded"; got != want {
+		t.Errorf("at its deadline, the Run has the conditions %q, want %q", got, want)
+	}
+	in.passes(in.kubectl("wait", "run.deadline.example.com/done", "--for=delete", "--timeout=60s"))
 	in.stillThere(protected)
 	in.stillThere(tooSoon) // The policy of the file rejects its TTL.
 	out.stillThere(jobOut)
 	out.stillThere(podOut)
 	out.stillThere(labelOut)
+	if got := out.getRun("late").conditions() + out.getRun("done").conditions(); got != "Complete=True/Done" {
+		t.Errorf("next door, the Runs have the conditions %q", got)
+	}
 
 	settings := in.passes(in.kubectl("get", "configmap", "curfew-settings", "--namespace="+home.name, "-o", "yaml")).stdout
 	for _, want := range []string{"only-namespaces: " + in.name, "enable: ttl,label,deadline"} {

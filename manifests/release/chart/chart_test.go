@@ -248,6 +248,8 @@ var changes = map[string]struct {
 	"imagePullSecrets":   {[]any{values{"name": "registry"}}, `"imagePullSecrets":[{"name":"registry"}]`},
 	"triggers":           {[]any{"ttl", "label"}, `"--enable=ttl,label"`},
 	"args":               {[]any{"--dry-run"}, `"--dry-run"`},
+	"onlyNamespaces":     {[]any{"a", "b"}, `"--only-namespaces=a,b"`},
+	"config":             {values{"p.yaml": "kind: X"}, `"data":{"p.yaml":"kind: X"}`},
 	"certificates":       {"cert-manager", `"--certificates=cert-manager"`},
 	"builtinProfiles":    {false, `"--builtin-profiles=false"`},
 	"leaveNativeTTL":     {true, `"--leave-native-ttl"`},
@@ -302,12 +304,17 @@ func TestEveryValueDoesSomething(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	base, _ := render(t, namespace, nil)
+	cluster, _ := render(t, namespace, nil)
+	team, _ := render(t, namespace, values{"onlyNamespaces": []any{"a"}})
 	for path, change := range changes {
+		base, set := cluster, nest(path, change.value)
+		if path == "config" {
+			base, set["onlyNamespaces"] = team, []any{"a"}
+		}
 		if !bytes.Contains(readme, []byte("| `"+path+"` |")) {
 			t.Errorf("%s is in no row of the README", path)
 		}
-		objects, _ := render(t, namespace, nest(path, change.value))
+		objects, _ := render(t, namespace, set)
 		before, after := all(base), all(objects)
 		if before == after || strings.Contains(before, change.shows) && change.shows != "" || !strings.Contains(after, change.shows) {
 			t.Errorf("%s=%v does not add %s", path, change.value, change.shows)
@@ -329,6 +336,7 @@ func TestSchema(t *testing.T) {
 	for path, value := range map[string]any{
 		"failclosed": true, "webhook.replica": 2, "image.pullpolicy": "Always",
 		"failClosed": "yes", "webhook.replicas": -1, "image.digest": "latest", "triggers": []any{"ttls"}, "args": []any{"dry-run"},
+		"onlyNamespaces": []any{"a,b"}, "config": values{"policy": "kind: X"},
 		"controller.nodeSelector": values{"a": true},
 	} {
 		if _, _, err := tryRender(t, namespace, nest(path, value)); err == nil {

@@ -27,7 +27,10 @@ func templates(root string) (map[string]string, error) {
 			return nil, fmt.Errorf("%s: no manifest has it", name)
 		}
 	}
-	out := map[string]string{}
+	out, err := confined(root)
+	if err != nil {
+		return nil, err
+	}
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		var alternatives []alternative
 		for i, component := range components {
@@ -70,6 +73,10 @@ func template(base object, alternatives []alternative) (string, error) {
 	crd := some["kind"] == "CustomResourceDefinition"
 	p := &printer{places: parameters(some), used: map[string]bool{}, literal: crd}
 	write := func() { p.object(base, alternatives) }
+	if group, _ := some["apiVersion"].(string); !strings.HasPrefix(group, "cert-manager.io/") { // A team may have certificates issued, too.
+		all := write
+		write = func() { p.under(0, inCluster, all) }
+	}
 	trigger := needed[id(some)]
 	switch {
 	case crd:
