@@ -3,6 +3,7 @@
 //
 // [Mounted] serves what something else keeps in a folder: cert-manager issues and renews the
 // certificate in a Secret, which is mounted, and its cainjector tells the API server whom to trust.
+// With --only-namespaces it may not read webhook configurations, and is ready without.
 //
 // [SelfSigned] needs nothing else. A Secret that all replicas share holds the CA. Each replica
 // issues its own serving certificate, whose key stays in memory. One pass of SelfSigned.Start reads
