@@ -85,6 +85,10 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	if said := in.kubectl("annotate", "--overwrite", "namespace", in.name, policy.AnnotationDefaultTTL+"=soon"); !said.failed {
 		t.Error("a bad default of the Namespace is let in")
 	}
+	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"by-policy","annotations":{"curfew.dev/ttl-after-finished":"soon"}},"target":{"kind":"Node","name":"none"}}`
+	if said := in.kubectlInput(binding, "create", "--raw", "/api/v1/namespaces/"+in.name+"/pods/by-policy/binding", "-f", "-"); !strings.Contains(said.stderr, `"bindings.curfew.dev" denied`) {
+		t.Errorf("a Binding with a bad annotation: %s", said.stderr)
+	}
 	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"
 	in.refuses(in.kubectlInput(in.manifest(job("anns", native(time.Hour))), "--as=ann", "create", "-f", "-"),
 		denied("validate.curfew.dev", refusal+in.notYours("Job")))
