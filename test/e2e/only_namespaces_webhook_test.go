@@ -46,7 +46,8 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	home.ok(suite.webhook.Stop(home.ctx))
 	defer func() { home.ok(startWebhook(home.ctx, port)) }()
 	in, out := newSpace(t, policy.AnnotationDefaultTTL, "1d"), newSpace(t, policy.AnnotationDefaultTTL, "1d")
-	for _, s := range []*space{in, out} {
+	bare := newSpace(t) // listed, too, and without annotations
+	for _, s := range []*space{in, bare, out} {
 		s.applyOverlay("namespaced/team.yaml", home.name, s.name)
 		s.applyOverlay("namespaced-webhook/team.yaml", home.name, s.name)
 		s.may("ann", "create", "get", "patch")
@@ -57,10 +58,10 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	dir := t.TempDir()
 	in.ok(os.WriteFile(filepath.Join(dir, "policies.yaml"), []byte(teamPolicy), 0o600))
 	webhook, authority, err := suite.cluster.StartTeamWebhook(in.ctx, harness.CurfewOptions{Name: "team-webhook", Home: home.name,
-		Args: []string{"--only-namespaces=" + in.name, "--config-dir=" + dir, "--require-delete"}})
+		Args: []string{"--only-namespaces=" + in.name + "," + bare.name, "--config-dir=" + dir, "--require-delete"}})
 	in.ok(err)
 	defer func() { in.ok(webhook.Stop(in.ctx)) }()
-	installTeamWebhooks(home, fmt.Sprint("https://127.0.0.1:", webhook.WebhookPort), authority, in, out)
+	installTeamWebhooks(home, fmt.Sprint("https://127.0.0.1:", webhook.WebhookPort), authority, in.name, bare.name, out.name)
 
 	// Mutating: by the Namespace, by a policy of a file.
 	defaulted := func(ttl string) string {
@@ -73,7 +74,7 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	}
 	in.passes(in.kubectl("annotate", "--overwrite", "namespace", in.name, policy.AnnotationDefaultTTL+"=2d"))
 	in.says(in.create(job("at-once")), defaulted("172800 (2d)")) // no poll is awaited
-	if got := in.newPod(pod("by-policy", corev1.RestartPolicyNever)); got.Annotations[policy.AnnotationTTL] != "2h" || got.Annotations[policy.AnnotationTTLSource] != "policy/pods" {
+	if got := bare.newPod(pod("by-policy", corev1.RestartPolicyNever)); got.Annotations[policy.AnnotationTTL] != "2h" || got.Annotations[policy.AnnotationTTLSource] != "policy/pods" {
 		t.Errorf("the Pod has %v, want the default of the file", got.Annotations)
 	}
 
@@ -86,7 +87,7 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 		t.Error("a bad default of the Namespace is let in")
 	}
 	binding := `{"apiVersion":"v1","kind":"Binding","metadata":{"name":"by-policy","annotations":{"curfew.dev/ttl-after-finished":"soon"}},"target":{"kind":"Node","name":"none"}}`
-	if said := in.kubectlInput(binding, "create", "--raw", "/api/v1/namespaces/"+in.name+"/pods/by-policy/binding", "-f", "-"); !strings.Contains(said.stderr, `"bindings.curfew.dev" denied`) {
+	if said := bare.kubectlInput(binding, "create", "--raw", "/api/v1/namespaces/"+bare.name+"/pods/by-policy/binding", "-f", "-"); !strings.Contains(said.stderr, `"bindings.curfew.dev" denied`) {
 		t.Errorf("a Binding with a bad annotation: %s", said.stderr)
 	}
 	const refusal = "spec.ttlSecondsAfterFinished: sets when this Job is deleted"
@@ -106,13 +107,15 @@ func TestOnlyNamespacesWebhook(t *testing.T) {
 	in.ok(err)
 	reviewed := 0
 	for _, request := range sent {
-		path := request[strings.Index(request, " ")+1:] + "/"
-		switch {
-		case strings.HasPrefix(request, "create ") && strings.HasPrefix(path, "/apis/authorization.k8s.io/v1/namespaces/"+in.name+"/localsubjectaccessreviews/"):
-			reviewed++
-		case strings.HasPrefix(request, "get ") && strings.HasPrefix(path, "/api/v1/namespaces/"+in.name+"/"):
-		case strings.HasPrefix(request, "get ") && !strings.Contains(path, "/namespaces"): // discovery, /version
-		default:
+		verb, path, _ := strings.Cut(request+"/", " ")
+		named := false
+		for _, s := range []*space{in, bare} {
+			if verb == "create" && strings.HasPrefix(path, "/apis/authorization.k8s.io/v1/namespaces/"+s.name+"/localsubjectaccessreviews/") {
+				named, reviewed = true, reviewed+1
+			}
+			named = named || verb == "get" && strings.HasPrefix(path, "/api/v1/namespaces/"+s.name+"/")
+		}
+		if discovery := verb == "get" && !strings.Contains(path, "/namespaces"); !named && !discovery {
 			t.Errorf("the webhook sent: %s", request)
 		}
 	}
@@ -129,16 +132,16 @@ func (s *space) applyOverlay(file, home, team string) {
 	s.passes(s.kubectlInput(strings.NewReplacer("curfew-system", home, "team-a", team).Replace(string(text)), "apply", "-f", "-"))
 }
 
-// installTeamWebhooks installs what an administrator would, for two namespaces and a process by
+// installTeamWebhooks installs what an administrator would, for some namespaces and a process by
 // URL, and removes it after the test.
-func installTeamWebhooks(s *space, url string, authority []byte, in, out *space) {
+func installTeamWebhooks(s *space, url string, authority []byte, namespaces ...string) {
 	s.Helper()
 	rendered := s.passes(s.kubectl("kustomize", filepath.Join("..", "..", "manifests", "overlays", "namespaced-webhook", "admin"))).stdout
 	var configurations []any
 	point := func(client *admissionv1.WebhookClientConfig, selector *metav1.LabelSelector) {
 		whole := url + *client.Service.Path
 		client.Service, client.URL, client.CABundle = nil, &whole, authority
-		selector.MatchExpressions[0].Values = []string{in.name, out.name}
+		selector.MatchExpressions[0].Values = namespaces
 	}
 	for document := range strings.SplitSeq(rendered, "\n---\n") {
 		if strings.Contains(document, "\nkind: Mutating") {
