@@ -170,6 +170,7 @@ func TestLabelsAndAnnotationsMixedUp(t *testing.T) {
 		}
 		anything = append(anything, row{labelledAs("v1", "ConfigMap", fmt.Sprintf("a%d", len(anything)), key, "1h"), said})
 	}
+	s.eventually(anything[0]) // once the API server sends labels on all kinds to Curfew
 	s.creates(append(anything,
 		row{job("annotation", annotated(policy.LabelTTL, "1d")), asAnnotation + ", or annotation curfew.dev/ttl-after-finished"},
 		row{task, asLabel(policy.AnnotationTTL)},

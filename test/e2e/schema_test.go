@@ -30,15 +30,14 @@ func (s *space) refusing(kind string, rows []struct{ spec, want string }) {
 	}
 }
 
-// invalidNumber is this API server's answer where a rule of the schema rejects a number in the place
-// of a string. Up to 1.34 it shows the type that the schema declares, which is none, not the value.
-func (s *space) invalidNumber(path string, number int) string {
+// shown is what the API server shows of a value that a rule of a schema rejects: the value, and up
+// to 1.34 the type that the schema declares.
+func (s *space) shown(value, declared string) string {
 	s.Helper()
-	shown := strconv.Itoa(number)
 	if s.release() <= 34 {
-		shown = `""`
+		return strconv.Quote(declared)
 	}
-	return fmt.Sprintf("%s: Invalid value: %s: is a number: write it in quotes: \"%d\"", path, shown, number)
+	return value
 }
 
 // refusals are the refusals in kubectl's output; one of several lines is about one object.
@@ -63,8 +62,8 @@ func TestLifecyclePolicySchema(t *testing.T) {
 		{`{defaults: {ttl: {value: soon}}}`, "spec.defaults.ttl.value in body should match"},
 		{`{defaults: {deadline: {value: never}}}`, "spec.defaults.deadline.value in body should match"},
 		{`{defaults: {ttlLabel: {value: 1y}}}`, "spec.defaults.ttlLabel.value in body should match"},
-		{`{defaults: {ttl: {value: 86400}}}`, s.invalidNumber("spec.defaults.ttl.value", 86400)},
-		{`{bounds: {maxTTL: 3600}}`, s.invalidNumber("spec.bounds.maxTTL", 3600)},
+		{`{defaults: {ttl: {value: 86400}}}`, "spec.defaults.ttl.value: Invalid value: " + s.shown("86400", "") + `: is a number: write it in quotes: "86400"`},
+		{`{bounds: {maxTTL: 3600}}`, "spec.bounds.maxTTL: Invalid value: " + s.shown("3600", "") + `: is a number: write it in quotes: "3600"`},
 		{`{bounds: {minTTL: "-1"}}`, "spec.bounds.minTTL in body should match"},
 		{`{bounds: {latestDate: "2026-13-01"}}`, "spec.bounds.latestDate in body must be of type date"},
 		{`{warnBelow: 1m, mode: Shrug}`, `spec.mode: Unsupported value: "Shrug": supported values: "Enforce", "Warn", "DryRun"`},

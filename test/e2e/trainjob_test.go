@@ -62,7 +62,7 @@ func TestTrainJobDeadlineIsImmutable(t *testing.T) {
 	}
 	s.refuses(patch("without", `{"spec":{"activeDeadlineSeconds":60}}`), refusal+field+"cannot be added after creation: leave it out, or create a new TrainJob with it")
 	s.refuses(patch("with", `{"spec":{"activeDeadlineSeconds":null}}`), refusal+field+"cannot be removed after creation: leave it at 3600, or create a new TrainJob without it")
-	if out := patch("with", `{"spec":{"activeDeadlineSeconds":60}}`); !out.failed || !strings.Contains(out.stderr, "spec.activeDeadlineSeconds: Invalid value: 60: field is immutable") {
+	if out := patch("with", `{"spec":{"activeDeadlineSeconds":60}}`); !out.failed || !strings.Contains(out.stderr, field+"Invalid value: "+s.shown("60", "integer")+": field is immutable") {
 		t.Errorf("kubectl said %q", out.stderr)
 	}
 	s.refuses(s.kubectl("annotate", "trainjob", "without", policy.AnnotationActiveDeadline+"=1h"),
