@@ -1,6 +1,11 @@
 package policy
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
 
 // LimitKeys are the annotations of a trigger that limit an object's lifetime. The label has a key
 // of its own.
@@ -15,19 +20,21 @@ func LimitKeys(trigger Trigger) []string {
 	}
 }
 
-// MayInherit reports whether a value under one of the keys may come from the template of the
-// object's controller owner. Only then must the owner be read. A CronJob's jobTemplate is not a pod
+// TemplateOwners are the objects from whose template a value under one of the keys may come: the
+// controller owner, and a ReplicationController itself, to which the API server copies the labels
+// of its template if it has none. Only these must be read. A CronJob's jobTemplate is not a pod
 // template: what its metadata says about the Job is explicit.
-func (f *Facts) MayInherit(keys ...string) bool {
-	if f.Owner == nil || f.isCronJobsJob() {
-		return false
+func (f *Facts) TemplateOwners(keys ...string) (owners []*metav1.OwnerReference) {
+	if !slices.ContainsFunc(keys, func(key string) bool { _, _, ok := f.carried(key); return ok }) {
+		return nil
 	}
-	for _, key := range keys {
-		if _, _, ok := f.carried(key); ok {
-			return true
-		}
+	if f.Profile.Kind.GroupKind() == ReplicationControllerProfile.Kind.GroupKind() {
+		owners = append(owners, metav1.NewControllerRef(&metav1.ObjectMeta{Name: f.Name, UID: f.UID}, ReplicationControllerProfile.Kind))
 	}
-	return false
+	if f.Owner != nil && !f.isCronJobsJob() {
+		owners = append(owners, f.Owner)
+	}
+	return owners
 }
 
 // carried is the value of the object under a key, with its field path.
@@ -39,27 +46,34 @@ func (f *Facts) carried(key string) (value, path string, ok bool) {
 	return value, AnnotationPath(key), ok
 }
 
-// Inherited is the verdict on an object whose value under one of the keys comes from its owner's
-// template: keep, and report. The owner's controller would create each deleted child again. ok is
-// false where the value is the child's own, which counts (KEP-592), and for an orphan, whose owner
-// is nil.
-func (f *Facts) Inherited(owner map[string]any, keys ...string) (verdict Verdict, ok bool) {
-	if owner == nil {
+// Inherited is the verdict on an object whose value under one of the keys comes from the template
+// of one of its TemplateOwners: keep, and report. The owner's controller would create each deleted
+// child again. ok is false where the value is the child's own, which counts (KEP-592), and for an
+// orphan, whose owner was read as nil.
+func (f *Facts) Inherited(owner *metav1.OwnerReference, read map[string]any, keys ...string) (verdict Verdict, ok bool) {
+	if read == nil {
 		return Verdict{}, false
 	}
 	for _, key := range keys {
-		if value, path, there := f.carried(key); there && templateHas(owner, key, value) {
-			return f.keepInherited(fmt.Errorf("%s: %q comes from the template of %s %s, which creates another object instead: remove it there",
-				path, value, f.Owner.Kind, f.Owner.Name)), true
+		if value, path, there := f.carried(key); there && templateHas(read, key, value) {
+			return f.keepInherited(fmt.Errorf("%s: %q comes from the template of %s %s, %s: remove it there",
+				path, value, owner.Kind, owner.Name, f.consequence(owner))), true
 		}
 	}
 	return Verdict{}, false
 }
 
+func (f *Facts) consequence(owner *metav1.OwnerReference) string {
+	if owner.UID == f.UID {
+		return "whose labels apply to its Pods, and to itself if it has none"
+	}
+	return "which creates another object instead"
+}
+
 // OwnerUnreadable is the verdict on an object that may inherit from an owner that Curfew cannot
 // read.
-func (f *Facts) OwnerUnreadable(err error) Verdict {
-	return f.keepInherited(fmt.Errorf("%s %s cannot be read, and its template may contain the value: %w", f.Owner.Kind, f.Owner.Name, err))
+func (f *Facts) OwnerUnreadable(owner *metav1.OwnerReference, err error) Verdict {
+	return f.keepInherited(fmt.Errorf("%s %s cannot be read, and its template may contain the value: %w", owner.Kind, owner.Name, err))
 }
 
 func (f *Facts) keepInherited(err error) Verdict {

@@ -66,20 +66,36 @@ func TestInherited(t *testing.T) {
 		},
 		"nothing that limits it":                 {apiVersion: "apps/v1", kind: "ReplicaSet", labels: map[string]string{"app": "web"}, keys: []string{LabelTTL}},
 		"an annotation says nothing for a label": {apiVersion: "apps/v1", kind: "ReplicaSet", annotations: map[string]string{AnnotationTTL: "1h"}, keys: []string{LabelTTL}},
-		"no owner":                               {labels: map[string]string{LabelTTL: "1h"}, keys: []string{LabelTTL}},
+		"a ReplicationController, whose labels are its template's": {
+			profile: ReplicationControllerProfile, labels: map[string]string{LabelTTL: "1h"}, keys: []string{LabelTTL}, asks: true,
+			owner: map[string]any{"metadata": map[string]any{"uid": "uid-a"}, "spec": template("labels", LabelTTL, "1h")},
+			want:  `comes from the template of ReplicationController a, whose labels apply to its Pods, and to itself if it has none: remove it there`,
+		},
+		"a ReplicationController with a label of its own": {
+			profile: ReplicationControllerProfile, labels: map[string]string{LabelTTL: "1h"}, keys: []string{LabelTTL}, asks: true,
+			owner: map[string]any{"metadata": map[string]any{"uid": "uid-a", "labels": map[string]any{LabelTTL: "1h"}}, "spec": template("labels", "app", "web")},
+		},
+		"a Deployment's labels are its own": {
+			profile: DeploymentProfile, labels: map[string]string{LabelTTL: "1h"}, keys: []string{LabelTTL},
+		},
+		"no owner": {labels: map[string]string{LabelTTL: "1h"}, keys: []string{LabelTTL}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			facts := &Facts{Profile: PodProfile, Namespace: "ci", Name: "a", Labels: test.labels, Annotations: test.annotations}
+			facts := &Facts{Profile: PodProfile, Namespace: "ci", Name: "a", UID: "uid-a", Labels: test.labels, Annotations: test.annotations}
 			if test.profile != nil {
 				facts.Profile = test.profile
 			}
 			if test.kind != "" {
 				facts.Owner = &metav1.OwnerReference{APIVersion: test.apiVersion, Kind: test.kind, Name: "owner", UID: "uid"}
 			}
-			if got := facts.MayInherit(test.keys...); got != test.asks {
-				t.Errorf("MayInherit is %v, want %v", got, test.asks)
+			owners := facts.TemplateOwners(test.keys...)
+			if got := len(owners) == 1; got != test.asks {
+				t.Errorf("TemplateOwners are %v, want one: %v", owners, test.asks)
 			}
-			verdict, ok := facts.Inherited(test.owner, test.keys...)
+			if len(owners) == 0 {
+				return
+			}
+			verdict, ok := facts.Inherited(owners[0], test.owner, test.keys...)
 			if ok != (test.want != "") {
 				t.Fatalf("%+v, %v", verdict, ok)
 			}
@@ -92,7 +108,7 @@ func TestInherited(t *testing.T) {
 
 func TestOwnerUnreadable(t *testing.T) {
 	facts := &Facts{Profile: PodProfile, Owner: &metav1.OwnerReference{Kind: "ReplicaSet", Name: "web"}}
-	verdict := facts.OwnerUnreadable(errors.New("forbidden"))
+	verdict := facts.OwnerUnreadable(facts.Owner, errors.New("forbidden"))
 	if want := "ReplicaSet web cannot be read, and its template may contain the value: forbidden"; verdict.Action != Keep || verdict.Err == nil || verdict.Err.Error() != want {
 		t.Errorf("%s: %v; want it kept: %s", verdict.Action, verdict.Err, want)
 	}

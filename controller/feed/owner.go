@@ -21,7 +21,7 @@ type OwnerReader interface {
 
 // asksOwner reports whether the owner must be read before an object is deleted or stopped.
 func (f *trigger) asksOwner(facts *policy.Facts) bool {
-	return f.options.Owners != nil && facts.MayInherit(f.Keys...)
+	return f.options.Owners != nil && len(facts.TemplateOwners(f.Keys...)) > 0
 }
 
 // inherited replaces the verdict on an object that is due by a value from its owner's template, or
@@ -30,15 +30,17 @@ func (f *trigger) inherited(ctx context.Context, facts *policy.Facts, verdict po
 	if verdict.Action != policy.Delete && verdict.Action != policy.Stop || !f.asksOwner(facts) {
 		return verdict, nil
 	}
-	owner, err := f.options.Owners.Read(ctx, facts.Namespace, facts.Owner)
-	switch {
-	case err != nil && unreadable(err):
-		return facts.OwnerUnreadable(err), nil
-	case err != nil:
-		return verdict, fmt.Errorf("reading the owner of %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
-	}
-	if kept, ok := facts.Inherited(owner, f.Keys...); ok {
-		return kept, nil
+	for _, owner := range facts.TemplateOwners(f.Keys...) {
+		read, err := f.options.Owners.Read(ctx, facts.Namespace, owner)
+		switch {
+		case err != nil && unreadable(err):
+			return facts.OwnerUnreadable(owner, err), nil
+		case err != nil:
+			return verdict, fmt.Errorf("reading the owner of %s %s: %w", f.kind.Profile.Name, name(facts.Namespace, facts.Name), err)
+		}
+		if kept, ok := facts.Inherited(owner, read, f.Keys...); ok {
+			return kept, nil
+		}
 	}
 	return verdict, nil
 }

@@ -63,6 +63,56 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	s.stillThere(&first.Items[1])
 }
 
+// A ReplicationController without labels gets those of its template from the API server, and is
+// kept. One with a label of its own expires.
+func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
+	t.Parallel()
+	s := labelSpace(t) // The owner is a ConfigMap, which the controller must be able to read.
+	controllers := corev1.SchemeGroupVersion.WithResource("replicationcontrollers")
+	s.grant("e2e-replication-controllers", controllers)
+	s.awaitWatched("ReplicationController", true)
+	s.follow("ReplicationController", controllers)
+	s.passes(s.kubectl("create", "serviceaccount", "builder"))
+	s.mayEdit("builder")
+	root := s.newConfigMap("root")
+	meta := func(name string) metav1.ObjectMeta {
+		return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{
+			{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
+	}
+	expiry := now().Add(15 * second)
+	replicating := func(meta metav1.ObjectMeta, labels ...string) *corev1.ReplicationController {
+		template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": meta.Name}}, Spec: podSpec(corev1.RestartPolicyAlways)}
+		for _, label := range labels {
+			template.Labels[label] = until(expiry)
+		}
+		return &corev1.ReplicationController{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "ReplicationController"}, ObjectMeta: meta,
+			Spec: corev1.ReplicationControllerSpec{Replicas: ptr.To[int32](0), Selector: map[string]string{"app": meta.Name}, Template: &template}}
+	}
+	own := replicating(meta("own"))
+	own.Labels = map[string]string{policy.LabelTTL: until(expiry.Add(second))}
+	s.passes(s.kubectlInput(s.manifest(replicating(meta("copied"), policy.LabelTTL), own), "create", "-f", "-", "--as=system:serviceaccount:"+s.name+":builder"))
+	get := func(name string) *corev1.ReplicationController {
+		read, err := suite.cluster.Client.CoreV1().ReplicationControllers(s.name).Get(s.ctx, name, metav1.GetOptions{})
+		s.ok(err)
+		return read
+	}
+	copied := get("copied")
+	if copied.Labels[policy.LabelTTL] != until(expiry) {
+		t.Fatalf("the API server copies no labels of the template: %v", copied.Labels)
+	}
+	s.awaitGone(get("own"))
+	s.poll("an Event on the ReplicationController", func(ctx context.Context) (bool, error) {
+		events, err := suite.cluster.Client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Kept,involvedObject.name=copied"})
+		return err == nil && slices.ContainsFunc(events.Items, func(e corev1.Event) bool {
+			return strings.Contains(e.Message, "comes from the template of ReplicationController copied, whose labels apply to its Pods, and to itself if it has none")
+		}), err
+	})
+	s.stillThere(copied)
+	if sent := suite.proxy.Deletes(s.name, "copied"); len(sent) != 0 {
+		t.Errorf("DELETEs: %+v", sent)
+	}
+}
+
 // The template of any other workload is read, too.
 func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	t.Parallel()
