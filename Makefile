@@ -89,6 +89,11 @@ test-unit: ## tests that need no control plane
 test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, of the chart and the image, and a minute of make test-soak (KUBERNETES=1.37: on that release)
 	@$(MAKE) --jobs=3 run-e2e run-e2e-in-tree run-others
 
+.PHONY: test-install
+test-install: build ## the end-to-end tests on a control plane that is set up by dist/install.yaml alone, as the README says
+	@$(call release,install)
+	INSTALL=dist/install.yaml go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e
+
 .PHONY: test-peers
 test-peers: build ## deadlines and TTLs beside the real controllers of JobSet and the newest Trainer (PEERS=v2.2.0: another one)
 	@$(MAKE) run-peers
@@ -116,6 +121,7 @@ test-full: build ## what make test leaves out, up to two hours: what hostile req
 	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/lifecycle
 	PODS=full go test $(NOVET) -count=1 -timeout 30m -run '^TestJobOfManyCompletions' ./test/e2e
 	go test $(NOVET) -count=1 -timeout 60m -run '^TestTallyIsKilled' ./test/e2e -args -tally-pods 100000 -tally-tallies 200 -tally-kills 100
+	@$(MAKE) test-install
 	@$(MAKE) test-peers-all
 	@$(MAKE) test-soak ROUNDS=1
 	@$(MAKE) test-mutation

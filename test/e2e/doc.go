@@ -12,4 +12,9 @@
 // With IN_TREE_TTL=1 the in-tree TTL-after-finished controller runs as well. It deletes by the
 // native field, without a precondition on the resourceVersion; tests about Curfew's own deletions
 // then write annotations instead, which it does not read.
+//
+// With INSTALL=dist/install.yaml Curfew is installed by that file alone: its roles, the arguments of
+// its Deployments, its Service. Four things differ then, because tests need them: addresses on
+// loopback, no leader election and no drain delay, cleanup policies that may run every minute, and
+// the permissions of the component http-api.
 package e2e

@@ -65,10 +65,11 @@ func run(m *testing.M) (code int, err error) {
 		}
 	}()
 	suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{
-		Dir: dir, InTreeTTL: suite.inTreeTTL, AuditLog: true, Out: os.Stderr})
+		Dir: dir, InTreeTTL: suite.inTreeTTL, AuditLog: true, Out: os.Stderr, Install: os.Getenv("INSTALL")})
 	if err != nil {
 		return 0, err
 	}
+	defer suite.cluster.Close()
 	if err := suite.cluster.InstallCRDs(ctx, harness.JobSet, trainer); err != nil {
 		return 0, err
 	}

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
@@ -26,7 +27,9 @@ type Cluster struct {
 	Client kubernetes.Interface
 
 	root, kubectl string
-	older         bool // see Older
+	older         bool      // see Older
+	install       string    // see ClusterOptions
+	services      *Services // for install; otherwise nil
 }
 
 // ClusterOptions say how a control plane is to run.
@@ -42,6 +45,10 @@ type ClusterOptions struct {
 	Controllers string
 	// Arguments are further ones, as component=--flag=value.
 	Arguments []string
+	// Install is a file of manifests, relative to the repository, such as dist/install.yaml. Curfew is
+	// installed by it alone and started with the arguments of its Deployments, and the API server
+	// reaches the webhook by its Service. Empty means manifests/overlays/local.
+	Install string
 	// Out is told how far a first, long build is.
 	Out io.Writer
 }
@@ -58,6 +65,12 @@ func StartCluster(ctx context.Context, options ClusterOptions) (*Cluster, error)
 		return nil, fmt.Errorf("make %q absolute: %w", options.Dir, err)
 	}
 	cluster := &Cluster{Dir: dir, root: root}
+	if options.Install != "" {
+		if err := cluster.installBy(options.Install); err != nil {
+			return nil, err
+		}
+		options.Arguments = append(slices.Clone(options.Arguments), cluster.services.Argument())
+	}
 	args := []string{"start", fmt.Sprintf("--in-tree-ttl=%t", options.InTreeTTL), fmt.Sprintf("--audit-log=%t", options.AuditLog)}
 	if options.Controllers != "" {
 		args = append(args, "--controllers="+options.Controllers)

@@ -70,6 +70,9 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 			return nil, err
 		}
 	}
+	if err := c.serveWebhook(ctx, port); err != nil {
+		return nil, err
+	}
 	apiPort, err := freePort()
 	if err != nil {
 		return nil, err
@@ -163,8 +166,14 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	args := append([]string{command, "--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
-		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics}, options.Args...)
+	args, err := c.deployedArgs(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	// The last value of a flag wins.
+	args = append(args, "--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
+		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics)
+	args = append(args, options.Args...)
 	curfew.Process, err = startProcess("curfew "+name, c.Log("curfew-"+name), options.Detached, options.Env, program, args...)
 	if err != nil {
 		return nil, err

@@ -24,18 +24,27 @@ const overlayAddress = "https://127.0.0.1:9443"
 // Install applies manifests/overlays/local for a webhook on a port of loopback, with the
 // permissions of the HTTP API. Applying it again, for another port too, is harmless.
 func (c *Cluster) Install(ctx context.Context, webhookPort int) error {
-	return c.install(ctx, webhookPort, func(rendered string) string { return rendered })
+	if c.install != "" {
+		if _, err := c.mustKubectl(ctx, "", "apply", "-f", c.install); err != nil {
+			return err
+		}
+		return c.permitHTTPAPI(ctx)
+	}
+	return c.apply(ctx, webhookPort, func(rendered string) string { return rendered })
 }
 
 // InstallFailing is Install with a change: a request for which a webhook cannot be called fails,
 // whatever the webhook is for.
 func (c *Cluster) InstallFailing(ctx context.Context, webhookPort int) error {
-	return c.install(ctx, webhookPort, func(rendered string) string {
+	return c.apply(ctx, webhookPort, func(rendered string) string {
 		return strings.ReplaceAll(rendered, "failurePolicy: Ignore", "failurePolicy: Fail")
 	})
 }
 
-func (c *Cluster) install(ctx context.Context, webhookPort int, change func(string) string) error {
+func (c *Cluster) apply(ctx context.Context, webhookPort int, change func(string) string) error {
+	if c.install != "" {
+		return fmt.Errorf("%s is applied as it is", c.install)
+	}
 	rendered, err := c.mustKubectl(ctx, "", "kustomize", filepath.Join(c.root, "manifests", "overlays", "local"))
 	if err != nil {
 		return err
@@ -50,7 +59,13 @@ func (c *Cluster) install(ctx context.Context, webhookPort int, change func(stri
 	if c.older {
 		return nil
 	}
-	if _, err = c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml")); err != nil {
+	return c.permitHTTPAPI(ctx)
+}
+
+// permitHTTPAPI adds the permissions of the component http-api, which is off by default, and waits
+// until all permissions are in effect.
+func (c *Cluster) permitHTTPAPI(ctx context.Context) error {
+	if _, err := c.mustKubectl(ctx, "", "apply", "-f", filepath.Join(c.root, "manifests", "components", "http-api", "rbac.yaml")); err != nil {
 		return err
 	}
 	return WaitForRoles(ctx, c.Client)

@@ -20,6 +20,7 @@ import (
 // them by a proxy that its egress selector names.
 type Services struct {
 	listener net.Listener
+	folder   string
 	argument string
 	mutex    sync.Mutex
 	cluster  *Cluster
@@ -39,7 +40,7 @@ func NewServices(folder string) (*Services, error) {
 	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
 		return nil, err
 	}
-	s := &Services{listener: listener, argument: "kube-apiserver=--egress-selector-config-file=" + file}
+	s := &Services{listener: listener, folder: folder, argument: "kube-apiserver=--egress-selector-config-file=" + file}
 	go func() { _ = http.Serve(listener, http.HandlerFunc(s.connect)) }()
 	return s, nil
 }
@@ -52,6 +53,13 @@ func (s *Services) Serve(cluster *Cluster, pods ...*Pod) {
 	s.mutex.Lock()
 	defer s.mutex.Unlock()
 	s.cluster, s.pods = cluster, append(s.pods, pods...)
+}
+
+// serveOnly is Serve, and forgets earlier Pods.
+func (s *Services) serveOnly(cluster *Cluster, pod *Pod) {
+	s.mutex.Lock()
+	defer s.mutex.Unlock()
+	s.cluster, s.pods = cluster, []*Pod{pod}
 }
 
 // Close ends the proxy.

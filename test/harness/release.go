@@ -1,0 +1,85 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// installBy has Curfew installed by a file instead of manifests/overlays/local.
+func (c *Cluster) installBy(file string) error {
+	if !filepath.IsAbs(file) {
+		file = filepath.Join(c.root, file)
+	}
+	if _, err := os.Stat(file); err != nil {
+		return fmt.Errorf("find the manifests to install: %w", err)
+	}
+	// The path of a socket is short.
+	folder, err := os.MkdirTemp("", "curfew")
+	if err != nil {
+		return err
+	}
+	c.install = file
+	c.services, err = NewServices(folder)
+	return err
+}
+
+// Close ends what connects the control plane to this process; harmless where nothing does.
+func (c *Cluster) Close() error {
+	if c.services == nil {
+		return nil
+	}
+	return errors.Join(c.services.Close(), os.RemoveAll(c.services.folder))
+}
+
+// deployedArgs are the arguments of a command: those of its Deployment, if one is installed.
+func (c *Cluster) deployedArgs(ctx context.Context, command string) ([]string, error) {
+	if c.install == "" {
+		return []string{command}, nil
+	}
+	pod, err := c.podTemplate(ctx, command)
+	if err != nil {
+		return nil, err
+	}
+	container := pod.Spec.Containers[0]
+	if len(container.Command) > 0 || len(container.Env) > 0 || len(container.Args) == 0 || container.Args[0] != command {
+		return nil, fmt.Errorf("deployment curfew-%s: want the arguments of curfew %s, no command and no variables", command, command)
+	}
+	return slices.Clone(container.Args), nil
+}
+
+// serveWebhook has the API server find a webhook behind its Service, on a port of loopback.
+func (c *Cluster) serveWebhook(ctx context.Context, port int) error {
+	if c.install == "" {
+		return nil
+	}
+	pod, err := c.podTemplate(ctx, "webhook")
+	if err != nil {
+		return err
+	}
+	ports := map[int32]int{}
+	for _, one := range pod.Spec.Containers[0].Ports {
+		if one.Name == "webhook" {
+			ports[one.ContainerPort] = port
+		}
+	}
+	c.services.serveOnly(c, &Pod{Pod: pod, Name: pod.Name, ports: ports})
+	return nil
+}
+
+// podTemplate is a Pod that a Deployment of Curfew's would create.
+func (c *Cluster) podTemplate(ctx context.Context, command string) (*corev1.Pod, error) {
+	deployment, err := c.Client.AppsV1().Deployments(Namespace).Get(ctx, "curfew-"+command, metav1.GetOptions{})
+	if err != nil {
+		return nil, fmt.Errorf("read the Deployment of curfew %s: %w", command, err)
+	}
+	template := &deployment.Spec.Template
+	return &corev1.Pod{Spec: template.Spec, ObjectMeta: metav1.ObjectMeta{
+		Name: deployment.Name, Namespace: deployment.Namespace, Labels: template.Labels}}, nil
+}
