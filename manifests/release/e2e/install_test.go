@@ -49,6 +49,10 @@ func TestReleaseRuns(t *testing.T) {
 	must(t, cluster.NewNamespace(ctx, "ci", map[string]string{policy.AnnotationDefaultTTL: "2s"}))
 
 	t.Run("Pods", func(t *testing.T) { runPods(ctx, t, cluster, services) })
+	t.Run("stolen tokens", func(t *testing.T) {
+		stealTokens(ctx, t, cluster)
+		stealAnother(ctx, t, cluster)
+	})
 	t.Run("one trigger", func(t *testing.T) { runOneTrigger(ctx, t, cluster) })
 	refused, err := cluster.Forbidden()
 	must(t, err)
