@@ -83,6 +83,8 @@ var resources = []resource{
 	{clusterRoles, permissions, cluster, nil},
 	{at(rbac, "v1", "roles"), permissions, everywhere, nil},
 	{at("", "v1", "serviceaccounts"), permissions, own, nil},
+	{at(admission, "v1", "validatingadmissionpolicybindings"), permissions, cluster, nil},
+	{at(admission, "v1", "validatingadmissionpolicies"), permissions, cluster, nil},
 	{at("flowcontrol.apiserver.k8s.io", "v1", "flowschemas"), rest, cluster, nil},
 	{at("policy", "v1", "poddisruptionbudgets"), rest, own, nil},
 	{at("", "v1", "services"), rest, own, nil},

@@ -5,13 +5,11 @@ import (
 	"maps"
 	"strings"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 
@@ -79,8 +77,9 @@ var refusedToAll = map[string]attempt{
 	"deletes all Pods of a namespace in one request": {"DELETE", ci + "/pods", ""},
 }
 
-// stolen is what RBAC refuses to one token, and what it does not: docs/security.md lists the latter.
-var stolen = map[string]struct{ refused, allowed map[string]attempt }{
+// stolen is what RBAC refuses to one token, what manifests/rbac/limits.yaml refuses it, and what
+// nothing does: docs/security.md lists the latter.
+var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 	"curfew-controller": {
 		refused: map[string]attempt{
 			"reads the CA's key":          {"GET", own + "/secrets/curfew-webhook-tls", ""},
@@ -90,13 +89,23 @@ var stolen = map[string]struct{ refused, allowed map[string]attempt }{
 			"creates any other ConfigMap": {"PATCH", own + "/configmaps/thief", `{"data":{}}`},
 			"asks what others may do":     {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
 		},
-		allowed: map[string]attempt{
-			"deletes a Pod":                       {"DELETE", ci + "/pods/victim", ""},
+		limited: map[string]attempt{
 			"changes the image of a running Pod":  {"PATCH", ci + "/pods/victim", `{"spec":{"containers":[{"name":"victim","image":"thief"}]}}`},
+			"changes a label of a Pod":            {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":"thief"}}}`},
+			"removes a label of a Pod":            {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":null}}}`},
+			"adds an annotation to a Pod":         {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"thief.example.com/a":"b"}}}`},
+			"removes an annotation of a Pod":      {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":null}}}`},
+			"adds a finalizer to a Pod":           {"PATCH", ci + "/pods/victim", `{"metadata":{"finalizers":["thief.example.com/a"]}}`},
+			"removes a finalizer of a Pod":        {"PATCH", ci + "/pods/victim", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/own"]}}`},
+			"gives a Pod an owner":                {"PATCH", ci + "/pods/victim", `{"metadata":{"ownerReferences":[{"apiVersion":"v1","kind":"ConfigMap","name":"a","uid":"a"}]}}`},
 			"weakens Pod Security in a Namespace": {"PATCH", "/api/v1/namespaces/" + harness.Namespace, `{"metadata":{"labels":{"pod-security.kubernetes.io/enforce":"privileged"}}}`},
-			"creates a webhook that sees all":     {"POST", registrations + "/mutatingwebhookconfigurations", hookBody},
-			"lists all Pods":                      {"GET", "/api/v1/pods", ""},
-			"reads roles":                         {"GET", rbacAPI + "/clusterroles", ""},
+		},
+		allowed: map[string]attempt{
+			"deletes a Pod":                     {"DELETE", ci + "/pods/victim", ""},
+			"writes a key of Curfew's on a Pod": {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"curfew.dev/finished-at":"2026-01-01T00:00:00Z"}}}`},
+			"creates a webhook that sees all":   {"POST", registrations + "/mutatingwebhookconfigurations", hookBody},
+			"lists all Pods":                    {"GET", "/api/v1/pods", ""},
+			"reads roles":                       {"GET", rbacAPI + "/clusterroles", ""},
 		},
 	},
 	"curfew-webhook": {
@@ -111,12 +120,15 @@ var stolen = map[string]struct{ refused, allowed map[string]attempt }{
 			"deletes the CA's Secret":     {"DELETE", own + "/secrets/curfew-webhook-tls", ""},
 			"creates a Secret of another": {"POST", ci + "/secrets", tokenFor},
 		},
+		limited: map[string]attempt{
+			"creates a token of another account": {"POST", own + "/secrets", tokenFor},
+			"creates a Secret of its own":        {"POST", own + "/secrets", `{"metadata":{"name":"thief"},"type":"kubernetes.io/tls","data":{"tls.crt":"","tls.key":""}}`},
+		},
 		allowed: map[string]attempt{
-			"reads the CA's key":                  {"GET", own + "/secrets/curfew-webhook-tls", ""},
-			"changes the static webhooks":         {"PATCH", registrations + "/mutatingwebhookconfigurations/curfew", `{"metadata":{"labels":{"a":"b"}}}`},
-			"creates a token that it cannot read": {"POST", own + "/secrets", tokenFor},
-			"asks what others may do":             {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
-			"reads every Namespace":               {"GET", "/api/v1/namespaces", ""},
+			"reads the CA's key":          {"GET", own + "/secrets/curfew-webhook-tls", ""},
+			"changes the static webhooks": {"PATCH", registrations + "/mutatingwebhookconfigurations/curfew", `{"metadata":{"labels":{"a":"b"}}}`},
+			"asks what others may do":     {"POST", "/apis/authorization.k8s.io/v1/subjectaccessreviews", `{"spec":{"user":"admin","nonResourceAttributes":{"path":"/","verb":"get"}}}`},
+			"reads every Namespace":       {"GET", "/api/v1/namespaces", ""},
 		},
 	},
 }
@@ -131,13 +143,22 @@ var impersonated = []rest.ImpersonationConfig{
 
 // stealTokens tries what a thief would, with tokens of Curfew's accounts under the roles of the chart.
 func stealTokens(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
-	must(t, kubectl(ctx, cluster, "run", "victim", "-n", "ci", "--image=busybox"))
+	must(t, kubectl(ctx, cluster, "run", "victim", "-n", "ci", "--image=busybox", "--annotations=example.com/own=a",
+		`--overrides={"metadata":{"finalizers":["example.com/own"]}}`))
+	defer func() {
+		must(t, kubectl(ctx, cluster, "patch", "pod", "victim", "-n", "ci", "--type=merge", "-p", `{"metadata":{"finalizers":null}}`))
+	}()
 	const cleanup = "system:serviceaccount:" + harness.Namespace + ":curfew-cleanup"
 	for account, own := range stolen {
 		config, err := cluster.StealToken(ctx, account)
 		must(t, err)
 		for what, request := range merged(refusedToAll, own.refused) {
 			if err := request.send(ctx, t, config); !refused(err) {
+				t.Errorf("%s: with its token a thief %s: %v", account, what, err)
+			}
+		}
+		for what, request := range own.limited {
+			if err := request.send(ctx, t, config); !limited(err) {
 				t.Errorf("%s: with its token a thief %s: %v", account, what, err)
 			}
 		}
@@ -166,23 +187,25 @@ func stealTokens(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	}
 }
 
-// stealAnother: while the CA's Secret is missing, the webhook's token makes it one of the controller.
-// RBAC cannot limit create to a name or a type, and docs/security.md says so.
+// stealAnother: while the CA's Secret is missing, the webhook's token does not make it one of the
+// controller.
 func stealAnother(ctx context.Context, t *testing.T, cluster *harness.Cluster) {
 	const name = "curfew-webhook-tls"
 	must(t, kubectl(ctx, cluster, "delete", "secret", name, "-n", harness.Namespace, "--ignore-not-found"))
-	defer func() { must(t, kubectl(ctx, cluster, "delete", "secret", name, "-n", harness.Namespace)) }()
 	config, err := cluster.StealToken(ctx, "curfew-webhook")
 	must(t, err)
 	client, err := kubernetes.NewForConfig(config)
 	must(t, err)
 	_, err = client.CoreV1().Secrets(harness.Namespace).Create(ctx, &corev1.Secret{Type: corev1.SecretTypeServiceAccountToken,
 		ObjectMeta: metav1.ObjectMeta{Name: name, Annotations: map[string]string{corev1.ServiceAccountNameKey: "curfew-controller"}}}, metav1.CreateOptions{})
-	must(t, err)
-	must(t, wait.PollUntilContextTimeout(ctx, 100*time.Millisecond, 20*time.Second, true, func(ctx context.Context) (bool, error) {
-		read, err := client.CoreV1().Secrets(harness.Namespace).Get(ctx, name, metav1.GetOptions{})
-		return err == nil && len(read.Data[corev1.ServiceAccountTokenKey]) > 0, err
-	}))
+	if !limited(err) {
+		t.Errorf("the webhook's token made a token of the controller: %v", err)
+	}
+}
+
+// limited reports whether a policy of manifests/rbac/limits.yaml refused a request.
+func limited(err error) bool {
+	return err != nil && strings.Contains(err.Error(), "ValidatingAdmissionPolicy 'curfew-")
 }
 
 func (a attempt) send(ctx context.Context, t *testing.T, config *rest.Config) error {
