@@ -166,9 +166,11 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	args, err := c.deployedArgs(ctx, command)
-	if err != nil {
-		return nil, err
+	args := []string{command}
+	if options.Home == "" {
+		if args, err = c.deployedArgs(ctx, command); err != nil {
+			return nil, err
+		}
 	}
 	// The last value of a flag wins.
 	args = append(args, "--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
