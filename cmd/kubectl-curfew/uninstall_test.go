@@ -16,7 +16,8 @@ func init() {
 		"uninstall-unread":    {args: words("uninstall --dry-run"), scene: scene{notMine: []string{"list clusterroles"}}, code: 2},
 	})
 	for group, kinds := range map[schema.GroupVersion][]string{
-		{Group: "admissionregistration.k8s.io", Version: "v1"}: {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration"},
+		{Group: "admissionregistration.k8s.io", Version: "v1"}: {"MutatingWebhookConfiguration", "ValidatingWebhookConfiguration",
+			"ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"},
 		{Group: "rbac.authorization.k8s.io", Version: "v1"}:    {"ClusterRoleBinding", "RoleBinding", "Role"},
 		{Group: "flowcontrol.apiserver.k8s.io", Version: "v1"}: {"FlowSchema"},
 		{Group: "policy", Version: "v1"}:                       {"PodDisruptionBudget"},
