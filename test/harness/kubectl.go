@@ -25,7 +25,7 @@ func (c *Cluster) KubectlInput(ctx context.Context, input string, args ...string
 	cmd.Env = append(os.Environ(), "KUBECONFIG="+c.Kubeconfig,
 		"PATH="+filepath.Join(c.root, "bin")+string(filepath.ListSeparator)+os.Getenv("PATH"))
 	// kubectl 1.32 reads what begins with a brace as JSON alone.
-	if strings.HasPrefix(input, "{") && args[0] != "curfew" && !json.Valid([]byte(input)) {
+	if strings.HasPrefix(strings.TrimSpace(input), "{") && args[0] != "curfew" && !json.Valid([]byte(input)) {
 		input = "---\n" + input
 	}
 	cmd.Stdin = strings.NewReader(input)
