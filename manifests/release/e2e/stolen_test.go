@@ -93,7 +93,7 @@ var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 			"changes the image of a running Pod":  {"PATCH", ci + "/pods/victim", `{"spec":{"containers":[{"name":"victim","image":"thief"}]}}`},
 			"changes a label of a Pod":            {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":"thief"}}}`},
 			"removes a label of a Pod":            {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"run":null}}}`},
-			"adds an annotation to a Pod":         {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"thief.example.com/a":"b"}}}`},
+			"changes an annotation of a Pod":      {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":"b"}}}`},
 			"removes an annotation of a Pod":      {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"example.com/own":null}}}`},
 			"adds a finalizer to a Pod":           {"PATCH", ci + "/pods/victim", `{"metadata":{"finalizers":["thief.example.com/a"]}}`},
 			"removes a finalizer of a Pod":        {"PATCH", ci + "/pods/victim", `{"metadata":{"$deleteFromPrimitiveList/finalizers":["example.com/own"]}}`},
@@ -102,6 +102,7 @@ var stolen = map[string]struct{ refused, limited, allowed map[string]attempt }{
 		},
 		allowed: map[string]attempt{
 			"deletes a Pod":                     {"DELETE", ci + "/pods/victim", ""},
+			"adds a label to a Pod":             {"PATCH", ci + "/pods/victim", `{"metadata":{"labels":{"thief":"a"}}}`},
 			"writes a key of Curfew's on a Pod": {"PATCH", ci + "/pods/victim", `{"metadata":{"annotations":{"curfew.dev/finished-at":"2026-01-01T00:00:00Z"}}}`},
 			"creates a webhook that sees all":   {"POST", registrations + "/mutatingwebhookconfigurations", hookBody},
 			"lists all Pods":                    {"GET", "/api/v1/pods", ""},
