@@ -108,7 +108,8 @@ func cleanupExamples(t *testing.T, dir string) {
 	}
 	create := func(text string) {
 		t.Helper()
-		if got := typed(t, line{text: "kubectl create -f -", stdin: text}); got.code != 0 {
+		// kubectl 1.32 takes what begins with a brace for JSON.
+		if got := typed(t, line{text: "kubectl create -f -", stdin: "---\n" + text}); got.code != 0 {
 			t.Fatalf("%s\n%s", got.stderr, text)
 		}
 	}
