@@ -3,6 +3,7 @@ package cleanup
 import (
 	"cmp"
 	"context"
+	"errors"
 	"slices"
 	"time"
 
@@ -60,8 +61,8 @@ func (b *batch) giveUp(ctx context.Context, left []*v1alpha1.CleanupItem) error 
 	return b.check(ctx, func(item *v1alpha1.CleanupItem) { b.fail(item, b.trouble[item.UID].err) })
 }
 
-// check reads the objects that are not decided, and deletes none. What is gone counts as such;
-// exists decides the others.
+// check reads the objects that are not decided, and deletes none. What is gone counts as such, and
+// what cannot be known as unknown; exists decides the others.
 func (b *batch) check(ctx context.Context, exists func(*v1alpha1.CleanupItem)) error {
 	for _, item := range b.undecided() {
 		object, _, err := b.run.look(ctx, item)
@@ -69,6 +70,8 @@ func (b *batch) check(ctx context.Context, exists func(*v1alpha1.CleanupItem)) e
 			object, err = b.run.lookElsewhere(ctx, item, err)
 		}
 		switch {
+		case errors.Is(err, errNotServed):
+			item.Result, item.Message = v1alpha1.ItemUnknown, errNotServed.Error()
 		case err != nil:
 			return err
 		case object == nil:

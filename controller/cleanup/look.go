@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 
@@ -38,8 +39,12 @@ func (r *run) look(ctx context.Context, item *v1alpha1.CleanupItem) (object *uns
 	return object, gone, nil
 }
 
-// lookElsewhere reads an object whose resource is not served any more: in another version, if there
-// is one. The objects of a kind that is gone are gone, too.
+// errNotServed: no version of a resource is served. Its kind may be gone, and its objects with it,
+// or its API does not answer.
+var errNotServed = errors.New("its resource is not served any more")
+
+// lookElsewhere reads an object whose resource is not served any more: in another version. The
+// error is errNotServed if there is none.
 func (r *run) lookElsewhere(ctx context.Context, item *v1alpha1.CleanupItem, notServed error) (*unstructured.Unstructured, error) {
 	served, err := r.c.options.Served(ctx)
 	if err != nil {
@@ -48,7 +53,7 @@ func (r *run) lookElsewhere(ctx context.Context, item *v1alpha1.CleanupItem, not
 	i := slices.IndexFunc(served, func(one cleanup.Resource) bool { return one.Group == item.Group && one.Resource == item.Resource })
 	switch {
 	case i < 0:
-		return nil, nil
+		return nil, errNotServed
 	case slices.Contains(served[i].Versions, item.Version):
 		return nil, notServed
 	}

@@ -32,7 +32,8 @@ const (
 	ReasonGranted = "Granted"
 	// ReasonReportLost: a report page was deleted or changed before its objects were counted.
 	ReasonReportLost = "ReportLost"
-	// ReasonNoAnswer: DELETEs got no answer, and the objects still existed when they were last read.
+	// ReasonNoAnswer: DELETEs got no answer, and the objects still existed when they were last read,
+	// or their resource was not served any more.
 	ReasonNoAnswer = "NoAnswer"
 	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
 	ReasonWaitingForApproval = "WaitingForApproval"
