@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
 	clocktesting "k8s.io/utils/clock/testing"
 )
@@ -54,4 +55,16 @@ func TestLeaseIsRenewedSeldom(t *testing.T) {
 	below.err = nil
 	update("me", 7)
 	update("me", 7)
+}
+
+// All other clients share the config. The timeout of the lease's requests would end each of their
+// watches, and each list that takes longer (S3).
+func TestLeaseLeavesTheSharedConfigAlone(t *testing.T) {
+	shared := &rest.Config{Host: "http://127.0.0.1:1", UserAgent: "curfew"}
+	if _, err := newLease(shared, defaultOptions(), 10*time.Second); err != nil {
+		t.Fatal(err)
+	}
+	if shared.Timeout != 0 || shared.UserAgent != "curfew" {
+		t.Errorf("the shared config has timeout %s and user agent %q, want 0s and %q", shared.Timeout, shared.UserAgent, "curfew")
+	}
 }
