@@ -33,7 +33,7 @@ func TestJudgeDeadline(t *testing.T) {
 		"left to its controller":    {Facts{NativeDeadline: native, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Wait, time.Hour + 30*time.Second, "", false},
 		"backstop":                  {Facts{NativeDeadline: native, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour + 30*time.Second, Stop, time.Hour + 30*time.Second, "", false},
 		"ignored by its controller": {Facts{NativeDeadline: native, DeadlineByCurfew: true, State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Stop, time.Hour, "", false},
-		"marked, nobody else acts":  {Facts{Exceeded: start, DeadlineByCurfew: true, State: State{Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, 0, Stop, 0, "", false},
+		"marked, no other acts":     {Facts{Exceeded: start.Add(time.Hour), Created: start, DeadlineByCurfew: true, State: State{Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, time.Hour, Stop, time.Hour, "", false},
 		"unknown to its controller": {Facts{State: State{Started: start}}, hour, false, 30 * time.Second, time.Hour, Stop, time.Hour, "", false},
 		"dry-run":                   {Facts{State: State{Started: start}}, hour, true, 0, time.Hour, Stop, time.Hour, "", false},
 		"no deadline":               {Facts{State: State{Started: start}}, Value{}, false, 0, 9 * time.Hour, Keep, 0, "has no deadline", false},
@@ -42,8 +42,12 @@ func TestJudgeDeadline(t *testing.T) {
 		"suspended with a start":    {Facts{State: State{Suspended: true, Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0, "is suspended", false},
 		"finished":                  {Facts{State: State{Started: start, Finished: true, Outcome: Succeeded}}, hour, false, 0, 9 * time.Hour, Keep, 0, "has finished", false},
 		"failed by itself":          {Facts{State: State{Started: start, Finished: true, Outcome: Failed}}, hour, false, 0, 9 * time.Hour, Keep, 0, "has finished", false},
-		"marked: see what runs on":  {Facts{Exceeded: start, State: State{Finished: true, Outcome: Failed}}, hour, false, 0, 0, Stop, 0, "", false},
-		"marked by its controller":  {Facts{Exceeded: start, State: State{Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, 0, Wait, 30 * time.Second, "", false},
+		"marked: see what runs on":  {Facts{Exceeded: start.Add(2 * time.Hour), State: State{Started: start, Finished: true, Outcome: Failed}}, hour, false, 0, 2 * time.Hour, Stop, 2 * time.Hour, "", false},
+		"marked by its controller":  {Facts{Exceeded: start.Add(time.Hour), State: State{Started: start, Finished: true, Outcome: Failed}}, hour, false, 30 * time.Second, time.Hour, Wait, time.Hour + 30*time.Second, "", false},
+		"marked, has no deadline":   {Facts{Exceeded: start, State: State{Started: start, Finished: true, Outcome: Failed}}, Value{}, false, 0, 9 * time.Hour, Keep, 0, "has no deadline", false},
+		"marked before it":          {Facts{Exceeded: start.Add(time.Second), State: State{Started: start, Finished: true, Outcome: Failed}}, hour, false, 0, time.Minute, Wait, time.Hour, "", false},
+		"suspended by Curfew":       {Facts{Exceeded: start.Add(time.Hour), Created: start, State: State{Suspended: true}}, hour, false, 0, time.Hour, Stop, time.Hour, "", false},
+		"suspended, no deadline":    {Facts{Exceeded: start.Add(time.Hour), Created: start, State: State{Suspended: true}}, Value{}, false, 0, time.Hour, Keep, 0, "has no deadline", false},
 		"unreadable value": {Facts{State: State{Started: start}}, Value{Set: true, Err: errors.New("soon is no duration"), Path: "metadata.annotations"}, false, 0,
 			9 * time.Hour, Keep, 0, "its deadline cannot be used", true},
 		"unreadable state": {Facts{StateError: errors.New("spec.state.finished: no such key"), State: State{Started: start}}, hour, false, 0, 9 * time.Hour, Keep, 0,
@@ -70,7 +74,7 @@ func TestJudgeDeadline(t *testing.T) {
 				t.Errorf("due at %s, want %s", got.Expiry, want)
 			}
 			trigger := TriggerDeadline
-			if facts.Finished {
+			if !facts.Exceeded.IsZero() {
 				trigger = TriggerDeadlineCheck
 			}
 			if got.Trigger != trigger || got.Source != hour.Source || !got.Live {
@@ -106,5 +110,22 @@ func TestExceededAt(t *testing.T) {
 	}
 	if !exceededAt(map[string]any{}).IsZero() {
 		t.Error("no status, and yet marked")
+	}
+}
+
+// Curfew recognises its own suspension until the spec changes: an author who resumes the object and
+// suspends it again has suspended it for a reason of their own.
+func TestSuspendedAt(t *testing.T) {
+	at := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	for record, want := range map[string]time.Time{
+		SuspensionRecord(at, 4): at,
+		SuspensionRecord(at, 3): {},
+		"2026-05-04T12:00:00Z":  {},
+		"soon/4":                {},
+		"":                      {},
+	} {
+		if got := suspendedAt(record, 4); !got.Equal(want) {
+			t.Errorf("%q of generation 4: %s, want %s", record, got, want)
+		}
 	}
 }

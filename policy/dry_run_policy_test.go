@@ -144,8 +144,7 @@ func TestPropagationOfPolicies(t *testing.T) {
 	}
 }
 
-// A deadline by a policy in dry-run fails nothing. What another deadline failed is still seen to
-// stop, which is no dry run.
+// A deadline by a policy in dry-run fails nothing, and stops nothing below what it failed before.
 func TestDeadlineOfPolicyInDryRun(t *testing.T) {
 	of := trial("a")
 	of.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: policy.TTL{After: time.Hour}}
@@ -160,7 +159,7 @@ func TestDeadlineOfPolicyInDryRun(t *testing.T) {
 		t.Errorf("an effective deadline %+v", effective.Deadline)
 	}
 	job.Finished, job.Exceeded = true, noon.Add(-time.Hour)
-	if got := policy.JudgeDeadline(job, &effective, 0, noon); got.Action != policy.Stop || got.DryRun || got.Source.Level != policy.LevelObject {
-		t.Errorf("%+v, want it to be seen to stop", got)
+	if got := policy.JudgeDeadline(job, &effective, 0, noon); got.Action != policy.Stop || !got.DryRun || got.Source.Name != "a" {
+		t.Errorf("marked: %+v, want a dry run of stop", got)
 	}
 }

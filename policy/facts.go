@@ -42,8 +42,8 @@ type Facts struct {
 	NativeSucceeded, NativeFailed NativeField
 
 	State
-	// Exceeded is when a finished object was failed for its deadline. It is only set for kinds
-	// whose profile has a deadline.
+	// Exceeded is when the object was failed for its deadline, by its status, or when Curfew
+	// suspended it. It is only set for kinds whose profile has a deadline.
 	Exceeded time.Time
 	// StateError says why the state cannot be read. The object is then kept.
 	StateError error

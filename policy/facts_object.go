@@ -47,8 +47,12 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	if profile.State != nil {
 		facts.State, facts.StateError = profile.State(object)
 	}
-	if facts.Finished && facts.Outcome == Failed && profile.HasDeadline() {
+	switch {
+	case !profile.HasDeadline():
+	case facts.Finished && facts.Outcome == Failed:
 		facts.Exceeded = exceededAt(object)
+	case facts.Suspended:
+		facts.Exceeded = suspendedAt(facts.Annotations[AnnotationSuspendedAt], u.GetGeneration())
 	}
 	facts.correctTimes()
 	return &facts

@@ -30,6 +30,9 @@ const (
 	AnnotationLabelSource = Prefix + "ttl-label-source"
 	// AnnotationFinishedAt records a finish time (RFC 3339) that only Curfew observed.
 	AnnotationFinishedAt = Prefix + "finished-at"
+	// AnnotationSuspendedAt records when Curfew suspended an object for its deadline (RFC 3339). While
+	// the object is suspended, what it still runs is stopped.
+	AnnotationSuspendedAt = Prefix + "suspended-at"
 	// AnnotationCountedBy is the UID of the PodTally that has counted the Pod. Such a Pod is never
 	// counted again, even after tallies were switched off and on (S7).
 	AnnotationCountedBy = Prefix + "counted-by"

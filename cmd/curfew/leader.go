@@ -33,7 +33,8 @@ func newLease(config *rest.Config, options *options, deadline time.Duration) (*l
 	if err != nil {
 		return nil, fmt.Errorf("naming this replica: %w", err)
 	}
-	// AddUserAgent changes the config that it is given, and the timeout of a lease would cut every watch.
+	// AddUserAgent changes the config that it is given, and the timeout of a lease would cut every
+	// watch.
 	config = rest.AddUserAgent(rest.CopyConfig(config), "leader-election")
 	config.Timeout = max(deadline/2, time.Second)
 	lock, err := resourcelock.NewFromKubeconfig(resourcelock.LeasesResourceLock, options.namespace, options.leaseName,

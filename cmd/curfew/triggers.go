@@ -53,7 +53,7 @@ func stops(c *controller) (engine.Trigger, error) {
 		return engine.Trigger{}, fmt.Errorf("client of the API server: %w", err)
 	}
 	action, err := stop.New(stop.Options{
-		Objects: c.objects, Metadata: partial, Clock: c.clock, ServerTime: c.serverTime, Log: c.log, Registerer: metrics.Registry,
+		Objects: c.objects, Metadata: partial, Delete: c.deletion, Clock: c.clock, ServerTime: c.serverTime, Log: c.log, Registerer: metrics.Registry,
 		Marked:  c.notices.failed,
 		Profile: c.platform.Platform.Profile,
 	})

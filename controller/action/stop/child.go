@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
 
+	"curfew.dev/curfew/controller/action"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -163,7 +164,7 @@ func (s *stopping) markChild(ctx context.Context, step v1alpha1.StopStep) (bool,
 		if err != nil {
 			return false, err
 		}
-		if outcome != policy.NoOutcome || child.GetDeletionTimestamp() != nil || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
+		if outcome != policy.NoOutcome || child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) || hasTrue(child, func(condition, _ string) bool { return condition == step.ConditionType }) {
 			continue
 		}
 		if err := s.confirm(ctx); err != nil {
@@ -207,39 +208,24 @@ func protected(annotations map[string]string) bool {
 	return (&policy.Facts{Annotations: annotations}).Protected()
 }
 
-// deleteChild deletes what the object runs, each child by UID and resourceVersion of the state that
-// was just read. It holds once none is left: one that is being deleted is waited for, one that came
-// back is deleted again.
+// deleteChild deletes the children that the object runs. It holds once none is left: Curfew waits
+// for a child that is being deleted, and deletes one that came back again.
 func (s *stopping) deleteChild(ctx context.Context, kind *v1alpha1.Child) (bool, error) {
-	client, own, err := s.children(ctx, kind)
+	_, own, err := s.children(ctx, kind)
 	if err != nil {
 		return false, err
 	}
-	background := metav1.DeletePropagationBackground
+	// An aggregated API server may serve the kind: a profile does not say.
+	of := action.Type{Resource: resourceOf(kind), Kind: kind.Kind, Namespaced: kind.Scope != v1alpha1.ScopeCluster, Aggregated: true}
 	for i := range own {
 		child := &own[i]
 		if child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) {
 			continue
 		}
-		if err := s.confirm(ctx); err != nil {
+		meta := &metav1.ObjectMeta{Namespace: child.GetNamespace(), Name: child.GetName(), UID: child.GetUID(), OwnerReferences: child.GetOwnerReferences()}
+		pending, err := s.delete(ctx, below{of, meta, s.readChild(of, meta.Namespace, meta.Name)})
+		if err != nil || pending {
 			return false, err
-		}
-		uid, version := child.GetUID(), child.GetResourceVersion()
-		sent, err := s.withinBudget(func() error {
-			return client.Delete(ctx, child.GetName(), metav1.DeleteOptions{
-				Preconditions: &metav1.Preconditions{UID: &uid, ResourceVersion: &version}, PropagationPolicy: &background,
-			})
-		})
-		switch {
-		case !sent:
-			return false, nil
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-			// Gone, or not what was read. There will be another look.
-		case err != nil:
-			return false, fmt.Errorf("deleting %s %s/%s: %w", kind.Kind, child.GetNamespace(), child.GetName(), err)
-		default:
-			s.log.Info("deleted", "kind", kind.Kind, "object", child.GetNamespace()+"/"+child.GetName(), "uid", uid,
-				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.due.ObjectName())
 		}
 	}
 	return !slices.ContainsFunc(own, func(child unstructured.Unstructured) bool { return !protected(child.GetAnnotations()) }), nil

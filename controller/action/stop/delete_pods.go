@@ -2,18 +2,16 @@ package stop
 
 import (
 	"context"
-	"fmt"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/controller/action"
 )
 
-// deletePods deletes the Pods that still run below the object. It holds once none does. The Job
-// controller's finalizer and everybody else's stay: a Pod that has to be accounted for is, and goes
-// then. Where it is not known whether others run below it, it does not hold, and they are looked
-// for again.
+// deletePods deletes the Pods that still run below the object. It holds when no Pod runs there. The
+// finalizer of the Job controller stays: a Pod that its Job has not accounted for is deleted after
+// its Job has. If an owner may not be read, it is not known whether more Pods run, and Curfew looks
+// for them again.
 func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 	running, unknown, err := s.pods.below(ctx, s.due.Namespace, s.due.UID, s.seen.created)
 	if unknown != "" {
@@ -22,9 +20,6 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 	if len(running) == 0 {
 		return err == nil && unknown == "", err
 	}
-	if err := s.confirm(ctx); err != nil {
-		return false, err
-	}
 	if err == nil {
 		defer s.pods.forget(s.due.Namespace)
 	}
@@ -32,23 +27,17 @@ func (s *stopping) deletePods(ctx context.Context) (bool, error) {
 		if one.deleting {
 			continue
 		}
-		sent, err := s.withinBudget(func() error {
-			return s.options.Metadata.Resource(podResource).Namespace(s.due.Namespace).
-				Delete(ctx, one.name, metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &one.uid}})
-		})
-		switch {
-		case !sent:
-			return false, nil
-		case apierrors.IsNotFound(err), apierrors.IsConflict(err):
-		case err != nil:
-			return false, fmt.Errorf("deleting Pod %s/%s: %w", s.due.Namespace, one.name, err)
-		default:
-			s.log.Info("deleted", "kind", "Pod", "object", s.due.Namespace+"/"+one.name, "uid", one.uid,
-				"trigger", string(policy.TriggerDeadline), "of", s.plan.Kind.Kind+" "+s.due.ObjectName())
+		meta := &metav1.ObjectMeta{Namespace: s.due.Namespace, Name: one.name, UID: one.uid, OwnerReferences: one.owners}
+		pending, err := s.delete(ctx, below{podType, meta, s.readPod(one.name)})
+		if err != nil || pending {
+			return false, err
 		}
 	}
 	return false, err
 }
+
+// podType is what DELETEs of Pods need.
+var podType = action.Type{Resource: podResource, Kind: "Pod", Namespaced: true, Protobuf: true}
 
 // doubt logs, once for each state, that Pods of the object may run on unnoticed.
 func (s *stopping) doubt(reason string) {

@@ -176,7 +176,11 @@ func statusCode(err error) int {
 // suspend sets the kind's own field. The UID in the patch keeps it off what was re-created under
 // the name (S2), and the resourceVersion off what has completed, or was given more time, since it
 // was judged (S1). Where this attempt has written the mark, that went by the state already.
-func (s *stopping) suspend(ctx context.Context) (bool, error) {
+func (s *stopping) suspend(ctx context.Context) (_ bool, err error) {
+	if s.seen.suspended && !s.seen.exceeded.IsZero() {
+		s.begun = true
+		return true, nil
+	}
 	if len(s.plan.Suspend) == 0 {
 		return false, faultf("%s has no field that suspends it: name one in fields.suspend of its KindProfile", s.plan.Kind.Kind)
 	}
@@ -194,6 +198,11 @@ func (s *stopping) suspend(ctx context.Context) (bool, error) {
 	if !s.marked {
 		metadata["resourceVersion"] = s.due.ResourceVersion
 	}
+	if s.seen.exceeded.IsZero() && !s.marked && s.seen.generation != 0 {
+		if metadata["annotations"], err = s.record(ctx); err != nil {
+			return false, err
+		}
+	}
 	patch, err := json.Marshal(body)
 	if err != nil {
 		return false, err
@@ -209,4 +218,15 @@ func (s *stopping) suspend(ctx context.Context) (bool, error) {
 	}
 	s.begun, s.confirmed = true, true
 	return true, nil
+}
+
+// record is the annotation with which Curfew recognises its own suspension: a suspended object has
+// no deadline, and yet Curfew has to stop what it runs. The patch changes the spec once. The next
+// change of the spec ends the record.
+func (s *stopping) record(ctx context.Context) (map[string]string, error) {
+	now, err := s.options.ServerTime(ctx)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]string{policy.AnnotationSuspendedAt: policy.SuspensionRecord(now, s.seen.generation+1)}, nil
 }

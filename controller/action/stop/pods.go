@@ -40,6 +40,7 @@ const (
 type pod struct {
 	name     string
 	uid      types.UID
+	owners   []metav1.OwnerReference
 	deleting bool
 }
 
@@ -47,10 +48,17 @@ type pod struct {
 type podIndex struct {
 	client metadata.Interface
 	clock  clock.PassiveClock
-	owners *lru.Cache // types.UID → ownedBy
+	owners *lru.Cache // ownerKey → ownedBy
 
 	mu     sync.Mutex
 	byName map[string]*namespacePods
+}
+
+// ownerKey names an owner as a Pod refers to it. The author of a Pod chooses the reference. So a
+// UID alone would let one Pod change what is known of the owner of another, in any namespace.
+type ownerKey struct {
+	namespace, apiVersion, kind, name string
+	uid                               types.UID
 }
 
 // ownedBy are the owners of an object, as they were read.
@@ -176,7 +184,7 @@ func (x *podIndex) list(ctx context.Context, namespace string, of *namespacePods
 				unknown = append(unknown, unknownPod{item.CreationTimestamp.Time, reason})
 			}
 			for _, uid := range above {
-				page[uid] = append(page[uid], pod{name: item.Name, uid: item.UID, deleting: item.DeletionTimestamp != nil})
+				page[uid] = append(page[uid], pod{name: item.Name, uid: item.UID, owners: item.OwnerReferences, deleting: item.DeletionTimestamp != nil})
 			}
 		}
 		for uid, pods := range page {
@@ -210,8 +218,8 @@ func (x *podIndex) above(ctx context.Context, namespace string, references []met
 
 // ownersOf are the owners of an owner, from memory where they were read lately.
 func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1.OwnerReference) ([]metav1.OwnerReference, error) {
-	now := x.clock.Now()
-	if known, ok := x.owners.Get(owner.UID); ok {
+	now, key := x.clock.Now(), ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}
+	if known, ok := x.owners.Get(key); ok {
 		if known := known.(ownedBy); now.Sub(known.at) < ownersFresh && !now.Before(known.at) {
 			return known.references, nil
 		}
@@ -232,6 +240,6 @@ func (x *podIndex) ownersOf(ctx context.Context, namespace string, owner *metav1
 	case object.UID == owner.UID:
 		references = object.OwnerReferences
 	}
-	x.owners.Add(owner.UID, ownedBy{references, now})
+	x.owners.Add(key, ownedBy{references, now})
 	return references, nil
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/go-logr/logr"
 	"github.com/prometheus/client_golang/prometheus"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/dynamic"
@@ -28,7 +29,9 @@ type Options struct {
 	// Objects and Metadata are clients of the API server. Required.
 	Objects  dynamic.Interface
 	Metadata metadata.Interface
-	Clock    clock.PassiveClock
+	// Delete sends each DELETE of a child or a Pod. Required.
+	Delete action.Action
+	Clock  clock.PassiveClock
 	// ServerTime is the API server's time, by which an object is marked: its TTL counts from there.
 	// An error means that it is not known. Nil means Clock.
 	ServerTime func(context.Context) (time.Time, error)
@@ -85,13 +88,17 @@ type State struct {
 	// created is when the object was created: no Pod of its own is older.
 	created    time.Time
 	conditions conditions
+	// suspended reports whether the object is suspended, and generation is that of its spec.
+	suspended  bool
+	generation int64
 }
 
 // StateOf is the payload for an object in its JSON form, of which only what the mark needs is kept.
 func StateOf(plan *Plan, facts *policy.Facts, object map[string]any, deadline time.Duration) *State {
+	generation, _, _ := unstructured.NestedInt64(object, "metadata", "generation")
 	return &State{
 		plan: plan, deadline: deadline, started: facts.Started, exceeded: facts.Exceeded, created: facts.Created,
-		conditions: conditionsOf(object),
+		conditions: conditionsOf(object), suspended: facts.Suspended, generation: generation,
 	}
 }
 
@@ -166,6 +173,9 @@ func (s *Action) Do(ctx context.Context, due action.Due) action.Result {
 		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), lookMost), leftMost)}
 	case due.DryRun:
 		out = action.Result{Outcome: action.Done}
+	case !stop.begun:
+		// No child that could be marked: it is protected, or not created yet.
+		out = action.Result{Outcome: action.Again, After: min(max(s.options.Clock.Now().Sub(due.Expiry), lookLeast), lookMost)}
 	default:
 		out = s.next(seen, stop.marked, pending)
 		out.Latency = stop.took
@@ -220,6 +230,9 @@ func faultf(format string, args ...any) error { return fault{fmt.Errorf(format, 
 // resultOf turns an error into what the engine understands, so that its backoff and its breakers
 // apply to deadlines too. A 404 about a child, or a subresource, is not about the object.
 func resultOf(err error, due *action.Due) action.Result {
+	if out, ok := refused(err); ok {
+		return out
+	}
 	out, answered := action.FailureOf(err)
 	if own := (fault{}); !answered && errors.As(err, &own) {
 		return action.Failure(http.StatusUnprocessableEntity, action.FromResource, err)

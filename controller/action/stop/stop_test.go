@@ -1,6 +1,7 @@
 package stop
 
 import (
+	"context"
 	"net/http"
 	"slices"
 	"testing"
@@ -39,6 +40,33 @@ type scene struct {
 	objects  *dynamicfake.FakeDynamicClient
 	metadata *metadatafake.FakeMetadataClient
 	due      action.Due
+	deletes  []action.Due
+}
+
+// deleter sends the DELETEs of the scene through the fake clients.
+type deleter struct{ *scene }
+
+// Do implements action.Action.
+func (d deleter) Do(ctx context.Context, due action.Due) action.Result {
+	d.deletes = append(d.deletes, due)
+	options := metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: &due.UID, ResourceVersion: &due.ResourceVersion}}
+	var err error
+	if due.Resource == podResource {
+		err = d.metadata.Resource(due.Resource).Namespace(due.Namespace).Delete(ctx, due.Name, options)
+	} else {
+		err = d.objects.Resource(due.Resource).Namespace(due.Namespace).Delete(ctx, due.Name, options)
+	}
+	if err == nil {
+		return action.Result{Outcome: action.Done, Deleted: 1}
+	}
+	out, _ := action.FailureOf(err)
+	switch {
+	case apierrors.IsNotFound(err):
+		out.Outcome = action.Gone
+	case out.Outcome == action.Conflict:
+		out.VersionConflict = true
+	}
+	return out
 }
 
 func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1alpha1.StopStep) *scene {
@@ -79,7 +107,7 @@ func newScene(t *testing.T, set map[string]any, exceeded time.Time, steps ...v1a
 	}
 	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	var err error
-	s.Action, err = New(Options{Objects: s.objects, Metadata: s.metadata, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
+	s.Action, err = New(Options{Objects: s.objects, Metadata: s.metadata, Delete: deleter{s}, Clock: clocktesting.NewFakePassiveClock(now), Log: logr.Discard()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,133 @@
+package stop
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+
+	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/policy"
+)
+
+// readMost bounds how often one attempt reads the same object again before its DELETE.
+const readMost = 3
+
+// below is an object that runs below the one that is stopped.
+type below struct {
+	action.Type
+	meta *metav1.ObjectMeta
+	// read reads it live. It returns nil if the object need not be deleted any more.
+	read func(context.Context) (*metav1.ObjectMeta, error)
+}
+
+// delete deletes an object in the state of a live read, if that is still the object that was found
+// below the stopped one (S1, S2). It takes the way of all of Curfew's deletions, so that a tallied
+// Pod is released first. pending reports that --max-deletions-per-minute had no room, or that the
+// action asks for another attempt.
+func (s *stopping) delete(ctx context.Context, object below) (pending bool, err error) {
+	if err := s.confirm(ctx); err != nil {
+		return true, err
+	}
+	due := action.Due{
+		Type: object.Type, Namespace: object.meta.Namespace, Name: object.meta.Name, UID: object.meta.UID,
+		Propagation: metav1.DeletePropagationBackground, Expiry: s.due.Expiry, Source: s.due.Source, Trigger: string(policy.TriggerDeadline),
+	}
+	for range readMost {
+		now, err := object.read(ctx)
+		switch {
+		case err != nil:
+			return true, fmt.Errorf("reading %s %s: %w", due.Kind, due.ObjectName(), err)
+		case now == nil || now.UID != due.UID || now.DeletionTimestamp != nil || protected(now.Annotations) || !sameController(now, object.meta):
+			return false, nil
+		}
+		if due.ResourceVersion == now.ResourceVersion {
+			due.Disproved++
+		}
+		due.ResourceVersion, due.Finalizers = now.ResourceVersion, now.Finalizers
+		settle, room := func(bool) {}, true
+		if s.due.Reserve != nil {
+			settle, room = s.due.Reserve()
+		}
+		if !room {
+			return true, nil
+		}
+		out := s.options.Delete.Do(ctx, due)
+		// A DELETE without an answer may have been carried out.
+		settle(out.Outcome == action.Done || out.Outcome == action.Failed && out.Code == 0)
+		switch out.Outcome {
+		case action.Done:
+			s.deleted++
+			s.log.Info("deleted", "kind", due.Kind, "object", due.ObjectName(), "uid", due.UID,
+				"trigger", due.Trigger, "of", s.plan.Kind.Kind+" "+s.due.ObjectName())
+			return false, nil
+		case action.Gone:
+			return false, nil
+		case action.Again:
+			return true, nil
+		case action.Conflict:
+		default:
+			return true, refusal{out, fmt.Sprintf("deleting %s %s", due.Kind, due.ObjectName())}
+		}
+	}
+	return true, nil
+}
+
+// sameController reports whether the same object controls both states.
+func sameController(now, then *metav1.ObjectMeta) bool {
+	a, b := metav1.GetControllerOfNoCopy(now), metav1.GetControllerOfNoCopy(then)
+	return a != nil && b != nil && a.UID == b.UID && a.Name == b.Name && a.Kind == b.Kind && a.APIVersion == b.APIVersion
+}
+
+// refusal is the error of a DELETE that failed, with what the API server answered.
+type refusal struct {
+	action.Result
+	doing string
+}
+
+func (r refusal) Error() string { return r.doing + ": " + r.Err.Error() }
+func (r refusal) Unwrap() error { return r.Err }
+
+// readPod reads the metadata of a Pod that has not finished. The phase is no metadata: the field
+// selector of a LIST by name asks for both in one request.
+func (s *stopping) readPod(name string) func(context.Context) (*metav1.ObjectMeta, error) {
+	return func(ctx context.Context) (*metav1.ObjectMeta, error) {
+		list, err := s.options.Metadata.Resource(podResource).Namespace(s.due.Namespace).
+			List(ctx, metav1.ListOptions{FieldSelector: "metadata.name=" + name + "," + runningPods})
+		if err != nil {
+			return nil, err
+		}
+		for i := range list.Items {
+			if list.Items[i].Name == name {
+				return &list.Items[i].ObjectMeta, nil
+			}
+		}
+		return nil, nil
+	}
+}
+
+// readChild reads the metadata of a child.
+func (s *stopping) readChild(of action.Type, namespace, name string) func(context.Context) (*metav1.ObjectMeta, error) {
+	return func(ctx context.Context) (*metav1.ObjectMeta, error) {
+		object, err := s.options.Metadata.Resource(of.Resource).Namespace(namespace).Get(ctx, name, metav1.GetOptions{})
+		if apierrors.IsNotFound(err) {
+			return nil, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		return &object.ObjectMeta, nil
+	}
+}
+
+// refused is the answer to the DELETE that an error is about.
+func refused(err error) (action.Result, bool) {
+	var of refusal
+	if !errors.As(err, &of) {
+		return action.Result{}, false
+	}
+	of.Err = err
+	return of.Result, true
+}

@@ -1,0 +1,41 @@
+package main
+
+// stops break what a deadline stops below an object.
+var stops = []Mutant{
+	{
+		Invariant: "S1", Name: "a deadline deletes a Pod without looking whether it is protected by now",
+		File: "controller/action/stop/delete.go",
+		Old:  " || protected(now.Annotations)", New: "",
+		Package: deadlines, Tests: []string{"TestPodIsReadBeforeItIsDeleted"},
+	},
+	{
+		Invariant: "S2", Name: "a deadline deletes a Pod that another object controls by now",
+		File: "controller/action/stop/delete.go",
+		Old:  " || !sameController(now, object.meta)", New: "",
+		Package: deadlines, Tests: []string{"TestPodIsReadBeforeItIsDeleted"},
+	},
+	{
+		Invariant: "S4", Name: "a protected child is failed",
+		File: "controller/action/stop/child.go",
+		Old:  "child.GetDeletionTimestamp() != nil || protected(child.GetAnnotations()) || hasTrue", New: "child.GetDeletionTimestamp() != nil || hasTrue",
+		Package: deadlines, Tests: []string{"TestProtectedChildIsNotMarked"},
+	},
+	{
+		Invariant: "S3", Name: "an owner is known by its UID alone",
+		File: "controller/action/stop/pods.go",
+		Old:  "ownerKey{namespace, owner.APIVersion, owner.Kind, owner.Name, owner.UID}", New: "ownerKey{uid: owner.UID}",
+		Package: deadlines, Tests: []string{"TestOwnersAreKnownByTheirWholeReference"},
+	},
+	{
+		Invariant: "S4", Name: "a status that says DeadlineExceeded is enough to delete the children",
+		File: "policy/deadline.go",
+		Old:  "\tcase !value.Set:\n", New: "\tcase exceeded:\n\t\treturn deadlineVerdict(facts.Exceeded, TriggerDeadlineCheck, effective, now)\n\tcase !value.Set:\n",
+		Package: decides, Tests: []string{"TestJudgeDeadline"},
+	},
+	{
+		Invariant: "S6", Name: "an author's suspension counts as Curfew's",
+		File: "policy/deadline.go",
+		Old:  "if err != nil || of != strconv.FormatInt(generation, 10) {", New: "if err != nil {",
+		Package: decides, Tests: []string{"TestSuspendedAt"},
+	},
+}
