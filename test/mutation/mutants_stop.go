@@ -35,7 +35,7 @@ var stops = []Mutant{
 	{
 		Invariant: "S6", Name: "an author's suspension counts as Curfew's",
 		File: "policy/deadline.go",
-		Old:  "if err != nil || of != strconv.FormatInt(generation, 10) {", New: "if err != nil {",
+		Old:  "if err != nil || of != strconv.FormatInt(generation, 10) {", New: "if err != nil || of == \"\" {",
 		Package: decides, Tests: []string{"TestSuspendedAt"},
 	},
 }
