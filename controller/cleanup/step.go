@@ -38,6 +38,7 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	if err != nil {
 		return 0, err
 	}
+	began := c.options.Clock.Now()
 	p, errs, status := cleanup.Read(c.compiler, object)
 	cur := &current{
 		object: object, policy: p, now: now, turn: turn,
@@ -68,8 +69,8 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 		}
 	}
 	wait := permissionsEvery
-	if !next.IsZero() {
-		wait = min(wait, max(next.Sub(now), time.Second))
+	if !next.IsZero() { // What was done since now was read has taken its time.
+		wait = min(wait, max(next.Sub(now)-c.options.Clock.Since(began), time.Second))
 	}
 	return wait, nil
 }
@@ -147,8 +148,10 @@ func (cur *current) due() (due, next time.Time) {
 	if status.ScheduleSinceTime != nil && status.ScheduleSinceTime.After(after) {
 		after = status.ScheduleSinceTime.Time
 	}
-	if status.ObservedGeneration != 0 && status.ObservedGeneration != cur.policy.Generation {
-		after = cur.now // A new schedule makes up for nothing.
+	if cur.changed(status) {
+		if since := cur.changedAt(status); since.After(after) {
+			after = since
+		}
 	}
 	if status.LastScheduleTime != nil && status.LastScheduleTime.After(after) {
 		after = status.LastScheduleTime.Time
@@ -163,6 +166,24 @@ func (cur *current) due() (due, next time.Time) {
 	return due, cur.policy.Schedule.Next(cur.now)
 }
 
+// changed reports whether the policy was edited since its status was written.
+func (cur *current) changed(status *v1alpha1.CleanupPolicyStatus) bool {
+	return status.ObservedGeneration != 0 && status.ObservedGeneration != cur.policy.Generation
+}
+
+// changedAt is the time from which an edited policy is due. A new schedule makes up for nothing.
+// But an edit does not cancel the run that the status announces if the new schedule has it, too: it
+// is not known which came first. Only Curfew writes that status; forged, it starts a run of the
+// policy's own schedule.
+func (cur *current) changedAt(status *v1alpha1.CleanupPolicyStatus) time.Time {
+	if announced := status.NextScheduleTime; announced != nil && !announced.After(cur.now) {
+		if before := announced.Add(-time.Second); cur.policy.Schedule.Next(before).Equal(announced.Time) {
+			return before
+		}
+	}
+	return cur.now
+}
+
 // tooLate reports whether a run that was due at a time may not begin, or go on, any more.
 func (cur *current) tooLate(due time.Time) bool {
 	deadline := cur.policy.Spec.StartingDeadlineSeconds
@@ -174,8 +195,11 @@ func (cur *current) observe(ctx context.Context, errs field.ErrorList, next time
 	before := cur.ledger.status()
 	after := before.DeepCopy()
 	after.SpecHash, after.NextScheduleTime = cur.policy.Hash, nil
-	if before.ObservedGeneration != 0 && before.ObservedGeneration != cur.policy.Generation {
+	if cur.changed(before) {
 		since := metav1.NewTime(cur.now)
+		if len(errs) == 0 {
+			since.Time = cur.changedAt(before)
+		}
 		after.ScheduleSinceTime = &since
 	}
 	after.ObservedGeneration = cur.policy.Generation

@@ -1,14 +1,20 @@
 package cleanup
 
 import (
+	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/permission"
 	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -41,7 +47,16 @@ func TestDue(t *testing.T) {
 		"changed just now":          {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: func(s *v1alpha1.CleanupPolicyStatus) { s.ObservedGeneration = 1 }},
 		"changed since it was due":  {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(at("2026-12-01 08:00"))},
 		"changed before it was due": {created: "2026-11-01 01:00", now: "2026-12-01 09:00", status: changed(at("2026-12-01 01:00")), due: "2026-12-01 02:00"},
-		"the clock was set back":    {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(at("2026-12-05 02:00"))},
+		"changed right before it was due, and seen after": {created: "2026-11-01 01:00", now: "2026-12-01 02:01", status: announced(at("2026-12-01 02:00")), due: "2026-12-01 02:00"},
+		"changed before it is due":                        {created: "2026-11-01 01:00", now: "2026-12-01 01:59", status: announced(at("2026-12-01 02:00"))},
+		"the new schedule has no such run":                {created: "2026-11-01 01:00", now: "2026-12-01 04:01", status: announced(at("2026-12-01 04:00"))},
+		"changed, announced, and run": {created: "2026-11-01 01:00", now: "2026-12-01 02:01", status: func(s *v1alpha1.CleanupPolicyStatus) {
+			ran(at("2026-12-01 02:00"))(s)
+			announced(at("2026-12-01 02:00"))(s)
+		}},
+		"announced before it was created":         {created: "2026-12-01 01:00", now: "2026-12-01 01:30", status: announced(at("2026-11-01 02:00"))},
+		"changed too late for what was announced": {created: "2026-11-01 01:00", now: "2026-12-01 02:11", deadline: new(int64(600)), status: announced(at("2026-12-01 02:00"))},
+		"the clock was set back":                  {created: "2026-11-01 01:00", now: "2026-12-01 02:00", status: ran(at("2026-12-05 02:00"))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			p := tmpPolicy(t, func(s *v1alpha1.CleanupSpec) { s.Schedule, s.StartingDeadlineSeconds = "0 2 * * *", c.deadline })
@@ -52,13 +67,19 @@ func TestDue(t *testing.T) {
 			if c.status != nil {
 				c.status(&api.status)
 			}
-			due, next := (&current{object: object, policy: p, now: at(c.now), ledger: &ledger{store: api}}).due()
-			got := ""
-			if !due.IsZero() {
-				got = due.UTC().Format("2006-01-02 15:04")
-			}
-			if got != c.due || !next.After(at(c.now)) {
-				t.Errorf("due %q, want %q; next %s", got, c.due, next)
+			cur := &current{object: object, policy: p, now: at(c.now), ledger: &ledger{store: api}}
+			for _, when := range []string{"at first", "after a crash between the first write and the run"} {
+				due, next := cur.due()
+				got := ""
+				if !due.IsZero() {
+					got = due.UTC().Format("2006-01-02 15:04")
+				}
+				if got != c.due || !next.After(at(c.now)) {
+					t.Errorf("%s due %q, want %q; next %s", when, got, c.due, next)
+				}
+				if err := cur.observe(t.Context(), nil, next); err != nil {
+					t.Fatal(err)
+				}
 			}
 		})
 	}
@@ -67,6 +88,13 @@ func TestDue(t *testing.T) {
 func ran(at time.Time) func(*v1alpha1.CleanupPolicyStatus) {
 	return func(s *v1alpha1.CleanupPolicyStatus) {
 		s.ObservedGeneration, s.LastScheduleTime = 2, &metav1.Time{Time: at}
+	}
+}
+
+// announced is a status of the policy as it was before an edit.
+func announced(at time.Time) func(*v1alpha1.CleanupPolicyStatus) {
+	return func(s *v1alpha1.CleanupPolicyStatus) {
+		s.ObservedGeneration, s.NextScheduleTime = 1, &metav1.Time{Time: at}
 	}
 }
 
@@ -121,4 +149,29 @@ func TestSuspendedInMidRun(t *testing.T) {
 	if len(c.sent) > 2 {
 		t.Errorf("%d objects were deleted", len(c.sent))
 	}
+}
+
+// Permissions are reviewed between two runs. However long that takes, the next run is not later.
+func TestReviewsDelayNoRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(time.Until(start.Add(-40 * time.Second)))
+		api := newCluster(t)
+		process := api.controller()
+		process.compiler = expression.NewCompiler(10)
+		process.options.Clock = clock.RealClock{}
+		process.options.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), nil }
+		process.options.Objects = api.policies(`{"spec": {"schedule": "0 2 * * *", "matchConstraints": {"resourceRules": [{"apiGroups": [""], "resources": ["configmaps"]}]}}}`)
+		account, err := process.options.Account(types.NamespacedName{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		account.Lacks = func(context.Context, string, []permission.Need) ([]permission.Need, error) {
+			time.Sleep(10 * time.Second) // Of three verbs.
+			return nil, nil
+		}
+		wait, err := process.step(t.Context(), v1alpha1.ClusterCleanupPolicies+"/p", nil)
+		if at := time.Now().Add(wait); err != nil || !at.Equal(start) {
+			t.Errorf("looked at again at %s, %v; want %s", at, err, start)
+		}
+	})
 }

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/dynamic"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
 
@@ -92,4 +94,24 @@ func TestPagesAreReplaced(t *testing.T) {
 		}
 	}
 	write(full, false)
+}
+
+// policies are a client that has one ClusterCleanupPolicy, with a status that can be written.
+func (c *cluster) policies(manifest string) dynamic.Interface {
+	c.t.Helper()
+	live := &unstructured.Unstructured{}
+	if err := live.UnmarshalJSON([]byte(`{"apiVersion": "curfew.dev/v1alpha1", "kind": "ClusterCleanupPolicy", ` + strings.TrimPrefix(manifest, "{"))); err != nil {
+		c.t.Fatal(err)
+	}
+	live.SetName("p")
+	live.SetUID("policy")
+	live.SetGeneration(1)
+	live.SetCreationTimestamp(metav1.NewTime(start.Add(-time.Minute)))
+	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
+	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, live.DeepCopy(), nil })
+	client.PrependReactor("update", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
+		live.Object["status"] = did.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured).Object["status"]
+		return true, live.DeepCopy(), nil
+	})
+	return client
 }
