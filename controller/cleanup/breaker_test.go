@@ -52,7 +52,7 @@ func TestPausedDeletionsDoNotWedgeARun(t *testing.T) {
 				go func() { _ = real.Run(ctx) }()
 				began := time.Now()
 				cur := api.cur(tmpPolicy(t, func(*v1alpha1.CleanupSpec) {}), began)
-				if _, err := process.start(ctx, cur, began); err != nil {
+				if err := process.start(ctx, cur, began); err != nil {
 					t.Errorf("the run ended with %v", err)
 				}
 				run := api.status.LastRun

@@ -316,7 +316,7 @@ func (c *cluster) controller() *Controller {
 		}
 		return nil, nil
 	}}
-	out := &Controller{log: logr.Discard(), metrics: m, checked: map[types.UID]checked{}, remembering: newTurns(clock, 1, 1), options: Options{
+	out := &Controller{log: logr.Discard(), metrics: m, checked: map[types.UID]checked{}, remembering: newTurns(clock, 1, 1), reviews: newTurns(clock, 1, 1), options: Options{
 		Account: func(types.NamespacedName) (*Account, error) { return account, nil }, Engine: c, Cached: c, Live: c,
 		Served: func(context.Context) ([]cleanup.Resource, error) {
 			out := []cleanup.Resource{{GroupResource: schema.GroupResource{Resource: "secrets"}, Kind: "Secret", Namespaced: true, Versions: []string{"v1"}}}
@@ -343,8 +343,7 @@ func (c *cluster) work(ctx context.Context, p *cleanup.Policy) error {
 	cur := c.cur(p, start)
 	status := c.current()
 	if status.LastRun == nil {
-		_, err := process.start(ctx, cur, start)
-		return err
+		return process.start(ctx, cur, start)
 	}
 	return process.finish(ctx, cur, true)
 }

@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -72,8 +73,9 @@ const (
 	fieldManager = "curfew-cleanup"
 	// recheck is how often a policy is looked at without any reason to.
 	recheck = 10 * time.Minute
-	// retryFirst is the wait after a first failure of a policy. It doubles up to recheck.
-	retryFirst = time.Second
+	// retryFirst is the wait after a first failure of a policy. It doubles up to the next run, and
+	// up to retrySoon if that is not known, or if the account lacks a permission.
+	retryFirst, retrySoon = time.Second, 30 * time.Second
 )
 
 // Controller runs cleanup policies.
@@ -88,9 +90,9 @@ type Controller struct {
 	// unchanged reports whether a policy is still what a run applies.
 	unchanged func(*cleanup.Policy) bool
 
-	// turns are those of runs that list and judge, and remembering those of runs that keep much in
-	// memory until they end.
-	turns, remembering *turns
+	// turns are those of runs that list and judge, remembering those of runs that keep much in memory
+	// until they end, and reviews those of policies whose permissions are checked between runs.
+	turns, remembering, reviews *turns
 
 	mu      sync.Mutex
 	busy    map[string]bool
@@ -103,6 +105,7 @@ func New(options Options) (*Controller, error) {
 		options: options, log: options.Log.WithName("cleanup"), compiler: expression.NewCompiler(expression.DefaultCacheSize),
 		queue: loop.NewRetryQueue(options.Clock, recheck), busy: map[string]bool{}, checked: map[types.UID]checked{},
 		turns: newTurns(options.Clock, runsAtOnce, runsAtOnce), remembering: newTurns(options.Clock, rememberingAtOnce, rememberingShare),
+		reviews: newTurns(options.Clock, runsAtOnce, runsAtOnce),
 	}
 	var err error
 	if c.metrics, err = newMetrics(options.Registerer); err != nil {
@@ -132,6 +135,14 @@ func (c *Controller) Run(ctx context.Context) error {
 	var all sync.WaitGroup
 	all.Go(func() { c.namespaced.Run(ctx) })
 	all.Go(func() { c.cluster.Run(ctx) })
+	c.serve(ctx)
+	all.Wait()
+	return nil
+}
+
+// serve works for the policies in the queue.
+func (c *Controller) serve(ctx context.Context) {
+	var all sync.WaitGroup
 	for {
 		key, ok := c.queue.Next(ctx)
 		if !ok {
@@ -147,7 +158,6 @@ func (c *Controller) Run(ctx context.Context) error {
 		})
 	}
 	all.Wait()
-	return nil
 }
 
 // work does what a policy needs now, once it is its turn, and has it looked at again.
@@ -164,9 +174,9 @@ func (c *Controller) work(ctx context.Context, key string) {
 		c.queue.Remove(key)
 	case err != nil:
 		c.log.Info("a cleanup policy could not be run, trying again", "policy", key, "reason", err.Error())
-		most := recheck
+		most := cmp.Or(again, retrySoon) // No failure delays the next run.
 		if isForbidden(err) {
-			most = forbiddenMost
+			most = min(most, retrySoon)
 		}
 		c.queue.RetryWithin(key, retryFirst, most)
 	default:

@@ -35,7 +35,7 @@ func (c *cluster) day(ctx context.Context, p *cleanup.Policy, day int) error {
 	if run := c.current().LastRun; run != nil && run.ScheduledTime.Time.Equal(due) {
 		return process.finish(ctx, cur, true)
 	}
-	_, err := process.start(ctx, cur, due)
+	err := process.start(ctx, cur, due)
 	return err
 }
 

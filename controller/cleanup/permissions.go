@@ -2,6 +2,7 @@ package cleanup
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"math/rand/v2"
 	"strings"
@@ -16,16 +17,38 @@ const (
 	permissionsEvery = 5 * time.Minute
 	// lacksMost is how many missing permissions a condition names.
 	lacksMost = 3
-	// forbiddenMost is how soon a run goes on once its permissions are granted again.
-	forbiddenMost = 30 * time.Second
 )
+
+// errDue ends a review of permissions.
+var errDue = errors.New("the next run is due")
+
+// review checks the permissions of a policy some minutes after the last time, or after a change. It
+// has turns of its own, so that no run waits for it, and ends when the policy's next run is due,
+// which checks them itself.
+func (c *Controller) review(ctx context.Context, cur *current, left time.Duration) error {
+	if !c.permissionsDue(cur) {
+		return nil
+	}
+	cur.turn.end()
+	ctx, cancel := context.WithTimeoutCause(ctx, left, errDue)
+	defer cancel()
+	turn, err := c.reviews.take(ctx, cur.policy.Namespace)
+	if err == nil {
+		defer turn.end()
+		err = c.checkPermissions(ctx, cur)
+	}
+	switch {
+	case err == nil:
+		c.permissionsChecked(cur)
+	case errors.Is(context.Cause(ctx), errDue):
+		return nil
+	}
+	return err
+}
 
 // checkPermissions sets PermissionsGranted between runs, so that a missing permission shows before
 // the first night.
 func (c *Controller) checkPermissions(ctx context.Context, cur *current) error {
-	if !c.permissionsDue(cur) {
-		return nil
-	}
 	r, err := c.newRun(cur, &v1alpha1.CleanupRun{})
 	if err != nil {
 		return err
@@ -53,16 +76,18 @@ func (c *Controller) permissionsDue(cur *current) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	last, ok := c.checked[cur.policy.UID]
-	if ok && last.generation == cur.policy.Generation && cur.now.Before(last.until) && !cur.now.Before(last.at) {
-		return false
-	}
+	return !ok || last.generation != cur.policy.Generation || !cur.now.Before(last.until) || cur.now.Before(last.at)
+}
+
+func (c *Controller) permissionsChecked(cur *current) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
 	if len(c.checked) >= checkedMost {
 		clear(c.checked)
 	}
 	// #nosec G404 -- jitter.
 	wait := permissionsEvery + time.Duration(rand.Int64N(int64(permissionsEvery/5)))
 	c.checked[cur.policy.UID] = checked{cur.policy.Generation, cur.now, cur.now.Add(wait)}
-	return true
 }
 
 // checked is when the permissions of a generation of a policy were checked, and until when that

@@ -3,6 +3,7 @@ package cleanup
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -97,7 +98,7 @@ func TestPermissionsBetweenRuns(t *testing.T) {
 		t.Helper()
 		before := c.asked
 		cur := &current{object: &unstructured.Unstructured{}, policy: p, now: now, ledger: &ledger{store: c}}
-		if err := process.checkPermissions(t.Context(), cur); err != nil {
+		if err := process.review(t.Context(), cur, time.Minute); err != nil {
 			t.Fatal(err)
 		}
 		if got := c.condition(v1alpha1.ConditionPermissionsGranted); got != want || (c.asked > before) != asks {

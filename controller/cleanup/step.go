@@ -28,7 +28,8 @@ type current struct {
 	turn *turn
 }
 
-// step does what a policy needs now, and returns after how long it needs something again.
+// step does what a policy needs now, and returns after how long it needs something again: 0 if that
+// is not known because of an error.
 func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Duration, error) {
 	object, err := c.read(ctx, key)
 	if err != nil {
@@ -54,25 +55,28 @@ func (c *Controller) step(ctx context.Context, key string, turn *turn) (time.Dur
 	if usable {
 		due, next = cur.due()
 	}
+	again := func() time.Duration {
+		if next.IsZero() {
+			return permissionsEvery
+		}
+		return min(permissionsEvery, max(next.Sub(now)-c.options.Clock.Since(began), time.Second))
+	}
 	if err := cur.observe(ctx, errs, next); err != nil {
-		return 0, err
+		return again(), err
 	}
 	if err := c.finish(ctx, cur, usable && due.IsZero()); err != nil {
-		return 0, err
+		return again(), err
 	}
 	if !due.IsZero() {
-		return c.start(ctx, cur, due)
+		if err := c.start(ctx, cur, due); err != nil {
+			return again(), err
+		}
+		return time.Second, nil // Then the next run is looked for.
 	}
 	if len(errs) == 0 {
-		if err := c.checkPermissions(ctx, cur); err != nil {
-			return 0, err
-		}
+		err = c.review(ctx, cur, again())
 	}
-	wait := permissionsEvery
-	if !next.IsZero() { // What was done since now was read has taken its time.
-		wait = min(wait, max(next.Sub(now)-c.options.Clock.Since(began), time.Second))
-	}
-	return wait, nil
+	return again(), err
 }
 
 // finish brings a run to its end that has begun and has not ended: the process was killed, or
@@ -100,15 +104,15 @@ func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) err
 }
 
 // start starts a run that is due.
-func (c *Controller) start(ctx context.Context, cur *current, due time.Time) (time.Duration, error) {
+func (c *Controller) start(ctx context.Context, cur *current, due time.Time) error {
 	r, err := c.newRun(cur, &v1alpha1.CleanupRun{
 		ID: runID(due, cur.policy.UID), Phase: v1alpha1.RunRunning, Generation: cur.policy.Generation,
 		ScheduledTime: metav1.NewTime(due), StartTime: metav1.NewTime(cur.now), DryRun: cur.policy.Spec.DryRun || c.options.DryRun,
 	})
 	if err != nil {
-		return 0, err
+		return err
 	}
-	return time.Second, r.start(ctx) // Then the next run is looked for.
+	return r.start(ctx)
 }
 
 // runID is unique to a policy and a scheduled time.

@@ -3,18 +3,17 @@ package cleanup
 import (
 	"context"
 	"errors"
+	"fmt"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/clock"
 
-	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/policy/cleanup"
-	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -142,7 +141,7 @@ func TestSuspendedInMidRun(t *testing.T) {
 	process.unchanged = func(*cleanup.Policy) bool { return len(c.sent) < 1 }
 	p := tmpPolicy(t, func(*v1alpha1.CleanupSpec) {})
 	cur := &current{object: &unstructured.Unstructured{Object: map[string]any{}}, policy: p, now: start, ledger: &ledger{store: c}}
-	if _, err := process.start(t.Context(), cur, start); !errors.Is(err, errChanged) {
+	if err := process.start(t.Context(), cur, start); !errors.Is(err, errChanged) {
 		t.Errorf("the run ended with %v", err)
 	}
 	// Two batches may be under way at once, with one request each.
@@ -151,27 +150,54 @@ func TestSuspendedInMidRun(t *testing.T) {
 	}
 }
 
-// Permissions are reviewed between two runs. However long that takes, the next run is not later.
-func TestReviewsDelayNoRun(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		time.Sleep(time.Until(start.Add(-40 * time.Second)))
-		api := newCluster(t)
-		process := api.controller()
-		process.compiler = expression.NewCompiler(10)
-		process.options.Clock = clock.RealClock{}
-		process.options.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), nil }
-		process.options.Objects = api.policies(`{"spec": {"schedule": "0 2 * * *", "matchConstraints": {"resourceRules": [{"apiGroups": [""], "resources": ["configmaps"]}]}}}`)
-		account, err := process.options.Account(types.NamespacedName{})
-		if err != nil {
-			t.Fatal(err)
-		}
-		account.Lacks = func(context.Context, string, []permission.Need) ([]permission.Need, error) {
-			time.Sleep(10 * time.Second) // Of three verbs.
-			return nil, nil
-		}
-		wait, err := process.step(t.Context(), v1alpha1.ClusterCleanupPolicies+"/p", nil)
-		if at := time.Now().Add(wait); err != nil || !at.Equal(start) {
-			t.Errorf("looked at again at %s, %v; want %s", at, err, start)
-		}
-	})
+// A run starts at its time, whatever is done for its policy and for others before. Reviews of
+// permissions are the slowest part of that.
+func TestRunsAreOnTime(t *testing.T) {
+	for name, c := range map[string]struct {
+		before time.Duration // its time the policy is first seen
+		review time.Duration // takes so long, for each of three verbs
+		fails  bool
+		others int
+	}{
+		"quiet":                         {before: time.Minute},
+		"a slow review":                 {before: 40 * time.Second, review: 10 * time.Second},
+		"a review that takes too long":  {before: 40 * time.Second, review: time.Minute},
+		"reviews that fail":             {before: 200 * time.Second, fails: true},
+		"slow reviews of many policies": {before: 5 * time.Second, review: 10 * time.Second, others: 100},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				time.Sleep(time.Until(start.Add(-c.before)))
+				process := newCluster(t).process(map[string]string{"p": "0 2 * * *", "other": "0 5 * * *"}, func(ctx context.Context) error {
+					switch {
+					case !time.Now().Before(start):
+						return nil
+					case c.fails:
+						return errors.New("the review failed")
+					}
+					loop.Pause(ctx, clock.RealClock{}, c.review)
+					return ctx.Err()
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				done := make(chan struct{})
+				go func() { process.serve(ctx); close(done) }()
+				for i := range c.others {
+					process.queue.Add(fmt.Sprintf("%s/other-%d", v1alpha1.ClusterCleanupPolicies, i))
+				}
+				synctest.Wait()
+				process.queue.Add(v1alpha1.ClusterCleanupPolicies + "/p")
+				time.Sleep(c.before + time.Minute)
+				cancel()
+				<-done
+				object, err := process.read(t.Context(), v1alpha1.ClusterCleanupPolicies+"/p")
+				if err != nil {
+					t.Fatal(err)
+				}
+				text, _, _ := unstructured.NestedString(object.Object, "status", "lastRun", "startTime")
+				if at, err := time.Parse(time.RFC3339, text); err != nil || at.Before(start) || at.After(start.Add(time.Second)) {
+					t.Errorf("the run started at %q: %v", text, object.Object["status"])
+				}
+			})
+		})
+	}
 }

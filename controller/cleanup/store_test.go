@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,10 +13,14 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/dynamic"
+	"k8s.io/apimachinery/pkg/types"
 	dynamicfake "k8s.io/client-go/dynamic/fake"
 	clienttesting "k8s.io/client-go/testing"
+	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/loop"
+	"curfew.dev/curfew/controller/permission"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
 
@@ -96,22 +101,47 @@ func TestPagesAreReplaced(t *testing.T) {
 	write(full, false)
 }
 
-// policies are a client that has one ClusterCleanupPolicy, with a status that can be written.
-func (c *cluster) policies(manifest string) dynamic.Interface {
+// process runs ClusterCleanupPolicies with these schedules, by the start of their names, on real
+// time. Their reviews of permissions call review.
+func (c *cluster) process(schedules map[string]string, review func(context.Context) error) *Controller {
 	c.t.Helper()
-	live := &unstructured.Unstructured{}
-	if err := live.UnmarshalJSON([]byte(`{"apiVersion": "curfew.dev/v1alpha1", "kind": "ClusterCleanupPolicy", ` + strings.TrimPrefix(manifest, "{"))); err != nil {
+	out, clock := c.controller(), clock.RealClock{}
+	out.compiler, out.queue, out.busy = expression.NewCompiler(10), loop.NewRetryQueue(clock, recheck), map[string]bool{}
+	out.turns, out.reviews = newTurns(clock, runsAtOnce, runsAtOnce), newTurns(clock, runsAtOnce, runsAtOnce)
+	out.options.Clock = clock
+	out.options.ServerTime = func(context.Context) (time.Time, error) { return time.Now(), nil }
+	account, err := out.options.Account(types.NamespacedName{})
+	if err != nil {
 		c.t.Fatal(err)
 	}
-	live.SetName("p")
-	live.SetUID("policy")
-	live.SetGeneration(1)
-	live.SetCreationTimestamp(metav1.NewTime(start.Add(-time.Minute)))
-	client := dynamicfake.NewSimpleDynamicClient(runtime.NewScheme())
-	client.PrependReactor("get", "*", func(clienttesting.Action) (bool, runtime.Object, error) { return true, live.DeepCopy(), nil })
-	client.PrependReactor("update", "*", func(did clienttesting.Action) (bool, runtime.Object, error) {
-		live.Object["status"] = did.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured).Object["status"]
-		return true, live.DeepCopy(), nil
+	account.Lacks = func(ctx context.Context, _ string, _ []permission.Need) ([]permission.Need, error) {
+		return nil, review(ctx)
+	}
+	created, policies := time.Now(), map[string]*unstructured.Unstructured{}
+	reports := v1alpha1.GroupVersion.WithResource(v1alpha1.ClusterCleanupReports)
+	client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(), map[schema.GroupVersionResource]string{reports: "ClusterCleanupReportList"})
+	client.PrependReactor("get", v1alpha1.ClusterCleanupPolicies, func(did clienttesting.Action) (bool, runtime.Object, error) {
+		name := did.(clienttesting.GetAction).GetName()
+		if policies[name] == nil {
+			live := &v1alpha1.ClusterCleanupPolicy{ObjectMeta: metav1.ObjectMeta{Name: name, UID: types.UID(name), Generation: 1, CreationTimestamp: metav1.NewTime(created)}}
+			live.Spec.MatchConstraints.ResourceRules = []v1alpha1.ResourceRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}}}
+			live.Spec.Schedule = schedules[strings.TrimRight(name, "-0123456789")]
+			content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(live)
+			if err != nil {
+				return true, nil, err
+			}
+			policies[name] = &unstructured.Unstructured{Object: content}
+		}
+		return true, policies[name].DeepCopy(), nil
 	})
-	return client
+	client.PrependReactor("update", v1alpha1.ClusterCleanupPolicies, func(did clienttesting.Action) (bool, runtime.Object, error) {
+		object := did.(clienttesting.UpdateAction).GetObject().(*unstructured.Unstructured)
+		policies[object.GetName()].Object["status"] = object.Object["status"]
+		return true, policies[object.GetName()].DeepCopy(), nil
+	})
+	client.PrependReactor("list", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
+		return true, &unstructured.UnstructuredList{}, nil
+	})
+	out.options.Objects = client
+	return out
 }

@@ -8,10 +8,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -78,26 +76,22 @@ func TestApproveCleanup(t *testing.T) {
 		s.newConfigMap(app+"-1", "app", app)
 		s.newConfigMap(app+"-2", "app", app)
 	}
-	s.poll("a minute that has just begun", func(context.Context) (bool, error) { return time.Now().Second() < 30, nil })
+	// They are suspended until both are approved, however long that takes. Suspension needs no new
+	// approval.
 	policies := map[string]string{}
 	for _, app := range []string{"approved", "edited"} {
-		name := s.cleanupPolicy(app, "", `approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
+		name := s.cleanupPolicyAt("* * * * *", app, "", `suspend: true, approval: Required, matchConstraints: {objectSelector: {matchLabels: {app: `+app+`}}, `+allConfigMaps+`}`)
 		policies[app] = name
-		s.poll("the hash of "+name, func(ctx context.Context) (bool, error) {
-			object, err := s.readCleanup(ctx, name)
-			if err != nil {
-				return false, err
-			}
-			hash, _, _ := unstructured.NestedString(object.Object, "status", "specHash")
-			return hash != "", nil
-		})
+		s.awaitStatus(name, "the hash of "+name, func(status *v1alpha1.CleanupPolicyStatus) bool { return status.SpecHash != "" })
 		if out := s.passes(s.curfew("approve", name, "--yes")); !strings.HasSuffix(out.stdout, " created\n") {
 			t.Errorf("approve said %s%s", out.stdout, out.stderr)
 		}
 	}
-	s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"maxDeletions":10}}`))
-	if status := s.awaitCleanup(policies["approved"]); status.Deleted != 2 {
-		t.Errorf("approved: %+v", status.LastRun)
+	s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["edited"], "--type=merge", "-p", `{"spec":{"suspend":false,"maxDeletions":10}}`))
+	s.passes(s.kubectl("patch", "clustercleanuppolicy", policies["approved"], "--type=merge", "-p", `{"spec":{"suspend":false}}`))
+	approved := s.awaitCleanup(policies["approved"])
+	if approved.Deleted != 2 {
+		t.Errorf("approved: %+v", approved.LastRun)
 	}
 	status := s.awaitCleanup(policies["edited"])
 	if status.Deleted != 0 || !status.LastRun.DryRun || reasonOf(status, v1alpha1.ConditionStalled) != "True WaitingForApproval" {
@@ -106,8 +100,9 @@ func TestApproveCleanup(t *testing.T) {
 	if left := fmt.Sprint(s.configMapsLeft()); left != "[edited-1 edited-2]" {
 		t.Errorf("left %s", left)
 	}
-	for app, want := range map[string]string{"approved": "Deleted 2", "edited": "WouldDelete 2"} {
-		said := s.passes(s.curfew("report", policies[app], "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
+	for app, run := range map[string]*v1alpha1.CleanupRun{"approved": approved.LastRun, "edited": status.LastRun} {
+		want := map[string]string{"approved": "Deleted 2", "edited": "WouldDelete 2"}[app]
+		said := s.passes(s.curfew("report", policies[app], "--run", run.ID, "-o", "jsonpath={.counts[*].result} {.counts[*].count}")).stdout
 		if said != want {
 			t.Errorf("the report of %s says %q, want %q", app, said, want)
 		}

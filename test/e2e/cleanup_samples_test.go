@@ -222,8 +222,10 @@ func (s *space) applySample(policy *unstructured.Unstructured, cut time.Time) (n
 	delete(spec, "approval")
 	delete(spec, "timeZone")
 	delete(spec, "consecutiveRuns") // It has one run here: see TestCleanupConsecutiveRuns.
-	spec["schedule"] = soon()
-	s.apply(s.manifest(policy.Object))
+	s.once(name, func(schedule string) {
+		spec["schedule"] = schedule
+		s.apply(s.manifest(policy.Object))
+	})
 	return name
 }
 
