@@ -184,19 +184,21 @@ func (c *controller) addKinds(context.Context) (err error) {
 
 // connect has each part notified of what concerns it.
 func (c *controller) connect() {
-	c.namespaces.OnChange(c.feeds.RejudgeNamespace)
+	// A namespace concerns all kinds, and what a cleanup run has listed, which is in no feed.
+	c.namespaces.OnChange(c.engine.RecheckNamespace)
 	c.namespaces.OnAdd(c.engine.RecheckNamespace)
+	c.namespaces.OnChange(c.feeds.RejudgeNamespace)
 	c.namespaces.OnOthers(func(name string) {
-		if c.policies.ReadNamespaces() {
+		switch {
+		case c.policies.ReadNamespaces():
+			c.engine.RecheckNamespace(name)
 			c.feeds.RejudgeNamespace(name)
+		case c.cleanup != nil:
+			c.engine.RecheckNamespace(name)
 		}
 	})
 	c.jobs.OnChange(c.feeds.RejudgePods)
-	c.platform.Platform.Tallies.OnChange(func(namespace string) { c.feeds.RejudgePods(namespace, "") })
-	if c.cleanup != nil { // What a run has listed is in no feed.
-		c.namespaces.OnChange(c.engine.RecheckNamespace)
-		c.namespaces.OnOthers(c.engine.RecheckNamespace)
-	}
+	c.platform.Platform.Tallies.OnChange(func(namespace string) { c.feeds.RejudgePods(namespace, "", false) })
 	c.policies.OnChange(c.feeds.RejudgeKinds)
 	c.policies.OnChange(func(func(schema.GroupKind) bool) { c.coverage.Again() })
 	c.platform.Platform.OnKinds(c.coverage.Again)

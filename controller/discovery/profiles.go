@@ -122,10 +122,15 @@ func (p *Profiles) typed(kind schema.GroupKind) bool {
 }
 
 // runtimeChanged has the objects judged again that may use a runtime: in its namespace, or with ""
-// everywhere.
+// everywhere. A LifecyclePolicy that looks at the runtime may bound their TTL label.
 func (p *Profiles) runtimeChanged(resource schema.GroupVersionResource, namespace string) {
+	snapshot := p.options.Platform.Store().Snapshot()
 	p.options.Feeds.Rejudge(namespace, func(spec *feedset.Spec) bool {
-		return spec.Profile != nil && spec.Profile.Runtime != nil && slices.Contains(spec.Profile.Runtime.Resources(), resource)
+		runtime := snapshot.RuntimeOf(spec.Kind.GroupKind())
+		if spec.Profile != nil {
+			runtime = spec.Profile.Runtime
+		}
+		return runtime != nil && slices.Contains(runtime.Resources(), resource)
 	})
 }
 

@@ -22,9 +22,9 @@
 // those of a cleanup run, and yields to everything that is. A [Run] judges them and gets every
 // outcome.
 //
-// When a namespace, a policy, a profile or a runtime changes, [Engine.RecheckNamespace] and
-// [Engine.RecheckKinds] make every judgement from before the change insufficient: the Judge is
-// asked first (recheck.go).
+// When a namespace, a policy, a profile or a runtime changes, [Engine.RecheckNamespace],
+// [Engine.RecheckKinds] and [Engine.RecheckIn] make every judgement that depends on it and is older
+// than the change insufficient: the Judge is asked first (recheck.go).
 //
 // Four things may hold actions back, and each is a metric and a [BreakerEvent]: the clock
 // (clock.go, skew.go: a jump, or a skew against the API server's Date header beyond a bound), a

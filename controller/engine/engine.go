@@ -54,7 +54,9 @@ type kindState struct {
 	trigger *trigger
 	gen     uint8
 	tracked int
-	changed uint64 // see changes
+	// changed and namespaces: see changes.
+	changed    uint64
+	namespaces changedIn
 	// forgotten: nobody uses the handle, so that another scope of the kind may have it.
 	forgotten bool
 }

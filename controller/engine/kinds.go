@@ -80,7 +80,7 @@ func (e *Engine) ForgetKind(k Kind) {
 		Judge: func(context.Context, Object) (Judgement, error) {
 			return Judgement{}, errors.New("the kind is not known any more")
 		}}
-	was.forgotten = true
+	was.forgotten, was.namespaces = true, nil
 	q := e.index.queueOf(k)
 	q.held = slices.DeleteFunc(q.held, func(held Kind) bool { return held == k })
 }

@@ -12,14 +12,31 @@ import (
 type changes struct {
 	count atomic.Uint64
 	// all and namespaces are the last change that concerns everything, or one namespace. The
-	// engine's lock guards them. kindState.changed is the same for a kind.
+	// engine's lock guards them. kindState.changed and kindState.namespaces are the same for a kind.
 	all        uint64
-	namespaces map[string]uint64
+	namespaces changedIn
 }
 
-// changesMost bounds how many namespaces are remembered. Beyond that everything counts as changed,
-// which costs one live read before each deletion until the object is judged again.
+// changedIn is the last change that concerns one namespace, by its name.
+type changedIn map[string]uint64
+
+// changesMost bounds how many namespaces are remembered, and for each kind again. Beyond that
+// everything counts as changed, or all of the kind, which costs one live read before each deletion
+// until the object is judged again.
 const changesMost = 10000
+
+// note remembers a change. It returns false, and forgets all, if there are too many namespaces.
+func (c *changedIn) note(namespace string, now uint64) bool {
+	if _, known := (*c)[namespace]; !known && len(*c) >= changesMost {
+		clear(*c)
+		return false
+	}
+	if *c == nil {
+		*c = changedIn{}
+	}
+	(*c)[namespace] = now
+	return true
+}
 
 // Epoch is the number of changes so far. Take it before you read what an object's judgement depends
 // on, and pass it as Object.Epoch.
@@ -31,17 +48,23 @@ func (e *Engine) Epoch() uint64 { return e.changes.count.Load() }
 func (e *Engine) RecheckNamespace(name string) {
 	e.mu.Lock()
 	defer e.unlock()
-	c := &e.changes
-	now := c.count.Add(1)
-	if _, known := c.namespaces[name]; !known && len(c.namespaces) >= changesMost {
-		c.all = now
-		clear(c.namespaces)
-		return
+	now := e.changes.count.Add(1)
+	if !e.changes.namespaces.note(name, now) {
+		e.changes.all = now
 	}
-	if c.namespaces == nil {
-		c.namespaces = map[string]uint64{}
+}
+
+// RecheckIn does the same for the objects of some kinds in a namespace. Objects of other kinds do
+// not depend on what changed, and cost no live read.
+func (e *Engine) RecheckIn(namespace string, kinds ...Kind) {
+	e.mu.Lock()
+	defer e.unlock()
+	now := e.changes.count.Add(1)
+	for _, k := range kinds {
+		if of := e.kinds[k]; !of.namespaces.note(namespace, now) {
+			of.changed = now
+		}
 	}
-	c.namespaces[name] = now
 }
 
 // RecheckKinds does the same for all objects of kinds that a policy, a profile or a runtime
@@ -84,5 +107,6 @@ func (e *Engine) outdated(o *Object) bool {
 
 // outdatedLocked is outdated with the lock held.
 func (e *Engine) outdatedLocked(o *Object) bool {
-	return o.Epoch < max(e.changes.all, e.kinds[o.Kind].changed, e.changes.namespaces[o.Namespace])
+	kind := e.kinds[o.Kind]
+	return o.Epoch < max(e.changes.all, kind.changed, kind.namespaces[o.Namespace], e.changes.namespaces[o.Namespace])
 }

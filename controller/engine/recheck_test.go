@@ -24,10 +24,23 @@ func TestChangeTakesEffectForTheNextDelete(t *testing.T) {
 		change func(w *world)
 		asked  int
 	}{
-		"its namespace":     {func(w *world) { w.engine.RecheckNamespace("ns") }, 3},
-		"another namespace": {func(w *world) { w.engine.RecheckNamespace("other") }, 0},
-		"its kind":          {func(w *world) { w.engine.RecheckKinds(w.kind) }, 3},
-		"another kind":      {func(w *world) { w.engine.RecheckKinds(w.labels.kind) }, 0},
+		"its namespace":                 {func(w *world) { w.engine.RecheckNamespace("ns") }, 3},
+		"another namespace":             {func(w *world) { w.engine.RecheckNamespace("other") }, 0},
+		"its kind":                      {func(w *world) { w.engine.RecheckKinds(w.kind) }, 3},
+		"another kind":                  {func(w *world) { w.engine.RecheckKinds(w.labels.kind) }, 0},
+		"its kind in its namespace":     {func(w *world) { w.engine.RecheckIn("ns", w.kind) }, 3},
+		"another kind in its namespace": {func(w *world) { w.engine.RecheckIn("ns", w.labels.kind) }, 0},
+		"its kind in another namespace": {func(w *world) { w.engine.RecheckIn("other", w.kind) }, 0},
+		"too many namespaces of its kind": {func(w *world) {
+			for i := range changesMost + 1 {
+				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.kind)
+			}
+		}, 3},
+		"too many namespaces of another kind": {func(w *world) {
+			for i := range changesMost + 1 {
+				w.engine.RecheckIn(fmt.Sprint("ns-", i), w.labels.kind)
+			}
+		}, 0},
 		"too many namespaces to remember": {func(w *world) {
 			for i := range changesMost + 1 {
 				w.engine.RecheckNamespace(fmt.Sprint("ns-", i))

@@ -70,8 +70,10 @@ type Feed struct {
 	options  Options
 	log      logr.Logger
 	rejudge  *loop.RetryQueue
-	finishes *recorder
-	synced   atomic.Bool
+	// unlabelled are the Jobs whose Pods are found by owner when they are judged again.
+	unlabelled jobsOf
+	finishes   *recorder
+	synced     atomic.Bool
 	// pagedUntil is until when lists are read in pages, because the API server did not end the
 	// stream of one.
 	pagedUntil time.Time

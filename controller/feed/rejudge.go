@@ -2,7 +2,10 @@ package feed
 
 import (
 	"context"
+	"maps"
+	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	batchv1 "k8s.io/api/batch/v1"
@@ -19,7 +22,7 @@ func (f *Feed) RejudgeNamespace(name string) {
 		return
 	}
 	// Judging all of them takes a while, and one may be due now.
-	f.options.Engine.RecheckNamespace(name)
+	f.options.Engine.RecheckIn(name, f.Handles()...)
 	// A feed without objects judges new ones by the new settings anyway.
 	if f.seen.Load() {
 		f.rejudge.Add(name)
@@ -36,11 +39,52 @@ func (f *Feed) RejudgeAll() {
 }
 
 // RejudgePods asks for the Pods of one Job to be judged again, because the Job says something else
-// about them. Each of them is judged live before it is deleted anyway.
-func (f *Feed) RejudgePods(namespace string, job types.UID) {
-	if f.seen.Load() && (f.kind.Namespace == "" || f.kind.Namespace == namespace) {
-		f.rejudge.Add(namespace + "/" + string(job))
+// about them. Each of them is judged live before it is deleted anyway. labelled: the Pods carry the
+// Job's label. Otherwise one list of the namespace finds the Pods of all such Jobs by their owners.
+func (f *Feed) RejudgePods(namespace string, job types.UID, labelled bool) {
+	if !f.seen.Load() || f.kind.Namespace != "" && f.kind.Namespace != namespace {
+		return
 	}
+	if labelled {
+		f.rejudge.Add(namespace + "/" + string(job))
+		return
+	}
+	f.unlabelled.add(namespace, job)
+	if key := namespace + "/"; !f.rejudge.Delayed(key) {
+		f.rejudge.AddAfter(key, gatherJobs)
+	}
+}
+
+// gatherJobs is how long Jobs are gathered whose Pods are found by owner: another controller may
+// finish a hundred a second, and each list is as long as the namespace has finished Pods.
+const gatherJobs = time.Second
+
+// jobsOf are UIDs of Jobs by namespace.
+type jobsOf struct {
+	mu sync.Mutex
+	of map[string]map[types.UID]bool
+}
+
+func (j *jobsOf) add(namespace string, jobs ...types.UID) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if j.of == nil {
+		j.of = map[string]map[types.UID]bool{}
+	}
+	if j.of[namespace] == nil {
+		j.of[namespace] = map[types.UID]bool{}
+	}
+	for _, job := range jobs {
+		j.of[namespace][job] = true
+	}
+}
+
+// take returns the Jobs of a namespace and forgets them.
+func (j *jobsOf) take(namespace string) map[types.UID]bool {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	defer delete(j.of, namespace)
+	return j.of[namespace]
 }
 
 // rejudgeAgain and rejudgeMost bound how long a namespace that could not be listed waits by itself.
@@ -51,20 +95,37 @@ const (
 
 // rejudgeLoop lists the namespaces, and Pods of Jobs, that have to be judged again.
 func (f *Feed) rejudgeLoop(ctx context.Context) {
-	to := f.watched()
 	f.rejudge.Work(ctx, func(ctx context.Context, key string) time.Duration {
-		selector := f.kind.LabelSelector
 		name, job, ofJob := strings.Cut(key, "/")
-		if ofJob {
-			selector = batchv1.ControllerUidLabel + "=" + job
+		var err error
+		switch {
+		case !ofJob:
+			err = f.judgeListed(ctx, name, f.kind.LabelSelector, func(*policy.Facts) bool { return true })
+		case job != "":
+			err = f.judgeListed(ctx, name, batchv1.ControllerUidLabel+"="+job, func(*policy.Facts) bool { return true })
+		default:
+			jobs := f.unlabelled.take(name)
+			err = f.judgeListed(ctx, name, f.kind.LabelSelector, func(pod *policy.Facts) bool { return pod.Owner != nil && jobs[pod.Owner.UID] })
+			if err != nil {
+				f.unlabelled.add(name, slices.Collect(maps.Keys(jobs))...)
+			}
 		}
-		_, err := f.pages(ctx, name, selector, func(facts *policy.Facts, object runtime.Object) error {
-			return f.tell(ctx, facts, object, to)
-		})
 		if err == nil || ctx.Err() != nil {
 			return 0
 		}
 		f.log.Info("judging a namespace again failed, trying again", "namespace", name, "reason", err.Error())
 		return rejudgeAgain
 	})
+}
+
+// judgeListed lists objects and judges some of them.
+func (f *Feed) judgeListed(ctx context.Context, namespace, selector string, concerns func(*policy.Facts) bool) error {
+	to := f.watched()
+	_, err := f.pages(ctx, namespace, selector, func(facts *policy.Facts, object runtime.Object) error {
+		if !concerns(facts) {
+			return nil
+		}
+		return f.tell(ctx, facts, object, to)
+	})
+	return err
 }

@@ -51,6 +51,7 @@ type world struct {
 	unserved bool
 
 	watchers []*watch.RaceFreeFakeWatcher
+	gets     int      // live reads of one object
 	lists    []string // namespaces that were listed, "" for all
 	// selectors are the namespaces and label selectors of lists.
 	selectors []string
@@ -65,6 +66,8 @@ type world struct {
 	failing int
 	// denied is the name of an object that an admission webhook lets nobody patch.
 	denied string
+	// broken is how many lists are to be answered with an error of the 500s.
+	broken int
 	// listed is called, once, with a list read and not answered yet.
 	listed func()
 
@@ -182,6 +185,10 @@ func (w *world) list(_ context.Context, namespace string, options metav1.ListOpt
 			then()
 		}
 	}()
+	if w.broken > 0 {
+		w.broken--
+		return nil, apierrors.NewInternalError(fmt.Errorf("broken"))
+	}
 	all := w.sorted(namespace)
 	from := 0
 	if options.Continue == "" {
@@ -237,6 +244,7 @@ func (w *world) watch(_ context.Context, options metav1.ListOptions) (watch.Inte
 func (w *world) get(_ context.Context, namespace, name string) (runtime.Object, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.gets++
 	if w.unserved {
 		return nil, apierrors.NewGenericServerResponse(http.StatusNotFound, http.MethodGet, batchv1.Resource("jobs"), name, "404 page not found", 0, true)
 	}
@@ -383,21 +391,25 @@ func start(t *testing.T, w *world, n *namespaces, change func(*Options)) (*Feed,
 	if change != nil {
 		change(&options)
 	}
-	feed, err := New(w.kind(), options)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { _ = options.Engine.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	return run(t, w.kind(), options, w.cut), options.Engine
+}
+
+// run runs a feed until the test ends.
+func run(t *testing.T, kind Kind, options Options, cut func()) *Feed {
+	t.Helper()
+	feed, err := New(kind, options)
 	if err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{}, 2)
-	go func() { _ = options.Engine.Run(ctx); done <- struct{}{} }()
-	go func() { _ = feed.Run(ctx); done <- struct{}{} }()
-	t.Cleanup(func() {
-		cancel()
-		w.cut()
-		<-done
-		<-done
-	})
-	return feed, options.Engine
+	done := make(chan struct{})
+	go func() { _ = feed.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); cut(); <-done })
+	return feed
 }
 
 // finished is a Job that finished just now, with a TTL in seconds; negative means none.

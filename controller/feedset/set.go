@@ -133,9 +133,9 @@ func (s *Set) Rejudge(namespace string, concerns func(*Spec) bool) {
 // RejudgeNamespace has all objects in a namespace judged again.
 func (s *Set) RejudgeNamespace(name string) { s.Rejudge(name, func(*Spec) bool { return true }) }
 
-// RejudgePods has the finished Pods of a Job judged again. With an empty UID these are all Pods of
-// the namespace, or of the cluster.
-func (s *Set) RejudgePods(namespace string, job types.UID) {
+// RejudgePods has the finished Pods of a Job judged again; labelled means that they carry its
+// label. With an empty UID these are all Pods of the namespace, or of the cluster.
+func (s *Set) RejudgePods(namespace string, job types.UID, labelled bool) {
 	pods := finish(policy.PodProfile).Key
 	if job == "" {
 		s.Rejudge(namespace, func(spec *Spec) bool { return spec.sameObjects(pods) })
@@ -149,8 +149,10 @@ func (s *Set) RejudgePods(namespace string, job types.UID) {
 		one = s.running[pods]
 	}
 	if one != nil {
-		if feed, ok := one.feed.(interface{ RejudgePods(string, types.UID) }); ok {
-			feed.RejudgePods(namespace, job)
+		if feed, ok := one.feed.(interface {
+			RejudgePods(string, types.UID, bool)
+		}); ok {
+			feed.RejudgePods(namespace, job, labelled)
 		}
 	}
 }

@@ -68,7 +68,7 @@ func (s *stream) Run(ctx context.Context) error {
 }
 
 func (s *stream) RejudgeNamespace(name string) { s.world.add("%s judges %s", s.name, name) }
-func (s *stream) RejudgePods(namespace string, job types.UID) {
+func (s *stream) RejudgePods(namespace string, job types.UID, _ bool) {
 	s.world.add("%s judges the Pods of %s in %s", s.name, job, namespace)
 }
 func (s *stream) RejudgeAll()            { s.world.add("%s judges all", s.name) }

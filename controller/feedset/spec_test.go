@@ -41,9 +41,9 @@ func TestPodsOfListedNamespaces(t *testing.T) {
 		apply(slices.DeleteFunc(typed, func(one *feedset.Spec) bool { return one.Resource.Resource != "pods" })...)
 		time.Sleep(time.Minute)
 		w.events = nil
-		set.RejudgePods("b", "uid")
+		set.RejudgePods("b", "uid", true)
 		w.expect(t, "b judges the Pods of uid in b")
-		set.RejudgePods("a", "")
+		set.RejudgePods("a", "", false)
 		if !slices.Contains(w.events, "a judges a") {
 			t.Errorf("got %q, want all Pods of a judged", w.events)
 		}

@@ -33,7 +33,7 @@ type seenJobs struct {
 	mu       sync.RWMutex
 	of       map[types.UID]seenJob
 	lists    int // of all feeds
-	onChange []func(namespace string, job types.UID)
+	onChange []func(namespace string, job types.UID, labelled bool)
 }
 
 // seenJob is the newest state of a Job that says something.
@@ -59,9 +59,11 @@ func (j *Jobs) In(namespace string) *Jobs {
 }
 
 // OnChange registers a function that has the finished Pods of a Job judged again, because the Job
-// says something else about them. With an empty UID these are all Pods of the namespace, or of the
-// cluster.
-func (j *Jobs) OnChange(f func(namespace string, job types.UID)) { j.onChange = append(j.onChange, f) }
+// says something else about them. labelled is false if they need not carry the Job's label. With an
+// empty UID these are all Pods of the namespace, or of the cluster.
+func (j *Jobs) OnChange(f func(namespace string, job types.UID, labelled bool)) {
+	j.onChange = append(j.onChange, f)
+}
 
 // Begin implements feed.Observer.
 func (j *Jobs) Begin() {
@@ -84,7 +86,7 @@ func (j *Jobs) End() {
 	j.listing, j.changed = false, false
 	j.mu.Unlock()
 	if changed {
-		j.notify(j.namespace, "")
+		j.notify(j.namespace, "", false)
 	}
 }
 
@@ -121,20 +123,16 @@ func (j *Jobs) See(object runtime.Object) {
 	listing := j.listing
 	j.mu.Unlock()
 	if again && !listing {
-		uid := job.UID
-		if ptr.Deref(job.Spec.ManualSelector, false) || managedElsewhere(job) {
-			uid = "" // Its Pods need not have the label.
-		}
-		j.notify(job.Namespace, uid)
+		j.notify(job.Namespace, job.UID, !ptr.Deref(job.Spec.ManualSelector, false) && !managedElsewhere(job))
 	}
 }
 
 // managedElsewhere reports whether another controller creates the Pods, with labels of its own.
 func managedElsewhere(job *batchv1.Job) bool { return policy.FactsOfJob(job).ForeignManager() != "" }
 
-func (j *Jobs) notify(namespace string, job types.UID) {
+func (j *Jobs) notify(namespace string, job types.UID, labelled bool) {
 	for _, f := range j.onChange {
-		f(namespace, job)
+		f(namespace, job, labelled)
 	}
 }
 
