@@ -24,6 +24,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
+
+	"curfew.dev/curfew/test/harness"
 )
 
 // overlayAddress is what manifests/overlays/local writes for the webhook.
@@ -76,16 +78,14 @@ func openSite(ctx context.Context, e *environment) (*site, error) {
 	return s, err
 }
 
-// close ends all processes and takes away what was installed: the next bench is not to notice.
+// close ends all processes and removes the webhook configurations: the next bench is not to notice.
 func (s *site) close(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), time.Minute)
 	defer cancel()
 	var errs []error
 	if s.rendered != "" {
-		// The configurations first, so that no request waits for a webhook that is gone.
-		for _, part := range []string{"webhook", "crd"} {
-			errs = append(errs, s.kubectl(ctx, "", "delete", "--ignore-not-found", "-k", filepath.Join(s.env.root, "manifests", part)))
-		}
+		// Before the webhooks end, so that no request waits for one that is gone.
+		errs = append(errs, s.kubectl(ctx, "", "delete", "--ignore-not-found", "-k", filepath.Join(s.env.root, "manifests", "webhook")))
 	}
 	for _, server := range []*server{s.curfew, s.noop, s.typed} {
 		if server != nil && server.process != nil {
@@ -132,8 +132,13 @@ func (s *site) startCurfew(ctx context.Context) (*server, error) {
 	log := s.env.logPath("curfew-webhook")
 	out := &server{name: theCurfew, address: serving}
 	out.mallocs = func(ctx context.Context) (float64, error) { return scrapeMallocs(ctx, "http://"+metrics+"/metrics") }
-	out.process, err = launch(ctx, log, nil, s.env.curfew, "webhook", "--kubeconfig", config, "--namespace", "curfew-system",
-		"--host", host, "--port", port, "--health-addr", health, "--metrics-addr", metrics)
+	// Not as in the manifests: it runs beside the control plane, and no Service has to notice its end.
+	args, err := harness.ShippedArgs(s.env.root, "webhook", "--kubeconfig", config, "--host", host, "--port", port,
+		"--health-addr", health, "--metrics-addr", metrics, "--drain-delay=0s")
+	if err != nil {
+		return nil, err
+	}
+	out.process, err = launch(ctx, log, nil, s.env.curfew, args...)
 	if err != nil {
 		return nil, err
 	}

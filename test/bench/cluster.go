@@ -108,12 +108,15 @@ func (e *environment) prepare(ctx context.Context) error {
 	if e.config, err = clientcmd.BuildConfigFromFlags("", e.state.Kubeconfig); err != nil {
 		return fmt.Errorf("read the cluster's kubeconfig: %w", err)
 	}
-	// What the contest needs of the installation: no webhooks, they would only make the preparation
-	// slower.
-	for _, part := range []string{"namespace", "rbac", "flowcontrol"} {
-		if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "apply", "-k", filepath.Join(e.root, "manifests", part)); err != nil {
+	// All that manifests/base installs but the webhooks, which would only make the preparation slower,
+	// and the Deployments, whose arguments are read from there.
+	for _, part := range []string{"crd", "namespace", "rbac", "flowcontrol"} {
+		if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "apply", "--server-side", "-k", filepath.Join(e.root, "manifests", part)); err != nil {
 			return err
 		}
+	}
+	if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"); err != nil {
+		return err
 	}
 	client, err := kubernetes.NewForConfig(e.config)
 	if err != nil {

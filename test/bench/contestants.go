@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -89,21 +88,11 @@ func startLoopTo(ctx context.Context, e *environment, h heat, kubeconfig string,
 // startCurfew starts the controller as an installation would, with a token of its ServiceAccount.
 func startCurfew(flags ...string) func(context.Context, *environment, heat) (*process, error) {
 	return func(ctx context.Context, e *environment, h heat) (*process, error) {
-		addresses, err := freeAddresses(2)
+		c, err := e.launchCurfew(ctx, h.log, e.curfewConfig, flags...)
 		if err != nil {
 			return nil, err
 		}
-		health, metrics := addresses[0], addresses[1]
-		p, err := launch(ctx, h.log, nil, e.curfew, append([]string{"controller", "--kubeconfig", e.curfewConfig, "--namespace", "curfew-system",
-			"--health-addr", health, "--metrics-addr", metrics, "--leader-elect=false"}, flags...)...)
-		if err != nil {
-			return nil, err
-		}
-		if err := p.awaitHealthy(ctx, http.DefaultClient, "http://"+health+"/readyz"); err != nil {
-			p.stop()
-			return nil, fmt.Errorf("start Curfew: %w; its log is %s", err, h.log)
-		}
-		return p, nil
+		return c.process, nil
 	}
 }
 

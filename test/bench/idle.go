@@ -38,7 +38,7 @@ func runIdle(ctx context.Context, e *environment) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	c, err := e.launchCurfew(ctx, e.logPath("idle"), kubeconfig, "--leader-elect=false")
+	c, err := e.launchCurfew(ctx, e.logPath("idle"), kubeconfig)
 	if err != nil {
 		return nil, err
 	}

@@ -260,7 +260,7 @@ func (e *environment) openLabelSite(ctx context.Context) (*site, *curfewProcess,
 			return s, nil, fmt.Errorf("create namespace %s: %w", name, err)
 		}
 	}
-	controller, err := e.launchCurfew(ctx, e.logPath("label_create-controller"), e.curfewConfig, "--leader-elect=false")
+	controller, err := e.launchCurfew(ctx, e.logPath("label_create-controller"), e.curfewConfig)
 	if err != nil {
 		return s, nil, err
 	}

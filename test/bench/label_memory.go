@@ -86,7 +86,7 @@ func runLabelMemory(ctx context.Context, e *environment) (results []result, err 
 func (e *environment) labelMemory(ctx context.Context, round, objects int) (labelMemoryRun, error) {
 	run := labelMemoryRun{Round: round, Objects: objects, memoryRun: memoryRun{Contestant: theCurfew}}
 	began := time.Now()
-	c, err := e.launchCurfew(ctx, e.logPath(fmt.Sprintf("label_memory-%d-%d", round, objects)), e.curfewConfig, "--leader-elect=false")
+	c, err := e.launchCurfew(ctx, e.logPath(fmt.Sprintf("label_memory-%d-%d", round, objects)), e.curfewConfig)
 	if err != nil {
 		return run, err
 	}

@@ -106,7 +106,7 @@ func (e *environment) grantLabels(ctx context.Context, client kubernetes.Interfa
 // startLabels starts Curfew and returns when it carries out the labels of ConfigMaps.
 func startLabels(flags ...string) func(context.Context, *environment, heat) (*process, error) {
 	return func(ctx context.Context, e *environment, h heat) (*process, error) {
-		c, err := e.launchCurfew(ctx, h.log, e.curfewConfig, append([]string{"--leader-elect=false"}, flags...)...)
+		c, err := e.launchCurfew(ctx, h.log, e.curfewConfig, flags...)
 		if err != nil {
 			return nil, err
 		}

@@ -200,7 +200,7 @@ func (l *lateness) start(ctx context.Context, who string, n int, set jobSet, due
 		p, err = startLoop(ctx, l.env, heat{set: set, due: due, parallel: latenessParallel, resource: resourceJobs, log: log, perSecond: latenessOptions.perSecond})
 		return p, "", err
 	}
-	c, err := l.env.launchCurfew(ctx, log, l.env.curfewConfig, "--leader-elect=false")
+	c, err := l.env.launchCurfew(ctx, log, l.env.curfewConfig)
 	if err != nil {
 		return nil, "", err
 	}

@@ -143,7 +143,7 @@ func (m *memory) curfew(ctx context.Context, jobs int) (memoryRun, error) {
 		return run, err
 	}
 	began := time.Now()
-	c, err := m.env.launchCurfew(ctx, m.env.logPath(fmt.Sprintf("memory-curfew-%s", m.called(jobs))), kubeconfig, "--leader-elect=false")
+	c, err := m.env.launchCurfew(ctx, m.env.logPath(fmt.Sprintf("memory-curfew-%s", m.called(jobs))), kubeconfig)
 	if err != nil {
 		return run, err
 	}

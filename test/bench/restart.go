@@ -12,6 +12,8 @@ import (
 	"os"
 	"strings"
 	"time"
+
+	"curfew.dev/curfew/test/harness"
 )
 
 // restartOptions are the flags of the restart.
@@ -95,11 +97,11 @@ func (e *environment) bareList(ctx context.Context, want int) (float64, error) {
 // restartPatience is how long a controller may take to arm all timers.
 const restartPatience = 2 * time.Minute
 
-// arm restarts the controller, with leader election as it comes, and reads from its log how long it
+// arm restarts the controller and reads from its log how long it
 // took from the lease until all Jobs were known. That they are all armed is asked of its metrics.
 func (e *environment) arm(ctx context.Context, want, round int) (float64, error) {
 	log := e.logPath(fmt.Sprintf("restart-%d", round))
-	c, err := e.launchCurfew(ctx, log, e.curfewConfig, "--leader-elect=true")
+	c, err := e.launchCurfew(ctx, log, e.curfewConfig)
 	if err != nil {
 		return 0, err
 	}
@@ -160,22 +162,58 @@ type curfewProcess struct {
 	metrics, debug string // addresses
 }
 
-// launchCurfew starts the controller with the kubeconfig and returns when it is healthy.
+// launchCurfew starts the controller as the manifests do, with the kubeconfig and further flags, and
+// returns when it leads: what is measured does not begin with the wait for the lease.
 func (e *environment) launchCurfew(ctx context.Context, log, kubeconfig string, flags ...string) (*curfewProcess, error) {
 	addresses, err := freeAddresses(3)
 	if err != nil {
 		return nil, err
 	}
-	p, err := launch(ctx, log, nil, e.curfew, append([]string{"controller", "--kubeconfig", kubeconfig, "--namespace", "curfew-system",
+	// Not as in the manifests: it runs beside the control plane, and is profiled.
+	args, err := harness.ShippedArgs(e.root, "controller", append([]string{"--kubeconfig", kubeconfig,
 		"--health-addr", addresses[0], "--metrics-addr", addresses[1], "--pprof-addr", addresses[2]}, flags...)...)
 	if err != nil {
 		return nil, err
 	}
-	if err := p.awaitHealthy(ctx, http.DefaultClient, "http://"+addresses[0]+"/readyz"); err != nil {
+	p, err := launch(ctx, log, nil, e.curfew, args...)
+	if err != nil {
+		return nil, err
+	}
+	c := &curfewProcess{process: p, metrics: addresses[1], debug: addresses[2]}
+	err = p.awaitHealthy(ctx, http.DefaultClient, "http://"+addresses[0]+"/readyz")
+	if err == nil {
+		err = c.awaitLease(ctx)
+	}
+	if err != nil {
 		p.stop()
 		return nil, fmt.Errorf("start Curfew: %w; its log is %s", err, log)
 	}
-	return &curfewProcess{process: p, metrics: addresses[1], debug: addresses[2]}, nil
+	return c, nil
+}
+
+// leasePatience is longer than the lease of a controller that was killed.
+const leasePatience = 30 * time.Second
+
+// awaitLease returns when the controller leads.
+func (c *curfewProcess) awaitLease(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leasePatience)
+	defer cancel()
+	for {
+		samples, err := scrape(ctx, http.DefaultClient, "http://"+c.metrics+"/metrics")
+		for series, value := range samples {
+			if strings.HasPrefix(series, "leader_election_master_status{") && value == 1 {
+				return nil
+			}
+		}
+		select {
+		case <-c.ended:
+			return fmt.Errorf("it ended: %w", c.err)
+		default:
+		}
+		if pause(ctx, 50*time.Millisecond) != nil {
+			return fmt.Errorf("it does not lead after %s (%v)", leasePatience, err)
+		}
+	}
 }
 
 // awaitTracked returns when so many Jobs are tracked.

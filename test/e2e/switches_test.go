@@ -87,7 +87,7 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 	s.ok(suite.controller.Stop(s.ctx))
 	defer restartController(s)()
 	controller, err := suite.cluster.StartController(s.ctx, harness.CurfewOptions{
-		Proxy: suite.proxy, Program: program, Args: []string{"--leader-elect=false"}})
+		Proxy: suite.proxy, Program: program})
 	s.ok(err)
 	defer func() { s.ok(controller.Stop(s.ctx)) }()
 

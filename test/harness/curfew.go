@@ -78,6 +78,8 @@ func (c *Cluster) StartWebhook(ctx context.Context, options CurfewOptions) (*Cur
 		return nil, err
 	}
 	api := fmt.Sprintf("127.0.0.1:%d", apiPort)
+	// Not as in the manifests: only this machine calls it, tests ask the HTTP API, and without a Service
+	// no endpoint has to leave it before a webhook ends.
 	args := []string{"--host", "127.0.0.1", "--port", fmt.Sprint(port), "--api-addr", api}
 	if !c.older {
 		args = append(args, "--drain-delay", "0s")
@@ -112,6 +114,7 @@ func (c *Cluster) StartTeamWebhook(ctx context.Context, options CurfewOptions) (
 	if err != nil {
 		return nil, nil, err
 	}
+	// As for StartWebhook.
 	options.Args = append([]string{"--host=127.0.0.1", fmt.Sprint("--port=", port), "--drain-delay=0s", "--certificates=cert-manager", "--certificate-dir=" + folder}, options.Args...)
 	webhook, err := c.startCurfew(ctx, "webhook", options)
 	if err != nil {
@@ -166,16 +169,13 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 		}
 		*address = fmt.Sprintf("127.0.0.1:%d", port)
 	}
-	args := []string{command}
-	if options.Home == "" {
-		if args, err = c.deployedArgs(ctx, command); err != nil {
-			return nil, err
-		}
+	// Not as in the manifests: there is no service account to find the API server by, a namespace of a
+	// test may be Curfew's, and all processes share the ports of one machine.
+	args, err := c.args(ctx, command, options.Home != "", append([]string{"--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
+		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics}, options.Args...))
+	if err != nil {
+		return nil, err
 	}
-	// The last value of a flag wins.
-	args = append(args, "--kubeconfig", curfew.Kubeconfig, "--namespace", cmp.Or(options.Home, Namespace),
-		"--health-addr", curfew.Health, "--metrics-addr", curfew.Metrics)
-	args = append(args, options.Args...)
 	curfew.Process, err = startProcess("curfew "+name, c.Log("curfew-"+name), options.Detached, options.Env, program, args...)
 	if err != nil {
 		return nil, err

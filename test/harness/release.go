@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -38,20 +37,24 @@ func (c *Cluster) Close() error {
 	return errors.Join(c.services.Close(), os.RemoveAll(c.services.folder))
 }
 
-// deployedArgs are the arguments of a command: those of its Deployment, if one is installed.
-func (c *Cluster) deployedArgs(ctx context.Context, command string) ([]string, error) {
-	if c.install == "" {
-		return []string{command}, nil
+// args are the arguments of a command: those of its Deployment, in the cluster where Curfew is
+// installed by a file, else in the manifests. Others replace them.
+func (c *Cluster) args(ctx context.Context, command string, namespaced bool, others []string) ([]string, error) {
+	switch {
+	case namespaced:
+		return shippedArgs(c.root, shippedNamespaced[command], command, others)
+	case c.install == "":
+		return ShippedArgs(c.root, command, others...)
 	}
 	pod, err := c.podTemplate(ctx, command)
 	if err != nil {
 		return nil, err
 	}
-	container := pod.Spec.Containers[0]
-	if len(container.Command) > 0 || len(container.Env) > 0 || len(container.Args) == 0 || container.Args[0] != command {
-		return nil, fmt.Errorf("deployment curfew-%s: want the arguments of curfew %s, no command and no variables", command, command)
+	args, err := deployedArgs(&pod.Spec, command)
+	if err != nil {
+		return nil, fmt.Errorf("deployment %s: %w", pod.Name, err)
 	}
-	return slices.Clone(container.Args), nil
+	return replaceArgs(args, others), nil
 }
 
 // serveWebhook has the API server find a webhook behind its Service, on a port of loopback.

@@ -66,8 +66,8 @@ func newSoak(cluster *harness.Cluster, o *options) (*soak, error) {
 		options: o, cluster: cluster, store: newEtcd(at.Etcd), world: world, began: time.Now(),
 		ledger: newLedger(nsPrefix), beats: &heartbeats{}, told: newAnnouncements(),
 		fleet: newFleet(newRandom(o.seed, 1), o.objects, o.window),
-		// Short enough that successors take over within the soak, long enough that a leader lives through
-		// some outages.
+		// Not the shipped 15 s: short enough that successors take over within the soak, long enough that a
+		// leader lives through some outages.
 		lease: max(6*time.Second, min(12*time.Second, o.window/6)),
 	}
 	s.writer = &writer{world: world, later: max(2*time.Second, min(20*time.Second, o.window/4)), told: s.told, seed: o.seed, random: newRandom(o.seed, 5), byUID: map[string]*object{}}

@@ -20,7 +20,7 @@ import (
 
 const (
 	expiring = "expiring"
-	leaseFor = 6 * time.Second
+	leaseFor = 6 * time.Second // the shipped 15 s would only make the kill take longer
 )
 
 // While objects expire, the controller that leads is told to stop, and its successor is killed. The

@@ -85,7 +85,7 @@ func (f *fixture) stop(one *harness.Curfew) {
 // startController runs a controller, so that there are the webhook configurations that it writes.
 func (f *fixture) startController() {
 	f.Helper()
-	controller, err := suite.cluster.StartController(f.Context(), harness.CurfewOptions{Args: []string{"--leader-elect=false", "--fail-closed"}})
+	controller, err := suite.cluster.StartController(f.Context(), harness.CurfewOptions{Args: []string{"--fail-closed"}})
 	f.ok(err)
 	f.Cleanup(func() { f.stop(controller) })
 	f.await("the controller's webhooks", func(ctx context.Context) (bool, error) {
