@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/cmd/kubectl-curfew/world"
 	"curfew.dev/curfew/controller/cleanup/survey"
+	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -75,7 +76,15 @@ func (o *approveOptions) execute(ctx context.Context, reference string, in io.Re
 	if err := approvable(policy); err != nil {
 		return err
 	}
-	if err := o.show(ctx, w, policy, now, progress); err != nil {
+	compiled, errs := policy.Compile(expression.NewCompiler(expression.DefaultCacheSize))
+	if len(errs) > 0 {
+		return fmt.Errorf("%s cannot run: %w", policy, errs.ToAggregate())
+	}
+	if policy.Status.SpecHash != compiled.Hash {
+		return fmt.Errorf("status.specHash of %s is %q, but its spec has the hash %q: either another user wrote the status, or this plugin and the controller are of different versions (see kubectl curfew status)",
+			policy, policy.Status.SpecHash, compiled.Hash)
+	}
+	if err := o.show(ctx, w, policy, compiled, now, progress); err != nil {
 		return err
 	}
 	progress.done()
@@ -89,7 +98,7 @@ func (o *approveOptions) execute(ctx context.Context, reference string, in io.Re
 	if err := unchanged(ctx, w, policy); err != nil {
 		return err
 	}
-	name, created, err := w.ApproveCleanup(ctx, policy)
+	name, created, err := w.ApproveCleanup(ctx, policy, compiled.Hash)
 	switch {
 	case err != nil:
 		return fmt.Errorf("creating %s: %w", name, err)
@@ -101,8 +110,8 @@ func (o *approveOptions) execute(ctx context.Context, reference string, in io.Re
 	return err
 }
 
-// approvable reports why a policy cannot be approved as it is now. The hash in its status is that
-// of the spec that Curfew has read last.
+// approvable reports why a policy cannot be approved as it is now. The status is only a hint: others
+// than Curfew may be able to write it. The approval names the hash of the spec that the user is shown.
 func approvable(policy *world.CleanupPolicy) error {
 	if policy.Status.ObservedGeneration != policy.Generation || policy.Status.SpecHash == "" {
 		return fmt.Errorf("Curfew has not read %s as it is now: try again in a moment, or see kubectl curfew status", policy)
@@ -119,7 +128,7 @@ func unchanged(ctx context.Context, w *world.World, shown *world.CleanupPolicy) 
 	if err != nil {
 		return err
 	}
-	if live.UID != shown.UID || live.Generation != shown.Generation || live.Status.SpecHash != shown.Status.SpecHash {
+	if live.UID != shown.UID || live.Generation != shown.Generation {
 		return fmt.Errorf("%s was changed in between, and was not approved: run the command again", shown)
 	}
 	return nil
@@ -127,13 +136,9 @@ func unchanged(ctx context.Context, w *world.World, shown *world.CleanupPolicy) 
 
 // show shows what the policy would delete now, and where the user may not look, what its last dry
 // run says.
-func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, now time.Time, progress *progress) error {
+func (o *approveOptions) show(ctx context.Context, w *world.World, policy *world.CleanupPolicy, compiled *cleanup.Policy, now time.Time, progress *progress) error {
 	if policy.Spec.Approval != v1alpha1.ApprovalRequired {
 		fmt.Fprintln(progress, "note: the policy does not say approval: Required; it needs none, unless the controller runs with --require-approval and it is a CleanupPolicy")
-	}
-	compiled, errs := policy.Compile(expression.NewCompiler(expression.DefaultCacheSize))
-	if len(errs) > 0 {
-		return fmt.Errorf("%s cannot run: %w", policy, errs.ToAggregate())
 	}
 	answer, err := previewIn(ctx, w, policy, compiled, w.ServerTime(ctx, now), progress)
 	switch {

@@ -171,12 +171,12 @@ func (w *World) reportPages(ctx context.Context, p *CleanupPolicy) ([]*v1alpha1.
 	return pages, presence, err
 }
 
-// ApproveCleanup creates the approval of a policy as it was read, and reports whether there was
+// ApproveCleanup creates the approval of a spec of a policy, by its hash, and reports whether there was
 // none. The policy owns it: it is deleted with the policy.
-func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy) (approval string, created bool, err error) {
+func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash string) (approval string, created bool, err error) {
 	kind := strings.TrimSuffix(p.Kind, "Policy") + "Approval"
-	name := fmt.Sprintf("%s-%.8s-%.8s", strings.TrimRight(p.Name[:min(len(p.Name), 200)], ".-"), p.UID, p.Status.SpecHash)
-	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupApprovalSpec{PolicyUID: p.UID, SpecHash: p.Status.SpecHash})
+	name := fmt.Sprintf("%s-%.8s-%.8s", strings.TrimRight(p.Name[:min(len(p.Name), 200)], ".-"), p.UID, hash)
+	spec, err := runtime.DefaultUnstructuredConverter.ToUnstructured(&v1alpha1.CleanupApprovalSpec{PolicyUID: p.UID, SpecHash: hash})
 	if err != nil {
 		return "", false, err
 	}
@@ -196,8 +196,8 @@ func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy) (approval 
 		return approval, false, err
 	}
 	uid, _, _ := unstructured.NestedString(known.Object, "spec", "policyUID")
-	hash, _, _ := unstructured.NestedString(known.Object, "spec", "specHash")
-	if types.UID(uid) != p.UID || hash != p.Status.SpecHash {
+	approved, _, _ := unstructured.NestedString(known.Object, "spec", "specHash")
+	if types.UID(uid) != p.UID || approved != hash {
 		return approval, false, errors.New("an approval of something else has this name: delete it")
 	}
 	return approval, false, nil

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"encoding/json"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -10,7 +11,11 @@ import (
 	"testing"
 	"time"
 
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/cleanup"
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/test/harness"
 )
 
@@ -116,13 +121,21 @@ func cleanupExamples(t *testing.T, dir string) {
 	create(`{apiVersion: curfew.dev/v1alpha1, kind: ClusterCleanupPolicy, metadata: {name: nightly}, spec: {schedule: "0 2 1 1 *", approval: Required,
   matchConstraints: {resourceRules: [{apiGroups: [apps], resources: [deployments]}]}}}`)
 	create(`{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: prow-builds, namespace: ci}, spec: {selector: {matchLabels: {created-by-prow: "true"}}}}`)
-	uid := kubectl(t, "get clustercleanuppolicy nightly -o 'jsonpath={.metadata.uid}'").stdout
+	var nightly unstructured.Unstructured
+	if err := json.Unmarshal([]byte(kubectl(t, "get clustercleanuppolicy nightly -o json").stdout), &nightly); err != nil {
+		t.Fatal(err)
+	}
+	uid := string(nightly.GetUID())
+	compiled, errs, _ := cleanup.Read(expression.NewCompiler(expression.DefaultCacheSize), &nightly)
+	if len(errs) > 0 {
+		t.Fatal(errs)
+	}
 	for _, document := range strings.Split(string(recorded), "\n---\n") {
 		if strings.Contains(document, "kind: ClusterCleanupReport") {
 			create(strings.ReplaceAll(document, "5f0f4c1e-2d0f-4c39-9f5a-6a4f6e1f4b7a", uid))
 		}
 	}
-	kubectl(t, `patch clustercleanuppolicy nightly --subresource=status --type=merge -p '{"status": {"observedGeneration": 1, "specHash": "0b9d2a3c4e5f60718293a4b5c6d7e8f9", `+
+	kubectl(t, `patch clustercleanuppolicy nightly --subresource=status --type=merge -p '{"status": {"observedGeneration": 1, "specHash": "`+compiled.Hash+`", `+
 		`"lastRun": {"id": "20261224-0200-5f0f4c1e", "phase": "Completed", "generation": 1, "dryRun": true, "pages": 1, "listed": 40, "matched": 3, `+
 		`"scheduledTime": "2026-12-24T02:00:00Z", "startTime": "2026-12-24T02:00:01Z", "completionTime": "2026-12-24T02:00:02Z"}}}'`)
 }
