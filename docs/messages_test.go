@@ -154,7 +154,11 @@ func spoken(t *testing.T) []string {
 		}
 	}
 	for _, request := range changes() {
-		for _, finding := range rules.Review(request).Findings {
+		decision := rules.Review(request)
+		if request.ByController(builtinPlatform(t).Profiles) {
+			request.AdmitChild(decision, nil)
+		}
+		for _, finding := range decision.Findings {
 			out = append(out, finding.String())
 		}
 	}

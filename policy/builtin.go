@@ -1,10 +1,19 @@
 package policy
 
 import (
+	"slices"
+
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// ControllerManager is the user name of kube-controller-manager. With
+// --use-service-account-credentials each of its controllers has an account in kube-system.
+const (
+	ControllerManager = "system:kube-controller-manager"
+	kubeController    = "system:serviceaccount:kube-system:"
 )
 
 // The profiles of the kinds that are part of Kubernetes (KINDS.md, read off k8s.io/api).
@@ -20,6 +29,8 @@ var (
 		DefaultManager:  JobController,
 		PodTemplates:    []FieldPath{MustFieldPath("spec.template")},
 		State:           jobStateOfObject,
+
+		ControllerAccounts: []string{kubeController + "job-controller"},
 	}
 	PodProfile = &Profile{
 		Name:     "pod",
@@ -34,12 +45,14 @@ var (
 		Resource:     "cronjobs",
 		PodTemplates: []FieldPath{MustFieldPath("spec.jobTemplate.spec.template")},
 		Templates:    []Template{{Path: MustFieldPath("spec.jobTemplate"), Profile: JobProfile}},
+
+		ControllerAccounts: []string{kubeController + "cronjob-controller"},
 	}
-	DeploymentProfile            = workload("deployment", appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments")
-	StatefulSetProfile           = workload("statefulset", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets")
-	DaemonSetProfile             = workload("daemonset", appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets")
-	ReplicaSetProfile            = workload("replicaset", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets")
-	ReplicationControllerProfile = workload("replicationcontroller", corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replicationcontrollers")
+	DeploymentProfile            = workload("deployment", appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", "deployment-controller")
+	StatefulSetProfile           = workload("statefulset", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", "statefulset-controller")
+	DaemonSetProfile             = workload("daemonset", appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", "daemon-set-controller")
+	ReplicaSetProfile            = workload("replicaset", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", "replicaset-controller")
+	ReplicationControllerProfile = workload("replicationcontroller", corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replicationcontrollers", "replication-controller")
 	PodTemplateProfile           = &Profile{
 		Name:         "podtemplate",
 		Kind:         corev1.SchemeGroupVersion.WithKind("PodTemplate"),
@@ -48,8 +61,9 @@ var (
 	}
 )
 
-func workload(name string, kind schema.GroupVersionKind, resource string) *Profile {
-	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []FieldPath{MustFieldPath("spec.template")}}
+func workload(name string, kind schema.GroupVersionKind, resource, controller string) *Profile {
+	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []FieldPath{MustFieldPath("spec.template")},
+		ControllerAccounts: []string{kubeController + controller}}
 }
 
 // BuiltinProfiles are the profiles that need no KindProfile object in the cluster.
@@ -76,6 +90,16 @@ func NewProfiles(profiles ...*Profile) Profiles {
 		index[profile.Kind.GroupKind()] = profile
 	}
 	return index
+}
+
+// HaveController reports whether one of the profiles names a user as a controller.
+func (p Profiles) HaveController(user string) bool {
+	for _, profile := range p {
+		if slices.Contains(profile.ControllerAccounts, user) {
+			return true
+		}
+	}
+	return false
 }
 
 // For returns the profile of a kind. Kinds without one get a bare profile, to which only labels and

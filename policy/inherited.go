@@ -2,7 +2,10 @@ package policy
 
 import (
 	"fmt"
+	"reflect"
 	"slices"
+	"strconv"
+	"strings"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
@@ -92,10 +95,10 @@ func templateHas(owner map[string]any, key, value string) bool {
 	return false
 }
 
-func contains(field any, key, value string) bool {
+func contains(field any, key string, value any) bool {
 	switch field := field.(type) {
 	case map[string]any:
-		if field[key] == value {
+		if found, ok := field[key]; ok && reflect.DeepEqual(found, value) {
 			return true
 		}
 		for _, inner := range field {
@@ -111,4 +114,43 @@ func contains(field any, key, value string) bool {
 		}
 	}
 	return false
+}
+
+// CarriedBy reports whether an owner has the value of a field of its child anywhere, under the same
+// last key. The field is one of a [Finding]. Templates are in different places by kind, and the
+// Deployment controller copies annotations of the Deployment itself.
+func CarriedBy(owner, child map[string]any, field string) bool {
+	key, value := fieldOf(child, field)
+	return contains(owner, key, value)
+}
+
+// fieldOf is the last key of a path such as spec.jobs[0].metadata.labels[curfew.dev/ttl], and its
+// value; nil if there is none.
+func fieldOf(object any, path string) (key string, value any) {
+	value = object
+	for path != "" {
+		if path[0] == '[' {
+			key, path, _ = strings.Cut(path[1:], "]")
+		} else {
+			path = strings.TrimPrefix(path, ".")
+			end := strings.IndexAny(path, ".[")
+			if end < 0 {
+				end = len(path)
+			}
+			key, path = path[:end], path[end:]
+		}
+		switch in := value.(type) {
+		case map[string]any:
+			value = in[key]
+		case []any:
+			at, err := strconv.Atoi(key)
+			if err != nil || at < 0 || at >= len(in) {
+				return key, nil
+			}
+			value = in[at]
+		default:
+			return key, nil
+		}
+	}
+	return key, value
 }

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"slices"
 	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -64,6 +65,10 @@ type Profile struct {
 	// Templates lead to templates of other objects, such as a CronJob's Job template.
 	Templates []Template
 
+	// ControllerAccounts are the user names of the controllers that create objects for objects of
+	// this kind.
+	ControllerAccounts []string
+
 	// State reads started, suspended and finished from the object; nil for kinds that never finish.
 	State StateFunc
 }
@@ -82,6 +87,14 @@ type Template struct {
 
 // Finishable reports whether objects of this kind can have a TTL after finished.
 func (p *Profile) Finishable() bool { return p.State != nil }
+
+// KnowsTemplate reports whether objects of this kind are known to contain all that is in an object
+// that their controller creates for them: of Kubernetes' own kinds, and where the profile has a
+// template for the other kind.
+func (p *Profile) KnowsTemplate(of schema.GroupKind) bool {
+	return len(p.PodTemplates) > 0 && slices.Contains([]string{"", "apps", "batch"}, p.Kind.Group) ||
+		slices.ContainsFunc(p.Templates, func(template Template) bool { return template.Profile.Kind.GroupKind() == of })
+}
 
 // HasDeadline reports whether objects of this kind can have a deadline, native or as an annotation.
 func (p *Profile) HasDeadline() bool { return p.Deadline != nil || p.AnnotatedDeadline }

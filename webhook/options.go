@@ -43,6 +43,11 @@ type Options struct {
 	Objects ObjectLister
 	// Pods reads the Pods that Bindings change; nil means that Bindings are not reviewed.
 	Pods PodGetter
+	// Owners reads the owners of objects that a controller creates and a rule denies; nil means that
+	// none is read, and such objects are admitted.
+	Owners OwnerReader
+	// ControllerAccounts is --controller-accounts: controllers besides those that profiles name.
+	ControllerAccounts []string
 	// Namespaces reads what the namespaces say.
 	Namespaces NamespaceGetter
 	// Tallies reads the PodTallies; nil means that trigger tally is off.
@@ -123,6 +128,7 @@ type Webhooks struct {
 	objects  ObjectLister
 	counting sync.Mutex
 	pods     PodGetter
+	owners   OwnerReader
 	clock    Clock
 	// annotationsOnly is --native-ttl=off.
 	annotationsOnly bool
@@ -132,6 +138,7 @@ type Webhooks struct {
 	log        logr.Logger
 	options    rules.Options
 	load       *load
+	inherited  inherited
 
 	reviews        AccessReviewer
 	controllerUser string
@@ -161,12 +168,13 @@ func New(options Options) (*Webhooks, error) {
 		only:    options.Only,
 		objects: options.Objects,
 		pods:    options.Pods,
+		owners:  options.Owners,
 		clock:   options.Clock, serverTime: options.ServerTime,
 		metrics: metrics,
 		log:     log,
 		options: rules.Options{
 			WarnBelow: options.WarnBelow, RequireDelete: options.RequireDelete, StrictLabels: options.StrictLabels, WarnExpiredLabels: options.WarnExpired, KyvernoLabel: options.KyvernoLabel,
-			Controller: options.Controller, ControllerUser: options.ControllerUser,
+			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
 		},
 
 		load:            newLoad(options.MaxReview, options.Memory),

@@ -99,5 +99,6 @@ func (w *Webhooks) decide(ctx context.Context, request *request, review *rules.R
 	}
 	review.Access, review.Reached = access, w.reached(ctx, review)
 	decision := rules.Review(review)
+	w.admitChild(ctx, review, decision)
 	return decided(decision, request.user.IsPerson())
 }

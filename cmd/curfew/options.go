@@ -30,6 +30,7 @@ type options struct {
 	warnBelow                  string
 	maxReviewSize              string
 	requireDelete              bool
+	controllerAccounts         []string
 	strictLabels               bool
 	expiredLabels              string
 	leaderElect                bool
@@ -88,6 +89,7 @@ func (o *options) addWebhook(flags *pflag.FlagSet) {
 	flags.IntVar(&o.port, "port", o.port, "port that the webhooks listen on")
 	flags.StringVar(&o.warnBelow, "warn-below", o.warnBelow, "TTLs under this are warned about")
 	flags.BoolVar(&o.requireDelete, "require-delete", o.requireDelete, "deny a TTL, and whatever else has Curfew delete an object, to users who may not delete it themselves, instead of warning")
+	flags.StringSliceVar(&o.controllerAccounts, "controller-accounts", o.controllerAccounts, "user names of controllers, besides those that KindProfiles name: what they create for an owner is admitted with a warning where a rule would deny it")
 	flags.StringVar(&o.maxReviewSize, "max-review-size", o.maxReviewSize, "largest request from the API server that is reviewed; a larger one is denied")
 	flags.BoolVar(&o.strictLabels, "strict-labels", o.strictLabels, "deny a TTL label that cannot be read, instead of warning")
 	flags.StringVar(&o.expiredLabels, "expired-labels", o.expiredLabels, "deny a TTL label that is expired when it is set, or warn: what is due is then deleted at once")

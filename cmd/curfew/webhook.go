@@ -68,6 +68,7 @@ func (a *admission) addHandlers(context.Context) error {
 		Runtimes:        a.platform.Platform.Runtimes,
 		Objects:         objects,
 		Pods:            webhook.LivePods{Reader: a.mgr.GetAPIReader()},
+		Owners:          &follow.Owners{Client: a.dynamic, Mapper: a.mgr.GetRESTMapper()},
 		Namespaces:      namespaces,
 		Tallies:         tallies,
 		Clock:           a.clock,
@@ -87,6 +88,8 @@ func (a *admission) addHandlers(context.Context) error {
 		Memory:          memoryLimit(),
 		Controller:      policy.Surroundings{Protect: a.options.protected(), DryRun: a.options.dryRun, Off: a.options.off()},
 		Logger:          a.log.WithName("webhook"),
+
+		ControllerAccounts: a.options.controllerAccounts,
 	})
 	return err
 }

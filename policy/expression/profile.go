@@ -75,6 +75,8 @@ func (c *Compiler) Profile(object *v1alpha1.KindProfile) (*Profile, field.ErrorL
 			Resource:      spec.Kind.Resource,
 			ClusterScoped: spec.Kind.Scope == v1alpha1.ScopeCluster,
 			State:         c.state(path.Child("state"), spec.State, &errs),
+
+			ControllerAccounts: spec.ControllerAccounts,
 		},
 	}
 	out.fields(path.Child("fields"), spec.Fields, &errs)

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"fmt"
 	"regexp"
 	"slices"
 
@@ -91,28 +90,10 @@ func Review(request *Request) *policy.Decision {
 			decision.Defaults = policy.Defaulted(request.Facts, request.Scope, request.Now)
 		}
 	}
-	request.admitChild(decision)
 	if !isNamespace(request.Facts) {
 		decision.Soften(request.Scope.Mode())
 	}
 	return decision
-}
-
-// admitChild turns denials into warnings if a service account or the system creates an object that
-// has a controller owner. The controller carries out what someone else wrote, perhaps before the
-// rule existed: with a denial a Deployment could not roll out, nor a CronJob run. Curfew keeps such
-// an object and reports it (S6).
-func (r *Request) admitChild(decision *policy.Decision) {
-	owner := r.Facts.Owner
-	if r.Operation != Create || owner == nil || !r.User.isSystem() {
-		return
-	}
-	for i := range decision.Findings {
-		if finding := &decision.Findings[i]; finding.Severity == policy.Deny {
-			finding.Severity = policy.Warn
-			finding.Message = fmt.Sprintf("admitted only because %s %s controls it: %s", owner.Kind, owner.Name, finding.Message)
-		}
-	}
 }
 
 // source is the source of the effective TTL. On CREATE the validator sees what the mutating webhook

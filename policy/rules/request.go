@@ -29,10 +29,6 @@ func (u User) IsPerson() bool {
 	return !strings.HasPrefix(u.Name, "system:") || u.Name == "system:admin"
 }
 
-// isSystem reports whether the user is a service account or a part of the system. Groups do not
-// help: every user is in system:authenticated, and administrators are in system:masters.
-func (u User) isSystem() bool { return !u.IsPerson() && u.Name != "system:anonymous" }
-
 // Options are the settings of the rules.
 type Options struct {
 	// WarnBelow is the TTL under which authors are warned; zero means DefaultWarnBelow.
@@ -50,6 +46,9 @@ type Options struct {
 	// ControllerUser is the user name of Curfew's controller, the only one who may write
 	// curfew.dev/finished-at.
 	ControllerUser string
+	// ControllerAccounts is --controller-accounts: controllers besides those that profiles name. See
+	// [Request.ByController].
+	ControllerAccounts []string
 	// Controller are the settings that keep the controller from deleting objects.
 	Controller policy.Surroundings
 }

@@ -100,6 +100,16 @@ type KindProfileSpec struct {
 	// enforces no deadline for this kind.
 	// +optional
 	Deadline *DeadlineRules `json:"deadline,omitempty"`
+	// controllerAccounts are the user names of the controllers that create objects for objects of this
+	// kind, such as system:serviceaccount:jobset-system:jobset-controller-manager. Admission lets them
+	// create an object that a rule denies, with a warning: the value may be older than the rule.
+	// Curfew keeps such an object and reports it. List no account that a tenant can use.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=512
+	ControllerAccounts []string `json:"controllerAccounts,omitempty"`
 	// propagationPolicy for Curfew's deletions of objects of this kind. Background deletes the object
 	// first and then its dependents. Foreground deletes the dependents first. Orphan keeps them. A
 	// LifecyclePolicy overrides it. Absent means the flag --propagation.

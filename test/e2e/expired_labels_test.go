@@ -45,16 +45,15 @@ func TestExpiredLabels(t *testing.T) {
 	s.stillThere(old)
 }
 
-// What a service account creates for a controller is admitted all the same. Then the controller
-// keeps it: its label expired before it existed.
+// What a known controller creates for an owner is admitted all the same. Then Curfew keeps it: its
+// label expired before it existed.
 func TestExpiredLabelOfAChild(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
-	account := s.admin()
 	owner := s.newConfigMap("owner")
 	child := labelledAs("v1", "ConfigMap", "child", policy.LabelTTL, "2020-12-24")
 	child["metadata"].(map[string]any)["ownerReferences"] = []any{*metav1.NewControllerRef(owner, owner.GroupVersionKind())}
-	s.says(s.kubectlInput(s.manifest(child), account, "create", "-f", "-"),
+	s.says(s.kubectlInput(s.manifest(child), append([]string{"create", "-f", "-"}, byControllerManager...)...),
 		warned(labelField+"admitted only because ConfigMap owner controls it: "+restoredDate+"ConfigMap was created: use a later one"))
 	s.awaitKept("child", "2020-12-24 expired before the object was created")
 	if sent := suite.proxy.Deletes(s.name, "child"); len(sent) != 0 {
@@ -67,7 +66,6 @@ func TestExpiredLabelOfAChild(t *testing.T) {
 func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
-	account := s.admin()
 	policies := v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies)
 	s.grant("e2e-"+s.name, policies)
 	s.awaitWatched("LifecyclePolicy."+policies.Group, true)
@@ -84,7 +82,7 @@ func TestOwnKindsAreNeverDeleted(t *testing.T) {
 	past := own(s.name, "2s")
 	past["metadata"].(map[string]any)["ownerReferences"] = []any{*metav1.NewControllerRef(s.clusterRole("e2e-"+s.name), rbacv1.SchemeGroupVersion.WithKind("ClusterRole"))}
 	defer s.afterwards("delete", "lifecyclepolicy", s.name)
-	s.says(s.kubectlInput(s.manifest(past), account, "create", "-f", "-"),
+	s.says(s.kubectlInput(s.manifest(past), append([]string{"create", "-f", "-"}, byControllerManager...)...),
 		warned(labelField+"admitted only because ClusterRole e2e-"+s.name+" controls it: Curfew never deletes a LifecyclePolicy by label: remove the label"))
 	s.refuses(s.kubectl("label", "--overwrite", "lifecyclepolicy", s.name, policy.LabelTTL+"=1d"),
 		`Error from server (Forbidden): admission webhook "validate-labels.curfew.dev" denied the request: `+why)
@@ -104,15 +102,6 @@ func (s *space) awaitKept(name, message string) {
 		events, err := suite.cluster.Client.CoreV1().Events(s.name).List(ctx, metav1.ListOptions{FieldSelector: "reason=Kept,involvedObject.name=" + name})
 		return err == nil && len(events.Items) > 0 && strings.Contains(events.Items[0].Message, message), err
 	})
-}
-
-// admin makes a service account that may do everything, and returns the flag to act as it.
-func (s *space) admin() string {
-	s.Helper()
-	name := "e2e-admin-" + s.name
-	s.passes(s.kubectl("create", "clusterrolebinding", name, "--clusterrole=cluster-admin", "--serviceaccount="+s.name+":default"))
-	s.Cleanup(func() { s.afterwards("delete", "clusterrolebinding", name) })
-	return "--as=system:serviceaccount:" + s.name + ":default"
 }
 
 func (s *space) clusterRole(name string) metav1.Object {

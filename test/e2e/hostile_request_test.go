@@ -30,6 +30,7 @@ type hostile struct {
 	contentType  string // empty: JSON
 	body         []byte
 	as           string // who sends it; empty: the administrator
+	token        string // of the ServiceAccount that sends it, in the place of the administrator
 }
 
 // reply is how the API server answered.
@@ -66,6 +67,10 @@ func (s *space) send(request hostile) reply {
 	if request.as != "" {
 		config = rest.CopyConfig(config)
 		config.Impersonate.UserName = request.as
+	}
+	if request.token != "" {
+		config = rest.AnonymousClientConfig(config)
+		config.BearerToken = request.token
 	}
 	client, err := rest.HTTPClientFor(config)
 	s.ok(err)

@@ -1,0 +1,25 @@
+package main
+
+const admissionOf = "webhook"
+
+// admission is what stands between a tenant and the platform's rules.
+var admission = []Mutant{
+	{
+		Invariant: "S6", Name: "an owner reference alone turns a denial into a warning",
+		File: "webhook/owners.go",
+		Old:  "if decision.Allowed() || !review.ByController(profiles) {", New: "if decision.Allowed() || review.Facts.Owner == nil {",
+		Package: admissionOf, Tests: []string{"TestForgedOwner"},
+	},
+	{
+		Invariant: "S6", Name: "any service account counts as a controller",
+		File: "policy/rules/child.go",
+		Old:  "return r.User.Name == policy.ControllerManager ||", New: "return !r.User.IsPerson() ||",
+		Package: rulesOf, Tests: []string{"TestChildrenOfControllersAreAdmitted"},
+	},
+	{
+		Invariant: "S6", Name: "a controller gets past a rule for a value that its owner does not have",
+		File: "policy/rules/child.go",
+		Old:  "|| inherited != nil && !inherited(*finding) {", New: "{",
+		Package: rulesOf, Tests: []string{"TestChildIsDeniedForItsOwnValue"},
+	},
+}
