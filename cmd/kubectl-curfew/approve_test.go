@@ -34,7 +34,7 @@ func init() {
 
 		"approve":           {args: words("approve nightly --yes")},
 		"approve-asked":     {args: words("approve nightly"), scene: scene{terminal: true, stdin: "y\n"}},
-		"approve-declined":  {args: words("approve nightly"), scene: scene{terminal: true, stdin: "\n"}, code: 2},
+		"approve-declined":  {args: words("approve nightly"), scene: scene{terminal: true, stdin: "\n"}, code: 1},
 		"approve-unasked":   {args: words("approve nightly"), code: 2},
 		"approve-unseen":    {args: words("approve clustercleanuppolicy/fresh -y")},
 		"approve-again":     {args: words("approve config -n foo -y")},
@@ -50,7 +50,7 @@ func TestApprovesWhatWasShown(t *testing.T) {
 	for name, change := range map[string]func(*unstructured.Unstructured){
 		"edited":        func(p *unstructured.Unstructured) { p.SetGeneration(3) },
 		"created again": func(p *unstructured.Unstructured) { p.SetUID("other") },
-		"deleted": nil,
+		"deleted":       nil,
 	} {
 		t.Run(name, func(t *testing.T) {
 			cluster, reads := newFakeCluster(t, objects(t)), 0

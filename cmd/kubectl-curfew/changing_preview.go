@@ -67,7 +67,7 @@ func (c *connection) confirm(ctx context.Context, question string, in io.Reader,
 	case <-ctx.Done(): // Ctrl-C means no.
 		fmt.Fprintln(diagnostics)
 	}
-	return errors.New("nothing was changed")
+	return errDeclined
 }
 
 // deletionText is a deletion such as 2026-11-20 17:00:00 CET, 2d after it finishes, or stays.

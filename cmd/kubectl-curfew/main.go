@@ -12,6 +12,8 @@ import (
 	"syscall"
 	"time"
 	_ "time/tzdata" // Windows has no time zones.
+
+	_ "k8s.io/client-go/plugin/pkg/client/auth" // kubeconfig files may name an auth-provider, as with kubectl
 )
 
 // version is set by the linker.

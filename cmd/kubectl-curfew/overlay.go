@@ -2,7 +2,9 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -19,6 +21,9 @@ func readOverlay(ctx context.Context, files []string) (overlay, error) {
 	var out overlay
 	if len(files) == 0 {
 		return out, nil
+	}
+	if slices.Contains(files, "-") {
+		return out, errors.New("--with=-: standard input cannot be used here: name a file or a directory")
 	}
 	sources, err := readSources(files, strings.NewReader(""))
 	if err != nil {

@@ -36,6 +36,7 @@ func init() {
 		"test":         {args: words("test testdata/cleanup")},
 		"test-failing": {args: words("test testdata/cleanup testdata/cleanup-failing"), code: 1},
 		"test-json":    {args: words("test testdata/cleanup-failing -o json"), code: 1},
+		"test-stdin":   {args: words("test -"), scene: scene{stdin: "apiVersion: cli.curfew.dev/v1alpha1\nkind: CleanupTest\nname: from stdin\npolicies: [testdata/cleanup/limited.yaml]\nmanifests: [testdata/cleanup/cluster]\nnow: 2026-12-24T01:00:00Z\nexpect: {stalled: TooManyMatches}\n"}},
 		"test-none":    {args: words("test testdata/manifests"), code: 2},
 		"test-nothing": {args: words("test"), code: 2},
 		"test-unknown": {args: words("test testdata/cleanup-misspelt"), code: 2},

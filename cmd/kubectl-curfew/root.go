@@ -19,6 +19,9 @@ const (
 // errBadNews ends a command that has already printed what is wrong.
 var errBadNews = errors.New("bad news")
 
+// errDeclined ends a command whose question was answered with no.
+var errDeclined = errors.New("nothing was changed")
+
 // root is the command line.
 func root(env environment) *cobra.Command {
 	command := &cobra.Command{
@@ -31,8 +34,8 @@ The commands ask only the API server, with your own permissions. No service of
 Curfew has to be reachable. Times are in the time zone of your machine.
 
 Exit status: 0 all is well, 1 the answer is bad news (lint found errors, an
-object could not be changed), 2 there is no answer: flags, files or objects that
-cannot be used.`,
+object could not be changed, you answered no), 2 there is no answer: flags,
+files or objects that cannot be used.`,
 		Example: `  # What is deleted in the next 6 hours, in all namespaces?
   kubectl curfew expiring -A --within 6h
 
@@ -70,6 +73,9 @@ func run(ctx context.Context, command *cobra.Command) int {
 	default:
 		for line := range strings.Lines(err.Error() + "\n") { // Joined errors have a line each.
 			fmt.Fprint(command.ErrOrStderr(), "error: ", line)
+		}
+		if errors.Is(err, errDeclined) {
+			return exitBadNews
 		}
 		return exitUsage
 	}

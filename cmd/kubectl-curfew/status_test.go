@@ -259,9 +259,9 @@ func TestStatus(t *testing.T) {
 		"a kind is missing": {change: func(in *installation) { in.definitions = in.definitions[1:] }, code: 1, want: map[string]string{
 			"kinds": "failed missing: c"}},
 		"a trigger is off": {change: func(in *installation) { in.settings["enable"] = "ttl,label,deadline" }, want: map[string]string{
-			"triggers": "ok on: ttl, label, deadline; off: cleanup", "cleanup": "ok off"}},
+			"triggers": "ok on: ttl, label, deadline; off: cleanup, tally", "cleanup": "ok off"}},
 		"dry-run": {change: func(in *installation) { in.settings["dry-run"] = "true" }, want: map[string]string{
-			"triggers": "warning on: ttl, label, cleanup, deadline; the controller only reports what is due (--dry-run)"}},
+			"triggers": "warning on: ttl, label, cleanup, deadline, tally; the controller only reports what is due (--dry-run)"}},
 		"a paused source": {change: func(in *installation) {
 			in.report.Paused = settings.ListOf([]string{`deletions are paused: Job of source "namespace/ci" in namespace "ci" (Refused)`})
 		}, want: map[string]string{

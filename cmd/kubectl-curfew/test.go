@@ -31,7 +31,8 @@ func testCommand(env environment) *cobra.Command {
 		Long: `Test cleanup policies against manifests, without a cluster. A test is a document
 of kind CleanupTest in a YAML file: it names policies, manifests and the time of
 a run, and states which objects are deleted, which are kept and why, and when
-the policy runs next. Test files are found in the directories and those below.
+the policy runs next. Test files are found in the directories and those below;
+- is standard input.
 
 Exit status: 0 all tests passed, 1 a test failed, 2 there is no answer: no test,
 or files that cannot be used.`,
@@ -47,7 +48,7 @@ or files that cannot be used.`,
 			return nil
 		},
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return options.execute(cmd.Context(), args, cmd.OutOrStdout(), cmd.ErrOrStderr())
+			return options.execute(cmd.Context(), args, cmd.InOrStdin(), cmd.OutOrStdout(), cmd.ErrOrStderr())
 		},
 	}
 	options.output.addFlags(command)
@@ -63,14 +64,14 @@ type testItem struct {
 	Differences []string `json:"differences,omitempty" doc:"what is not as expected"`
 }
 
-func (o *testOptions) execute(ctx context.Context, args []string, out, diagnostics io.Writer) error {
+func (o *testOptions) execute(ctx context.Context, args []string, in io.Reader, out, diagnostics io.Writer) error {
 	print, err := o.output.printer()
 	if err != nil {
 		return err
 	}
 	progress := newProgress(o.environment, diagnostics)
 	defer progress.done()
-	items, err := runTests(ctx, args, progress)
+	items, err := runTests(ctx, args, in, progress)
 	if err != nil {
 		return err
 	}
@@ -118,8 +119,8 @@ func (o *testOptions) table(items []testItem, failed int, out io.Writer) error {
 }
 
 // runTests runs all tests of files and directories.
-func runTests(ctx context.Context, names []string, progress *progress) ([]testItem, error) {
-	files, err := listFiles(names, true, nil, nil)
+func runTests(ctx context.Context, names []string, in io.Reader, progress *progress) ([]testItem, error) {
+	files, err := listFiles(names, true, nil, in)
 	if err != nil {
 		return nil, err
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -14,8 +15,9 @@ import (
 // uninstallOptions are the flags of uninstall.
 type uninstallOptions struct {
 	*connection
-	keepCRDs, dryRun, yes bool
-	timeout               time.Duration
+	keepCRDs, yes bool
+	dryRun        string
+	timeout       time.Duration
 }
 
 func uninstallCommand(env environment) *cobra.Command {
@@ -59,15 +61,19 @@ removed.`,
 	options.add(command.Flags())
 	flags := command.Flags()
 	flags.BoolVar(&options.keepCRDs, "keep-crds", false, "keep the CRDs, and with them policies, PodTallies and reports")
-	flags.BoolVar(&options.dryRun, "dry-run", false, "show what would be removed, and whether you may; remove nothing")
+	flags.StringVar(&options.dryRun, "dry-run", "none", "none, client or server: client and server show what would be removed, and whether you may, and remove nothing")
+	flags.Lookup("dry-run").NoOptDefVal = "client"
 	flags.BoolVarP(&options.yes, "yes", "y", false, "remove without asking")
 	flags.DurationVar(&options.timeout, "timeout", 2*time.Minute, "how long to wait for what was deleted to be gone, each time")
-	options.completeFlags(command, nil)
+	options.completeFlags(command, map[string][]string{"dry-run": {"client", "none", "server"}})
 	return command
 }
 
 func (o *uninstallOptions) run(ctx context.Context, in io.Reader, out, diagnostics io.Writer) error {
 	setVerbosity(o.verbosity)
+	if !slices.Contains([]string{"none", "client", "server"}, o.dryRun) {
+		return fmt.Errorf("--dry-run=%s: give none, client or server", o.dryRun)
+	}
 	progress := newProgress(o.environment, diagnostics)
 	defer progress.done()
 	clients, err := o.connect(o.config, progress)
@@ -91,7 +97,7 @@ func (o *uninstallOptions) run(ctx context.Context, in io.Reader, out, diagnosti
 	}
 	progress.done()
 	o.warn(found, diagnostics)
-	if o.dryRun {
+	if o.dryRun != "none" {
 		for _, what := range found.Plan() {
 			fmt.Fprintln(out, what, "(server dry run)")
 		}

@@ -11,7 +11,9 @@ func init() {
 		"uninstall-dry-run":   {args: words("uninstall --dry-run")},
 		"uninstall-keep-crds": {args: words("uninstall --keep-crds --dry-run")},
 		"uninstall-unasked":   {args: words("uninstall"), code: 2},
-		"uninstall-declined":  {args: words("uninstall"), scene: scene{terminal: true, stdin: "\n"}, code: 2},
+		"uninstall-server":    {args: words("uninstall --dry-run=server --keep-crds")},
+		"uninstall-dry-what":  {args: words("uninstall --dry-run=yes"), code: 2},
+		"uninstall-declined":  {args: words("uninstall"), scene: scene{terminal: true, stdin: "\n"}, code: 1},
 		"uninstall-forbidden": {args: words("uninstall --yes"), scene: scene{notMine: []string{"patch pods"}}, code: 2},
 		"uninstall-unread":    {args: words("uninstall --dry-run"), scene: scene{notMine: []string{"list clusterroles"}}, code: 2},
 	})

@@ -108,7 +108,7 @@ func (c Controller) with(data map[string]string) (Controller, error) {
 	}
 	c.Protect = append(list("protect"), flag("namespace"))
 	enabled := list("enable")
-	for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline} {
+	for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel, policy.TriggerCleanup, policy.TriggerDeadline, policy.TriggerTally} {
 		if !slices.Contains(enabled, string(trigger)) {
 			c.Off = append(c.Off, trigger)
 		}

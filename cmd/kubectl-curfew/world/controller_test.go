@@ -10,7 +10,7 @@ import (
 // answer, and so is a setting that is guessed.
 func TestSettingsAreRead(t *testing.T) {
 	before := Controller{Namespace: "here", User: "someone", Protect: []string{"kube-system", "here"}}
-	published := map[string]string{"dry-run": "false", "kyverno-label": "false", "namespace": "here", "protect": "prod,infra", "user": "me", "enable": "ttl,label,cleanup,deadline", "builtin-profiles": "true", "leave-native-ttl": "false"}
+	published := map[string]string{"dry-run": "false", "kyverno-label": "false", "namespace": "here", "protect": "prod,infra", "user": "me", "enable": "ttl,label,cleanup,deadline,tally", "builtin-profiles": "true", "leave-native-ttl": "false"}
 	for name, test := range map[string]struct {
 		change map[string]string
 		want   string
