@@ -171,8 +171,8 @@ func (w *World) reportPages(ctx context.Context, p *CleanupPolicy) ([]*v1alpha1.
 	return pages, presence, err
 }
 
-// ApproveCleanup creates the approval of a spec of a policy, by its hash, and reports whether there was
-// none. The policy owns it: it is deleted with the policy.
+// ApproveCleanup creates the approval of a spec of a policy, by its hash, and reports whether there
+// was none. The policy owns the approval, which is deleted with it.
 func (w *World) ApproveCleanup(ctx context.Context, p *CleanupPolicy, hash string) (approval string, created bool, err error) {
 	kind := strings.TrimSuffix(p.Kind, "Policy") + "Approval"
 	name := fmt.Sprintf("%s-%.8s-%.8s", strings.TrimRight(p.Name[:min(len(p.Name), 200)], ".-"), p.UID, hash)
