@@ -29,10 +29,11 @@ type admissionBench struct {
 	body     []byte
 	creators []*creator
 
+	counts               []int
 	reviews, createsEach int
 }
 
-var admissionFlags struct{ reviews, creates int }
+var admissionFlags struct{ policies, reviews, creates int }
 
 func init() {
 	register(bench{
@@ -40,7 +41,8 @@ func init() {
 		run: runAdmission,
 		flags: func(fs *flag.FlagSet) {
 			fs.IntVar(&admissionFlags.reviews, "admission-reviews", 2000, "how many reviews each contestant of the admission answers a round, for each number of policies")
-			fs.IntVar(&admissionFlags.creates, "admission-creates", 500, "how many Jobs are created for each contestant of the admission a round")
+			fs.IntVar(&admissionFlags.creates, "admission-creates", 500, "how many Jobs are created for each contestant of the admission a round; 0: none")
+			fs.IntVar(&admissionFlags.policies, "admission-policies", -1, "the number of LifecyclePolicies; -1: by turns 0, 10 and 100")
 		},
 	})
 }
@@ -49,7 +51,10 @@ func init() {
 const theCreatePolicies = 10
 
 func runAdmission(ctx context.Context, e *environment) (results []result, err error) {
-	a := &admissionBench{env: e, reviews: admissionFlags.reviews, createsEach: admissionFlags.creates}
+	a := &admissionBench{env: e, counts: policyCounts, reviews: admissionFlags.reviews, createsEach: admissionFlags.creates}
+	if admissionFlags.policies >= 0 {
+		a.counts = []int{admissionFlags.policies}
+	}
 	a.site, err = openSite(ctx, e)
 	defer func() { err = errors.Join(err, a.site.close(ctx)) }()
 	if err != nil {
@@ -59,6 +64,7 @@ func runAdmission(ctx context.Context, e *environment) (results []result, err er
 	if a.policies, err = newPolicies(e); err != nil {
 		return nil, err
 	}
+	defer func() { err = errors.Join(err, a.policies.removeAll(ctx)) }()
 	if err := a.site.prepareNamespaces(ctx); err != nil {
 		return nil, err
 	}
@@ -91,25 +97,38 @@ func runAdmission(ctx context.Context, e *environment) (results []result, err er
 				m.Contestant, m.Policies, m.P50, m.P99, m.Allocations, m.Others*100)
 		}
 		runs.Reviews = append(runs.Reviews, measured...)
-		if err := a.policies.set(ctx, a.site, theCreatePolicies); err != nil {
+		created, err := a.createRound(ctx, n)
+		if err != nil {
 			return nil, err
 		}
-		for _, c := range a.creators {
-			created, err := a.creates(ctx, n, c)
-			if err != nil {
-				return nil, fmt.Errorf("round %d, creates by %s: %w", n, c.about, err)
-			}
-			fmt.Fprintf(e.out, "  creates by %s\n", c.about)
-			for _, m := range created {
-				fmt.Fprintf(e.out, "    %-10s p50 %6.0f µs   p99 %6.0f µs   others %.0f%%\n", m.Contestant, m.P50, m.P99, m.Others*100)
-			}
-			runs.Creates = append(runs.Creates, created...)
-		}
+		runs.Creates = append(runs.Creates, created...)
 		if err := e.writeRuns("admission", runs); err != nil {
 			return nil, err
 		}
 	}
 	return summarizeAdmission(runs.Reviews, runs.Creates), nil
+}
+
+// createRound lets each creator create Jobs once.
+func (a *admissionBench) createRound(ctx context.Context, n int) (all []createMeasurement, err error) {
+	if a.createsEach == 0 {
+		return nil, nil
+	}
+	if err := a.policies.set(ctx, a.site, theCreatePolicies); err != nil {
+		return nil, err
+	}
+	for _, c := range a.creators {
+		created, err := a.creates(ctx, n, c)
+		if err != nil {
+			return nil, fmt.Errorf("round %d, creates by %s: %w", n, c.about, err)
+		}
+		fmt.Fprintf(a.env.out, "  creates by %s\n", c.about)
+		for _, m := range created {
+			fmt.Fprintf(a.env.out, "    %-10s p50 %6.0f µs   p99 %6.0f µs   others %.0f%%\n", m.Contestant, m.P50, m.P99, m.Others*100)
+		}
+		all = append(all, created...)
+	}
+	return all, nil
 }
 
 // newCreators are the users who create Jobs: an administrator, and the ServiceAccount of a build

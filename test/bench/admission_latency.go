@@ -13,7 +13,7 @@ import (
 	"curfew.dev/curfew/test/builders"
 )
 
-// policyCounts are the numbers of LifecyclePolicies that Curfew is asked with.
+// policyCounts are the numbers of LifecyclePolicies that Curfew is asked with, if not told otherwise.
 var policyCounts = []int{0, 10, 100}
 
 // reviewMeasurement is what the reviews of one contestant, one after the other, took in one round.
@@ -36,9 +36,9 @@ type reviewMeasurement struct {
 // turns, so that whatever the machine does meanwhile does to all.
 func (a *admissionBench) latencyRound(ctx context.Context, n int) ([]reviewMeasurement, error) {
 	var out []reviewMeasurement
-	for i := range policyCounts {
+	for i := range a.counts {
 		// Each round begins with another number.
-		count := policyCounts[(i+n-1)%len(policyCounts)]
+		count := a.counts[(i+n-1)%len(a.counts)]
 		if err := a.policies.set(ctx, a.site, count); err != nil {
 			return nil, err
 		}

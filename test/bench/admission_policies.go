@@ -40,6 +40,14 @@ func newPolicies(e *environment) (*policies, error) {
 	return &policies{client: c}, nil
 }
 
+// removeAll leaves no policy for the next bench.
+func (p *policies) removeAll(ctx context.Context) error {
+	if err := p.client.DeleteAllOf(context.WithoutCancel(ctx), &v1alpha1.LifecyclePolicy{}); err != nil {
+		return fmt.Errorf("delete the policies: %w", err)
+	}
+	return nil
+}
+
 // set makes the cluster have so many policies, and returns when Curfew judges by them.
 func (p *policies) set(ctx context.Context, s *site, count int) error {
 	if count == p.have {

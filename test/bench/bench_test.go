@@ -43,7 +43,7 @@ func TestStatistics(t *testing.T) {
 // medians would tell of the machine and not of the contestants.
 func TestCompareByPairs(t *testing.T) {
 	got := compare("n", "u", []float64{100, 40, 300}, "b", []float64{200, 100, 400})
-	want := result{Name: "n", Unit: "u", Value: 100, Baseline: "b", BaselineValue: 200, Ratio: 0.5, low: 0.4, high: 0.75}
+	want := result{Name: "n", Unit: "u", Value: 100, Baseline: "b", BaselineValue: 200, Ratio: 0.5, Low: 0.4, High: 0.75}
 	if got != want {
 		t.Errorf("got %+v, want %+v", got, want)
 	}
@@ -78,11 +78,11 @@ func TestSizeName(t *testing.T) {
 }
 
 func TestResultsFile(t *testing.T) {
-	data, err := json.Marshal(result{Name: "a.b", Unit: "ms", Value: 1, Baseline: "c", BaselineValue: 2, Ratio: 0.5, low: 1, high: 2})
+	data, err := json.Marshal(result{Name: "a.b", Unit: "ms", Value: 1, Baseline: "c", BaselineValue: 2, Ratio: 0.5, Low: 0.4, High: 2})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if want := `{"name":"a.b","unit":"ms","value":1,"baseline":"c","baselineValue":2,"ratio":0.5}`; string(data) != want {
+	if want := `{"name":"a.b","unit":"ms","value":1,"baseline":"c","baselineValue":2,"ratio":0.5,"low":0.4,"high":2}`; string(data) != want {
 		t.Errorf("got  %s\nwant %s", data, want)
 	}
 }

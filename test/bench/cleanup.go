@@ -4,7 +4,6 @@ import (
 	"context"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"sync"
 	"time"
 
@@ -38,9 +37,6 @@ func runCleanup(ctx context.Context, e *environment) (results []result, err erro
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "apply", "--server-side", "-k", filepath.Join(e.root, "manifests", "crd")); err != nil {
-		return nil, err
-	}
 	if err := e.grantLabels(ctx, client); err != nil {
 		return nil, err
 	}
@@ -52,7 +48,7 @@ func runCleanup(ctx context.Context, e *environment) (results []result, err erro
 		others: jobSet{prefix: "other", count: o.objects}}
 	// As for labels: another cargo, another best number of calls.
 	before := e.parallel
-	e.parallel = 0
+	e.parallel = e.calls
 	defer func() { e.parallel = before }()
 	var memory extraMemory
 	field := []contestant{

@@ -44,9 +44,6 @@ func runCleanupPreview(ctx context.Context, e *environment) (results []result, e
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	if err := e.command(ctx, e.state.Kubectl, "--kubeconfig", e.state.Kubeconfig, "apply", "--server-side", "-k", filepath.Join(e.root, "manifests", "crd")); err != nil {
-		return nil, err
-	}
 	c := &cleaned{labelled: labelled{client}, others: jobSet{prefix: "other", count: o.objects}}
 	matching := jobSet{prefix: "match", count: o.objects}
 	defer func() { err = errors.Join(err, c.labelled.clear(ctx, c.others), c.labelled.clear(ctx, matching)) }()

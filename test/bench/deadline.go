@@ -80,12 +80,14 @@ func runDeadline(ctx context.Context, e *environment) ([]result, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &markContest{env: e, objects: o.objects}
+	d := &markContest{env: e, objects: o.objects, parallel: e.calls}
 	if err := d.install(ctx); err != nil {
 		return nil, err
 	}
-	if err := d.probe(ctx); err != nil {
-		return nil, err
+	if d.parallel == 0 {
+		if err := d.probe(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var all []markRun
 	for n := 1; n <= o.rounds; n++ {
@@ -126,10 +128,7 @@ func (d *markContest) install(ctx context.Context) (err error) {
 	if err := os.WriteFile(path, []byte(runKind), 0o644); err != nil {
 		return fmt.Errorf("write the manifests of the kind: %w", err)
 	}
-	// The CRDs first: the rest is of their kinds.
 	for _, step := range [][]string{
-		{"apply", "--server-side", "-k", filepath.Join(d.env.root, "manifests", "crd")},
-		{"wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"},
 		{"apply", "-f", path},
 		{"wait", "crd", "--all", "--for=condition=Established", "--timeout=60s"},
 	} {

@@ -111,6 +111,9 @@ func (d *contest) drain(ctx context.Context, e *environment, field []contestant)
 	if d.bystander, err = newBystander(ctx, e, client); err != nil {
 		return nil, nil, err
 	}
+	if e.parallel == 0 {
+		e.parallel = e.calls
+	}
 	if e.parallel == 0 && slices.ContainsFunc(field, func(c contestant) bool { return c.name == theLimit }) {
 		if err := d.probe(ctx); err != nil {
 			return nil, nil, err

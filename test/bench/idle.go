@@ -46,7 +46,7 @@ func runIdle(ctx context.Context, e *environment) ([]result, error) {
 	if err := c.awaitTracked(ctx, idleOptions.jobs, memoryPatience); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, calm); err != nil {
+	if err := pause(ctx, memoryOptions.calm); err != nil {
 		return nil, err
 	}
 	var shares []float64

@@ -39,7 +39,7 @@ func runLabelDrain(ctx context.Context, e *environment) ([]result, error) {
 	}
 	// What serves the loop best for Jobs need not do so here.
 	before := e.parallel
-	e.parallel = 0
+	e.parallel = e.calls
 	defer func() { e.parallel = before }()
 	d := &contest{env: e, name: "label_drain", jobs: labelDrainOptions.objects, rounds: labelDrainOptions.rounds, load: labelled{client}}
 	all, _, err := d.drain(ctx, e, labelField)

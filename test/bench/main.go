@@ -37,9 +37,13 @@ type options struct {
 	rounds      int
 	only        string
 	contestants string
+	calls       int
 	dir         string
 	curfew      string
 	keep        bool
+	gate        bool
+	rows        string
+	limits      string
 }
 
 func parse(args []string) (options, error) {
@@ -49,9 +53,13 @@ func parse(args []string) (options, error) {
 	fs.IntVar(&o.rounds, "rounds", 5, "how many rounds; each lets every contestant run once")
 	fs.StringVar(&o.only, "only", "", "run these `benches` only, separated by commas")
 	fs.StringVar(&o.contestants, "contestants", "", "let these `contestants` only take part in drains, lateness and deadline, separated by commas")
+	fs.IntVar(&o.calls, "calls", 0, "how many calls at a time the bare loop sends; 0: the bench finds out what serves it best")
 	fs.StringVar(&o.dir, "dir", "", "the `directory` for the control plane, logs and results (default .bench in the repository)")
 	fs.StringVar(&o.curfew, "curfew", "", "the curfew `binary` to measure (default: bin/curfew, built from this tree)")
 	fs.BoolVar(&o.keep, "keep", false, "leave the control plane running at the end")
+	fs.BoolVar(&o.gate, "gate", false, "measure a little of everything and fail where a limit is broken")
+	fs.StringVar(&o.rows, "rows", "", "judge these `rows` of the gate only, separated by commas")
+	fs.StringVar(&o.limits, "limits", "", "the `file` with the gate's limits (default test/bench/gate.yaml)")
 	for _, b := range benches {
 		if b.flags != nil {
 			b.flags(fs)
@@ -65,6 +73,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case o.jobs < 2:
 		return o, fmt.Errorf("-jobs %d: give at least 2, a rate needs two events", o.jobs)
+	case o.gate && o.only != "" || !o.gate && o.rows+o.limits != "":
+		return o, errors.New("-rows and -limits belong to -gate, and -only does not")
 	case o.rounds < 1:
 		return o, fmt.Errorf("-rounds %d: give at least 1", o.rounds)
 	}
@@ -84,6 +94,10 @@ func run(ctx context.Context, args []string) (err error) {
 	if err != nil {
 		return err
 	}
+	rows, limits, err := o.gateRows(root)
+	if err != nil {
+		return err
+	}
 	if o.dir == "" {
 		o.dir = filepath.Join(root, ".bench")
 	}
@@ -98,6 +112,9 @@ func run(ctx context.Context, args []string) (err error) {
 	defer func() { err = errors.Join(err, stop()) }()
 
 	fmt.Fprintf(env.out, "Kubernetes %s\n", env.state.Versions["kubernetes"])
+	if o.gate {
+		return env.gate(ctx, rows, limits)
+	}
 	var results []result
 	for _, b := range chosen {
 		fmt.Fprintf(env.out, "\n== %s: %s\n", b.name, b.about)

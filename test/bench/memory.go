@@ -10,7 +10,12 @@ import (
 )
 
 // memoryOptions are the flags of the memory.
-var memoryOptions struct{ jobs, many, replayed int }
+var memoryOptions struct {
+	jobs, many, replayed int
+	// calm is the time between the last Job and the first look: what was only needed to get there has
+	// had time to go, without anybody asking for it.
+	calm time.Duration
+}
 
 // The smaller number is measured before the restart and the larger one after it, so that the Jobs
 // that are there only grow more.
@@ -19,6 +24,7 @@ func init() {
 		name: "memory", about: "memory with no Jobs, and with finished Jobs that are not due", position: 50,
 		flags: func(fs *flag.FlagSet) {
 			fs.IntVar(&memoryOptions.jobs, "memory-jobs", 20000, "number of real finished Jobs with which memory is measured")
+			fs.DurationVar(&memoryOptions.calm, "memory-calm", 20*time.Second, "the time between the last Job and the look at resident memory")
 		},
 		run: func(ctx context.Context, e *environment) ([]result, error) {
 			return (&memory{env: e, name: "memory"}).run(ctx, memoryOptions.jobs, 0)
@@ -52,13 +58,8 @@ type memoryRun struct {
 	CPUSeconds float64 `json:"cpuSeconds"`
 }
 
-const (
-	// calm is the time between the last Job and the first look: what was only needed to get there has
-	// had time to go, without anybody asking for it.
-	calm = 20 * time.Second
-	// memoryPatience is how long a process may take to know all Jobs.
-	memoryPatience = 10 * time.Minute
-)
+// memoryPatience is how long a process may take to know all Jobs.
+const memoryPatience = 10 * time.Minute
 
 // memory is the bench's state.
 type memory struct {
@@ -220,7 +221,7 @@ func (run *memoryRun) look(ctx context.Context, p *process, began time.Time, cli
 		return err
 	}
 	run.Seconds, run.CPUSeconds = round(time.Since(began).Seconds()), round((time.Duration(used.ours) * tick).Seconds())
-	if err := pause(ctx, calm); err != nil {
+	if err := pause(ctx, memoryOptions.calm); err != nil {
 		return err
 	}
 	if run.Resident, err = p.resident(); err != nil {

@@ -23,9 +23,9 @@ type result struct {
 	BaselineValue float64 `json:"baselineValue"`
 	// Ratio is the median of the rounds' own ratios, which is not the ratio of the medians.
 	Ratio float64 `json:"ratio"`
-
-	// low and high are the least and the greatest ratio of a round.
-	low, high float64
+	// Low and High are the least and the greatest ratio of a round.
+	Low  float64 `json:"low"`
+	High float64 `json:"high"`
 }
 
 // compare makes the result of two series that were measured in the same rounds.
@@ -37,7 +37,7 @@ func compare(name, unit string, values []float64, baseline string, baselineValue
 	low, high := bounds(ratios)
 	return result{
 		Name: name, Unit: unit, Value: round(median(values)), Baseline: baseline, BaselineValue: round(median(baselineValues)),
-		Ratio: round(median(ratios)), low: round(low), high: round(high),
+		Ratio: round(median(ratios)), Low: round(low), High: round(high),
 	}
 }
 
@@ -46,7 +46,7 @@ func printTable(out io.Writer, results []result) error {
 	fmt.Fprintln(w, "NAME\tVALUE\tUNIT\tBASELINE\tBASELINE VALUE\tRATIO\tRANGE")
 	for _, r := range results {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s - %s\n", r.Name, show(r.Value), r.Unit, r.Baseline, show(r.BaselineValue),
-			show(r.Ratio), show(r.low), show(r.high))
+			show(r.Ratio), show(r.Low), show(r.High))
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)

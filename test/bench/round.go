@@ -80,7 +80,8 @@ func (d *contest) heat(ctx context.Context, c contestant, m *measurement, margin
 	// API knows no finer times.
 	preparation := time.Duration(margin * float64(max(time.Since(began), d.finishing)))
 	due := time.Now().Add(preparation + quiet + startup).Truncate(time.Second)
-	if at, coarse := d.load.(interface{ dueFrom(time.Time) time.Time }); coarse {
+	// The bare loop needs no schedule.
+	if at, coarse := d.load.(interface{ dueFrom(time.Time) time.Time }); coarse && !c.ends {
 		due = at.dueFrom(due)
 	}
 	watching, err := d.load.observe(ctx, d.env.config, set)

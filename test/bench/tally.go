@@ -5,7 +5,6 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"path/filepath"
 	"slices"
 	"time"
 
@@ -54,15 +53,11 @@ func runTally(ctx context.Context, e *environment) ([]result, error) {
 	if err := t.install(ctx); err != nil {
 		return nil, err
 	}
-	// The number of calls that serves the bare loop best.
-	best, parallel := 0.0, 0
-	for _, candidate := range []int{8, 16, 32, 64} {
-		rate, err := t.heat(ctx, func(ctx context.Context, set jobSet) error { return t.loop(ctx, set, candidate) })
-		if err != nil {
+	parallel := e.calls
+	if parallel == 0 {
+		var err error
+		if parallel, err = t.probe(ctx); err != nil {
 			return nil, err
-		}
-		if rate > best {
-			best, parallel = rate, candidate
 		}
 	}
 	var limit, curfew []float64
@@ -81,6 +76,21 @@ func runTally(ctx context.Context, e *environment) ([]result, error) {
 	return []result{compare("tally.count.vs_limit", "Pods/s", curfew, "bare loop of parallel finalizer patches", limit)}, nil
 }
 
+// probe finds the number of parallel calls that serves the bare loop best on this machine.
+func (t *tallyContest) probe(ctx context.Context) (parallel int, err error) {
+	best := 0.0
+	for _, candidate := range []int{8, 16, 32, 64} {
+		rate, err := t.heat(ctx, func(ctx context.Context, set jobSet) error { return t.loop(ctx, set, candidate) })
+		if err != nil {
+			return 0, err
+		}
+		if rate > best {
+			best, parallel = rate, candidate
+		}
+	}
+	return parallel, nil
+}
+
 func (t *tallyContest) install(ctx context.Context) (err error) {
 	if t.typed, err = kubernetes.NewForConfig(connect(t.env.config)); err != nil {
 		return fmt.Errorf("make a client: %w", err)
@@ -93,13 +103,6 @@ func (t *tallyContest) install(ctx context.Context) (err error) {
 		return fmt.Errorf("make a client: %w", err)
 	}
 	t.tallies = plain.Resource(v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)).Namespace(benchNamespace)
-	kubectl := func(args ...string) error {
-		return t.env.command(ctx, t.env.state.Kubectl, append([]string{"--kubeconfig", t.env.state.Kubeconfig}, args...)...)
-	}
-	if err := errors.Join(kubectl("apply", "--server-side", "-k", filepath.Join(t.env.root, "manifests", "crd")),
-		kubectl("wait", "crd", "--all", "--for=condition=Established", "--timeout=60s")); err != nil {
-		return err
-	}
 	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}
 	if _, err := t.typed.CoreV1().Namespaces().Create(ctx, namespace, metav1.CreateOptions{}); err != nil && !apierrors.IsAlreadyExists(err) {
 		return fmt.Errorf("create namespace %s: %w", benchNamespace, err)
