@@ -145,6 +145,10 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 bench-gate: build ## a little of make bench in 10 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only); writes .bench/gate.json
 	@go run ./test/bench -gate -rows '$(ROWS)'
 
+.PHONY: bench-report
+bench-report: ## bring the tables in docs/performance.md up to date, and the marks of numbers that are older than their code
+	@go run ./test/bench report
+
 ##@ Develop
 
 .PHONY: build
@@ -223,6 +227,7 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 	for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do go -C $$module mod tidy -diff; done
 	go test -count=1 ./manifests/...
 	go -C manifests/release test -count=1 ./chart
+	@go run ./test/bench report -check
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built

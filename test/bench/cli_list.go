@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
+	"time"
 )
 
 // cliListOptions are the flags of the list of the kubectl plugin.
@@ -30,6 +31,15 @@ func runCLIList(ctx context.Context, e *environment) ([]result, error) {
 		return nil, err
 	}
 	if err := e.backlog(ctx, o.jobs); err != nil {
+		return nil, err
+	}
+	// The plugin wants to know of a controller what it does.
+	controller, err := e.launchCurfew(ctx, e.logPath("cli_list-controller"), e.curfewConfig)
+	if err != nil {
+		return nil, err
+	}
+	defer controller.stop()
+	if err := controller.awaitTracked(ctx, o.jobs, time.Minute); err != nil {
 		return nil, err
 	}
 	last := jobSet{prefix: backlogPrefix}.name(o.jobs - 1)

@@ -174,6 +174,6 @@ func (o options) gateRows(root string) ([]gateRow, map[string]gateLimit, error) 
 	if err != nil {
 		return nil, nil, err
 	}
-	limits, err := readLimits(cmp.Or(o.limits, filepath.Join(root, "test", "bench", "gate.yaml")), gateRows)
+	limits, err := readLimits(cmp.Or(o.limits, filepath.Join(root, gateLimits)), gateRows)
 	return rows, limits, err
 }

@@ -10,6 +10,9 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
+// gateLimits is the file of the limits.
+const gateLimits = "test/bench/gate.yaml"
+
 // gateLimit is what a row has to keep: one of the two.
 type gateLimit struct {
 	// Reached is the ratio that was measured when the limit was set.

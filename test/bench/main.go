@@ -10,6 +10,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"syscall"
+	"time"
 )
 
 // commands are first arguments that turn this program into one that a bench runs in a process of
@@ -42,6 +43,7 @@ type options struct {
 	curfew      string
 	keep        bool
 	gate        bool
+	record      bool
 	rows        string
 	limits      string
 }
@@ -57,6 +59,7 @@ func parse(args []string) (options, error) {
 	fs.StringVar(&o.dir, "dir", "", "the `directory` for the control plane, logs and results (default .bench in the repository)")
 	fs.StringVar(&o.curfew, "curfew", "", "the curfew `binary` to measure (default: bin/curfew, built from this tree)")
 	fs.BoolVar(&o.keep, "keep", false, "leave the control plane running at the end")
+	fs.BoolVar(&o.record, "record", false, "also write the results, with day and commit, into the documentation")
 	fs.BoolVar(&o.gate, "gate", false, "measure a little of everything and fail where a limit is broken")
 	fs.StringVar(&o.rows, "rows", "", "judge these `rows` of the gate only, separated by commas")
 	fs.StringVar(&o.limits, "limits", "", "the `file` with the gate's limits (default test/bench/gate.yaml)")
@@ -73,6 +76,8 @@ func parse(args []string) (options, error) {
 		return o, fmt.Errorf("unexpected argument %q", fs.Arg(0))
 	case o.jobs < 2:
 		return o, fmt.Errorf("-jobs %d: give at least 2, a rate needs two events", o.jobs)
+	case o.gate && o.record:
+		return o, errors.New("the gate's rows are too short for the documentation: leave out -record")
 	case o.gate && o.only != "" || !o.gate && o.rows+o.limits != "":
 		return o, errors.New("-rows and -limits belong to -gate, and -only does not")
 	case o.rounds < 1:
@@ -105,6 +110,11 @@ func run(ctx context.Context, args []string) (err error) {
 		return fmt.Errorf("make -dir %q absolute: %w", o.dir, err)
 	}
 	env := &environment{options: o, root: root, out: os.Stdout}
+	if o.record {
+		if err := env.recordable(ctx); err != nil {
+			return err
+		}
+	}
 	stop, err := env.start(ctx)
 	if err != nil {
 		return err
@@ -126,6 +136,11 @@ func run(ctx context.Context, args []string) (err error) {
 		// After each, so that a run that is cut short leaves what it has measured.
 		if err := mergeResults(filepath.Join(o.dir, resultsFile), r); err != nil {
 			return err
+		}
+		if o.record {
+			if err := env.record(ctx, b.name, time.Now().UTC().Format(time.DateOnly), r); err != nil {
+				return err
+			}
 		}
 	}
 	fmt.Fprintln(env.out)

@@ -1,0 +1,134 @@
+package main
+
+import (
+	"context"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The page shows what is recorded. Marks of age are left out: code moves on without a measurement.
+func TestPerformancePage(t *testing.T) {
+	root := filepath.Join("..", "..")
+	page, err := os.ReadFile(filepath.Join(root, performancePage))
+	if err != nil {
+		t.Fatal(err)
+	}
+	fresh, err := renderPage(root, string(page), func(recordedResult) bool { return false })
+	if err != nil {
+		t.Fatal(err)
+	}
+	if withoutMarks(string(page)) != fresh {
+		t.Errorf("the tables in %s are not what %s has: run make bench-report", performancePage, performanceFile)
+	}
+	all, err := readRecorded(root)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range all {
+		if !strings.Contains(string(page), "`"+r.Name+"`") {
+			t.Errorf("no table of the page has %s", r.Name)
+		}
+		if len(benchCode[r.Bench]) == 0 {
+			t.Errorf("%s is of bench %q, whose code nobody knows", r.Name, r.Bench)
+		}
+	}
+}
+
+func TestBenchCodeExists(t *testing.T) {
+	for _, b := range benches {
+		if len(benchCode[b.name]) == 0 {
+			t.Errorf("bench %s: add the folders that it measures to benchCode", b.name)
+		}
+		for _, folder := range benchCode[b.name] {
+			if _, err := os.Stat(filepath.Join("..", "..", folder)); err != nil {
+				t.Errorf("bench %s: %v", b.name, err)
+			}
+		}
+	}
+}
+
+func TestResultsTable(t *testing.T) {
+	one := recordedResult{result: result{Name: "a", Value: 1500, Unit: "deletes/s", Baseline: "loop", BaselineValue: 1571, Ratio: 0.96, Low: 0.81, High: 1.04}, Date: "2026-11-22", Kubernetes: "1.37.1", Commit: "0123456789ab"}
+	two := one
+	two.Name, two.Value, two.BaselineValue, two.Low, two.High = "b", 0, 0, 0.96, 0.96
+	old := func(r recordedResult) bool { return r.Commit == "" }
+	want := "| result | value | baseline | ratio |\n|---|---|---|---|\n| `a` | 1500 deletes/s | 1571, loop | 0.96 (0.81–1.04) |\n| `b` | - | loop | 0.96 |\n" +
+		"\nMeasured 2026-11-22, Kubernetes 1.37.1, commit 0123456789ab.\n"
+	if got := resultsTable([]recordedResult{one, two}, old); got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	two.Commit = ""
+	want = "| result | value | baseline | ratio | measured |\n|---|---|---|---|---|\n" +
+		"| `a` | 1500 deletes/s | 1571, loop | 0.96 (0.81–1.04) | 2026-11-22, Kubernetes 1.37.1, commit 0123456789ab |\n" +
+		"| `b` | - | loop | 0.96 | 2026-11-22, Kubernetes 1.37.1, before commits were recorded (older than its code) |\n"
+	got := resultsTable([]recordedResult{one, two}, old)
+	if got != want {
+		t.Errorf("got\n%s\nwant\n%s", got, want)
+	}
+	if strings.Contains(withoutMarks(got), "older") {
+		t.Error("a mark is left")
+	}
+}
+
+// A number is older than its code when the code differs, by content where the commit is known, and
+// by date where it is not. A history that does not say claims nothing.
+func TestOlderThanItsCode(t *testing.T) {
+	root := t.TempDir()
+	run := func(dir string, args ...string) string {
+		t.Helper()
+		cmd := exec.Command("git", append([]string{"-C", dir, "-c", "user.name=n", "-c", "user.email=e@example.com"}, args...)...)
+		cmd.Env = append(os.Environ(), "GIT_COMMITTER_DATE=2026-11-20T12:00:00Z", "GIT_CONFIG_GLOBAL=/dev/null")
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("git %v: %v\n%s", args, err, out)
+		}
+		return strings.TrimSpace(string(out))
+	}
+	write := func(name, text string) {
+		t.Helper()
+		path := filepath.Join(root, filepath.FromSlash(name))
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	h := history{context.Background(), root}
+	dated := func(day string) recordedResult { return recordedResult{Bench: "tally", Date: day} }
+	check := func(name string, h history, r recordedResult, want bool) {
+		t.Helper()
+		if got := h.older(r); got != want {
+			t.Errorf("%s: got %v", name, got)
+		}
+	}
+	check("without git", h, dated("2020-01-01"), false)
+	run(root, "init", "-q")
+	write("controller/tally/a.go", "1")
+	write("controller/tally/a_test.go", "1")
+	run(root, "add", "-A")
+	run(root, "commit", "-qm", "1")
+	commit := run(root, "rev-parse", "HEAD")
+	known := recordedResult{Bench: "tally", Date: "2026-11-20", Commit: commit}
+	check("the commit itself", h, known, false)
+	check("a day before", h, dated("2026-11-19"), true)
+	check("the same day", h, dated("2026-11-20"), false)
+	write("controller/tally/a_test.go", "2")
+	write("docs/page.md", "2")
+	run(root, "add", "-A")
+	run(root, "commit", "-qm", "2")
+	check("tests and other folders changed", h, known, false)
+	write("controller/tally/a.go", "2")
+	check("changed and not committed", h, known, true)
+	run(root, "commit", "-qam", "3")
+	check("changed", h, known, true)
+	shallow := t.TempDir()
+	run(shallow, "clone", "-q", "--depth=1", "file://"+root, "clone")
+	clone := history{context.Background(), filepath.Join(shallow, "clone")}
+	check("shallow, the commit is not there", clone, known, false)
+	check("shallow, by date", clone, dated("2020-01-01"), false)
+	check("shallow, the commit is there", clone, recordedResult{Bench: "tally", Commit: run(root, "rev-parse", "HEAD")}, false)
+}
