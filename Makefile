@@ -145,6 +145,17 @@ bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controll
 bench-gate: build ## a little of make bench in 10 minutes: fails where a ratio breaks its limit in test/bench/gate.yaml (ROWS=drain,memory: these only); writes .bench/gate.json
 	@go run ./test/bench -gate -rows '$(ROWS)'
 
+# The lock is held meanwhile, so that one deletion waits for the other. The tree is left alone.
+.PHONY: bench-gate-proof
+bench-gate-proof: build ## see the gate fail: with a build of Curfew that waits 5 ms before each deletion (ROWS=label_drain)
+	@mkdir -p .bench; rm -f .bench/gate.json
+	@sed '/^func (e \*Engine) next(/a\	time.Sleep(5 * time.Millisecond)' controller/engine/next.go >.bench/slow-next.go
+	@if cmp -s controller/engine/next.go .bench/slow-next.go; then echo "found no place for the wait in controller/engine/next.go" >&2; exit 1; fi
+	@echo '{"Replace": {"$(CURDIR)/controller/engine/next.go": "$(CURDIR)/.bench/slow-next.go"}}' >.bench/slow.json
+	@go build -overlay .bench/slow.json -o .bench/curfew-slow ./cmd/curfew
+	@go run ./test/bench -gate -rows '$(or $(ROWS),drain)' -curfew $(CURDIR)/.bench/curfew-slow || true
+	@if ! grep -q '"verdict": "FAILED"' .bench/gate.json; then echo "the gate does not notice a wait of 5 ms" >&2; exit 1; fi
+
 .PHONY: bench-report
 bench-report: ## bring the tables in docs/performance.md up to date, and the marks of numbers that are older than their code
 	@go run ./test/bench report

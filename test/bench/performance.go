@@ -69,6 +69,23 @@ func readRecorded(root string) ([]recordedResult, error) {
 	return all, nil
 }
 
+// writeRecorded writes a line for each result.
+func writeRecorded(root string, all []recordedResult) error {
+	var lines []string
+	for _, r := range all {
+		line, err := json.Marshal(r)
+		if err != nil {
+			return fmt.Errorf("encode the result %s: %w", r.Name, err)
+		}
+		lines = append(lines, "  "+string(line))
+	}
+	text := "[\n" + strings.Join(lines, ",\n") + "\n]\n"
+	if err := os.WriteFile(filepath.Join(root, performanceFile), []byte(text), 0o644); err != nil {
+		return fmt.Errorf("record the results: %w", err)
+	}
+	return nil
+}
+
 // recordable returns an error where a record could not say what it measured.
 func (e *environment) recordable(ctx context.Context) error {
 	changed, err := git(ctx, e.root, "status", "--porcelain", "--", ".", ":!docs")
@@ -88,18 +105,28 @@ func (e *environment) record(ctx context.Context, bench, date string, results []
 		return err
 	}
 	commit := strings.TrimSuffix(e.source(ctx), "-dirty") // Of docs alone.
+	var fresh []recordedResult
 	for _, r := range results {
-		r := recordedResult{Bench: bench, result: r, Date: date, Commit: commit, Kubernetes: strings.TrimPrefix(e.state.Versions["kubernetes"], "v")}
+		fresh = append(fresh, recordedResult{Bench: bench, result: r, Date: date, Commit: commit, Kubernetes: strings.TrimPrefix(e.state.Versions["kubernetes"], "v")})
+	}
+	all = mergeRecorded(all, fresh)
+	if err := writeRecorded(e.root, all); err != nil {
+		return err
+	}
+	return writePage(ctx, e.root, false, e.out)
+}
+
+// mergeRecorded returns all with fresh results in place of those of the same name, else at the end.
+func mergeRecorded(all, fresh []recordedResult) []recordedResult {
+	all = slices.Clone(all)
+	for _, r := range fresh {
 		if i := slices.IndexFunc(all, func(a recordedResult) bool { return a.Name == r.Name }); i >= 0 {
 			all[i] = r
 		} else {
 			all = append(all, r)
 		}
 	}
-	if err := writeJSON(filepath.Join(e.root, performanceFile), all); err != nil {
-		return err
-	}
-	return writePage(ctx, e.root, false, e.out)
+	return all
 }
 
 // reportCommand is the first argument that writes the page.

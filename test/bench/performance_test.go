@@ -37,6 +37,23 @@ func TestPerformancePage(t *testing.T) {
 	}
 }
 
+// What is recorded is read again, and a later measurement takes the place of the earlier one.
+func TestRecord(t *testing.T) {
+	root := t.TempDir()
+	if err := os.MkdirAll(filepath.Join(root, "docs"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	first := []recordedResult{{Bench: "drain", result: result{Name: "a", Ratio: 1}, Date: "2026-11-22"}, {Bench: "tally", result: result{Name: "b", Ratio: 2}}}
+	merged := mergeRecorded(first, []recordedResult{{Bench: "drain", result: result{Name: "a", Ratio: 3}, Date: "2026-11-23"}, {Bench: "drain", result: result{Name: "c"}}})
+	if err := writeRecorded(root, merged); err != nil {
+		t.Fatal(err)
+	}
+	got, err := readRecorded(root)
+	if err != nil || len(got) != 3 || got[0].Ratio != 3 || got[0].Date != "2026-11-23" || got[1] != first[1] || got[2].Name != "c" {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
 func TestBenchCodeExists(t *testing.T) {
 	for _, b := range benches {
 		if len(benchCode[b.name]) == 0 {
