@@ -78,6 +78,8 @@ type gateOutcome struct {
 	Result result `json:"result"`
 	// Ratios are those of all attempts.
 	Ratios []float64 `json:"ratios"`
+	// Others is the share of the machine, 0 to 1, that other processes took in the last attempt.
+	Others float64 `json:"others"`
 }
 
 func (o gateOutcome) passed() bool { return o.Verdict == gatePassed || o.Verdict == gateRepeated }
@@ -140,6 +142,7 @@ func (o *gateOutcome) take(row gateRow, results []result, err error) {
 func (e *environment) gate(ctx context.Context, rows []gateRow, limits map[string]gateLimit) error {
 	began, own := time.Now(), e.options
 	defer func() { e.options = own }()
+	taken := map[string]float64{}
 	outcomes := judgeRows(rows, limits, func(args string) ([]result, error) {
 		o, err := parse(strings.Fields(args))
 		if err != nil {
@@ -152,8 +155,19 @@ func (e *environment) gate(ctx context.Context, rows []gateRow, limits map[strin
 		o.dir, o.curfew, o.keep = own.dir, own.curfew, own.keep
 		e.options, e.parallel = o, 0
 		fmt.Fprintf(e.out, "\n== %s: %s\n", chosen[0].name, args)
-		return chosen[0].run(ctx, e)
+		from, err := e.clockOfRow()
+		if err != nil {
+			return nil, err
+		}
+		results, err := chosen[0].run(ctx, e)
+		if to, clocked := e.clockOfRow(); clocked == nil {
+			taken[args] = round(others(from, to))
+		}
+		return results, err
 	})
+	for i, row := range rows {
+		outcomes[i].Others = taken[row.args]
+	}
 	report := gateReport{
 		Source: e.source(ctx), Date: began.UTC().Truncate(time.Second), Kubernetes: e.state.Versions["kubernetes"],
 		Seconds: round(time.Since(began).Seconds()), Rows: outcomes,

@@ -35,13 +35,13 @@ func (o gateOutcome) ratios() string {
 
 func (r gateReport) print(out io.Writer) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ROW\tRATIO\tLIMIT\tREACHED\tVERDICT\tVALUE\tBASELINE")
+	fmt.Fprintln(w, "ROW\tRATIO\tLIMIT\tREACHED\tVERDICT\tOTHERS\tVALUE\tBASELINE")
 	for _, o := range r.Rows {
 		value, baseline := "", ""
 		if o.Result.Name != "" {
 			value, baseline = show(o.Result.Value)+" "+o.Result.Unit, show(o.Result.BaselineValue)+", "+o.Result.Baseline
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%s\t%s\n", o.Row, o.ratios(), o.Limit, o.Limit.Reached, o.Verdict, value, baseline)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%g\t%s\t%.0f%%\t%s\t%s\n", o.Row, o.ratios(), o.Limit, o.Limit.Reached, o.Verdict, o.Others*100, value, baseline)
 	}
 	if err := w.Flush(); err != nil {
 		return fmt.Errorf("print the table: %w", err)
@@ -60,6 +60,9 @@ func (r gateReport) failure() error {
 			continue
 		case gateFailed:
 			problem = fmt.Sprintf("%s of %s (%s), the limit is %s", o.ratios(), o.Result.Baseline, o.Result.Name, o.Limit)
+			if o.Others > disturbed {
+				problem += fmt.Sprintf("; other processes took %.0f%% of the machine", o.Others*100)
+			}
 		case gateMissing:
 			problem = "the bench gave no such result: " + o.Limit.String() + " is demanded"
 		default:

@@ -5,6 +5,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -34,6 +35,25 @@ func clock(pids []int) (ticks, error) {
 			t.ours += parseProcess(string(data))
 		}
 	}
+	return t, nil
+}
+
+// clockOfRow is clock for whole benches: the control plane, this process, and all that it started
+// and that has ended.
+func (e *environment) clockOfRow() (ticks, error) {
+	pids := []int{os.Getpid()}
+	for _, component := range e.state.Components {
+		pids = append(pids, component.PID)
+	}
+	t, err := clock(pids)
+	if err != nil {
+		return t, err
+	}
+	var children syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_CHILDREN, &children); err != nil {
+		return t, fmt.Errorf("read what the children used: %w", err)
+	}
+	t.ours += (children.Utime.Nano() + children.Stime.Nano()) / int64(tick)
 	return t, nil
 }
 
