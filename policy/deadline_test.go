@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"errors"
 	"testing"
 	"time"
@@ -11,7 +12,7 @@ import (
 func TestJudgeDeadline(t *testing.T) {
 	kind := &Profile{
 		Name: "runs", Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Run"}, AnnotatedDeadline: true,
-		DefaultManager: "example.com/run", State: func(map[string]any) (State, error) { return State{}, nil },
+		DefaultManager: "example.com/run", State: func(context.Context, map[string]any) (State, error) { return State{}, nil },
 	}
 	start := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
 	native := NativeField{Set: true, Seconds: 3600}

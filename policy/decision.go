@@ -28,6 +28,8 @@ type Finding struct {
 	// Level is where the violated limit is set, if known. A namespace's mode softens only limits of
 	// its own.
 	Level Level `json:"-"`
+	// Retry means that the same request may be allowed a moment later.
+	Retry bool `json:"-"`
 	// Message says what is wrong and what to do; it does not repeat the field.
 	Message string `json:"message"`
 }

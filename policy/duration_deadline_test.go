@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -11,7 +12,7 @@ import (
 // pipelineRun is a kind whose deadline is a Go duration, and which may be given a default.
 var pipelineRun = &policy.Profile{
 	Name: "pipelinerun", Deadline: policy.MustFieldPath("spec.timeouts.pipeline"), DurationDeadline: true, DefaultDeadline: true,
-	State: func(map[string]any) (policy.State, error) { return policy.State{}, nil },
+	State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
 }
 
 func pipelineRunWith(timeout any) map[string]any {
@@ -268,7 +269,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 	both := *pipelineRun
 	both.AnnotatedDeadline = true
 	ignored := both
-	ignored.DeadlineByCurfew = func(map[string]any) bool { return true }
+	ignored.DeadlineByCurfew = func(context.Context, map[string]any) bool { return true }
 	for name, test := range map[string]struct {
 		profile   *policy.Profile
 		own       any
@@ -318,7 +319,7 @@ func TestAnnotatedDeadlineIsCopied(t *testing.T) {
 // again for the same CREATE, admission fills in the same.
 func TestDefaultDeadlineWhereNobodyActs(t *testing.T) {
 	ignored := *pipelineRun
-	ignored.AnnotatedDeadline, ignored.DeadlineByCurfew = true, func(map[string]any) bool { return true }
+	ignored.AnnotatedDeadline, ignored.DeadlineByCurfew = true, func(context.Context, map[string]any) bool { return true }
 	scope := &policy.Scope{Creating: true, Namespace: namespaceOf("default-deadline", "1h")}
 	annotations := map[string]any{}
 	for range 2 {
@@ -341,7 +342,7 @@ func TestDefaultDeadlineWhereNobodyActs(t *testing.T) {
 func TestNativeFieldByOutcomeOfAnError(t *testing.T) {
 	workflow := &policy.Profile{
 		Name: "workflow", TTL: policy.MustFieldPath("spec.ttl"), TTLFailed: policy.MustFieldPath("spec.ttlFailed"),
-		State: func(object map[string]any) (policy.State, error) {
+		State: func(_ context.Context, object map[string]any) (policy.State, error) {
 			return policy.State{Finished: true, Outcome: policy.Failed, Errored: object["phase"] == "Error", FinishTime: noon}, nil
 		},
 	}

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -19,6 +20,12 @@ import (
 // Numbers may be int64, float64 or json.Number. A field of the wrong shape is recorded as an error
 // in the field, so that the object is kept and the error reported.
 func FactsOfObject(profile *Profile, object map[string]any) *Facts {
+	return FactsOfObjectContext(context.Background(), profile, object)
+}
+
+// FactsOfObjectContext is FactsOfObject with the context of the caller, which limits how long the
+// expressions of a profile may take. A state that was not read in time keeps the object.
+func FactsOfObjectContext(ctx context.Context, profile *Profile, object map[string]any) *Facts {
 	u := unstructured.Unstructured{Object: object}
 	facts := FactsOfMeta(profile, &metav1.ObjectMeta{
 		Namespace: u.GetNamespace(), Name: u.GetName(), UID: u.GetUID(), ResourceVersion: u.GetResourceVersion(),
@@ -34,7 +41,7 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 	} else {
 		facts.NativeDeadline = nativeField(object, profile.Deadline)
 	}
-	facts.DeadlineByCurfew = profile.DeadlineByCurfew != nil && profile.DeadlineByCurfew(object)
+	facts.DeadlineByCurfew = profile.DeadlineByCurfew != nil && profile.DeadlineByCurfew(ctx, object)
 	if value, ok := profile.ManagedBy.Get(object); ok && profile.ManagedBy != nil {
 		// A value of a wrong shape is somebody else's too: it must not open the door to a default
 		// (S6).
@@ -45,7 +52,7 @@ func FactsOfObject(profile *Profile, object map[string]any) *Facts {
 		facts.RestartPolicy, _ = value.(string)
 	}
 	if profile.State != nil {
-		facts.State, facts.StateError = profile.State(object)
+		facts.State, facts.StateError = profile.State(ctx, object)
 	}
 	switch {
 	case !profile.HasDeadline():
@@ -135,7 +142,7 @@ func durationField(object map[string]any, path FieldPath) NativeField {
 
 // jobStateOfObject and podStateOfObject decode only the fields they need, so that admission does
 // not pay for pod templates.
-func jobStateOfObject(object map[string]any) (State, error) {
+func jobStateOfObject(_ context.Context, object map[string]any) (State, error) {
 	var job batchv1.Job
 	if err := decodeField(object, "status", &job.Status); err != nil {
 		return State{}, err
@@ -150,7 +157,7 @@ func jobStateOfObject(object map[string]any) (State, error) {
 	return stateOfJob(&job), nil
 }
 
-func podStateOfObject(object map[string]any) (State, error) {
+func podStateOfObject(_ context.Context, object map[string]any) (State, error) {
 	var pod corev1.Pod
 	if err := decodeField(object, "status", &pod.Status); err != nil {
 		return State{}, err

@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"fmt"
 	"testing"
 	"time"
@@ -16,7 +17,7 @@ import (
 func TestTriggersThatAreSwitchedOff(t *testing.T) {
 	trainJob := &policy.Profile{
 		Name: "TrainJob", Kind: schema.GroupVersionKind{Group: "x.dev", Version: "v1", Kind: "TrainJob"}, Resource: "trainjobs",
-		State:    func(map[string]any) (policy.State, error) { return policy.State{}, nil },
+		State:    func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
 		Deadline: policy.FieldPath{"spec", "activeDeadlineSeconds"}, AnnotatedDeadline: true, DefaultDeadline: true,
 	}
 	labelled := platform("a", "ttl-after-finished", "2h")

@@ -1,6 +1,7 @@
 package policy
 
 import (
+	"context"
 	"slices"
 	"time"
 
@@ -36,7 +37,7 @@ type Profile struct {
 	AnnotatedDeadline bool
 	// DeadlineByCurfew reports whether Curfew enforces the deadline of an object, because nothing
 	// shows that the kind's own controller does. Nil means that its controller always does.
-	DeadlineByCurfew func(object map[string]any) bool
+	DeadlineByCurfew func(ctx context.Context, object map[string]any) bool
 	// DefaultDeadline means that namespaces and policies may give this kind a default deadline;
 	// never for Pods.
 	DefaultDeadline bool
@@ -149,4 +150,4 @@ type State struct {
 
 // StateFunc reads the state of an object in its JSON form. If it returns an error, the object is
 // kept (S6).
-type StateFunc func(object map[string]any) (State, error)
+type StateFunc func(ctx context.Context, object map[string]any) (State, error)

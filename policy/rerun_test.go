@@ -1,6 +1,7 @@
 package policy_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -15,7 +16,7 @@ import (
 func TestJobSetOfATrainJobIsKept(t *testing.T) {
 	jobSet := &policy.Profile{
 		Name: "jobsets", Kind: schema.GroupVersionKind{Group: "jobset.x-k8s.io", Version: "v1alpha2", Kind: "JobSet"},
-		TTL: policy.FieldPath{"spec", "ttlSecondsAfterFinished"}, State: func(map[string]any) (policy.State, error) { return policy.State{}, nil },
+		TTL: policy.FieldPath{"spec", "ttlSecondsAfterFinished"}, State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil },
 	}
 	secret := &policy.Profile{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Secret"}}
 	owner := func(apiVersion, kind string) *metav1.OwnerReference {

@@ -62,9 +62,9 @@ func (w *Webhooks) validateBinding(ctx context.Context, request *request, now ti
 	bound := *request
 	bound.kind, bound.resource, bound.operation = policy.PodProfile.Kind, podResource, admissionv1.Update
 	profile := w.Profiles().For(bound.kind)
-	bound.old, bound.oldFacts = pod, policy.FactsOfObject(profile, pod)
+	bound.old, bound.oldFacts = pod, policy.FactsOfObjectContext(ctx, profile, pod)
 	bound.object = merged(merged(pod, "annotations", request.facts.Annotations), "labels", request.facts.Labels)
-	bound.facts = policy.FactsOfObject(profile, bound.object)
+	bound.facts = policy.FactsOfObjectContext(ctx, profile, bound.object)
 	return w.validate(ctx, &bound, now)
 }
 

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/klog/v2"
 
+	"curfew.dev/curfew/policy/expression"
 	"curfew.dev/curfew/policy/v1alpha1"
 	"curfew.dev/curfew/webhook/wire"
 )
@@ -50,7 +51,8 @@ func (h *handler) answer(ctx context.Context, review *wire.Review, now time.Time
 	if !h.webhooks.reaches(review) {
 		return untouched()
 	}
-	request, err := h.webhooks.decode(review)
+	ctx = expression.Limited(ctx, reviewCost)
+	request, err := h.webhooks.decode(ctx, review)
 	if err != nil {
 		return invalid(err)
 	}

@@ -139,6 +139,8 @@ type Webhooks struct {
 	options    rules.Options
 	load       *load
 	inherited  inherited
+	// evaluating is how long the policies for one object may take.
+	evaluating time.Duration
 
 	reviews        AccessReviewer
 	controllerUser string
@@ -177,6 +179,7 @@ func New(options Options) (*Webhooks, error) {
 			Controller: options.Controller, ControllerUser: options.ControllerUser, ControllerAccounts: options.ControllerAccounts,
 		},
 
+		evaluating:      defaultEvaluating,
 		load:            newLoad(options.MaxReview, options.Memory),
 		reviews:         options.Access,
 		controllerUser:  options.ControllerUser,

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"fmt"
 	"time"
 
@@ -36,7 +37,7 @@ func kindOf(review *wire.Review) schema.GroupVersionKind {
 
 // decode reads the objects of a request. Only CREATE and UPDATE are reviewed; other operations have
 // no facts.
-func (w *Webhooks) decode(review *wire.Review) (*request, error) {
+func (w *Webhooks) decode(ctx context.Context, review *wire.Review) (*request, error) {
 	out := &request{
 		review:    review,
 		operation: admissionv1.Operation(review.Operation),
@@ -49,23 +50,23 @@ func (w *Webhooks) decode(review *wire.Review) (*request, error) {
 	}
 	profile := w.Profiles().For(out.kind)
 	var err error
-	if out.object, out.facts, err = out.read(profile, "request.object", &review.Object); err != nil {
+	if out.object, out.facts, err = out.read(ctx, profile, "request.object", &review.Object); err != nil {
 		return nil, err
 	}
 	if out.operation == admissionv1.Update {
-		out.old, out.oldFacts, err = out.read(profile, "request.oldObject", &review.Old)
+		out.old, out.oldFacts, err = out.read(ctx, profile, "request.oldObject", &review.Old)
 	}
 	return out, err
 }
 
-func (r *request) read(profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts, error) {
+func (r *request) read(ctx context.Context, profile *policy.Profile, field string, object *wire.Object) (map[string]any, *policy.Facts, error) {
 	if object.Raw == "" {
 		return nil, nil, fmt.Errorf("%s is absent: a %s carries one", field, r.operation)
 	}
 	if object.Fields == nil {
 		return nil, nil, fmt.Errorf("%s is null: a %s carries one", field, r.operation)
 	}
-	facts := policy.FactsOfObject(profile, object.Fields)
+	facts := policy.FactsOfObjectContext(ctx, profile, object.Fields)
 	// On CREATE the namespace may only be in the URL. For a Namespace, the request repeats its name
 	// there.
 	facts.Namespace = r.review.Namespace

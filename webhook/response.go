@@ -70,7 +70,13 @@ func decided(decision *policy.Decision, toPerson bool) answer {
 	if denials := decision.Denials(); len(denials) > 0 {
 		out.outcome = outcomeDenied
 		out.response = admissionv1.AdmissionResponse{Result: failure(http.StatusForbidden, metav1.StatusReasonForbidden, decision.Reason())}
+		if !slices.ContainsFunc(denials, func(denial policy.Finding) bool { return !denial.Retry }) {
+			out.response.Result.Code, out.response.Result.Reason = http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests
+		}
 		out.response.Result.Details = &metav1.StatusDetails{Causes: causes(denials)}
+		if out.response.Result.Code == http.StatusTooManyRequests {
+			out.response.Result.Details.RetryAfterSeconds = retryAfter
+		}
 	} else if len(decision.Defaults) > 0 && !decision.Defaults[0].DryRun {
 		out.outcome = outcomeDefaulted
 	}

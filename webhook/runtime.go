@@ -60,7 +60,7 @@ func (w *Webhooks) reached(ctx context.Context, review *rules.Request) rules.Rea
 	var out rules.Reached
 	var err error
 	out.More, err = w.objects.Each(ctx, users.Kind.GroupVersion().WithResource(users.Resource), review.Facts.Namespace, func(object map[string]any) {
-		facts := policy.FactsOfObject(users, object)
+		facts := policy.FactsOfObjectContext(ctx, users, object)
 		reference, err := refers.Reference(facts.Namespace, object)
 		if err != nil || reference == nil || reference.Name != review.Facts.Name || reference.Namespace != review.Facts.Namespace ||
 			reference.Kind.GroupKind() != profile.Kind.GroupKind() {

@@ -104,6 +104,14 @@ func (s *inUse) Namespace(ctx context.Context, name string) (*policy.NamespacePo
 	return read, nil
 }
 
+// Limits of what expressions may take in one review. The cost is the same on every machine: half a
+// second of one that is not busy. The time is the backstop, well within the five seconds that the
+// API server waits for all of a review, of which reads take up to two.
+const (
+	reviewCost        = 5 * expression.CostLimit
+	defaultEvaluating = 1500 * time.Millisecond
+)
+
 // scopeOf returns the context of an object, given as facts and as decoded JSON. See [inUse] for
 // bare objects.
 func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[string]any, bare bool) (*policy.Scope, error) {
@@ -111,7 +119,9 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 	if bare {
 		from = &inUse{w.source, facts.IsPod(), facts.Profile.Kind.GroupKind()}
 	}
-	found, err := platform.ContextOf(ctx, from, platform.Whole(facts, object))
+	of := platform.Whole(facts, object)
+	of.Evaluating = w.evaluating
+	found, err := platform.ContextOf(ctx, from, of)
 	if err != nil {
 		return nil, err
 	}

@@ -57,7 +57,7 @@ func (w *Webhooks) scopeBeforeDefaults(ctx context.Context, request *request, sc
 			delete(metadata, "annotations")
 		}
 	}
-	facts := policy.FactsOfObject(request.facts.Profile, object)
+	facts := policy.FactsOfObjectContext(ctx, request.facts.Profile, object)
 	facts.Namespace = request.facts.Namespace
 	filled, err := w.scopeOf(ctx, facts, object, false)
 	if err != nil {

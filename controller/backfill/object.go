@@ -202,7 +202,7 @@ func (l *Labels) read(ctx context.Context, of *kind, object *subject) (*policy.F
 		object.whole = read.Object
 	}
 	if object.whole != nil {
-		return policy.FactsOfObject(of.profile, object.whole), object.whole, nil
+		return policy.FactsOfObjectContext(ctx, of.profile, object.whole), object.whole, nil
 	}
 	content, err := runtime.DefaultUnstructuredConverter.ToUnstructured(meta)
 	if err != nil {

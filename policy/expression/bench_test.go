@@ -20,7 +20,7 @@ func BenchmarkState(b *testing.B) {
 		b.Run(name, func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if state, err := profile.State(object); err != nil || !state.Finished {
+				if state, err := profile.State(b.Context(), object); err != nil || !state.Finished {
 					b.Fatal(err)
 				}
 			}

@@ -1,7 +1,6 @@
 package expression
 
 import (
-	"context"
 	"fmt"
 	"runtime"
 	"slices"
@@ -11,7 +10,6 @@ import (
 	"github.com/google/cel-go/common/ast"
 	"github.com/google/cel-go/common/operators"
 	"github.com/google/cel-go/common/types"
-	"github.com/google/cel-go/common/types/ref"
 	celconfig "k8s.io/apiserver/pkg/apis/cel"
 )
 
@@ -20,6 +18,8 @@ type Program struct {
 	source  string
 	result  Result
 	program cel.Program
+	// costLimit is the limit of one evaluation.
+	costLimit uint64
 	// loops means that the program iterates over lists or maps and so may take long. Only then can
 	// it be interrupted.
 	loops bool
@@ -85,13 +85,14 @@ func compile(source string, scope Scope, result Result, costLimit uint64, declar
 	program, err := env.Program(ast,
 		cel.CostLimit(costLimit),
 		cel.InterruptCheckFrequency(celconfig.CheckFrequency),
+		linear(ast),
 	)
 	if err != nil {
 		return nil, &CompileError{Line: 1, Column: 1, Message: err.Error()}
 	}
 	asks, whole := asksFor(ast)
 	return &Program{
-		source: source, result: result, program: program, loops: loops(ast), constant: !loops(ast) && len(asks) == 0,
+		source: source, result: result, program: program, costLimit: costLimit, loops: loops(ast), constant: !loops(ast) && len(asks) == 0,
 		asks: asks, whole: whole, returns: ast.OutputType(),
 	}, nil
 }
@@ -152,26 +153,4 @@ func asksFor(compiled *cel.Ast) (names []string, whole bool) {
 
 func isMetadata(field string) bool {
 	return field == "metadata" || field == "apiVersion" || field == "kind"
-}
-
-// evaluate runs the program. The context interrupts it; one that can never end costs nothing.
-func (p *Program) evaluate(ctx context.Context, variables *Variables) (ref.Val, error) {
-	var value ref.Val
-	var err error
-	if err = ctx.Err(); err != nil {
-		return nil, fmt.Errorf("evaluating: %w", err)
-	}
-	if p.loops && ctx.Done() != nil {
-		value, _, err = p.program.ContextEval(ctx, activation{variables})
-	} else {
-		value, _, err = p.program.Eval(activation{variables})
-	}
-	if err != nil {
-		return nil, fmt.Errorf("evaluating: %w", err)
-	}
-	return unwrap(value), nil
-}
-
-func (p *Program) wrong(value ref.Val) error {
-	return fmt.Errorf("the result is %s, and must be %s", describe(value), p.result)
 }

@@ -29,15 +29,15 @@ type Enforcement struct {
 
 // byCurfew reports whether Curfew enforces the deadline of an object because nothing shows that the
 // kind's own controller does. It is nil where Curfew never does.
-func (e *Enforcement) byCurfew() func(object map[string]any) bool {
+func (e *Enforcement) byCurfew() func(ctx context.Context, object map[string]any) bool {
 	if e == nil || len(e.Stop) == 0 {
 		return nil
 	}
-	return func(object map[string]any) bool {
+	return func(ctx context.Context, object map[string]any) bool {
 		if e.acts == nil {
 			return true
 		}
-		acts, err := e.acts.Bool(context.Background(), &Variables{Object: object})
+		acts, err := e.acts.Bool(ctx, &Variables{Object: object})
 		return err != nil || !acts
 	}
 }

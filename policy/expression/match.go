@@ -111,6 +111,9 @@ func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Varia
 		switch {
 		case err != nil:
 			errs = append(errs, fmt.Errorf("spec.match.matchConditions[%d] (%s): %w", i, condition.name, err))
+			if exhausted(err) {
+				return false, errors.Join(errs...) // The others have no time or cost left either.
+			}
 		case !holds:
 			return false, nil
 		}

@@ -53,13 +53,17 @@ func (c *Compiler) state(path *field.Path, spec *v1alpha1.StateExpressions, errs
 	return out.read
 }
 
-// read evaluates the expressions on one object. It is a [policy.StateFunc], which takes no context:
-// the cost limit alone bounds it, to roughly half a second in the worst case.
-func (s *states) read(object map[string]any) (policy.State, error) {
+// read evaluates the expressions on one object. It is a [policy.StateFunc]. The expressions share
+// the cost limit of one, so that an object with a huge status delays the others of its kind by no
+// more than a tenth of a second or two.
+func (s *states) read(ctx context.Context, object map[string]any) (policy.State, error) {
 	if s.err != nil {
 		return policy.State{}, s.err
 	}
-	ctx, variables := context.Background(), &Variables{Object: object}
+	if ctx.Value(limitKey{}) == nil {
+		ctx = Limited(ctx, CostLimit)
+	}
+	variables := &Variables{Object: object}
 	var state policy.State
 	var err error
 	fail := func(name string, err error) (policy.State, error) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"time"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -22,6 +23,9 @@ type Object struct {
 	Runtime *expression.Runtime
 	// MetadataOnly means that JSON has no more than the metadata.
 	MetadataOnly bool
+	// Evaluating is how long the evaluation of policies may take, after everything is read; 0 means as
+	// long as the context lasts.
+	Evaluating time.Duration
 	// LabelOnly asks for no more than what bounds the TTL label: no defaults, no TTL of a runtime.
 	LabelOnly bool
 }
@@ -90,10 +94,16 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 			return nil, err
 		}
 	}
+	evaluating := ctx
+	if object.Evaluating > 0 {
+		var cancel context.CancelFunc
+		evaluating, cancel = context.WithTimeout(ctx, object.Evaluating)
+		defer cancel()
+	}
 	if object.LabelOnly {
-		out.Policies, out.Undecided, out.Failures = expression.LabelBounds(ctx, policies, facts, variables, !object.MetadataOnly)
+		out.Policies, out.Undecided, out.Failures = expression.LabelBounds(evaluating, policies, facts, variables, !object.MetadataOnly)
 	} else {
-		out.Policies, out.Failures = expression.Matching(ctx, policies, facts, variables)
+		out.Policies, out.Failures = expression.Matching(evaluating, policies, facts, variables)
 	}
 	return out, ctx.Err() // An evaluation that was interrupted is no fault of the policy's.
 }

@@ -68,7 +68,8 @@ func runtimeBounds(s *Subject) []policy.Finding {
 
 // outside is the finding about a value outside of some bounds. Those of policies come first, since
 // a namespace's mode softens only its own. An unreadable bound is a warning, because the author of
-// the value cannot fix it.
+// the value cannot fix it. A bound whose evaluation was stopped is a denial, because the author
+// could make the object large enough for that.
 func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) error) []policy.Finding {
 	outer, enforced := check(policy.OuterBounds), check(policy.EnforcedBounds)
 	var out policy.Finding
@@ -79,6 +80,12 @@ func outside(s *Subject, setting *policy.Setting, check func(policy.BoundSet) er
 	case policy.Violated(enforced):
 		out = s.deny(setting.Path, setting.Text, enforced.Error())
 		out.Level = policy.LevelNamespace
+	case policy.Undecided(enforced) != nil:
+		out = s.deny(setting.Path, setting.Text, "cannot be checked: "+enforced.Error())
+		out.Retry = policy.Undecided(enforced).Retry
+		if policy.Undecided(outer) != nil {
+			out.Level = policy.LevelPolicy
+		}
 	case enforced != nil:
 		out = s.warn(setting.Path, setting.Text, "cannot be checked, so the object will be kept: "+enforced.Error())
 	default:

@@ -1,6 +1,7 @@
 package rules
 
 import (
+	"context"
 	"slices"
 	"testing"
 	"time"
@@ -92,13 +93,13 @@ func equal(t *testing.T, got, want []string) {
 
 var trainJob = &policy.Profile{Name: "trainjob", ImmutableDeadline: true, DefaultDeadline: true, AnnotatedDeadline: true,
 	Deadline: policy.MustFieldPath("spec.activeDeadlineSeconds"),
-	State:    func(map[string]any) (policy.State, error) { return policy.State{}, nil }}
+	State:    func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil }}
 
 var trainingRuntime = &policy.Profile{Name: "runtime", RuntimeOf: "TrainJob", TTL: policy.MustFieldPath("spec.ttlSecondsAfterFinished"),
 	Forbidden: []policy.Forbidden{{Path: policy.MustFieldPath("spec.template.spec.replicatedJobs[*].template.spec.activeDeadlineSeconds"), Reason: "set it on the TrainJob"}}}
 
 var pipelineRun = &policy.Profile{Name: "pipelinerun", ImmutableDeadline: true, Deadline: policy.MustFieldPath("spec.timeout"), DurationDeadline: true,
-	State: func(map[string]any) (policy.State, error) { return policy.State{}, nil }}
+	State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{}, nil }}
 
 func init() {
 	pipelineRun.Kind.Kind = "PipelineRun"

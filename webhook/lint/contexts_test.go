@@ -41,7 +41,7 @@ func TestContexts(t *testing.T) {
 				}
 				w := linter.world
 				document := documents[len(documents)-1]
-				facts := w.factsOf(document, document.Object)
+				facts := w.factsOf(t.Context(), document, document.Object)
 				found, err := platform.ContextOf(t.Context(), source{w, document.Kind().GroupKind()}, platform.Whole(facts, document.Object))
 				if err != nil {
 					t.Fatal(err)

@@ -15,7 +15,7 @@ func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Expla
 	w, options := l.world, l.world.options
 	object := maps.Clone(document.Object)
 	delete(object, "status") // A create takes none.
-	facts := w.factsOf(document, object)
+	facts := w.factsOf(ctx, document, object)
 	facts.Created, facts.Deleting = options.Now, false
 	found, err := platform.ContextOf(ctx, source{w, document.Kind().GroupKind()}, platform.Whole(facts, object))
 	if err != nil {

@@ -73,7 +73,7 @@ const (
 // judge takes the steps of admission in order: it fills in defaults, and asks the rules about the
 // result.
 func (w *world) judge(ctx context.Context, document *Document) (*Result, error) {
-	facts := w.factsOf(document, document.Object)
+	facts := w.factsOf(ctx, document, document.Object)
 	result := &Result{Document: document, Object: document.ref(facts.Namespace), Manifest: document.Object}
 	for _, finding := range slices.Concat(w.about[placeOf(document)], notStrings(document.Object)) {
 		result.add(finding)
@@ -98,7 +98,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 		}
 		found.Creating, found.AnnotationsOnly, found.Off = true, w.options.AnnotationsOnly, w.options.Rules.Controller.Off
 		result.fill(facts, request.Scope, w.options.Now)
-		facts = w.factsOf(document, result.Manifest)
+		facts = w.factsOf(ctx, document, result.Manifest)
 		effective := policy.Resolve(facts, request.Scope)
 		request.Effective, request.Outer = &effective, w.platform.BoundingUsers(facts.Profile)
 	}
@@ -170,9 +170,9 @@ func mentions(message string, failure error) bool {
 }
 
 // factsOf reads an object. A namespaced object without a namespace gets that of the options.
-func (w *world) factsOf(document *Document, object map[string]any) *policy.Facts {
+func (w *world) factsOf(ctx context.Context, document *Document, object map[string]any) *policy.Facts {
 	profile := w.platform.Profiles.For(document.Kind())
-	facts := policy.FactsOfObject(profile, object)
+	facts := policy.FactsOfObjectContext(ctx, profile, object)
 	switch {
 	case w.outsideOfNamespaces(profile):
 		facts.Namespace = ""

@@ -175,7 +175,7 @@ func TestStopGoesOnAfterSuspend(t *testing.T) {
 		t.Fatalf("patch %s, want %s", patch, want)
 	}
 	// The state that a feed shows next.
-	profile := &policy.Profile{AnnotatedDeadline: true, State: func(map[string]any) (policy.State, error) { return policy.State{Suspended: true}, nil }}
+	profile := &policy.Profile{AnnotatedDeadline: true, State: func(context.Context, map[string]any) (policy.State, error) { return policy.State{Suspended: true}, nil }}
 	object = map[string]any{"metadata": map[string]any{"generation": int64(4), "uid": string(types.UID("run")), "annotations": map[string]any{policy.AnnotationSuspendedAt: record}}}
 	facts := policy.FactsOfObject(profile, object)
 	s.due.Payload = StateOf(s.plan, facts, object, time.Hour)

@@ -1,6 +1,7 @@
 package stop
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"slices"
@@ -120,7 +121,7 @@ func TestWhatRanToItsEndIsLeftAlone(t *testing.T) {
 	phase := func(phase string) map[string]any { return map[string]any{"status": map[string]any{"phase": phase}} }
 	profile := &policy.Profile{
 		Kind: schema.GroupVersionKind{Group: "example.com", Version: "v1", Kind: "Set"},
-		State: func(object map[string]any) (policy.State, error) {
+		State: func(_ context.Context, object map[string]any) (policy.State, error) {
 			status, _ := object["status"].(map[string]any)
 			switch status["phase"] {
 			case "Done":

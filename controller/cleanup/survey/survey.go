@@ -110,7 +110,7 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 	if err != nil {
 		return cleanup.Decision{}, err
 	}
-	facts := policy.FactsOfObject(snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
+	facts := policy.FactsOfObjectContext(ctx, snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
 	judged := &cleanup.Object{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
 		System: slices.Contains(s.options.Protect, facts.Namespace),
