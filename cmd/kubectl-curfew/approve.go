@@ -110,8 +110,9 @@ func (o *approveOptions) execute(ctx context.Context, reference string, in io.Re
 	return err
 }
 
-// approvable reports why a policy cannot be approved as it is now. The status is only a hint: others
-// than Curfew may be able to write it. The approval names the hash of the spec that the user is shown.
+// approvable reports why a policy cannot be approved as it is now. The status is only a hint, as
+// others than Curfew may be able to write it. The approval names the hash of the spec that the user
+// is shown.
 func approvable(policy *world.CleanupPolicy) error {
 	if policy.Status.ObservedGeneration != policy.Generation || policy.Status.SpecHash == "" {
 		return fmt.Errorf("Curfew has not read %s as it is now: try again in a moment, or see kubectl curfew status", policy)
