@@ -137,8 +137,8 @@ fuzz: ## each fuzz test for a while (FUZZTIME=1m)
 # On the newest release that Curfew is tested with.
 .PHONY: bench
 bench: export KUBERNETES ?= 1.37
-bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controller and the API server's limit; writes .bench/results.json
-	@go run ./test/bench
+bench: build ## how fast Curfew drains expired Jobs, beside the in-tree controller and the API server's limit; writes .bench/results.json (BENCH="-record -only drain": one bench, and its results into the documentation)
+	@go run ./test/bench $(BENCH)
 
 # On the release of the suites, whose control plane is built.
 .PHONY: bench-gate

@@ -33,4 +33,10 @@
 // (record.go), which a server between controller and API server replays (replay.go). resident.go
 // reads what a process needs. lister.go is the bare list beside which a restart is put. Lateness
 // (lateness.go) lets Jobs fall due second by second.
+//
+// The gate (gate.go, `make bench-gate`) runs most benches with few objects, one after the other in
+// one control plane, and compares each ratio with its limit in gate.yaml (gate_limits.go).
+//
+// With -record the results also go into docs/performance.json (performance.go). `bench report`
+// writes the tables of docs/performance.md from there (performance_page.go).
 package main
