@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"sync/atomic"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
@@ -48,6 +49,8 @@ type controller struct {
 	cleanup    *cleanup.Controller // nil where trigger cleanup is switched off
 	tally      *tally.Controller
 	reported   loop.Signal // has the published report made again
+	synced     *feed.SyncedMetric
+	leads      atomic.Bool // and knows what objects are judged by
 }
 
 // addController wires feeds → engine → API server. Each step uses what those before it made.
@@ -88,6 +91,7 @@ func (c *controller) runObjects(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
+		c.leads.Store(true)
 		return together(ctx, append(c.finders(), c.feeds.Run, c.kinds.Run, c.notices.run)...)
 	})
 }
@@ -138,8 +142,11 @@ func (c *controller) addEngine(context.Context) error {
 	if err != nil {
 		return err
 	}
+	if c.synced, err = feed.NewSyncedMetric(metrics.Registry, c.clock, c.reported.Set); err != nil {
+		return err
+	}
 	c.engine, err = engine.New(engine.Options{
-		Triggers: triggers, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Clock: c.clock,
+		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,
@@ -152,16 +159,12 @@ func (c *controller) addEngine(context.Context) error {
 	return err
 }
 
-func (c *controller) addFeeds(ctx context.Context) error {
-	synced, err := feed.NewSyncedMetric(metrics.Registry)
-	if err != nil {
-		return err
-	}
+func (c *controller) addFeeds(ctx context.Context) (err error) {
 	owners := &follow.Owners{Client: c.objects, Mapper: c.mgr.GetRESTMapper()}
 	c.jobs = follow.NewJobs(owners)
 	from := follow.Cached{Platform: c.platform.Platform, Namespaces: c.platform.Namespaces, Jobs: c.jobs}
 	c.maker, err = newFeedMaker(c.options, c.watches, c.objects, c.jobs, feed.Options{
-		Engine: c.engine, Cached: from, Live: from.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: synced,
+		Engine: c.engine, Cached: from, Live: from.Live(), Failed: c.policies.Failed, Reports: c.notices.reports, Synced: c.synced,
 		Owners: owners, Clock: c.clock, ServerTime: c.serverTime, Log: c.log,
 		Protect: c.options.protected(), AnnotationsOnly: c.options.annotationsOnly(), LeaveNative: c.options.leaveNativeTTL,
 		RelistEvery: c.options.relistEvery, Propagation: metav1.DeletionPropagation(c.options.propagation), Listed: giveBack(ctx),

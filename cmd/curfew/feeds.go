@@ -32,8 +32,9 @@ type feedMaker struct {
 }
 
 func newFeedMaker(options *options, config *rest.Config, objects dynamic.Interface, jobs *follow.Jobs, shared feed.Options) (*feedMaker, error) {
+	config = rest.CopyConfig(config)
+	config.Wrap(paging.Cap)
 	protobuf := rest.CopyConfig(config)
-	protobuf.Wrap(paging.Cap)
 	protobuf.ContentType, protobuf.AcceptContentTypes = runtime.ContentTypeProtobuf, runtime.ContentTypeProtobuf+","+runtime.ContentTypeJSON
 	typed, err := kubernetes.NewForConfig(protobuf)
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 func (c *controller) report() settings.Report {
 	paused, everything := c.notices.pauses.Open()
 	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
+	out.Incomplete, out.IncompleteKinds = settings.IncompleteOf(c.synced.Incomplete())
 	skipped, stalled := map[string]bool{}, []string(nil)
 	families, err := metrics.Registry.Gather()
 	if err != nil {
@@ -58,6 +59,19 @@ func (c *controller) report() settings.Report {
 		out.CoverageError = err.Error()
 	}
 	return out
+}
+
+// known reports whether all objects of all kinds that may expire are known, those with TTL labels
+// included.
+func (c *controller) known() bool {
+	if !c.leads.Load() || len(c.synced.Incomplete()) > 0 {
+		return false
+	}
+	if c.labels == nil {
+		return true
+	}
+	_, known := c.labels.Places()
+	return known
 }
 
 func labelsOf(metric *dto.Metric) map[string]string {

@@ -136,3 +136,24 @@ func TestCurfewIsNotInstalled(t *testing.T) {
 		}
 	}
 }
+
+// Of a kind whose objects the controller does not all know, explain says so; of others it does not.
+func TestKindThatIsNotAllKnown(t *testing.T) {
+	cluster := withController(t, func(object *unstructured.Unstructured) *unstructured.Unstructured {
+		if object.GetKind() == "ConfigMap" && object.GetName() == "curfew-settings" {
+			report := `{"incomplete":[{"group":"batch","kind":"Job","since":"2026-12-24T11:50:00Z"}],"incompleteKinds":1}`
+			for key, value := range map[string]string{"report": report, "reported-at": "2026-12-24T11:59:00Z"} {
+				if err := unstructured.SetNestedField(object.Object, value, "data", key); err != nil {
+					t.Fatal(err)
+				}
+			}
+		}
+		return object
+	})
+	const says = "not known: whether Curfew's controller knows it: not all jobs.batch have been known to it since 2026-12-24T11:50:00Z"
+	for line, want := range map[string]bool{"explain job/build -n ci": true, "explain cm/demo": false} {
+		if code, stdout, stderr, _ := executeIn(t, cluster, scene{}, words(line)...); code != exitOK || strings.Contains(stdout, says) != want {
+			t.Errorf("%s: exit status %d\n%s%s", line, code, stdout, stderr)
+		}
+	}
+}

@@ -275,6 +275,10 @@ func TestStatus(t *testing.T) {
 		"a moment overdue": {change: func(in *installation) {
 			in.report.Overdue, in.report.OldestDue = 3, new(noon.Add(-time.Minute))
 		}, want: map[string]string{"deletions": "ok 1200 objects wait for their expiry; 3 are overdue"}},
+		"a kind that is not all known": {change: func(in *installation) {
+			in.report.Incomplete, in.report.IncompleteKinds = []settings.Incomplete{{Group: "batch", Kind: "Job", Since: noon.Add(-10 * time.Minute)}}, 1
+		}, want: map[string]string{
+			"deletions": "warning not all objects are known of kind Job.batch (since 2026-12-24 12:50:00 CET); 1200 objects wait for their expiry, as of"}},
 		"a missing permission": {change: func(in *installation) {
 			in.report.Skipped = settings.ListOf([]string{"JobSet.jobset.x-k8s.io (permission)"})
 		}, want: map[string]string{"permissions": "warning kinds with a profile are skipped: JobSet.jobset.x-k8s.io (permission), TTL labels have an effect on 2 kinds"}},

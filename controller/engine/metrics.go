@@ -52,8 +52,8 @@ func newMetrics(e *Engine) *metrics {
 			Help: "Objects that were due and that somebody else deleted, such as the in-tree TTL controller.",
 		}, byKind),
 		tracked:     desc("curfew_tracked_objects", "Objects that wait for their expiry, or are due and not deleted yet.", "group", "kind"),
-		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, without those that curfew_blocked_objects counts."),
-		oldest:      desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. Without objects that wait for the rate of backfill."),
+		overdue:     desc("curfew_overdue_objects", "Objects that are due and not deleted yet, without those that curfew_blocked_objects counts. Absent in place of 0 while not all objects are known."),
+		oldest:      desc("curfew_oldest_overdue_seconds", "Age of the oldest overdue object: time since its expiry, 0 if none is overdue. Without objects that wait for the rate of backfill. Absent in place of 0 while not all objects are known."),
 		stuck:       desc("curfew_stuck_objects", "Objects that have been terminating for too long."),
 		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).", "reason"),
 		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
@@ -85,9 +85,14 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 		ch <- prometheus.MustNewConstMetric(d, prometheus.GaugeValue, v, labels...)
 	}
 	e := m.engine
+	known := e.opts.Known == nil || e.opts.Known()
 	count, oldest := e.overdueNow()
-	gauge(m.overdue, float64(count))
-	gauge(m.oldest, oldest.Seconds())
+	if known || count > 0 {
+		gauge(m.overdue, float64(count))
+	}
+	if known || oldest > 0 {
+		gauge(m.oldest, oldest.Seconds())
+	}
 	r := e.read()
 
 	e.mu.Lock()

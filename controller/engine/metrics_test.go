@@ -236,3 +236,29 @@ func TestBackfillIsNotOverdue(t *testing.T) {
 		t.Errorf("overdue for %s after a failure, want over 1000h", age)
 	}
 }
+
+// While not all objects are known, no gauge says that none is overdue; what is known to be overdue
+// shows all the same.
+func TestOverdueIsUnknown(t *testing.T) {
+	known := false
+	w, _, _ := ready(t, func(o *Options) { o.Known = func() bool { return known } })
+	shown := func() int {
+		return len(slices.DeleteFunc(gather(t, w.engine), func(family *dto.MetricFamily) bool {
+			return !slices.Contains([]string{gaugeOverdue, gaugeOldest}, family.GetName())
+		}))
+	}
+	if got := shown(); got != 0 {
+		t.Errorf("%d gauges are there, want none: not all objects are known", got)
+	}
+	w.dueSoon(3, "j", nil)
+	w.deliver()
+	w.advance(3 * time.Second)
+	if got := metricValue(t, w.engine, gaugeOverdue); got != 3 || shown() != 2 {
+		t.Errorf("%v objects are overdue, want 3", got)
+	}
+	w.deliver()
+	w.pump()
+	if known = true; shown() != 2 || metricValue(t, w.engine, gaugeOverdue) != 0 {
+		t.Error("all objects are known and none is overdue, which the gauges do not say")
+	}
+}

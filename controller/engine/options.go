@@ -53,6 +53,9 @@ type Options struct {
 	Clock clock.WithTicker
 	// Log gets one line a deletion and one summary line an interval.
 	Log logr.Logger
+	// Known reports whether all objects of all kinds are known. While they are not, no gauge says that
+	// none is overdue. Nil means always.
+	Known func() bool
 	// Registerer gets the metrics; nil means none are registered.
 	Registerer prometheus.Registerer
 

@@ -74,11 +74,12 @@ type Feed struct {
 	unlabelled jobsOf
 	finishes   *recorder
 	synced     atomic.Bool
-	// pagedUntil is until when lists are read in pages, because the API server did not end the
-	// stream of one.
+	// cut counts the streams in a row that ended before their list did. pagedUntil is until when lists
+	// are read in pages after too many of them, or after one that stalled.
+	cut        int
 	pagedUntil time.Time
-	// following is whether all objects are known and the changes since are being watched.
-	following atomic.Bool
+	// gap is since when not all objects are known; nil while they are, and changes are being watched.
+	gap atomic.Pointer[gap]
 	// seen is whether there has been any object at all. Of most kinds, none has a label.
 	seen atomic.Bool
 	// unread is whether an object was kept because its runtime could not be read.
@@ -176,6 +177,7 @@ func (f *Feed) watched() sinks {
 
 // Run streams until ctx is done. It gives up on nothing: whatever fails is tried again (S3).
 func (f *Feed) Run(ctx context.Context) error {
+	f.gap.Store(&gap{since: f.options.Clock.Now()})
 	f.options.Synced.enter(f)
 	defer f.options.Synced.leave(f)
 	// All of it ends before Run does: a successor that judges by another profile must not be
@@ -196,7 +198,6 @@ func (f *Feed) Run(ctx context.Context) error {
 			break
 		}
 		if err != nil {
-			f.following.Store(false)
 			f.tellForbidden(err)
 			f.log.Info("list and watch failed, trying again", "reason", err.Error())
 			loop.Pause(ctx, f.options.Clock, delay.Next())
@@ -219,8 +220,10 @@ func (f *Feed) tellForbidden(err error) {
 func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	f.listsAgain()
 	at, events, err := f.listAll(ctx)
 	if err != nil {
+		f.lost()
 		return err
 	}
 	relist := f.options.Clock.NewTimer(f.options.RelistEvery)
@@ -233,5 +236,6 @@ func (f *Feed) stream(ctx context.Context, delay *loop.Backoff) error {
 	if errors.Is(err, errListAgain) {
 		return nil
 	}
+	f.lost()
 	return err
 }

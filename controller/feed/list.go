@@ -7,7 +7,6 @@ import (
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/types"
@@ -18,9 +17,6 @@ import (
 	"curfew.dev/curfew/policy"
 )
 
-// pageSize bounds what one answer of a paged list costs in memory, here and in the API server.
-const pageSize = 500
-
 // errStalled ends a stream that does not come to the end of its list.
 var errStalled = errors.New("no bookmark came that ends the list")
 
@@ -29,6 +25,8 @@ const (
 	// look or the one after it. streamMost is how long it may last.
 	stallAfter = time.Minute
 	streamMost = 10 * time.Minute
+	// streamTries is how many streams in a row may end early.
+	streamTries = 2
 	// pagedFor is how long pages are read after that, before a stream is tried again.
 	pagedFor = time.Hour
 )
@@ -83,9 +81,10 @@ func (f *Feed) listAll(ctx context.Context) (string, watch.Interface, error) {
 	}
 	at, events, err := f.listStream(ctx)
 	switch {
-	case errors.Is(err, errStalled):
-		f.log.Info("the API server does not end the stream of a list, reading pages", "reason", err.Error())
-		f.pagedUntil = f.options.Clock.Now().Add(pagedFor)
+	case errors.Is(err, errStalled) || f.cut >= streamTries && ctx.Err() == nil:
+		// A stream that is cut begins again with the first object, a page with its own.
+		f.log.Info("the stream of a list does not come to its end, reading pages", "reason", err.Error())
+		f.cut, f.pagedUntil = 0, f.options.Clock.Now().Add(pagedFor)
 	case !apierrors.IsInvalid(err) && !apierrors.IsBadRequest(err):
 		return at, events, err
 	}
@@ -118,9 +117,11 @@ func (f *Feed) listStream(ctx context.Context) (string, watch.Interface, error) 
 	}
 	at, err := f.initialEvents(ctx, events, relist, began)
 	if err != nil {
+		f.cut++
 		events.Stop()
 		return "", nil, err
 	}
+	f.cut = 0
 	f.known(relist, began)
 	return at, events, nil
 }
@@ -199,38 +200,6 @@ func (f *Feed) initialEvents(ctx context.Context, events watch.Interface, relist
 			if err := f.event(ctx, event, to); err != nil {
 				return "", err
 			}
-		}
-	}
-}
-
-// pages lists in pages and visits each object. It returns the resourceVersion of the list.
-func (f *Feed) pages(ctx context.Context, namespace, selector string, visit func(*policy.Facts, runtime.Object) error) (string, error) {
-	options := metav1.ListOptions{FieldSelector: f.kind.FieldSelector, LabelSelector: selector, Limit: pageSize}
-	first := ""
-	for {
-		list, err := f.kind.List(ctx, namespace, options)
-		if err != nil {
-			return "", err
-		}
-		accessor, err := meta.ListAccessor(list)
-		if err != nil {
-			return "", err
-		}
-		if first == "" {
-			first = accessor.GetResourceVersion()
-		}
-		err = meta.EachListItem(list, func(object runtime.Object) error {
-			facts, err := f.kind.Facts(object)
-			if err != nil {
-				return err
-			}
-			return visit(facts, object)
-		})
-		if err != nil {
-			return "", err
-		}
-		if options.Continue = accessor.GetContinue(); options.Continue == "" {
-			return first, nil
 		}
 	}
 }

@@ -3,26 +3,43 @@ package feed
 import (
 	"fmt"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/utils/clock"
 )
 
-// SyncedMetric reports, as metric curfew_feed_synced, of which kinds all objects are known. Feeds
-// enter it when they begin to run and leave it when they end, so that neither a standby nor a kind
-// that is gone counts. A kind that is watched namespace by namespace is known once each of its
-// feeds is: no label is a namespace.
+// SyncedMetric reports of which kinds all objects are known, as metrics curfew_feed_synced and
+// curfew_feed_incomplete_seconds. Feeds enter it when they begin to run and leave it when they end,
+// so that neither a standby nor a kind that is gone counts. A kind that is watched namespace by
+// namespace is known once each of its feeds is: no label is a namespace.
 type SyncedMetric struct {
-	mu    sync.Mutex
-	feeds map[*Feed]struct{}
-	desc  *prometheus.Desc
+	clock clock.PassiveClock
+	// changed is called when a feed has come to know all objects, or does not any more.
+	changed func()
+
+	mu          sync.Mutex
+	feeds       map[*Feed]struct{}
+	synced, age *prometheus.Desc
 }
 
-// NewSyncedMetric registers the metric.
-func NewSyncedMetric(registerer prometheus.Registerer) (*SyncedMetric, error) {
-	c := &SyncedMetric{feeds: map[*Feed]struct{}{}, desc: prometheus.NewDesc("curfew_feed_synced",
-		"1 once all objects of a kind are known and its changes are being watched, else 0; by the trigger that they are watched for.",
-		[]string{"group", "kind", "purpose"}, nil)}
+// series is what the metrics distinguish.
+type series struct {
+	kind    schema.GroupKind
+	purpose string
+}
+
+// NewSyncedMetric registers the metrics. changed must not block; nil where nobody is notified.
+func NewSyncedMetric(registerer prometheus.Registerer, clock clock.PassiveClock, changed func()) (*SyncedMetric, error) {
+	labels := []string{"group", "kind", "purpose"}
+	c := &SyncedMetric{
+		clock: clock, changed: changed, feeds: map[*Feed]struct{}{},
+		synced: prometheus.NewDesc("curfew_feed_synced",
+			"1 once all objects of a kind are known and its changes are being watched, else 0; by the trigger that they are watched for.", labels, nil),
+		age: prometheus.NewDesc("curfew_feed_incomplete_seconds",
+			"For how long not all objects of a kind have been known, 0 while they are; by the trigger that they are watched for.", labels, nil),
+	}
 	if err := registerer.Register(c); err != nil {
 		return nil, fmt.Errorf("registering metrics of the feeds: %w", err)
 	}
@@ -34,8 +51,9 @@ func (c *SyncedMetric) enter(f *Feed) {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	c.feeds[f] = struct{}{}
+	c.mu.Unlock()
+	c.change()
 }
 
 func (c *SyncedMetric) leave(f *Feed) {
@@ -43,34 +61,63 @@ func (c *SyncedMetric) leave(f *Feed) {
 		return
 	}
 	c.mu.Lock()
-	defer c.mu.Unlock()
 	delete(c.feeds, f)
+	c.mu.Unlock()
+	c.change()
+}
+
+func (c *SyncedMetric) change() {
+	if c != nil && c.changed != nil {
+		c.changed()
+	}
+}
+
+// Incomplete are the kinds of which not all objects are known, with since when.
+func (c *SyncedMetric) Incomplete() map[schema.GroupKind]time.Time {
+	out := map[schema.GroupKind]time.Time{}
+	for of, since := range c.since() {
+		if since.IsZero() {
+			continue
+		}
+		if other, ok := out[of.kind]; !ok || since.Before(other) {
+			out[of.kind] = since
+		}
+	}
+	return out
+}
+
+// since is since when not all objects are known; zero where they are.
+func (c *SyncedMetric) since() map[series]time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	out := map[series]time.Time{}
+	for f := range c.feeds {
+		since := f.incompleteSince()
+		for _, one := range f.triggers {
+			key := series{f.Kind(), string(one.Name)}
+			other, ok := out[key]
+			if !ok || other.IsZero() || !since.IsZero() && since.Before(other) {
+				out[key] = since
+			}
+		}
+	}
+	return out
 }
 
 // Describe implements prometheus.Collector.
-func (c *SyncedMetric) Describe(ch chan<- *prometheus.Desc) { ch <- c.desc }
+func (c *SyncedMetric) Describe(ch chan<- *prometheus.Desc) {
+	ch <- c.synced
+	ch <- c.age
+}
 
 // Collect implements prometheus.Collector.
 func (c *SyncedMetric) Collect(ch chan<- prometheus.Metric) {
-	type series struct {
-		kind    schema.GroupKind
-		purpose string
-	}
-	c.mu.Lock()
-	synced := map[series]bool{}
-	for f := range c.feeds {
-		for _, one := range f.triggers {
-			key := series{f.Kind(), string(one.Name)}
-			so, known := synced[key]
-			synced[key] = (so || !known) && f.following.Load()
+	for of, since := range c.since() {
+		synced, age := 1.0, 0.0
+		if !since.IsZero() {
+			synced, age = 0, max(0, c.clock.Since(since).Seconds())
 		}
-	}
-	c.mu.Unlock()
-	for key, all := range synced {
-		value := 0.0
-		if all {
-			value = 1
-		}
-		ch <- prometheus.MustNewConstMetric(c.desc, prometheus.GaugeValue, value, key.kind.Group, key.kind.Kind, key.purpose)
+		ch <- prometheus.MustNewConstMetric(c.synced, prometheus.GaugeValue, synced, of.kind.Group, of.kind.Kind, of.purpose)
+		ch <- prometheus.MustNewConstMetric(c.age, prometheus.GaugeValue, age, of.kind.Group, of.kind.Kind, of.purpose)
 	}
 }

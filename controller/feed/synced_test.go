@@ -5,7 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -21,12 +23,21 @@ import (
 // shown is what a scrape has of curfew_feed_synced.
 func shown(t *testing.T, registry *prometheus.Registry) []string {
 	t.Helper()
+	return scraped(t, registry, "curfew_feed_synced")
+}
+
+// scraped is what a scrape has of a metric.
+func scraped(t *testing.T, registry *prometheus.Registry, name string) []string {
+	t.Helper()
 	families, err := registry.Gather()
 	if err != nil {
 		t.Fatal(err)
 	}
 	out := []string{}
 	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
 		for _, metric := range family.GetMetric() {
 			var labels []string
 			for _, pair := range metric.GetLabel() {
@@ -44,7 +55,8 @@ func shown(t *testing.T, registry *prometheus.Registry) []string {
 func TestSyncedMetric(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		registry := prometheus.NewPedanticRegistry()
-		synced, err := NewSyncedMetric(registry)
+		var changes atomic.Int32
+		synced, err := NewSyncedMetric(registry, clock.RealClock{}, func() { changes.Add(1) })
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -75,6 +87,19 @@ func TestSyncedMetric(t *testing.T) {
 			go func() { _ = one.Run(ctx); close(done) }()
 			return func() { cancel(); w.cut(); <-done }
 		}
+		incomplete := func(when string, want ...string) {
+			t.Helper()
+			got := slices.DeleteFunc(scraped(t, registry, "curfew_feed_incomplete_seconds"), func(series string) bool { return strings.HasSuffix(series, " 0") })
+			for i, series := range got {
+				age, err := strconv.ParseFloat(series[strings.LastIndex(series, " ")+1:], 64)
+				if got[i] = series[:strings.LastIndex(series, " ")]; err != nil || age > 1 {
+					t.Errorf("%s: %q, want at most a second", when, series)
+				}
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("%s: %q, want %q", when, got, want)
+			}
+		}
 		expect("before anything runs")
 		stopTTL := run(ttl, "", "")
 		stopEast := run(east, policy.LabelTTL, "east")
@@ -83,12 +108,22 @@ func TestSyncedMetric(t *testing.T) {
 		defer stopEast()
 		at(time.Second)
 		expect("one namespace cannot be read", "group=batch kind=Job purpose=label 0", "group=batch kind=Job purpose=ttl 1")
+		incomplete("one namespace cannot be read", "group=batch kind=Job purpose=label")
+		if since := synced.Incomplete()[ttl.kind().Profile.Kind.GroupKind()]; time.Since(since) != time.Second {
+			t.Errorf("Jobs are not all known since %s", since)
+		}
 		west.setRefuse(nil)
 		at(20 * time.Second)
+		incomplete("all are known")
 		expect("all are known", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 1")
 		ttl.setRefuse(errors.New("no route to host"))
 		ttl.cut()
+		before := changes.Load()
 		at(time.Second)
+		incomplete("the watch cannot be opened again", "group=batch kind=Job purpose=ttl")
+		if changes.Load() == before {
+			t.Error("nobody is notified that not all Jobs are known")
+		}
 		expect("the watch cannot be opened again", "group=batch kind=Job purpose=label 1", "group=batch kind=Job purpose=ttl 0")
 		ttl.setRefuse(nil)
 		at(20 * time.Second)
@@ -96,5 +131,31 @@ func TestSyncedMetric(t *testing.T) {
 		stopWest()
 		stopEast()
 		expect("labels are not watched any more", "group=batch kind=Job purpose=ttl 1")
+	})
+}
+
+// A planned list counts once it takes long, from when the watch ended: until then nothing is missed
+// that would not be found in time.
+func TestPlannedListIsNoGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newWorld()
+		w.put(finished("ci", "a", "uid-a", 3600))
+		feed, _ := start(t, w, none(), func(o *Options) { o.RelistEvery = 5 * time.Minute })
+		at(time.Minute)
+		w.mu.Lock()
+		w.endless = true
+		w.mu.Unlock()
+		at(4*time.Minute + 30*time.Second)
+		if since := feed.incompleteSince(); !since.IsZero() {
+			t.Errorf("after half a minute of a planned list, a gap of %s", time.Since(since))
+		}
+		at(31 * time.Second)
+		if since := feed.incompleteSince(); time.Since(since).Round(time.Second) != time.Minute+time.Second {
+			t.Errorf("after a minute of a planned list, a gap of %s", time.Since(since))
+		}
+		at(2 * time.Minute)
+		if since := feed.incompleteSince(); !since.IsZero() {
+			t.Errorf("after pages brought all objects, a gap of %s", time.Since(since))
+		}
 	})
 }

@@ -328,7 +328,7 @@ func newRace(t *testing.T) *race {
 		engine.Trigger{Name: string(policy.TriggerDeadline), Action: r.stop, Payload: true}), Clock: clock.RealClock{}}); err != nil {
 		t.Fatal(err)
 	}
-	synced, err := NewSyncedMetric(r.metrics)
+	synced, err := NewSyncedMetric(r.metrics, clock.RealClock{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -42,7 +42,7 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 					return fmt.Errorf("watching %s: %w", f.kind.Profile.Resource, err)
 				}
 				log := f.log
-				if !f.following.Swap(false) {
+				if !f.lost() {
 					log = log.V(1) // It was logged already.
 				}
 				log.Info("watch failed, trying again", "reason", err.Error())
@@ -51,7 +51,7 @@ func (f *Feed) follow(ctx context.Context, at string, events watch.Interface, re
 				continue
 			}
 		}
-		f.following.Store(true)
+		f.complete()
 		next, err := f.drain(ctx, at, events, relist)
 		events.Stop()
 		events = nil

@@ -1,13 +1,16 @@
 package settings
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 )
 
 // Keys of the report and of when it was written.
@@ -20,12 +23,16 @@ const (
 // whatever the size of the cluster.
 type Report struct {
 	// Tracked are objects that wait for their expiry, Overdue those that are due and not deleted
-	// yet, OldestDue since when. Stuck and Blocked are as in the metrics.
+	// yet, OldestDue since when, of the objects that are known. Stuck and Blocked are as in the
+	// metrics.
 	Tracked   int        `json:"tracked"`
 	Overdue   int        `json:"overdue"`
 	OldestDue *time.Time `json:"oldestDue,omitempty"`
 	Stuck     int        `json:"stuck"`
 	Blocked   int        `json:"blocked"`
+	// Incomplete are kinds of which not all objects are known, the first few of IncompleteKinds.
+	Incomplete      []Incomplete `json:"incomplete,omitempty"`
+	IncompleteKinds int          `json:"incompleteKinds,omitempty"`
 	// Paused are the pauses of deletions, in words; AllPaused says that one concerns everything.
 	Paused    List `json:"paused"`
 	AllPaused bool `json:"allPaused,omitempty"`
@@ -41,6 +48,29 @@ type Report struct {
 	// CoverageError says why they could not be written.
 	Coverage      map[string]string `json:"coverage,omitempty"`
 	CoverageError string            `json:"coverageError,omitempty"`
+}
+
+// Incomplete is a kind of which not all objects have been known since then.
+type Incomplete struct {
+	Group string    `json:"group"`
+	Kind  string    `json:"kind"`
+	Since time.Time `json:"since"`
+}
+
+// GroupKind is the kind.
+func (i Incomplete) GroupKind() schema.GroupKind {
+	return schema.GroupKind{Group: i.Group, Kind: i.Kind}
+}
+
+// IncompleteOf are the first few kinds, those that have waited longest, and the number of all.
+func IncompleteOf(since map[schema.GroupKind]time.Time) (first []Incomplete, kinds int) {
+	for kind, at := range since {
+		first = append(first, Incomplete{kind.Group, kind.Kind, at.UTC().Truncate(time.Second)})
+	}
+	slices.SortFunc(first, func(a, b Incomplete) int {
+		return cmp.Or(a.Since.Compare(b.Since), cmp.Compare(a.GroupKind().String(), b.GroupKind().String()))
+	})
+	return first[:min(listMost, len(first))], len(first)
 }
 
 // List names a few of many.

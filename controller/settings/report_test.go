@@ -2,6 +2,7 @@ package settings_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"sync"
@@ -12,6 +13,7 @@ import (
 	"github.com/go-logr/logr"
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
@@ -107,5 +109,18 @@ func TestFingerprint(t *testing.T) {
 	}
 	if string(one.ClientConfig.CABundle) != "ca" {
 		t.Error("the webhook was changed")
+	}
+}
+
+// TestIncompleteIsBounded: of many kinds those that have waited longest are named.
+func TestIncompleteIsBounded(t *testing.T) {
+	began := time.Date(2026, 12, 24, 12, 0, 0, 123, time.UTC)
+	since := map[schema.GroupKind]time.Time{}
+	for i := range 50 {
+		since[schema.GroupKind{Group: "example.com", Kind: fmt.Sprint("K", i)}] = began.Add(time.Duration(i) * time.Minute)
+	}
+	first, kinds := settings.IncompleteOf(since)
+	if kinds != 50 || len(first) != 20 || first[0] != (settings.Incomplete{Group: "example.com", Kind: "K0", Since: began.Truncate(time.Second)}) || first[19].Kind != "K19" {
+		t.Errorf("%d, %v", kinds, first)
 	}
 }

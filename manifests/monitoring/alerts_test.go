@@ -47,6 +47,7 @@ func healthy() world {
 		`leader_election_master_status{name="curfew-controller",pod="a"}`:                                                           flat(1),
 		`leader_election_master_status{name="curfew-controller",pod="b"}`:                                                           flat(0),
 		`curfew_feed_synced{group="batch",kind="Job",purpose="ttl",pod="a"}`:                                                        flat(1),
+		`curfew_feed_incomplete_seconds{group="batch",kind="Job",purpose="ttl",pod="a"}`:                                            flat(0),
 		`curfew_label_kinds_skipped{group="",kind="Secret",reason="permission",pod="a"}`:                                            flat(1),
 		`curfew_overdue_objects{pod="a"}`:                                                                                           flat(0),
 		`curfew_oldest_overdue_seconds{pod="a"}`:                                                                                    flat(0),
@@ -142,8 +143,8 @@ var alertCases = map[string]struct{ bad, good world }{
 		world{`curfew_tracked_objects{pod="a"}`: flat(0)},
 	},
 	"CurfewFeedNotSynced": {
-		world{`curfew_feed_synced{group="",kind="Pod",purpose="ttl"}`: during(30*minute, flat(0), flat(1))},
-		world{`curfew_feed_synced{group="",kind="Pod",purpose="ttl"}`: during(10*minute, flat(0), flat(1))},
+		world{`curfew_feed_incomplete_seconds{group="",kind="Pod",purpose="ttl"}`: during(10*minute, flat(600), flat(0))},
+		world{`curfew_feed_incomplete_seconds{group="",kind="Pod",purpose="ttl"}`: during(3*minute, flat(600), flat(0))},
 	},
 	"CurfewKindsSkipped": {
 		world{`curfew_kinds_skipped{group="example.com",kind="Render",reason="permission"}`: flat(1)},

@@ -212,7 +212,7 @@ func unusableValue(t *testing.T, registry *prometheus.Registry) {
 // census has a feed run until all of its kind is known.
 func census(t *testing.T, registry *prometheus.Registry) {
 	t.Helper()
-	counted, err := feed.NewSyncedMetric(registry)
+	counted, err := feed.NewSyncedMetric(registry, clock.RealClock{}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -62,6 +62,9 @@ func (r *reader) deletions() (State, string) {
 			state, parts = Warning, append(parts, fmt.Sprintf("%d %s", some.count, some.what))
 		}
 	}
+	if report.IncompleteKinds > 0 {
+		state, parts = Warning, slices.Insert(parts, 0, r.incomplete())
+	}
 	if report.Paused.Count > 0 {
 		state, parts = Warning, slices.Insert(parts, 0, named(report.Paused, "; "))
 	}
@@ -69,6 +72,16 @@ func (r *reader) deletions() (State, string) {
 		state = Failed
 	}
 	return r.live(state, strings.Join(parts, "; "))
+}
+
+// incomplete shows which kinds have objects that the controller does not know: what is due among
+// them is not deleted.
+func (r *reader) incomplete() string {
+	list := settings.List{Count: r.report.IncompleteKinds}
+	for _, kind := range r.report.Incomplete {
+		list.First = append(list.First, fmt.Sprintf("%s (since %s)", kind.GroupKind(), r.when(kind.Since)))
+	}
+	return "not all objects are known of kind " + named(list, ", ")
 }
 
 // permissions shows which kinds Curfew leaves alone because it may not delete them.

@@ -49,7 +49,7 @@ func (w *World) uncertain(ctx context.Context, kind Kind, explained *policy.Expl
 // deletions. unknown says which of them this user cannot check.
 func (w *World) WithState(ctx context.Context, kind Kind, explained *policy.Explanation, obstacles []policy.Obstacle, now time.Time) (
 	all []policy.Obstacle, unknown []string, err error) {
-	unknown = w.Controller.unknown()
+	unknown = append(w.Controller.unknown(), w.Controller.incomplete(kind)...)
 	may, err := w.controllerMay(ctx, kind, explained.Facts.Namespace)
 	if err != nil {
 		return nil, nil, err

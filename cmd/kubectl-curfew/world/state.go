@@ -3,6 +3,7 @@ package world
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	"curfew.dev/curfew/controller/settings"
 	"curfew.dev/curfew/policy"
@@ -118,6 +119,21 @@ func (c *Controller) unknown() []string {
 	}
 	if what, why := c.unread(); what != "" {
 		return []string{what + ": " + why}
+	}
+	return nil
+}
+
+// incomplete says that the controller does not know all objects of a kind, by its report, and so
+// perhaps not this one.
+func (c *Controller) incomplete(kind Kind) []string {
+	report, _, ok, err := settings.ReadReport(c.Published)
+	if !ok || err != nil {
+		return nil // Status shows what is wrong with it.
+	}
+	for _, one := range report.Incomplete {
+		if one.Group == kind.Group && one.Kind == kind.Kind {
+			return []string{fmt.Sprintf("whether Curfew's controller knows it: not all %s have been known to it since %s", kind.GroupResource(), one.Since.UTC().Format(time.RFC3339))}
+		}
 	}
 	return nil
 }
