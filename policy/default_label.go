@@ -132,11 +132,9 @@ func LabelAssignments(facts *Facts, label string, said *Setting, backfill bool) 
 // were in dry-run; nil where none.
 func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 	have, labelled := facts.Labels[LabelTTL]
-	without := *facts
+	without := facts.withoutLabel()
 	switch {
 	case labelled:
-		without.Labels = maps.Clone(facts.Labels)
-		delete(without.Labels, LabelTTL)
 	case scope.inDryRun():
 		if given, _ := DefaultLabel(facts, scope, now); given != "" {
 			return nil
@@ -145,11 +143,18 @@ func DefaultedLabel(facts *Facts, scope *Scope, now time.Time) *Default {
 	default:
 		return nil
 	}
-	text, said := DefaultLabel(&without, scope, now)
+	text, said := DefaultLabel(without, scope, now)
 	if text == "" || labelled && (text != have || facts.Annotations[AnnotationLabelSource] != labelStamp(text, said, false)) {
 		return nil
 	}
 	return &Default{Field: LabelTTL, Value: text, Source: said.Source, DryRun: !labelled}
+}
+
+func (f *Facts) withoutLabel() *Facts {
+	out := *f
+	out.Labels = maps.Clone(f.Labels)
+	delete(out.Labels, LabelTTL)
+	return &out
 }
 
 // fitLabel clamps a default for an object, created then; zero for one that is new. One that still

@@ -55,7 +55,7 @@ func JudgeLabel(facts *Facts, key string, scope *Scope, now time.Time) Verdict {
 		return unusable(fmt.Errorf("%s expired before the object was created: use a later one, or delete the object", label))
 	}
 	propagation, _, err := scope.Propagation()
-	return Verdict{Trigger: TriggerLabel, Source: source, Backfill: backfill, DryRun: scope.Mode() == ModeDryRun}.
+	return Verdict{Trigger: TriggerLabel, Source: source, Backfill: backfill, DryRun: scope.Mode() == ModeDryRun || scope.holdsLabel(facts, source)}.
 		due(label.Expiry(facts.Created), now, Delete).propagated(propagation, err)
 }
 

@@ -71,6 +71,9 @@ type Scope struct {
 	Counter *PodCounter
 	// Policies are the platform policies that match the object, in order of precedence.
 	Policies []*PlatformPolicy
+	// Filled is the scope of the object as it was before admission filled in what its stamps claim. It
+	// is nil unless a stamp names a policy in dry-run.
+	Filled *Scope
 	// Creating is true while admission judges a CREATE. Every default then reaches the object, and
 	// its stamps are not trusted.
 	Creating bool

@@ -29,8 +29,7 @@ func Unfilled(facts *Facts, scope *Scope) *Facts {
 func (f *Facts) withoutFilledTTL(scope *Scope) (*Facts, bool) {
 	without, count := f.without(AnnotationTTLSource), 1
 	if _, ok := defaultSource(f.Annotations, AnnotationTTLSource); ok {
-		without, count = without.without(TTLAnnotations...), len(f.TTLs().Settings())+1
-		without.NativeTTL = NativeField{}
+		without, count = f.withoutTTL(), len(f.TTLs().Settings())+1
 	}
 	effective := Resolve(without, scope)
 	return without, f.holds(ttlAssignments(without, &effective, scope), count)
@@ -42,6 +41,12 @@ func (f *Facts) filledDeadline(scope *Scope) bool {
 	without := f.withoutDeadline()
 	effective := Resolve(without, scope)
 	return f.holds(deadlineAssignments(without, &effective, scope), 2)
+}
+
+func (f *Facts) withoutTTL() *Facts {
+	without := f.without(append([]string{AnnotationTTLSource}, TTLAnnotations...)...)
+	without.NativeTTL = NativeField{}
+	return without
 }
 
 func (f *Facts) withoutDeadline() *Facts {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -149,7 +150,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	out.enforcer = "its own controller stops it"
 	if world.Stops(of.Facts) {
 		out.enforcer = "Curfew stops it"
-		for _, off := range w.SwitchedOff(of.Facts, policy.TriggerDeadline) {
+		for _, off := range append(w.SwitchedOff(of.Facts, policy.TriggerDeadline), of.Held(policy.TriggerDeadline)...) {
 			out.enforcer = "nothing stops it: " + off.Message
 		}
 	}
@@ -169,7 +170,7 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
 	for _, entry := range out.entries {
 		if entry.Trigger != policy.TriggerDeadline {
-			out.obstacles = append(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger)...)
+			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger))
 		}
 	}
 	if out.mayChange, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "patch"); err != nil {

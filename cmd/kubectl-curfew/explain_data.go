@@ -87,6 +87,9 @@ func (e *explained) data() explainedItem {
 			out.DeletedBy = entry.DeletedBy()
 		}
 	}
+	for i := range out.Obstacles {
+		out.Obstacles[i].Stops = out.Obstacles[i].Stops && !e.overtaken()
+	}
 	if e.withAnother() {
 		out.With = withDataOf(e.cascade, e.now)
 	}

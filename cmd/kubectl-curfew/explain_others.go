@@ -22,6 +22,12 @@ func (e *explained) withAnother() bool {
 	return true
 }
 
+// overtaken reports whether another one than Curfew deletes the object first: obstacles then stop
+// Curfew, and not the deletion.
+func (e *explained) overtaken() bool {
+	return e.withAnother() || slices.ContainsFunc(e.entries, func(entry world.Entry) bool { return entry.Native != nil })
+}
+
 // cascadeText says with which other object this one is deleted, and when.
 func (e *explained) cascadeText(is string) string {
 	with, entry := e.cascade.Kind.Kind+" "+e.cascade.Name, e.cascade.Entry

@@ -30,6 +30,11 @@ func (e *explained) against(kind policy.ObstacleKind, name string) []string {
 		if namespace := e.of.Scope.Namespace; namespace != nil && namespace.Mode == policy.ModeDryRun {
 			return []string{"kubectl annotate namespace " + namespace.Name + " " + policy.AnnotationMode + "-"}
 		}
+		for _, trigger := range []policy.Trigger{policy.TriggerTTL, policy.TriggerLabel} {
+			if of, held := e.of.HeldBy(trigger); held {
+				return []string{"kubectl edit lifecyclepolicy " + of.Name + "   # its mode is DryRun"}
+			}
+		}
 		return []string{"kubectl edit " + e.controller.Name() + "   # take --dry-run away"}
 	case policy.ObstacleOff:
 		return []string{"kubectl edit " + e.controller.Name() + "   # add it to --enable, here and in deployment/curfew-webhook"}

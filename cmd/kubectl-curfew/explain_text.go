@@ -51,7 +51,7 @@ func (e *explained) text(out io.Writer) error {
 		{"TTL label", e.label()},
 		{"Deadline", levels(e.of.Deadline, e.of.ByDeadline)},
 		{"Bounds", e.bounds()},
-		{"Blocked by", e.blockers()},
+		{e.blockedTitle(), e.blockers()},
 		{"Also deleted by", e.alsoDeletedBy()},
 		{"To change it", e.toChange()},
 	} {
@@ -163,6 +163,14 @@ func (e *explained) bounds() [][]string {
 		return [][]string{{"   none"}}
 	}
 	return out
+}
+
+// blockedTitle names whom the obstacles stop: the kind's own controller knows none of them.
+func (e *explained) blockedTitle() string {
+	if e.overtaken() && e.blocked() {
+		return "Curfew alone is blocked by"
+	}
+	return "Blocked by"
 }
 
 func (e *explained) blockers() [][]string {

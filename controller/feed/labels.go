@@ -2,7 +2,6 @@ package feed
 
 import (
 	"context"
-	"slices"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -75,12 +74,8 @@ func (f *Feed) read(ctx context.Context, namespace, name string) (runtime.Object
 	if err != nil {
 		return nil, err
 	}
-	if slices.ContainsFunc(snapshot.Concerning(f.Kind()), needsWhole) {
+	if expression.NeedsWhole(snapshot.Concerning(f.Kind())) {
 		return f.kind.Whole(ctx, namespace, name)
 	}
 	return f.kind.Get(ctx, namespace, name)
 }
-
-// needsWhole tells of a policy that it has to see an object whole in order to tell whether it
-// bounds its label.
-func needsWhole(p *expression.Policy) bool { return p.ConcernsLabels() && p.NeedsObject() }

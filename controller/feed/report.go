@@ -53,9 +53,14 @@ func NewReports(recorder events.EventRecorder, log logr.Logger, registerer prome
 	return reports, nil
 }
 
-// report tells of a verdict that keeps an object because of a value that cannot be used (S6).
+// report reports on a verdict that keeps an object because of a value that cannot be used (S6), and
+// on a dry run that the kind's own controller does not know.
 func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
-	if verdict.Err == nil || f.options.Reports == nil {
+	if f.options.Reports == nil {
+		return
+	}
+	if verdict.Err == nil {
+		f.notHeld(facts, verdict)
 		return
 	}
 	level := string(verdict.Source.Level)
@@ -65,6 +70,23 @@ func (f *Feed) report(facts *policy.Facts, verdict policy.Verdict) {
 	kind := f.kind.Profile.Kind
 	f.options.Reports.unusable.WithLabelValues(kind.Group, kind.Kind, level).Inc()
 	f.options.Reports.kept(f.reference(facts.Namespace, facts.Name, facts.UID), verdict.Reason, verdict.Err, verdict.Source.String())
+}
+
+// notHeld reports an object that a policy in dry-run keeps from Curfew alone: the default that the
+// policy gave is in the native field, by which the kind's own controller deletes.
+func (f *Feed) notHeld(facts *policy.Facts, verdict policy.Verdict) {
+	if !verdict.DryRun || verdict.Trigger != policy.TriggerTTL || verdict.Source.Level != policy.LevelPolicy {
+		return
+	}
+	native := policy.NativeDeletionOf(facts)
+	if native == nil {
+		return
+	}
+	f.options.Reports.say(report{
+		on: f.reference(facts.Namespace, facts.Name, facts.UID), reason: "NotHeld", action: "Judge", what: "a dry run that binds Curfew alone",
+		text: fmt.Sprintf("%s is in mode DryRun, which Curfew obeys, but %s deletes the object by %s %s at %s: remove the field to keep the object",
+			verdict.Source.Phrase(), facts.Profile.NativeDeleter(), native.Setting.Path, native.Setting.Shown(), native.Expiry.UTC().Format(time.RFC3339)),
+	})
 }
 
 func (f *Feed) reference(namespace, name string, uid types.UID) *corev1.ObjectReference {

@@ -93,6 +93,30 @@ func (f *Feed) keeps(namespace, name, why string) {
 		policy.Verdict{Reason: "its TTL cannot be used", Err: errors.New(why)})
 }
 
+// A policy in dry-run keeps an object from Curfew alone: the kind's own controller deletes by the
+// native field.
+func TestDryRunThatDoesNotHold(t *testing.T) {
+	f, out, _ := keptFeed(t)
+	at := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	facts := func(ttl policy.NativeField) *policy.Facts {
+		return &policy.Facts{Profile: policy.JobProfile, Namespace: "ci", Name: "a", UID: "u", NativeTTL: ttl, State: policy.State{Finished: true, FinishTime: at}}
+	}
+	held := policy.Verdict{Action: policy.Wait, Trigger: policy.TriggerTTL, Source: policy.Source{Level: policy.LevelPolicy, Name: "trial"}, DryRun: true}
+	native := policy.NativeField{Set: true, Seconds: 3600}
+	enforced, ofNamespace := held, held
+	enforced.DryRun, ofNamespace.Source = false, policy.Source{Level: policy.LevelNamespace, Name: "ci"}
+	f.report(facts(policy.NativeField{}), held)
+	f.report(facts(native), enforced)
+	f.report(facts(native), ofNamespace)
+	f.report(facts(native), held)
+	f.report(facts(native), held)
+	want := []string{`NotHeld Job/a: policy "trial" is in mode DryRun, which Curfew obeys, but Kubernetes' TTL-after-finished controller deletes the object ` +
+		`by spec.ttlSecondsAfterFinished 3600 (1h) at 2026-12-24T13:00:00Z: remove the field to keep the object`}
+	if !slices.Equal(out.events, want) {
+		t.Errorf("%q, want %q", out.events, want)
+	}
+}
+
 // S9: a bound that thousands of objects break, judged again and again, costs few Events and log
 // lines. Nobody is left out: the objects of another namespace have Events of their own, and those
 // without one share one that counts them and says why. The metric counts all.

@@ -2,6 +2,7 @@ package expression
 
 import (
 	"context"
+	"slices"
 
 	"curfew.dev/curfew/policy"
 )
@@ -10,6 +11,16 @@ import (
 // deletions.
 func (p *Policy) ConcernsLabels() bool {
 	return p.Propagation != "" || p.Bounds.Label != (policy.Range{}) || !p.LatestDate.IsZero() || p.latestUnreadable != nil
+}
+
+// NeedsWhole reports whether it takes more of an object than its metadata to know the bounds that
+// sorted policies set for its TTL label or, if one of them is in dry-run, whether that policy gave
+// the object its label.
+func NeedsWhole(policies []*Policy) bool {
+	trial := slices.ContainsFunc(policies, func(p *Policy) bool { return p.label != nil && p.Mode == policy.ModeDryRun })
+	return slices.ContainsFunc(policies, func(p *Policy) bool {
+		return p.ConcernsLabels() && p.NeedsObject() || trial && p.label != nil && (p.NeedsObject() || p.ComputesLabel())
+	})
 }
 
 // NeedsObject reports whether the policy's match needs more of an object than its metadata.

@@ -152,6 +152,9 @@ func (p *Policy) bounds(path *field.Path, spec *v1alpha1.Bounds, errs *field.Err
 // Concerns reports whether the policy can match objects of a kind.
 func (p *Policy) Concerns(kind schema.GroupKind) bool { return p.match.concerns(kind) }
 
+// GivesTTL reports whether the policy has a default TTL after finished.
+func (p *Policy) GivesTTL() bool { return p.ttl != nil || p.succeeded != nil || p.failed != nil }
+
 // ConstantTTLs are the default TTLs that are not expressions.
 func (p *Policy) ConstantTTLs() []*policy.Setting {
 	var out []*policy.Setting

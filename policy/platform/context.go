@@ -72,16 +72,19 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 		out.Namespace = &policy.NamespacePolicy{Name: facts.Name, Mode: policy.ParseNamespace(facts.Name, facts.Annotations, nil).Mode}
 	}
 	policies := snapshot.Concerning(facts.Profile.Kind.GroupKind())
-	if object.LabelOnly && !slices.ContainsFunc(policies, (*expression.Policy).ConcernsLabels) {
+	tried := stampedInDryRun(facts, policies)
+	if object.LabelOnly && !tried && !slices.ContainsFunc(policies, (*expression.Policy).ConcernsLabels) {
 		return out, nil
 	}
-	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, boundsByRuntime)
+	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, func(p *expression.Policy) bool {
+		return boundsByRuntime(p) || tried && p.ReadsRuntime()
+	})
 	kind := object.Runtime
 	if kind == nil {
 		kind = snapshot.RuntimeOf(facts.Profile.Kind.GroupKind())
 	}
-	if object.LabelOnly && asksRuntime && snapshot.Incomplete() != nil {
-		return nil, snapshot.Incomplete() // A KindProfile may know the runtime.
+	if object.LabelOnly && (asksRuntime || tried) && snapshot.Incomplete() != nil {
+		return nil, snapshot.Incomplete() // A KindProfile may know the runtime, or how the object finishes.
 	}
 	if asksRuntime = asksRuntime && kind != nil; !asksRuntime && len(policies) == 0 {
 		return out, nil
@@ -104,6 +107,9 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 		out.Policies, out.Undecided, out.Failures = expression.LabelBounds(evaluating, policies, facts, variables, !object.MetadataOnly)
 	} else {
 		out.Policies, out.Failures = expression.Matching(evaluating, policies, facts, variables)
+	}
+	if tried {
+		out.readFilled(ctx, object, policies, variables)
 	}
 	return out, ctx.Err() // An evaluation that was interrupted is no fault of the policy's.
 }

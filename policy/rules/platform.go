@@ -15,11 +15,12 @@ import (
 const (
 	PolicyCompiles = "policy-compiles"
 	PolicyBounds   = "policy-bounds"
+	PolicyDryRun   = "policy-dry-run"
 )
 
 // PlatformRules are the names of the rules about Curfew's own objects alone.
 func PlatformRules() []string {
-	return []string{PolicyCompiles, PolicyBounds, CleanupAuthor, CleanupAccount}
+	return []string{PolicyCompiles, PolicyBounds, PolicyDryRun, CleanupAuthor, CleanupAccount}
 }
 
 // PlatformRequest is one change to a LifecyclePolicy or KindProfile.
@@ -40,7 +41,17 @@ func ReviewPlatform(request *PlatformRequest) *policy.Decision {
 	out := &policy.Decision{}
 	out.Findings = append(added(compiling(request.Errors), compiling(request.OldErrors)),
 		added(request.about(request.Policy), request.about(request.OldPolicy))...)
+	out.Findings = append(out.Findings, request.dryRun()...)
 	return out
+}
+
+// dryRun warns those who switch a policy to mode DryRun of what that does not hold.
+func (r *PlatformRequest) dryRun() []policy.Finding {
+	if r.Policy == nil || r.OldPolicy == nil || r.Policy.Mode != policy.ModeDryRun || r.OldPolicy.Mode == policy.ModeDryRun || !r.OldPolicy.GivesTTL() {
+		return nil
+	}
+	return named(Rule{Name: PolicyDryRun}, []policy.Finding{warning("spec.mode", "DryRun",
+		"Curfew deletes nothing more by the defaults of this policy, but where admission filled in a native field, such as ttlSecondsAfterFinished of a Job, the kind's own controller deletes by it: remove the field there")})
 }
 
 // compiling treats the message as part of the value, since one field may be wrong in several ways.

@@ -67,6 +67,11 @@ func TestReviewPlatform(t *testing.T) {
 		"bounds of the same kinds": {spec: `{match: {kinds: [{kind: Namespace}]}, bounds: {latestDate: "2099-12-24"}}`},
 		"a short label": {spec: `{defaults: {ttlLabel: {value: 30s}}}`, want: []string{
 			`warning spec.defaults.ttlLabel.value: 30s is under 60s: an object that gets it is deleted 30s after its creation; use 60s or more`}},
+		"dry-run of TTLs that were given": {old: `{defaults: {ttlFailed: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {ttl: {value: 1h}}}`, want: []string{
+			`warning spec.mode: Curfew deletes nothing more by the defaults of this policy, but where admission filled in a native field, such as ttlSecondsAfterFinished of a Job, the kind's own controller deletes by it: remove the field there`}},
+		"dry-run that goes on":   {old: `{mode: DryRun, defaults: {ttl: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {ttl: {value: 2h}}}`},
+		"dry-run of a label":     {old: `{defaults: {ttlLabel: {value: 1h}}}`, spec: `{mode: DryRun, defaults: {ttlLabel: {value: 1h}}}`},
+		"dry-run from the start": {spec: `{mode: DryRun, defaults: {ttl: {value: 1h}}}`},
 		"over": {spec: `{defaults: {ttlLabel: {value: "2026-12-24"}}, bounds: {latestDate: "2026-12-23"}}`, want: []string{
 			`warning spec.defaults.ttlLabel.value: 2026-12-24 is over: nothing is given this label; use a later date`,
 			`warning spec.bounds.latestDate: 2026-12-23 is over: every TTL label is after it; use a later date`}},

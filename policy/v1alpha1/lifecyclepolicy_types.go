@@ -68,8 +68,9 @@ type LifecyclePolicySpec struct {
 	// rejects values outside the bounds. Warn fills in defaults, and admits values outside the bounds
 	// with a warning. DryRun changes, rejects and deletes nothing because of this policy: admission
 	// warns about what it would do, and the controller reports which objects only this policy's
-	// default would delete. Objects created while the mode is DryRun count as older than the defaults.
-	// Defaults to Enforce.
+	// default would delete. Objects that it gave a default earlier are kept too, unless the value is
+	// in a native field, by which the kind's own controller deletes them. Objects created while the
+	// mode is DryRun count as older than the defaults. Defaults to Enforce.
 	// +optional
 	// +kubebuilder:default=Enforce
 	Mode PolicyMode `json:"mode,omitempty"`

@@ -193,6 +193,42 @@ func TestPolicyModeDryRun(t *testing.T) {
 	}
 }
 
+// A policy whose mode becomes DryRun deletes nothing that its defaults stamped before, by TTL or by
+// label. A stamp that it does not produce again gains nothing. Once it enforces again, what it held
+// is deleted.
+func TestPolicyDryRunHoldsWhatIsStamped(t *testing.T) {
+	t.Parallel()
+	s := newSpace(t)
+	name := s.policy("brake", "kinds: [{group: batch, kind: Job}, {kind: ConfigMap}]", `priority: 10, defaults: {ttlSucceeded: {value: 10s}, ttlLabel: {value: 20s}}`)
+	s.eventually(row{job("probe"), warned(`curfew.dev/ttl-after-succeeded defaulted to 10s from policy "`+name+`"`) + "\n" + warned(`curfew.dev/ttl defaulted to 20s from policy "`+name+`"`)})
+	stamped := s.newJob(job("stamped"))
+	configMap := s.newConfigMap("stamped")
+	forged := s.newJob(job("forged", func(j *batchv1.Job) {
+		j.Annotations = map[string]string{policy.AnnotationTTLSucceeded: "9s", policy.AnnotationTTLSource: "policy/" + name}
+	}))
+	mode := func(mode string) string {
+		return s.kubectl("patch", "lifecyclepolicy", name, "--type=merge", "-p", `{"spec":{"mode":"`+mode+`"}}`).stderr
+	}
+	if said := mode("DryRun"); !strings.Contains(said, "spec.mode: Curfew deletes nothing more by the defaults of this policy") {
+		t.Errorf("the warning is %q", said)
+	}
+	s.awaitGone(forged)
+	s.awaitLog(suite.controller.Log, s.name+"/stamped", "dry")
+	s.outlast(s.awaitJobFinish(stamped).Add(20 * second))
+	s.outlast(configMap.GetCreationTimestamp().Add(25 * second))
+	s.stillThere(stamped)
+	s.stillThere(configMap)
+	s.eventAbout("LifecyclePolicy", name, "WouldDelete", s.name+"/stamped")
+	for _, sent := range suite.proxy.Deletes(s.name, "stamped") {
+		if len(sent.Options.DryRun) == 0 {
+			t.Error("a DELETE was sent that is no dry run")
+		}
+	}
+	mode("Enforce")
+	s.awaitGone(stamped)
+	s.awaitGone(configMap)
+}
+
 // A policy's propagation comes before the profile's and the flag's, for each trigger that deletes,
 // and a change takes effect for the next DELETE. A policy of higher priority decides.
 func TestPolicyPropagation(t *testing.T) {

@@ -85,6 +85,7 @@ var ruleRows = map[string][]func(*testing.T){
 	"controller-may-delete": {TestKindThatTheControllerMayNotDelete, TestLabelOfThoseWhoMayNotDelete},
 	rules.PolicyCompiles:    {TestLifecyclePolicySchema, TestKindProfileSchema},
 	rules.PolicyBounds:      {TestPolicyBounds},
+	rules.PolicyDryRun:      {TestPolicyDryRunHoldsWhatIsStamped},
 	rules.CleanupAuthor:     {TestCleanupPolicyOfThoseWhoMayNotDelete},
 	rules.CleanupAccount:    {TestCleanupWithTheRightsOfAnAccount},
 }

@@ -74,6 +74,30 @@ var ofPolicies = []Mutant{
 		Package: decides, Tests: []string{"TestPolicyInDryRun", "TestDeadlineOfPolicyInDryRun"},
 	},
 	{
+		Invariant: "S6", Name: "what a policy in dry-run has stamped is deleted",
+		File: "policy/value.go",
+		Old:  "value.Source, value.DryRun = source, w.held(source)", New: "value.Source = source",
+		Package: decides, Tests: []string{"TestDryRunHoldsWhatIsStamped", "TestDryRunHoldsStampedDeadlines"},
+	},
+	{
+		Invariant: "S6", Name: "what a policy in dry-run has labelled is deleted",
+		File: "policy/judge_label.go",
+		Old:  "scope.Mode() == ModeDryRun || scope.holdsLabel(facts, source)", New: "scope.Mode() == ModeDryRun",
+		Package: decides, Tests: []string{"TestDryRunHoldsStampedLabels"},
+	},
+	{
+		Invariant: "S3", Name: "a forged stamp of a policy in dry-run keeps an object",
+		File: "policy/held.go",
+		Old:  "return v.Set && v.Source == source && setting.Err == nil && v.TTL == setting.TTL", New: "return true",
+		Package: decides, Tests: []string{"TestDryRunHoldsWhatIsStamped", "TestDryRunHoldsStampedDeadlines"},
+	},
+	{
+		Invariant: "S6", Name: "a policy in dry-run holds nothing if it matches by what it fills in",
+		File: "policy/platform/context.go",
+		Old:  "\tif tried {", New: "\tif false {",
+		Package: "policy/platform", Tests: []string{"TestHeldByDryRun"},
+	},
+	{
 		Invariant: "S6", Name: "a policy in dry-run decides what becomes of dependents",
 		File: "policy/expression/policy.go",
 		Old:  "if out.Mode != policy.ModeDryRun {", New: "if true {",

@@ -92,7 +92,7 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	}
 	for i := range out {
 		entry := &out[i]
-		entry.Obstacles = append(slices.Clone(obstacles), w.SwitchedOff(facts, entry.Trigger)...)
+		entry.Obstacles = slices.Concat(obstacles, w.SwitchedOff(facts, entry.Trigger), explained.Held(entry.Trigger))
 		if native != nil && entry.overtakenBy(native) {
 			byNative := nativeEntry(free, native)
 			byNative.Obstacles = entry.Obstacles
@@ -121,12 +121,14 @@ func Stops(facts *policy.Facts) bool {
 	return facts.DeadlineByCurfew || facts.Profile.AnnotatedDeadline && !facts.NativeDeadline.Set
 }
 
-// goes is the earlier of TTL and label, or the one whose trigger is switched on; ok is false where
-// neither applies.
+// goes is the earlier of TTL and label, or the one whose trigger acts; ok is false where neither
+// applies.
 func (w *World) goes(e *policy.Explanation, now time.Time) (Entry, bool) {
 	byTTL, okTTL := byTTL(e, now)
 	byLabel, okLabel := byLabel(e)
-	off := func(trigger policy.Trigger) bool { return slices.Contains(w.Controller.Off, trigger) }
+	off := func(trigger policy.Trigger) bool {
+		return slices.Contains(w.Controller.Off, trigger) || len(e.Held(trigger)) > 0
+	}
 	switch {
 	case okTTL && okLabel && off(policy.TriggerLabel) != off(policy.TriggerTTL):
 		if off(policy.TriggerTTL) {

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/expression"
 )
 
 // pageSize is how many objects are read at once.
@@ -71,12 +72,7 @@ func (w *World) passes(kind Kind, query Query) []pass {
 }
 
 func (w *World) needsObjects(kind Kind) bool {
-	for _, said := range w.platform.Policies {
-		if said.Concerns(kind.GroupKind()) && said.ConcernsLabels() && said.NeedsObject() {
-			return true
-		}
-	}
-	return false
+	return expression.NeedsWhole(w.platform.Concerning(kind.GroupKind()))
 }
 
 // List passes the objects of a kind that may expire to take, page by page. An object can come

@@ -8,7 +8,7 @@ import (
 
 // nativeGrace is how long after the native TTL an object may still be there before that shows that
 // the kind's own controller does not act: it is switched off, or refused.
-const nativeGrace = time.Minute
+const nativeGrace = 5 * time.Minute
 
 // NativeDeletion is the deletion by the kind's own controller, as far as that may act; nil where it
 // does not.

@@ -1,0 +1,139 @@
+package policy_test
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/builders"
+)
+
+// What the defaults of a policy stamped before its mode became DryRun is only reported. A stamp that
+// the policy does not produce again is ignored: the value counts as the author's.
+func TestDryRunHoldsWhatIsStamped(t *testing.T) {
+	job := func(ttl int32) *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon.Add(-2 * time.Hour)).Complete(noon.Add(-90 * time.Minute)).TTL(ttl)
+	}
+	stamped := func(ttl int32, source string) *builders.JobWrapper {
+		return job(ttl).Annotation(policy.AnnotationTTLSource, source)
+	}
+	hour := trial("a", "ttl-after-finished", "1h")
+	unknown := trial("a")
+	unknown.TTL.All = &policy.Setting{Path: "spec.match", Err: fmt.Errorf("evaluating: no such key")}
+	capped := trial("a", "ttl-after-finished", "9h")
+	capped.Bounds.TTL.Max = &policy.Setting{Path: "spec.bounds.maxTTL", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	only := func(policies ...*policy.PlatformPolicy) *policy.Scope {
+		return &policy.Scope{Namespace: namespaceOf(), Policies: policies}
+	}
+	for name, test := range map[string]struct {
+		job   *builders.JobWrapper
+		scope *policy.Scope
+		want  string
+	}{
+		"native field":                      {stamped(3600, "policy/a"), only(hour), "delete policy/a dry-run"},
+		"not due":                           {stamped(7200, "policy/a"), only(trial("a", "ttl-after-finished", "2h")), "wait policy/a dry-run"},
+		"annotation":                        {builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Complete(noon.Add(-90*time.Minute)).Annotation(policy.AnnotationTTL, "1h").Annotation(policy.AnnotationTTLSource, "policy/a"), only(hour), "delete policy/a dry-run"},
+		"enforced":                          {stamped(3600, "policy/a"), only(platform("a", "ttl-after-finished", "1h")), "delete policy/a"},
+		"another policy is in dry-run":      {stamped(3600, "policy/b"), only(platform("b", "ttl-after-finished", "1h"), hour), "delete policy/b"},
+		"it does not match":                 {stamped(3600, "policy/a"), only(), "delete policy/a"},
+		"it gives another value":            {stamped(3599, "policy/a"), only(hour), "delete policy/a"},
+		"it gives the value to failed ones": {stamped(3600, "policy/a"), only(trial("a", "ttl-after-failed", "1h")), "delete policy/a"},
+		"it gives no TTL any more":          {stamped(3600, "policy/a"), only(trial("a")), "delete policy/a"},
+		"the namespace gives one":           {stamped(3600, "policy/a"), &policy.Scope{Namespace: namespaceOf("default-ttl", "1h"), Policies: []*policy.PlatformPolicy{hour}}, "delete policy/a"},
+		"a policy before it gives one":      {stamped(3600, "policy/z"), only(platform("a", "ttl-after-finished", "1h"), trial("z", "ttl-after-finished", "1h")), "delete policy/z"},
+		"it clamps its default":             {stamped(3600, "policy/a"), only(capped), "delete policy/a dry-run"},
+		"it cannot be evaluated":            {stamped(60, "policy/a"), only(unknown), "delete policy/a dry-run"},
+		"it matched before":                 {stamped(3600, "policy/a"), &policy.Scope{Namespace: namespaceOf(), Filled: only(hour)}, "delete policy/a dry-run"},
+		"no stamp":                          {job(3600), only(hour), "delete object"},
+		"stamp of the author":               {stamped(3600, "object"), only(hour), "delete object"},
+		"an object that gets no default":    {stamped(3600, "policy/a").Owner(controlledBy(true)), only(hour), "delete policy/a"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := policy.FactsOfJob(test.job.Obj())
+			effective := policy.ResolveTrial(facts, test.scope)
+			verdict := policy.Judge(facts, &effective, noon)
+			if got := verdictText(&verdict); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+func verdictText(verdict *policy.Verdict) string {
+	out := verdict.Action.String() + " " + verdict.Source.String()
+	if verdict.DryRun {
+		out += " dry-run"
+	}
+	return out
+}
+
+// The same for a deadline. What was stopped for it before is not stopped further.
+func TestDryRunHoldsStampedDeadlines(t *testing.T) {
+	of := trial("a")
+	of.Deadline = &policy.Setting{Path: "spec.defaults.deadline.value", Text: "1h", TTL: policy.TTL{After: time.Hour}}
+	running := func(seconds int64) *builders.JobWrapper {
+		return builders.MakeJob("ci", "a").Created(noon.Add(-3*time.Hour)).Started(noon.Add(-2*time.Hour)).Deadline(seconds).Annotation(policy.AnnotationDeadlineSource, "policy/a")
+	}
+	for name, test := range map[string]struct {
+		job  *builders.JobWrapper
+		ends bool
+		want string
+	}{
+		"its value":          {running(3600), false, "stop policy/a dry-run"},
+		"another value":      {running(1800), false, "stop policy/a"},
+		"its value, stopped": {running(3600), true, "stop policy/a dry-run"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			facts := policy.FactsOfJob(test.job.Obj())
+			if test.ends {
+				facts.Finished, facts.Exceeded = true, noon.Add(-time.Hour)
+			}
+			effective := policy.ResolveTrial(facts, &policy.Scope{Namespace: namespaceOf(), Policies: []*policy.PlatformPolicy{of}})
+			verdict := policy.JudgeDeadline(facts, &effective, 0, noon)
+			if got := verdictText(&verdict); got != test.want {
+				t.Errorf("%s, want %s", got, test.want)
+			}
+		})
+	}
+}
+
+// The same for a TTL label, which a policy may have given at creation or later.
+func TestDryRunHoldsStampedLabels(t *testing.T) {
+	of := func(mode policy.Mode, text string) *policy.PlatformPolicy {
+		return &policy.PlatformPolicy{Name: "a", Mode: mode, NamesKind: true,
+			Label: &policy.Setting{Path: "spec.defaults.ttlLabel.value", Text: text, Source: policy.Source{Level: policy.LevelPolicy, Name: "a"}}}
+	}
+	only := func(policies ...*policy.PlatformPolicy) *policy.Scope {
+		return &policy.Scope{Namespace: namespaceOf(), Policies: policies}
+	}
+	failing := of(policy.ModeDryRun, "")
+	failing.Label.Err = fmt.Errorf("evaluating: no such key")
+	for name, test := range map[string]struct {
+		label, stamp string
+		scope        *policy.Scope
+		want         string
+	}{
+		"its label":               {"1h", "policy/a 1h", only(of(policy.ModeDryRun, "1h")), "delete policy/a dry-run"},
+		"given to what existed":   {"1h", "policy/a 1h backfill", only(of(policy.ModeDryRun, "1h")), "delete policy/a dry-run"},
+		"its date":                {"2026-12-24T110000Z", "policy/a 2026-12-24T110000Z", only(of(policy.ModeDryRun, "2026-12-24T110000Z")), "delete policy/a dry-run"},
+		"enforced":                {"1h", "policy/a 1h", only(of(policy.ModeEnforce, "1h")), "delete policy/a"},
+		"another label":           {"1h", "policy/a 1h", only(of(policy.ModeDryRun, "90m")), "delete policy/a"},
+		"it does not match":       {"1h", "policy/a 1h", only(), "delete policy/a"},
+		"it cannot be evaluated":  {"1h", "policy/a 1h", only(failing), "delete policy/a dry-run"},
+		"it matched before":       {"1h", "policy/a 1h", &policy.Scope{Namespace: namespaceOf(), Filled: only(of(policy.ModeDryRun, "1h"))}, "delete policy/a dry-run"},
+		"a stamp of another":      {"1h", "policy/a 2h", only(of(policy.ModeDryRun, "1h")), "delete object"},
+		"the label of its author": {"1h", "", only(of(policy.ModeDryRun, "1h")), "delete object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			wrapper := builders.MakeJob("ci", "a").Created(noon.Add(-2*time.Hour)).Label(policy.LabelTTL, test.label)
+			if test.stamp != "" {
+				wrapper.Annotation(policy.AnnotationLabelSource, test.stamp)
+			}
+			verdict := policy.JudgeLabel(policy.FactsOfJob(wrapper.Obj()), policy.LabelTTL, test.scope, noon)
+			if got := verdictText(&verdict); got != test.want {
+				t.Errorf("%s (%s), want %s", got, verdict.Reason, test.want)
+			}
+		})
+	}
+}

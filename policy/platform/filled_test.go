@@ -1,0 +1,55 @@
+package platform_test
+
+import (
+	"testing"
+	"time"
+
+	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/platform"
+	"curfew.dev/curfew/test/contexts"
+)
+
+// A policy in dry-run holds what its defaults stamped, even if it matches by the absence of what it
+// filled in, and if no more than the label is asked for.
+func TestHeldByDryRun(t *testing.T) {
+	const (
+		namespace = `{apiVersion: v1, kind: Namespace, metadata: {name: ci, labels: {kubernetes.io/metadata.name: ci}}}`
+		ttl       = `{metadata: {name: a}, spec: {mode: DryRun, match: {matchConditions: [{name: bare, expression: "!has(object.spec.ttlSecondsAfterFinished)"}]}, defaults: {ttl: {value: 1h}}}}`
+		job       = `{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: ci, creationTimestamp: "2026-12-24T09:00:00Z", annotations: {curfew.dev/ttl-source: policy/a}},
+			spec: {ttlSecondsAfterFinished: 3600}, status: {conditions: [{type: Complete, status: "True", lastTransitionTime: "2026-12-24T10:00:00Z"}]}}`
+		label     = `{metadata: {name: a}, spec: {mode: DryRun, match: {kinds: [{kind: ConfigMap}], objectSelector: {matchExpressions: [{key: curfew.dev/ttl, operator: DoesNotExist}]}}, defaults: {ttlLabel: {value: 1h}}}}`
+		computed  = `{metadata: {name: a}, spec: {mode: DryRun, match: {kinds: [{kind: ConfigMap}]}, defaults: {ttlLabel: {expression: "'1h'"}}}}`
+		configMap = `{apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: ci, creationTimestamp: "2026-12-24T09:00:00Z", labels: {curfew.dev/ttl: 1h}, annotations: {curfew.dev/ttl-label-source: policy/a 1h}}}`
+	)
+	now := time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC)
+	for name, test := range map[string]struct {
+		object, policy          string
+		labelOnly, metadataOnly bool
+		held, undecided         bool
+	}{
+		"TTL":                        {object: job, policy: ttl, held: true},
+		"label":                      {object: configMap, policy: label, held: true},
+		"label alone":                {object: configMap, policy: label, labelOnly: true, metadataOnly: true, held: true},
+		"computed label, metadata":   {object: configMap, policy: computed, labelOnly: true, metadataOnly: true, undecided: true},
+		"computed label, read whole": {object: configMap, policy: computed, labelOnly: true, held: true},
+	} {
+		t.Run(name, func(t *testing.T) {
+			of := contexts.Case{Object: test.object, Namespace: namespace, Policies: []string{test.policy}}
+			facts, object := of.Facts(t, of.Store(t).Snapshot())
+			asked := platform.Whole(facts, object)
+			asked.LabelOnly, asked.MetadataOnly = test.labelOnly, test.metadataOnly
+			found, err := platform.ContextOf(t.Context(), contexts.Source{Case: of, T: t}, asked)
+			if err != nil {
+				t.Fatal(err)
+			}
+			verdict := policy.JudgeLabel(facts, policy.LabelTTL, &found.Scope, now)
+			if facts.Profile.Finishable() {
+				effective := policy.Resolve(facts, &found.Scope)
+				verdict = policy.Judge(facts, &effective, now)
+			}
+			if verdict.Action != policy.Delete || verdict.DryRun != test.held || found.Undecided != test.undecided {
+				t.Errorf("%s (%s), dry-run %t, undecided %t", verdict.Action, verdict.Reason, verdict.DryRun, found.Undecided)
+			}
+		})
+	}
+}
