@@ -37,12 +37,14 @@ type installation struct {
 	// configurations of admission, and the Secret with their serving certificate.
 	configurations []*admissionv1.MutatingWebhookConfiguration
 	serving        []byte
-	webhook        map[string]any // status of the Deployment curfew-webhook
-	endpoints      []bool         // those that are ready
-	report         settings.Report
-	settings       map[string]string
-	lease          map[string]any
-	accounts       []string // ServiceAccounts of kube-controller-manager
+	// statuses are the binding of the policy on statuses; without any there is no policy either.
+	statuses  []admissionv1.ValidationAction
+	webhook   map[string]any // status of the Deployment curfew-webhook
+	endpoints []bool         // those that are ready
+	report    settings.Report
+	settings  map[string]string
+	lease     map[string]any
+	accounts  []string // ServiceAccounts of kube-controller-manager
 	// reached is whether the API server calls the webhooks.
 	reached bool
 	// absent: Curfew is not installed.
@@ -73,6 +75,7 @@ func healthy(t *testing.T) *installation {
 	in := &installation{
 		serving: issued(t, noon.AddDate(0, 0, 60)), webhook: map[string]any{"readyReplicas": int64(2)}, endpoints: []bool{true, true}, reached: true,
 		lease: map[string]any{}, accounts: []string{"namespace-controller", "ttl-after-finished-controller"},
+		statuses: []admissionv1.ValidationAction{admissionv1.Deny},
 		settings: map[string]string{settings.Version: version, settings.ReportedAt: "2026-12-24T11:59:00Z"},
 		report: settings.Report{Tracked: 1200, LabelKinds: 2, Unlabelled: settings.ListOf(make([]string, 58)), Coverage: map[string]string{
 			"MutatingWebhookConfiguration": settings.NoWebhooks,
@@ -156,6 +159,13 @@ func (in *installation) cluster(t *testing.T) *fakeCluster {
 	for _, one := range in.configurations {
 		add(admissionv1.SchemeGroupVersion.String(), one.Kind, "", one.Name, one)
 	}
+	if in.statuses != nil {
+		add(admissionv1.SchemeGroupVersion.String(), "ValidatingAdmissionPolicy", "", "curfew-status", &admissionv1.ValidatingAdmissionPolicy{})
+	}
+	if len(in.statuses) > 0 {
+		add(admissionv1.SchemeGroupVersion.String(), "ValidatingAdmissionPolicyBinding", "", "curfew-status",
+			&admissionv1.ValidatingAdmissionPolicyBinding{Spec: admissionv1.ValidatingAdmissionPolicyBindingSpec{ValidationActions: in.statuses}})
+	}
 	add("v1", "Secret", "curfew-system", "curfew-webhook-tls", &corev1.Secret{Data: map[string][]byte{corev1.TLSCertKey: in.serving}})
 	add("apps/v1", "Deployment", "curfew-system", "curfew-webhook", &map[string]any{"spec": map[string]any{"replicas": int64(2)}, "status": in.webhook})
 	slice := &discoveryv1.EndpointSlice{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{discoveryv1.LabelServiceName: "curfew-webhook"}}}
@@ -199,7 +209,7 @@ func rows(stdout string) map[string]string {
 // TestStatus: each fault is found by the check that it concerns, and decides the exit status. The
 // others are as in a healthy installation.
 func TestStatus(t *testing.T) {
-	tenant := []string{"get configmaps", "get leases", "get deployments", "get secrets", "get serviceaccounts", "get customresourcedefinitions",
+	tenant := []string{"get validatingadmissionpolicies", "get validatingadmissionpolicybindings", "get configmaps", "get leases", "get deployments", "get secrets", "get serviceaccounts", "get customresourcedefinitions",
 		"get mutatingwebhookconfigurations", "get validatingwebhookconfigurations", "list endpointslices", "create namespaces", "list lifecyclepolicies", "list kindprofiles"}
 	for name, test := range map[string]struct {
 		change  func(in *installation)
@@ -247,6 +257,14 @@ func TestStatus(t *testing.T) {
 			"certificate": "failed 1 of 15 webhooks have no CA that is valid"}},
 		"the Secret may not be read": {notMine: []string{"get secrets"}, want: map[string]string{
 			"certificate": "ok the API server accepts it; you may not get the Secret, which shows until when"}},
+		"anyone writes statuses": {change: func(in *installation) { in.statuses = nil }, want: map[string]string{
+			"statuses": "warning there is no ValidatingAdmissionPolicy curfew-status: whoever has permission for the statuses of Curfew's kinds can falsify them"}},
+		"… without a binding": {change: func(in *installation) { in.statuses = []admissionv1.ValidationAction{} }, want: map[string]string{
+			"statuses": "warning there is no ValidatingAdmissionPolicyBinding curfew-status"}},
+		"… which is audited": {change: func(in *installation) { in.statuses = []admissionv1.ValidationAction{admissionv1.Audit} }, want: map[string]string{
+			"statuses": "warning ValidatingAdmissionPolicyBinding curfew-status does not deny"}},
+		"… which is not read": {notMine: []string{"get validatingadmissionpolicies"}, want: map[string]string{"statuses": "unknown not read"},
+			note: "you may not get validatingadmissionpolicies/curfew-status: who may write the statuses of Curfew's kinds is not known"},
 		"other coverage": {change: func(in *installation) { in.configurations[2].Webhooks[0].Rules = nil }, code: 1, want: map[string]string{
 			"coverage": "failed ValidatingWebhookConfiguration curfew-kinds is not what the controller wrote last: requests may not be reviewed"}},
 		"no coverage": {change: func(in *installation) { in.configurations = in.configurations[:2] }, code: 1, want: map[string]string{
@@ -295,7 +313,7 @@ func TestStatus(t *testing.T) {
 			"coverage": "unknown ConfigMap curfew-settings", "deletions": "unknown ConfigMap curfew-settings", "permissions": "unknown ConfigMap curfew-settings",
 			"cleanup": "unknown ConfigMap curfew-settings"}},
 		"for a tenant": {notMine: tenant, code: 2, want: map[string]string{
-			"kinds": "unknown not read", "controller": `unknown you may not get leases/curfew-controller in namespace "curfew-system"`,
+			"statuses": "unknown not read", "kinds": "unknown not read", "controller": `unknown you may not get leases/curfew-controller in namespace "curfew-system"`,
 			"webhook": "unknown whether the API server reaches it is not known", "certificate": "unknown not read",
 			"coverage": "unknown you may not get configmaps/curfew-settings", "version": "unknown kubectl-curfew dev; that of the controller is not known",
 			"triggers": "unknown you may not get", "deletions": "unknown you may not get", "permissions": "unknown you may not get", "cleanup": "unknown you may not get", "in-tree TTL": "unknown on by Kubernetes' default",

@@ -83,6 +83,9 @@ func (c *Compiler) Policy(object *v1alpha1.LifecyclePolicy) (*Policy, field.Erro
 	out.matchAsksRuntime = c.reads(varRuntime)
 	if since := object.Status.Defaults; since != nil && since.Hash == out.Hash {
 		out.Since = since.SinceTime.Time
+		if created := object.CreationTimestamp.Time; out.Since.Before(created) {
+			out.Since = created // Someone else wrote it: a default reaches nothing older than its policy (S6).
+		}
 	}
 	if defaults := spec.Defaults; defaults != nil {
 		at := path.Child("defaults")

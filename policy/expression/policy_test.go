@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/yaml"
 
@@ -302,6 +303,18 @@ func TestStampPolicy(t *testing.T) {
 		}
 		if compiled, _ := expression.NewCompiler(4).Policy(changed); !compiled.Since.IsZero() {
 			t.Errorf("%s changed and the old stamp holds (S6)", name)
+		}
+	}
+	// Someone else has written the status.
+	for _, created := range []time.Time{later, later.Add(time.Second)} {
+		forged := object.DeepCopy()
+		forged.CreationTimestamp = metav1.NewTime(created)
+		if compiled, _ := expression.NewCompiler(4).Policy(forged); !compiled.Since.Equal(created) {
+			t.Errorf("since %v, before the policy was created at %v", compiled.Since, created)
+		}
+		forged.Status.Defaults = expression.StampPolicy(forged, later)
+		if got := forged.Status.Defaults.SinceTime; !got.Time.Equal(created) || *expression.StampPolicy(forged, later) != *forged.Status.Defaults {
+			t.Errorf("stamped with %v, want %v", got, created)
 		}
 	}
 	changed := object.DeepCopy()

@@ -36,14 +36,17 @@ func DefaultsHash(object *v1alpha1.LifecyclePolicy) string {
 }
 
 // StampPolicy says what status.defaults of a policy must be now; nil for a policy without defaults.
-// One whose hash fits is kept. One that does not, or is in the future, becomes now, so that a new
-// default never reaches older objects (S6).
+// One whose hash fits is kept. One that does not, or is in the future, or before the policy's
+// creation, becomes now, so that a new default never reaches older objects (S6).
 func StampPolicy(object *v1alpha1.LifecyclePolicy, now time.Time) *v1alpha1.DefaultsStatus {
 	hash, stands := DefaultsHash(object), object.Status.Defaults
+	if created := object.CreationTimestamp.Time; now.Before(created) {
+		now = created // API servers differ by a second.
+	}
 	switch {
 	case hash == "":
 		return nil
-	case stands != nil && stands.Hash == hash && !stands.SinceTime.IsZero() && !stands.SinceTime.After(now):
+	case stands != nil && stands.Hash == hash && !stands.SinceTime.IsZero() && !stands.SinceTime.After(now) && !stands.SinceTime.Time.Before(object.CreationTimestamp.Time):
 		return stands
 	default:
 		return &v1alpha1.DefaultsStatus{SinceTime: metav1.NewTime(now.UTC().Truncate(time.Second)), Hash: hash}

@@ -1,14 +1,12 @@
 package main
 
-const admissionOf = "webhook"
-
 // admission is what stands between a tenant and the platform's rules.
 var admission = []Mutant{
 	{
 		Invariant: "S6", Name: "an owner reference alone turns a denial into a warning",
 		File: "webhook/owners.go",
 		Old:  "if decision.Allowed() || !review.ByController(profiles) {", New: "if decision.Allowed() || review.Facts.Owner == nil {",
-		Package: admissionOf, Tests: []string{"TestForgedOwner"},
+		Package: admits, Tests: []string{"TestForgedOwner"},
 	},
 	{
 		Invariant: "S6", Name: "any service account counts as a controller",
@@ -21,5 +19,17 @@ var admission = []Mutant{
 		File: "policy/rules/child.go",
 		Old:  "|| inherited != nil && !inherited(*finding) {", New: "{",
 		Package: rulesOf, Tests: []string{"TestChildIsDeniedForItsOwnValue"},
+	},
+	{
+		Invariant: "S6", Name: "a policy's defaults reach objects older than the policy",
+		File: "policy/expression/policy.go",
+		Old:  "out.Since.Before(created) {", New: "false {",
+		Package: "policy/expression", Tests: []string{"TestStampPolicy"},
+	},
+	{
+		Invariant: "S6", Name: "a forged sinceTime is not corrected",
+		File: "policy/expression/since.go",
+		Old:  " && !stands.SinceTime.Time.Before(object.CreationTimestamp.Time):", New: ":",
+		Package: "policy/expression", Tests: []string{"TestStampPolicy"},
 	},
 }

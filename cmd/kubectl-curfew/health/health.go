@@ -23,7 +23,7 @@ const (
 
 // Check is the result of one check.
 type Check struct {
-	Name    string `json:"name" doc:"what is checked: kinds, controller, webhook, certificate, coverage, version, triggers, deletions, permissions, cleanup or in-tree TTL"`
+	Name    string `json:"name" doc:"what is checked: kinds, controller, webhook, certificate, coverage, statuses, version, triggers, deletions, permissions, cleanup or in-tree TTL"`
 	State   State  `json:"state" doc:"ok, warning, failed or unknown"`
 	Message string `json:"message" doc:"what was found, for people"`
 }
@@ -54,6 +54,7 @@ var checks = []struct {
 	{"webhook", true, (*reader).webhook},
 	{"certificate", false, (*reader).certificate},
 	{"coverage", false, (*reader).coverage},
+	{"statuses", false, (*reader).statuses},
 	{"version", false, (*reader).version},
 	{"triggers", false, (*reader).triggers},
 	{"deletions", false, (*reader).deletions},

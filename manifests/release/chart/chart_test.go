@@ -255,6 +255,7 @@ var changes = map[string]struct {
 	"leaveNativeTTL":     {true, `"--leave-native-ttl"`},
 	"deleteAnything":     {true, `"name":"curfew-controller-anything"`},
 	"precreatedWebhooks": {true, `"name":"curfew-kinds"`},
+	"restorers":          {[]any{"a:b"}, `request.userInfo.username != \"a:b\"`},
 	"failClosed":         {true, `"--fail-closed"`},
 	"httpAPI":            {true, `"--api-addr=:8443"`},
 	"highAvailability":   {true, `"replicas":3`},

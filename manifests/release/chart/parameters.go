@@ -44,6 +44,13 @@ annotations:
 {{- end }}
 `
 
+// restorersMore exempts accounts from the policy on statuses.
+const restorersMore = `{{- range $index, $user := .Values.restorers }}
+- name: restorer-{{ $index }}
+  expression: {{ printf "request.userInfo.username != %q" $user | quote }}
+{{- end }}
+`
+
 // needed names the trigger without which the controller does not use an object. The role of
 // PodTallies is not here: while they are switched off, the controller removes their finalizers. Nor
 // is that of runtimes, whose stamps it always keeps, so that switching on a trigger loses nothing.
@@ -68,6 +75,10 @@ func parameters(o object) map[string]place {
 			container + ".imagePullPolicy": {value: "{{ .Values.image.pullPolicy }}"},
 			container + ".args":            {more: fmt.Sprintf(argsMore, part)},
 			container + ".resources":       {block: fmt.Sprintf("{{- toYaml .Values.%s.resources | nindent 12 }}", part)},
+		}
+	case "ValidatingAdmissionPolicy":
+		if id(o) == "validatingadmissionpolicy-curfew-status" {
+			return map[string]place{".spec.matchConditions": {more: restorersMore}}
 		}
 	case "CustomResourceDefinition":
 		return map[string]place{

@@ -111,10 +111,12 @@ func cleanupExamples(t *testing.T, dir string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	create := func(text string) {
+	// Curfew's controller alone writes statuses and reports.
+	const byController = " --as=system:serviceaccount:curfew-system:curfew-controller --as-group=system:masters"
+	create := func(text string, flags ...string) {
 		t.Helper()
 		// kubectl 1.32 takes what begins with a brace for JSON.
-		if got := typed(t, line{text: "kubectl create -f -", stdin: "---\n" + text}); got.code != 0 {
+		if got := typed(t, line{text: "kubectl create -f -" + strings.Join(flags, ""), stdin: "---\n" + text}); got.code != 0 {
 			t.Fatalf("%s\n%s", got.stderr, text)
 		}
 	}
@@ -132,10 +134,10 @@ func cleanupExamples(t *testing.T, dir string) {
 	}
 	for _, document := range strings.Split(string(recorded), "\n---\n") {
 		if strings.Contains(document, "kind: ClusterCleanupReport") {
-			create(strings.ReplaceAll(document, "5f0f4c1e-2d0f-4c39-9f5a-6a4f6e1f4b7a", uid))
+			create(strings.ReplaceAll(document, "5f0f4c1e-2d0f-4c39-9f5a-6a4f6e1f4b7a", uid), byController)
 		}
 	}
-	kubectl(t, `patch clustercleanuppolicy nightly --subresource=status --type=merge -p '{"status": {"observedGeneration": 1, "specHash": "`+compiled.Hash+`", `+
+	kubectl(t, `patch clustercleanuppolicy nightly --subresource=status --type=merge`+byController+` -p '{"status": {"observedGeneration": 1, "specHash": "`+compiled.Hash+`", `+
 		`"lastRun": {"id": "20261224-0200-5f0f4c1e", "phase": "Completed", "generation": 1, "dryRun": true, "pages": 1, "listed": 40, "matched": 3, `+
 		`"scheduledTime": "2026-12-24T02:00:00Z", "startTime": "2026-12-24T02:00:01Z", "completionTime": "2026-12-24T02:00:02Z"}}}'`)
 }

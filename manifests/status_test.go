@@ -1,0 +1,121 @@
+package manifests
+
+import (
+	"maps"
+	"strconv"
+	"strings"
+	"testing"
+
+	admissionv1 "k8s.io/api/admissionregistration/v1"
+	appsv1 "k8s.io/api/apps/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apiserver/pkg/cel/environment"
+
+	"curfew.dev/curfew/manifests/crd"
+	"curfew.dev/curfew/policy/v1alpha1"
+)
+
+// TestStatusPolicy: the policy on statuses exempts the account that the controller runs as, and
+// compares every field of a report but its metadata. Tests on a real API server send requests.
+func TestStatusPolicy(t *testing.T) {
+	objects := build(t, "base")
+	policy := statusPolicy(t, objects)
+	for _, one := range only[*appsv1.Deployment](objects) {
+		account := "system:serviceaccount:" + one.Namespace + ":" + one.Spec.Template.Spec.ServiceAccountName
+		exempt := policy.Spec.MatchConditions[0].Expression == `request.userInfo.username != "`+account+`"`
+		if exempt != (one.Name == "curfew-controller") || len(policy.Spec.MatchConditions) != 1 {
+			t.Errorf("%s is exempt: %t", account, exempt)
+		}
+	}
+	definitions, err := crd.All()
+	if err != nil {
+		t.Fatal(err)
+	}
+	compared := policy.Spec.Validations[1].Expression
+	for _, one := range definitions {
+		if !strings.HasSuffix(one.Name, "cleanupreports.curfew.dev") {
+			continue
+		}
+		for field := range one.Spec.Versions[0].Schema.OpenAPIV3Schema.Properties {
+			switch field {
+			case "apiVersion", "kind", "metadata":
+			default:
+				if !strings.Contains(compared, "object.?"+field+" == oldObject.?"+field) {
+					t.Errorf("field %s of %s is not compared", field, one.Name)
+				}
+			}
+		}
+	}
+}
+
+func statusPolicy(t *testing.T, objects []runtime.Object) *admissionv1.ValidatingAdmissionPolicy {
+	t.Helper()
+	for _, one := range only[*admissionv1.ValidatingAdmissionPolicy](objects) {
+		if one.Name == "curfew-status" {
+			return one
+		}
+	}
+	t.Fatal("there is no ValidatingAdmissionPolicy curfew-status")
+	return nil
+}
+
+// TestStatusPolicyOnRequests: what the policy denies, and to whom.
+func TestStatusPolicyOnRequests(t *testing.T) {
+	policy := statusPolicy(t, build(t, "base"))
+	selects := webhook{config: "policy", name: "match", namespaces: &metav1.LabelSelector{}}
+	for _, rule := range policy.Spec.MatchConstraints.ResourceRules {
+		selects.rules = append(selects.rules, rule.RuleWithOperations)
+	}
+	for _, condition := range policy.Spec.MatchConditions {
+		selects.conditions = append(selects.conditions, admissionv1.MatchCondition(condition))
+	}
+	permits := webhook{config: "policy", name: "validations"}
+	for i, one := range policy.Spec.Validations {
+		permits.conditions = append(permits.conditions, admissionv1.MatchCondition{Name: strconv.Itoa(i), Expression: one.Expression})
+	}
+	env := environment.MustBaseEnvSet(oldest)
+	match, validate := compile(t, selects, env), compile(t, permits, env)
+	maps.Copy(kinds, map[string]schema.GroupVersionKind{"podtallies": v1alpha1.GroupVersion.WithKind("PodTally"),
+		"cleanupreports": v1alpha1.GroupVersion.WithKind("CleanupReport"), "clustercleanupreports": v1alpha1.GroupVersion.WithKind("ClusterCleanupReport")})
+	const (
+		plain   = "{metadata: {name: a}, spec: {x: 1}}"
+		since   = "{metadata: {name: a}, spec: {x: 1}, status: {defaults: {sinceTime: '2020-01-01T00:00:00Z'}}}"
+		noted   = "{metadata: {name: a, annotations: {a: b}}, spec: {x: 1}, status: {defaults: {sinceTime: '2020-01-01T00:00:00Z'}}}"
+		page    = "{metadata: {name: a}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
+		orphan  = "{metadata: {name: a, ownerReferences: []}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: x}]}"
+		another = "{metadata: {name: a}, policy: {name: p, uid: u}, run: r, page: 1, objects: [{name: y}]}"
+	)
+	for name, r := range map[string]struct {
+		request
+		denied bool
+	}{
+		"a policy's status":           {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since}, true},
+		"… that is removed":           {request{resource: "lifecyclepolicies", sub: "status", old: since, new: plain}, true},
+		"… by Curfew":                 {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: controllerSA}, false},
+		"… by its webhook":            {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:curfew-system:curfew-webhook"}, true},
+		"… by an account of the name": {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "system:serviceaccount:team:curfew-controller"}, true},
+		"… by an administrator":       {request{resource: "lifecyclepolicies", sub: "status", old: plain, new: since, user: "kubernetes-admin"}, true},
+		"metadata by a status write":  {request{resource: "lifecyclepolicies", sub: "status", old: since, new: noted}, false},
+		"a policy's spec":             {request{resource: "lifecyclepolicies", old: plain, new: "{metadata: {name: a}, spec: {x: 2}}"}, false},
+		"a new policy":                {request{resource: "lifecyclepolicies", new: plain}, false},
+		"a tally's counts":            {request{resource: "podtallies", sub: "status", old: plain, new: "{metadata: {name: a}, spec: {x: 1}, status: {succeeded: 99}}"}, true},
+		"a Job's status":              {request{resource: "jobs", sub: "status", old: bareJob, new: "{metadata: {name: a}, spec: {template: {spec: {}}}, status: {active: 1}}"}, false},
+		"a new report":                {request{resource: "cleanupreports", new: page}, true},
+		"… of the cluster":            {request{resource: "clustercleanupreports", new: page}, true},
+		"… by Curfew, a new one":      {request{resource: "cleanupreports", new: page, user: controllerSA}, false},
+		"a changed report":            {request{resource: "cleanupreports", old: page, new: another}, true},
+		"… of the cluster, changed":   {request{resource: "clustercleanupreports", old: page, new: another}, true},
+		"… by Curfew, changed":        {request{resource: "cleanupreports", old: page, new: another, user: controllerSA}, false},
+		"a report's owners":           {request{resource: "cleanupreports", old: page, new: orphan, user: "system:serviceaccount:kube-system:generic-garbage-collector"}, false},
+	} {
+		t.Run(name, func(t *testing.T) {
+			attributes := r.attributes(t, parseUntyped)
+			denied := selects.selects(t, attributes, r.namespaceLabels()) && selects.matches(t, attributes, match, "") && !permits.matches(t, attributes, validate, "")
+			if denied != r.denied {
+				t.Errorf("denied: %t", denied)
+			}
+		})
+	}
+}
