@@ -176,8 +176,9 @@ type history struct {
 	root string
 }
 
-// older reports whether the code that a result measures has changed since. Where the history does
-// not say, as in a shallow clone or without git, it claims nothing.
+// older reports whether the code that a result measures has changed since. If no commit was
+// recorded, a change on the same day counts as later. Where the history does not say, as in a
+// shallow clone or without git, it claims nothing.
 func (h history) older(r recordedResult) bool {
 	folders := append(append([]string{"--"}, benchCode[r.Bench]...), ":(exclude)*_test.go")
 	if r.Commit != "" {
@@ -191,5 +192,5 @@ func (h history) older(r recordedResult) bool {
 		return false
 	}
 	last, err := git(h.ctx, h.root, append([]string{"log", "-1", "--format=%cs"}, folders...)...)
-	return err == nil && last > r.Date
+	return err == nil && last >= r.Date
 }

@@ -132,7 +132,8 @@ func TestOlderThanItsCode(t *testing.T) {
 	known := recordedResult{Bench: "tally", Date: "2026-11-20", Commit: commit}
 	check("the commit itself", h, known, false)
 	check("a day before", h, dated("2026-11-19"), true)
-	check("the same day", h, dated("2026-11-20"), false)
+	check("the same day", h, dated("2026-11-20"), true)
+	check("a day later", h, dated("2026-11-21"), false)
 	write("controller/tally/a_test.go", "2")
 	write("docs/page.md", "2")
 	run(root, "add", "-A")

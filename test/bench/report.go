@@ -54,13 +54,15 @@ func printTable(out io.Writer, results []result) error {
 	return nil
 }
 
-// show writes a number with three digits that mean something.
+// show writes a number with two or three digits that mean something.
 func show(v float64) string {
 	switch {
 	case v >= 100:
 		return fmt.Sprintf("%.0f", v)
 	case v >= 10:
 		return fmt.Sprintf("%.1f", v)
+	case v > 0 && v < 0.1:
+		return fmt.Sprintf("%.2g", v)
 	default:
 		return fmt.Sprintf("%.2f", v)
 	}
