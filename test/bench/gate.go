@@ -145,7 +145,7 @@ func (e *environment) gate(ctx context.Context, rows []gateRow, limits map[strin
 	taken := map[string]float64{}
 	outcomes := judgeRows(rows, limits, func(args string) ([]result, error) {
 		o, err := parse(strings.Fields(args))
-		if err != nil {
+		if err := errors.Join(ctx.Err(), err); err != nil {
 			return nil, err
 		}
 		chosen, err := choose(o.only)
@@ -165,6 +165,9 @@ func (e *environment) gate(ctx context.Context, rows []gateRow, limits map[strin
 		}
 		return results, err
 	})
+	if ctx.Err() != nil {
+		return fmt.Errorf("the gate was interrupted: %w", ctx.Err())
+	}
 	for i, row := range rows {
 		outcomes[i].Others = taken[row.args]
 	}
