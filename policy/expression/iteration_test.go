@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"testing"
 	"time"
@@ -39,17 +40,25 @@ var loopsOverAll = map[string]string{
 	"conditional":             `object.spec.items.all(c, has(c.x) ? c.x == "a" : c.image == "a")`,
 }
 
-// S9: the time of a loop is proportional to its cost. Before, 80,000 items took 10 to 17 seconds.
+// S9: the time of a loop is proportional to its cost. Before, 80,000 items took 10 to 17 seconds, and
+// four times the items took 16 times as long.
 func TestLoopsAreLinear(t *testing.T) {
 	for name, source := range loopsOverAll {
-		program, object := mustCompile(t, source, ScopeProfile, ResultBool), wide(80_000)
-		began := time.Now()
-		_, err := program.Bool(context.Background(), &Variables{Object: object})
-		if took := time.Since(began); took > 3*time.Second {
-			t.Errorf("%s: 80,000 items took %s", name, took)
+		program := mustCompile(t, source, ScopeProfile, ResultBool)
+		// The fastest of three: what else runs on the machine only adds to it.
+		fastest := func(items int) time.Duration {
+			object, out := wide(items), time.Duration(math.MaxInt64)
+			for range 3 {
+				began := time.Now()
+				if _, err := program.Bool(context.Background(), &Variables{Object: object}); err != nil && policyUndecided(err) == nil {
+					t.Errorf("%s: %v", name, err)
+				}
+				out = min(out, time.Since(began))
+			}
+			return out
 		}
-		if err != nil && policyUndecided(err) == nil {
-			t.Errorf("%s: %v", name, err)
+		if few, many := fastest(5_000), fastest(20_000); many > 10*few {
+			t.Errorf("%s: 5,000 items take %s, and four times as many %s", name, few, many)
 		}
 	}
 }
