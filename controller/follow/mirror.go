@@ -5,6 +5,7 @@ import (
 	"errors"
 	"maps"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -33,6 +34,9 @@ type Mirror[T any] struct {
 	// unserved reports whether the kind is not served; nil for kinds that always are. A 404 for a list
 	// does not say so: a proxy may have sent it.
 	unserved func(context.Context) (bool, error)
+
+	// following is whether a watch is open that began with the last list.
+	following atomic.Bool
 
 	mu      sync.RWMutex
 	items   map[string]T

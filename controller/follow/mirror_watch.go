@@ -38,6 +38,8 @@ func (m *Mirror[T]) follow(ctx context.Context, at string) error {
 		return err
 	}
 	defer events.Stop()
+	m.following.Store(true)
+	defer m.following.Store(false)
 	for {
 		select {
 		case <-ctx.Done():

@@ -2,6 +2,7 @@ package follow
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -49,6 +50,7 @@ type Platform struct {
 
 	store       *platform.Store
 	definitions *Mirror[expression.Definition]
+	live        *recent[*platform.Snapshot]
 	clock       clock.Clock
 	dirty       loop.Signal
 	onKinds     []func()
@@ -65,9 +67,10 @@ func NewPlatform(options Options) (*Platform, error) {
 	own := func(resource string) Source { return options.Source(v1alpha1.GroupVersion.WithResource(resource)) }
 	p.Policies = NewPolicies(own(v1alpha1.LifecyclePolicies), store, options.Clock, options.Log)
 	p.Profiles = NewProfiles(own(v1alpha1.KindProfiles), store, options.Clock, options.Log)
-	p.Policies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
-	p.Profiles.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
+	p.Policies.mirror.unserved = p.unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.LifecyclePolicies))
+	p.Profiles.mirror.unserved = p.unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.KindProfiles))
 	p.Tallies = newTallies(own(v1alpha1.PodTallies), options.Clock, options.Log)
+	p.live = newRecent(options.Clock, p.readRules, func() any { return store.Snapshot() }) // A change of a rule replaces it.
 	p.Tallies.mirror.unserved = unserved(definitions, v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies))
 	p.Runtimes = newRuntimes(options, store)
 	p.definitions = NewMirror(definitions, readDefinition, options.Clock, options.Log.WithName("kinds"))
@@ -106,6 +109,36 @@ func unserved(definitions Source, of schema.GroupVersionResource) func(context.C
 		}
 		return true, nil
 	}
+}
+
+// unserved asks what is followed of CustomResourceDefinitions, while that is watched, and only where
+// one serves the resource, or the watch is away, the API server. It is asked about a list that the
+// API server answered with 404.
+func (p *Platform) unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
+	name, ask := of.GroupResource().String(), unserved(definitions, of)
+	return func(ctx context.Context) (bool, error) {
+		if p.definitions.following.Load() {
+			known, ok := p.definitions.Get(name)
+			if _, served := known.Schemas[of.Version]; !ok || !served {
+				return true, nil
+			}
+		}
+		return ask(ctx)
+	}
+}
+
+// readRules lists LifecyclePolicies and KindProfiles, both at once.
+func (p *Platform) readRules(ctx context.Context) (*platform.Snapshot, error) {
+	var group sync.WaitGroup
+	var policies []*expression.Policy
+	var errPolicies error
+	group.Go(func() { policies, errPolicies = p.Policies.Live(ctx) })
+	profiles, err := p.Profiles.Live(ctx)
+	group.Wait()
+	if err := errors.Join(errPolicies, err); err != nil {
+		return nil, err
+	}
+	return p.store.Snapshot().WithProfiles(profiles).WithPolicies(policies), nil
 }
 
 // OnKinds registers a function that is called when kinds or profiles come, change or go, and once

@@ -2,6 +2,8 @@ package follow
 
 import (
 	"context"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -145,6 +147,54 @@ func TestLiveReadsPastTheCache(t *testing.T) {
 	})
 }
 
+// slow is a source whose lists take a second, and which counts them.
+type slow struct {
+	*source
+	lists *atomic.Int64
+}
+
+func (s slow) List(ctx context.Context, options metav1.ListOptions) (*unstructured.UnstructuredList, error) {
+	s.lists.Add(1)
+	<-time.After(time.Second)
+	return s.source.List(ctx, options)
+}
+
+// However many objects are judged live, policies and profiles are listed once a second, at the same
+// time. That their CRD is not installed is known from its watch, and costs no request.
+func TestLiveRulesAreSharedAndReadAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var ofPolicies, ofProfiles, ofDefinitions atomic.Int64
+		p := platformFrom(t, map[string]Source{
+			v1alpha1.LifecyclePolicies: slow{newSource(), &ofPolicies}, v1alpha1.KindProfiles: slow{newSource(), &ofProfiles},
+			definitionResource.Resource: slow{newSource(), &ofDefinitions},
+		})
+		start(t, p)
+		p.Policies.source.(slow).SetAbsent(true)
+		p.Profiles.mirror.source.(slow).SetAbsent(true)
+		after(time.Minute)
+		for _, count := range []*atomic.Int64{&ofPolicies, &ofProfiles, &ofDefinitions} {
+			count.Store(0)
+		}
+		// Each has a follower of its own, as that of cleanup has.
+		sources := []platform.Source{Cached{Platform: p}.Live(), Cached{Platform: p}.Live()}
+		var asking sync.WaitGroup
+		for i := range 1000 {
+			asking.Go(func() {
+				began := time.Now()
+				_, err := sources[i%2].Snapshot(t.Context())
+				if took := time.Since(began); err != nil || took > 2*time.Second {
+					t.Errorf("%v after %s: want an answer within two lists of a second each", err, took)
+				}
+			})
+			<-time.After(5 * time.Millisecond)
+		}
+		asking.Wait()
+		if a, b, c := ofPolicies.Load(), ofProfiles.Load(), ofDefinitions.Load(); a > 9 || b > 9 || a < 5 || b < 5 || c > 0 {
+			t.Errorf("%d, %d and %d lists for 1000 objects in five seconds: want about one of policies and profiles a second, and none of CRDs", a, b, c) // The followers list, too.
+		}
+	})
+}
+
 // A missing CRD is not an error. A 404 while the CRD is there, which a proxy may send, is one: it
 // does not say that no bound applies.
 func TestLiveReadsWithoutCRDs(t *testing.T) {
@@ -165,6 +215,12 @@ func TestLiveReadsWithoutCRDs(t *testing.T) {
 	if a, b := live(); a == nil || b == nil {
 		t.Errorf("a 404 although there are CRDs: %v, %v; want errors", a, b)
 	}
+	// The watch of CRDs has not reported them. While it is away, it says nothing.
+	p.definitions.following.Store(true)
+	if a, b := live(); a != nil || b != nil {
+		t.Errorf("without CRDs, as far as is known: %v, %v", a, b)
+	}
+	p.definitions.following.Store(false)
 	definitions.SetAbsent(true)
 	if a, b := live(); a == nil || b == nil {
 		t.Errorf("a 404 for everything: %v, %v; want errors", a, b)
@@ -275,9 +331,11 @@ func TestLiveReadsProfilesPastTheCache(t *testing.T) {
 		expect("unchanged", live, 1, "Background")
 		profiles.Put(profile(2, "Orphan"))
 		expect("corrected, cached", cached, 1, "Background")
+		after(recentFor)
 		expect("corrected, live", live, 2, "Orphan")
 		profiles.Remove("things")
 		expect("removed, cached", cached, 1, "Background")
+		after(recentFor)
 		expect("removed, live", live, 0, "")
 	})
 }

@@ -4,6 +4,10 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/controller/loop"
 )
 
 // sharedTimeout bounds one shared read. Who waits for it has a bound of his own.
@@ -80,4 +84,66 @@ func (s *shared[V]) run(ctx context.Context, key string, c *call[V]) {
 		}
 		s.mu.Unlock()
 	}
+}
+
+// recent shares each answer for a while, too: with all who ask less than recentFor after its read
+// was sent, as long as nothing is known to have changed since before that. No two reads are sent
+// closer together.
+type recent[V any] struct {
+	shared *shared[V]
+	clock  clock.Clock
+	// read reads, and known is what has been heard of changes so far.
+	read  func(context.Context) (V, error)
+	known func() any
+
+	mu   sync.Mutex
+	last V
+	ok   bool
+	as   any // what was known before the last read was sent
+	sent time.Time
+}
+
+// recentFor is how old rules may be that permit a DELETE, if no change of them is known.
+const recentFor = time.Second
+
+func newRecent[V any](clock clock.Clock, read func(context.Context) (V, error), known func() any) *recent[V] {
+	return &recent[V]{shared: newShared[V](), clock: clock, read: read, known: known}
+}
+
+func (r *recent[V]) get(ctx context.Context) (V, error) {
+	if value, _, ok := r.answer(); ok {
+		return value, nil
+	}
+	return r.shared.get(ctx, "", r.next)
+}
+
+// answer is the last answer, if it is good for a question of now. Otherwise wait is how long no read
+// may be sent.
+func (r *recent[V]) answer() (value V, wait time.Duration, ok bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	age := r.clock.Since(r.sent)
+	if r.sent.IsZero() || age < 0 || age >= recentFor {
+		return value, 0, false
+	}
+	return r.last, recentFor - age, r.ok && r.as == r.known()
+}
+
+// next sends a read, unless another one answers by now.
+func (r *recent[V]) next(ctx context.Context) (V, error) {
+	value, wait, ok := r.answer()
+	if ok {
+		return value, nil
+	}
+	if wait > 0 && !loop.Pause(ctx, r.clock, wait) {
+		return value, ctx.Err()
+	}
+	r.mu.Lock()
+	r.ok, r.as, r.sent = false, r.known(), r.clock.Now()
+	r.mu.Unlock()
+	value, err := r.read(ctx)
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.last, r.ok = value, err == nil
+	return value, err
 }

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"k8s.io/utils/clock"
 )
 
 // counter is a thing that changes, and that takes a second to be read: an answer is what it was at
@@ -112,5 +114,54 @@ func TestSharedErrorsAndGivingUp(t *testing.T) {
 		})
 		cancel()
 		asking.Wait()
+	})
+}
+
+// An answer is good for a second from when its read was sent, and no longer than until a change is
+// known. No two reads are sent within a second. A failure is for those who wait for it.
+func TestRecent(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var sent []time.Duration
+		var broken error
+		known, began := 0, time.Now()
+		r := newRecent(clock.RealClock{}, func(context.Context) (int, error) {
+			sent = append(sent, time.Since(began))
+			<-time.After(100 * time.Millisecond)
+			return len(sent), broken
+		}, func() any { return known })
+		expect := func(when string, want int, wantErr error, took time.Duration) {
+			t.Helper()
+			from := time.Now()
+			got, err := r.get(t.Context())
+			if got != want || !errors.Is(err, wantErr) || time.Since(from) != took {
+				t.Errorf("%s: answer %d, %v after %s; want %d, %v after %s", when, got, err, time.Since(from), want, wantErr, took)
+			}
+		}
+		const read = 100 * time.Millisecond
+		expect("the first", 1, nil, read)
+		<-time.After(800 * time.Millisecond)
+		expect("900ms after it was sent", 1, nil, 0)
+		<-time.After(200 * time.Millisecond)
+		expect("1.1s after it was sent", 2, nil, read)
+		known++
+		expect("after a change: the next one may be sent in 900ms", 3, nil, 900*time.Millisecond+read)
+		expect("once more", 3, nil, 0)
+		<-time.After(time.Second)
+		var asking sync.WaitGroup
+		asking.Go(func() { expect("before a change", 4, nil, read) })
+		synctest.Wait()
+		known++
+		expect("after a change during the read", 5, nil, time.Second+read)
+		asking.Wait()
+		<-time.After(time.Second)
+		broken = errors.New("the API server is away")
+		expect("a failure", 6, broken, read)
+		broken = nil
+		expect("after a failure", 7, nil, 900*time.Millisecond+read)
+		for i, at := range sent[1:] {
+			if at-sent[i] < time.Second {
+				t.Errorf("sent at %v: want a second between reads", sent)
+			}
+		}
 	})
 }

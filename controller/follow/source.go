@@ -55,27 +55,25 @@ func (c Cached) PodCounter(_ context.Context, pod *policy.Facts) (*policy.PodCou
 	return counter, nil
 }
 
-// live is the [platform.Source] that decides right before an object is deleted or stopped.
-type live struct{ Cached }
-
 // Live reads policies, profiles, namespaces and runtimes from the API server, whatever the cache
 // holds.
-func (c Cached) Live() platform.Source { return Share(live{c}) }
+func (c Cached) Live() platform.Source { return confirmed{Share(live{c}), c.Platform} }
+
+// confirmed is the [platform.Source] that decides right before an object is deleted or stopped.
+type confirmed struct {
+	platform.Source
+	platform *Platform
+}
 
 // Snapshot implements [platform.Source]. A judgement that is made live uses no default that was
-// taken back a moment ago, and no profile that was corrected. A DELETE without one does not compare
-// the live profile.
-func (l live) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
-	policies, err := l.Platform.Policies.Live(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("reading LifecyclePolicies: %w", err)
-	}
-	profiles, err := l.Platform.Profiles.Live(ctx)
-	if err != nil {
-		return nil, err
-	}
-	return l.Platform.store.Snapshot().WithProfiles(profiles).WithPolicies(policies), nil
+// taken back a second ago, and no profile that was corrected. One list of each serves all who ask
+// within a second (contract, section 4). A DELETE without one does not compare the live profile.
+func (c confirmed) Snapshot(ctx context.Context) (*platform.Snapshot, error) {
+	return c.platform.live.get(ctx)
 }
+
+// live reads all but the rules, which are shared by all who judge.
+type live struct{ Cached }
 
 // Namespace implements [platform.Source]. A namespace that cannot be read is an error.
 func (l live) Namespace(ctx context.Context, name string) (*policy.NamespacePolicy, error) {

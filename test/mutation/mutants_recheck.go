@@ -26,4 +26,22 @@ var ofRechecks = []Mutant{
 		Old:  "\t\t\t\tf.unlabelled.add(name, slices.Collect(maps.Keys(jobs))...)\n", New: "\t\t\t\t_ = maps.Keys(jobs)\n\t\t\t\t_ = slices.All[[]int]\n",
 		Package: feeds, Tests: []string{"TestJobsManagedByAnotherController"},
 	},
+	{
+		Invariant: "S1", Name: "rules from before a known change permit the DELETE",
+		File: "controller/follow/shared.go",
+		Old:  "r.ok && r.as == r.known()", New: "r.ok",
+		Package: "controller/follow", Tests: []string{"TestRecent"},
+	},
+	{
+		Invariant: "S1", Name: "rules that were read long ago permit the DELETE",
+		File: "controller/follow/shared.go",
+		Old:  "age < 0 || age >= recentFor", New: "age < 0",
+		Package: "controller/follow", Tests: []string{"TestRecent"},
+	},
+	{
+		Invariant: "S6", Name: "CRDs that are not watched at the moment count as absent",
+		File: "controller/follow/platform.go",
+		Old:  "if p.definitions.following.Load() {", New: "{",
+		Package: "controller/follow", Tests: []string{"TestLiveReadsWithoutCRDs"},
+	},
 }
