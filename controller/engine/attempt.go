@@ -47,6 +47,7 @@ func (e *Engine) attempt(ctx context.Context, j *job) attemptResult {
 				return res
 			}
 		}
+		e.toSend(j)
 		due.update(&res.sent)
 		before := res.Deleted
 		res.Result = e.do(ctx, j, due.Due)

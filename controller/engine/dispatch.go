@@ -27,9 +27,8 @@ type job struct {
 	attempt int
 	// unanswered: an earlier DELETE got no answer.
 	unanswered bool
-	started    time.Duration // monotonic
-	apart      bool          // takes up no room: see queue
-	arrived    bool
+	started    time.Duration // monotonic: when it was taken up, or went from judging to sending
+	stay       *stay         // where it is now
 }
 
 // Run acts on what is due until ctx ends, then waits for the requests under way. It runs once.
@@ -84,6 +83,7 @@ func (e *Engine) dispatch(ctx context.Context) time.Duration {
 	if e.summary.due(r.mono, e.opts.SummaryEvery) {
 		e.summarize(r)
 		e.closeIdle(r)
+		e.forgiveIdle(r)
 	}
 	if ok {
 		for {
@@ -113,7 +113,7 @@ func (e *Engine) work(ctx context.Context, j *job) {
 			if now, ok := e.checkClock(r); ok {
 				j = e.next(now, r)
 				switch {
-				case j != nil && e.inFlight < e.conc.Limit():
+				case j != nil && e.requests.inFlight < e.conc.Limit():
 					e.wakeUp() // the limit grew: there is room for one more worker
 				case j == nil && now+int64(e.sleepFor(now, r, true)) < e.sleeping:
 					// The dispatcher went to sleep while more was due than might be under way, so

@@ -35,18 +35,20 @@ type Engine struct {
 	submitted  []*batch
 	running    bool
 	stopped    bool
-	inFlight   int                 // requests under way that take up room,
-	apart      int                 // and those that do not: see queue
-	underway   []*job              // the former in the order in which they were sent, with some that have come to their end
-	turns      uint64              // requests so far
-	pausedTo   time.Duration       // monotonic: Retry-After
-	sleeping   int64               // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
-	late       int                 // entries with flagLate
-	stuck      int                 // entries with flagStuck
-	blocked    map[uint32]blockage // by slot: what was reported as blocked and is still due
-	summary    summaries
-	changes    changes
-	ping       pinger
+	requests   room    // DELETEs and other actions under way,
+	judgements room    // and live judgements
+	underway   []*stay // those of both that take a slot, in the order in which they were begun, with some that have come to their end
+	turns      uint64  // requests and live judgements so far
+	// stuckShares is how many shares are known to take long.
+	stuckShares int
+	pausedTo    time.Duration       // monotonic: Retry-After
+	sleeping    int64               // until which instant the dispatcher sleeps, to know whether an earlier one must wake it
+	late        int                 // entries with flagLate
+	stuck       int                 // entries with flagStuck
+	blocked     map[uint32]blockage // by slot: what was reported as blocked and is still due
+	summary     summaries
+	changes     changes
+	ping        pinger
 }
 
 type kindState struct {

@@ -61,10 +61,10 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 	// What a kind does to its own requests proves nothing about the API server: how long they take,
 	// and failures that have paused the kind already.
 	troubled := res.troubled(j.kind)
-	own := e.alone(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
+	own := e.alone(j, r) || res.Code == 0 && e.unheard(j, r) || res.result == Failed && e.breakers.shut(scopeKind(j.object.Kind)) ||
 		res.result == Throttled && (!troubled || e.singled(j.queue))
 	if !own && (res.Latency > 0 || troubled && res.Code > 0) {
-		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.inFlight + 1, Refused: troubled})
+		e.conc.Observe(pace.Sample{At: r.mono, Latency: res.Latency, InFlight: e.requests.inFlight + 1, Refused: troubled})
 	}
 	if j.dry {
 		return

@@ -20,30 +20,45 @@ type place uint8
 
 const (
 	inDue place = iota // of its queue,
+	inLive
 	inBackfill
 	inChores // of the index: needs no request, and waits for none
+	// inOwn is added where the entry is in the partition of its namespace.
+	inOwn place = 1 << 7
 )
 
-func placeOf(e *entry) place {
+func (x *index) placeOf(e *entry) (where place) {
 	switch {
 	case e.state == stateTombstone || e.state == stateTerminating:
 		return inChores
 	case e.flags&flagBackfill != 0:
-		return inBackfill
-	default:
-		return inDue
+		where = inBackfill
+	case e.flags&(flagLive|flagJudge) != 0:
+		where = inLive
 	}
+	if own := x.queueOf(e.kind).own; len(own) > 0 && own[x.namespaces.get(e.ns)] != nil {
+		where |= inOwn
+	}
+	return where
 }
 
 // heapOf is the heap that an entry is in.
 func (x *index) heapOf(e *entry) *heap {
-	switch e.place {
-	case inChores:
+	if e.place == inChores {
 		return &x.chores
+	}
+	of := x.queueOf(e.kind)
+	p := &of.rest
+	if e.place&inOwn != 0 {
+		p = of.own[x.namespaces.get(e.ns)]
+	}
+	switch e.place &^ inOwn {
 	case inBackfill:
-		return &x.queueOf(e.kind).backfill
+		return &p.backfill
+	case inLive:
+		return &p.live
 	default:
-		return &x.queueOf(e.kind).due
+		return &p.due
 	}
 }
 
@@ -51,15 +66,18 @@ func (x *index) heapOf(e *entry) *heap {
 func (x *index) eachHeap(f func(*heap)) {
 	f(&x.chores)
 	for _, q := range x.queues {
-		f(&q.due)
-		f(&q.backfill)
+		q.partitions(func(p *partition) {
+			for _, h := range p.heaps() {
+				f(h)
+			}
+		})
 	}
 }
 
 // push puts an entry that is in no heap into the one where it belongs.
 func (x *index) push(slot uint32) {
 	e := x.at(slot)
-	e.place = placeOf(e)
+	e.place = x.placeOf(e)
 	h := x.heapOf(e)
 	h.slots = append(h.slots, slot)
 	e.pos = int32(len(h.slots) - 1)
@@ -93,7 +111,7 @@ func (x *index) pull(slot uint32) {
 // move puts an entry where its state and its wake instant belong.
 func (x *index) move(slot uint32) {
 	e := x.at(slot)
-	if e.pos < 0 || e.place != placeOf(e) {
+	if e.pos < 0 || e.place != x.placeOf(e) {
 		x.pull(slot)
 		x.push(slot)
 		return

@@ -51,6 +51,7 @@ const (
 	flagStuck       // terminating for too long, and reported
 	flagUnanswered  // a DELETE got no answer and may have been carried out
 	flagUpserted    // in flight, and a feed has upserted it meanwhile
+	flagJudge       // waits for a slot to be judged live, although it does not say flagLive
 )
 
 // propagations are the policies that an entry names by a number. What is none of them is
@@ -142,7 +143,7 @@ func (x *index) entriesOf(uid types.UID) (slots []uint32) {
 // touched.
 func (x *index) set(slot uint32, o *Object) {
 	e := x.at(slot)
-	if waits := e.pos >= 0 && x.queueOf(e.kind) != x.queueOf(o.Kind); waits {
+	if waits := e.pos >= 0 && (x.queueOf(e.kind) != x.queueOf(o.Kind) || x.namespaces.get(e.ns) != o.Namespace); waits {
 		x.pull(slot)
 		defer x.push(slot)
 	}
@@ -162,7 +163,7 @@ func (x *index) set(slot uint32, o *Object) {
 		e.phase = x.phaseID(o.Phase)
 	}
 	e.expiry, e.epoch = nanos(o.Expiry), o.Epoch
-	e.flags &^= flagLive | flagBackfill | flagDryRun
+	e.flags &^= flagLive | flagJudge | flagBackfill | flagDryRun
 	if o.Live {
 		e.flags |= flagLive
 	}

@@ -112,7 +112,7 @@ func TestIndex(t *testing.T) {
 						e := x.at(slot)
 						o := x.object(slot)
 						if int(e.pos) != i || h != x.heapOf(e) || chores[triggered{o.UID, e.trigger}] != (h == &x.chores) ||
-							h != &x.chores && o.Backfill != (h == &x.of[o.Kind].backfill) || wakes[triggered{o.UID, e.trigger}] != e.wake {
+							h != &x.chores && o.Backfill != (h == &x.of[o.Kind].rest.backfill) || wakes[triggered{o.UID, e.trigger}] != e.wake {
 							t.Fatalf("entry %s: place %d of %d, backfill %v, wake %d", o.UID, e.pos, i, o.Backfill, e.wake)
 						}
 						if i > 0 && x.less(slot, h.slots[(i-1)/4]) {

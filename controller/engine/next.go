@@ -19,11 +19,11 @@ func (e *Engine) next(now int64, r reading) *job {
 
 func (e *Engine) nextTracked(now int64, r reading) *job {
 	for {
-		slot, ok := e.earliest(now, r)
+		of, ok := e.earliest(now, r)
 		if !ok {
 			return nil
 		}
-		en := e.index.at(slot)
+		slot, en := of.slot, e.index.at(of.slot)
 		if en.expiry <= now {
 			e.overdue(slot)
 		} else {
@@ -34,12 +34,20 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			object:     e.index.object(slot),
 			kind:       kind.opts,
 			trigger:    kind.trigger,
-			queue:      e.index.queueOf(en.kind),
+			queue:      of.queue,
 			attempt:    int(en.attempts),
 			unanswered: en.flags&flagUnanswered != 0,
 		}
 		if j.trigger.Payload {
 			j.object.Payload = e.payloads.get(j.trigger, &j.object)
+		}
+		judging := e.judges(kind, &j.object)
+		if !e.room(of.queue, of.queue.partition(j.object.Namespace), judging) {
+			if judging {
+				en.flags |= flagJudge
+			}
+			e.index.move(slot) // Where it waits it holds up nothing else.
+			continue
 		}
 		admitted, wait, free := e.admit(j, r)
 		if !free {
@@ -52,11 +60,18 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			e.arm(slot, now+int64(max(retryLeast, wait)+back))
 			continue
 		}
-		en.flags &^= flagParked | flagUpserted
+		en.flags &^= flagParked | flagUpserted | flagJudge
 		e.rest(slot, stateInFlight)
-		e.depart(j)
+		e.depart(j, judging)
 		return j
 	}
+}
+
+// judges reports whether an object is judged live before its action is carried out, as far as is
+// known now.
+func (e *Engine) judges(kind *kindState, o *Object) bool {
+	return o.Live || kind.opts.UIDOnly || kind.trigger.Payload && o.Payload == nil || e.outdatedLocked(o) ||
+		e.opts.Behind != nil && e.opts.Behind()
 }
 
 // admit asks rates and breakers. free is false if a rate has no room.
@@ -82,23 +97,49 @@ func (e *Engine) admit(j *job, r reading) (admitted bool, wait time.Duration, fr
 	return true, 0, true
 }
 
-// earliest is the slot that should be looked at first, if its time has come: that of the queue of
-// the best priority with the fewest requests under way, and among several of these of the one whose
-// last turn was longest ago.
-func (e *Engine) earliest(now int64, r reading) (first uint32, found bool) {
+// earliest is what should be looked at first, if its time has come: of the partition of the best
+// priority with the fewest requests under way, and among several of these of the one whose last
+// turn was longest ago.
+func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	x := e.index
-	var of *queue
 	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
+	backfill := e.backfill.Wait(r.mono) == 0 || e.opts.DryRun
 	for _, q := range x.queues {
-		slot, ok := q.due.top()
-		if b, some := q.backfill.top(); some && (!ok || x.less(b, slot)) && (e.backfill.Wait(r.mono) == 0 || e.opts.DryRun || x.at(b).flags&flagDryRun != 0) {
-			slot, ok = b, true
-		}
-		if !ok || x.at(slot).wake > now || !e.room(q, r) || full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0 {
+		if !e.open(q, r) {
 			continue
 		}
-		if !found || q.before(of, func() bool { return x.less(slot, first) }) {
-			first, of, found = slot, q, true
+		q.partitions(func(p *partition) {
+			slot, ok := e.topOf(q, p, backfill)
+			if !ok || x.at(slot).wake > now || full && q.trigger.Deletes && x.at(slot).flags&flagDryRun == 0 {
+				return
+			}
+			if one := (candidate{q, p, slot}); !found || one.before(&first, func() bool { return x.less(slot, first.slot) }) {
+				first, found = one, true
+			}
+		})
+	}
+	return first, found
+}
+
+// topOf is what a partition would begin next, of what there is room for.
+func (e *Engine) topOf(q *queue, p *partition, backfill bool) (first uint32, found bool) {
+	if !e.room(q, p, false) {
+		return 0, false
+	}
+	for _, h := range p.heaps() {
+		slot, some := h.top()
+		switch {
+		case !some:
+			continue
+		case h == &p.live && !e.room(q, p, true):
+			continue
+		case h == &p.backfill && !backfill && e.index.at(slot).flags&flagDryRun == 0:
+			continue
+		case h == &p.backfill && e.index.at(slot).flags&(flagLive|flagJudge) != 0 && !e.room(q, p, true):
+			continue
+		}
+		if !found || e.index.less(slot, first) {
+			first, found = slot, true
 		}
 	}
 	return first, found

@@ -328,10 +328,11 @@ func checkBooks(t *rapid.T, e *Engine) {
 	if got := e.Tracked(); got != trackedNow {
 		t.Fatalf("Tracked() = %d, the index holds %d", got, trackedNow)
 	}
-	inHeaps, underway := 0, e.inFlight+e.apart
+	inHeaps, underway := 0, e.requests.inFlight+e.requests.apart+e.judgements.inFlight+e.judgements.apart
 	e.index.eachHeap(func(h *heap) { inHeaps += len(h.slots) })
 	for _, q := range e.index.queues {
-		underway += q.inFlight + q.apart
+		underway += q.underway + q.judging.inFlight
+		q.partitions(func(p *partition) { underway += p.inFlight + p.apart })
 	}
 	if e.late != late || e.stuck != stuck || e.index.size != size || inHeaps != inHeap || underway != 0 {
 		t.Fatalf("books: late %d/%d, stuck %d/%d, size %d/%d, heap %d/%d, in flight %d", e.late, late, e.stuck, stuck, e.index.size, size,

@@ -15,25 +15,26 @@ import (
 //
 //   - of the queues in which something is due, the one with the fewest requests under way is served
 //     first, and among several of these the one whose last turn was longest ago,
-//   - a request that has been under way for slowAfter takes up no room any more, and its queue is slow
-//     from then on: its requests never take up room, and only a few of them are sent at a time, until
-//     they are answered quickly again,
+//   - what takes long takes up no slot, see partition and room,
 //   - a 429 of the API server itself pauses everything. A queue that gets it again and again, while
 //     others do not, waits alone, and one request at a time shows whether it is over,
 //   - any other 429 delays its own object. Where several objects of a queue get one in a row, the
 //     queue waits alone.
 type queue struct {
-	due, backfill heap
-	of            schema.GroupVersionResource
-	trigger       *trigger
-	inFlight      int    // requests under way,
-	apart         int    // and those of them that take up no room
-	turn          uint64 // when it was served last, in requests of all
-	slow          bool
-	quick         time.Duration // monotonic: the last quick answer, 0: none
+	of      schema.GroupVersionResource
+	trigger *trigger
+	// rest are all objects but those of the namespaces that have a partition of their own.
+	rest partition
+	own  map[string]*partition
+	// judging are the live judgements, and underway counts these and the requests of all partitions.
+	judging  share
+	underway int
+
+	quick   time.Duration // monotonic: the last quick answer, 0: none,
+	quickOf string        // and its namespace
 
 	refusals int           // answers of 429 in a row, those to requests that were under way together counted as one;
-	own      bool          // some of them not from the API server itself
+	own429   bool          // some of them not from the API server itself
 	refused  time.Duration // monotonic: the first of these,
 	again    time.Duration // and the last
 	held     []Kind        // see Engine.Hold
@@ -41,16 +42,12 @@ type queue struct {
 }
 
 const (
-	// slowAfter is far more than an API server takes that is merely busy, and no more than the
-	// second that everybody may be late.
-	slowAfter = time.Second
-	// slowMost is how many requests of a slow queue are under way, slowMostAll of all of them.
-	// There may be more from before it was known.
-	slowMost    = 16
-	slowMostAll = 64
 	// refusedMost is how often everything is paused because of a queue that is answered 429, while
 	// others are not.
 	refusedMost = 3
+	// remembered is how long a quick answer shows that a queue as a whole does not hang, and for how
+	// long a share counts as slow that has nothing to do.
+	remembered = 10 * time.Minute
 )
 
 // queueFor finds the queue of a resource and a trigger, or makes one. The lock is held.
@@ -64,57 +61,84 @@ func (e *Engine) queueFor(o *KindOptions, t *trigger) *queue {
 	return q
 }
 
-// before reports whether a queue is served before another one; earlier decides between equals.
-func (q *queue) before(other *queue, earlier func() bool) bool {
+// candidate is what a partition could do next.
+type candidate struct {
+	queue     *queue
+	partition *partition
+	slot      uint32
+}
+
+// before reports whether a candidate is served before another one; earlier decides between equals.
+func (c *candidate) before(other *candidate, earlier func() bool) bool {
 	switch {
-	case q.trigger.Priority != other.trigger.Priority:
-		return q.trigger.Priority < other.trigger.Priority
-	case q.inFlight != other.inFlight:
-		return q.inFlight < other.inFlight
-	case q.turn != other.turn:
-		return q.turn < other.turn
+	case c.queue.trigger.Priority != other.queue.trigger.Priority:
+		return c.queue.trigger.Priority < other.queue.trigger.Priority
+	case c.partition.inFlight != other.partition.inFlight:
+		return c.partition.inFlight < other.partition.inFlight
+	case c.partition.turn != other.partition.turn:
+		return c.partition.turn < other.partition.turn
 	default:
 		return earlier()
 	}
 }
 
-// room reports whether another request of a queue may be sent.
-func (e *Engine) room(q *queue, r reading) bool {
-	if len(q.held) > 0 || r.mono < q.pausedTo || q.inFlight > 0 && e.singled(q) {
-		return false
-	}
-	if q.slow {
-		return q.inFlight < slowMost && e.apart < slowMostAll
-	}
-	return e.inFlight < e.conc.Limit()
+// open reports whether a queue may send anything now.
+func (e *Engine) open(q *queue, r reading) bool {
+	return len(q.held) == 0 && r.mono >= q.pausedTo && (q.underway == 0 || !e.singled(q))
+}
+
+// room reports whether one more of a partition may be begun; judging means that it is judged live
+// first, and needs a slot of both.
+func (e *Engine) room(q *queue, p *partition, judging bool) bool {
+	return e.roomFor(&e.requests, &p.share) && (!judging || e.roomFor(&e.judgements, &q.judging))
 }
 
 // depart notes that a job is under way. The lock is held.
-func (e *Engine) depart(j *job) {
+func (e *Engine) depart(j *job, judging bool) {
 	q := j.queue
-	e.turns++
-	q.turn = e.turns
-	q.inFlight++
-	if q.slow {
-		j.apart = true
-		q.apart++
-		e.apart++
+	q.underway++
+	if judging {
+		e.begin(j, &e.judgements, &q.judging, j.started)
 		return
 	}
-	e.inFlight++
-	e.underway = append(e.underway, j)
+	e.begin(j, &e.requests, &q.partition(j.object.Namespace).share, j.started)
+}
+
+// toJudge moves a job to the live judgements: it takes no slot of the requests meanwhile. toSend is
+// the reverse.
+func (e *Engine) toJudge(j *job) {
+	e.moveTo(j, &e.judgements, func() *share { return &j.queue.judging })
+}
+
+func (e *Engine) toSend(j *job) {
+	e.moveTo(j, &e.requests, func() *share { return &j.queue.partition(j.object.Namespace).share })
+}
+
+func (e *Engine) moveTo(j *job, to *room, of func() *share) {
+	if j.stay == nil || j.stay.room == to { // Only its worker moves a job.
+		return
+	}
+	r := e.read()
+	e.mu.Lock()
+	defer e.unlock()
+	if was := j.stay; was.room == &e.judgements {
+		e.leave(j)
+		e.took(was, r)
+	}
+	e.begin(j, to, of(), r.mono)
+	j.started = r.mono
+	e.wakeUp() // There is a slot where it was.
 }
 
 // arrive notes that it has come to its end. The lock is held.
 func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
-	q := j.queue
-	j.arrived = true
-	q.inFlight--
-	if j.apart {
-		q.apart--
-		e.apart--
-	} else {
-		e.inFlight--
+	q, of := j.queue, j.stay
+	q.underway--
+	e.leave(j)
+	defer e.dissolve(q, j.object.Namespace)
+	long := r.mono-of.started >= slowAfter
+	if long {
+		e.took(of, r)
 	}
 	if res.result == Throttled && res.Origin != action.FromAdmission {
 		e.throttle(j, res, r)
@@ -124,15 +148,14 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 		return
 	}
 	if res.Code > 0 || res.Outcome == action.Done || res.Outcome == action.Again { // A live read alone proves nothing.
-		q.refusals, q.own, q.pausedTo = 0, false, 0
+		q.refusals, q.own429, q.pausedTo = 0, false, 0
 	}
-	if r.mono-j.started >= slowAfter {
+	if long {
 		return
 	}
-	q.quick = r.mono
-	if q.slow && q.apart == 0 {
-		q.slow = false
-		e.note(func() { e.opts.Log.Info("requests of a kind are answered quickly again", "kind", j.kind.Kind) })
+	e.took(of, r)
+	if of.room == &e.requests {
+		q.quick, q.quickOf = r.mono, j.object.Namespace
 	}
 }
 
@@ -141,7 +164,7 @@ func (e *Engine) arrive(j *job, res *attemptResult, r reading) {
 // that is tried again is no news. The lock is held.
 func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	q, general := j.queue, res.overloaded(j.kind)
-	q.own = q.own || !general
+	q.own429 = q.own429 || !general
 	if general || j.attempt == 0 {
 		if q.refusals == 0 {
 			q.refused = r.mono
@@ -153,7 +176,7 @@ func (e *Engine) throttle(j *job, res *attemptResult, r reading) {
 	}
 	to := r.mono + min(pauseMost, res.After)
 	switch {
-	case q.own && e.singled(q):
+	case q.own429 && e.singled(q):
 		// That the kind is meant is a guess: it is asked again soon at first, with another object.
 		q.pausedTo = max(q.pausedTo, min(to, r.mono+retryLeast<<min(q.refusals-refusedMost, 10)))
 	case e.singled(q):
@@ -172,51 +195,20 @@ func (res *attemptResult) overloaded(k *KindOptions) bool {
 // singled reports whether it is a queue alone that is answered 429. The lock is held.
 func (e *Engine) singled(q *queue) bool {
 	return q.refusals >= refusedMost &&
-		(q.own || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
+		(q.own429 || slices.ContainsFunc(e.index.queues, func(other *queue) bool { return other != q && other.quick > q.refused }))
 }
 
-// setApart has those that were sent longest ago take up no room any more, if that is too long ago.
-// The lock is held.
-func (e *Engine) setApart(r reading) {
-	for len(e.underway) > 0 {
-		j := e.underway[0]
-		if !j.arrived {
-			if r.mono-j.started < slowAfter {
-				return
-			}
-			q := j.queue
-			j.apart = true
-			q.apart++
-			e.apart++
-			e.inFlight--
-			if !q.slow {
-				q.slow = true
-				e.note(func() {
-					e.opts.Log.Info("requests of a kind take long: others do not wait for them", "kind", j.kind.Kind, "longerThan", slowAfter.String())
-				})
-			}
-		}
-		e.underway[0] = nil
-		e.underway = e.underway[1:]
-	}
-}
-
-// untilApart returns how long until setApart is to be called, 0: nothing is under way.
-func (e *Engine) untilApart(r reading) time.Duration {
-	for _, j := range e.underway {
-		if !j.arrived {
-			return max(time.Millisecond, j.started+slowAfter-r.mono)
-		}
-	}
-	return 0
-}
-
-// alone reports whether it was the kind of a job that took long: others were answered quickly
-// meanwhile. The lock is held.
+// alone reports whether it was the kind or the namespace of a job that took long: others were
+// answered quickly meanwhile. The lock is held.
 func (e *Engine) alone(j *job, r reading) bool {
-	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.index.queues, func(q *queue) bool {
-		return q != j.queue && q.quick > j.started
-	})
+	return r.mono-j.started >= slowAfter && slices.ContainsFunc(e.index.queues, func(q *queue) bool { return q.quick > j.started })
+}
+
+// ofNamespace reports whether it is the namespace of a job that hangs, and not its kind: the last
+// quick answer of the kind was to another namespace, and is not long ago. The lock is held.
+func (j *job) ofNamespace(r reading) bool {
+	q := j.queue
+	return j.object.Namespace != "" && q.quick > 0 && q.quickOf != j.object.Namespace && r.mono-q.quick < remembered
 }
 
 // unheard reports whether a job waited in vain for an answer of its own, while the API server

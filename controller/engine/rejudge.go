@@ -17,6 +17,7 @@ const codeUnjudged = -1
 // judgeAgain reads and judges the object of a job live and reports whether to go on with the
 // action. If not, res says why.
 func (e *Engine) judgeAgain(ctx context.Context, j *job, res *attemptResult, due *due) (proceed bool) {
+	e.toJudge(j)
 	jd, err := e.judge(ctx, j, res.sent)
 	if err != nil {
 		res.unjudged(fmt.Errorf("judging %s %s afresh: %w", j.kind.Kind, nameOf(&j.object), err))

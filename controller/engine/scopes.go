@@ -39,6 +39,10 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 		fail(scopeSource(o), ReasonRefused)
 	case res.result == Throttled:
 		success(scopeAll())
+	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.stay.room == &e.judgements:
+		fail(scopeSource(o), ReasonUnjudged) // What need not be judged live goes on.
+	case res.result == Failed && res.Code == 0 && e.unheard(j, r) && j.ofNamespace(r):
+		fail(scopeSource(o), ReasonUnreachable)
 	case res.result == Failed && res.Code == 0 && e.unheard(j, r):
 		fail(scopeKind(o.Kind), ReasonUnreachable)
 	case res.result == Failed && res.Code == 0:

@@ -35,16 +35,18 @@ func (e *Engine) overdueNow() (count int, oldest time.Duration) {
 	count = e.late - len(e.blocked)
 	late := count > 0
 	for _, q := range e.index.queues {
-		for _, h := range []*heap{&q.due, &q.backfill} {
-			e.index.eachBefore(h, now, func(en *entry) {
-				if en.state == stateArmed && en.flags&flagLate == 0 && en.expiry <= now {
-					count++
-					if h != &q.backfill {
-						first = min(first, en.expiry)
+		q.partitions(func(p *partition) {
+			for _, h := range p.heaps() {
+				e.index.eachBefore(h, now, func(en *entry) {
+					if en.state == stateArmed && en.flags&flagLate == 0 && en.expiry <= now {
+						count++
+						if h != &p.backfill {
+							first = min(first, en.expiry)
+						}
 					}
-				}
-			})
-		}
+				})
+			}
+		})
 	}
 	e.unlock()
 	// Entries that wait for another attempt are in the heap by that instant, not by their expiry.

@@ -108,17 +108,17 @@ func (e *Engine) nextSubmitted(now int64, r reading) *job {
 func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 	for i := 0; i < len(b.objects); {
 		o := b.objects[i]
-		queue := e.index.queueOf(o.Kind)
+		kind, queue := e.kinds[o.Kind], e.index.queueOf(o.Kind)
+		judging := e.judges(kind, &o)
 		switch {
 		case nanos(o.Expiry) > now: // S1
 			b.objects = slices.Delete(b.objects, i, i+1)
 			e.turnDown(b, o, Kept, fmt.Errorf("%s is not due before %s", nameOf(&o), o.Expiry))
 			continue
-		case !e.room(queue, r):
+		case !e.open(queue, r) || !e.room(queue, queue.partition(o.Namespace), judging):
 			i++
 			continue
 		}
-		kind := e.kinds[o.Kind]
 		j := &job{object: o, kind: kind.opts, trigger: kind.trigger, queue: queue, run: b.run}
 		admitted, _, free := e.admit(j, r)
 		if !free {
@@ -129,7 +129,7 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 			e.turnDown(b, o, Held, ErrPaused)
 			continue
 		}
-		e.depart(j)
+		e.depart(j, judging)
 		return j, true
 	}
 	return nil, true

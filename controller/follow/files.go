@@ -38,8 +38,8 @@ type Files struct {
 	Clock  clock.Clock
 }
 
-// filesEvery is how often files are looked at for changes. They are read again before a deletion, at
-// most once a second.
+// filesEvery is how often files are looked at for changes. They are read again before a deletion,
+// at most once a second.
 const filesEvery = 5 * time.Second
 
 // fileKinds are the kinds that a directory may hold.

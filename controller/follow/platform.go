@@ -2,7 +2,6 @@ package follow
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"sync"
 	"time"
@@ -10,7 +9,6 @@ import (
 	"github.com/go-logr/logr"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/dynamic"
 	"k8s.io/utils/clock"
@@ -91,54 +89,6 @@ func NewPlatform(options Options) (*Platform, error) {
 // and large ones.
 func readDefinition(object *unstructured.Unstructured) expression.Definition {
 	return expression.DefinitionOf(object.Object)
-}
-
-// unserved reports whether no CustomResourceDefinition serves a resource.
-func unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
-	name := of.GroupResource().String()
-	return func(ctx context.Context) (bool, error) {
-		options := metav1.ListOptions{FieldSelector: fields.OneTermEqualSelector("metadata.name", name).String()}
-		found, err := definitions.List(ctx, options)
-		if err != nil {
-			return false, err
-		}
-		for i := range found.Items {
-			if _, served := readDefinition(&found.Items[i]).Schemas[of.Version]; served && found.Items[i].GetName() == name {
-				return false, nil
-			}
-		}
-		return true, nil
-	}
-}
-
-// unserved asks what is followed of CustomResourceDefinitions, while that is watched, and only where
-// one serves the resource, or the watch is away, the API server. It is asked about a list that the
-// API server answered with 404.
-func (p *Platform) unserved(definitions Source, of schema.GroupVersionResource) func(context.Context) (bool, error) {
-	name, ask := of.GroupResource().String(), unserved(definitions, of)
-	return func(ctx context.Context) (bool, error) {
-		if p.definitions.following.Load() {
-			known, ok := p.definitions.Get(name)
-			if _, served := known.Schemas[of.Version]; !ok || !served {
-				return true, nil
-			}
-		}
-		return ask(ctx)
-	}
-}
-
-// readRules lists LifecyclePolicies and KindProfiles, both at once.
-func (p *Platform) readRules(ctx context.Context) (*platform.Snapshot, error) {
-	var group sync.WaitGroup
-	var policies []*expression.Policy
-	var errPolicies error
-	group.Go(func() { policies, errPolicies = p.Policies.Live(ctx) })
-	profiles, err := p.Profiles.Live(ctx)
-	group.Wait()
-	if err := errors.Join(errPolicies, err); err != nil {
-		return nil, err
-	}
-	return p.store.Snapshot().WithProfiles(profiles).WithPolicies(policies), nil
 }
 
 // OnKinds registers a function that is called when kinds or profiles come, change or go, and once

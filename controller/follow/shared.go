@@ -117,8 +117,8 @@ func (r *recent[V]) get(ctx context.Context) (V, error) {
 	return r.shared.get(ctx, "", r.next)
 }
 
-// answer is the last answer, if it is good for a question of now. Otherwise wait is how long no read
-// may be sent.
+// answer is the last answer, if it is good for a question of now. Otherwise wait is how long no
+// read may be sent.
 func (r *recent[V]) answer() (value V, wait time.Duration, ok bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -92,8 +92,8 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S1", Name: "policies are taken from the cache right before the deletion",
-		File: "controller/follow/source.go",
-		Old:  "policies, err := l.Platform.Policies.Live(ctx)", New: "policies, err := l.Platform.store.Snapshot().Policies, error(nil)",
+		File: "controller/follow/platform_live.go",
+		Old:  "policies, errPolicies = p.Policies.Live(ctx)", New: "policies = p.store.Snapshot().Policies",
 		Package: "controller/follow", Tests: []string{"TestLiveReadsPastTheCache"},
 	},
 	{
@@ -200,8 +200,8 @@ var mutants = append([]Mutant{
 	},
 	{
 		Invariant: "S3", Name: "a kind whose DELETEs hang keeps the others waiting",
-		File: "controller/engine/queue.go",
-		Old:  "if r.mono-j.started < slowAfter {", New: "if r.mono-j.started < 1000*slowAfter {",
+		File: "controller/engine/room.go",
+		Old:  "if r.mono-of.started < e.patience() {", New: "if r.mono-of.started < 1000*slowAfter {",
 		Package: engine, Tests: []string{"TestHangingKind"},
 	},
 	{

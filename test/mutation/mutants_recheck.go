@@ -40,8 +40,26 @@ var ofRechecks = []Mutant{
 	},
 	{
 		Invariant: "S6", Name: "CRDs that are not watched at the moment count as absent",
-		File: "controller/follow/platform.go",
+		File: "controller/follow/platform_live.go",
 		Old:  "if p.definitions.following.Load() {", New: "{",
 		Package: "controller/follow", Tests: []string{"TestLiveReadsWithoutCRDs"},
+	},
+	{
+		Invariant: "S10", Name: "a namespace that is slow holds up its kind",
+		File: "controller/engine/partition.go",
+		Old:  "if q.own[namespace] == nil && len(q.own) < partitionsMost {", New: "if false {",
+		Package: engine, Tests: []string{"TestSlowNamespaces"},
+	},
+	{
+		Invariant: "S10", Name: "a namespace that does not answer pauses its kind",
+		File: "controller/engine/scopes.go",
+		Old:  "e.unheard(j, r) && j.ofNamespace(r):", New: "false:",
+		Package: engine, Tests: []string{"TestSlowNamespaces"},
+	},
+	{
+		Invariant: "S10", Name: "a live judgement takes the slot of a request",
+		File: "controller/engine/rejudge.go",
+		Old:  "\te.toJudge(j)\n", New: "",
+		Package: engine, Tests: []string{"TestBlockedJudgementDelaysNobody"},
 	},
 }
