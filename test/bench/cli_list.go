@@ -22,6 +22,8 @@ func init() {
 	})
 }
 
+func cliListResult(jobs int) string { return "cli.expiring." + sizeName(jobs) + ".vs_get" }
+
 // runCLIList has both programs print the same Jobs, by turns. Each is started for it and looks up
 // the API server's kinds in a cache on disk, which an earlier run has filled.
 func runCLIList(ctx context.Context, e *environment) ([]result, error) {
@@ -66,5 +68,5 @@ func runCLIList(ctx context.Context, e *environment) ([]result, error) {
 		fmt.Fprintf(e.out, "round %d of %d: kubectl curfew expiring %.2f s, kubectl get %.2f s\n", n, o.rounds, curfew, bare)
 		expiring, get = append(expiring, curfew), append(get, bare)
 	}
-	return []result{compare("cli.expiring."+sizeName(o.jobs)+".vs_get", "s", expiring, "kubectl get of the same Jobs", get)}, nil
+	return []result{compare(cliListResult(o.jobs), "s", expiring, "kubectl get of the same Jobs", get)}, nil
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"math"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -53,6 +54,48 @@ func TestGateRows(t *testing.T) {
 	}
 	if rows, err := chooseRows("memory,drain"); err != nil || len(rows) != 2 || rows[0].name != "memory" {
 		t.Errorf("got %v, %v", rows, err)
+	}
+}
+
+// Each row's bench gives a result of the name that counts, where both contestants took part.
+func TestGateResults(t *testing.T) {
+	defer func() { _, _ = parse(nil) }()
+	pair := []string{theLimit, theCurfew}
+	for _, row := range gateRows {
+		o, err := parse(strings.Fields(row.args))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var drains []measurement
+		var marks []markRun
+		var late []latenessRun
+		for _, who := range pair {
+			drains = append(drains, measurement{Contestant: who, PerSecond: 1})
+			marks = append(marks, markRun{Contestant: who, PerSecond: 1})
+			late = append(late, latenessRun{Contestant: who, P99: 1})
+		}
+		var reviews []reviewMeasurement
+		for _, who := range []string{answerNoop, theCurfew} {
+			reviews = append(reviews, reviewMeasurement{Contestant: who, Policies: admissionFlags.policies, P50: 1, Allocations: 1})
+		}
+		var runs []memoryRun
+		for _, who := range []string{theCurfew, theUnbound} {
+			runs = append(runs, memoryRun{Contestant: who}, memoryRun{Contestant: who, Jobs: memoryOptions.replayed, Heap: 1})
+		}
+		results := map[string][]result{
+			"lateness":    latenessResults(late),
+			"drain":       summarize(drains, contestants, o.jobs),
+			"label_drain": summarizeLabelDrain(drains, labelDrainOptions.objects),
+			"cleanup":     summarizeCleanup(drains, cleanupOptions.objects, nil),
+			"tally":       {{Name: tallyResult}},
+			"deadline":    markResults(marks, deadlineOptions.objects),
+			"admission":   summarizeAdmission(reviews, nil),
+			"cli_list":    {{Name: cliListResult(cliListOptions.jobs)}},
+			"memory_many": memoryResults(runs, false),
+		}[o.only]
+		if !slices.ContainsFunc(results, func(r result) bool { return r.Name == row.result }) {
+			t.Errorf("row %s: no result %s in %+v", row.name, row.result, results)
+		}
 	}
 }
 

@@ -34,6 +34,8 @@ func init() {
 	})
 }
 
+const tallyResult = "tally.count.vs_limit"
+
 // tallyContest is its state.
 type tallyContest struct {
 	env     *environment
@@ -73,7 +75,7 @@ func runTally(ctx context.Context, e *environment) ([]result, error) {
 		fmt.Fprintf(e.out, "round %d of %d: the loop with %d calls at a time %.0f Pods/s, Curfew %.0f\n", n+1, o.rounds, parallel, bare, counted)
 		limit, curfew = append(limit, bare), append(curfew, counted)
 	}
-	return []result{compare("tally.count.vs_limit", "Pods/s", curfew, "bare loop of parallel finalizer patches", limit)}, nil
+	return []result{compare(tallyResult, "Pods/s", curfew, "bare loop of parallel finalizer patches", limit)}, nil
 }
 
 // probe finds the number of parallel calls that serves the bare loop best on this machine.
