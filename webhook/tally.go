@@ -31,9 +31,6 @@ func (s *source) tallied(namespace string) (bool, error) {
 	return slices.ContainsFunc(all, func(each *tally.Tally) bool { return !each.Deleting }), err
 }
 
-// maxTallies bounds how many selectors are matched with a new Pod (S9).
-const maxTallies = 1000
-
 // hold gives a new Pod the finalizer of the tally that counts it. It takes a finalizer or an
 // annotation counted-by away that the author copied from another Pod: nothing would remove the one,
 // and with the other the Pod would never be counted (S7). The controller adopts a Pod that is
@@ -46,9 +43,6 @@ func (w *Webhooks) hold(pod *policy.Facts) (out []policy.Assignment, want bool) 
 		out = append(out, policy.Assignment{Path: policy.FieldPath{"metadata", "annotations", policy.AnnotationCountedBy}})
 	}
 	tallies, err := w.source.tallies.In(pod.Namespace)
-	if err == nil && len(tallies) > maxTallies {
-		err = fmt.Errorf("%d PodTallies are more than %d", len(tallies), maxTallies)
-	}
 	if err != nil {
 		w.log.V(1).Info("a new Pod is left to the controller to adopt", "namespace", pod.Namespace, "reason", err.Error())
 		return out, false

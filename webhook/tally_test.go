@@ -3,8 +3,10 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	authenticationv1 "k8s.io/api/authentication/v1"
 	authorizationv1 "k8s.io/api/authorization/v1"
@@ -101,20 +103,30 @@ func TestHold(t *testing.T) {
 	}
 }
 
-// S9: a namespace with very many tallies does not slow admission down. The controller adopts its
-// Pods.
+// S9: the oldest tallies of a namespace count. Of more, admission takes no notice.
 func TestHoldWithTooManyTallies(t *testing.T) {
 	of := counting()
 	w := newWorld(t, func(o *Options) { o.Tallies = of })
 	object := "{apiVersion: v1, kind: Pod, metadata: {name: a, labels: {app: build}}, spec: {restartPolicy: Never}}"
-	for count, want := range map[int]bool{maxTallies: true, maxTallies + 1: false} {
+	for count, want := range map[int]bool{tally.MaxPerNamespace: true, tally.MaxPerNamespace + 1: false} {
 		of.of["plain"] = make([]*tally.Tally, count)
 		for i := range of.of["plain"] {
-			of.of["plain"][i] = builds("plain", "builds", false)
+			older := &v1alpha1.PodTally{ObjectMeta: metav1.ObjectMeta{Namespace: "plain", Name: fmt.Sprint(i), CreationTimestamp: metav1.NewTime(t0.Add(-time.Hour))}}
+			older.Spec.Selector.MatchLabels = map[string]string{"app": "other"}
+			of.of["plain"][i], _ = tally.Compile(older)
 		}
+		of.of["plain"][count-1] = builds("plain", "builds", false)
 		if response := w.ask(t, ask{path: PathMutate, namespace: "plain", object: object}); !response.Allowed || len(response.Patch) > 0 != want {
 			t.Errorf("%d tallies: patch %s, want one: %v", count, response.Patch, want)
 		}
+	}
+	of.of["plain"] = of.of["plain"][:tally.MaxPerNamespace]
+	for range 2 {
+		response := w.ask(t, ask{path: PathValidatePolicy, namespace: "plain", object: "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: more, namespace: plain}, spec: {selector: {matchLabels: {app: third}}}}"})
+		if full := len(of.of["plain"]) == tally.MaxPerNamespace; response.Allowed == full {
+			t.Errorf("one more than %d: %+v", len(of.of["plain"]), response.Result)
+		}
+		of.of["plain"] = of.of["plain"][1:]
 	}
 }
 

@@ -9,7 +9,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
@@ -28,6 +30,8 @@ type Client struct {
 	// Metadata patches Pods, and lists them where nothing else matters.
 	Partial metadata.Interface
 }
+
+var definitionResource = schema.GroupVersionResource{Group: "apiextensions.k8s.io", Version: "v1", Resource: "customresourcedefinitions"}
 
 var podResource = corev1.SchemeGroupVersion.WithResource("pods")
 
@@ -55,6 +59,16 @@ func (c *Client) Tallies(ctx context.Context, namespace string) ([]*Object, erro
 			return out, nil
 		}
 	}
+}
+
+// Defined implements Cluster. It is a list, since an empty one says more than a 404.
+func (c *Client) Defined(ctx context.Context) (bool, error) {
+	name := fields.OneTermEqualSelector(metav1.ObjectNameField, v1alpha1.PodTallies+"."+v1alpha1.GroupVersion.Group)
+	found, err := c.Partial.Resource(definitionResource).List(ctx, metav1.ListOptions{FieldSelector: name.String()})
+	if err != nil {
+		return false, err
+	}
+	return len(found.Items) > 0, nil
 }
 
 // Tally implements Cluster.

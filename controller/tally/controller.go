@@ -74,7 +74,10 @@ type watched struct {
 	// again has tallies and Pods listed again.
 	again  loop.Signal
 	cancel context.CancelFunc
-	empty  time.Time // since when there is nothing to do
+	// pace and gathered are how long changes of PodTallies wait for more, and when they did last.
+	pace     *loop.Backoff
+	gathered time.Time
+	empty    time.Time // since when there is nothing to do
 }
 
 // New makes a controller that does nothing until Run.
@@ -132,8 +135,14 @@ func namespaceOf(key string) string {
 	return namespace
 }
 
-// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet.
+// watch has the tallies and Pods of a namespace listed again, and watched if they are not yet. A
+// change of ttlAfterCounted alone needs no list.
 func (c *Controller) watch(namespace string) {
+	if w := c.space(namespace); w != nil {
+		if known, err := c.options.Tallies.In(namespace); err == nil && w.adjust(known) {
+			return
+		}
+	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.running == nil || c.running.Err() != nil {

@@ -3,14 +3,12 @@ package tally
 import (
 	"context"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/loop"
 	"curfew.dev/curfew/controller/paging"
@@ -23,6 +21,10 @@ const (
 	pageSize = 500
 	// gather is how long a new tally waits for others: the Pods are listed once for all of them.
 	gather = 500 * time.Millisecond
+	// gatherMost bounds that wait where PodTallies come and go all the time: each time costs a list of
+	// all Pods of the namespace. After calm, it is short again.
+	gatherMost = 30 * time.Second
+	calm       = time.Minute
 	// linger is how long a namespace without tallies is watched: admission may add finalizers until
 	// it has heard that the tally is gone.
 	linger = 5 * time.Minute
@@ -63,11 +65,9 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 	}
 	known := w.kept()
 	var now, fresh []*tally
-	for _, object := range objects {
-		compiled, errs := match.Compile(&object.PodTally)
-		if compiled.Deleting {
-			continue
-		}
+	counting, excess := split(objects)
+	for _, one := range counting {
+		object := one.object
 		t := known[object.UID]
 		if t == nil {
 			t = &tally{
@@ -76,7 +76,7 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 			}
 			fresh = append(fresh, t)
 		}
-		w.respec(t, compiled, object.Generation, errs.ToAggregate())
+		w.respec(t, one.compiled, object.Generation, one.invalid)
 		now = append(now, t)
 	}
 	if err := c.takeOver(ctx, w.namespace, fresh); err != nil {
@@ -88,7 +88,20 @@ func (c *Controller) load(ctx context.Context, w *watched) error {
 		}
 	}
 	w.setTallies(now)
+	c.forget(w.namespace, now)
+	c.exclude(ctx, excess)
 	return nil
+}
+
+// forget drops the work of tallies that do not exist any more. Their names are not used again.
+func (c *Controller) forget(namespace string, now []*tally) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for key, t := range c.work {
+		if namespaceOf(key) == namespace && t.name != "" && !slices.Contains(now, t) {
+			delete(c.work, key)
+		}
+	}
 }
 
 // kept are the tallies of which nothing has to be read again. If another process has written one
@@ -142,67 +155,6 @@ func (c *Controller) list(ctx context.Context, s *space) (string, error) {
 		if options.Continue = page.Continue; options.Continue == "" {
 			s.endList(first)
 			return first, nil
-		}
-	}
-}
-
-// events follows the Pods until everything has to be listed again.
-func (c *Controller) events(ctx context.Context, w *watched, at string) error {
-	over := c.options.Clock.NewTimer(chores)
-	defer over.Stop()
-	for ctx.Err() == nil {
-		events, err := c.options.Cluster.Watch(ctx, w.namespace, metav1.ListOptions{ResourceVersion: at, AllowWatchBookmarks: true})
-		if err != nil {
-			return fmt.Errorf("watching Pods: %w", err)
-		}
-		next, again, err := c.drain(ctx, w, at, events, over)
-		events.Stop()
-		if again || err != nil {
-			return err
-		}
-		if next == at {
-			return nil // A watch that brings nothing is not opened again: it might be too old.
-		}
-		at = next
-	}
-	return ctx.Err()
-}
-
-// drain follows one watch until it ends. It reports whether everything has to be listed again.
-func (c *Controller) drain(ctx context.Context, w *watched, at string, events watch.Interface, chore clock.Timer) (next string, again bool, err error) {
-	for {
-		select {
-		case <-ctx.Done():
-			return at, true, ctx.Err()
-		case <-w.again:
-			loop.Pause(ctx, c.options.Clock, gather)
-			return at, true, nil
-		case <-chore.C():
-			if chore.Reset(chores); c.overdue(ctx, w.space) {
-				return at, true, nil
-			}
-		case event, ok := <-events.ResultChan():
-			if !ok {
-				return at, false, nil
-			}
-			if event.Type == watch.Error {
-				if err := apierrors.FromObject(event.Object); !apierrors.IsResourceExpired(err) && !apierrors.IsGone(err) {
-					return at, true, err
-				}
-				return at, true, nil
-			}
-			pod, isPod := event.Object.(*corev1.Pod)
-			if !isPod {
-				return at, true, fmt.Errorf("got a %T where a Pod was asked for", event.Object)
-			}
-			switch at = pod.ResourceVersion; event.Type {
-			case watch.Added, watch.Modified:
-				w.observe(pod, false)
-			case watch.Deleted:
-				w.gone(pod.UID, at)
-			case watch.Bookmark:
-				w.progress(at)
-			}
 		}
 	}
 }

@@ -54,7 +54,7 @@ func TestKindIsGone(t *testing.T) {
 	p := w.process()
 	p.settle(ctx)
 	clear(w.tallies)
-	p.options.Cluster = &unserved{view: p.view}
+	p.options.Cluster, w.undefined = &unserved{view: p.view}, true
 	p.watch.again.Set()
 	p.settle(ctx)
 	if pod := w.pods["running"]; slices.Contains(pod.Finalizers, policy.FinalizerTally) {

@@ -18,6 +18,8 @@ type Cluster interface {
 	// Tallies lists the PodTallies of a namespace, and Tally reads one. Both are live.
 	Tallies(ctx context.Context, namespace string) ([]*Object, error)
 	Tally(ctx context.Context, namespace, name string) (*Object, error)
+	// Defined reports whether the CustomResourceDefinition of PodTallies exists.
+	Defined(ctx context.Context) (bool, error)
 	// WriteStatus replaces the status of one that has the UID and resourceVersion, and returns the
 	// new resourceVersion.
 	WriteStatus(ctx context.Context, namespace, name string, uid types.UID, version string, status *v1alpha1.PodTallyStatus) (string, error)

@@ -77,8 +77,9 @@ func (c *Controller) checkOrphans(ctx context.Context, s *space, t *tally, p *pl
 func (s *space) knows(live []*Object) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return !slices.ContainsFunc(live, func(object *Object) bool {
-		return object.DeletionTimestamp == nil && !slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.uid == object.UID })
+	counting, _ := split(live)
+	return !slices.ContainsFunc(counting, func(one *read) bool {
+		return !slices.ContainsFunc(s.tallies, func(t *tally) bool { return t.uid == one.object.UID })
 	})
 }
 

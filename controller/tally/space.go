@@ -7,8 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-
-	"curfew.dev/curfew/policy"
 )
 
 // space is a namespace: its tallies, and the Pods that concern them. It is a state machine without
@@ -31,6 +29,9 @@ type space struct {
 	// ready: Pods and statuses are known, and the Pods were listed after the statuses were read. Only
 	// then the finalizer of a Pod proves that no other process has counted it (S7).
 	ready bool
+	// conflicting are the younger tallies of the last Pod that had some. Pods mostly have the same,
+	// which they share.
+	conflicting []*tally
 	// seen is the newest resourceVersion of all Pods.
 	seen uint64
 	// wake has a tally worked on. The lock is held.
@@ -225,21 +226,6 @@ func (s *space) enqueue(p *pod) {
 		t.work = append(t.work, p.uid)
 	}
 	s.wake(t)
-}
-
-// match finds the tally that counts a Pod, and the younger ones that match it, too.
-func (s *space) match(from *corev1.Pod) (keeper *tally, others []*tally) {
-	facts := policy.FactsOfPod(from)
-	for _, t := range s.tallies {
-		switch {
-		case !t.match.Selects(facts):
-		case keeper == nil:
-			keeper = t
-		default:
-			others = append(others, t)
-		}
-	}
-	return keeper, others
 }
 
 // progress notes that the watch has shown everything up to a resourceVersion.

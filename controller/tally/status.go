@@ -88,11 +88,18 @@ func (c *Controller) put(ctx context.Context, s *space, t *tally, p *plan) (stri
 }
 
 // tallies lists the PodTallies of a namespace. A missing CRD is not an error: their Pods have to be
-// released.
+// released. A 404 alone does not say that it is missing: a proxy, or an API server that does not
+// know the CRD yet, answers the same.
 func (c *Controller) tallies(ctx context.Context, namespace string) ([]*Object, error) {
 	out, err := c.options.Cluster.Tallies(ctx, namespace)
 	if apierrors.IsNotFound(err) {
-		return nil, nil
+		defined, unsure := c.options.Cluster.Defined(ctx)
+		switch {
+		case unsure != nil:
+			return nil, fmt.Errorf("listing PodTallies: %w, and whether they are installed is not known: %w", err, unsure)
+		case !defined:
+			return nil, nil
+		}
 	}
 	if err != nil {
 		return nil, fmt.Errorf("listing PodTallies: %w", err)

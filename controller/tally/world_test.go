@@ -51,6 +51,8 @@ type world struct {
 	// known are the tallies that the process which sends a request has read.
 	known    map[types.UID]bool
 	requests int
+	// undefined: the CustomResourceDefinition of PodTallies is not there.
+	undefined bool
 }
 
 func newWorld(fail func(string, ...any)) *world {
@@ -352,4 +354,10 @@ func (w *world) Patch(_ context.Context, _, name string, patch []byte) (out *met
 		return nil
 	})
 	return out, err
+}
+
+// Defined implements Cluster.
+func (w *world) Defined(context.Context) (defined bool, err error) {
+	err = w.request("defined", func() error { defined = !w.undefined; return nil })
+	return defined, err
 }

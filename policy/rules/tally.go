@@ -15,6 +15,8 @@ import (
 const (
 	// TallyOverlap: Pods of this tally also match another one.
 	TallyOverlap = "tally-overlap"
+	// TallyLimit: a namespace has so many PodTallies that this one would count nothing.
+	TallyLimit = "tally-limit"
 	// TallyCounts: the controller should be able to count.
 	TallyCounts = "tally-counts"
 )
@@ -42,6 +44,7 @@ func ReviewTally(r *TallyRequest) *policy.Decision {
 	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	out.Findings = append(out.Findings, added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)
 	if r.Old == nil { // The selector does not change.
+		out.Findings = append(out.Findings, r.limit()...)
 		out.Findings = append(out.Findings, r.overlaps()...)
 		out.Findings = append(out.Findings, r.counts()...)
 	}
@@ -64,6 +67,16 @@ func (r *TallyRequest) aboutTTL(of *tally.Tally) []policy.Finding {
 		out = append(out, named(shortTTL, []policy.Finding{warning(of.TTL.Path, of.TTL.Text, message)})...)
 	}
 	return out
+}
+
+// limit denies a tally that would not count: the controller lets the oldest of a namespace count.
+func (r *TallyRequest) limit() []policy.Finding {
+	counting, _ := tally.Within(slices.DeleteFunc(slices.Clone(r.Others), func(other *tally.Tally) bool { return other.Name == r.Tally.Name }))
+	if len(counting) < tally.MaxPerNamespace {
+		return nil
+	}
+	return named(Rule{Name: TallyLimit}, []policy.Finding{denial("metadata.namespace", r.Tally.Namespace,
+		fmt.Sprintf("namespace %q has %d PodTallies, and no more may count: delete one, or use a wider selector", r.Tally.Namespace, len(counting)))})
 }
 
 // overlaps compares the selectors alone. Two that name different labels may match the same Pod or

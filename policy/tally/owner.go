@@ -54,6 +54,9 @@ func (t *Tally) Before(other *Tally) bool {
 
 // Owner is the tally that counts a Pod, or nil.
 func Owner(tallies []*Tally, pod *policy.Facts) *Tally {
+	if len(tallies) > MaxPerNamespace {
+		tallies, _ = Within(tallies)
+	}
 	var owner *Tally
 	for _, tally := range tallies {
 		if (owner == nil || tally.Before(owner)) && tally.Selects(pod) {

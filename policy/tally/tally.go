@@ -18,6 +18,8 @@ import (
 type Tally struct {
 	Namespace, Name string
 	UID             types.UID
+	// Generation is that of the spec.
+	Generation int64
 	// Created is zero at admission of a CREATE.
 	Created time.Time
 	// Deleting means that the tally is being deleted. It then selects nothing.
@@ -36,7 +38,7 @@ const maxTerms = 256
 // ttlAfterCounted it keeps its Pods (S6).
 func Compile(object *v1alpha1.PodTally) (*Tally, field.ErrorList) {
 	out := &Tally{
-		Namespace: object.Namespace, Name: object.Name, UID: object.UID, Created: object.CreationTimestamp.Time,
+		Namespace: object.Namespace, Name: object.Name, UID: object.UID, Generation: object.Generation, Created: object.CreationTimestamp.Time,
 		Deleting: object.DeletionTimestamp != nil, selector: labels.Nothing(),
 	}
 	var errs field.ErrorList

@@ -75,6 +75,8 @@ const (
 	ReasonTallyDisabled = "Disabled"
 	// ReasonOlderTally: an older tally counts some Pods that this one matches, too.
 	ReasonOlderTally = "OlderTally"
+	// ReasonTooManyTallies: the namespace has as many older tallies as may count.
+	ReasonTooManyTallies = "TooManyTallies"
 	// ReasonNoConflict: no other tally counts a Pod that this one matches.
 	ReasonNoConflict = "NoConflict"
 	// ReasonDeleting: the tally is being deleted.

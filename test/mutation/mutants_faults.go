@@ -9,6 +9,24 @@ const (
 // alike.
 var faults = []Mutant{
 	{
+		Invariant: "S9", Name: "the time of a loop grows with the square of its items",
+		File: "policy/expression/iteration.go",
+		Old:  "if conditions[node.ID()] {", New: "if false {",
+		Package: "policy/expression", Tests: []string{"TestLoopsAreLinear"},
+	},
+	{
+		Invariant: "S9", Name: "the expressions of a review share no limit",
+		File: "policy/expression/run.go",
+		Old:  "left.Add(-p.cost(details, exceeded))", New: "_ = p.cost(details, exceeded)",
+		Package: "policy/expression", Tests: []string{"TestLimitedEvaluations", "TestStatesAreLimited"},
+	},
+	{
+		Invariant: "S9", Name: "a bound whose evaluation was stopped only warns",
+		File: "policy/rules/bounds.go",
+		Old:  "case policy.Undecided(enforced) != nil:", New: "case false:",
+		Package: admits, Tests: []string{"TestReviewDoesNotOutlastItsTime", "TestBoundsNeedTime"},
+	},
+	{
 		Invariant: "S1", Name: "a webhook's 409 counts as a conflict",
 		File: "controller/action/answer.go",
 		Old:  "case code == http.StatusConflict && origin != FromAdmission:", New: "case code == http.StatusConflict:",

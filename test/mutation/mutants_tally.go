@@ -5,6 +5,30 @@ const tallies = "controller/tally"
 // ofTally break the exact counts of PodTallies.
 var ofTally = []Mutant{
 	{
+		Invariant: "S7", Name: "a 404 for the list of PodTallies counts as their absence",
+		File: "controller/tally/status.go",
+		Old:  "defined, unsure := c.options.Cluster.Defined(ctx)", New: "defined, unsure := false, error(nil)",
+		Package: tallies, Tests: []string{"TestNotFoundReleasesNothing"},
+	},
+	{
+		Invariant: "S7", Name: "a CustomResourceDefinition that cannot be read counts as absent",
+		File: "controller/tally/status.go",
+		Old:  "case unsure != nil:", New: "case unsure != nil && defined:",
+		Package: tallies, Tests: []string{"TestNotFoundReleasesNothing"},
+	},
+	{
+		Invariant: "S9", Name: "all PodTallies of a namespace count",
+		File: "policy/tally/limit.go",
+		Old:  "min(len(counting), MaxPerNamespace)", New: "len(counting)",
+		Package: tallies, Tests: []string{"TestTooManyTallies"},
+	},
+	{
+		Invariant: "S9", Name: "PodTallies that are gone are not forgotten",
+		File: "controller/tally/follow.go",
+		Old:  "			delete(c.work, key)\n		}\n	}\n}\n\n", New: "		}\n	}\n}\n\n",
+		Package: tallies, Tests: []string{"TestWorkIsForgotten"},
+	},
+	{
 		Invariant: "S7", Name: "an event from before a request has a Pod counted again",
 		File: "controller/tally/space.go",
 		Old:  "known.removed || p.version < known.version", New: "known.removed",
