@@ -97,21 +97,25 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 			return nil, err
 		}
 	}
-	evaluating := ctx
-	if object.Evaluating > 0 {
-		var cancel context.CancelFunc
-		evaluating, cancel = context.WithTimeout(ctx, object.Evaluating)
-		defer cancel()
-	}
+	evaluating, cancel := object.limited(ctx)
+	defer cancel()
 	if object.LabelOnly {
 		out.Policies, out.Undecided, out.Failures = expression.LabelBounds(evaluating, policies, facts, variables, !object.MetadataOnly)
 	} else {
 		out.Policies, out.Failures = expression.Matching(evaluating, policies, facts, variables)
 	}
 	if tried {
-		out.readFilled(ctx, object, policies, variables)
+		out.readFilled(evaluating, object, policies, variables)
 	}
 	return out, ctx.Err() // An evaluation that was interrupted is no fault of the policy's.
+}
+
+// limited is the context of evaluations.
+func (o *Object) limited(ctx context.Context) (context.Context, context.CancelFunc) {
+	if o.Evaluating > 0 {
+		return context.WithTimeout(ctx, o.Evaluating)
+	}
+	return ctx, func() {}
 }
 
 // boundsByRuntime reports whether it takes an object's runtime to know if a policy bounds its
