@@ -32,9 +32,6 @@ func TestPeersDeadlineExceeded(t *testing.T) {
 	event := s.awaitExceeded(job, job.GetCreationTimestamp().Add(20*second))
 	failed, _ := failure(event)
 	stopped := s.awaitStopped(job)
-	if late := stopped.Sub(event.At); late > 10*second {
-		t.Errorf("it was stopped %s after it had failed", late)
-	}
 	s.staysStopped(job, stopped, aMinute)
 	s.untouched(far)
 	if left := s.activePods(far); len(left) != 2 {
