@@ -7,9 +7,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/test/harness"
 	"curfew.dev/curfew/webhook/lint"
@@ -29,10 +26,8 @@ func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 	s.passes(s.kubectl("create", "serviceaccount", "asker"))
 	s.mayAsk("asker")
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), patience)
-		defer cancel()
-		if _, _, err := suite.cluster.Kubectl(ctx, "delete", "lifecyclepolicy", "--ignore-not-found", s.name); err != nil {
-			t.Error(err)
+		if out := s.afterwards("delete", "lifecyclepolicy", "--ignore-not-found", s.name); out.failed {
+			t.Error(out.stderr)
 		}
 	})
 	token := strings.TrimSpace(s.kubectl("create", "token", "asker").stdout)
@@ -56,7 +51,7 @@ func TestHTTPAPIFollowsThePolicies(t *testing.T) {
 		t.Helper()
 		var status int
 		var report *lint.Report
-		err := wait.PollUntilContextTimeout(s.ctx, 50*time.Millisecond, 30*time.Second, true, func(context.Context) (bool, error) {
+		err := harness.Poll(s.ctx, t.Name()+": "+what, func(context.Context) (bool, error) {
 			status, report = ask("/v1/default?", manifest)
 			return status == http.StatusOK && given(status, report) == want, nil
 		})

@@ -15,7 +15,7 @@ import (
 // An object is deleted in the second run in a row that matches it. A preview says so before.
 func TestCleanupConsecutiveRuns(t *testing.T) {
 	t.Parallel()
-	s := labelSpaceFor(t, 2*patience) // The policy runs three times, once a minute.
+	s := labelSpace(t)
 	for _, name := range []string{"always", "sometimes"} {
 		s.newConfigMap(name, "app", "x")
 	}

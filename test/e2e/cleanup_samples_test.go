@@ -67,7 +67,7 @@ func TestCleanupSamples(t *testing.T) {
 	text := string(readFile(t, "testdata/cleanup-samples.yaml"))
 	var all []*prepared
 	for _, name := range slices.Sorted(maps.Keys(policies)) {
-		s := newSpaceFor(t, 10*time.Minute)
+		s := newSpace(t)
 		var samples map[string]sample
 		start := time.Now().UTC()
 		s.ok(yaml.Unmarshal([]byte(strings.NewReplacer("SPACE", s.name, "BEFORE", start.Add(-time.Hour).Format(time.RFC3339),

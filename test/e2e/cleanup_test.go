@@ -291,7 +291,7 @@ func TestCleanupApprovalInANamespace(t *testing.T) {
 // of one stall it, and it goes on when they are granted again, with exact counts.
 func TestCleanupPermissionRevokedInMidRun(t *testing.T) {
 	t.Parallel()
-	s := labelSpaceFor(t, 2*patience)
+	s := labelSpace(t)
 	const binding = `{apiVersion: rbac.authorization.k8s.io/v1, kind: RoleBinding, metadata: {name: janitor}, roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: janitor}, subjects: [{kind: ServiceAccount, name: janitor}]}`
 	s.apply(strings.Join([]string{
 		`{apiVersion: v1, kind: ServiceAccount, metadata: {name: janitor}}`,

@@ -10,11 +10,11 @@ import (
 	batchv1 "k8s.io/api/batch/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/utils/ptr"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
 )
 
 // runs starts Jobs of a CronJob at once. Its schedules are minutes of New Year's night: the
@@ -38,7 +38,7 @@ func (r *runs) next(ttl, annotation string) *batchv1.Job {
 		r.patchCron("status", fmt.Sprintf(`{"status":{"lastScheduleTime":%q}}`, format(time.Now().AddDate(0, 0, -370))))
 	}
 	var started *batchv1.Job
-	err := wait.PollUntilContextCancel(r.ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := harness.Poll(r.ctx, fmt.Sprintf("%s: Job %d of the CronJob", r.Name(), len(r.jobs)+1), func(context.Context) (bool, error) {
 		if all := r.started(); len(all) > len(r.jobs) {
 			started = all[len(r.jobs)]
 			return true, nil

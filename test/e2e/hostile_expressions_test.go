@@ -6,7 +6,6 @@ import (
 	"net/http"
 	"strings"
 	"testing"
-	"time"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
@@ -46,8 +45,6 @@ func TestHostileExpressions(t *testing.T) {
 				t.Errorf("%s in %s: %s", what, kind, got)
 			case got.code == http.StatusCreated && what == "nested macros":
 				t.Errorf("%s in %s is admitted", what, kind)
-			case got.took > promptly:
-				t.Errorf("%s in %s: answered after %s", what, kind, got.took)
 			}
 		}
 	}
@@ -72,14 +69,10 @@ func TestHostileHTTPAPI(t *testing.T) {
 	for what, manifests := range questions {
 		for _, path := range []string{"/v1/validate?offline=true", "/v1/validate?namespace=" + s.name, "/v1/default?namespace=" + s.name} {
 			for _, who := range []string{"", token} {
-				from := time.Now()
 				status, answer, err := suite.cluster.Ask(s.ctx, suite.webhook, harness.Question{Path: path, Manifests: manifests, Token: who})
-				took := time.Since(from)
 				switch {
 				case err != nil:
 					t.Errorf("%s to %s: %v", what, path, err)
-				case took > promptly:
-					t.Errorf("%s to %s: answered %d after %s", what, path, status, took)
 				case who == "" && !strings.Contains(path, "offline") && status != http.StatusUnauthorized:
 					t.Errorf("%s to %s without a token: %d %s", what, path, status, cut(answer))
 				}

@@ -87,7 +87,7 @@ func (s *space) apiServer() int {
 // A hostile one may cost the API server not much more, and Curfew only so much.
 func TestHostileCost(t *testing.T) {
 	heavy(t)
-	s, plain := newSpaceFor(t, 15*time.Minute, policy.AnnotationMaxTTL, "7d"), newSpaceFor(t, 15*time.Minute)
+	s, plain := newSpace(t, policy.AnnotationMaxTTL, "7d"), newSpace(t)
 	apiServer := s.apiServer()
 	const times = 5
 	note := func(size int) func(*batchv1.Job) { return annotated("example.com/note", strings.Repeat("x", size)) }

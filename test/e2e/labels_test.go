@@ -71,13 +71,7 @@ var grantOnce sync.Once
 // granted, and noticed.
 func labelSpace(t *testing.T, annotations ...string) *space {
 	t.Helper()
-	return labelSpaceFor(t, patience, annotations...)
-}
-
-// labelSpaceFor is a labelSpace whose test waits longer than others.
-func labelSpaceFor(t *testing.T, patience time.Duration, annotations ...string) *space {
-	t.Helper()
-	s := newSpaceFor(t, patience, annotations...)
+	s := newSpace(t, annotations...)
 	grantOnce.Do(func() {
 		s.grant("e2e-config-maps", configMaps)
 		s.awaitWatched("ConfigMap", true)

@@ -2,12 +2,12 @@ package e2e
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"strings"
 	"testing"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
+	"curfew.dev/curfew/test/harness"
 )
 
 // logLines are the lines of a log that contain all of the words.
@@ -33,7 +33,7 @@ lines:
 func (s *space) awaitLog(path string, words ...string) string {
 	s.Helper()
 	var found []string
-	err := wait.PollUntilContextCancel(s.ctx, 100*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := harness.Poll(s.ctx, fmt.Sprintf("%s: a line of the log with %q", s.Name(), words), func(context.Context) (bool, error) {
 		found = logLines(path, words...)
 		return len(found) > 0, nil
 	})

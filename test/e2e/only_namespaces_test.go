@@ -68,7 +68,7 @@ func TestOnlyNamespaces(t *testing.T) {
 	if got, want := in.awaitRun("late", "condition=Failed").conditions(), "Failed=True/DeadlineExceeded"; got != want {
 		t.Errorf("at its deadline, the Run has the conditions %q, want %q", got, want)
 	}
-	in.passes(in.kubectl("wait", "run.deadline.example.com/done", "--for=delete", "--timeout=60s"))
+	in.passes(in.kubectl("wait", "run.deadline.example.com/done", "--for=delete", "--timeout=10m"))
 	in.stillThere(protected)
 	in.stillThere(tooSoon) // The policy of the file rejects its TTL.
 	out.stillThere(jobOut)

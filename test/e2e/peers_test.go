@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/dynamic"
 
@@ -73,7 +71,7 @@ func (p *peers) shortenGrace(ctx context.Context) error {
 		return fmt.Errorf("manifests/profiles/trainjob.yaml: want %q once", theirs)
 	}
 	own := strings.Replace(string(shipped), theirs, fmt.Sprintf("graceSeconds: %d\n", int(grace.Seconds())), 1)
-	for _, args := range [][]string{{"apply", "-f", "-"}, {"wait", "kindprofile/trainjobs.trainer.kubeflow.org", "--for=condition=Ready", "--timeout=60s"}} {
+	for _, args := range [][]string{{"apply", "-f", "-"}, {"wait", "kindprofile/trainjobs.trainer.kubeflow.org", "--for=condition=Ready", "--timeout=10m"}} {
 		if _, stderr, err := suite.cluster.KubectlInput(ctx, own, args...); err != nil {
 			return fmt.Errorf("shorten the grace period: %w\n%s", err, stderr)
 		}
@@ -87,8 +85,8 @@ func (p *peers) startTrainer(ctx context.Context) (err error) {
 }
 
 func (p *peers) stop() error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx, end := harness.Waiting(context.Background(), "JobSet and Trainer to stop")
+	defer end()
 	err := errors.Join(p.manager.Stop(ctx), p.jobset.Stop(ctx))
 	p.proxy.Close()
 	return err
@@ -105,15 +103,12 @@ var (
 // peerSpace is a test's namespace in which the observer also follows TrainJobs and JobSets.
 type peerSpace struct{ *space }
 
-// peerPatience is longer than patience: the issue asks for a minute in which nothing comes back.
-const peerPatience = 3 * time.Minute
-
 func newPeerSpace(t *testing.T, annotations ...string) peerSpace {
 	t.Helper()
 	if suite.peers.manager == nil {
 		t.Fatal("the controllers of JobSet and Trainer do not run: make test-peers starts them, and -skip '^TestPeers' leaves these tests out")
 	}
-	s := newSpaceFor(t, peerPatience, annotations...)
+	s := newSpace(t, annotations...)
 	for kind, resource := range map[string]schema.GroupVersionResource{"TrainJob": trainJobs, "JobSet": jobSets} {
 		watcher, err := suite.peers.objects.Resource(resource).Namespace(s.name).Watch(s.ctx, metav1.ListOptions{})
 		s.ok(err)
@@ -163,11 +158,10 @@ func (s peerSpace) train(name, runtime string, changes ...func(trained)) *unstru
 	s.Helper()
 	manifest := s.manifest(s.trainJob(name, runtime, append(changes, at("spec.runtimeRef.kind", "TrainingRuntime"))...))
 	var out output
-	err := wait.PollUntilContextTimeout(s.ctx, 300*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	s.poll("Trainer to know the runtime "+runtime, func(context.Context) (bool, error) {
 		out = s.kubectlInput(manifest, "create", "-f", "-")
 		return !out.failed || !strings.Contains(out.stderr, "must be created before the TrainJob"), nil
 	})
-	s.ok(err)
 	s.passes(out)
 	return s.getTrainJob(name)
 }
@@ -281,7 +275,7 @@ func (s peerSpace) activePods(job metav1.Object) []string {
 func (s peerSpace) awaitStopped(job metav1.Object) time.Time {
 	s.Helper()
 	var left []string
-	err := wait.PollUntilContextTimeout(s.ctx, 250*time.Millisecond, peerPatience, true, func(context.Context) (bool, error) {
+	err := harness.Poll(s.ctx, s.Name()+": "+job.GetName()+" to be stopped", func(context.Context) (bool, error) {
 		left = s.activePods(job)
 		list, err := suite.cluster.Client.BatchV1().Jobs(s.name).List(s.ctx, metav1.ListOptions{})
 		s.ok(err)
@@ -333,7 +327,7 @@ func (s peerSpace) awaitAllGone(job metav1.Object) harness.Event {
 	s.Helper()
 	gone := s.await(job.GetName()+" to be gone", func(e harness.Event) bool { return e.Type == watch.Deleted && e.GetUID() == job.GetUID() })
 	var left []string
-	err := wait.PollUntilContextTimeout(s.ctx, 250*time.Millisecond, patience, true, func(context.Context) (bool, error) {
+	err := harness.Poll(s.ctx, s.Name()+": all of "+job.GetName()+" to be gone", func(context.Context) (bool, error) {
 		left = nil
 		for _, e := range s.latestStates() {
 			if e.Type != watch.Deleted && (e.Kind == "JobSet" && e.GetName() == job.GetName() || belongs(e, job)) {

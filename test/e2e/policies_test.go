@@ -312,7 +312,7 @@ func TestPolicyThatFails(t *testing.T) {
 		}
 	}
 	// The controller meets them again when they have finished.
-	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=EvaluationFailed", "--timeout=60s"))
+	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=EvaluationFailed", "--timeout=10m"))
 	message := s.jsonpath("lifecyclepolicy", name, `.status.conditions[?(@.type=="Ready")].message`)
 	if want := "spec.defaults.ttl.expression: "; !strings.HasPrefix(message, want) || !strings.Contains(message, " (Job "+s.name+"/") {
 		t.Errorf("its condition Ready says %q, want %q and a Job", message, want)
@@ -354,7 +354,7 @@ func TestPrinterColumns(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	name := s.policy("columns", "", `priority: 7, defaults: {ttl: {value: 1d}, deadline: {value: 12h}}, bounds: {maxTTL: 2w}, mode: Warn`)
-	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=30s"))
+	s.passes(s.kubectl("wait", "lifecyclepolicy/"+name, "--for=condition=Ready", "--timeout=10m"))
 	columns := func(args ...string) string {
 		var out []string
 		for line := range strings.Lines(s.passes(s.kubectl(append([]string{"get"}, args...)...)).stdout) {
@@ -372,7 +372,7 @@ func TestPrinterColumns(t *testing.T) {
 	s.apply(`{apiVersion: curfew.dev/v1alpha1, kind: KindProfile, metadata: {name: ` + profile + `}, spec: {kind: {group: nobody.example.com, version: v1, kind: Ghost, resource: ghosts},
 		state: {finished: "true", finishTime: "null", outcome: "'Failed'"}, fields: {ttl: spec.ttl}}}`)
 	s.Cleanup(func() { s.afterwards("delete", "kindprofile", profile) })
-	s.passes(s.kubectl("wait", "kindprofile/"+profile, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=KindNotServed", "--timeout=30s"))
+	s.passes(s.kubectl("wait", "kindprofile/"+profile, "--for=jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}=KindNotServed", "--timeout=10m"))
 	if got, want := columns("kprof", profile), "NAME GROUP VERSION KIND TTL FIELD READY AGE\n"+profile+" nobody.example.com v1 Ghost spec.ttl False "; !strings.HasPrefix(got, want) {
 		t.Errorf("kubectl get kprof prints\n%s\nwant\n%s", got, want)
 	}

@@ -99,7 +99,7 @@ func TestForegroundDeletion(t *testing.T) {
 	// only.
 	r := render{"foreground.e2e.example.com"}
 	suite.revoked.Store(r.group, true)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := harness.Waiting(context.Background(), t.Name()+": its kind to be created")
 	defer cancel()
 	if _, stderr, err := suite.cluster.KubectlInput(ctx, r.role()+"---\n"+r.definition(), "apply", "-f", "-"); err != nil {
 		t.Fatal(err, stderr)

@@ -132,7 +132,7 @@ var projects = map[string]project{
 }
 
 var installProjects = sync.OnceValue(func() error {
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), harness.Patience)
 	defer cancel()
 	return suite.cluster.InstallCRDs(ctx, harness.TrainingOperator, harness.ArgoWorkflows, harness.Tekton, harness.KubeRay, harness.SparkOperator)
 })

@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/harness"
@@ -56,7 +54,7 @@ func (s *space) labelsInProtobuf(resource schema.GroupVersionResource) {
 func (s *space) readsProtobuf(asked func(harness.Read) bool, what string) {
 	s.Helper()
 	var answers []string
-	err := wait.PollUntilContextTimeout(s.ctx, 50*time.Millisecond, 20*time.Second, true, func(context.Context) (bool, error) {
+	err := harness.Poll(s.ctx, s.Name()+": a read of "+what, func(context.Context) (bool, error) {
 		for _, read := range suite.proxy.Reads() {
 			if read.Status == http.StatusOK && asked(read) {
 				answers = append(answers, read.ContentType)

@@ -103,7 +103,7 @@ func TestSourcesAreTold(t *testing.T) {
 				s.eventuallyDefaulted(fmt.Sprintf("pod-%d", i))
 				last = s.getPod(fmt.Sprintf("pod-%d", i))
 			}
-			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition, "--timeout=60s"))
+			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition, "--timeout=10m"))
 			s.eventAbout(kind, name, "Refused", "deletions are paused", "Pod of source", s.name)
 			series := `curfew_paused_scopes{class="` + class + `"}`
 			if open, err := strconv.Atoi(metric(t, s.ctx, series)); err != nil || open < 1 {
@@ -111,7 +111,7 @@ func TestSourcesAreTold(t *testing.T) {
 			}
 			lift()
 			s.awaitGone(last)
-			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition+"=false", "--timeout=60s"))
+			s.passes(s.kubectl("wait", strings.ToLower(kind)+"/"+name, "--for=condition="+condition+"=false", "--timeout=10m"))
 			s.eventAbout(kind, name, "DeletionsGoOn", "deletions go on", s.name)
 			s.eventWith(kind, name, "Deleted", func(message string) bool {
 				// All in one summary, or in two that add up.

@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -41,7 +40,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	suite.inTreeTTL = os.Getenv("IN_TREE_TTL") == "1"
 	root, err := harness.Root()
@@ -135,8 +134,8 @@ func nothingForbidden() error {
 }
 
 func stopped(process *harness.Curfew, earlier error) error {
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
-	defer cancel()
+	ctx, end := harness.Waiting(context.Background(), process.Name+" to stop")
+	defer end()
 	if err := process.Stop(ctx); earlier == nil && err != nil {
 		return err
 	}

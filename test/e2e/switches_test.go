@@ -9,7 +9,6 @@ import (
 
 	coordinationv1 "k8s.io/api/coordination/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/test/e2e/stale"
@@ -113,10 +112,10 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 	})
 	awaitTaken := func(name string) {
 		s.Helper()
-		s.ok(wait.PollUntilContextCancel(s.ctx, 50*time.Millisecond, true, func(context.Context) (bool, error) {
+		s.poll("Lease "+name+" to be taken", func(context.Context) (bool, error) {
 			read, err := leases.Get(s.ctx, name, metav1.GetOptions{})
 			return err == nil && *read.Spec.HolderIdentity == "", err
-		}))
+		})
 	}
 	awaitTaken("stale")
 	awaitTaken("soon")

@@ -4,10 +4,10 @@ import (
 	"context"
 	"regexp"
 	"strings"
-	"time"
 
-	"k8s.io/apimachinery/pkg/util/wait"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/test/harness"
 )
 
 // row is an object, and what kubectl says beside that it was created: nothing, a line of warned or
@@ -67,10 +67,8 @@ func (s *space) creating(args []string, rows ...row) {
 // policies, runtimes and namespaces: it asks again until the answer is the one of the row.
 func (s *space) eventually(row row) {
 	s.Helper()
-	ctx, cancel := context.WithTimeout(s.ctx, 20*time.Second)
-	defer cancel()
 	var out output
-	err := wait.PollUntilContextCancel(ctx, 250*time.Millisecond, true, func(context.Context) (bool, error) {
+	err := harness.Poll(s.ctx, s.Name()+": kubectl to say "+row.said, func(context.Context) (bool, error) {
 		out = s.kubectlInput(s.manifest(row.object), "create", "-f", "-", "--dry-run=server")
 		// How many policies there are of other tests decides about the number of the webhook that is for
 		// this one.

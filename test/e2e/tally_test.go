@@ -7,7 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"testing"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 	corev1 "k8s.io/api/core/v1"
@@ -69,7 +68,7 @@ func tallied(name, of string, annotations ...string) *corev1.Pod {
 // S7: the controller is killed at any moment, again and again, while Pods finish and are deleted at
 // once: each is counted, exactly once, and no finalizer is left.
 func TestTallyIsKilled(t *testing.T) {
-	s := newSpaceFor(t, patience+time.Duration(*tallyPods)*20*time.Millisecond+time.Duration(*tallyKills)*10*time.Second)
+	s := newSpace(t)
 	defer restartController(s)()
 	names := make([]string, *tallyTallies)
 	for i := range names {

@@ -101,7 +101,7 @@ func (s *space) finished(kind, name, condition string, at time.Time) {
 // expiry.
 func (s *space) goneBy(kind, name string, expiry time.Time) {
 	s.Helper()
-	s.passes(s.kubectl("wait", kind+"/"+name, "--for=delete", "--timeout=60s"))
+	s.passes(s.kubectl("wait", kind+"/"+name, "--for=delete", "--timeout=10m"))
 	if early := time.Until(expiry); early > 0 {
 		s.Fatalf("%s %s was gone %s before its expiry", kind, name, early)
 	}

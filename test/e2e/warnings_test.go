@@ -59,7 +59,7 @@ func TestUnreadableNamespaceIsTold(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
 	s.name = unreadable
-	s.passes(s.kubectl("wait", "--for=jsonpath={.metadata.labels.curfew\\.dev/in-use}=true", "--timeout=30s", "namespace/"+s.name))
+	s.passes(s.kubectl("wait", "--for=jsonpath={.metadata.labels.curfew\\.dev/in-use}=true", "--timeout=10m", "namespace/"+s.name))
 	const unknown = `"%" is not a duration: unit "y" is unknown; ` + readable
 	s.eventually(row{job("default"), warned(`no default from metadata.annotations[curfew.dev/default-ttl] of namespace "` + s.name + `": ` +
 		strings.Replace(unknown, "%", "1y", 1) + ", or never")})

@@ -50,7 +50,7 @@ func (c *Cluster) Ask(ctx context.Context, webhook *Curfew, question Question) (
 	}
 	transport := &http.Transport{TLSClientConfig: &tls.Config{RootCAs: authorities, MinVersion: tls.VersionTLS12}}
 	defer transport.CloseIdleConnections()
-	client := &http.Client{Transport: transport, Timeout: 30 * time.Second}
+	client := &http.Client{Transport: transport, Timeout: Patience}
 	response, err := client.Do(request)
 	// It refuses requests while admission reviews a large object, such as another test's.
 	for retry := 0; err == nil && response.StatusCode == http.StatusServiceUnavailable && retry < 60; retry++ {

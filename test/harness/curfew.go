@@ -7,9 +7,6 @@ import (
 	"io"
 	"net/http"
 	"path/filepath"
-	"time"
-
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Curfew is a process of bin/curfew: a webhook or a controller.
@@ -185,10 +182,8 @@ func (c *Cluster) launchCurfew(ctx context.Context, command string, options Curf
 
 // WaitReady returns when /readyz answers 200. A process that ended meanwhile is an error at once.
 func (p *Curfew) WaitReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	var last error
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err := Poll(ctx, p.Name+" to be ready", func(ctx context.Context) (bool, error) {
 		select {
 		case <-p.Ended():
 			return false, fmt.Errorf("it ended: %w", p.Err())

@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"path/filepath"
 	"strings"
-	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/watch"
@@ -113,8 +112,8 @@ func (c *Cluster) NewNamespace(ctx context.Context, name string, annotations map
 // WaitForServiceAccount returns when a namespace has its default ServiceAccount, without which it
 // admits no Pod.
 func (c *Cluster) WaitForServiceAccount(ctx context.Context, namespace string) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
+	ctx, end := Waiting(ctx, "the default ServiceAccount of namespace "+namespace)
+	defer end()
 	watcher, err := c.Client.CoreV1().ServiceAccounts(namespace).Watch(ctx, metav1.ListOptions{FieldSelector: "metadata.name=default"})
 	if err != nil {
 		return fmt.Errorf("watch the ServiceAccounts of %s: %w", namespace, err)

@@ -188,7 +188,7 @@ func (c *Cluster) InstallCRDs(ctx context.Context, peers ...Peer) error {
 	if err != nil {
 		return err
 	}
-	await := append([]string{"wait", "--for=condition=Established", "--timeout=60s"}, strings.Fields(applied)...)
+	await := append([]string{"wait", "--for=condition=Established", "--timeout=10m"}, strings.Fields(applied)...)
 	_, err = c.mustKubectl(ctx, "", await...)
 	return err
 }

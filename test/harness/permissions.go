@@ -6,14 +6,12 @@ import (
 	"net/http"
 	"slices"
 	"strings"
-	"time"
 
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/kubernetes"
 
@@ -166,7 +164,7 @@ func (c *Cluster) grants(ctx context.Context) ([]Grant, error) {
 // WaitForRoles returns when Curfew's aggregated ClusterRoles have all rules of the roles that they
 // select. The controller manager copies them, a moment after a role was created.
 func WaitForRoles(ctx context.Context, client kubernetes.Interface) error {
-	return wait.PollUntilContextTimeout(ctx, 50*time.Millisecond, time.Minute, true, func(ctx context.Context) (bool, error) {
+	return Poll(ctx, "the aggregated ClusterRoles", func(ctx context.Context) (bool, error) {
 		list, err := client.RbacV1().ClusterRoles().List(ctx, metav1.ListOptions{LabelSelector: "app.kubernetes.io/part-of=curfew"})
 		if err != nil {
 			return false, fmt.Errorf("list the ClusterRoles: %w", err)

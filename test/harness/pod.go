@@ -17,7 +17,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 )
 
 // Image is an unpacked container image.
@@ -153,15 +152,13 @@ func (p *Pod) Port(name string) (string, error) {
 // once.
 func (p *Pod) WaitReady(ctx context.Context) error {
 	container := p.Spec.Containers[0]
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
-	defer cancel()
 	for _, probe := range []*corev1.Probe{container.LivenessProbe, container.ReadinessProbe} {
 		address, err := p.Port(probe.HTTPGet.Port.String())
 		if err != nil {
 			return err
 		}
 		var last error
-		err = wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+		err = Poll(ctx, probe.HTTPGet.Path+" of pod "+p.Name, func(ctx context.Context) (bool, error) {
 			select {
 			case <-p.Ended():
 				return false, fmt.Errorf("it ended: %w", p.Err())

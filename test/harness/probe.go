@@ -3,12 +3,10 @@ package harness
 import (
 	"context"
 	"fmt"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/wait"
 
 	"curfew.dev/curfew/policy"
 )
@@ -18,10 +16,8 @@ import (
 // server tells nobody when it has taken up a changed webhook configuration, so that asking again is
 // the only way to know.
 func (c *Cluster) WaitForWebhook(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
-	defer cancel()
 	var missing string
-	err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, func(ctx context.Context) (bool, error) {
+	err := Poll(ctx, "the webhook to be asked", func(ctx context.Context) (bool, error) {
 		var err error
 		missing, err = c.probe(ctx)
 		return missing == "", err

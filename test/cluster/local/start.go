@@ -23,7 +23,8 @@ type Cluster struct {
 }
 
 const (
-	readyPatience = 90 * time.Second
+	// readyPatience is no measure of speed: only what hangs takes as long.
+	readyPatience = 10 * time.Minute
 	stopPatience  = 20 * time.Second
 	// A port may be taken between our look and the component's; three times in a row means something
 	// else.

@@ -12,7 +12,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 )
 
 // line is a command line as a person would type it, from the tests' testdata.
@@ -68,7 +67,7 @@ func typed(t *testing.T, l line) answer {
 }
 
 func (l line) run(ctx context.Context) (answer, error) {
-	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	cmd := l.command(ctx)
 	cmd.Stdin = strings.NewReader(l.stdin)

@@ -21,10 +21,12 @@ import (
 	"k8s.io/client-go/dynamic"
 	"k8s.io/client-go/restmapper"
 	"sigs.k8s.io/yaml"
+
+	"curfew.dev/curfew/test/harness"
 )
 
-// patience is how long a test waits for what must come.
-const patience = 90 * time.Second
+// patience bounds each wait: only what hangs takes as long.
+const patience = harness.Patience
 
 // world is the fixture as it was laid.
 type world struct {

@@ -43,7 +43,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 15*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if suite.root, err = harness.Root(); err != nil {
 		return 0, err
@@ -121,7 +121,7 @@ func stop(process *harness.Curfew) error {
 		return nil
 	default:
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	return process.Stop(ctx)
 }

@@ -8,7 +8,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/wait"
 
@@ -23,9 +22,6 @@ var suite struct {
 	bare map[string]bool
 }
 
-// patience bounds each wait.
-const patience = 60 * time.Second
-
 // hold, on a Pod, keeps it running.
 const hold = "cluster.curfew.dev/hold"
 
@@ -39,7 +35,7 @@ func TestMain(m *testing.M) {
 }
 
 func run(m *testing.M) (code int, err error) {
-	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Minute)
+	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	if suite.root, err = harness.Root(); err != nil {
 		return 0, err
@@ -70,13 +66,13 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
+	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
 	f := &fixture{T: t, ctx: ctx}
 	t.Cleanup(func() { // Runs last, when Curfew's processes have ended.
 		f.ctx = context.WithoutCancel(f.ctx)
 		f.kubectl("", "curfew", "uninstall", "--yes")
-		f.kubectl("", "delete", "namespace", "ci", "--ignore-not-found", "--timeout=60s")
+		f.kubectl("", "delete", "namespace", "ci", "--ignore-not-found", "--timeout=10m")
 	})
 	return f
 }
@@ -130,7 +126,7 @@ func (f *fixture) refused(args ...string) string {
 
 func (f *fixture) await(what string, until wait.ConditionWithContextFunc) {
 	f.Helper()
-	if err := wait.PollUntilContextTimeout(f.ctx, 50*time.Millisecond, patience, true, until); err != nil {
+	if err := harness.Poll(f.ctx, f.Name()+": "+what, until); err != nil {
 		f.Fatalf("waiting for %s: %v", what, err)
 	}
 }

@@ -53,7 +53,7 @@ func (f *fixture) use() {
 	})
 	f.kubectl(tallied("done", "ci", false)+"\n---\n"+tallied("held", "ci", true), "create", "-f", "-")
 	f.awaitTally("1 1")
-	f.kubectl("", "wait", "job/hello", "-n", "ci", "--for=condition=Complete", "--timeout=60s")
+	f.kubectl("", "wait", "job/hello", "-n", "ci", "--for=condition=Complete", "--timeout=10m")
 }
 
 // awaitTally waits until PodTally builds says so many active and succeeded Pods.
@@ -119,7 +119,7 @@ func TestUninstall(t *testing.T) {
 	if have := f.finalizers("held"); len(have) > 0 {
 		t.Errorf("the Pod has finalizers %v", have)
 	}
-	f.kubectl("", "delete", "pod", "held", "-n", "ci", "--timeout=30s")
+	f.kubectl("", "delete", "pod", "held", "-n", "ci", "--timeout=10m")
 	_, said = f.kubectl("", "curfew", "uninstall")
 	f.says(said, "Curfew is not installed")
 }
@@ -194,7 +194,7 @@ func TestUninstallDeployments(t *testing.T) {
 	f.kubectl("", "create", "configmap", "mine", "-n", harness.Namespace)
 	f.kubectl("", "create", "rolebinding", "mine", "-n", "default", "--clusterrole=view", "--serviceaccount=curfew-system:curfew-controller")
 	f.kubectl("", "annotate", "deployments", "--all", "-n", harness.Namespace, "meta.helm.sh/release-name=curfew", "meta.helm.sh/release-namespace=curfew-system")
-	f.kubectl("", "wait", "deployments", "--all", "-n", harness.Namespace, "--for=condition=Available", "--timeout=60s")
+	f.kubectl("", "wait", "deployments", "--all", "-n", harness.Namespace, "--for=condition=Available", "--timeout=10m")
 
 	f.says(f.refused("curfew", "uninstall", "--yes", "--curfew-namespace", "elsewhere"), "--curfew-namespace curfew-system")
 	_, said := f.kubectl("", "curfew", "uninstall", "--yes")

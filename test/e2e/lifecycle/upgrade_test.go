@@ -93,7 +93,7 @@ func (f *fixture) stamp() {
 		objectSelector: {matchLabels: {policy: nightly}}}, defaults: {ttl: {value: 90m}}}}`, "create", "-f", "-")
 	create := func(name, space, of, spec string) {
 		f.kubectl(object(name, space, of, spec), "create", "-f", "-")
-		f.kubectl("", "wait", "job/"+name, "-n", space, "--for=condition=Complete", "--timeout=60s")
+		f.kubectl("", "wait", "job/"+name, "-n", space, "--for=condition=Complete", "--timeout=10m")
 	}
 	create("before", "late", "none", "")
 	f.kubectl("", "annotate", "namespace", "late", policy.AnnotationDefaultTTL+"=3s")
@@ -109,7 +109,7 @@ func (f *fixture) stamp() {
 	})
 	f.kubectl("{apiVersion: v1, kind: ConfigMap, metadata: {name: labelled, namespace: default, labels: {curfew.dev/ttl: 9d}}}", "create", "-f", "-")
 	f.kubectl("{apiVersion: v1, kind: Pod, metadata: {name: once, namespace: ci}, spec: {restartPolicy: Never, containers: [{name: c, image: i}]}}", "create", "-f", "-")
-	f.kubectl("", "wait", "pod/once", "-n", "ci", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=60s")
+	f.kubectl("", "wait", "pod/once", "-n", "ci", "--for=jsonpath={.status.phase}=Succeeded", "--timeout=10m")
 }
 
 // object is a Job with a label that the policy selects, or with a spec of its own.
@@ -122,7 +122,7 @@ func object(name, space, policy, spec string) string {
 func (f *fixture) timed(name string) {
 	f.Helper()
 	f.kubectl("", "create", "job", name, "-n", "timed", "--image=i")
-	f.kubectl("", "wait", "job/"+name, "-n", "timed", "--for=condition=Complete", "--timeout=60s")
+	f.kubectl("", "wait", "job/"+name, "-n", "timed", "--for=condition=Complete", "--timeout=10m")
 }
 
 // onTime waits until a Job of timed is deleted, which is not before its time.
@@ -130,7 +130,9 @@ func (f *fixture) onTime(observer *harness.Observer, name string) {
 	f.Helper()
 	after, err := time.ParseDuration(timed)
 	f.ok(err)
-	gone, err := observer.Await(f.ctx, func(e harness.Event) bool { return e.Type == watch.Deleted && e.Job() != nil && e.GetName() == name })
+	ctx, end := harness.Waiting(f.ctx, f.Name()+": job/"+name+" to be deleted")
+	defer end()
+	gone, err := observer.Await(ctx, func(e harness.Event) bool { return e.Type == watch.Deleted && e.Job() != nil && e.GetName() == name })
 	f.ok(err)
 	finished, ok := harness.JobFinish(gone.Job())
 	if due := finished.Add(after); !ok || gone.At.Before(due) {

