@@ -86,7 +86,7 @@ func TestOwnKindsAreNeverDeleted(t *testing.T) {
 		warned(labelField+"admitted only because ClusterRole e2e-"+s.name+" controls it: Curfew never deletes a LifecyclePolicy by label: remove the label"))
 	s.refuses(s.kubectl("label", "--overwrite", "lifecyclepolicy", s.name, policy.LabelTTL+"=1d"),
 		`Error from server (Forbidden): admission webhook "validate-labels.curfew.dev" denied the request: `+why)
-	s.says(s.kubectl("label", "configmap", "owner", policy.LabelTTL+"="+until(now().Add(5*second))))
+	s.says(s.kubectl("label", "configmap", "owner", policy.LabelTTL+"="+until(s.ahead(5*second))))
 	s.awaitGone(owner) // So the policy's label is over, too.
 	s.passes(s.kubectl("get", "lifecyclepolicy", s.name))
 	s.poll("an Event on the policy", func(ctx context.Context) (bool, error) {

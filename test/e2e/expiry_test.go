@@ -143,7 +143,7 @@ func TestUnfinishedIsKept(t *testing.T) {
 func TestFinishTimeInTheFuture(t *testing.T) {
 	t.Parallel()
 	s := newSpace(t)
-	finish := now().Add(4 * second)
+	finish := s.ahead(4 * second)
 	due := s.finishJob("ahead", finish, ttl(2*second))
 	s.onTime(s.awaitDeletion(due), finish.Add(2*second))
 }

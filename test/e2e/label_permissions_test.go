@@ -45,7 +45,7 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 
 	s.passes(s.kubectl("delete", "clusterrole", role))
 	s.awaitWatched(groupKind(resource), false)
-	expiry := now().Add(4 * second)
+	expiry := s.ahead(4 * second)
 	between := s.newObject(resource, "Thing", "between", policy.LabelTTL, until(expiry))
 	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
 	s.onTime(s.awaitDeletion(healthy), expiry) // a kind without permission delays no other
@@ -57,7 +57,7 @@ func TestPermissionRevokedAndGrantedAgain(t *testing.T) {
 
 	s.grant(role, resource)
 	s.awaitGone(between)
-	expiry = now().Add(3 * second)
+	expiry = s.ahead(3 * second)
 	s.onTime(s.awaitDeletion(s.newObject(resource, "Thing", "after", policy.LabelTTL, until(expiry))), expiry)
 }
 
@@ -92,13 +92,13 @@ func TestDefinitionDeletedAndCreatedAgain(t *testing.T) {
 	s.newObject(resource, "Thing", "lost", policy.LabelTTL, "30d")
 
 	s.passes(s.kubectl("delete", "crd", "things."+resource.Group, "--timeout=10m"))
-	healthy := now().Add(4 * second)
+	healthy := s.ahead(4 * second)
 	s.onTime(s.awaitDeletion(s.newConfigMap("healthy", policy.LabelTTL, until(healthy))), healthy)
 	s.awaitMetrics("the kind to be forgotten", func(text string) bool { return len(grep(text, groupKind(resource))) == 0 })
 
 	s.define("Thing", resource.Group, true, version{name: "v1", storage: true})
 	s.follow("Thing", resource)
-	expiry := now().Add(5 * second)
+	expiry := s.ahead(5 * second)
 	s.onTime(s.awaitDeletion(s.newObject(resource, "Thing", "second", policy.LabelTTL, until(expiry))), expiry)
 }
 
@@ -108,7 +108,7 @@ func TestBrokenConversionDelaysNoOther(t *testing.T) {
 	s, resource := custom(t)
 	s.grant("e2e-"+s.name, resource)
 	s.awaitGone(s.newObject(resource, "Thing", "first", policy.LabelTTL, "2s"))
-	expiry := now().Add(12 * second)
+	expiry := s.ahead(12 * second)
 	s.newObject(resource, "Thing", "broken", policy.LabelTTL, until(expiry))
 	healthy := s.newConfigMap("healthy", policy.LabelTTL, until(expiry))
 	versions := []version{{name: "v1"}, {name: "v2", storage: true}}

@@ -139,12 +139,12 @@ func (s *space) justBefore(at time.Time) {
 	canaries.awaitGone(canaries.finishJob("canary", at.Add(-3*second), ttl(2*second)))
 }
 
-// A label may be put on, lowered, raised and taken off, right before the object is due as well. On
-// a busy machine a second would be too short for the changes.
+// A label may be put on, lowered, raised and taken off, right before the object is due as well.
 func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	t.Parallel()
 	s := labelSpace(t)
-	expiry := now().Add(9 * second)
+	margin := s.slack(3 * second)
+	expiry := now().Add(6*second + 2*margin)
 	taken := s.newConfigMap("taken", policy.LabelTTL, until(expiry))
 	raised := s.newConfigMap("raised", policy.LabelTTL, until(expiry))
 	spoiled := s.newConfigMap("spoiled", policy.LabelTTL, until(expiry))
@@ -153,10 +153,10 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	late := s.newConfigMap("late")
 	unchanged := s.newConfigMap("unchanged", policy.LabelTTL, until(expiry))
 
-	s.justBefore(expiry.Add(-3 * second))
+	s.justBefore(expiry.Add(-margin))
 	patches := map[string]string{
 		"taken":     `{"metadata":{"labels":{"` + policy.LabelTTL + `":null}}}`,
-		"raised":    `{"metadata":{"labels":{"` + policy.LabelTTL + `":"` + until(expiry.Add(4*second)) + `"}}}`,
+		"raised":    `{"metadata":{"labels":{"` + policy.LabelTTL + `":"` + until(expiry.Add(margin)) + `"}}}`,
 		"spoiled":   `{"metadata":{"labels":{"` + policy.LabelTTL + `":"soon"}}}`,
 		"protected": `{"metadata":{"annotations":{"` + policy.AnnotationProtect + `":"true"}}}`,
 		"lowered":   `{"metadata":{"labels":{"` + policy.LabelTTL + `":"` + until(expiry) + `"}}}`,
@@ -174,7 +174,7 @@ func TestLabelsChangeRightBeforeExpiry(t *testing.T) {
 	s.onTime(s.awaitDeletion(lowered), expiry)
 	s.onTime(s.awaitDeletion(late), expiry)
 	s.stillThere(raised)
-	s.onTime(s.awaitDeletion(raised), expiry.Add(4*second))
+	s.onTime(s.awaitDeletion(raised), expiry.Add(margin))
 	s.outlast(expiry)
 	for _, kept := range []metav1.Object{taken, spoiled, protected} {
 		s.stillThere(kept)
@@ -195,7 +195,7 @@ func TestLabelChangedUnderTheDelete(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := labelSpace(t)
-			expiry := now().Add(3 * second)
+			expiry := s.ahead(3 * second)
 			defer suite.proxy.BeforeDelete(s.name, "it", func() { s.inHook(s.patchConfigMap("it", patch)) })()
 			it := s.newConfigMap("it", policy.LabelTTL, until(expiry))
 			s.outlast(expiry)

@@ -131,6 +131,18 @@ func (s *space) outlast(at time.Time) {
 	canaries.awaitGone(canaries.finishJob("canary", at, ttl(2*time.Second)))
 }
 
+// slack is a time that suffices for what a test does before an instant: longer on a machine that is
+// slower, or busy with other tests.
+func (s *space) slack(d time.Duration) time.Duration {
+	s.Helper()
+	began := time.Now()
+	s.passes(s.kubectl("get", "namespace", s.name))
+	return (d + 15*time.Since(began)).Round(second)
+}
+
+// ahead is an instant before which a test can do a few things.
+func (s *space) ahead(d time.Duration) time.Time { return now().Add(s.slack(d)) }
+
 // longStanding adds that a namespace has had its defaults for an hour. Else what is created in the
 // same second as the namespace counts as older than they are, and only admission can give it one.
 func longStanding(annotations ...string) []string {

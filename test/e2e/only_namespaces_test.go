@@ -42,7 +42,7 @@ func TestOnlyNamespaces(t *testing.T) {
 	in.follow("ConfigMap", configMaps)
 	out.follow("ConfigMap", configMaps)
 
-	expiry := now().Add(12 * second)
+	expiry := in.ahead(12 * second)
 	jobOut := out.finishJob("due", now().Add(-90*second), ttl(9*second))
 	labelOut := out.newConfigMap("due", policy.LabelTTL, until(expiry.Add(-6*second)))
 	podOut := out.newPod(pod("due", corev1.RestartPolicyNever, policy.AnnotationTTL, "1s"))

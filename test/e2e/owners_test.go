@@ -28,7 +28,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 	s.mayEdit("builder")
 	root := s.newConfigMap("root")
 	owner := metav1.OwnerReference{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}
-	labels := map[string]string{"app": "web", policy.LabelTTL: until(now().Add(10 * second))}
+	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
 	s.passes(s.kubectlInput(s.manifest(&appsv1.ReplicaSet{
 		TypeMeta:   metav1.TypeMeta{APIVersion: "apps/v1", Kind: "ReplicaSet"},
 		ObjectMeta: metav1.ObjectMeta{Name: "web", OwnerReferences: []metav1.OwnerReference{owner}},
@@ -57,7 +57,7 @@ func TestLabelFromTheTemplateOfAnOwner(t *testing.T) {
 			t.Errorf("DELETEs of %s: %+v", first.Items[i].Name, sent)
 		}
 	}
-	s.says(s.kubectl("label", "pod", first.Items[0].Name, policy.LabelTTL+"="+until(now().Add(5*second)), "--overwrite"),
+	s.says(s.kubectl("label", "pod", first.Items[0].Name, policy.LabelTTL+"="+until(s.ahead(5*second)), "--overwrite"),
 		warned(labelField+"when this Pod is deleted, ReplicaSet web creates another one: set metadata.labels[curfew.dev/ttl] on the ReplicaSet or its owner to delete them together"))
 	s.awaitGone(&first.Items[0])
 	s.stillThere(&first.Items[1])
@@ -79,7 +79,7 @@ func TestReplicationControllerWithLabelsOfItsTemplate(t *testing.T) {
 		return metav1.ObjectMeta{Name: name, OwnerReferences: []metav1.OwnerReference{
 			{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}
 	}
-	expiry := now().Add(15 * second)
+	expiry := s.ahead(15 * second)
 	replicating := func(meta metav1.ObjectMeta, labels ...string) *corev1.ReplicationController {
 		template := corev1.PodTemplateSpec{ObjectMeta: metav1.ObjectMeta{Labels: map[string]string{"app": meta.Name}}, Spec: podSpec(corev1.RestartPolicyAlways)}
 		for _, label := range labels {
@@ -120,7 +120,7 @@ func TestLabelFromTheTemplateOfOtherOwners(t *testing.T) {
 	s.passes(s.kubectl("create", "serviceaccount", "builder"))
 	s.mayEdit("builder")
 	root := s.newConfigMap("root")
-	labels := map[string]string{"app": "web", policy.LabelTTL: until(now().Add(10 * second))}
+	labels := map[string]string{"app": "web", policy.LabelTTL: until(s.ahead(10 * second))}
 	// Without labels of its own a ReplicationController gets those of its template.
 	meta := metav1.ObjectMeta{Name: "web", Labels: map[string]string{"app": "web"}, OwnerReferences: []metav1.OwnerReference{
 		{APIVersion: "v1", Kind: "ConfigMap", Name: root.GetName(), UID: root.GetUID(), Controller: ptr.To(true)}}}

@@ -62,7 +62,7 @@ func TestTTLOfAKindWithAProfile(t *testing.T) {
 		c.inHook(c.tryStatus("twin", renderDone(now(), false)))
 		successor.Store(created)
 	})()
-	forgotten := now().Add(3 * second)
+	forgotten := s.ahead(3 * second)
 	c.status("replaced", renderDone(forgotten.Add(-3*second), false))
 	s.ok(client.Delete(s.ctx, "replaced", metav1.DeleteOptions{Preconditions: &metav1.Preconditions{UID: ptr.To(replaced.GetUID())}}))
 	s.tooSlowFrom(forgotten)

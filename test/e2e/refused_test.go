@@ -22,8 +22,8 @@ func TestDeletionThatAPolicyDenies(t *testing.T) {
 	s.poll("the policy to hold", func(context.Context) (bool, error) {
 		return s.kubectl("delete", "job", "bad", "--dry-run=server").failed, nil
 	})
-	s.passes(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(now().Add(5*second))))
-	expiry := now().Add(2 * second)
+	s.passes(s.kubectl("label", "job", "bad", policy.LabelTTL+"="+until(s.ahead(5*second))))
+	expiry := s.ahead(2 * second)
 	s.onTime(s.awaitDeletion(s.finishJob("good", expiry.Add(-second), ttl(second))), expiry)
 
 	s.poll("an Event on the Job", func(ctx context.Context) (bool, error) {

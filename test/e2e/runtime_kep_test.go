@@ -107,7 +107,7 @@ func TestRuntimesWithTheFieldsOfTheKEP(t *testing.T) {
 	early := now()
 	s.finished("trainjob", "quick-experiment", "Complete", early)
 	s.passes(s.kubectl("patch", "clustertrainingruntime", "torch-distributed-gpu", "--type=merge", "-p", `{"spec":{"ttlSecondsAfterFinished":1}}`))
-	late := now().Add(2 * second)
+	late := s.ahead(2 * second)
 	s.finished("trainjob", "long-finetune", "Failed", late)
 	s.goneBy("trainjob", "long-finetune", late.Add(second))
 	s.there("trainjob", "quick-experiment")

@@ -44,12 +44,12 @@ func TestTriggersOffAndOn(t *testing.T) {
 	restart("--enable=label,deadline")
 	defaults("no-ttl", false, true)
 	job := s.finishJob("due", now(), ttl(second))
-	s.awaitGone(s.newConfigMap("later", policy.LabelTTL, until(now().Add(3*second))))
+	s.awaitGone(s.newConfigMap("later", policy.LabelTTL, until(s.ahead(3*second))))
 	s.stillThere(job)
 
 	restart("--enable=ttl,deadline")
 	s.awaitGone(job)
-	labelled := s.newConfigMap("due", policy.LabelTTL, until(now().Add(2*second)))
+	labelled := s.newConfigMap("due", policy.LabelTTL, until(s.ahead(2*second)))
 	s.awaitGone(s.finishJob("later", now(), ttl(4*second)))
 	s.stillThere(labelled)
 
@@ -57,7 +57,7 @@ func TestTriggersOffAndOn(t *testing.T) {
 	s.awaitGone(labelled)
 	defaults("no-deadline", true, false)
 	s.run("due", activeDeadline+`"2s"`, "")
-	s.awaitGone(s.newConfigMap("last", policy.LabelTTL, until(now().Add(4*second))))
+	s.awaitGone(s.newConfigMap("last", policy.LabelTTL, until(s.ahead(4*second))))
 	if got := s.getRun("due").conditions(); got != "" {
 		t.Errorf("its conditions are %q, want none: deadlines are off", got)
 	}
@@ -102,7 +102,7 @@ func TestTriggerOfAnotherPackage(t *testing.T) {
 		_, err := leases.Create(s.ctx, object, metav1.CreateOptions{})
 		s.ok(err)
 	}
-	soon := now().Add(3 * second)
+	soon := s.ahead(3 * second)
 	lease("stale", soon.Add(-time.Hour), nil)
 	lease("soon", soon.Add(-5*second), nil)
 	lease("renewed", soon.Add(time.Hour), nil)

@@ -66,7 +66,7 @@ func TestTallyOfPodsThatAreNotDeleted(t *testing.T) {
 		return s.kubectl("delete", "pod", "bad", "--dry-run=server").failed, nil
 	})
 	s.awaitTally("a", 2, 0, 0)
-	s.passes(s.kubectl("label", "pod", "bad", "good", policy.LabelTTL+"="+until(now().Add(3*second))))
+	s.passes(s.kubectl("label", "pod", "bad", "good", policy.LabelTTL+"="+until(s.ahead(3*second))))
 	s.awaitGone(good)
 	released := s.await("Pod bad to be released", func(e harness.Event) bool {
 		return e.GetUID() == bad.UID && e.GetAnnotations()[policy.AnnotationCountedBy] == policy.CountedByNobody

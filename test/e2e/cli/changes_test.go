@@ -2,6 +2,7 @@ package cli
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -43,18 +44,26 @@ func (w *world) job(t *testing.T, job *unstructured.Unstructured) {
 // at once, and one that was asked about in a dry run is where it was.
 func TestLivesAreChanged(t *testing.T) {
 	w := laid(t)
-	w.space(t, "lives", nil)
-	due := time.Now().Add(25 * time.Second).Truncate(time.Second)
-	for _, name := range []string{"goes", "extended", "cancelled", "asked"} {
-		w.configMap(t, "lives", name, map[string]string{policy.LabelTTL: label(due), "who": name})
+	// On a busy machine the first seconds may be too few.
+	for n, within := 1, 25*time.Second; !livesAreChanged(t, w, fmt.Sprintf("lives-%d", n), within); n++ {
+		within *= 2
 	}
-	w.job(t, finishedJob("lives", "extended", due.Add(-10*time.Second), 10))
-	w.job(t, finishedJob("lives", "cancelled", due.Add(-10*time.Second), 10))
-	w.configMap(t, "lives", "at-once", map[string]string{policy.LabelTTL: "2099-01-01"})
+}
+
+// livesAreChanged reports whether all changes were made before the objects were due.
+func livesAreChanged(t *testing.T, w *world, space string, within time.Duration) bool {
+	w.space(t, space, nil)
+	due := time.Now().Add(within).Truncate(time.Second)
+	for _, name := range []string{"goes", "extended", "cancelled", "asked"} {
+		w.configMap(t, space, name, map[string]string{policy.LabelTTL: label(due), "who": name})
+	}
+	w.job(t, finishedJob(space, "extended", due.Add(-10*time.Second), 10))
+	w.job(t, finishedJob(space, "cancelled", due.Add(-10*time.Second), 10))
+	w.configMap(t, space, "at-once", map[string]string{policy.LabelTTL: "2099-01-01"})
 	says := func(text string, code int, stdout string) {
 		t.Helper()
-		got := typed(t, line{text: "kubectl curfew " + text + " -n lives"})
-		if got.code != code || got.stdout != stdout {
+		got := typed(t, line{text: "kubectl curfew " + text + " -n " + space})
+		if (got.code != code || got.stdout != stdout) && time.Now().Before(due) {
 			t.Errorf("%s: exit status %d\n%s%s\nwant %d\n%s", text, got.code, got.stdout, got.stderr, code, stdout)
 		}
 	}
@@ -67,26 +76,27 @@ func TestLivesAreChanged(t *testing.T) {
 	says("extend configmap/asked --by 1d --dry-run=server", 0, "configmap/asked extended: "+later+" (was: "+was+") (server dry run)\n")
 	says("cancel configmap/asked --dry-run=client", 0, "configmap/asked cancelled: stays (was: "+was+") (dry run)\n")
 	if !time.Now().Before(due) {
-		t.Fatal("this machine was too slow for the test to say anything")
+		return false
 	}
-	got := kubectl(t, "curfew expire-now configmap/at-once -n lives -o name")
+	got := kubectl(t, "curfew expire-now configmap/at-once -n "+space+" -o name")
 	if got.stdout != "configmap/at-once\n" {
 		t.Errorf("%q", got.stdout)
 	}
-	w.gone(t, "configmaps", "lives", "at-once")
-	w.gone(t, "configmaps", "lives", "goes")
-	w.gone(t, "configmaps", "lives", "asked")
+	w.gone(t, "configmaps", space, "at-once")
+	w.gone(t, "configmaps", space, "goes")
+	w.gone(t, "configmaps", space, "asked")
 	if early := time.Until(due); early > 0 {
 		t.Errorf("gone %s early", early)
 	}
 	for _, name := range []string{"extended", "cancelled"} {
 		for _, resource := range []string{"configmaps", "jobs"} {
-			object, err := w.get(t.Context(), resource, "lives", name)
+			object, err := w.get(t.Context(), resource, space, name)
 			if err != nil || object == nil || object.GetDeletionTimestamp() != nil {
 				t.Errorf("%s %s is not there any more: %v", resource, name, err)
 			}
 		}
 	}
+	return true
 }
 
 // TestManyAreAskedAbout: on a terminal the preview asks before more than one object is changed, and

@@ -42,7 +42,7 @@ func TestWatchInPlace(t *testing.T) {
 		}
 	}
 	screen.awaitScreen(ctx, "first row", rowIs(1, "first", "2099-01-01 00:00:00 UTC"))
-	soon := time.Now().Add(15 * time.Second).Truncate(time.Second)
+	soon := time.Now().Add(30 * time.Second).Truncate(time.Second)
 	w.configMap(t, "watched", "second", map[string]string{policy.LabelTTL: label(soon)})
 	screen.awaitScreen(ctx, "second object above it", rowIs(1, "second", soon.UTC().Format(layout)))
 	kubectl(t, "label -n watched configmap/first --overwrite "+policy.LabelTTL+"=2098-01-01")
