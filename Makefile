@@ -11,21 +11,20 @@ LDFLAGS := -s -w -X main.version=$(VERSION)
 
 # Tests of the product; those in test/e2e start a control plane and have a target of their own.
 UNIT = $(shell go list ./... | grep -v /test/e2e)
-# How many end-to-end tests run at once, in each of two suites. They wait far more than they compute.
+# How many end-to-end tests run at once in a suite. They wait far more than they compute.
 E2E_PARALLEL ?= 10
-# Not those beside the controllers of JobSet and Trainer, which make test-peers starts.
-ALONE := -skip '^TestPeers'
-# The in-tree controller deletes finished Jobs. What concerns other kinds, or no deletion, runs once, with it off. make test-soak runs all with both.
-BESIDE_IN_TREE := -skip '^Test(Peers|ApproveCleanup|Cleanup|Preview|ServiceSelects|Tally|PodTally|CountedPods|JobPodsSample|JobOfMany|Hostile|HTTPAPI|Lint|Label|ExpiredLabel|DefaultLabels|Kind|EveryKind|Permission|Definition|Hanging|BrokenConversion|JobSet|Train|Runtime|Converted|OnlyNamespaces|LifecyclePolicySchema|PolicyByLabels|PolicyByExpression)'
+# End-to-end tests wait for conditions, each for ten minutes at most, which only a hang reaches. SAID leaves out of their output what
+# passes, and leaves in what they wait for.
+E2E = go test $(NOVET) -count=1 -timeout 60m -parallel $(E2E_PARALLEL) -v
+SAID := awk '!/^(=== (RUN|PAUSE|CONT)|[[:space:]]*--- (PASS|SKIP)|PASS$$)/ { print; fflush() }'
 # Packages whose tests run at once. Two cores is what there is.
 P ?= 2
 
 # make lint vets. On a machine that has compiled nothing yet, go test would vet all that we depend on first.
 NOVET := -vet=off
 
-# The Trainer that test/peers pins itself, the newest, and all that it has a module for.
+# The newest Trainer, which test/peers pins itself.
 PEERS ?= $(shell sed -n 's|^\tgithub.com/kubeflow/trainer/v2 \(v[^ ]*\).*|\1|p' test/peers/go.mod)
-TRAINERS = $(patsubst test/peers/trainer-%/go.mod,%,$(sort $(wildcard test/peers/trainer-*/go.mod))) $(PEERS)
 
 # Compiler and linker collect their garbage less often: that takes a fifth less of both cores, and half a gigabyte each at most.
 COMPILING := GOGC=$(or $(GOGC),400)
@@ -76,55 +75,31 @@ down: $(CLUSTER) build-demo ## stop Curfew and the control plane; harmless when 
 ##@ Test
 
 .PHONY: test
-test: build compile-e2e ## everything a change must pass: unit and end-to-end tests, all at the same time
-	@$(MAKE) --jobs=4 run-e2e run-others run-in-turn run-unit
+test: build ## what everybody runs first: the unit tests, and what the README promises on a real control plane, at the same time
+	@$(call compile,./test/e2e/core)
+	@$(MAKE) --jobs=2 run-core run-unit
 
 .PHONY: test-unit
-test-unit: ## tests that need no control plane
+test-unit: ## tests that need no control plane, without those of manifests/release, for which Helm is compiled
 	$(COMPILING) go test $(NOVET) -p $(P) $(UNIT)
 	$(COMPILING) go -C test/cluster test $(NOVET) -p $(P) ./local ./cmd/...
-	$(COMPILING) go -C manifests/release test $(NOVET) -p $(P) . ./chart ./image
 
 .PHONY: test-e2e
-test-e2e: build compile-e2e ## end-to-end tests on a real control plane, with the in-tree TTL controller off and on, those of kubectl curfew, of the chart and the image, and a minute of make test-soak (KUBERNETES=1.37: on that release)
-	@$(MAKE) --jobs=3 run-e2e run-e2e-in-tree run-others
+test-e2e: build ## all other end-to-end tests: what can go wrong, kubectl curfew, serving, lifecycle, chart and image, beside JobSet and Trainer, a minute of chaos (KUBERNETES=1.37: on that release)
+	@$(call compile,./test/e2e/... ./test/soak)
+	@$(MAKE) --jobs=3 run-e2e run-others run-peers
 
-.PHONY: test-install
-test-install: build ## the end-to-end tests on a control plane that is set up by dist/install.yaml alone, as the README says
-	@$(call release,install)
-	INSTALL=dist/install.yaml go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e
-
-.PHONY: test-peers
-test-peers: build ## deadlines and TTLs beside the real controllers of JobSet and the newest Trainer (PEERS=v2.2.0: another one)
-	@$(MAKE) run-peers
-
-.PHONY: test-peers-all
-test-peers-all: build ## the same beside each Trainer that test/peers pins, two at a time
-	@for module in test/peers $(dir $(wildcard test/peers/*/go.mod)); do $(call compile-peers,$$module); done
-	@$(MAKE) --jobs=2 $(addprefix run-peers-,$(TRAINERS))
-
-.PHONY: test-soak
-test-soak: build ## longer than a change can wait for: 20,000 objects expire while all is killed, cut, denied and changed (SOAK="-seed 7"), then the race detector, then the end-to-end tests again and again (ROUNDS=5)
-	@go run ./test/soak $(SOAK)
-	go test -count=1 -timeout 60m -run TestSafety ./controller/engine -rapid.checks=10000
-	go test -race -count=1 -p $(P) $(UNIT)
-	for round in $$(seq $(or $(ROUNDS),5)); do IN_TREE_TTL=$$((round % 2)) go test -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(ALONE) ./test/e2e; done
+.PHONY: test-race
+test-race: ## the unit tests of what is most concurrent, with the race detector
+	$(COMPILING) go test $(NOVET) -race -p $(P) ./controller/engine/... ./controller/cleanup/... ./controller/tally/... ./controller/follow/... ./webhook/...
 
 .PHONY: test-mutation
 test-mutation: ## break each safety invariant on purpose and demand that a test fails (ONLY="S1" for some); leaves the tree alone
 	@go run ./test/mutation -only '$(ONLY)'
 
 .PHONY: test-full
-test-full: build ## what make test leaves out, up to two hours: what hostile requests cost, a Job of 10,000 Pods, PodTallies of 100,000 Pods under a hundred kills, rotations and hand-overs under load, an upgrade from an older version, every Trainer, make test-soak with one round (SOAK="-seed 7"), make test-mutation
-	HOSTILE=full go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestHostile' ./test/e2e
-	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/serving
-	FULL=1 go test $(NOVET) -count=1 -timeout 20m -v ./test/e2e/lifecycle
-	PODS=full go test $(NOVET) -count=1 -timeout 30m -run '^TestJobOfManyCompletions' ./test/e2e
-	go test $(NOVET) -count=1 -timeout 60m -run '^TestTallyIsKilled' ./test/e2e -args -tally-pods 100000 -tally-tallies 200 -tally-kills 100
-	@$(MAKE) test-install
-	@$(MAKE) test-peers-all
-	@$(MAKE) test-soak ROUNDS=1
-	@$(MAKE) test-mutation
+test-full: build ## the long tests, part by part, before a release (PART="soak race": some of them); docs/test-full.md lists the parts and has their last results
+	@go run ./test/full $(PART)
 
 .PHONY: fuzz
 fuzz: ## each fuzz test for a while (FUZZTIME=1m)
@@ -242,52 +217,43 @@ verify: $(CLUSTER) ## fail where generate would change something or a kustomizat
 
 .PHONY: clean
 clean: down ## stop everything and remove what was built
-	rm -rf bin dist .cluster .e2e .e2e-in-tree .e2e-cli .e2e-lifecycle .e2e-serving .e2e-trainer-* .soak .demo .bench
+	rm -rf bin dist .cluster .e2e* .soak .demo .bench .full
 
 .PHONY: help
 help: ## this
 	@awk 'BEGIN { FS = ":.*## "; print "make <target>" } \
 		/^##@ / { print "\n" substr($$0, 5) } \
 		/^[a-z0-9-]+:.*## / { printf "  %-13s %s\n", $$1, $$2 } \
-		END { print "\nmake test is what a change must pass. make test-full takes longer and is run before a release." }' $(MAKEFILE_LIST)
+		END { print "\nA change must pass .ci/run, which runs lint, verify, test, test-e2e, test-race and bench-gate. Run test-full before a release." }' $(MAKEFILE_LIST)
 
 # Not for people.
 
-# The suites run at the same time, each with a control plane of its own: they wait far more than they compute. What several of them would
-# compile is compiled before.
-.PHONY: compile-e2e
-compile-e2e:
-	@$(COMPILING) go list -export -test -deps ./test/e2e/... ./test/soak >/dev/null
+# $(call compile,<packages>): the suites run at the same time, each with a control plane of its own. What several of them would compile is
+# compiled before.
+compile = $(COMPILING) go list -export -test -deps $(1) >/dev/null
 
-.PHONY: run-e2e run-e2e-in-tree run-others run-peers run-in-turn run-unit
-run-e2e run-e2e-in-tree:
-	IN_TREE_TTL=$(if $(findstring in-tree,$@),1,0) go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) $(if $(findstring in-tree,$@),$(BESIDE_IN_TREE),$(ALONE)) ./test/e2e
+.PHONY: run-core run-unit run-e2e run-others run-peers
+run-core:
+	@$(E2E) ./test/e2e/core | $(SAID)
+
+# What only computes takes what the suite beside it leaves.
+run-unit:
+	@nice -n 19 $(MAKE) test-unit
+
+run-e2e:
+	@$(E2E) -skip '^TestPeers' ./test/e2e | $(SAID)
 
 run-others:
-	go test $(NOVET) -count=1 -timeout 15m ./test/e2e/cli
-	go test $(NOVET) -count=1 -timeout 10m ./test/e2e/serving
-	go test $(NOVET) -count=1 -timeout 10m ./test/e2e/lifecycle
+	@$(E2E) ./test/e2e/cli | $(SAID)
+	@$(E2E) ./test/e2e/serving | $(SAID)
+	@$(E2E) ./test/e2e/lifecycle | $(SAID)
 	@go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s
-	$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 10m ./e2e
+	@$(COMPILING) go -C manifests/release test $(NOVET) -count=1 -timeout 60m -p 1 -v . ./chart ./image ./e2e | $(SAID)
 
 run-peers:
 	@[ -n "$(PEERS)" ] || { echo "PEERS is empty, and without a version no controller is started: name one, such as PEERS=v2.3.0" >&2; exit 1; }
-	@$(MAKE) run-peers-$(PEERS)
-
-run-peers-%:
-	PEERS=$* go test $(NOVET) -count=1 -timeout 20m -parallel $(E2E_PARALLEL) -run '^TestPeers' ./test/e2e
-
-# $(call compile-peers,<folder of a module>)
-compile-peers = $(COMPILING) GOWORK=off GOFLAGS=-mod=readonly nice -n 19 go -C $(1) list -export -deps tool >/dev/null
-
-# Three control planes at a time are enough for two cores. What only computes takes what they leave, what run-peers needs before the rest.
-run-in-turn:
-	@$(MAKE) run-e2e-in-tree
-	@$(MAKE) run-peers
-
-run-unit:
-	@$(call compile-peers,test/peers)
-	@nice -n 19 $(MAKE) test-unit
+	@$(COMPILING) GOWORK=off GOFLAGS=-mod=readonly nice -n 19 go -C test/peers list -export -deps tool >/dev/null
+	@PEERS=$(PEERS) $(E2E) -run '^TestPeers' ./test/e2e | $(SAID)
 
 .PHONY: build-demo
 build-demo:

@@ -22,7 +22,7 @@ import (
 )
 
 // The tests whose names begin with TestPeers run beside the real controllers of JobSet and Trainer,
-// with PEERS=v2.3.0 for example: make test-peers. Their Pods are finished, or held running, by
+// with PEERS=v2.3.0 for example: make test-full PART=peers. Their Pods are finished, or held running, by
 // kwok. All other runs leave them out by name (-skip).
 
 // peers are the controllers of the other projects.
@@ -106,7 +106,7 @@ type peerSpace struct{ *space }
 func newPeerSpace(t *testing.T, annotations ...string) peerSpace {
 	t.Helper()
 	if suite.peers.manager == nil {
-		t.Fatal("the controllers of JobSet and Trainer do not run: make test-peers starts them, and -skip '^TestPeers' leaves these tests out")
+		t.Fatal("the controllers of JobSet and Trainer do not run: make test-full PART=peers starts them, and -skip '^TestPeers' leaves these tests out")
 	}
 	s := newSpace(t, annotations...)
 	for kind, resource := range map[string]schema.GroupVersionResource{"TrainJob": trainJobs, "JobSet": jobSets} {

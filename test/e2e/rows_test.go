@@ -189,7 +189,7 @@ func everyRuleSpoke() error {
 	return nil
 }
 
-// wholeRun reports whether all tests ran but those that make test-peers runs, as in make test.
+// wholeRun reports whether all tests ran but those that make test-full PART=peers runs, as in make test.
 func wholeRun() bool {
 	value := func(name string) string {
 		if one := flag.Lookup(name); one != nil {

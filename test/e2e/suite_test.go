@@ -27,7 +27,7 @@ var suite struct {
 	controller *harness.Curfew
 	inTreeTTL  bool
 	revoked    sync.Map // API groups of tests that take permissions away
-	peers      peers    // nothing of them runs but for make test-peers
+	peers      peers    // nothing of them runs but for make test-full PART=peers
 }
 
 func TestMain(m *testing.M) {

@@ -5,7 +5,7 @@
 // claims conflicts, namespaces go into dry-run and back, and a KindProfile is corrected. Then it
 // tells what went early, what was forgotten and what was wrong, and fails if anything was.
 //
-//	go run ./test/soak                                                  # 20,000 objects; what `make test-soak` runs
+//	go run ./test/soak                                                  # 20,000 objects; what `make test-full PART=soak` runs
 //	go run ./test/soak -objects 600 -window 12s -gap 700ms -longest 2s  # a quick look; what `make test-e2e` runs
 //
 // The judge knows nothing of Curfew. ledger.go watches etcd itself, with its whole history, so that

@@ -1,0 +1,30 @@
+package main
+
+// part is what runs at a time. None takes longer than [most].
+type part struct {
+	name, what string
+	// script is for bash.
+	script string
+}
+
+// e2e runs end-to-end tests that take long.
+const e2e = "go test -vet=off -count=1 -timeout 85m -parallel 10 -v "
+
+// trainers are the versions that test/peers has a module for: older ones, then the newest.
+const trainers = `$(ls -d test/peers/trainer-*/ | sed 's|.*/trainer-\(.*\)/|\1|') $(sed -n 's|^\tgithub.com/kubeflow/trainer/v2 \(v[^ ]*\).*|\1|p' test/peers/go.mod)`
+
+var parts = []part{
+	{"in-tree", "the end-to-end tests beside the in-tree TTL controller", `IN_TREE_TTL=1 ` + e2e + `-skip '^TestPeers' ./test/e2e`},
+	{"install", "the end-to-end tests on a control plane that `dist/install.yaml` alone has set up", `go -C manifests/release run . -version v0.0.0-test install
+INSTALL=dist/install.yaml ` + e2e + `-skip '^TestPeers' ./test/e2e`},
+	{"hostile", "hostile requests of the largest sizes, and what they cost", `HOSTILE=full ` + e2e + `-run '^TestHostile' ./test/e2e`},
+	{"serving", "rotations, restarts and hand-overs under load, with 10,000 objects", `FULL=1 ` + e2e + `./test/e2e/serving`},
+	{"lifecycle", "an upgrade from an older version, and back", `FULL=1 ` + e2e + `./test/e2e/lifecycle`},
+	{"pods", "a Job of 10,000 Pods", `PODS=full ` + e2e + `-run '^TestJobOfManyCompletions' ./test/e2e`},
+	{"tally", "200 PodTallies of 100,000 Pods, and a hundred kills", e2e + `-run '^TestTallyIsKilled' ./test/e2e -args -tally-pods 100000 -tally-tallies 200 -tally-kills 100`},
+	{"peers", "deadlines and TTLs beside the controllers of JobSet and of each Trainer", `for version in ` + trainers + `; do PEERS=$version ` + e2e + `-run '^TestPeers' ./test/e2e; done`},
+	{"soak", "20,000 objects expire while all is killed, cut, denied and changed", `go run ./test/soak $SOAK`},
+	{"safety", "10,000 histories of the engine", `go test -count=1 -timeout 85m -run TestSafety ./controller/engine -rapid.checks=10000`},
+	{"race", "all unit tests with the race detector", `go test -race -count=1 -timeout 85m -p 2 $(go list ./... | grep -v /test/e2e)`},
+	{"mutation", "each safety invariant broken on purpose: a test must fail", `go run ./test/mutation`},
+}
