@@ -107,18 +107,14 @@ func (s *space) awaitWatched(kind string, watched bool) {
 // when they change.
 func (s *space) awaitMetrics(what string, condition func(string) bool) {
 	s.Helper()
-	tick := time.NewTicker(50 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		text, err := suite.controller.Scrape(s.ctx)
-		if err == nil && condition(text) {
-			return
-		}
-		select {
-		case <-tick.C:
-		case <-s.ctx.Done():
-			s.Fatalf("waited in vain for %s: %v\n%s", what, err, strings.Join(grep(text, "curfew_label"), "\n"))
-		}
+	var text string
+	err := harness.Poll(s.ctx, s.Name()+": "+what, func(ctx context.Context) (bool, error) {
+		var err error
+		text, err = suite.controller.Scrape(ctx)
+		return err == nil && condition(text), nil
+	})
+	if err != nil {
+		s.Fatalf("waited in vain for %s: %v\n%s", what, err, strings.Join(grep(text, "curfew_label"), "\n"))
 	}
 }
 

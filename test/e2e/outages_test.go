@@ -84,9 +84,11 @@ func TestControllerKilledAtExpiry(t *testing.T) {
 	defer remove()
 	due := s.finishJob("due", now(), ttl(second))
 	later := s.finishJob("later", now(), ttl(8*second))
+	waits, end := s.waiting("a DELETE")
+	defer end()
 	select {
 	case <-killed:
-	case <-s.ctx.Done():
+	case <-waits.Done():
 		t.Fatal("no DELETE was sent")
 	}
 	// These fall due while nobody is there; one of them finished an hour ago.

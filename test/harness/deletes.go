@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"slices"
 	"sync"
@@ -87,6 +88,8 @@ func (p *Proxy) deletesNow(namespace, name string) ([]Delete, <-chan struct{}) {
 // AwaitDeletes waits until so many DELETEs of an object have been answered, and returns what there
 // is then or when the context ends.
 func (p *Proxy) AwaitDeletes(ctx context.Context, namespace, name string, count int) []Delete {
+	ctx, end := Waiting(ctx, fmt.Sprintf("%d DELETEs of %s/%s", count, namespace, name))
+	defer end()
 	for {
 		found, changed := p.deletesNow(namespace, name)
 		answered := 0
