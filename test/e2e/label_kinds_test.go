@@ -237,13 +237,7 @@ func (s *space) defineWith(kind, group string, namespaced bool, conversion strin
 // awaitEstablished waits until the kind of a CustomResourceDefinition is served.
 func (s *space) awaitEstablished(name string) {
 	s.Helper()
-	for {
-		out := s.kubectl("wait", "--for=condition=Established", "crd/"+name, "--timeout=10m")
-		if !strings.Contains(out.stderr, "accessor error") { // kubectl cannot read a status without conditions
-			s.passes(out)
-			return
-		}
-	}
+	s.ok(suite.cluster.WaitForEstablished(s.ctx, "crd/"+name))
 }
 
 func (s *space) undefine(name string) {

@@ -188,7 +188,17 @@ func (c *Cluster) InstallCRDs(ctx context.Context, peers ...Peer) error {
 	if err != nil {
 		return err
 	}
-	await := append([]string{"wait", "--for=condition=Established", "--timeout=10m"}, strings.Fields(applied)...)
-	_, err = c.mustKubectl(ctx, "", await...)
-	return err
+	return c.WaitForEstablished(ctx, strings.Fields(applied)...)
+}
+
+// WaitForEstablished returns when the kinds of CustomResourceDefinitions are served, which are named
+// as crd/name.
+func (c *Cluster) WaitForEstablished(ctx context.Context, definitions ...string) error {
+	return Poll(ctx, strings.Join(definitions, ", "), func(ctx context.Context) (bool, error) {
+		_, err := c.mustKubectl(ctx, "", append([]string{"wait", "--for=condition=Established", "--timeout=10m"}, definitions...)...)
+		if err != nil && strings.Contains(err.Error(), "accessor error") { // kubectl cannot read a status without conditions
+			return false, nil
+		}
+		return err == nil, err
+	})
 }

@@ -176,8 +176,8 @@ func (s *soak) install(ctx context.Context) (err error) {
 	if _, stderr, err := s.cluster.KubectlInput(ctx, installation, "apply", "-f", "-"); err != nil {
 		return fmt.Errorf("install the soak's kind: %w\n%s", err, stderr)
 	}
-	if _, stderr, err := s.cluster.Kubectl(ctx, "wait", "--for=condition=Established", "crd/batches."+soakGroup); err != nil {
-		return fmt.Errorf("wait for the soak's kind: %w\n%s", err, stderr)
+	if err := s.cluster.WaitForEstablished(ctx, "crd/batches."+soakGroup); err != nil {
+		return fmt.Errorf("wait for the soak's kind: %w", err)
 	}
 	for _, name := range namespaces {
 		var annotations map[string]string
