@@ -75,6 +75,10 @@ func labelSpace(t *testing.T, annotations ...string) *space {
 	grantOnce.Do(func() {
 		s.grant("e2e-config-maps", configMaps)
 		s.awaitWatched("ConfigMap", true)
+		s.poll("the labels of ConfigMaps to be reviewed", func(context.Context) (bool, error) {
+			expired := labelledAs("v1", "ConfigMap", "probe", policy.LabelTTL, "2020-01-01")
+			return s.kubectlInput(s.manifest(expired), "create", "--dry-run=server", "-f", "-").failed, nil
+		})
 	})
 	s.follow("ConfigMap", configMaps)
 	return s
