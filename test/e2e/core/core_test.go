@@ -185,7 +185,7 @@ func TestExplain(t *testing.T) {
 	s.apply(fmt.Sprintf(job, "build", "", ""))
 	s.kubectl("wait", "job/build", "--for=condition=Complete", "--timeout=10m")
 	said, _ := s.kubectl("curfew", "explain", "job/build")
-	s.says(said, "job/build", "expires", `namespace`)
+	s.says(said, "job.batch/build in namespace "+s.name+" expires ", `by its TTL of 1h from namespace "`+s.name+`"`)
 	if listed, _ := s.kubectl("curfew", "expiring", "--within", "2h", "-o", "name"); strings.TrimSpace(listed) != "job.batch/build" {
 		t.Errorf("expiring lists %q", listed)
 	}
