@@ -245,6 +245,18 @@ var faults = []Mutant{
 		Package: feeds, Tests: []string{"TestStreamThatNeverEnds"},
 	},
 	{
+		Invariant: "S3", Name: "a stream that is cut is streamed again without bound",
+		File: "controller/feed/list.go",
+		Old:  "f.cut >= streamTries", New: "f.cut < 0",
+		Package: feeds, Tests: []string{"TestStreamsThatAreCut"},
+	},
+	{
+		Invariant: "S3", Name: "no object is overdue while not all are known",
+		File: "controller/engine/metrics.go",
+		Old:  "if known || count > 0 {", New: "if true {",
+		Package: engine, Tests: []string{"TestOverdueIsUnknown"},
+	},
+	{
 		Invariant: "S2", Name: "a deadline's steps do not look whether it is the judged object",
 		File: "controller/action/stop/steps.go",
 		Old:  "case object.UID != s.due.UID || object.ResourceVersion != s.due.ResourceVersion:", New: "case object.UID == \"?\":",
