@@ -29,7 +29,7 @@ func (e *environment) backlog(ctx context.Context, jobs int) error {
 	if err != nil {
 		return fmt.Errorf("make a client: %w", err)
 	}
-	l := load{client}
+	l := load{client: client}
 	if err := l.namespace(ctx); err != nil {
 		return err
 	}

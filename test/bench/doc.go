@@ -32,7 +32,8 @@
 // not due: a backlog of real ones (backlog.go), and a million that come from a recorded watch
 // (record.go), which a server between controller and API server replays (replay.go). resident.go
 // reads what a process needs. lister.go is the bare list beside which a restart is put. Lateness
-// (lateness.go) lets Jobs fall due second by second.
+// (lateness.go) lets Jobs fall due second by second: with a TTL of their own, by a default that is
+// read live, and after an outage (lateness_rows.go, outage.go).
 //
 // The gate (gate.go, `make bench-gate`) runs most benches with few objects, one after the other in
 // one control plane, and compares each ratio with its limit in gate.yaml (gate_limits.go).

@@ -103,7 +103,7 @@ func (d *contest) drain(ctx context.Context, e *environment, field []contestant)
 		return nil, nil, fmt.Errorf("make a client: %w", err)
 	}
 	if d.load == nil {
-		d.load = load{client}
+		d.load = load{client: client}
 	}
 	if err := d.load.namespace(ctx); err != nil {
 		return nil, nil, err

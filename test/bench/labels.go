@@ -22,7 +22,7 @@ import (
 // labelled makes ConfigMaps go by their TTL label.
 type labelled struct{ client kubernetes.Interface }
 
-func (l labelled) namespace(ctx context.Context) error { return load(l).namespace(ctx) }
+func (l labelled) namespace(ctx context.Context) error { return load{client: l.client}.namespace(ctx) }
 
 // create makes ConfigMaps without a label.
 func (l labelled) create(ctx context.Context, set jobSet) error {

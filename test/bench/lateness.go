@@ -22,7 +22,8 @@ var latenessOptions struct{ perSecond, seconds, rounds int }
 
 func init() {
 	register(bench{
-		name: "lateness", about: "Jobs that fall due second by second, and how late they go", run: runLateness, position: 30,
+		name: "lateness", about: "Jobs that fall due second by second, and how late they go", position: 30,
+		run: func(ctx context.Context, e *environment) ([]result, error) { return runLateness(ctx, e, managedJobs) },
 		flags: func(fs *flag.FlagSet) {
 			fs.IntVar(&latenessOptions.perSecond, "lateness-per-second", 100, "how many Jobs fall due in each second")
 			fs.IntVar(&latenessOptions.seconds, "lateness-seconds", 30, "for how many seconds")
@@ -45,7 +46,7 @@ type latenessRun struct {
 	Others float64 `json:"others"`
 }
 
-func runLateness(ctx context.Context, e *environment) ([]result, error) {
+func runLateness(ctx context.Context, e *environment, row latenessRow) ([]result, error) {
 	if err := e.backlog(ctx, 0); err != nil {
 		return nil, err
 	}
@@ -53,14 +54,16 @@ func runLateness(ctx context.Context, e *environment) ([]result, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make a client: %w", err)
 	}
-	field, err := chooseContestants(e.contestants, latenessField)
+	field, err := chooseContestants(e.contestants, row.field)
 	if err != nil {
 		return nil, err
 	}
-	l := &lateness{env: e, load: load{client}}
-	if err := l.load.namespace(ctx); err != nil {
+	l := &lateness{env: e, row: row, load: load{client: client, byDefault: row.byDefault}}
+	undo, err := l.prepare(ctx)
+	if err != nil {
 		return nil, err
 	}
+	defer undo()
 	var all []latenessRun
 	for n := 1; n <= latenessOptions.rounds; n++ {
 		fmt.Fprintf(e.out, "round %d of %d\n", n, latenessOptions.rounds)
@@ -73,12 +76,12 @@ func runLateness(ctx context.Context, e *environment) ([]result, error) {
 			fmt.Fprintf(e.out, "  %-22s lateness p50 %.1f ms   p99 %.1f ms   most %.1f ms   by its own histogram p50 %.1f, p99 %.1f ms   others %.0f%%\n",
 				who, run.P50, run.P99, run.Max, run.OwnP50, run.OwnP99, run.Others*100)
 			all = append(all, run)
-			if err := e.writeRuns("lateness", all); err != nil {
+			if err := e.writeRuns(row.name, all); err != nil {
 				return nil, err
 			}
 		}
 	}
-	return latenessResults(all), nil
+	return row.results(e.out, latenessResults(all)), nil
 }
 
 // latenessField is who takes part. What the bare loop needs for as many calls is what is there to
@@ -119,6 +122,7 @@ func latenessResults(all []latenessRun) []result {
 // lateness is the bench's state.
 type lateness struct {
 	env       *environment
+	row       latenessRow
 	load      load
 	sets      int
 	finishing time.Duration // how long it took to finish the last set
@@ -191,7 +195,7 @@ func (l *lateness) try(ctx context.Context, who string, run *latenessRun, margin
 }
 
 func (l *lateness) start(ctx context.Context, who string, n int, set jobSet, due time.Time) (p *process, metrics string, err error) {
-	log := l.env.logPath(fmt.Sprintf("lateness-%s-%d", who, n))
+	log := l.env.logPath(fmt.Sprintf("%s-%s-%d", l.row.name, who, n))
 	switch who {
 	case theUnbound:
 		p, _, err = l.env.launchInTree(ctx, log, 100000, 100000, nil)
@@ -200,7 +204,7 @@ func (l *lateness) start(ctx context.Context, who string, n int, set jobSet, due
 		p, err = startLoop(ctx, l.env, heat{set: set, due: due, parallel: latenessParallel, resource: resourceJobs, log: log, perSecond: latenessOptions.perSecond})
 		return p, "", err
 	}
-	c, err := l.env.launchCurfew(ctx, log, l.env.curfewConfig)
+	c, err := l.row.launch(ctx, l.env, log)
 	if err != nil {
 		return nil, "", err
 	}

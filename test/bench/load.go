@@ -36,7 +36,11 @@ type cargo interface {
 }
 
 // load makes Jobs and lets them be finished.
-type load struct{ client kubernetes.Interface }
+type load struct {
+	client kubernetes.Interface
+	// byDefault: the namespace says when the Jobs are due, and they do not.
+	byDefault bool
+}
 
 func (l load) namespace(ctx context.Context) error {
 	_, err := l.client.CoreV1().Namespaces().Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: benchNamespace}}, metav1.CreateOptions{})
@@ -54,7 +58,7 @@ func (l load) observe(ctx context.Context, config *rest.Config, set jobSet) (*ob
 // no Pods, no finalizer, and nobody but us writes their status.
 func (l load) create(ctx context.Context, set jobSet) error {
 	return set.each(ctx, loaders, func(ctx context.Context, name string) error {
-		_, err := l.client.BatchV1().Jobs(benchNamespace).Create(ctx, &batchv1.Job{
+		job := &batchv1.Job{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"app": "bench"}},
 			Spec: batchv1.JobSpec{
 				ManagedBy:               ptr.To("bench.curfew.dev/none"),
@@ -64,7 +68,12 @@ func (l load) create(ctx context.Context, set jobSet) error {
 					Containers:    []corev1.Container{{Name: "work", Image: "registry.example/work:1", Command: []string{"work", "--once"}}},
 				}},
 			},
-		}, metav1.CreateOptions{})
+		}
+		if l.byDefault {
+			// A Job of another manager has no default. While it is suspended it has no Pods either.
+			job.Spec.ManagedBy, job.Spec.TTLSecondsAfterFinished, job.Spec.Suspend = nil, nil, ptr.To(true)
+		}
+		_, err := l.client.BatchV1().Jobs(benchNamespace).Create(ctx, job, metav1.CreateOptions{})
 		return err
 	})
 }

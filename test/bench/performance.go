@@ -33,7 +33,8 @@ type recordedResult struct {
 // benchCode are the folders whose code a bench measures. A number is older than its code when one of
 // them has changed since.
 var benchCode = map[string][]string{
-	"drain": deletionCode, "drain_many": deletionCode, "lateness": deletionCode, "label_drain": deletionCode,
+	"drain": deletionCode, "drain_many": deletionCode, "lateness": deletionCode, "lateness_defaults": deletionCode,
+	"lateness_outage": deletionCode, "label_drain": deletionCode,
 	"admission":       {"policy", "webhook"},
 	"memory":          trackingCode,
 	"memory_many":     trackingCode,
