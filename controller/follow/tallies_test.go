@@ -9,6 +9,9 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	dynamicfake "k8s.io/client-go/dynamic/fake"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"curfew.dev/curfew/policy"
@@ -136,6 +139,27 @@ func TestTalliesHaveNamespacesStamped(t *testing.T) {
 			meta := NamespaceMeta()
 			if err := api.Get(t.Context(), client.ObjectKey{Name: "ci"}, meta); err != nil || meta.Labels[policy.LabelPodsInUse] != want {
 				t.Errorf("labels %v, %v; want %q", meta.Labels, err, want)
+			}
+		}
+	})
+}
+
+// Right before a Pod is deleted, the PodTally that counted it is found although the watch has not
+// shown it yet: its ttlAfterCounted may be never.
+func TestLiveCounterReadsUnseenTallies(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := platformFrom(t, map[string]Source{v1alpha1.PodTallies: newSource()})
+		start(t, p)
+		synctest.Wait()
+		of := podTally("ci", "b", 1, 0)
+		_ = unstructured.SetNestedField(of.Object, "never", "spec", "ttlAfterCounted")
+		client := dynamicfake.NewSimpleDynamicClientWithCustomListKinds(runtime.NewScheme(),
+			map[schema.GroupVersionResource]string{v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies): "PodTallyList"}, podTally("ci", "a", 1, 0), of)
+		for by, want := range map[string]bool{"ci/b": true, "ci/gone": false} {
+			pod := policy.FactsOfObject(policy.PodProfile, map[string]any{"metadata": map[string]any{"namespace": "ci", "name": "p", "annotations": map[string]any{policy.AnnotationCountedBy: by}}})
+			counter, err := p.Tallies.LiveCounter(t.Context(), client, pod)
+			if err != nil || (counter != nil) != want || want && !counter.TTL.TTL.Never {
+				t.Errorf("counted by %s: %+v, %v", by, counter, err)
 			}
 		}
 	})

@@ -27,13 +27,16 @@ func (t *Tallies) Counter(pod *policy.Facts) (*policy.PodCounter, error) {
 	return nil, nil
 }
 
-// LiveCounter is the same, read from the API server.
+// LiveCounter is the same, read from the API server: also a PodTally that the mirror has not seen.
 func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod *policy.Facts) (*policy.PodCounter, error) {
 	known, err := t.Counter(pod)
-	if known == nil || err != nil {
+	if err != nil {
 		return nil, err
 	}
 	tallies := v1alpha1.GroupVersion.WithResource(v1alpha1.PodTallies)
+	if known == nil {
+		return findCounter(ctx, client.Resource(tallies).Namespace(pod.Namespace), pod)
+	}
 	read, err := client.Resource(tallies).Namespace(pod.Namespace).Get(ctx, known.Source.Name, metav1.GetOptions{})
 	switch {
 	case IsGone(err):
@@ -44,4 +47,29 @@ func (t *Tallies) LiveCounter(ctx context.Context, client dynamic.Interface, pod
 		return nil, nil
 	}
 	return tally.CounterOf(read.Object)
+}
+
+// findCounter looks for the PodTally that counted a Pod among all of its namespace.
+func findCounter(ctx context.Context, client dynamic.ResourceInterface, pod *policy.Facts) (*policy.PodCounter, error) {
+	if pod.CountedBy() == "" {
+		return nil, nil
+	}
+	options := metav1.ListOptions{Limit: 500}
+	for {
+		page, err := client.List(ctx, options)
+		switch {
+		case IsGone(err):
+			return nil, nil
+		case err != nil:
+			return nil, fmt.Errorf("listing PodTallies: %w", err)
+		}
+		for i := range page.Items {
+			if page.Items[i].GetUID() == pod.CountedBy() {
+				return tally.CounterOf(page.Items[i].Object)
+			}
+		}
+		if options.Continue = page.GetContinue(); options.Continue == "" {
+			return nil, nil
+		}
+	}
 }

@@ -108,6 +108,11 @@ func (d *Digests) Add(summaries []engine.Summary) {
 	defer d.mu.Unlock()
 	for _, s := range summaries {
 		target := digestOf(s.Source, s.Namespace, d.options.Inside)
+		if target.Policy && d.options.UIDs(target) == "" {
+			// There is no such policy: the author of the object may have written the stamp. A digest
+			// each would be an Event in namespace default, and memory, for each name that they invent.
+			target = digestOf("", s.Namespace, d.options.Inside)
+		}
 		if target.Name == "" {
 			continue
 		}

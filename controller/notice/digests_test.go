@@ -198,3 +198,26 @@ func TestDigestsOfObjects(t *testing.T) {
 		}
 	}
 }
+
+// A stamp that names a policy which does not exist costs no Event and no memory of its own: its
+// author can invent any number of names.
+func TestDigestsOfInventedPolicies(t *testing.T) {
+	events, homes := &store{of: map[string]*corev1.Event{}}, map[string]bool{}
+	clk := clocktesting.NewFakeClock(time.Date(2026, 12, 24, 12, 0, 0, 0, time.UTC))
+	digests := NewDigests(DigestOptions{Events: func(namespace string) Events { homes[namespace] = true; return events }, Instance: "host", Clock: clk, Log: logr.Discard(),
+		UIDs: func(target Target) types.UID {
+			if target.Policy {
+				return ""
+			}
+			return "uid"
+		}})
+	var all []engine.Summary
+	for i := range 1000 {
+		all = append(all, in("tenant", summary(fmt.Sprintf("policy/p%d", i), "ConfigMap", "label", 1, 0, fmt.Sprintf("tenant/%d", i))))
+	}
+	digests.Add(all)
+	digests.Flush(t.Context())
+	if len(events.of) != 1 || len(digests.events) != 1 || !homes["tenant"] || len(homes) != 1 {
+		t.Errorf("%d Events in %v, %d digests", len(events.of), homes, len(digests.events))
+	}
+}

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/policy"
+	match "curfew.dev/curfew/policy/tally"
 )
 
 // Disowning is a deletion of Curfew's. A Pod that has not finished is released first, and not
@@ -33,6 +35,8 @@ func (d Disowning) Do(ctx context.Context, due action.Due) action.Result {
 	switch {
 	case errors.Is(err, errNotKnown):
 		out = action.Result{Outcome: action.Again, After: time.Second}
+	case errors.Is(err, errUnlisted):
+		out = action.Result{Outcome: action.Refused, Err: err}
 	case apierrors.IsNotFound(err):
 		out = action.Result{Outcome: action.Gone}
 	case err != nil:
@@ -56,7 +60,9 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 	tallies, err := c.options.Tallies.In(due.Namespace)
 	w := c.space(due.Namespace)
 	switch {
-	case err != nil, w == nil && len(tallies) > 0, w != nil && !w.known():
+	case err != nil:
+		return c.unlisted(ctx, due, err)
+	case w == nil && len(tallies) > 0, w != nil && !w.known():
 		return "", errNotKnown
 	case w == nil:
 		return due.ResourceVersion, nil
@@ -86,6 +92,27 @@ func (c *Controller) disown(ctx context.Context, due *action.Due) (string, error
 	}
 	w.answered(due.UID, &meta.ObjectMeta)
 	return meta.ResourceVersion, nil
+}
+
+// errUnlisted: PodTallies cannot be read, and one may have to count the Pod.
+var errUnlisted = errors.New("PodTallies are not known, and one may have to count it, or say that it stays")
+
+// unlisted decides about a Pod while PodTallies cannot be read. Only a Pod that carries their
+// finalizer waits, and one that expires by a setting which that of a PodTally would outrank.
+func (c *Controller) unlisted(ctx context.Context, due *action.Due, cause error) (string, error) {
+	live, err := c.options.Cluster.Pod(ctx, due.Namespace, due.Name)
+	if err != nil {
+		return "", err
+	}
+	if live.UID != due.UID || live.ResourceVersion != due.ResourceVersion {
+		return due.ResourceVersion, nil // The deletion will find that out.
+	}
+	facts, level := policy.FactsOfPod(live), policy.ParseSource(due.Source).Level
+	outranked := due.Trigger == string(policy.TriggerTTL) && (level == policy.LevelNamespace || level == policy.LevelPolicy)
+	if match.Held(facts) || outranked && match.Exempt(facts) == "" {
+		return "", fmt.Errorf("%w: %w", errUnlisted, cause)
+	}
+	return due.ResourceVersion, nil
 }
 
 // deleting notes that Curfew is about to delete a Pod.

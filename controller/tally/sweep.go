@@ -159,7 +159,7 @@ func (c *Controller) listedPods(ctx context.Context) (map[types.UID]types.UID, e
 // sweep releases Pods with the finalizer: all of them, if tallies are switched off and listed says
 // which are as good as counted, and otherwise those of namespaces in which there is no tally.
 func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) (released int, err error) {
-	options, failures := metav1.ListOptions{Limit: pageSize}, &failures{}
+	options, failures, counted := metav1.ListOptions{Limit: pageSize}, &failures{}, map[string]bool{}
 	for {
 		page, err := c.options.Cluster.Metadata(ctx, options)
 		if next, ok := paging.Resume(err); ok {
@@ -175,6 +175,13 @@ func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) 
 			if !slices.Contains(of.Finalizers, policy.FinalizerTally) || listed == nil && c.space(of.Namespace) != nil {
 				continue
 			}
+			if listed == nil {
+				if skip, err := c.counts(ctx, counted, of.Namespace); err != nil {
+					return released, err
+				} else if skip {
+					continue
+				}
+			}
 			released++
 			patches = append(patches, c.releaseOf(of, listed[of.UID], failures))
 		}
@@ -183,6 +190,23 @@ func (c *Controller) sweep(ctx context.Context, listed map[types.UID]types.UID) 
 			return released, failures.error()
 		}
 	}
+}
+
+// counts reports whether a live read shows a PodTally in a namespace, which is followed then: the
+// PodTally may be newer than what this process has heard of. Each namespace is read once.
+func (c *Controller) counts(ctx context.Context, known map[string]bool, namespace string) (bool, error) {
+	if out, ok := known[namespace]; ok {
+		return out, nil
+	}
+	live, err := c.tallies(ctx, namespace)
+	if err != nil {
+		return false, err
+	}
+	counting, _ := split(live)
+	if known[namespace] = len(counting) > 0; known[namespace] {
+		c.watch(namespace)
+	}
+	return known[namespace], nil
 }
 
 // releaseOf releases one Pod, which is as good as counted by a tally or else "".
