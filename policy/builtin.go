@@ -49,7 +49,7 @@ var (
 		ControllerAccounts: []string{kubeController + "cronjob-controller"},
 	}
 	DeploymentProfile            = workload("deployment", appsv1.SchemeGroupVersion.WithKind("Deployment"), "deployments", "deployment-controller")
-	StatefulSetProfile           = workload("statefulset", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", "statefulset-controller")
+	StatefulSetProfile           = withClaims(workload("statefulset", appsv1.SchemeGroupVersion.WithKind("StatefulSet"), "statefulsets", "statefulset-controller"))
 	DaemonSetProfile             = workload("daemonset", appsv1.SchemeGroupVersion.WithKind("DaemonSet"), "daemonsets", "daemon-set-controller")
 	ReplicaSetProfile            = workload("replicaset", appsv1.SchemeGroupVersion.WithKind("ReplicaSet"), "replicasets", "replicaset-controller")
 	ReplicationControllerProfile = workload("replicationcontroller", corev1.SchemeGroupVersion.WithKind("ReplicationController"), "replicationcontrollers", "replication-controller")
@@ -64,6 +64,13 @@ var (
 func workload(name string, kind schema.GroupVersionKind, resource, controller string) *Profile {
 	return &Profile{Name: name, Kind: kind, Resource: resource, PodTemplates: []FieldPath{MustFieldPath("spec.template")},
 		ControllerAccounts: []string{kubeController + controller}}
+}
+
+// withClaims denies a TTL in the claim templates of a StatefulSet: the volumes would be deleted
+// under its Pods. A claim names no owner: the controller cannot tell where its label comes from.
+func withClaims(profile *Profile) *Profile {
+	profile.InheritedMetadata = []FieldPath{MustFieldPath("spec.volumeClaimTemplates[*].metadata")}
+	return profile
 }
 
 // BuiltinProfiles are the profiles that need no KindProfile object in the cluster.

@@ -2,6 +2,7 @@ package expression
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"curfew.dev/curfew/policy"
@@ -12,7 +13,8 @@ import (
 //
 // The errors are those of evaluating, for the condition Ready and for metrics; each is also in the
 // result. If the match cannot be evaluated, every setting of the policy becomes an error in the
-// result: the object is kept (S6), and no request is denied.
+// result: the object is kept (S6). Its bounds apply all the same: the author of an object must not
+// escape them by what the object lacks.
 func (p *Policy) For(ctx context.Context, facts *policy.Facts, variables *Variables) (*policy.PlatformPolicy, bool, []error) {
 	if len(p.match.kinds) == 0 && facts.Profile.Unknown {
 		// Every kind with a profile, and this has none: it is given nothing. The bounds hold for
@@ -121,13 +123,18 @@ func (p *Policy) unusable(err error) *policy.PlatformPolicy {
 	if p.Propagation != "" {
 		out.PropagationErr = err
 	}
-	out.Bounds = p.Bounds
-	for _, r := range []*policy.Range{&out.Bounds.TTL, &out.Bounds.Label, &out.Bounds.Deadline} {
+	// Bounds count as if the policy matched, and what lies within them is kept. Of an evaluation that
+	// was stopped the answer is still to come.
+	unknown := p.Bounds
+	for _, r := range []*policy.Range{&unknown.TTL, &unknown.Label, &unknown.Deadline} {
 		for _, bound := range []**policy.Setting{&r.Min, &r.Max} {
 			if *bound != nil {
 				*bound = in((*bound).Path)
 			}
 		}
+	}
+	if out.Bounds = unknown; !errors.As(err, new(*policy.UndecidedError)) {
+		out.Bounds, out.LatestDate = p.Bounds.Narrow(unknown), p.LatestDate
 	}
 	return out
 }

@@ -49,7 +49,7 @@ func LabelBounds(ctx context.Context, policies []*Policy, facts *policy.Facts, v
 		switch said := p.unusable(err); {
 		case err != nil:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,
-				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr})
+				Bounds: policy.Bounds{Label: said.Bounds.Label}, LatestDate: said.LatestDate, LatestUnreadable: said.LatestUnreadable, PropagationErr: said.PropagationErr})
 			errs = append(errs, p.failure(err))
 		case matched:
 			out = append(out, &policy.PlatformPolicy{Name: p.Name, Mode: p.Mode,

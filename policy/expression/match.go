@@ -82,7 +82,8 @@ func (m *match) names(kind schema.GroupKind) bool {
 func is(pattern, name string) bool { return pattern == "*" || pattern == name }
 
 // holds reports whether the policy matches an object. As in the API server, one condition that is
-// false decides, whatever the others return; an error counts only if no condition is false.
+// false decides, whatever the others return; an error counts only if no condition is false. Then
+// the policy matches for its bounds, and never for defaults.
 func (m *match) holds(ctx context.Context, facts *policy.Facts, variables *Variables) (bool, error) {
 	if !m.concerns(facts.Profile.Kind.GroupKind()) || !m.labels.Matches(labels.Set(facts.Labels)) {
 		return false, nil

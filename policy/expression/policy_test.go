@@ -178,25 +178,39 @@ func TestFailedDefaultKeepsTheObject(t *testing.T) {
 	}
 }
 
-// A policy whose match cannot be told keeps what its bounds would have bound, and nobody is refused
-// for it.
-func TestFailedMatchNeitherShortensNorRefuses(t *testing.T) {
-	compiled := compilePolicy(t, `
-match: {matchConditions: [{name: bad, expression: "object.spec.nope"}]}
-bounds: {minTTL: 1h}`)
-	facts, variables := scene()
-	said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
-	own := *facts
-	own.NativeTTL = policy.NativeField{Set: true, Seconds: 5}
-	own.Finished, own.Outcome, own.FinishTime = true, policy.Succeeded, epoch
-	scope := &policy.Scope{Policies: said}
-	effective := policy.Resolve(&own, scope)
-	if verdict := policy.Judge(&own, &effective, epoch.Add(time.Hour)); verdict.Action != policy.Keep {
-		t.Errorf("%+v: want it kept (S6)", verdict)
+// A policy whose match cannot be evaluated applies for its bounds, and keeps what lies within them:
+// it may not match. A condition that is false excludes the object all the same.
+func TestFailedMatchBoundsAndKeeps(t *testing.T) {
+	judged := func(conditions string, ttl time.Duration, namespace *policy.NamespacePolicy) (policy.Verdict, error) {
+		t.Helper()
+		compiled := compilePolicy(t, "match: {matchConditions: ["+conditions+"]}\nbounds: {minTTL: 1h, maxTTL: 2h}")
+		facts, variables := scene()
+		said, _ := expression.Matching(context.Background(), []*expression.Policy{compiled}, facts, variables)
+		own := *facts
+		own.NativeTTL = policy.NativeField{Set: namespace == nil, Seconds: int64(ttl / time.Second)}
+		own.Finished, own.Outcome, own.FinishTime, own.Created = true, policy.Succeeded, epoch, epoch
+		scope := &policy.Scope{Policies: said, Namespace: namespace}
+		effective := policy.Resolve(&own, scope)
+		return policy.Judge(&own, &effective, epoch.Add(1000*time.Hour)), scope.Bounds(policy.EnforcedBounds).CheckTTL(policy.TTL{After: ttl})
+	}
+	const fails = `{name: bad, expression: "object.metadata.labels['nope'] != 'exempt'"}`
+	for _, ttl := range []time.Duration{0, 5 * time.Second, 3 * time.Hour} {
+		if verdict, err := judged(fails, ttl, nil); verdict.Action != policy.Keep || !policy.Violated(err) {
+			t.Errorf("%s: %v, %v: want it kept and refused", ttl, verdict.Action, err)
+		}
 	}
 	var unreadable *policy.UnreadableBoundError
-	if err := scope.Bounds(policy.AllBounds).CheckTTL(policy.TTL{After: 5 * time.Second}); !asUnreadable(err, &unreadable) {
-		t.Errorf("%v: want an unreadable bound, which rules do not refuse by", err)
+	if verdict, err := judged(fails, 90*time.Minute, nil); verdict.Action != policy.Keep || !asUnreadable(err, &unreadable) {
+		t.Errorf("within the bounds: %v, %v: want it kept, and an unreadable bound, which rules do not refuse by", verdict.Action, err)
+	}
+	if verdict, err := judged(fails+`, {name: no, expression: "false"}`, 0, nil); verdict.Action != policy.Delete || err != nil {
+		t.Errorf("excluded: %v, %v", verdict.Action, err)
+	}
+	// A default that the bounds would shorten is not shortened: it is not used.
+	defaults := policy.ParseNamespace("ci", map[string]string{policy.AnnotationDefaultTTL: "7d"}, nil)
+	defaults.Since = epoch.Add(-time.Hour)
+	if verdict, _ := judged(fails, 0, defaults); verdict.Action != policy.Keep || verdict.Err == nil {
+		t.Errorf("a default: %v, %v: want it kept and reported", verdict.Action, verdict.Err)
 	}
 }
 

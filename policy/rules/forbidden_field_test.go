@@ -2,6 +2,8 @@ package rules
 
 import (
 	"testing"
+
+	"curfew.dev/curfew/policy"
 )
 
 func TestForbiddenField(t *testing.T) {
@@ -10,4 +12,17 @@ func TestForbiddenField(t *testing.T) {
 	equal(t, judge(forbiddenField, trainingRuntime, Request{}, nil, bad),
 		[]string{"error spec.template.spec.replicatedJobs[1].template.spec.activeDeadlineSeconds: must not be set: set it on the TrainJob"})
 	equal(t, judge(forbiddenField, trainingRuntime, Request{}, bad, bad), nil)
+}
+
+// A label in the claim templates of a StatefulSet would delete the volumes under its Pods.
+func TestLabelInAClaimTemplate(t *testing.T) {
+	claim := func(labels map[string]any) map[string]any {
+		return object("StatefulSet", map[string]any{"template": map[string]any{}, "volumeClaimTemplates": []any{
+			map[string]any{"metadata": map[string]any{"name": "logs"}}, map[string]any{"metadata": map[string]any{"name": "data", "labels": labels}}}})
+	}
+	labelled := claim(map[string]any{policy.LabelTTL: "7d"})
+	equal(t, judge(forbiddenField, policy.StatefulSetProfile, Request{}, nil, labelled), []string{
+		"error spec.volumeClaimTemplates[1].metadata.labels[curfew.dev/ttl]: must not be set: the objects that a StatefulSet creates inherit it, and a deleted one is created again: set metadata.labels[curfew.dev/ttl] on the StatefulSet"})
+	equal(t, judge(forbiddenField, policy.StatefulSetProfile, Request{}, labelled, labelled), nil)
+	equal(t, judge(forbiddenField, policy.StatefulSetProfile, Request{}, nil, claim(map[string]any{"app": "db"})), nil)
 }

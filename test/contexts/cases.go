@@ -54,7 +54,7 @@ var Cases = map[string]Case{
 	"a policy that cannot be evaluated": {
 		Object: job, Namespace: plain,
 		Policies: []string{`{metadata: {name: a}, spec: {match: {matchConditions: [{name: gone, expression: "object.spec.gone == 1"}]}, bounds: {maxTTL: 3d}}}`},
-		Want:     "namespace ci enforce; policy a max-ttl=!; 1 failures",
+		Want:     "namespace ci enforce; policy a max-ttl=3d; 1 failures",
 	},
 	"a runtime": {Object: trainJob, Namespace: plain, Runtime: torch, Want: "namespace ci enforce; runtime torch ttl=1d"},
 	"two profiles for one kind": {
