@@ -44,8 +44,7 @@ func DefaultProtect() []string { return []string{"kube-system", "kube-public", "
 
 // Surroundings are the settings of the controller that protect objects.
 type Surroundings struct {
-	// Protect are the namespaces in which the controller deletes nothing, its own included. See
-	// [Protects].
+	// Protect are the namespaces in which the controller deletes nothing, its own included.
 	Protect []string
 	// DryRun is --dry-run of the controller.
 	DryRun bool
@@ -125,9 +124,9 @@ func protections(facts *Facts, around Surroundings) []Obstacle {
 		add("%s", keptCopy().Reason)
 	}
 	switch name := facts.Namespace; {
-	case Protects(around.Protect, name):
+	case name != "" && slices.Contains(around.Protect, name):
 		add("namespace %q is protected by the controller's --protect", name)
-	case facts.IsNamespace() && Protects(around.Protect, facts.Name):
+	case facts.IsNamespace() && slices.Contains(around.Protect, facts.Name):
 		add("is protected by the controller's --protect")
 	}
 	return out

@@ -5,6 +5,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -87,13 +90,26 @@ func extra(in map[string]authenticationv1.ExtraValue) map[string]authorizationv1
 // thousand Jobs asks once. Permissions for single names are therefore not seen, and the rule only
 // warns by default.
 type CachedReviews struct {
+	// Limit is how many questions a second go to the API server; 0 means no limit. Where anyone can
+	// call the webhooks, each request may name a user that was never asked about.
+	Limit int
+
 	reviewer AccessReviewer
 	clock    Clock
 	keep     time.Duration
 
 	mu      sync.Mutex
-	answers map[string]cachedAnswer
+	answers map[digest]cachedAnswer
+	// asked are the questions since second began.
+	second time.Time
+	asked  int
 }
+
+// LimitAnonymous is the Limit where callers of the webhooks are not authenticated.
+const LimitAnonymous = 100
+
+// errTooMany is the answer beyond the limit.
+var errTooMany = errors.New("too many access reviews in one second")
 
 type cachedAnswer struct {
 	allowed bool
@@ -110,22 +126,23 @@ const (
 
 // NewCachedReviews caches a reviewer's answers for ten seconds.
 func NewCachedReviews(reviewer AccessReviewer, clock Clock) *CachedReviews {
-	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[string]cachedAnswer{}}
+	return &CachedReviews{reviewer: reviewer, clock: clock, keep: keepAnswers, answers: map[digest]cachedAnswer{}}
 }
 
 // May implements [AccessReviewer]. Errors are not cached.
 func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo, what authorizationv1.ResourceAttributes) (bool, error) {
 	what.Name = ""
-	key := strings.Join([]string{
-		user.Username, user.UID, strings.Join(user.Groups, "\x01"), fmt.Sprint(user.Extra),
-		what.Verb, what.Group, what.Resource, what.Namespace,
-	}, "\x00")
-	now := c.clock.Now()
+	key, now := questionOf(&user, &what), c.clock.Now()
 	c.mu.Lock()
 	known, ok := c.answers[key]
+	fresh := ok && now.Before(known.until)
+	permitted := fresh || c.permit(now)
 	c.mu.Unlock()
-	if ok && now.Before(known.until) {
+	if fresh {
 		return known.allowed, nil
+	}
+	if !permitted {
+		return false, errTooMany
 	}
 	allowed, err := c.reviewer.May(ctx, user, what)
 	if err != nil {
@@ -138,6 +155,25 @@ func (c *CachedReviews) May(ctx context.Context, user authenticationv1.UserInfo,
 	}
 	c.answers[key] = cachedAnswer{allowed, now.Add(c.keep)}
 	return allowed, nil
+}
+
+// permit counts a question, and reports whether it is within the limit.
+func (c *CachedReviews) permit(now time.Time) bool {
+	if age := now.Sub(c.second); age < 0 || age >= time.Second {
+		c.second, c.asked = now, 0
+	}
+	c.asked++
+	return c.Limit == 0 || c.asked <= c.Limit
+}
+
+// questionOf identifies a question. Names of users and groups may contain any text.
+func questionOf(user *authenticationv1.UserInfo, what *authorizationv1.ResourceAttributes) digest {
+	parts := []string{user.Username, user.UID, what.Verb, what.Group, what.Resource, what.Namespace, strconv.Itoa(len(user.Groups))}
+	parts = append(parts, user.Groups...)
+	for _, key := range slices.Sorted(maps.Keys(user.Extra)) {
+		parts = append(append(parts, key, strconv.Itoa(len(user.Extra[key]))), user.Extra[key]...)
+	}
+	return digestOf(parts...)
 }
 
 // accessTimeout leaves time for an answer within the five seconds that the API server waits.

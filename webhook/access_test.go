@@ -3,6 +3,10 @@ package webhook
 import (
 	"context"
 	"errors"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -89,6 +93,114 @@ func TestAccessOfWhatUsesARuntime(t *testing.T) {
 		want := authorizationv1.ResourceAttributes{Namespace: namespace, Group: "trainer.kubeflow.org", Version: "v1alpha1", Resource: "trainjobs"}
 		if access.last != want {
 			t.Errorf("%s: asked about %+v, want %+v", kind, access.last, want)
+		}
+	}
+}
+
+// byGroup permits the members of a group.
+type byGroup struct{ asked int }
+
+func (b *byGroup) May(_ context.Context, user authenticationv1.UserInfo, _ authorizationv1.ResourceAttributes) (bool, error) {
+	b.asked++
+	return slices.Contains(user.Groups, "admins"), nil
+}
+
+// Names that contain separators, which anyone may post, are other questions than those of the users
+// that they imitate.
+func TestCachedReviewsTellUsersApart(t *testing.T) {
+	what := authorizationv1.ResourceAttributes{Namespace: "ci", Group: "batch", Resource: "jobs"}
+	extra := func(key string, values ...string) map[string]authenticationv1.ExtraValue {
+		return map[string]authenticationv1.ExtraValue{key: values}
+	}
+	ann := authenticationv1.UserInfo{Username: "ann", Groups: []string{"admins", "system:authenticated"}, Extra: extra("k", "a", "b")}
+	behind := &byGroup{}
+	cached := NewCachedReviews(behind, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+	imitations := []authenticationv1.UserInfo{
+		{Username: "ann", Groups: []string{"admins\x01system:authenticated"}, Extra: ann.Extra},
+		{Username: "ann", Groups: []string{"admins\x00system:authenticated"}, Extra: ann.Extra},
+		{Username: "ann", Groups: []string{"adminssystem:authenticated"}, Extra: ann.Extra},
+		{Username: "ann\x00", Extra: ann.Extra},
+		{Username: "ann", UID: "admins", Groups: []string{"system:authenticated"}, Extra: ann.Extra},
+		{Username: "ann", Extra: extra("k", "a b")},
+		{Username: "ann", Extra: extra("k", "a")},
+		{Username: "ann", Extra: map[string]authenticationv1.ExtraValue{"k": {"a"}, "b": {}}},
+	}
+	for _, user := range imitations {
+		if may, err := cached.May(t.Context(), user, what); may || err != nil {
+			t.Errorf("%q: %t, %v", user, may, err)
+		}
+	}
+	if may, err := cached.May(t.Context(), ann, what); !may || err != nil || behind.asked != len(imitations)+1 {
+		t.Errorf("ann may %t, %v; asked %d times", may, err, behind.asked)
+	}
+}
+
+// Requests that make up users cost the API server a bounded number of questions. With
+// --require-delete those that are not answered are denied, to be tried again.
+func TestAccessReviewsAreLimited(t *testing.T) {
+	behind := &byGroup{}
+	w := newWorld(t, func(o *Options) {
+		cached := NewCachedReviews(behind, clocktesting.NewFakeClock(time.Unix(1000, 0)))
+		cached.Limit = 10
+		o.Access, o.RequireDelete = cached, true
+	})
+	limited := 0
+	for i := range 30 {
+		response := w.ask(t, ask{path: PathValidate, namespace: "plain", user: fmt.Sprint("made-up-", i),
+			object: "{apiVersion: batch/v1, kind: Job, metadata: {name: a, namespace: plain}, spec: {ttlSecondsAfterFinished: 3600, template: {spec: {}}}}"})
+		if response.Allowed {
+			t.Error("allowed")
+		}
+		if response.Result.Code == http.StatusTooManyRequests {
+			limited++
+		}
+	}
+	if behind.asked != 10 || limited != 20 {
+		t.Errorf("asked %d times, and %d requests were denied for a second", behind.asked, limited)
+	}
+	clock := clocktesting.NewFakeClock(time.Unix(1000, 0))
+	cached := NewCachedReviews(behind, clock)
+	cached.Limit = 1
+	may := func(name string) error {
+		_, err := cached.May(t.Context(), authenticationv1.UserInfo{Username: name}, authorizationv1.ResourceAttributes{})
+		return err
+	}
+	first, again, second := may("a"), may("a"), may("b")
+	clock.Step(time.Second)
+	if later := may("b"); first != nil || again != nil || !errors.Is(second, errTooMany) || later != nil {
+		t.Errorf("%v, %v, %v, %v", first, again, second, later)
+	}
+}
+
+// A PodTally with a TTL has Curfew delete the Pods that it matches.
+func TestTallyOfOneWhoMayNotDeletePods(t *testing.T) {
+	tally := func(ttl string) string {
+		return "{apiVersion: curfew.dev/v1alpha1, kind: PodTally, metadata: {name: a, namespace: plain}, spec: {selector: {matchLabels: {app: theirs}}" + ttl + "}}"
+	}
+	const why = `spec.ttlAfterCounted: sets when each Pod of this tally is deleted, but you may not delete it yourself: ask for the verb delete on pods in namespace "plain"`
+	for name, c := range map[string]struct {
+		user, old, new string
+		denied, says   bool
+	}{
+		"a new one":      {user: "bob", new: tally(", ttlAfterCounted: 1h"), denied: true, says: true},
+		"a shorter TTL":  {user: "bob", old: tally(", ttlAfterCounted: 2h"), new: tally(", ttlAfterCounted: 1h"), denied: true, says: true},
+		"a TTL comes":    {user: "bob", old: tally(""), new: tally(", ttlAfterCounted: 1h"), denied: true, says: true},
+		"it stays":       {user: "bob", old: tally(", ttlAfterCounted: 60m"), new: tally(", ttlAfterCounted: 1h")},
+		"it only counts": {user: "bob", new: tally("")},
+		"never":          {user: "bob", new: tally(", ttlAfterCounted: never")},
+		"one who may":    {user: "root", new: tally(", ttlAfterCounted: 1h")},
+	} {
+		for _, require := range []bool{true, false} {
+			access := &answers{of: map[string]bool{"root": true}}
+			w := newWorld(t, func(o *Options) { o.Access, o.RequireDelete = access, require })
+			response := w.ask(t, ask{path: PathValidatePolicy, namespace: "plain", user: c.user, object: c.new, old: c.old})
+			said := response.Result.Message + strings.Join(response.Warnings, "\n")
+			if response.Allowed == (c.denied && require) || strings.Contains(said, why) != c.says {
+				t.Errorf("%s, required %t: %t %s", name, require, response.Allowed, said)
+			}
+			if c.says && (access.last.Resource != "pods" || access.last.Namespace != "plain") {
+				t.Errorf("%s: asked about %+v", name, access.last)
+			}
 		}
 	}
 }

@@ -53,7 +53,7 @@ func (w *Webhooks) validateCleanup(ctx context.Context, request *request) answer
 	}
 	if err != nil { // An error would let the policy pass where the webhook fails open.
 		w.log.Error(err, "access reviews of the author of a cleanup policy", "policy", compiled.ID())
-		return unanswered()
+		return unanswered("curfew could not find out in time whether you may delete what the policy matches: try again in a second")
 	}
 	user := w.cleanupUser
 	if account := compiled.Account; account.Name != "" {
@@ -99,9 +99,9 @@ func (w *Webhooks) lacks(ctx context.Context, user authenticationv1.UserInfo, p 
 // maxReviews is how many access reviews run at once.
 const maxReviews = 16
 
-// unanswered denies a cleanup policy of which the author's rights could not be found out in time.
-func unanswered() answer {
-	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, "curfew could not find out in time whether you may delete what the policy matches: try again in a second")
+// unanswered denies a request whose author's permissions could not be found out in time.
+func unanswered(message string) answer {
+	out := shed(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests, message)
 	out.response.Result.Details = &metav1.StatusDetails{RetryAfterSeconds: retryAfter}
 	return out
 }

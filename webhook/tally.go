@@ -95,6 +95,17 @@ func (w *Webhooks) validateTally(ctx context.Context, request *request) answer {
 			authorizationv1.ResourceAttributes{Verb: "patch", Namespace: request.facts.Namespace, Resource: "pods"})
 		review.ControllerLacks = err == nil && !may
 	}
+	if w.reviews != nil && review.SetsTTL() {
+		ctx, cancel := context.WithTimeout(ctx, accessTimeout)
+		defer cancel()
+		author, err := request.review.UserInfo()
+		if err == nil {
+			review.Author, err = w.ask(ctx, author, authorizationv1.ResourceAttributes{Namespace: request.facts.Namespace, Version: "v1", Resource: "pods"})
+		}
+		if err != nil && w.options.RequireDelete {
+			return unanswered("curfew could not find out in time whether you may delete Pods: try again in a second")
+		}
+	}
 	return decided(rules.ReviewTally(review), request.user.IsPerson())
 }
 

@@ -62,6 +62,10 @@ func (a *admission) addHandlers(context.Context) error {
 	if a.options.only() {
 		namespaces, reviews = a.fresh, webhook.LocalSubjectAccessReviews{Client: a.typed.AuthorizationV1()}
 	}
+	cached := webhook.NewCachedReviews(reviews, a.clock)
+	if a.options.clientCAFile == "" {
+		cached.Limit = webhook.LimitAnonymous
+	}
 	a.handlers, err = webhook.New(webhook.Options{
 		Only:            a.options.onlyNamespaces,
 		Platform:        a.platform.Platform.Store(),
@@ -76,7 +80,7 @@ func (a *admission) addHandlers(context.Context) error {
 		Registerer:      metrics.Registry,
 		WarnBelow:       warnBelow,
 		AnnotationsOnly: a.options.annotationsOnly(),
-		Access:          webhook.NewCachedReviews(reviews, a.clock),
+		Access:          cached,
 		ControllerUser:  "system:serviceaccount:" + a.options.namespace + ":" + controllerAccount,
 		CleanupUser:     "system:serviceaccount:" + a.options.namespace + ":" + cleanupAccount,
 		RequireDelete:   a.options.requireDelete,

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -210,5 +211,5 @@ func (l *Labels) report(of *kind, counts *counts) {
 }
 
 func (l *Labels) protected(namespace string) bool {
-	return policy.Protects(l.options.Protect, namespace)
+	return namespace != "" && slices.Contains(l.options.Protect, namespace)
 }

@@ -94,7 +94,8 @@ func podTTLChanged(request *Request) *policy.Setting {
 }
 
 // uncovered is a setting that was there before and now decides for an outcome, because the request
-// removes another one; nil where there is none.
+// removes another one; nil where there is none. If a default decides now, as after the stamp was
+// removed with the value, it is the one that the request removes.
 func uncovered(request *Request) *policy.Setting {
 	if request.Operation != Update || request.OldFacts == nil || !request.Facts.Profile.Finishable() {
 		return nil
@@ -104,6 +105,14 @@ func uncovered(request *Request) *policy.Setting {
 		was, is := before.For(outcome), after.For(outcome)
 		if was != nil && is != nil && was.Path != is.Path && is.Err == nil && !is.TTL.Never {
 			return is
+		}
+		if was == nil || is != nil || request.Effective == nil {
+			continue
+		}
+		value := request.Effective.TTL(outcome)
+		if byDefault := value.Source.Level == policy.LevelNamespace || value.Source.Level == policy.LevelPolicy; byDefault &&
+			value.Set && value.Err == nil && !value.TTL.Never && (was.Err != nil || value.TTL != was.TTL) {
+			return was
 		}
 	}
 	return nil

@@ -34,7 +34,17 @@ type TallyRequest struct {
 	Others []*tally.Tally
 	// ControllerLacks means that the controller may not patch Pods in the namespace.
 	ControllerLacks bool
-	Options         Options
+	// Author is whether the user may delete Pods in the namespace, where [TallyRequest.SetsTTL].
+	Author  Answer
+	Options Options
+}
+
+// SetsTTL reports whether the request has Curfew delete Pods that it did not delete before.
+func (r *TallyRequest) SetsTTL() bool {
+	set := func(of *tally.Tally) bool {
+		return of != nil && of.TTL != nil && of.TTL.Err == nil && !of.TTL.TTL.Never
+	}
+	return set(r.Tally) && (!set(r.Old) || r.Old.TTL.TTL != r.Tally.TTL.TTL)
 }
 
 // ReviewTally denies a PodTally that cannot be used, and one with a TTL outside the bounds that
@@ -43,6 +53,14 @@ type TallyRequest struct {
 func ReviewTally(r *TallyRequest) *policy.Decision {
 	out := &policy.Decision{Findings: added(compiling(r.Errors), compiling(r.OldErrors))}
 	out.Findings = append(out.Findings, added(r.aboutTTL(r.Tally), r.aboutTTL(r.Old))...)
+	if r.Author == No && r.SetsTTL() {
+		finding := warning(r.Tally.TTL.Path, r.Tally.TTL.Text,
+			fmt.Sprintf("sets when each Pod of this tally is deleted, but you may not delete it yourself: ask for the verb delete on pods in namespace %q", r.Tally.Namespace))
+		if r.Options.RequireDelete {
+			finding.Severity = policy.Deny
+		}
+		out.Findings = append(out.Findings, named(userMayDelete, []policy.Finding{finding})...)
+	}
 	if r.Old == nil { // The selector does not change.
 		out.Findings = append(out.Findings, r.limit()...)
 		out.Findings = append(out.Findings, r.overlaps()...)

@@ -20,7 +20,7 @@ func TestHostileAuthorities(t *testing.T) {
 	s := newSpace(t)
 	eve := "eve-" + s.name
 	s.apply(`{"apiVersion":"rbac.authorization.k8s.io/v1","kind":"ClusterRole","metadata":{"name":"` + eve + `"},"rules":[
-		{"apiGroups":["*"],"resources":["*/status"],"verbs":["patch"]},{"apiGroups":["curfew.dev"],"resources":["lifecyclepolicies","podtallies"],"verbs":["get"]},
+		{"apiGroups":["*"],"resources":["*/status"],"verbs":["get","patch"]},{"apiGroups":["curfew.dev"],"resources":["lifecyclepolicies","podtallies"],"verbs":["get"]},
 		{"apiGroups":["curfew.dev"],"resources":["cleanupreports"],"verbs":["get","create","patch"]}]}`)
 	s.passes(s.kubectl("create", "clusterrolebinding", eve, "--clusterrole="+eve, "--user="+eve))
 	defer s.afterwards("delete", "clusterrole,clusterrolebinding", eve)
