@@ -107,12 +107,7 @@ func (d *Digests) Add(summaries []engine.Summary) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range summaries {
-		target := digestOf(s.Source, s.Namespace, d.options.Inside)
-		if target.Policy && d.options.UIDs(target) == "" {
-			// There is no such policy: the author of the object may have written the stamp. A digest
-			// each would be an Event in namespace default, and memory, for each name that they invent.
-			target = digestOf("", s.Namespace, d.options.Inside)
-		}
+		target := d.options.targetOf(&s)
 		if target.Name == "" {
 			continue
 		}

@@ -7,6 +7,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"curfew.dev/curfew/controller/engine"
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -45,6 +46,17 @@ func digestOf(source, namespace string, inside bool) Target {
 	level := policy.ParseSource(source).Level
 	out.Inside = level != policy.LevelNamespace && level != policy.LevelPolicy
 	return out
+}
+
+// targetOf is the target of the digest of a summary. A policy that does not exist is none: the
+// author of an object may have written the stamp, and each name that they invent would be an Event
+// in namespace default.
+func (o *DigestOptions) targetOf(s *engine.Summary) Target {
+	target := digestOf(s.Source, s.Namespace, o.Inside)
+	if target.Policy && o.UIDs(target) == "" {
+		return digestOf("", s.Namespace, o.Inside)
+	}
+	return target
 }
 
 // home is the namespace that holds the Events about the target.
