@@ -5,6 +5,7 @@ import (
 	"maps"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	cmapi "github.com/cert-manager/cert-manager/pkg/apis/certmanager/v1"
@@ -17,6 +18,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 
 	"curfew.dev/curfew/certs"
+	"curfew.dev/curfew/policy"
 )
 
 // component is the base with a component, as an overlay builds it.
@@ -95,7 +97,7 @@ func TestNoBuiltinProfiles(t *testing.T) {
 }
 
 // TestFailClosed: with the component every validating webhook fails closed, the controller's own
-// included, and no mutating one does.
+// included, and no mutating one does. An outage refuses nothing in the namespaces that are protected.
 func TestFailClosed(t *testing.T) {
 	objects := component(t, "fail-closed")
 	if base := build(t, "base"); len(webhooks(t, objects)) != len(webhooks(t, base)) {
@@ -104,6 +106,14 @@ func TestFailClosed(t *testing.T) {
 	for _, w := range webhooks(t, objects) {
 		if closed := *w.failure == admissionv1.Fail; closed != (w.config == "validating") {
 			t.Errorf("%s %s: failurePolicy %s", w.config, w.name, *w.failure)
+		}
+	}
+	for _, configuration := range only[*admissionv1.ValidatingWebhookConfiguration](objects) {
+		for _, w := range configuration.Webhooks {
+			want := `!(request.?namespace.orValue("") in ["` + strings.Join(policy.DefaultProtect(), `", "`) + `"])`
+			if !slices.Contains(w.MatchConditions, admissionv1.MatchCondition{Name: "not-protected", Expression: want}) || len(w.MatchConditions) < 2 {
+				t.Errorf("%s has the conditions %v, and not %s", w.Name, w.MatchConditions, want)
+			}
 		}
 	}
 	if got := given(objects, "--fail-closed"); !slices.Equal(got, []string{"curfew-controller"}) {

@@ -79,7 +79,7 @@ func deadlineAssignments(facts *Facts, effective *Effective, scope *Scope) []Ass
 // controller enforces it too.
 func copiedDeadline(facts *Facts, value Value, scope *Scope) []Assignment {
 	_, annotated := facts.Annotations[AnnotationActiveDeadline]
-	if !annotated || !scope.gives(TriggerDeadline) || !value.Set || value.Err != nil || !facts.fillsNativeDeadline() || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
+	if !annotated || scope.Protected || !scope.gives(TriggerDeadline) || !value.Set || value.Err != nil || !facts.fillsNativeDeadline() || facts.NativeDeadline.Set || facts.Protected() || facts.ForeignManager() != "" {
 		return nil
 	}
 	return []Assignment{deadlineAssignment(facts, value)}

@@ -44,7 +44,8 @@ func DefaultProtect() []string { return []string{"kube-system", "kube-public", "
 
 // Surroundings are the settings of the controller that protect objects.
 type Surroundings struct {
-	// Protect are the namespaces in which the controller deletes nothing, its own included.
+	// Protect are the namespaces in which the controller deletes nothing, its own included. See
+	// [Protects].
 	Protect []string
 	// DryRun is --dry-run of the controller.
 	DryRun bool
@@ -124,9 +125,9 @@ func protections(facts *Facts, around Surroundings) []Obstacle {
 		add("%s", keptCopy().Reason)
 	}
 	switch name := facts.Namespace; {
-	case name != "" && slices.Contains(around.Protect, name):
+	case Protects(around.Protect, name):
 		add("namespace %q is protected by the controller's --protect", name)
-	case facts.IsNamespace() && slices.Contains(around.Protect, facts.Name):
+	case facts.IsNamespace() && Protects(around.Protect, facts.Name):
 		add("is protected by the controller's --protect")
 	}
 	return out

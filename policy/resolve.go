@@ -100,6 +100,8 @@ func (w *walk) noDefault() string {
 		reason = noDefault(w.facts)
 	}
 	switch {
+	case w.scope.Protected:
+		return "no default, as the namespace is protected (--protect)"
 	case w.deadline && w.facts.IsPod():
 		return "no default deadline for a Pod" // whatever its profile says (S5)
 	case reason != "":

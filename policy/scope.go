@@ -79,7 +79,8 @@ type Scope struct {
 	Creating bool
 	// Tallied means that a PodTally counts the Pod that is being created.
 	Tallied bool
-	// Protected means that the controller deletes nothing in the namespace: no TTL label is given.
+	// Protected means that the controller deletes nothing in the namespace (--protect): no default of
+	// any form is given.
 	Protected bool
 	// AnnotationsOnly is --native-ttl=off: defaults are annotations, and only Curfew deletes by
 	// them.

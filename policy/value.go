@@ -25,8 +25,7 @@ type Value struct {
 	Live bool
 	// Backfill means that the default reaches an object older than itself, at a capped rate.
 	Backfill bool
-	// DryRun means that a policy in dry-run gives or gave the value: what it makes due is only
-	// reported.
+	// DryRun means that a policy in dry-run gives or gave the value: what is due is only reported.
 	DryRun bool
 	// Err says why the value of the level that decides cannot be used: keep, and report (S6).
 	Err error

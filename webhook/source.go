@@ -130,7 +130,7 @@ func (w *Webhooks) scopeOf(ctx context.Context, facts *policy.Facts, object map[
 		w.log.V(1).Info("policy could not be evaluated: what it speaks of is kept", "reason", failure.Error())
 	}
 	found.AnnotationsOnly, found.Off = w.annotationsOnly, w.options.Controller.Off
-	found.Protected = facts.Namespace != "" && slices.Contains(w.options.Controller.Protect, facts.Namespace)
+	found.Protected = policy.Protects(w.options.Controller.Protect, facts.Namespace)
 	return &found.Scope, nil
 }
 

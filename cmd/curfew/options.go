@@ -79,7 +79,7 @@ func (o *options) addCommon(flags *pflag.FlagSet) {
 	flags.BoolVar(&o.kyvernoLabel, "kyverno-label", o.kyvernoLabel, "carry out label cleanup.kyverno.io/ttl as well as curfew.dev/ttl, and review it at admission")
 	flags.BoolVar(&o.builtinProfiles, "builtin-profiles", o.builtinProfiles, "know the kinds whose KindProfiles come with Curfew. Without them, of custom kinds only those with a KindProfile in the cluster")
 	flags.DurationVar(&o.cleanupMinInterval, "cleanup-min-interval", o.cleanupMinInterval, "shortest time between two runs of a cleanup policy")
-	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces in which nothing is ever deleted, beside Curfew's own")
+	flags.StringSliceVar(&o.protect, "protect", o.protect, "namespaces, or patterns such as openshift-*, in which nothing is ever deleted and no default is given, beside Curfew's own")
 	flags.BoolVar(&o.dryRun, "dry-run", o.dryRun, "report what would be deleted, delete nothing; admission says so")
 	flags.IntVarP(&o.verbosity, "verbosity", "v", o.verbosity, "how much is logged: 0 what matters, 1 retries, 2 every decision")
 }
@@ -141,13 +141,7 @@ func (o *options) validate() error {
 	if size, err := resource.ParseQuantity(o.maxReviewSize); err != nil || size.Value() < 1<<20 || size.Value() > 1<<30 {
 		bad("max-review-size", o.maxReviewSize, "give a size from 1Mi to 1Gi, such as 40Mi")
 	}
-	for flag, names := range map[string][]string{"protect": o.protect, "namespaces": o.namespaces} {
-		for _, name := range names {
-			if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
-				bad(flag, name, strings.Join(problems, "; "))
-			}
-		}
-	}
+	o.validateNamespaces(bad)
 	if o.maxDeletionsPerMinute < 0 {
 		bad("max-deletions-per-minute", o.maxDeletionsPerMinute, "give 0 for no bound, or more")
 	}
@@ -173,6 +167,22 @@ func (o *options) validate() error {
 		bad("lease-duration", o.leaseDuration, "give 3s or more")
 	}
 	return errors.Join(append(errs, o.validateEnable(), o.validateOnly())...)
+}
+
+// validateNamespaces names every name that no namespace can have. Those of --protect may be
+// patterns.
+func (o *options) validateNamespaces(bad func(flag string, value any, fix string)) {
+	for flag, names := range map[string][]string{"protect": o.protect, "namespaces": o.namespaces} {
+		for _, name := range names {
+			label := name
+			if flag == "protect" {
+				label = strings.ReplaceAll(name, "*", "x")
+			}
+			if problems := validation.IsDNS1123Label(label); len(problems) > 0 {
+				bad(flag, name, strings.Join(problems, "; "))
+			}
+		}
+	}
 }
 
 // validateChoices names every flag that has none of its values.

@@ -21,6 +21,7 @@ func TestFlagsThatCannotBeUsed(t *testing.T) {
 		"more than there is":  {func(o *options) { o.verbosity = 200 }, "--verbosity=200: give 0 to 10"},
 		"one trigger":         {func(o *options) { o.enable = []string{"label"} }, ""},
 		"no trigger":          {func(o *options) { o.enable = nil }, "--enable=: name at least one of ttl, label, cleanup, deadline, tally; with --dry-run nothing is deleted either"},
+		"patterns":            {func(o *options) { o.protect = []string{"openshift-*", "*-infra"} }, ""},
 		"an unknown trigger":  {func(o *options) { o.enable = []string{"ttl", "Label"} }, "--enable=Label: the triggers are ttl, label, cleanup, deadline, tally"},
 		"expired, unheard of": {func(o *options) { o.expiredLabels = "never" }, "--expired-labels=never: give deny or warn"},
 		"two at once": {func(o *options) { o.nativeTTL, o.maxDeletionsPerMinute = "maybe", -1 },

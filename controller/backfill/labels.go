@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/go-logr/logr"
@@ -211,5 +210,5 @@ func (l *Labels) report(of *kind, counts *counts) {
 }
 
 func (l *Labels) protected(namespace string) bool {
-	return namespace != "" && slices.Contains(l.options.Protect, namespace)
+	return policy.Protects(l.options.Protect, namespace)
 }

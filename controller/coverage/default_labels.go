@@ -6,7 +6,6 @@ import (
 	"slices"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"curfew.dev/curfew/policy"
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -24,7 +23,7 @@ func (p *plan) defaultLabels(in *Input, known []*kind, all []selection) {
 		k := &kind{Profile: &policy.Profile{Kind: served.GroupVersionKind, Resource: served.Resource, ClusterScoped: served.ClusterScoped}}
 		gives := func(spec *v1alpha1.LifecyclePolicySpec) bool { return k.matches(spec) && k.getsDefault(in, spec) }
 		for _, s := range narrowed(in, all, gives) {
-			out := in.entry("default-labels", k.rule(admissionv1.Create), slices.Concat(in.unprotected(), s.namespaces), mayMatch(k.mayGetDefault()))
+			out := in.unprotected(in.entry("default-labels", k.rule(admissionv1.Create), s.namespaces, mayMatch(k.mayGetDefault())))
 			out.objects.MatchExpressions = slices.Concat(label(policy.LabelTTL, false), s.labels)
 			p.mutating = append(p.mutating, out)
 			out.name = "validate-default-labels"
@@ -49,16 +48,8 @@ func (p *plan) removedLabels(in *Input, k *kind, all []selection) {
 	for _, name := range slices.Sorted(maps.Keys(keys)) {
 		removed := fmt.Sprintf("oldObject.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?labels[?%[1]q].hasValue() &&\n!object.?metadata.?annotations[?%[2]q].hasValue()",
 			keys[name], policy.AnnotationLabelSource)
-		out := in.entry(name, k.rule(admissionv1.Update), in.unprotected(), admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed})
+		out := in.entry(name, k.rule(admissionv1.Update), nil, admissionv1.MatchCondition{Name: "its-label-is-removed", Expression: removed})
 		out.objects.MatchExpressions = label(keys[name], true) // The API server selects by the old labels too.
-		p.mutating = append(p.mutating, out)
+		p.mutating = append(p.mutating, in.unprotected(out))
 	}
-}
-
-// unprotected requires a namespace in which the controller deletes objects.
-func (in *Input) unprotected() []metav1.LabelSelectorRequirement {
-	if len(in.Protect) == 0 {
-		return nil
-	}
-	return []metav1.LabelSelectorRequirement{{Key: "kubernetes.io/metadata.name", Operator: metav1.LabelSelectorOpNotIn, Values: in.Protect}}
 }

@@ -173,7 +173,7 @@ func (k *Keeper) reconcile(ctx context.Context) (again time.Duration, err error)
 // returns when to try again.
 func (k *Keeper) input() (in *Input, again time.Duration, err error) {
 	o := &k.options
-	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, Off: o.Off, coarse: k.coarse}
+	in = &Input{Namespace: o.Namespace, Controller: o.Controller, Alias: o.Alias, Protect: o.Protect, DryRun: o.DryRun, FailClosed: o.FailClosed, Off: o.Off, coarse: k.coarse}
 	if in.Kinds, err = o.Kinds(); err != nil {
 		return nil, 0, err
 	}

@@ -81,8 +81,8 @@ func (in *Input) plain(key string) string {
 	if bounded := in.bounded(); bounded != "" {
 		terms = append(terms, "!("+bounded+")")
 	}
-	if len(in.Protect) > 0 {
-		terms = append(terms, "!(request.?namespace.orValue(\"\") in "+quoted(in.Protect)+")")
+	if protected := in.isProtected(); protected != "" {
+		terms = append(terms, "!("+protected+")")
 	}
 	return strings.Join(append(terms, `authorizer.requestResource.check("delete").allowed()`, in.mayDelete()), " &&\n")
 }

@@ -37,9 +37,11 @@ type Input struct {
 	// Alias sends objects with label cleanup.kyverno.io/ttl, too.
 	Alias bool
 	// Protect and DryRun say where the controller deletes nothing. Labels are sent there, because they
-	// have no effect.
+	// have no effect. Where something is protected, new objects are not sent for defaults.
 	Protect []string
 	DryRun  bool
+	// FailClosed refuses what cannot be validated. Nothing is sent from protected namespaces then.
+	FailClosed bool
 	// Off are triggers that are switched off. A new object is not sent for their defaults alone.
 	Off []policy.Trigger
 
@@ -109,6 +111,11 @@ func planOf(in *Input) *plan {
 	}
 	out.defaultLabels(in, kinds, policies)
 	out.labels(in, kinds)
+	for i := range out.validating {
+		if in.FailClosed {
+			out.validating[i] = in.unprotected(out.validating[i])
+		}
+	}
 	out.mutating, out.validating = merged(out.mutating), merged(out.validating)
 	number(out.mutating, ".kinds")
 	number(out.validating, "")
@@ -139,7 +146,7 @@ func (p *plan) kind(in *Input, k *kind) {
 		return
 	}
 	p.mutating = append(p.mutating,
-		in.entry("defaults", create, label(policy.LabelInUse, true)),
+		in.unprotected(in.entry("defaults", create, label(policy.LabelInUse, true))),
 		in.entry("defaults-marked", create, label(policy.LabelInUse, false), k.mayBeDefaulted()))
 }
 

@@ -120,7 +120,7 @@ func (p *plan) policies(in *Input, k *kind, all []selection) {
 	// A denial names its webhook, which should not be one or the other by chance.
 	otherwise := admissionv1.MatchCondition{Name: "nothing-else-sends-it", Expression: "!(\n" + indent(k.validated) + "\n)"}
 	for _, s := range narrowed(in, all, gives) {
-		p.mutating = append(p.mutating, entry("policies", k.inUse, admissionv1.Create, &s, mayMatch(k.mayGetDefault())))
+		p.mutating = append(p.mutating, in.unprotected(entry("policies", k.inUse, admissionv1.Create, &s, mayMatch(k.mayGetDefault()))))
 	}
 	for _, s := range narrowed(in, all, func(spec *v1alpha1.LifecyclePolicySpec) bool { return gives(spec) || bounds(spec) }) {
 		var conditions []string

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"slices"
 	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -42,9 +41,9 @@ func (w watched) Cancel(uid types.UID, resourceVersion string) {
 // reading of the clock a call.
 func (f *trigger) verdict(facts *policy.Facts, around *platform.Context, object runtime.Object) (policy.Verdict, any, error) {
 	switch protect := f.options.Protect; {
-	case slices.Contains(protect, facts.Namespace):
+	case policy.Protects(protect, facts.Namespace):
 		return policy.Verdict{Action: policy.Keep, Reason: "is in a protected namespace"}, nil, nil
-	case facts.IsNamespace() && slices.Contains(protect, facts.Name):
+	case facts.IsNamespace() && policy.Protects(protect, facts.Name):
 		return policy.Verdict{Action: policy.Keep, Reason: "is a protected namespace"}, nil, nil
 	}
 	state := &State{

@@ -50,6 +50,7 @@ func (f *Feed) context(ctx context.Context, facts *policy.Facts, object runtime.
 		f.log.V(1).Info("kept: its runtime cannot be told", "object", name(facts.Namespace, facts.Name), "reason", said.Err.Error())
 	}
 	found.AnnotationsOnly, found.LeaveNative = f.options.AnnotationsOnly, f.options.LeaveNative
+	found.Protected = policy.Protects(f.options.Protect, facts.Namespace)
 	return found, nil
 }
 

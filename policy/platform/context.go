@@ -76,9 +76,7 @@ func ContextOf(ctx context.Context, source Source, object *Object) (*Context, er
 	if object.LabelOnly && !tried && !slices.ContainsFunc(policies, (*expression.Policy).ConcernsLabels) {
 		return out, nil
 	}
-	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, func(p *expression.Policy) bool {
-		return boundsByRuntime(p) || tried && p.ReadsRuntime()
-	})
+	asksRuntime := !object.LabelOnly || !object.MetadataOnly && slices.ContainsFunc(policies, byRuntime(tried))
 	kind := object.Runtime
 	if kind == nil {
 		kind = snapshot.RuntimeOf(facts.Profile.Kind.GroupKind())
@@ -118,9 +116,13 @@ func (o *Object) limited(ctx context.Context) (context.Context, context.CancelFu
 	return ctx, func() {}
 }
 
-// boundsByRuntime reports whether it takes an object's runtime to know if a policy bounds its
-// label.
-func boundsByRuntime(p *expression.Policy) bool { return p.ConcernsLabels() && p.MatchAsksRuntime() }
+// byRuntime asks whether it takes an object's runtime to know if a policy bounds its label or, if a
+// stamp names a policy in dry-run, what policies give.
+func byRuntime(tried bool) func(*expression.Policy) bool {
+	return func(p *expression.Policy) bool {
+		return p.ConcernsLabels() && p.MatchAsksRuntime() || tried && p.ReadsRuntime()
+	}
+}
 
 func (c *Context) readNamespace(ctx context.Context, source Source, facts *policy.Facts) (err error) {
 	if facts.Namespace == "" {

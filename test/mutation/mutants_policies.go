@@ -98,6 +98,12 @@ var ofPolicies = []Mutant{
 		Package: "policy/platform", Tests: []string{"TestHeldByDryRun"},
 	},
 	{
+		Invariant: "S6", Name: "a protected namespace gets defaults",
+		File: "policy/resolve.go",
+		Old:  "case w.scope.Protected:", New: "case w.scope.Protected && false:",
+		Package: decides, Tests: []string{"TestNoDefaultInAProtectedNamespace"},
+	},
+	{
 		Invariant: "S6", Name: "a policy in dry-run decides what becomes of dependents",
 		File: "policy/expression/policy.go",
 		Old:  "if out.Mode != policy.ModeDryRun {", New: "if true {",

@@ -23,6 +23,7 @@ func (l *Linter) Explain(ctx context.Context, document *Document) (*policy.Expla
 	}
 	scope := &found.Scope
 	scope.Creating, scope.AnnotationsOnly, scope.Off = true, options.AnnotationsOnly, options.Rules.Controller.Off
+	scope.Protected = policy.Protects(options.Rules.Controller.Protect, facts.Namespace)
 	if label, said := policy.DefaultLabel(facts, scope, options.Now); label != "" {
 		labelled := *facts
 		labelled.Labels = maps.Clone(facts.Labels)

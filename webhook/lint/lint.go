@@ -97,6 +97,7 @@ func (w *world) judge(ctx context.Context, document *Document) (*Result, error) 
 			w.warnUnknown(result, facts)
 		}
 		found.Creating, found.AnnotationsOnly, found.Off = true, w.options.AnnotationsOnly, w.options.Rules.Controller.Off
+		found.Protected = policy.Protects(w.options.Rules.Controller.Protect, facts.Namespace)
 		result.fill(facts, request.Scope, w.options.Now)
 		facts = w.factsOf(ctx, document, result.Manifest)
 		effective := policy.Resolve(facts, request.Scope)

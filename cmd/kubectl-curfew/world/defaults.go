@@ -69,7 +69,7 @@ func (w *World) Defaults(ctx context.Context, kind Kind, namespace *policy.Names
 			scope.Policies = slices.DeleteFunc(scope.Policies, func(of *policy.PlatformPolicy) bool { return of.Name == each.Name })
 		}
 	}
-	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, slices.Contains(w.Controller.Protect, namespace.Name)
+	scope.Creating, scope.Off, scope.Protected = true, w.Controller.Off, policy.Protects(w.Controller.Protect, namespace.Name)
 	effective := policy.Resolve(facts, scope)
 	out.Succeeded, out.Failed, out.Deadline = effective.Succeeded, effective.Failed, effective.Deadline
 	out.Label, out.LabelFrom = policy.DefaultLabel(facts, scope, now)

@@ -40,6 +40,7 @@ func (w *World) scopeOf(ctx context.Context, facts *policy.Facts, object map[str
 		w.note("%s; objects that it may concern are kept", failure)
 	}
 	found.LeaveNative = w.Controller.LeaveNative
+	found.Protected = policy.Protects(w.Controller.Protect, facts.Namespace)
 	return &found.Scope, nil
 }
 

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,12 +112,12 @@ func (s *Survey) judge(ctx context.Context, at *cleanup.Target, object *unstruct
 	facts := policy.FactsOfObjectContext(ctx, snapshot.Profiles.For(at.GroupVersionKind()), object.Object)
 	judged := &cleanup.Object{
 		Facts: facts, Resource: at.GroupResource(), JSON: object.Object, Now: s.options.Now,
-		System: slices.Contains(s.options.Protect, facts.Namespace),
+		System: policy.Protects(s.options.Protect, facts.Namespace),
 		Lookup: func(name string) (bool, error) { return lookups.answer(ctx, name, facts, object.Object) },
 	}
 	if facts.IsNamespace() {
 		// Deleting a Namespace deletes all that is in it.
-		judged.System = slices.Contains(s.options.Protect, facts.Name)
+		judged.System = policy.Protects(s.options.Protect, facts.Name)
 		judged.Namespace = policy.ParseNamespace(facts.Name, facts.Annotations, facts.Labels)
 	} else if facts.Namespace != "" {
 		if judged.Namespace, err = source.Namespace(ctx, facts.Namespace); err != nil && !errors.Is(err, platform.ErrUnknown) {
