@@ -87,7 +87,7 @@ func (c *controller) runOnce(ctx context.Context) error {
 // namespaces.
 func (c *controller) runObjects(ctx context.Context) error {
 	defer c.notices.last(ctx)
-	return together(ctx, c.engine.Run, func(ctx context.Context) error {
+	return together(ctx, c.pauses.Run, c.engine.Run, func(ctx context.Context) error {
 		if err := c.ready(ctx); err != nil {
 			return err
 		}
@@ -129,6 +129,9 @@ func (c *controller) addStatuses(context.Context) error {
 }
 
 func (c *controller) addEngine(context.Context) error {
+	if err := c.readPauses(); err != nil {
+		return err
+	}
 	client, err := deletion.NewClient(c.config)
 	if err != nil {
 		return err
@@ -146,7 +149,7 @@ func (c *controller) addEngine(context.Context) error {
 		return err
 	}
 	c.engine, err = engine.New(engine.Options{
-		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Clock: c.clock,
+		Triggers: triggers, Known: c.known, Ping: client.Ping, Skew: c.skew, Behind: c.behind, Pauses: c.pauses, Clock: c.clock,
 		Log: c.log.WithName("expiry"), Registerer: metrics.Registry,
 		MaxDeletionsPerMinute: c.options.maxDeletionsPerMinute, FavourDrain: c.options.favourDrain, DryRun: c.options.dryRun,
 		StuckAfter: c.options.stuckAfter,

@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/manager"
 
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/servertime"
 )
 
@@ -25,6 +26,7 @@ type process struct {
 	clock      clock.WithTicker
 	skew       *servertime.Skew
 	reach      *servertime.Reach
+	pauses     *pause.Gate // nil without the controller
 	serverTime follow.ServerTime
 	log        logr.Logger
 	drain      drain

@@ -89,6 +89,9 @@ func newProcess(options *options, parts parts) (*process, error) {
 	p.config.Wrap(p.skew.Wrap)
 	p.reach = servertime.NewReach(p.clock)
 	p.config.Wrap(p.reach.Wrap)
+	if parts.controller {
+		p.addPauses()
+	}
 	var errs [3]error
 	var asks *deletion.Client
 	p.typed, errs[0] = kubernetes.NewForConfig(p.config)

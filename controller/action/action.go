@@ -108,6 +108,8 @@ const (
 	Throttled
 	// Refused: any other answer of the 400s, or a request that cannot be made.
 	Refused
+	// Held: a pause holds the attempt, or the rest of it (package controller/pause).
+	Held
 )
 
 // Result is what came of one attempt, with what the engine has to know of the API server's answer.

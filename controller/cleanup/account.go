@@ -18,6 +18,7 @@ import (
 	"curfew.dev/curfew/controller/action/deletion"
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/paging"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/permission"
 )
 
@@ -138,6 +139,9 @@ func (Action) Do(ctx context.Context, due action.Due) action.Result {
 		return action.Result{Outcome: action.Conflict, Err: errChanged}
 	}
 	result := batch.run.account.Delete.Do(ctx, due)
+	if pause.HeldIn(ctx) {
+		return action.Result{Outcome: action.Held, Err: pause.ErrHeld}
+	}
 	batch.answered(due.UID, result)
 	return result
 }

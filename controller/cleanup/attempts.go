@@ -34,6 +34,12 @@ func (b *batch) decide(ctx context.Context) error {
 		switch left = b.undecided(); {
 		case len(left) == 0:
 			return nil
+		case b.held(left):
+			backoff.Reset()
+			if err := b.wait(ctx); err != nil {
+				return err
+			}
+			continue
 		case len(left) < before:
 			idle = 0
 			backoff.Reset()

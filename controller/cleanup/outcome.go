@@ -44,7 +44,9 @@ type batch struct {
 // others as well: the API server is busy, or deletions are paused.
 type trouble struct {
 	own bool
-	err error
+	// held: a pause holds it, and no attempt was made.
+	held bool
+	err  error
 	// tries are the attempts that were made.
 	tries int
 }
@@ -138,11 +140,12 @@ func (b *batch) Report(o engine.Outcome) {
 		if o.Result == engine.Refused && b.err == nil {
 			b.err = err
 		}
-		before, paused := b.trouble[item.UID], errors.Is(o.Err, engine.ErrPaused)
+		held := errors.Is(o.Err, engine.ErrHeldByPause)
+		before, paused := b.trouble[item.UID], held || errors.Is(o.Err, engine.ErrPaused)
 		own := o.Result == engine.Failed || paused || o.Result == engine.Throttled && b.throttled[item.UID]
-		b.trouble[item.UID] = trouble{own, err, before.tries}
+		b.trouble[item.UID] = trouble{own, held, err, before.tries}
 		if !paused {
-			b.trouble[item.UID] = trouble{own, err, before.tries + 1}
+			b.trouble[item.UID] = trouble{own, held, err, before.tries + 1}
 		}
 	}
 	if b.left--; b.left == 0 {

@@ -92,7 +92,7 @@ func (c *Controller) finish(ctx context.Context, cur *current, mayGoOn bool) err
 	}
 	why := "the policy was changed or suspended, or its next run was due, before the run was complete"
 	if mayGoOn && status.LastRun.Generation == cur.policy.Generation && status.LastRun.Phase == v1alpha1.RunRunning {
-		if !cur.tooLate(status.LastRun.ScheduledTime.Time) {
+		if paused(status) || !cur.tooLate(status.LastRun.ScheduledTime.Time) {
 			return r.resume(ctx)
 		}
 		why = "the run was interrupted until its startingDeadlineSeconds had passed"

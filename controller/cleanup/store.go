@@ -19,6 +19,7 @@ import (
 
 	"curfew.dev/curfew/controller/cleanup/survey"
 	"curfew.dev/curfew/controller/follow"
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/policy/cleanup"
 	"curfew.dev/curfew/policy/v1alpha1"
 )
@@ -215,7 +216,11 @@ func (s *store) prune(ctx context.Context) error {
 		old = append(old, pages[run]...)
 	}
 	for _, name := range old {
-		if err := s.reports.Delete(ctx, name, metav1.DeleteOptions{}); err != nil && !apierrors.IsNotFound(err) {
+		err := s.reports.Delete(ctx, name, metav1.DeleteOptions{})
+		if errors.Is(err, pause.ErrHeld) {
+			return nil // The next run prunes it.
+		}
+		if err != nil && !apierrors.IsNotFound(err) {
 			return fmt.Errorf("deleting report %s: %w", name, err)
 		}
 	}

@@ -30,9 +30,9 @@ type attemptResult struct {
 	// changes.
 	again, rest bool
 	// postponed: the live judgement found that it is not due yet, or that deletions are held. The
-	// index has it already.
-	postponed bool
-	deleting  time.Time // deletionTimestamp, if the live read found one
+	// index has it already. held: it was a pause.
+	postponed, held bool
+	deleting        time.Time // deletionTimestamp, if the live read found one
 }
 
 // attempt carries out the action on one object. If nothing has changed, that is one call of
@@ -93,7 +93,7 @@ func (e *Engine) do(ctx context.Context, j *job, due action.Due) action.Result {
 	ctx, cancel := context.WithTimeout(ctx, e.opts.RequestTimeout)
 	defer cancel()
 	due.Trigger = j.trigger.Name
-	return j.trigger.Action.Do(ctx, due)
+	return e.pausable(ctx, j, due)
 }
 
 // conclude says what the last answer of the action means.
@@ -101,6 +101,8 @@ func (e *Engine) conclude(j *job, res *attemptResult) {
 	switch res.Outcome {
 	case action.Again:
 		res.again = true
+	case action.Held:
+		res.postponed, res.held, res.Err = true, true, nil
 	case action.Done:
 		switch {
 		case j.dry:

@@ -55,6 +55,9 @@ const (
 	classClock     = "clock"
 	classAPIServer = "apiserver"
 	classKind      = "kind"
+	// classPause and classUnread are in the metric only: see package controller/pause.
+	classPause  = "pause"
+	classUnread = "unread"
 )
 
 // sourceClass is the first segment of a source.

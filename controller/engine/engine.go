@@ -48,6 +48,7 @@ type Engine struct {
 	blocked     map[uint32]blockage // by slot: what was reported as blocked and is still due
 	summary     summaries
 	changes     changes
+	paused      paused
 	ping        pinger
 }
 
@@ -85,6 +86,7 @@ func New(o Options) (*Engine, error) {
 		blocked:  map[uint32]blockage{},
 		summary:  summaries{of: map[summaryKey]*Summary{}},
 	}
+	o.Pauses.OnAnswer(e.wakeUp)
 	e.metrics = newMetrics(e)
 	if o.Registerer != nil {
 		if err := o.Registerer.Register(e.metrics); err != nil {

@@ -50,7 +50,7 @@ func (e *Engine) finish(j *job, res attemptResult, r reading, stopped bool) {
 	} else {
 		e.finishEntry(j, &res, now, r)
 	}
-	if stopped && !out.Result.Final() || out.Result == "" {
+	if stopped && !out.Result.Final() || out.Result == "" || res.held {
 		return
 	}
 	e.record(j, &res, out)
@@ -81,7 +81,10 @@ func (e *Engine) observe(j *job, res *attemptResult, r reading) {
 
 // finishSubmitted reports to the run, and buries what is tracked of an object that is gone.
 func (e *Engine) finishSubmitted(j *job, res *attemptResult, out *Outcome, now int64) {
-	if res.postponed {
+	switch {
+	case res.held:
+		out.Result, out.Err = Held, ErrHeldByPause
+	case res.postponed:
 		out.Result = Kept
 	}
 	if out.Result == Deleted || out.Result == Unconfirmed || out.Result == AlreadyGone && res.deleting.IsZero() {

@@ -58,7 +58,7 @@ func newMetrics(e *Engine) *metrics {
 		blocked:     desc("curfew_blocked_objects", "Objects that are due and cannot be deleted for a reason of their own (DeleteConflict: they change faster than requests are answered; DeleteRefused: admission, or the API server itself, refuses).", "reason"),
 		skew:        desc("curfew_clock_skew_seconds", "Clock of this process minus that of the API server, as far as Date headers prove it."),
 		skewWidth:   desc("curfew_clock_skew_uncertainty_seconds", "Width of the interval in which the skew lies."),
-		paused:      desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime).", "class"),
+		paused:      desc("curfew_paused_scopes", "Scopes whose deletions are paused, by class (clock, apiserver, kind, object, namespace, policy, runtime; pause: DeletionPauses in effect; unread: they cannot be read).", "class"),
 		concurrency: desc("curfew_delete_concurrency", "DELETEs that may be under way at a time."),
 		inFlight:    desc("curfew_deletes_in_flight", "DELETEs under way."),
 	}
@@ -107,6 +107,10 @@ func (m *metrics) Collect(ch chan<- prometheus.Metric) {
 	open[classClock] = 0
 	if e.guard.held != "" {
 		open[classClock] = 1
+	}
+	if e.opts.Pauses != nil {
+		view := e.opts.Pauses.Last()
+		open[classPause], open[classUnread] = view.Count(), min(1, len(view.Unread))
 	}
 	blocked := map[string]int{ReasonConflict: 0, ReasonDeleteRefused: 0}
 	for _, of := range e.blocked {

@@ -2,6 +2,9 @@ package engine
 
 import (
 	"time"
+
+	"curfew.dev/curfew/controller/pause"
+	"curfew.dev/curfew/policy"
 )
 
 // next returns the next thing to do, if something is due and may be done now. What was submitted
@@ -11,6 +14,9 @@ func (e *Engine) next(now int64, r reading) *job {
 		return nil
 	}
 	e.doChores(now)
+	if !e.passable(now) {
+		return nil
+	}
 	if j := e.nextTracked(now, r); j != nil {
 		return j
 	}
@@ -30,8 +36,13 @@ func (e *Engine) nextTracked(now int64, r reading) *job {
 			en.flags |= flagLive // looked at early, for a reason: never acted on unread (S1)
 		}
 		kind := e.kinds[en.kind]
+		object := e.index.object(slot)
+		if e.onHold(&object) {
+			e.park(slot, now)
+			continue
+		}
 		j := &job{
-			object:     e.index.object(slot),
+			object:     object,
 			kind:       kind.opts,
 			trigger:    kind.trigger,
 			queue:      of.queue,
@@ -105,7 +116,7 @@ func (e *Engine) earliest(now int64, r reading) (first candidate, found bool) {
 	full := e.all.Wait(r.mono) > 0 && !e.opts.DryRun
 	backfill := e.backfill.Wait(r.mono) == 0 || e.opts.DryRun
 	for _, q := range x.queues {
-		if !e.open(q, r) {
+		if !e.open(q, r) || e.paused.view.HoldsAll(policy.Trigger(q.trigger.Name)) {
 			continue
 		}
 		q.partitions(func(p *partition) {
@@ -163,6 +174,7 @@ func (e *Engine) sleepFor(now int64, r reading, ok bool) time.Duration {
 	e.index.eachHeap(func(h *heap) {
 		if slot, some := h.top(); some {
 			sooner(time.Duration(e.index.at(slot).wake - now))
+			sooner(time.Duration(e.index.at(slot).wake-now) - pause.Ahead)
 		}
 	})
 	sooner(e.untilApart(r))

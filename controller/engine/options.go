@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"k8s.io/utils/clock"
 
+	"curfew.dev/curfew/controller/pause"
 	"curfew.dev/curfew/controller/servertime"
 )
 
@@ -49,6 +50,8 @@ type Options struct {
 	// Behind reports whether the caches that objects were judged by may be behind the API server, as
 	// after an outage. Then every object is judged live first. Nil means that they never are.
 	Behind func() bool
+	// Pauses holds actions while a DeletionPause names them. Nil means that nothing ever does.
+	Pauses *pause.Gate
 	// Clock is the only clock; nil means the real one.
 	Clock clock.WithTicker
 	// Log gets one line a deletion and one summary line an interval.

@@ -29,7 +29,7 @@ func (e *Engine) judgeScopes(j *job, res *attemptResult, r reading) {
 		}
 	}
 	switch {
-	case res.postponed && res.result == "", errors.Is(res.Err, ErrRulesChanged):
+	case res.held, res.postponed && res.result == "", errors.Is(res.Err, ErrRulesChanged):
 		return
 	case res.Err != nil && res.Origin == action.FromAdmission:
 		// Whatever code it has, it is one webhook's or policy's, which may concern a single

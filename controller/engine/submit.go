@@ -115,6 +115,10 @@ func (e *Engine) nextOf(b *batch, now int64, r reading) (j *job, ok bool) {
 			b.objects = slices.Delete(b.objects, i, i+1)
 			e.turnDown(b, o, Kept, fmt.Errorf("%s is not due before %s", nameOf(&o), o.Expiry))
 			continue
+		case e.onHold(&o):
+			b.objects = slices.Delete(b.objects, i, i+1)
+			e.turnDown(b, o, Held, ErrHeldByPause)
+			continue
 		case !e.open(queue, r) || !e.room(queue, queue.partition(o.Namespace), judging):
 			i++
 			continue

@@ -37,6 +37,8 @@ const (
 	ReasonNoAnswer = "NoAnswer"
 	// ReasonWaitingForApproval: nobody has approved the policy as it is now.
 	ReasonWaitingForApproval = "WaitingForApproval"
+	// ReasonPaused: a DeletionPause holds the deletions of the run, which goes on afterwards.
+	ReasonPaused = "Paused"
 	// ReasonRunFailed: the run ended before it was complete. The message says why.
 	ReasonRunFailed = "RunFailed"
 	// ReasonTooManyGroups: keepNewest would have to remember too many objects.

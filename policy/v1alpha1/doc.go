@@ -4,9 +4,9 @@
 // A [LifecyclePolicy] sets defaults and bounds for many namespaces. A [KindProfile] describes a
 // kind to Curfew. A [CleanupPolicy] or [ClusterCleanupPolicy] deletes what matches on a schedule,
 // lists it in pages ([CleanupReport]) and may wait for a [CleanupApproval]. A [PodTally] counts
-// finished Pods. All are plain data: policy/expression compiles them for package policy, and
-// reports unusable parts in the condition Ready. Schemas and deep copies are generated from the
-// types:
+// finished Pods. A [DeletionPause] is the emergency stop. All are plain data: policy/expression
+// compiles them for package policy, and reports unusable parts in the condition Ready. Schemas and
+// deep copies are generated from the types:
 //
 //	go generate ./policy/v1alpha1
 //

@@ -23,6 +23,7 @@ func addKnownTypes(scheme *runtime.Scheme) error {
 		&CleanupReport{}, &CleanupReportList{}, &ClusterCleanupReport{}, &ClusterCleanupReportList{},
 		&CleanupApproval{}, &CleanupApprovalList{}, &ClusterCleanupApproval{}, &ClusterCleanupApprovalList{},
 		&PodTally{}, &PodTallyList{},
+		&DeletionPause{}, &DeletionPauseList{},
 	)
 	metav1.AddToGroupVersion(scheme, GroupVersion)
 	return nil
@@ -39,4 +40,5 @@ const (
 	CleanupApprovals        = "cleanupapprovals"
 	ClusterCleanupApprovals = "clustercleanupapprovals"
 	PodTallies              = "podtallies"
+	DeletionPauses          = "deletionpauses"
 )

@@ -3,6 +3,7 @@ package deletion
 import (
 	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"net/http"
 	"slices"
@@ -14,6 +15,7 @@ import (
 	"k8s.io/utils/clock"
 
 	"curfew.dev/curfew/controller/action"
+	"curfew.dev/curfew/controller/pause"
 )
 
 // Sender sends one DELETE. [Client] does over HTTP.
@@ -138,6 +140,9 @@ func (r *Response) result() action.Result {
 		return action.Result{Outcome: action.Done}
 	}
 	err := r.Err
+	if errors.Is(err, pause.ErrHeld) {
+		return action.Result{Outcome: action.Held, Err: pause.ErrHeld}
+	}
 	if err == nil {
 		err = action.Describe(r.Code, r.Reason, r.Message)
 	}

@@ -1,0 +1,161 @@
+package pause
+
+import (
+	"context"
+	"reflect"
+	"sync"
+	"time"
+
+	"github.com/go-logr/logr"
+	"k8s.io/utils/clock"
+
+	"curfew.dev/curfew/policy"
+)
+
+const (
+	// readEvery is the interval of the reads while something is due, slowEvery while everything is
+	// held, and idleEvery while nothing is due, for metrics and kubectl curfew status.
+	readEvery = 300 * time.Millisecond
+	slowEvery = time.Second
+	idleEvery = 30 * time.Second
+	// maxAge is how long after its sending a read permits a request. It is less than the second of
+	// S11, since some time passes between the check and the first byte on the wire.
+	maxAge = 800 * time.Millisecond
+	// readTimeout ends a read whose answer would be too old.
+	readTimeout = time.Second
+	// readsMost bounds the reads under way.
+	readsMost = 4
+	// wantFor is how long reads go on after something was due.
+	wantFor = 2 * time.Second
+	// Ahead is how long before an expiry the reads begin, so that the deletion waits for none.
+	Ahead = 250 * time.Millisecond
+)
+
+// Reader reads the pauses that are in effect, consistently: it sees every one that was accepted
+// before the call.
+type Reader func(context.Context) ([]policy.Pause, error)
+
+// Options of a Gate. Clock is required; Read may be set before Run.
+type Options struct {
+	Read  Reader
+	Clock clock.WithTicker
+	Log   logr.Logger
+	// Changed is called when something else is held than before. It must not block.
+	Changed func()
+}
+
+// Gate knows what is held. All methods are safe for concurrent use. Those of a nil Gate hold
+// nothing.
+type Gate struct {
+	options Options
+	kick    chan struct{}
+
+	mu       sync.Mutex
+	began    time.Time // when the newest read began
+	wanted   time.Time // until when reads are needed
+	good     time.Time // when the newest read that succeeded was sent; zero: none
+	pauses   []policy.Pause
+	bad      time.Time // when the newest read that failed was sent
+	why      error
+	shown    View          // what look returned last,
+	shownOf  time.Time     // and when the read was sent that it follows from
+	reported uint64        // version that was logged last
+	answered chan struct{} // closed at the next answer
+	wake     func()
+}
+
+// New makes a Gate that knows nothing until Run.
+func New(options Options) *Gate {
+	return &Gate{options: options, kick: make(chan struct{}, 1), answered: make(chan struct{})}
+}
+
+// Use sets the reader, before Run: it needs clients, which need the gate in their transport.
+func (g *Gate) Use(read Reader, changed func()) { g.options.Read, g.options.Changed = read, changed }
+
+// OnAnswer sets what is called after each read.
+func (g *Gate) OnAnswer(wake func()) {
+	if g == nil {
+		return
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.wake = wake
+}
+
+// Want has the pauses read for a while: something is due, or will be within [Ahead].
+func (g *Gate) Want() {
+	if g == nil {
+		return
+	}
+	now := g.options.Clock.Now()
+	g.mu.Lock()
+	idle := !now.Before(g.wanted)
+	g.wanted = now.Add(wantFor)
+	g.mu.Unlock()
+	if idle {
+		select {
+		case g.kick <- struct{}{}:
+		default:
+		}
+	}
+}
+
+// View is what is held now. known is false while no read is new enough: wait for the next answer.
+func (g *Gate) View() (view View, known bool) {
+	if g == nil {
+		return View{}, true
+	}
+	view, known, _ = g.look()
+	return view, known
+}
+
+// Last is what was known last, however old it is, for people and metrics.
+func (g *Gate) Last() View {
+	if g == nil {
+		return View{}
+	}
+	view, known, _ := g.look()
+	if known {
+		return view
+	}
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return View{held: g.pauses}
+}
+
+// look is View, and what is closed at the next answer.
+func (g *Gate) look() (View, bool, <-chan struct{}) {
+	now := g.options.Clock.Now()
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	known := g.show(now)
+	return g.shown, known, g.answered
+}
+
+// show brings what is shown up to date, and reports whether it is known. The lock is held.
+func (g *Gate) show(now time.Time) (known bool) {
+	fresh := !g.good.IsZero() && age(now, g.good) < maxAge
+	next, of := View{held: g.pauses}, g.good
+	switch {
+	case !fresh && !g.bad.After(g.good):
+		return false
+	case !fresh:
+		next, of = unread(g.why), g.bad
+	}
+	if of.Equal(g.shownOf) {
+		return true
+	}
+	g.shownOf = of
+	next.Version = g.shown.Version
+	if g.shown.Version == 0 || !reflect.DeepEqual(next, g.shown) {
+		next.Version++
+		g.shown = next
+	}
+	return true
+}
+
+// age is the longer of what the wall clock and the monotonic clock say: the one may be set, and the
+// other stands still while the machine sleeps.
+func age(now, since time.Time) time.Duration {
+	return max(now.Sub(since), now.Round(0).Sub(since.Round(0)))
+}
