@@ -313,8 +313,10 @@ func TestRBACHasNothingToSpare(t *testing.T) {
 		bound(b.Name, b.RoleRef, b.Subjects)
 	}
 	// An admin binds them: one in the namespaces whose CleanupPolicies may run, and nowhere else
-	// (S10), one to those who may count Pods, and two to monitors.
+	// (S10), one to those who may count Pods, two to those who may pause deletions, or see the
+	// pauses, and two to monitors.
 	if !maps.Equal(roles, map[string]bool{"ClusterRole/curfew-impersonate": true, "ClusterRole/curfew-edit-tallies": true,
+		"ClusterRole/curfew-pause": true, "ClusterRole/curfew-view-pauses": true,
 		"ClusterRole/" + monitors: true, "Role/" + monitors: true}) {
 		t.Errorf("bound to nobody: %v", roles)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"curfew.dev/curfew/controller/coverage"
 	"curfew.dev/curfew/policy"
+	"curfew.dev/curfew/policy/v1alpha1"
 )
 
 // TestFeaturesAreAggregatedToTheControllerAlone: the role of each feature is named after its label,
@@ -72,6 +73,32 @@ func TestNothingAggregatesToEdit(t *testing.T) {
 				}
 			}
 		}
+	}
+}
+
+// TestPausesAreGrantedOnPurpose: no aggregated role contains DeletionPauses, not even that of the
+// controller, and only curfew-pause writes them.
+func TestPausesAreGrantedOnPurpose(t *testing.T) {
+	writers := []string(nil)
+	for _, role := range only[*rbacv1.ClusterRole](build(t, "base")) {
+		aggregated := false
+		for label := range role.Labels {
+			aggregated = aggregated || strings.Contains(label, "aggregate-to") || label == policy.LabelFeature
+		}
+		for _, rule := range role.Rules {
+			if !slices.Contains(rule.Resources, v1alpha1.DeletionPauses) && !slices.Contains(rule.Resources, "*") {
+				continue
+			}
+			if aggregated {
+				t.Errorf("%s is aggregated and has DeletionPauses", role.Name)
+			}
+			if slices.ContainsFunc(rule.Verbs, func(verb string) bool { return !slices.Contains([]string{"get", "list", "watch"}, verb) }) {
+				writers = append(writers, role.Name)
+			}
+		}
+	}
+	if !slices.Equal(writers, []string{"curfew-pause"}) {
+		t.Errorf("%v may write DeletionPauses", writers)
 	}
 }
 

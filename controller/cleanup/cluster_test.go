@@ -1,6 +1,7 @@
 package cleanup
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"maps"
@@ -64,6 +65,8 @@ type cluster struct {
 	waited time.Duration
 	// answer is what a DELETE is answered in the place of what else would happen; nil: as it happens.
 	answer func(name string) *engine.Result
+	// cause is the error of such an answer; nil: any.
+	cause error
 	// fails are the HTTP statuses with which the DELETEs of some objects fail, by name; 0 is no answer.
 	fails map[string]int
 	// denies are the HTTP statuses with which an admission webhook refuses to delete some objects.
@@ -250,7 +253,7 @@ func (c *cluster) attempt(ctx context.Context, run engine.Run, o engine.Object, 
 	}
 	if c.answer != nil {
 		if result := c.answer(o.Name); result != nil {
-			out.Result, out.Err = *result, errors.New("the answer was an error")
+			out.Result, out.Err = *result, cmp.Or(c.cause, errors.New("the answer was an error"))
 			return out
 		}
 	}

@@ -162,3 +162,14 @@ func (c *Cluster) eachAudited(tell func(*auditEvent)) error {
 	}
 	return lines.Err()
 }
+
+// DeletesOf are the DELETEs of a user in a namespace, with when the API server received each.
+func (c *Cluster) DeletesOf(user, namespace string) ([]Delete, error) {
+	var found []Delete
+	err := c.eachAudited(func(event *auditEvent) {
+		if of := event.ObjectRef; event.Verb == "delete" && event.User.Username == user && of.Namespace == namespace {
+			found = append(found, Delete{At: event.RequestReceivedTimestamp, Resource: of.Resource, Namespace: of.Namespace, Name: of.Name, Status: event.ResponseStatus.Code})
+		}
+	})
+	return found, err
+}

@@ -38,6 +38,7 @@ var ownKinds = []Loss{
 	{Resource: v1alpha1.CleanupPolicies, Singular: "CleanupPolicy", Plural: "CleanupPolicies"},
 	{Resource: v1alpha1.ClusterCleanupPolicies, Singular: "ClusterCleanupPolicy", Plural: "ClusterCleanupPolicies"},
 	{Resource: v1alpha1.PodTallies, Singular: "PodTally", Plural: "PodTallies"},
+	{Resource: v1alpha1.DeletionPauses, Singular: "DeletionPause", Plural: "DeletionPauses"},
 	{Resource: v1alpha1.CleanupApprovals, Singular: "CleanupApproval", Plural: "CleanupApprovals"},
 	{Resource: v1alpha1.ClusterCleanupApprovals, Singular: "ClusterCleanupApproval", Plural: "ClusterCleanupApprovals"},
 	{Resource: v1alpha1.CleanupReports, Singular: "CleanupReport", Plural: "CleanupReports"},

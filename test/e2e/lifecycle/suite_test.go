@@ -45,7 +45,7 @@ func run(m *testing.M) (code int, err error) {
 		return 0, err
 	}
 	defer func() { err = errors.Join(err, harness.StopCluster(context.Background(), dir)) }()
-	if suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, Out: os.Stderr}); err != nil {
+	if suite.cluster, err = harness.StartCluster(ctx, harness.ClusterOptions{Dir: dir, AuditLog: true, Out: os.Stderr}); err != nil {
 		return 0, err
 	}
 	if err := suite.cluster.WaitForServiceAccount(ctx, "default"); err != nil {
