@@ -34,6 +34,7 @@ const (
 	ObstaclePermission  ObstacleKind = "permission"
 	ObstacleController  ObstacleKind = "controller"
 	ObstacleBreaker     ObstacleKind = "breaker"
+	ObstaclePause       ObstacleKind = "pause"
 	ObstacleRefused     ObstacleKind = "refused"
 	ObstacleConflict    ObstacleKind = "conflict"
 )

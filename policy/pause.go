@@ -8,6 +8,7 @@ import (
 	"time"
 	"unicode"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"curfew.dev/curfew/policy/v1alpha1"
@@ -51,6 +52,19 @@ func PauseOf(object *v1alpha1.DeletionPause) Pause {
 	}
 	if until := object.Spec.Until; until != nil {
 		out.Until = until.Time
+	}
+	return out
+}
+
+// Spec is the reverse of [PauseOf].
+func (p *Pause) Spec() v1alpha1.DeletionPauseSpec {
+	out := v1alpha1.DeletionPauseSpec{Reason: p.Reason, Namespaces: p.Namespaces}
+	for _, trigger := range p.Triggers {
+		out.Triggers = append(out.Triggers, v1alpha1.PauseTrigger(trigger))
+	}
+	if !p.Until.IsZero() {
+		until := metav1.NewTime(p.Until)
+		out.Until = &until
 	}
 	return out
 }

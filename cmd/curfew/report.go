@@ -17,6 +17,8 @@ func (c *controller) report() settings.Report {
 	paused, everything := c.notices.pauses.Open()
 	out := settings.Report{Paused: settings.ListOf(paused), AllPaused: everything}
 	out.Incomplete, out.IncompleteKinds = settings.IncompleteOf(c.synced.Incomplete())
+	held := c.pauses.Last()
+	out.Held, out.HeldUnread = settings.ListOf(held.Messages()), held.Unread
 	skipped, stalled := map[string]bool{}, []string(nil)
 	families, err := metrics.Registry.Gather()
 	if err != nil {

@@ -163,6 +163,7 @@ func (c *changing) planOne(ctx context.Context, w *world.World, one world.Select
 			return nil, err
 		}
 		obstacles = append(append(obstacles, paused...), w.SwitchedOff(explained.Facts, policy.TriggerLabel)...)
+		obstacles = append(obstacles, w.HeldByPause(explained.Facts, policy.TriggerLabel, time.Time{})...)
 	}
 	out := &planned{Selected: one, before: change.DeletionOf(explained)}
 	out.plan, out.err = c.plan(&change.Subject{Object: one.Object, Explained: explained, Alias: w.Controller.Alias, Now: now}, obstacles)

@@ -50,6 +50,16 @@ var clusterGoldens = map[string]golden{
 	"expiring-phrase":             {args: []string{"expiring", "-A", "--between", "3h..tuesday 5pm"}},
 	"expiring-left-over":          {args: []string{"expiring", "-A", "--before", "friday 17:00 please"}, code: 2},
 
+	"pause":           {args: words("pause --name stop --reason incident")},
+	"pause-some":      {args: words("pause --name restore -n ci,team-* --trigger ttl,label --for 2h --reason restore")},
+	"pause-label":     {args: words("pause --name stop --trigger label --reason incident")},
+	"pause-dry-run":   {args: words("pause --name stop --reason incident --dry-run=server")},
+	"pause-bad-flags": {args: words("pause --trigger tally --for 0s"), code: 2},
+	"pause-forbidden": {args: words("pause --name stop --reason incident"), scene: scene{notMine: []string{"create deletionpauses"}}, code: 2},
+	"pause-uncounted": {args: words("pause --name stop --reason incident"), scene: scene{notMine: []string{"list jobs"}}},
+	"resume-nothing":  {args: words("resume"), code: 2},
+	"resume-absent":   {args: words("resume gone"), code: 2},
+
 	// The seed questions, each by the line of the help; those that name a time, at the time of the
 	// tests.
 	"question-1": {args: words("expiring -A --within 6h")},

@@ -41,7 +41,7 @@ var served = map[string][]metav1.APIResource{
 	},
 	"apps/v1":                       {resource("deployments", "Deployment", "deploy", true), resource("replicasets", "ReplicaSet", "rs", true)},
 	"batch/v1":                      {resource("jobs", "Job", "", true)},
-	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false), resource("clustercleanupreports", "ClusterCleanupReport", "", false), resource("cleanupreports", "CleanupReport", "", true), resource("clustercleanuppolicies", "ClusterCleanupPolicy", "ccup", false), resource("cleanuppolicies", "CleanupPolicy", "cup", true), resource("clustercleanupapprovals", "ClusterCleanupApproval", "", false), resource("cleanupapprovals", "CleanupApproval", "", true), resource("podtallies", "PodTally", "", true)},
+	"curfew.dev/v1alpha1":           {resource("lifecyclepolicies", "LifecyclePolicy", "lcp", false), resource("kindprofiles", "KindProfile", "", false), resource("clustercleanupreports", "ClusterCleanupReport", "", false), resource("cleanupreports", "CleanupReport", "", true), resource("clustercleanuppolicies", "ClusterCleanupPolicy", "ccup", false), resource("cleanuppolicies", "CleanupPolicy", "cup", true), resource("clustercleanupapprovals", "ClusterCleanupApproval", "", false), resource("cleanupapprovals", "CleanupApproval", "", true), resource("podtallies", "PodTally", "", true), resource("deletionpauses", "DeletionPause", "dpause", false)},
 	"events.k8s.io/v1":              {resource("events", "Event", "ev", true)},
 	"rbac.authorization.k8s.io/v1":  {resource("clusterroles", "ClusterRole", "", false)},
 	"jobset.x-k8s.io/v1alpha2":      {resource("jobsets", "JobSet", "", true)},

@@ -150,7 +150,9 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	out.enforcer = "its own controller stops it"
 	if world.Stops(of.Facts) {
 		out.enforcer = "Curfew stops it"
-		for _, off := range append(w.SwitchedOff(of.Facts, policy.TriggerDeadline), of.Held(policy.TriggerDeadline)...) {
+		stopped := w.SwitchedOff(of.Facts, policy.TriggerDeadline)
+		stopped = slices.Concat(stopped, of.Held(policy.TriggerDeadline), w.HeldByPause(of.Facts, policy.TriggerDeadline, of.ByDeadline.Expiry))
+		for _, off := range stopped {
 			out.enforcer = "nothing stops it: " + off.Message
 		}
 	}
@@ -170,7 +172,8 @@ func explain(ctx context.Context, w *world.World, one world.Selected, now time.T
 	out.cascade, out.unknown = cascade, append(out.unknown, unknown...)
 	for _, entry := range out.entries {
 		if entry.Trigger != policy.TriggerDeadline {
-			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger))
+			out.obstacles = slices.Concat(out.obstacles, w.SwitchedOff(of.Facts, entry.Trigger), of.Held(entry.Trigger),
+				w.HeldByPause(of.Facts, entry.Trigger, entry.Expiry))
 		}
 	}
 	if out.mayChange, err = w.MayI(ctx, one.Kind, of.Facts.Namespace, of.Facts.Name, "patch"); err != nil {

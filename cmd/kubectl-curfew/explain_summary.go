@@ -101,7 +101,7 @@ func (e *explained) held() bool {
 // kept reports whether the object itself blocks its deletion, and not only what the controller may
 // do.
 func (e *explained) kept() bool {
-	controllers := []policy.ObstacleKind{policy.ObstaclePermission, policy.ObstacleController, policy.ObstacleDryRun, policy.ObstacleOff, policy.ObstacleBreaker, policy.ObstacleRefused, policy.ObstacleConflict}
+	controllers := []policy.ObstacleKind{policy.ObstaclePermission, policy.ObstacleController, policy.ObstacleDryRun, policy.ObstacleOff, policy.ObstacleBreaker, policy.ObstaclePause, policy.ObstacleRefused, policy.ObstacleConflict}
 	return slices.ContainsFunc(e.obstacles, func(o policy.Obstacle) bool { return o.Stops && !slices.Contains(controllers, o.Kind) })
 }
 

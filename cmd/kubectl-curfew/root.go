@@ -55,7 +55,7 @@ files or objects that cannot be used.`,
 	command.SetUsageFunc(usageWithout(command.UsageFunc()))
 	command.AddCommand(
 		expiringCommand(env), explainCommand(env), extendCommand(env), expireNowCommand(env), cancelCommand(env),
-		statusCommand(env), lintCommand(env), defaultsCommand(env), previewCommand(env), approveCommand(env), reportCommand(env), testCommand(env),
+		statusCommand(env), pauseCommand(env), resumeCommand(env), lintCommand(env), defaultsCommand(env), previewCommand(env), approveCommand(env), reportCommand(env), testCommand(env),
 		tallyCommand(env), convertCommand(), uninstallCommand(env), completionCommand(), versionCommand(), optionsCommand(),
 	)
 	command.CompletionOptions.DisableDefaultCmd = true // Ours has kubectl, too.

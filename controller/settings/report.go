@@ -36,6 +36,10 @@ type Report struct {
 	// Paused are the pauses of deletions, in words; AllPaused says that one concerns everything.
 	Paused    List `json:"paused"`
 	AllPaused bool `json:"allPaused,omitempty"`
+	// Held are the DeletionPauses in effect, in words. HeldUnread says why they cannot be read:
+	// everything is paused then.
+	Held       List   `json:"held"`
+	HeldUnread string `json:"heldUnread,omitempty"`
 	// Skipped are kinds with a profile that are not watched, or not for all, with the reason.
 	Skipped List `json:"skipped"`
 	// Stalled are cleanup policies that do not delete all that they should, with the reason.

@@ -23,7 +23,7 @@ const (
 
 // Check is the result of one check.
 type Check struct {
-	Name    string `json:"name" doc:"what is checked: kinds, controller, webhook, certificate, coverage, statuses, version, triggers, deletions, permissions, cleanup or in-tree TTL"`
+	Name    string `json:"name" doc:"what is checked: kinds, controller, webhook, certificate, coverage, statuses, version, triggers, deletions, pauses, permissions, cleanup or in-tree TTL"`
 	State   State  `json:"state" doc:"ok, warning, failed or unknown"`
 	Message string `json:"message" doc:"what was found, for people"`
 }
@@ -58,6 +58,7 @@ var checks = []struct {
 	{"version", false, (*reader).version},
 	{"triggers", false, (*reader).triggers},
 	{"deletions", false, (*reader).deletions},
+	{"pauses", false, (*reader).pauses},
 	{"permissions", false, (*reader).permissions},
 	{"cleanup", false, (*reader).cleanup},
 	{"in-tree TTL", false, (*reader).inTree},

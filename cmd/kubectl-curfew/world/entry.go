@@ -92,7 +92,8 @@ func (w *World) Entries(ctx context.Context, kind Kind, object map[string]any, n
 	}
 	for i := range out {
 		entry := &out[i]
-		entry.Obstacles = slices.Concat(obstacles, w.SwitchedOff(facts, entry.Trigger), explained.Held(entry.Trigger))
+		entry.Obstacles = slices.Concat(obstacles, w.SwitchedOff(facts, entry.Trigger), explained.Held(entry.Trigger),
+			w.HeldByPause(facts, entry.Trigger, entry.Expiry))
 		if native != nil && entry.overtakenBy(native) {
 			byNative := nativeEntry(free, native)
 			byNative.Obstacles = entry.Obstacles

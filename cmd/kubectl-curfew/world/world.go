@@ -83,6 +83,8 @@ type Options struct {
 type World struct {
 	// Controller is how Curfew's controller runs.
 	Controller Controller
+	// Pauses are those of deletions and stops.
+	Pauses Pauses
 
 	clients  Clients
 	options  Options
@@ -114,7 +116,7 @@ type World struct {
 func Open(ctx context.Context, clients Clients, options Options) (*World, error) {
 	w := &World{clients: clients, options: options, unfed: map[schema.GroupKind]bool{}}
 	w.discover = sync.OnceValues(w.askDiscovery)
-	for _, read := range []func(context.Context) error{w.readController, w.readLiveness, w.readPlatform} {
+	for _, read := range []func(context.Context) error{w.readController, w.readLiveness, w.readPauses, w.readPlatform} {
 		if err := read(ctx); err != nil {
 			return nil, err
 		}
